@@ -5,7 +5,7 @@
 //! `prevented_…` holds on the engine as it is and fails without the guard. `recovered_…` shows the way back.
 
 mod outside;
-mod stage;
+mod support;
 
 mod fm_1_duplicate_retry;
 mod fm_2_torn_write;

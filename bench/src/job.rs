@@ -3,49 +3,51 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use onceward_core::decide::{Call, Changes, Create, Decision, ErrorReport, Operation, Snapshot, decide};
-use onceward_core::diagnostic::{File, Files};
+use onceward_core::decide::{Call, Changes, CreateRecord, Decision, FailureReport, Operation, Snapshot, decide};
+use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::model::Definitions;
-use onceward_core::record::{Actor, Token};
+use onceward_core::record::{Actor, FencingToken};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json};
 
-use crate::Case;
+use crate::BenchCase;
 
 /// Records in the complete world besides the one in question. Made under callgrind too, so not too many.
-const NEIGHBOURS: u128 = 200;
+const NEIGHBOR_RECORDS: u128 = 200;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
 /// The shipped file itself: what is measured is what users run.
-pub(crate) fn definitions() -> Arc<Definitions> {
+pub(crate) fn load_definitions() -> Arc<Definitions> {
     let text = include_str!("../../systems/execution/job.toml");
-    let files = Files { files: vec![File { name: "systems/execution/job.toml".to_owned(), text: text.into() }] };
-    let loaded = onceward_core::load(&files).unwrap_or_else(|found| panic!("execution.job is not sound: {found:#?}"));
+    let files =
+        InputFiles { files: vec![InputFile { name: "systems/execution/job.toml".to_owned(), text: text.into() }] };
+    let loaded = onceward_core::load_definitions(&files)
+        .unwrap_or_else(|found| panic!("execution.job is not sound: {found:#?}"));
     Arc::new(loaded.definitions)
 }
 
 /// Each step of the life in a world of a few hundred jobs, and in a snapshot with nothing but its own record.
-pub(crate) fn cases(definitions: &Arc<Definitions>) -> Vec<Case> {
-    let mut world = Snapshot::world();
-    for number in 0..NEIGHBOURS {
-        play(definitions, &mut world, &create(number << 64));
+pub(crate) fn job_cases(definitions: &Arc<Definitions>) -> Vec<BenchCase> {
+    let mut world = Snapshot::empty_complete();
+    for number in 0..NEIGHBOR_RECORDS {
+        decide_and_apply(definitions, &mut world, &create(number << 64));
     }
-    let id = play(definitions, &mut world, &create(u128::from(u64::MAX))).subject;
+    let id = decide_and_apply(definitions, &mut world, &create(u128::from(u64::MAX))).subject;
     let mut steps = vec![("create", world.clone(), create(u128::MAX >> 1), None)];
     steps.push(("lease and start", world.clone(), lease(id), Some(id)));
-    play(definitions, &mut world, &lease(id));
+    decide_and_apply(definitions, &mut world, &lease(id));
     steps.push(("commit with finish", world.clone(), commit(id), Some(id)));
     steps.push(("guarded fail", world, fail(id), Some(id)));
 
     let mut cases = Vec::new();
     for (name, complete, operation, id) in steps {
-        let partial = alone(definitions, &complete, &operation, id);
-        for (how, snapshot) in [("complete", complete), ("partial", partial)] {
+        let partial_snapshot = load_partial(definitions, &complete, &operation, id);
+        for (how, snapshot) in [("complete", complete), ("partial", partial_snapshot)] {
             expect_changes(&decide(definitions, &snapshot, &operation, NOW));
             let (definitions, operation) = (Arc::clone(definitions), operation.clone());
-            cases.push(Case::new(format!("{name}, {how} snapshot"), move || {
+            cases.push(BenchCase::new(format!("{name}, {how} snapshot"), move || {
                 black_box(decide(black_box(&definitions), &snapshot, black_box(&operation), NOW));
             }));
         }
@@ -54,21 +56,23 @@ pub(crate) fn cases(definitions: &Arc<Definitions>) -> Vec<Case> {
 }
 
 /// What a store would load for this operation: the record, and whatever else `decide` says that it misses.
-fn alone(definitions: &Definitions, world: &Snapshot, operation: &Operation, id: Option<RecordId>) -> Snapshot {
+fn load_partial(definitions: &Definitions, world: &Snapshot, operation: &Operation, id: Option<RecordId>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     if let Some(id) = id {
         snapshot.records.insert(id, world.records[&id].clone());
     }
     if let Decision::Missing(keys) = decide(definitions, &snapshot, operation, NOW) {
         for key in keys {
-            let onceward_core::decide::Key::Record(id) = key else { panic!("a plain job needs nothing but records") };
+            let onceward_core::decide::ReadKey::Record(id) = key else {
+                panic!("a plain job needs nothing but records")
+            };
             snapshot.records.insert(id, None);
         }
     }
     snapshot
 }
 
-fn play(definitions: &Definitions, world: &mut Snapshot, operation: &Operation) -> Changes {
+fn decide_and_apply(definitions: &Definitions, world: &mut Snapshot, operation: &Operation) -> Changes {
     let changes = expect_changes(&decide(definitions, world, operation, NOW));
     world.apply(&changes);
     changes
@@ -82,36 +86,36 @@ fn expect_changes(decision: &Decision) -> Changes {
 }
 
 fn operation(seed: u128, actor: Actor, call: Call) -> Operation {
-    Operation { seed, actor, call, answers: Vec::new(), trace: None }
+    Operation { seed, actor, call, check_answers: Vec::new(), trace: None }
 }
 
 fn create(seed: u128) -> Operation {
     let mut fields = Map::new();
     fields.insert("budget".to_owned(), Json::from(3));
-    let call = Create { lifecycle: "execution.job".into(), id: None, owner: None, fields, payload: None };
+    let call = CreateRecord { lifecycle: "execution.job".into(), id: None, owner: None, fields, payload: None };
     operation(seed, Actor::new("ann", &["producer"]), Call::Create(call))
 }
 
-fn worker(call: Call) -> Operation {
+fn worker_operation(call: Call) -> Operation {
     operation(7, Actor::new("worker-1", &["worker"]), call)
 }
 
 fn lease(record: RecordId) -> Operation {
-    worker(Call::Lease { record, worker: "worker-1".into(), lease: None, start: true })
+    worker_operation(Call::Lease { record, worker: "worker-1".into(), lease: None, start: true })
 }
 
 fn commit(record: RecordId) -> Operation {
     let result = serde_json::json!({ "rows": 12_000, "checksum": "9f86d081884c7d65" });
-    worker(Call::Commit { record, token: Token(1), result, finish: true })
+    worker_operation(Call::Commit { record, token: FencingToken(1), result, finish: true })
 }
 
 /// Falls through two guards to the third row, which waits out a backoff with jitter.
 fn fail(record: RecordId) -> Operation {
-    let error = ErrorReport {
+    let error = FailureReport {
         code: "upstream_timeout".into(),
         message: "the upstream did not answer within 10 s".into(),
         retryable: Some(true),
         retry_after: None,
     };
-    worker(Call::Fail { record, token: Token(1), error })
+    worker_operation(Call::Fail { record, token: FencingToken(1), error })
 }

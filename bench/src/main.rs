@@ -7,28 +7,28 @@
 //! hotpath time BATCHES MS  nanoseconds a round: median and least of so many batches of so many milliseconds
 //! ```
 
+mod comparisons;
 mod job;
 mod measure;
-mod peers;
 
 use std::process::ExitCode;
 
 /// One thing to measure.
-struct Case {
+struct BenchCase {
     name: String,
-    once: Box<dyn FnMut()>,
+    run_once: Box<dyn FnMut()>,
 }
 
-impl Case {
-    fn new(name: impl Into<String>, once: impl FnMut() + 'static) -> Self {
-        Self { name: name.into(), once: Box::new(once) }
+impl BenchCase {
+    fn new(name: impl Into<String>, run_once: impl FnMut() + 'static) -> Self {
+        Self { name: name.into(), run_once: Box::new(run_once) }
     }
 }
 
 fn main() -> ExitCode {
-    let definitions = job::definitions();
-    let mut cases = job::cases(&definitions);
-    cases.extend(peers::cases(&definitions));
+    let definitions = job::load_definitions();
+    let mut cases = job::job_cases(&definitions);
+    cases.extend(comparisons::comparison_cases(&definitions));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -39,8 +39,8 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             };
             // Once beforehand, so that what is made on first use is not counted.
-            (case.once)();
-            measure::counted_rounds(&mut *case.once, rounds);
+            (case.run_once)();
+            measure::counted_rounds(&mut *case.run_once, rounds);
         }
         ["time", batches, milliseconds] => {
             let (Ok(batches), Ok(milliseconds)) = (batches.parse(), milliseconds.parse()) else {
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             };
             for case in &mut cases {
-                let (median, least) = measure::nanoseconds(&mut *case.once, batches, milliseconds);
-                println!("{}\t{median:.1}\t{least:.1}", case.name);
+                let (median, min) = measure::measure_nanoseconds(&mut *case.run_once, batches, milliseconds);
+                println!("{}\t{median:.1}\t{min:.1}", case.name);
             }
         }
         _ => {

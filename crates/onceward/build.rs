@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 /// From this package's folder. Cargo keeps what a build script says together with the target folder; said from here and not
 /// from the root of the disk, it stays true where both are copied or moved.
-const SYSTEMS: &str = "../../systems";
+const SYSTEMS_DIR: &str = "../../systems";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed={SYSTEMS}");
-    let systems = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join(SYSTEMS);
+    println!("cargo::rerun-if-changed={SYSTEMS_DIR}");
+    let systems = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join(SYSTEMS_DIR);
     let mut list = String::from("&[\n");
-    for system in entries(&systems)?.into_iter().filter(|path| path.is_dir()) {
-        for file in entries(&system)? {
+    for system in sorted_entries(&systems)?.into_iter().filter(|path| path.is_dir()) {
+        for file in sorted_entries(&system)? {
             let is_lifecycle = file.extension().is_some_and(|extension| extension == "toml")
                 && file.file_name().is_some_and(|name| name != "Cargo.toml");
             if is_lifecycle {
                 let name = file.strip_prefix(&systems)?.display().to_string();
-                let (shown, path) = (format!("systems/{name}"), format!("/{SYSTEMS}/{name}"));
+                let (shown, path) = (format!("systems/{name}"), format!("/{SYSTEMS_DIR}/{name}"));
                 writeln!(list, "    ({shown:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")?;
             }
         }
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Sorted, so that the same files always build the same binary.
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         paths.push(entry?.path());

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// From this package's folder, so that it stays true where the target folder is copied with it.
-const PAGES: &str = "../../docs/errors";
+const ERROR_PAGES_DIR: &str = "../../docs/errors";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed={PAGES}");
-    let folder = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join(PAGES);
+    println!("cargo::rerun-if-changed={ERROR_PAGES_DIR}");
+    let folder = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join(ERROR_PAGES_DIR);
     let mut codes = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     codes.sort();
     let mut list = String::from("&[\n");
     for code in codes {
-        let path = format!("/{PAGES}/{code}.md");
+        let path = format!("/{ERROR_PAGES_DIR}/{code}.md");
         writeln!(list, "    ({code:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),")?;
     }
     list.push(']');

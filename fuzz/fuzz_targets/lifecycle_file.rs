@@ -1,5 +1,5 @@
 #![no_main]
 
-use onceward_testkit::fuzz::Target;
+use onceward_testkit::fuzz::FuzzTarget;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| Target::LifecycleFile.run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| FuzzTarget::LifecycleFile.run(bytes));

@@ -3,40 +3,42 @@
 
 use std::process::ExitCode;
 
-use onceward_core::decide::{Call, Create, ErrorReport};
-use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::{Actor, Token};
+use onceward_core::decide::{Call, CreateRecord, FailureReport};
+use onceward_core::diagnostic::{InputFile, InputFiles};
+use onceward_core::record::{Actor, FencingToken};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, Config, Engine, EngineError, NewKey, PruneOptions, Retention, Submission};
+use onceward_engine::{
+    Engine, EngineConfig, EngineError, NewApiKey, PruneOptions, Receipt, RetentionPolicy, Submission,
+};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use serde_json::{Map, json};
 
-use crate::{hear, outside, server};
+use crate::{outside, read_line, server};
 
-pub(crate) fn run(place: &str, micros: &str) -> ExitCode {
+pub(crate) fn run(database: &str, micros: &str) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let (Ok(runtime), Ok(micros)) = (runtime, micros.parse()) else { return ExitCode::FAILURE };
-    if let Err(error) = runtime.block_on(serve(place, Time::from_micros(micros))) {
+    if let Err(error) = runtime.block_on(serve(database, Time::from_micros(micros))) {
         eprintln!("{error}");
     }
     ExitCode::FAILURE
 }
 
-async fn open(place: &str, clock: Clock) -> Result<AnyStore, StoreError> {
-    if place.starts_with("postgres://") {
-        return Ok(AnyStore::Postgres(PostgresStore::open_with_clock(place, clock).await?));
+async fn open_store(database: &str, clock: Clock) -> Result<AnyStore, StoreError> {
+    if database.starts_with("postgres://") {
+        return Ok(AnyStore::Postgres(PostgresStore::open_with_clock(database, clock).await?));
     }
-    Ok(AnyStore::Sqlite(SqliteStore::open(place, clock)?))
+    Ok(AnyStore::Sqlite(SqliteStore::open(database, clock)?))
 }
 
-async fn serve(place: &str, now: Time) -> Result<(), EngineError> {
+async fn serve(database: &str, now: Time) -> Result<(), EngineError> {
     let poll = std::time::Duration::from_hours(1);
     let clock = Clock::manual(now);
-    let config = Config { poll, checks: outside::checks(), ..Config::default() };
-    let engine = Engine::open(open(place, clock.clone()).await?, config);
+    let config = EngineConfig { poll_interval: poll, checks: outside::checks(), ..EngineConfig::default() };
+    let engine = Engine::open(open_store(database, clock.clone()).await?, config);
     println!("open");
-    while let Some(line) = hear() {
+    while let Some(line) = read_line() {
         // What JSON follows these words is one word, whatever is in it.
         let words: Vec<&str> = match line.split_once(' ') {
             Some((first @ ("ask" | "define"), rest)) => vec![first, rest],
@@ -47,7 +49,7 @@ async fn serve(place: &str, now: Time) -> Result<(), EngineError> {
             println!("ok at");
             continue;
         }
-        match answer(&engine, &words).await {
+        match execute(&engine, &words).await {
             Ok(words) => println!("ok {words}"),
             Err(error) => match error.refusal() {
                 Some(refusal) => println!("no {}", refusal.code),
@@ -59,31 +61,37 @@ async fn serve(place: &str, now: Time) -> Result<(), EngineError> {
     std::process::exit(0)
 }
 
-async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, EngineError> {
+async fn execute(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, EngineError> {
     let (ann, bob) = (Actor::new("ann", &["producer"]), Actor::new("bob", &["worker"]));
     let olga = Actor::new("olga", &["operator"]);
-    let done = |answer: Answer| answer.subject.0.to_string();
+    let done = |answer: Receipt| answer.subject.0.to_string();
     let submit = async |actor: &Actor, call| engine.submit(Submission::new(actor, call)).await.map(done);
     match *words {
         ["create", lifecycle] => {
             let fields = Map::new();
             submit(
                 &ann,
-                Call::Create(Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None }),
+                Call::Create(CreateRecord {
+                    lifecycle: lifecycle.into(),
+                    id: None,
+                    owner: None,
+                    fields,
+                    payload: None,
+                }),
             )
             .await
         }
         ["lease", id] => {
-            let (record, worker) = (record(id), "bob".into());
+            let (record, worker) = (parse_record(id), "bob".into());
             submit(&bob, Call::Lease { record, worker, lease: None, start: true }).await
         }
         ["commit", id, token, finish] => {
-            let (record, token, result) = (record(id), number(token), json!("done"));
+            let (record, token, result) = (parse_record(id), parse_token(token), json!("done"));
             submit(&bob, Call::Commit { record, token, result, finish: finish == "finish" }).await
         }
         ["fail", id, token] => {
-            let (record, token) = (record(id), number(token));
-            let error = ErrorReport {
+            let (record, token) = (parse_record(id), parse_token(token));
+            let error = FailureReport {
                 code: "broken".into(),
                 message: "broken".into(),
                 retryable: Some(true),
@@ -93,29 +101,30 @@ async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, Eng
         }
         // Any call, as the torture asks it.
         ["ask", question] => match serde_json::from_str(question) {
-            Ok(question) => Ok(server::answer(engine, question).await?.to_string()),
+            Ok(question) => Ok(server::execute(engine, question).await?.to_string()),
             Err(error) => Ok(format!("what? {error}")),
         },
         // A lifecycle's file.
         ["define", text] => {
             let text: String = serde_json::from_str(text).unwrap_or_default();
-            let files = Files { files: vec![File { name: "new.toml".to_owned(), text: text.into() }] };
-            Ok(engine.define(&files).await?.number().to_string())
+            let files = InputFiles { files: vec![InputFile { name: "new.toml".to_owned(), text: text.into() }] };
+            Ok(engine.put_lifecycles(&files).await?.revision().to_string())
         }
         ["key", name] => {
             let (owner, roles, name) = ("ann".into(), vec!["producer".into()], name.into());
-            let asked = NewKey { owner, roles, lifecycles: Vec::new(), name, expires_at: None };
-            Ok(engine.keys().create(&olga, asked).await?.0.id.to_string())
+            let new_key = NewApiKey { owner, roles, lifecycles: Vec::new(), name, expires_at: None };
+            Ok(engine.api_keys().create(&olga, new_key).await?.0.id.to_string())
         }
-        ["revoke", id] => Ok(engine.keys().revoke(&olga, id).await?.key.id.to_string()),
+        ["revoke", id] => Ok(engine.api_keys().revoke(&olga, id).await?.key.id.to_string()),
         // What is due on it is done first.
         ["look", id] => {
-            let found = engine.get(&ann, record(id)).await?;
+            let found = engine.get(&ann, parse_record(id)).await?;
             Ok(found.map_or_else(|| "nothing".to_owned(), |record| record.state_name().to_string()))
         }
         // Whatever has ended, at once.
         ["prune"] => {
-            let retention = Retention { records: Some(std::time::Duration::ZERO), ..Retention::default() };
+            let retention =
+                RetentionPolicy { records_ttl: Some(std::time::Duration::ZERO), ..RetentionPolicy::default() };
             let options = PruneOptions { retention, ..PruneOptions::default() };
             Ok(engine.prune(&options).await?.records.to_string())
         }
@@ -123,10 +132,10 @@ async fn answer(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, Eng
     }
 }
 
-fn record(id: &str) -> RecordId {
+fn parse_record(id: &str) -> RecordId {
     RecordId(id.parse().unwrap_or_default())
 }
 
-fn number(token: &str) -> Token {
-    Token(token.parse().unwrap_or_default())
+fn parse_token(token: &str) -> FencingToken {
+    FencingToken(token.parse().unwrap_or_default())
 }

@@ -24,6 +24,6 @@ fn main() -> ExitCode {
 }
 
 /// The next line; `None` when nobody speaks any more.
-fn hear() -> Option<String> {
+fn read_line() -> Option<String> {
     std::io::stdin().lock().lines().next()?.ok()
 }

@@ -10,19 +10,19 @@ use std::time::Duration;
 use onceward_core::decide::Call;
 use onceward_core::record::Actor;
 use onceward_core::time::{Duration as Span, Time};
-use onceward_engine::{Answer, Config, Engine, EngineError, Submission, Wanted};
+use onceward_engine::{Engine, EngineConfig, EngineError, LeaseRequest, Receipt, Submission};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::Barrier;
 
-use crate::{hear, outside};
+use crate::{outside, read_line};
 
 /// How often a clock that was set wrong moves on.
-const TICK: Duration = Duration::from_millis(2);
+const CLOCK_TICK_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct ChildRequest {
     actor: Actor,
     /// A key of the caller's, under which it may come again.
     #[serde(default)]
@@ -33,21 +33,21 @@ pub(crate) struct Question {
     #[serde(default)]
     call: Option<Call>,
     #[serde(default)]
-    lease: Option<Lease>,
+    lease: Option<ChildLeaseRequest>,
 }
 
 /// Whatever there is to do.
 #[derive(Deserialize)]
-struct Lease {
+struct ChildLeaseRequest {
     lifecycle: String,
     worker: String,
     seconds: i64,
 }
 
-pub(crate) fn run(place: &str, wrong_by: &str) -> ExitCode {
+pub(crate) fn run(database: &str, clock_offset_secs: &str) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let (Ok(runtime), Ok(wrong_by)) = (runtime, wrong_by.parse()) else { return ExitCode::FAILURE };
-    match runtime.block_on(serve(place, wrong_by)) {
+    let (Ok(runtime), Ok(wrong_by)) = (runtime, clock_offset_secs.parse()) else { return ExitCode::FAILURE };
+    match runtime.block_on(serve(database, wrong_by)) {
         Ok(()) => std::process::exit(0),
         Err(error) => {
             println!("cannot {error}");
@@ -57,35 +57,35 @@ pub(crate) fn run(place: &str, wrong_by: &str) -> ExitCode {
 }
 
 /// A database file by a clock that may be wrong by so many seconds; a server's database by the server's.
-async fn open(place: &str, wrong_by: i64) -> Result<AnyStore, StoreError> {
-    if place.starts_with("postgres://") {
-        return Ok(AnyStore::Postgres(PostgresStore::open(place).await?));
+async fn open_store(database: &str, clock_offset_secs: i64) -> Result<AnyStore, StoreError> {
+    if database.starts_with("postgres://") {
+        return Ok(AnyStore::Postgres(PostgresStore::open(database).await?));
     }
     let right = Clock::machine();
-    if wrong_by == 0 {
-        return Ok(AnyStore::Sqlite(SqliteStore::open(place, right)?));
+    if clock_offset_secs == 0 {
+        return Ok(AnyStore::Sqlite(SqliteStore::open(database, right)?));
     }
-    let shown = move |right: &Clock| Time::from_micros(right.now().micros() + wrong_by * 1_000_000);
-    let clock = Clock::manual(shown(&right));
+    let shifted_now = move |right: &Clock| Time::from_micros(right.now().micros() + clock_offset_secs * 1_000_000);
+    let clock = Clock::manual(shifted_now(&right));
     let moved = clock.clone();
     tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(CLOCK_TICK_INTERVAL);
         loop {
             ticks.tick().await;
-            moved.set(shown(&right));
+            moved.set(shifted_now(&right));
         }
     });
-    Ok(AnyStore::Sqlite(SqliteStore::open(place, clock)?))
+    Ok(AnyStore::Sqlite(SqliteStore::open(database, clock)?))
 }
 
-async fn serve(place: &str, wrong_by: i64) -> Result<(), EngineError> {
-    let config = Config { checks: outside::checks(), ..Config::default() };
-    let engine = Engine::open(open(place, wrong_by).await?, config);
+async fn serve(database: &str, clock_offset_secs: i64) -> Result<(), EngineError> {
+    let config = EngineConfig { checks: outside::checks(), ..EngineConfig::default() };
+    let engine = Engine::open(open_store(database, clock_offset_secs).await?, config);
     println!("open");
     // Standard input has a thread of its own: reading it must not hold up who answers.
     let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
-        while let Some(line) = hear() {
+        while let Some(line) = read_line() {
             if sender.send(line).is_err() {
                 break;
             }
@@ -96,7 +96,7 @@ async fn serve(place: &str, wrong_by: i64) -> Result<(), EngineError> {
         tokio::spawn(async move {
             let (tag, questions) = line.split_once(' ').unwrap_or((&line, "[]"));
             match serde_json::from_str(questions) {
-                Ok(questions) => println!("{tag} {}", Json::Array(answer_all(&engine, questions).await)),
+                Ok(questions) => println!("{tag} {}", Json::Array(execute_all(&engine, questions).await)),
                 Err(error) => println!("cannot read {questions}: {error}"),
             }
         });
@@ -105,13 +105,13 @@ async fn serve(place: &str, wrong_by: i64) -> Result<(), EngineError> {
 }
 
 /// All at once: none begins before all are there.
-async fn answer_all(engine: &Engine<AnyStore>, questions: Vec<Question>) -> Vec<Json> {
-    let line = Arc::new(Barrier::new(questions.len().max(1)));
-    let tasks = questions.into_iter().map(|question| {
-        let (engine, line) = (engine.clone(), Arc::clone(&line));
+async fn execute_all(engine: &Engine<AnyStore>, requests: Vec<ChildRequest>) -> Vec<Json> {
+    let barrier = Arc::new(Barrier::new(requests.len().max(1)));
+    let tasks = requests.into_iter().map(|question| {
+        let (engine, line) = (engine.clone(), Arc::clone(&barrier));
         tokio::spawn(async move {
             line.wait().await;
-            told(answer(&engine, question).await)
+            reply_json(execute(&engine, question).await)
         })
     });
     let mut answers = Vec::new();
@@ -121,35 +121,40 @@ async fn answer_all(engine: &Engine<AnyStore>, questions: Vec<Question>) -> Vec<
     answers
 }
 
-pub(crate) async fn answer(engine: &Engine<AnyStore>, question: Question) -> Result<Json, EngineError> {
-    let Question { actor, key, bytes, call, lease } = question;
-    if let Some(Lease { lifecycle, worker, seconds }) = lease {
-        let wanted = Wanted { lease: Some(Span::from_secs(seconds)), ..Wanted::one(&lifecycle, &worker) };
-        let held = engine.lease(&actor, &wanted).await?.pop();
+pub(crate) async fn execute(engine: &Engine<AnyStore>, request: ChildRequest) -> Result<Json, EngineError> {
+    let ChildRequest { actor, key, bytes, call, lease } = request;
+    if let Some(ChildLeaseRequest { lifecycle, worker, seconds }) = lease {
+        let lease_request = LeaseRequest {
+            lease_duration: Some(Span::from_secs(seconds)),
+            ..LeaseRequest::single_job(&lifecycle, &worker)
+        };
+        let held = engine.lease(&actor, &lease_request).await?.pop();
         return Ok(held.map_or(
             json!({}),
             |held| json!({ "id": held.record.id, "token": held.token, "version": held.record.version }),
         ));
     }
     let done = match (call, bytes) {
-        (Some(Call::Create(create)), Some(bytes)) => engine.create_with(&actor, create, bytes.into_bytes()).await?,
+        (Some(Call::Create(create)), Some(bytes)) => {
+            engine.create_with_payload(&actor, create, bytes.into_bytes()).await?
+        }
         (Some(call), _) => {
             let submission = Submission::new(&actor, call);
-            engine.submit(if let Some(key) = key { submission.once(&key) } else { submission }).await?
+            engine.submit(if let Some(key) = key { submission.with_idempotency_key(&key) } else { submission }).await?
         }
         (None, _) => return Ok(json!({})),
     };
-    let Answer { subject, version, token, already, replayed, .. } = done;
+    let Receipt { subject, version, token, no_op: already, replayed, .. } = done;
     let already = already.is_some() || replayed;
     Ok(json!({ "id": subject, "version": version, "token": token, "already": already }))
 }
 
 /// Done; surely not done, and why; or nobody knows.
-fn told(answer: Result<Json, EngineError>) -> Json {
+fn reply_json(answer: Result<Json, EngineError>) -> Json {
     match answer {
         Ok(done) => json!({ "ok": done }),
         Err(error) => match &error {
-            EngineError::Closed | EngineError::Broken | EngineError::NoChance(_) => {
+            EngineError::Closed | EngineError::WriterDied | EngineError::RandomUnavailable(_) => {
                 json!({ "unknown": error.to_string() })
             }
             EngineError::Store(store) if matches!(**store, StoreError::Unavailable(_) | StoreError::Corrupt(_)) => {

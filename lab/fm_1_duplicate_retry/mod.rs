@@ -1,2 +1,2 @@
-mod processes;
 mod two_workers;
+mod worker_processes;

@@ -5,95 +5,101 @@ use std::path::{Path, PathBuf};
 
 use onceward_core::time::Time;
 use onceward_engine::verify;
-use onceward_store::{Clock, SqliteView};
-use onceward_testkit::Folder;
+use onceward_store::{Clock, SqliteScanner};
+use onceward_testkit::TempDir;
 
-use super::kinds::{self, Act, Sight};
-use crate::stage::books::{charged, effects, whole};
-use crate::stage::play::{Play, sqlite, time, wait};
-use crate::stage::process;
+use super::operation_kinds::{self, PendingOperation, StoreSummary};
+use crate::support::lab_engine::{LabEngine, block_on, open_sqlite, time_at};
+use crate::support::process;
+use crate::support::store_checks::{count_effects, shop_balance, verify_against_log};
 
 /// What SQLite does to its WAL; by which of the two it syncs hangs on how it was built.
-pub(super) const CALLS: [&str; 2] = ["pwrite64", "fsync,fdatasync"];
+pub(super) const KILL_SYSCALLS: [&str; 2] = ["pwrite64", "fsync,fdatasync"];
 
 /// More than any operation makes.
-pub(super) const MOST: usize = 500;
+pub(super) const MAX_CRASH_POINTS: usize = 500;
 
 /// A database in which one operation is about to happen.
-struct Scene {
-    folder: Folder,
-    act: Act,
+struct CrashScene {
+    folder: TempDir,
+    operation: PendingOperation,
     entries: usize,
-    before: Sight,
+    before: StoreSummary,
 }
 
-async fn scene(kind: &str) -> Scene {
-    let folder = Folder::new();
-    let play = Play::open_file(&folder, 0).await;
-    kinds::begin(kind, &play).await;
-    let act = kinds::prepare(kind, &play, 1).await;
-    let entries = whole(play.store()).await.expect("whole before");
-    let before = Sight::of(play.store()).await;
-    play.engine.close().await;
-    Scene { folder, act, entries, before }
+async fn prepare_scene(kind: &str) -> CrashScene {
+    let folder = TempDir::new();
+    let lab = LabEngine::open_file(&folder, 0).await;
+    operation_kinds::prepare_database(kind, &lab).await;
+    let operation = operation_kinds::prepare_operation(kind, &lab, 1).await;
+    let entries = verify_against_log(lab.store()).await.expect("whole before");
+    let before = StoreSummary::read(lab.store()).await;
+    lab.engine.close().await;
+    CrashScene { folder, operation, entries, before }
 }
 
 /// What one kill left.
-struct Left {
+struct CrashImage {
     /// Log entries, or what is torn.
-    found: Result<usize, String>,
+    entries_or_damage: Result<usize, String>,
     file: PathBuf,
 }
 
-impl Scene {
+impl CrashScene {
     /// Kill the process before its `nth` call; `None` where it made fewer and answered.
-    fn kill(&self, call: &str, nth: usize) -> Option<Left> {
-        let file = self.folder.file().with_extension(format!("{call}-{nth}"));
-        std::fs::copy(self.folder.file(), &file).expect("a copy");
-        let mut engine = process::engine_killed_at(&file, self.act.at, call, nth);
-        engine.must_say("open");
-        engine.say(&self.act.words);
-        let answer = engine.hear();
-        let status = engine.ended();
-        let found = wait(look(&file));
+    fn kill_at(&self, call: &str, nth: usize) -> Option<CrashImage> {
+        let file = self.folder.database_path().with_extension(format!("{call}-{nth}"));
+        std::fs::copy(self.folder.database_path(), &file).expect("a copy");
+        let mut engine = process::engine_killed_at_syscall(&file, self.operation.at_secs, call, nth);
+        // The scheduler starts when the engine opens: the kill can hit its write before the process prints that it is open.
+        let answer = engine.next_line().and_then(|line| {
+            assert_eq!(line, "open");
+            engine.send_line(&self.operation.command);
+            engine.next_line()
+        });
+        let status = engine.wait_for_exit();
+        let entries_or_damage = block_on(verify_file(&file));
         match answer {
             Some(answer) => {
                 assert!(answer.starts_with("ok") && status.success(), "{answer}, {status}");
-                assert!(found.is_err() || wait(seen(&file)) != self.before, "what was answered is there");
-                tidy(&file);
+                assert!(
+                    entries_or_damage.is_err() || block_on(read_summary(&file)) != self.before,
+                    "what was answered is there"
+                );
+                remove_files(&file);
                 None
             }
-            None => Some(Left { found, file }),
+            None => Some(CrashImage { entries_or_damage, file }),
         }
     }
 
     /// What the operation moves where nobody dies.
-    fn step(&self) -> Sight {
-        let file = self.folder.file().with_extension("step");
-        std::fs::copy(self.folder.file(), &file).expect("a copy");
-        let answer = self.asked(&file);
+    fn expected_change(&self) -> StoreSummary {
+        let file = self.folder.database_path().with_extension("step");
+        std::fs::copy(self.folder.database_path(), &file).expect("a copy");
+        let answer = self.run_operation(&file);
         assert!(answer.starts_with("ok"), "{answer}");
-        let step = wait(seen(&file)).since(self.before);
-        assert_ne!(step, Sight::SAME, "nobody could see it");
-        tidy(&file);
+        let step = block_on(read_summary(&file)).since(self.before);
+        assert_ne!(step, StoreSummary::UNCHANGED, "nobody could see it");
+        remove_files(&file);
         step
     }
 
     /// The answer of an engine that is left alone.
-    fn asked(&self, file: &Path) -> String {
-        let mut engine = process::engine(file, self.act.at);
-        engine.must_say("open");
-        engine.say(&self.act.words);
-        let answer = engine.hear().expect("an answer");
-        assert!(engine.ended().success());
+    fn run_operation(&self, file: &Path) -> String {
+        let mut engine = process::engine(file, self.operation.at_secs);
+        engine.expect_line("open");
+        engine.send_line(&self.operation.command);
+        let answer = engine.next_line().expect("an answer");
+        assert!(engine.wait_for_exit().success());
         answer
     }
 
     /// Every crash point of the operation, one after the other.
-    fn points(&self) -> impl Iterator<Item = Left> {
-        CALLS.into_iter().flat_map(move |call| {
-            (1..=MOST).map_while(move |nth| {
-                let left = self.kill(call, nth);
+    fn crash_points(&self) -> impl Iterator<Item = CrashImage> {
+        KILL_SYSCALLS.into_iter().flat_map(move |call| {
+            (1..=MAX_CRASH_POINTS).map_while(move |nth| {
+                let left = self.kill_at(call, nth);
                 assert!(nth > 1 || left.is_some(), "no {call} was hit");
                 left
             })
@@ -101,81 +107,85 @@ impl Scene {
     }
 }
 
-impl Scene {
+impl CrashScene {
     /// Whether the operation is there: all of it, or nothing of it.
-    fn landed(&self, kind: &str, left: &Left, step: Sight) -> bool {
-        let point = left.file.display();
-        left.found.as_ref().unwrap_or_else(|torn| panic!("{kind}, {point}: {torn}"));
-        wait(verified(&left.file));
-        let moved = wait(seen(&left.file)).since(self.before);
-        assert!([Sight::SAME, step].contains(&moved), "{kind}, {point}: {moved:?}");
+    fn has_landed(&self, kind: &str, image: &CrashImage, step: StoreSummary) -> bool {
+        let point = image.file.display();
+        image.entries_or_damage.as_ref().unwrap_or_else(|torn| panic!("{kind}, {point}: {torn}"));
+        block_on(assert_verified(&image.file));
+        let moved = block_on(read_summary(&image.file)).since(self.before);
+        assert!([StoreSummary::UNCHANGED, step].contains(&moved), "{kind}, {point}: {moved:?}");
         moved == step
     }
 }
 
-async fn look(file: &Path) -> Result<usize, String> {
+async fn verify_file(file: &Path) -> Result<usize, String> {
     // Long ago, so that nothing falls due while we look.
-    let store = sqlite(file, &Clock::manual(Time::MIN)).map_err(|error| error.to_string())?;
-    whole(&store).await
+    let store = open_sqlite(file, &Clock::manual(Time::MIN)).map_err(|error| error.to_string())?;
+    verify_against_log(&store).await
 }
 
-async fn seen(file: &Path) -> Sight {
-    Sight::of(&sqlite(file, &Clock::manual(Time::MIN)).expect("it opens")).await
+async fn read_summary(file: &Path) -> StoreSummary {
+    StoreSummary::read(&open_sqlite(file, &Clock::manual(Time::MIN)).expect("it opens")).await
 }
 
-async fn verified(file: &Path) {
-    let view = SqliteView::open(file).expect("it opens");
-    let report = verify(&view, time(0), &mut ()).await.expect("it can be read");
+async fn assert_verified(file: &Path) {
+    let view = SqliteScanner::open(file).expect("it opens");
+    let report = verify(&view, time_at(0), &mut ()).await.expect("it can be read");
     assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
 }
 
-pub(super) fn tidy(file: &Path) {
+pub(super) fn remove_files(file: &Path) {
     for suffix in ["", "-wal", "-shm", ".lock"] {
         let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
     }
 }
 
 /// All or nothing at every point, and nothing for `verify` to say.
-fn all_or_nothing(kind: &str) {
-    let scene = wait(scene(kind));
-    let (mut points, mut nothing, step) = (0, 0, scene.step());
-    for left in scene.points() {
-        nothing += usize::from(!scene.landed(kind, &left, step));
+fn assert_all_or_nothing(kind: &str) {
+    let scene = block_on(prepare_scene(kind));
+    let (mut points, mut nothing, step) = (0, 0, scene.expected_change());
+    for left in scene.crash_points() {
+        nothing += usize::from(!scene.has_landed(kind, &left, step));
         points += 1;
-        tidy(&left.file);
+        remove_files(&left.file);
     }
     assert!(nothing > 0, "{kind}: no kill came in time");
     println!("lab: {kind}: {points} crash points, all or nothing at each");
 }
 
 /// The same; and whoever finds nothing of it, or may ask again in any case, does so on what is left: then it has happened once.
-fn recovered(kind: &str) {
-    let scene = wait(scene(kind));
-    let (mut points, mut nothing, step) = (0, 0, scene.step());
-    for left in scene.points() {
-        let landed = scene.landed(kind, &left, step);
+fn assert_recovers_by_retry(kind: &str) {
+    let scene = block_on(prepare_scene(kind));
+    let (mut points, mut nothing, step) = (0, 0, scene.expected_change());
+    for left in scene.crash_points() {
+        let landed = scene.has_landed(kind, &left, step);
         nothing += usize::from(!landed);
         points += 1;
-        if scene.act.is_safe || !landed {
-            let answer = scene.asked(&left.file);
+        if scene.operation.is_idempotent || !landed {
+            let answer = scene.run_operation(&left.file);
             assert!(answer.starts_with("ok"), "{kind}, point {points}: {answer}");
-            assert_eq!(wait(seen(&left.file)).since(scene.before), step, "{kind}, point {points}, asked again");
-            wait(verified(&left.file));
+            assert_eq!(
+                block_on(read_summary(&left.file)).since(scene.before),
+                step,
+                "{kind}, point {points}, asked again"
+            );
+            block_on(assert_verified(&left.file));
         }
-        tidy(&left.file);
+        remove_files(&left.file);
     }
     assert!(nothing > 0, "{kind}: no kill came in time");
     println!("lab: {kind}: {points} crash points, all or nothing at each; asked again, it happened once");
 }
 
 /// What is torn, and how many crash points there are.
-fn torn(kind: &str) -> (Vec<String>, usize) {
-    let scene = wait(scene(kind));
+fn torn_points(kind: &str) -> (Vec<String>, usize) {
+    let scene = block_on(prepare_scene(kind));
     let found: Vec<Result<usize, String>> = scene
-        .points()
+        .crash_points()
         .map(|left| {
-            tidy(&left.file);
-            left.found
+            remove_files(&left.file);
+            left.entries_or_damage
         })
         .collect();
     let points = found.len();
@@ -185,8 +195,8 @@ fn torn(kind: &str) -> (Vec<String>, usize) {
 /// Without the transaction each row is on its own. What the log tells and what is kept come apart.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
-fn damage_half_an_operation() {
-    let (torn, points) = torn("commit");
+fn damage_commit_is_torn_at_crash() {
+    let (torn, points) = torn_points("commit");
     assert!(torn.iter().any(|text| text.contains("its log says")), "{torn:?}");
     let unpaid = torn.iter().find(|text| text.contains("coins were charged"));
     let unpaid = unpaid.unwrap_or_else(|| panic!("nothing of money in {torn:?}"));
@@ -196,120 +206,120 @@ fn damage_half_an_operation() {
 /// The entry is there and its record is not, so that the entry's hash no longer holds.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
-fn damage_an_entry_without_its_record() {
-    let (torn, points) = torn("create");
+fn damage_create_leaves_log_entry_without_record() {
+    let (torn, points) = torn_points("create");
     assert!(torn.iter().any(|text| text.contains("does not carry the hash")), "{torn:?}");
     println!("lab: a create is torn at {} of {points} crash points, as: {}", torn.len(), torn[0]);
 }
 
 /// FM-2, INV-2: cut off anywhere, a commit with its money has happened whole or not at all.
 #[test]
-fn prevented_in_a_commit() {
-    all_or_nothing("commit");
+fn prevented_crash_in_commit_is_all_or_nothing() {
+    assert_all_or_nothing("commit");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn prevented_in_a_create() {
-    all_or_nothing("create");
+fn prevented_crash_in_create_is_all_or_nothing() {
+    assert_all_or_nothing("create");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn prevented_in_a_lease() {
-    all_or_nothing("lease");
+fn prevented_crash_in_lease_is_all_or_nothing() {
+    assert_all_or_nothing("lease");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn prevented_in_a_failure() {
-    all_or_nothing("fail");
+fn prevented_crash_in_fail_is_all_or_nothing() {
+    assert_all_or_nothing("fail");
 }
 
 /// FM-2, INV-2: the engine's own operation, a lease that has run out.
 #[test]
-fn prevented_in_a_lost_lease() {
-    all_or_nothing("due");
+fn prevented_crash_in_lease_expiry_is_all_or_nothing() {
+    assert_all_or_nothing("due");
 }
 
 /// FM-2, INV-4: whoever got no answer asks again on what is left, and the effect has landed once.
 #[test]
-fn recovered_by_asking_again() {
-    let scene = wait(scene("commit"));
-    let id = scene.act.record.expect("a job");
+fn recovered_commit_retried_after_crash_has_one_effect() {
+    let scene = block_on(prepare_scene("commit"));
+    let id = scene.operation.record.expect("a job");
     let (mut before, mut after) = (0, 0);
-    for left in scene.points() {
-        match left.found.as_ref() {
+    for left in scene.crash_points() {
+        match left.entries_or_damage.as_ref() {
             Ok(entries) if *entries == scene.entries => before += 1,
             _ => after += 1,
         }
-        assert_eq!(scene.asked(&left.file), format!("ok {}", id.0));
-        wait(async {
-            let store = sqlite(&left.file, &Clock::manual(Time::MIN)).expect("it opens");
-            assert_eq!(whole(&store).await, Ok(scene.entries + 1));
-            assert_eq!((effects(&store, id).await, charged(&store).await), (1, 1));
+        assert_eq!(scene.run_operation(&left.file), format!("ok {}", id.0));
+        block_on(async {
+            let store = open_sqlite(&left.file, &Clock::manual(Time::MIN)).expect("it opens");
+            assert_eq!(verify_against_log(&store).await, Ok(scene.entries + 1));
+            assert_eq!((count_effects(&store, id).await, shop_balance(&store).await), (1, 1));
         });
-        tidy(&left.file);
+        remove_files(&left.file);
     }
     println!("lab: asked again after {} kills ({after} of them had landed): 1 effect, 1 coin", before + after);
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_start() {
-    recovered("start");
+fn recovered_start_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("start");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_heartbeat() {
-    recovered("heartbeat");
+fn recovered_heartbeat_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("heartbeat");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_finish() {
-    recovered("finish");
+fn recovered_finish_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("finish");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_yield() {
-    recovered("yield");
+fn recovered_yield_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("yield");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_an_event() {
-    recovered("event");
+fn recovered_event_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("event");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_create_under_a_key() {
-    recovered("once");
+fn recovered_keyed_create_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("once");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_verdict_that_pays_and_ends_others() {
-    recovered("resolve");
+fn recovered_verdict_retried_after_crash_pays_once() {
+    assert_recovers_by_retry("resolve");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_definition() {
-    recovered("define");
+fn recovered_put_lifecycle_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("define");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_new_api_key() {
-    recovered("key");
+fn recovered_api_key_create_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("key");
 }
 
 /// FM-2, INV-2.
 #[test]
-fn recovered_in_a_revoked_api_key() {
-    recovered("revoke");
+fn recovered_api_key_revoke_retried_after_crash_happens_once() {
+    assert_recovers_by_retry("revoke");
 }

@@ -1,5 +1,5 @@
 mod crash_points;
-mod cuts;
-mod kinds;
-mod messages;
-mod pruning;
+mod engine_kills;
+mod lost_messages;
+mod operation_kinds;
+mod prune_crashes;

@@ -1,1 +1,1 @@
-mod pill;
+mod poison_job;

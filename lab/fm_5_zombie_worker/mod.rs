@@ -1,1 +1,1 @@
-mod zombie;
+mod stale_commit;

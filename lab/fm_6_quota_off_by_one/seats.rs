@@ -1,33 +1,33 @@
 //! Rooms with a number of seats, and more callers at once than there are seats.
 
-use onceward_core::decide::{Call, Create};
+use onceward_core::decide::{Call, CreateRecord};
 use onceward_engine::Submission;
 use onceward_store::{ListQuery, Store as _};
 use onceward_testkit::user;
 use serde_json::{Map, json};
 
-use crate::stage::books::whole;
-use crate::stage::play::{Play, on_each, on_sqlite};
+use crate::support::lab_engine::{LabEngine, on_each_store, on_sqlite};
+use crate::support::store_checks::verify_against_log;
 
-const SIZES: [usize; 3] = [0, 1, 7];
+const ROOM_SIZES: [usize; 3] = [0, 1, 7];
 
 /// Callers at once.
-const CALLERS: usize = 24;
+const CONCURRENT_CALLERS: usize = 24;
 
 /// Rounds in which two engines race, at most.
-const ROUNDS: usize = 300;
+const MAX_RACE_ROUNDS: usize = 300;
 
-fn seat(room: &str, size: usize) -> Submission {
+fn seat_submission(room: &str, size: usize) -> Submission {
     let fields = Map::from_iter([("room".to_owned(), json!(room)), ("size".to_owned(), json!(size))]);
-    let create = Create { lifecycle: "lab.seat".into(), id: None, owner: None, fields, payload: None };
+    let create = CreateRecord { lifecycle: "lab.seat".into(), id: None, owner: None, fields, payload: None };
     Submission::new(&user("ann"), Call::Create(create))
 }
 
 /// All callers ask at once, of these engines in turn: how many were admitted.
-async fn ask_at_once(plays: &[&Play], room: &str, size: usize) -> usize {
-    let callers = (0..CALLERS).map(|number| {
-        let engine = plays[number % plays.len()].engine.clone();
-        let seat = seat(room, size);
+async fn request_concurrently(labs: &[&LabEngine], room: &str, size: usize) -> usize {
+    let callers = (0..CONCURRENT_CALLERS).map(|number| {
+        let engine = labs[number % labs.len()].engine.clone();
+        let seat = seat_submission(room, size);
         tokio::spawn(async move { engine.submit(seat).await })
     });
     let mut admitted = 0;
@@ -41,8 +41,8 @@ async fn ask_at_once(plays: &[&Play], room: &str, size: usize) -> usize {
 }
 
 /// How many sit in a room, counted one by one.
-async fn seated(play: &Play, room: &str) -> usize {
-    let page = play.store().list(&ListQuery { limit: 100_000, ..ListQuery::default() }).await.expect("all seats");
+async fn count_seated(lab: &LabEngine, room: &str) -> usize {
+    let page = lab.store().list(&ListQuery { limit: 100_000, ..ListQuery::default() }).await.expect("all seats");
     let here = |record: &onceward_core::record::Record| {
         record.field("room").map(onceward_core::value::Value::to_json) == Some(json!(room))
     };
@@ -52,12 +52,12 @@ async fn seated(play: &Play, room: &str) -> usize {
 /// With `>` where `>=` belongs, one too many sits in every room.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
-fn damage_one_too_many() {
-    on_each(async |play| {
-        for size in SIZES {
+fn damage_limit_admits_one_too_many() {
+    on_each_store(async |lab| {
+        for size in ROOM_SIZES {
             let room = format!("room {size}");
-            assert_eq!(ask_at_once(&[play], &room, size).await, size + 1);
-            assert_eq!(seated(play, &room).await, size + 1);
+            assert_eq!(request_concurrently(&[lab], &room, size).await, size + 1);
+            assert_eq!(count_seated(lab, &room).await, size + 1);
         }
     });
     println!("lab: 1 admitted of 0, 2 of 1, 8 of 7");
@@ -67,12 +67,12 @@ fn damage_one_too_many() {
 /// and saving lie far enough apart for a race.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
-fn damage_a_seat_given_twice() {
-    on_sqlite(async |play| {
-        let other = play.beside();
+fn damage_two_engines_admit_same_seat() {
+    on_sqlite(async |lab| {
+        let other = lab.second_engine();
         let mut found = None;
-        for round in 0..ROUNDS {
-            let admitted = ask_at_once(&[play, &other], &format!("room {round}"), 1).await;
+        for round in 0..MAX_RACE_ROUNDS {
+            let admitted = request_concurrently(&[lab, &other], &format!("room {round}"), 1).await;
             if admitted > 1 {
                 found = Some((round, admitted));
                 break;
@@ -80,42 +80,42 @@ fn damage_a_seat_given_twice() {
         }
         other.engine.close().await;
         let (round, admitted) = found.expect("a seat given twice");
-        assert_eq!(seated(play, &format!("room {round}")).await, admitted);
+        assert_eq!(count_seated(lab, &format!("room {round}")).await, admitted);
         println!("lab: {admitted} admitted of 1, by two engines, in round {}", round + 1);
     });
 }
 
 /// FM-6: exactly as many as the limit says, at none, at one and at N, whoever comes first; and a seat that is left is free again.
 #[test]
-fn prevented_exactly_as_many() {
-    on_each(async |play| {
-        for size in SIZES {
+fn prevented_limit_admits_exactly_its_size() {
+    on_each_store(async |lab| {
+        for size in ROOM_SIZES {
             let room = format!("room {size}");
-            assert_eq!(ask_at_once(&[play], &room, size).await, size);
-            assert_eq!(seated(play, &room).await, size);
-            assert_eq!(ask_at_once(&[play], &room, size).await, 0, "full is full");
+            assert_eq!(request_concurrently(&[lab], &room, size).await, size);
+            assert_eq!(count_seated(lab, &room).await, size);
+            assert_eq!(request_concurrently(&[lab], &room, size).await, 0, "full is full");
         }
-        let page = play.store().list(&ListQuery { limit: 1, ..ListQuery::default() }).await.expect("a seat");
+        let page = lab.store().list(&ListQuery { limit: 1, ..ListQuery::default() }).await.expect("a seat");
         let first = page.records[0].id;
-        play.engine.fire(&user("ann"), first, "vacate", Map::new()).await.expect("it is free");
-        assert_eq!(ask_at_once(&[play], "room 1", 1).await, 1, "the one that was left");
-        whole(play.store()).await.expect("whole");
+        lab.engine.fire(&user("ann"), first, "vacate", Map::new()).await.expect("it is free");
+        assert_eq!(request_concurrently(&[lab], "room 1", 1).await, 1, "the one that was left");
+        verify_against_log(lab.store()).await.expect("whole");
     });
-    println!("lab: 0 of 0, 1 of 1, 7 of 7, with {CALLERS} callers at once");
+    println!("lab: 0 of 0, 1 of 1, 7 of 7, with {CONCURRENT_CALLERS} callers at once");
 }
 
 /// FM-6: also where two engines give the seats away.
 #[test]
-fn prevented_by_two_engines() {
-    on_each(async |play| {
-        let other = play.beside();
+fn prevented_two_engines_admit_exactly_one() {
+    on_each_store(async |lab| {
+        let other = lab.second_engine();
         for round in 0..40 {
             let room = format!("room {round}");
-            assert_eq!(ask_at_once(&[play, &other], &room, 1).await, 1);
+            assert_eq!(request_concurrently(&[lab, &other], &room, 1).await, 1);
         }
-        let raced = play.engine.tally().conflicts + other.engine.tally().conflicts;
+        let raced = lab.engine.counters().conflicts + other.engine.counters().conflicts;
         other.engine.close().await;
-        whole(play.store()).await.expect("whole");
+        verify_against_log(lab.store()).await.expect("whole");
         println!("lab: 1 of 1 by two engines, 40 times; {raced} conflicts decided again");
     });
 }

@@ -1,1 +1,1 @@
-mod jumps;
+mod clock_steps;

@@ -1,1 +1,1 @@
-mod returned;
+mod restarted_worker;

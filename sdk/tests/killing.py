@@ -3,7 +3,7 @@ works on after a kill.
 
     killing.py --db URL [--seed N] [--jobs N] [--kills N] [--node PROGRAM]
 
-`ONCEWARD_BIN` names the program; beside it, cargo has built the Rust sister of `toiler.py`. Prints its seed.
+`ONCEWARD_BIN` names the program; beside it, cargo has built the Rust sister of `ack_logger.py`. Prints its seed.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class Steps:
 
 def begin_workers(url: str, books: Books, node: str) -> list[subprocess.Popen[bytes]]:
     binary = os.environ["ONCEWARD_BIN"]
-    built = HERE.parent / "typescript" / "built" / "test" / "toiler.js"
+    built = HERE.parent / "typescript" / "built" / "test" / "ack_logger.js"
     commands = [
-        [sys.executable, str(HERE / "toiler.py"), url, TASK, books.page("commits-python")],
+        [sys.executable, str(HERE / "ack_logger.py"), url, TASK, books.page("commits-python")],
         [node, str(built), "work", url, TASK, books.page("commits-typescript")],
-        [str(Path(binary).parent / "examples" / "toiler"), url, TASK, books.page("commits-rust")],
+        [str(Path(binary).parent / "examples" / "ack_logger"), url, TASK, books.page("commits-rust")],
         [binary, "work", "--server", url, TASK, "--concurrency", "2", "--", "cat"],
     ]
     with open(books.page("said"), "w") as said:
@@ -111,7 +111,7 @@ def producers(url: str, books: Books, node: str, jobs: int, steps: Steps) -> lis
                 steps.one()
 
     def in_typescript() -> None:
-        built = HERE.parent / "typescript" / "built" / "test" / "toiler.js"
+        built = HERE.parent / "typescript" / "built" / "test" / "ack_logger.js"
         page = books.page("creates-typescript")
         subprocess.run([node, str(built), "produce", url, TASK, page, str(jobs // PRODUCERS)], check=True)
 

@@ -8,37 +8,37 @@ use std::fmt;
 use anyhow::{Context as _, Result, ensure};
 use onceward_core::time::Time;
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore};
-use onceward_testkit::Folder;
-use onceward_testkit::postgres::Server;
-use onceward_testkit::random::Chance;
+use onceward_testkit::TempDir;
+use onceward_testkit::postgres::PostgresServer;
+use onceward_testkit::random::Rng;
 
-use crate::books::Books;
-use crate::process::{Ear, Process, Said};
-use crate::questions::Told;
-use crate::sound;
-use crate::toil::Toiler;
+use crate::ack_ledger::AckLedger;
+use crate::client::LoadClient;
+use crate::process::{EngineProcess, ProcessMessage, ProcessMonitor};
+use crate::requests::RequestOutcome;
+use crate::verify;
 
 /// Producers and workers at each process. From 32 callers on an engine has two batches on their way at once.
-const TOILERS: usize = 64;
+const CLIENTS_PER_PROCESS: usize = 64;
 
 /// Answers of a process at most before it is killed: some for each of them.
-const ANSWERS: usize = 4 * TOILERS;
+const MAX_REPLIES_BEFORE_KILL: usize = 4 * CLIENTS_PER_PROCESS;
 
 /// Kills before a new database: looking at all of it takes longer and longer.
-const A_DATABASE: usize = 100;
+const KILLS_PER_DATABASE: usize = 100;
 
 /// Kills between two looks at everything.
-const WHOLE: usize = 20;
+const KILLS_PER_FULL_VERIFY: usize = 20;
 
 /// Kills of processes between two of PostgreSQL's server.
-const SERVER: usize = 25;
+const KILLS_PER_SERVER_STOP: usize = 25;
 
 /// Clocks of processes on a file are sometimes wrong by up to so many seconds, either way.
-const WRONG_BY: i64 = 3_600;
+const MAX_CLOCK_ERROR_SECS: i64 = 3_600;
 
 /// What was done.
 #[derive(Debug, Default)]
-pub(crate) struct Count {
+pub(crate) struct KillCounts {
     pub(crate) kills: usize,
     pub(crate) server_stops: usize,
     /// Processes that found no server when they came up, and said so.
@@ -52,7 +52,7 @@ pub(crate) struct Count {
     pub(crate) entries: u64,
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for KillCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kills, server_stops, gave_up, clock_steps, .. } = self;
         write!(f, "{kills} kills")?;
@@ -72,109 +72,126 @@ impl fmt::Display for Count {
 }
 
 /// One process, and who works at it.
-struct Slot {
-    process: Process,
-    toilers: Vec<Toiler>,
+struct ProcessSlot {
+    process: EngineProcess,
+    clients: Vec<LoadClient>,
     /// Answers until it is killed, and microseconds more.
-    until: usize,
-    spin: u64,
+    replies_until_kill: usize,
+    kill_delay_micros: u64,
 }
 
 /// Where they work.
-enum Place<'a> {
-    File(Folder),
-    Database(&'a Server, String),
+enum TortureDatabase<'a> {
+    SqliteFile(TempDir),
+    Postgres(&'a PostgresServer, String),
 }
 
-impl Place<'_> {
+impl TortureDatabase<'_> {
     /// For a process that works there.
-    fn name(&self) -> String {
+    fn location(&self) -> String {
         match self {
-            Self::File(folder) => folder.file().display().to_string(),
-            Self::Database(_, url) => url.clone(),
+            Self::SqliteFile(folder) => folder.database_path().display().to_string(),
+            Self::Postgres(_, url) => url.clone(),
         }
     }
 }
 
-struct Torture<'a> {
-    place: Place<'a>,
-    ear: Ear,
-    chance: Chance,
-    books: Books,
-    count: &'a mut Count,
+struct KillRun<'a> {
+    database: TortureDatabase<'a>,
+    monitor: ProcessMonitor,
+    rng: Rng,
+    ledger: AckLedger,
+    counts: &'a mut KillCounts,
     /// A name for this database, so that no two runs share one.
     name: String,
     runtime: tokio::runtime::Runtime,
     /// On PostgreSQL: open all the time.
     store: Option<AnyStore>,
     /// Times that the server was stopped, and that all was looked at.
-    stops: usize,
-    looks: usize,
+    server_stops: usize,
+    full_verifies: usize,
 }
 
 /// So many kills on database files.
-pub(crate) fn on_files(kills: usize, seed: u64, count: &mut Count) -> Result<()> {
-    let mut chance = Chance::new(seed);
-    while count.kills < kills {
-        let most = (kills - count.kills).min(A_DATABASE);
-        let name = format!("s{}", count.kills);
-        torture(Place::File(Folder::new()), 1, most, name, chance.fork(), count)?;
+pub(crate) fn on_files(kills: usize, seed: u64, counts: &mut KillCounts) -> Result<()> {
+    let mut rng = Rng::new(seed);
+    while counts.kills < kills {
+        let max_kills = (kills - counts.kills).min(KILLS_PER_DATABASE);
+        let name = format!("s{}", counts.kills);
+        run_kills(TortureDatabase::SqliteFile(TempDir::new()), 1, max_kills, name, rng.fork(), counts)?;
     }
     Ok(())
 }
 
 /// So many kills of processes, three at a time, on databases of a real server, which is stopped now and then itself.
-pub(crate) fn on_server(kills: usize, seed: u64, count: &mut Count) -> Result<()> {
-    let server = Server::start();
-    let mut chance = Chance::new(seed);
-    while count.kills < kills {
-        let most = (kills - count.kills).min(A_DATABASE);
-        let name = format!("p{}", count.kills);
-        torture(Place::Database(&server, server.database()), 3, most, name, chance.fork(), count)?;
+pub(crate) fn on_server(kills: usize, seed: u64, counts: &mut KillCounts) -> Result<()> {
+    let server = PostgresServer::start();
+    let mut rng = Rng::new(seed);
+    while counts.kills < kills {
+        let max_kills = (kills - counts.kills).min(KILLS_PER_DATABASE);
+        let name = format!("p{}", counts.kills);
+        run_kills(
+            TortureDatabase::Postgres(&server, server.create_database()),
+            3,
+            max_kills,
+            name,
+            rng.fork(),
+            counts,
+        )?;
     }
     Ok(())
 }
 
-fn torture(
-    place: Place<'_>,
+fn run_kills(
+    database: TortureDatabase<'_>,
     processes: usize,
     kills: usize,
     name: String,
-    chance: Chance,
-    count: &mut Count,
+    rng: Rng,
+    counts: &mut KillCounts,
 ) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let books = Books::default();
-    let mut torture =
-        Torture { place, ear: Ear::new(), chance, books, count, name, runtime, store: None, stops: 0, looks: 0 };
-    torture.prepare()?;
-    torture.run(processes, kills)?;
-    torture.whole()?;
-    let Torture { books, count, .. } = torture;
+    let ledger = AckLedger::default();
+    let mut kill_run = KillRun {
+        database,
+        monitor: ProcessMonitor::new(),
+        rng,
+        ledger,
+        counts,
+        name,
+        runtime,
+        store: None,
+        server_stops: 0,
+        full_verifies: 0,
+    };
+    kill_run.prepare_database()?;
+    kill_run.run(processes, kills)?;
+    kill_run.verify_all()?;
+    let KillRun { ledger: books, counts: count, .. } = kill_run;
     count.acknowledged += books.acknowledged;
     count.refused += books.refused;
-    count.tasks += books.tasks();
-    count.commits += books.commits();
+    count.tasks += books.task_count();
+    count.commits += books.commit_count();
     Ok(())
 }
 
-impl Torture<'_> {
+impl KillRun<'_> {
     /// A database with its lifecycles.
-    fn prepare(&mut self) -> Result<()> {
-        let store = self.open()?;
-        self.runtime.block_on(sound::define(&store))?;
-        if let Place::Database(..) = self.place {
+    fn prepare_database(&mut self) -> Result<()> {
+        let store = self.open_store()?;
+        self.runtime.block_on(verify::put_lifecycles(&store))?;
+        if let TortureDatabase::Postgres(..) = self.database {
             self.store = Some(store);
         }
         Ok(())
     }
 
     /// By a clock that stands: nothing falls due while we look.
-    fn open(&self) -> Result<AnyStore> {
+    fn open_store(&self) -> Result<AnyStore> {
         let clock = Clock::manual(Time::MIN);
-        Ok(match &self.place {
-            Place::File(folder) => AnyStore::Sqlite(SqliteStore::open(folder.file(), clock)?),
-            Place::Database(_, url) => {
+        Ok(match &self.database {
+            TortureDatabase::SqliteFile(folder) => AnyStore::Sqlite(SqliteStore::open(folder.database_path(), clock)?),
+            TortureDatabase::Postgres(_, url) => {
                 AnyStore::Postgres(self.runtime.block_on(PostgresStore::open_with_clock(url, clock))?)
             }
         })
@@ -183,43 +200,43 @@ impl Torture<'_> {
     fn run(&mut self, processes: usize, kills: usize) -> Result<()> {
         let mut slots = Vec::new();
         for number in 0..processes {
-            let toiler = |count| Toiler::new(format!("{}-{number}-{count}", self.name), self.chance.fork());
-            let toilers = (0..TOILERS).map(toiler).collect();
-            slots.push(self.start(number, toilers)?);
+            let client = |count| LoadClient::new(format!("{}-{number}-{count}", self.name), self.rng.fork());
+            let clients = (0..CLIENTS_PER_PROCESS).map(client).collect();
+            slots.push(self.start(number, clients)?);
         }
         let mut killed = 0;
         let mut running = processes;
         while running > 0 {
-            let (number, said) = self.ear.hear()?;
-            match said {
-                Said::Answers(tag, answers) => {
+            let (number, message) = self.monitor.next_message()?;
+            match message {
+                ProcessMessage::Replies(tag, answers) => {
                     let slot = &mut slots[number];
-                    let toiler = &mut slot.toilers[usize::try_from(tag)?];
-                    let told = Told::read(answers.first().context("an answer")?)?;
-                    toiler.told(&told, &mut self.books)?;
+                    let client = &mut slot.clients[usize::try_from(tag)?];
+                    let outcome = RequestOutcome::parse(answers.first().context("an answer")?)?;
+                    client.on_outcome(&outcome, &mut self.ledger)?;
                     if slot.process.is_killed() {
                         continue;
                     }
-                    slot.process.ask(tag, vec![toiler.ask()]);
-                    slot.until -= 1;
-                    if slot.until == 0 {
-                        slot.process.kill_in(slot.spin)?;
+                    slot.process.send_requests(tag, vec![client.next_request()]);
+                    slot.replies_until_kill -= 1;
+                    if slot.replies_until_kill == 0 {
+                        slot.process.kill_after(slot.kill_delay_micros)?;
                         killed += 1;
-                        self.count.kills += 1;
+                        self.counts.kills += 1;
                     }
                 }
                 // It was just coming up when the server went down: it says so, and is started again.
-                Said::Cannot(why) => {
+                ProcessMessage::OpenFailed(why) => {
                     ensure!(self.store.is_some() && why.contains("cannot be reached"), "process {number}: {why}");
-                    slots[number].process.gives_up();
-                    self.count.gave_up += 1;
+                    slots[number].process.mark_gave_up();
+                    self.counts.gave_up += 1;
                 }
-                Said::Ended => {
-                    let toilers = std::mem::take(&mut slots[number].toilers);
-                    slots[number].process.bury()?;
+                ProcessMessage::Exited => {
+                    let clients = std::mem::take(&mut slots[number].clients);
+                    slots[number].process.reap()?;
                     self.after_kill(killed)?;
                     if killed < kills {
-                        slots[number] = self.start(number, toilers)?;
+                        slots[number] = self.start(number, clients)?;
                     } else {
                         running -= 1;
                     }
@@ -229,50 +246,53 @@ impl Torture<'_> {
         Ok(())
     }
 
-    fn start(&mut self, number: usize, mut toilers: Vec<Toiler>) -> Result<Slot> {
-        let wrong_by = match self.place {
-            Place::File(_) if self.chance.yes(30) => self.chance.between(-WRONG_BY, WRONG_BY),
+    fn start(&mut self, number: usize, mut clients: Vec<LoadClient>) -> Result<ProcessSlot> {
+        let clock_offset_secs = match self.database {
+            TortureDatabase::SqliteFile(_) if self.rng.percent(30) => {
+                self.rng.between(-MAX_CLOCK_ERROR_SECS, MAX_CLOCK_ERROR_SECS)
+            }
             _ => 0,
         };
-        self.count.clock_steps += usize::from(wrong_by != 0);
-        let mut process = self.ear.start(number, &self.place.name(), wrong_by)?;
-        for (tag, toiler) in (0..).zip(&mut toilers) {
-            toiler.left_alone();
-            process.ask(tag, vec![toiler.ask()]);
+        self.counts.clock_steps += usize::from(clock_offset_secs != 0);
+        let mut process = self.monitor.start(number, &self.database.location(), clock_offset_secs)?;
+        for (tag, toiler) in (0..).zip(&mut clients) {
+            toiler.on_no_reply();
+            process.send_requests(tag, vec![toiler.next_request()]);
         }
-        let (until, spin) = (1 + self.chance.below(ANSWERS), self.chance.next() % 3_000);
-        Ok(Slot { process, toilers, until, spin })
+        let (replies_until_kill, kill_delay_micros) =
+            (1 + self.rng.below(MAX_REPLIES_BEFORE_KILL), self.rng.next_u64() % 3_000);
+        Ok(ProcessSlot { process, clients, replies_until_kill, kill_delay_micros })
     }
 
     /// What was acknowledged is there.
     fn after_kill(&mut self, killed: usize) -> Result<()> {
-        let Self { place, books, count, runtime, .. } = self;
-        if let Place::Database(server, _) = place
-            && killed / SERVER > self.stops
+        let Self { database: place, ledger: books, counts: count, runtime, .. } = self;
+        if let TortureDatabase::Postgres(server, _) = place
+            && killed / KILLS_PER_SERVER_STOP > self.server_stops
         {
-            self.stops += 1;
-            server.stop();
-            server.start_again();
+            self.server_stops += 1;
+            server.stop_immediately();
+            server.restart();
             count.server_stops += 1;
         }
-        if killed / WHOLE > self.looks {
-            self.looks += 1;
-            return self.whole();
+        if killed / KILLS_PER_FULL_VERIFY > self.full_verifies {
+            self.full_verifies += 1;
+            return self.verify_all();
         }
         if let Some(store) = &self.store {
-            return runtime.block_on(books.look(store));
+            return runtime.block_on(books.verify_recent(store));
         }
-        let store = self.open()?;
-        self.runtime.block_on(self.books.look(&store))
+        let store = self.open_store()?;
+        self.runtime.block_on(self.ledger.verify_recent(&store))
     }
 
     /// All of it is there, and the database is sound.
-    fn whole(&mut self) -> Result<()> {
-        let opened = if self.store.is_none() { Some(self.open()?) } else { None };
+    fn verify_all(&mut self) -> Result<()> {
+        let opened = if self.store.is_none() { Some(self.open_store()?) } else { None };
         let store = opened.as_ref().or(self.store.as_ref()).context("a store")?;
-        let Self { books, count, runtime, place, .. } = self;
-        count.entries = count.entries.max(runtime.block_on(books.look_at_all(store))?);
-        runtime.block_on(sound::verify(&place.name()))?;
+        let Self { ledger: books, counts: count, runtime, database: place, .. } = self;
+        count.entries = count.entries.max(runtime.block_on(books.verify_all(store))?);
+        runtime.block_on(verify::assert_clean(&place.location()))?;
         count.verified += 1;
         Ok(())
     }

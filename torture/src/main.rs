@@ -3,29 +3,29 @@
 //!
 //! `cargo xtask torture` builds and runs it. The seed is printed and gives the same choices again; the scheduler's are its own.
 
-mod books;
+mod ack_ledger;
+mod client;
 mod faults;
 mod kills;
 mod process;
-mod questions;
 mod races;
 mod relay;
-mod sound;
-mod toil;
+mod requests;
+mod verify;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-struct Options {
+struct TortureOptions {
     kills: usize,
     races: usize,
     seed: u64,
 }
 
 fn main() -> ExitCode {
-    match options().and_then(|options| run(&options)) {
+    match parse_options().and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("torture: FAILED: {error:#}");
@@ -34,8 +34,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn options() -> Result<Options> {
-    let mut options = Options { kills: 1_000, races: 10_000, seed: 75 };
+fn parse_options() -> Result<TortureOptions> {
+    let mut options = TortureOptions { kills: 1_000, races: 10_000, seed: 75 };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} what?"))?;
@@ -49,28 +49,28 @@ fn options() -> Result<Options> {
     Ok(options)
 }
 
-fn run(options: &Options) -> Result<()> {
-    let Options { kills, races, seed } = *options;
+fn run(options: &TortureOptions) -> Result<()> {
+    let TortureOptions { kills, races, seed } = *options;
     println!("seed {seed}");
     faults::run(seed)?;
     // Half of them on each; the odd one on PostgreSQL.
-    killed("SQLite, 1 process", |count| kills::on_files(kills / 2, seed, count))?;
-    killed("PostgreSQL, 3 processes", |count| kills::on_server(kills - kills / 2, seed, count))?;
-    raced("SQLite, 16 tasks", || races::on_file(races / 2))?;
-    raced("PostgreSQL, 3 processes of 16 tasks", || races::on_server(races - races / 2))?;
+    run_kills("SQLite, 1 process", |count| kills::on_files(kills / 2, seed, count))?;
+    run_kills("PostgreSQL, 3 processes", |count| kills::on_server(kills - kills / 2, seed, count))?;
+    run_races("SQLite, 16 tasks", || races::on_file(races / 2))?;
+    run_races("PostgreSQL, 3 processes of 16 tasks", || races::on_server(races - races / 2))?;
     Ok(())
 }
 
-fn raced(name: &str, race: impl FnOnce() -> Result<races::Count>) -> Result<()> {
+fn run_races(name: &str, race: impl FnOnce() -> Result<races::RaceCounts>) -> Result<()> {
     let began = Instant::now();
     let count = race().with_context(|| name.to_owned())?;
     println!("{name}: {count} ({:.1} s)", began.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn killed(name: &str, torture: impl FnOnce(&mut kills::Count) -> Result<()>) -> Result<()> {
-    let (began, mut count) = (Instant::now(), kills::Count::default());
-    let done = torture(&mut count);
+fn run_kills(name: &str, kill: impl FnOnce(&mut kills::KillCounts) -> Result<()>) -> Result<()> {
+    let (began, mut count) = (Instant::now(), kills::KillCounts::default());
+    let done = kill(&mut count);
     println!("{name}: {count} ({:.1} s)", began.elapsed().as_secs_f64());
     done.with_context(|| format!("{name}, after {} kills", count.kills))
 }

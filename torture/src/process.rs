@@ -10,54 +10,60 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value as Json;
 
 /// Longer than anything here takes, on a busy machine too: who is silent for so long hangs.
-const LONG: Duration = Duration::from_mins(2);
+const SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What a process said.
-pub(crate) enum Said {
+pub(crate) enum ProcessMessage {
     /// Answers to the questions with this tag, in their order.
-    Answers(u64, Vec<Json>),
+    Replies(u64, Vec<Json>),
     /// It could not open its database, and why; it will end.
-    Cannot(String),
+    OpenFailed(String),
     /// It has ended; nothing more comes from it.
-    Ended,
+    Exited,
 }
 
 /// Where all of them are heard.
-pub(crate) struct Ear {
+pub(crate) struct ProcessMonitor {
     sender: Sender<(usize, String)>,
-    heard: Receiver<(usize, String)>,
+    receiver: Receiver<(usize, String)>,
 }
 
 /// One of them.
-pub(crate) struct Process {
+pub(crate) struct EngineProcess {
     child: Child,
     input: Option<ChildStdin>,
     killed: bool,
     gave_up: bool,
 }
 
-impl Ear {
+impl ProcessMonitor {
     pub(crate) fn new() -> Self {
         let (sender, heard) = channel();
-        Self { sender, heard }
+        Self { sender, receiver: heard }
     }
 
     /// Start an engine on a file or a server's database; its words are heard with its number.
-    pub(crate) fn start(&self, number: usize, place: &str, wrong_by: i64) -> Result<Process> {
-        self.start_by(&[], number, place, wrong_by)
+    pub(crate) fn start(&self, number: usize, database: &str, clock_offset_secs: i64) -> Result<EngineProcess> {
+        self.start_with_wrapper(&[], number, database, clock_offset_secs)
     }
 
     /// By way of another program, which gets it as its last arguments.
-    pub(crate) fn start_by(&self, by: &[&str], number: usize, place: &str, wrong_by: i64) -> Result<Process> {
-        let program = program()?;
-        let mut command = if let Some((first, rest)) = by.split_first() {
+    pub(crate) fn start_with_wrapper(
+        &self,
+        wrapper: &[&str],
+        number: usize,
+        database: &str,
+        clock_offset_secs: i64,
+    ) -> Result<EngineProcess> {
+        let program = child_program()?;
+        let mut command = if let Some((first, rest)) = wrapper.split_first() {
             let mut command = Command::new(first);
             command.args(rest).arg(program);
             command
         } else {
             Command::new(program)
         };
-        command.args(["server", place, &wrong_by.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["server", database, &clock_offset_secs.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("the engine's process")?;
         let (input, output) = (child.stdin.take(), child.stdout.take().context("a pipe")?);
         let sender = self.sender.clone();
@@ -68,64 +74,64 @@ impl Ear {
             }
             let _ = sender.send((number, String::new()));
         });
-        Ok(Process { child, input, killed: false, gave_up: false })
+        Ok(EngineProcess { child, input, killed: false, gave_up: false })
     }
 
     /// The next words of anybody.
-    pub(crate) fn hear(&self) -> Result<(usize, Said)> {
+    pub(crate) fn next_message(&self) -> Result<(usize, ProcessMessage)> {
         loop {
-            let (number, line) = match self.heard.recv_timeout(LONG) {
+            let (number, line) = match self.receiver.recv_timeout(SILENCE_TIMEOUT) {
                 Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout) => bail!("nobody has said anything for {} s", LONG.as_secs()),
+                Err(RecvTimeoutError::Timeout) => bail!("nobody has said anything for {} s", SILENCE_TIMEOUT.as_secs()),
                 Err(RecvTimeoutError::Disconnected) => bail!("nobody is there"),
             };
             match line.split_once(' ') {
-                Some(("cannot", why)) => return Ok((number, Said::Cannot(why.to_owned()))),
+                Some(("cannot", why)) => return Ok((number, ProcessMessage::OpenFailed(why.to_owned()))),
                 Some((tag, answers)) => {
                     let tag = tag.parse().with_context(|| format!("process {number} said `{line}`"))?;
                     let Json::Array(answers) = serde_json::from_str(answers)? else { bail!("no list: {line}") };
-                    return Ok((number, Said::Answers(tag, answers)));
+                    return Ok((number, ProcessMessage::Replies(tag, answers)));
                 }
-                None if line.is_empty() => return Ok((number, Said::Ended)),
-                // `open`: it takes questions from the start, so nobody waits for this.
+                None if line.is_empty() => return Ok((number, ProcessMessage::Exited)),
+                // `open_store`: it takes questions from the start, so nobody waits for this.
                 None => {}
             }
         }
     }
 
     /// Ask each of these processes once, at the same time, and wait for all of them.
-    pub(crate) fn ask_all(&self, asked: Vec<(&mut Process, Vec<Json>)>) -> Result<Vec<Vec<Json>>> {
-        let mut answers = vec![None; asked.len()];
-        for (number, (process, questions)) in asked.into_iter().enumerate() {
-            process.ask(number as u64, questions);
+    pub(crate) fn request_all(&self, requests: Vec<(&mut EngineProcess, Vec<Json>)>) -> Result<Vec<Vec<Json>>> {
+        let mut answers = vec![None; requests.len()];
+        for (number, (process, questions)) in requests.into_iter().enumerate() {
+            process.send_requests(number as u64, questions);
         }
         while answers.iter().any(Option::is_none) {
-            match self.hear()? {
-                (_, Said::Answers(tag, told)) => answers[usize::try_from(tag)?] = Some(told),
-                (number, Said::Cannot(why)) => bail!("process {number} cannot go on: {why}"),
-                (number, Said::Ended) => bail!("process {number} has ended by itself"),
+            match self.next_message()? {
+                (_, ProcessMessage::Replies(tag, told)) => answers[usize::try_from(tag)?] = Some(told),
+                (number, ProcessMessage::OpenFailed(why)) => bail!("process {number} cannot go on: {why}"),
+                (number, ProcessMessage::Exited) => bail!("process {number} has ended by itself"),
             }
         }
         Ok(answers.into_iter().flatten().collect())
     }
 
     /// Ask one, and wait.
-    pub(crate) fn ask(&self, process: &mut Process, questions: Vec<Json>) -> Result<Vec<Json>> {
-        let mut all = self.ask_all(vec![(process, questions)])?;
+    pub(crate) fn request(&self, process: &mut EngineProcess, requests: Vec<Json>) -> Result<Vec<Json>> {
+        let mut all = self.request_all(vec![(process, requests)])?;
         all.pop().context("an answer")
     }
 }
 
-impl Process {
+impl EngineProcess {
     /// It may be dead already: then nobody hears it.
-    pub(crate) fn ask(&mut self, tag: u64, questions: Vec<Json>) {
+    pub(crate) fn send_requests(&mut self, tag: u64, requests: Vec<Json>) {
         if let Some(input) = &mut self.input {
-            let _ = writeln!(input, "{tag} {}", Json::Array(questions));
+            let _ = writeln!(input, "{tag} {}", Json::Array(requests));
         }
     }
 
     /// SIGKILL, so many microseconds from now. Spinning: a sleep would end when the scheduler likes.
-    pub(crate) fn kill_in(&mut self, micros: u64) -> Result<()> {
+    pub(crate) fn kill_after(&mut self, micros: u64) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < Duration::from_micros(micros) {
             std::hint::spin_loop();
@@ -142,19 +148,19 @@ impl Process {
     }
 
     /// It said that it cannot go on.
-    pub(crate) fn gives_up(&mut self) {
+    pub(crate) fn mark_gave_up(&mut self) {
         self.gave_up = true;
     }
 
     /// After it was killed, or gave up.
-    pub(crate) fn bury(&mut self) -> Result<()> {
+    pub(crate) fn reap(&mut self) -> Result<()> {
         let status = self.child.wait()?;
         ensure!((self.killed || self.gave_up) && !status.success(), "it ended by itself: {status}");
         Ok(())
     }
 }
 
-impl Drop for Process {
+impl Drop for EngineProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -162,7 +168,7 @@ impl Drop for Process {
 }
 
 /// The lab's child stands beside this program: `cargo xtask torture` builds both.
-fn program() -> Result<PathBuf> {
+fn child_program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let program = own.with_file_name("lab-child");
     ensure!(program.exists(), "{} is missing: run `cargo xtask torture`, which builds it", program.display());

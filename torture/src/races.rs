@@ -6,53 +6,62 @@
 use std::fmt;
 
 use anyhow::{Context as _, Result, ensure};
-use onceward_core::record::Token;
+use onceward_core::record::FencingToken;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, Store as _};
-use onceward_testkit::Folder;
-use onceward_testkit::postgres::Server;
+use onceward_testkit::TempDir;
+use onceward_testkit::postgres::PostgresServer;
 use serde_json::{Value as Json, json};
 
-use crate::process::{Ear, Process};
-use crate::questions::{Told, cancel, commit, lease, task};
-use crate::{relay, sound};
+use crate::process::{EngineProcess, ProcessMonitor};
+use crate::requests::{RequestOutcome, cancel, commit, create_task, lease};
+use crate::{relay, verify};
 
 /// In each process.
-pub(crate) const TASKS: usize = 16;
+pub(crate) const CALLERS_PER_PROCESS: usize = 16;
 
 /// Rounds between two races for a prize of relay's, which take more to set up.
-const PRIZE: usize = 10;
+const ROUNDS_PER_PRIZE: usize = 10;
 
 /// What was raced for.
 #[derive(Debug, Default)]
-pub(crate) struct Count {
-    pub(crate) lease: usize,
-    pub(crate) commit: usize,
-    pub(crate) cancel: usize,
+pub(crate) struct RaceCounts {
+    pub(crate) leases: usize,
+    pub(crate) commits: usize,
+    pub(crate) cancels: usize,
     /// A commit or a cancel, not both.
-    pub(crate) either: usize,
-    pub(crate) committed_of_either: usize,
-    pub(crate) resolve: usize,
+    pub(crate) commits_or_cancels: usize,
+    pub(crate) commits_won: usize,
+    pub(crate) resolutions: usize,
     /// Who lost and was told so.
     pub(crate) losers: usize,
     /// Who lost in a crowd and was told to try again.
-    pub(crate) contended: usize,
+    pub(crate) conflicts: usize,
 }
 
-impl Count {
-    pub(crate) fn races(&self) -> usize {
-        self.lease + self.commit + self.cancel + self.either + self.resolve
+impl RaceCounts {
+    pub(crate) fn race_count(&self) -> usize {
+        self.leases + self.commits + self.cancels + self.commits_or_cancels + self.resolutions
     }
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for RaceCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lease, commit, cancel, either, committed_of_either, resolve, losers, contended } = self;
+        let Self {
+            leases: lease,
+            commits: commit,
+            cancels: cancel,
+            commits_or_cancels: either,
+            commits_won: committed_of_either,
+            resolutions: resolve,
+            losers,
+            conflicts: contended,
+        } = self;
         write!(
             f,
             "{} races, one winner each: {lease} for a lease, {commit} for a commit, {cancel} for a cancel, ",
-            self.races()
+            self.race_count()
         )?;
         write!(f, "{either} for either ({committed_of_either} committed), {resolve} for relay's prize; ")?;
         write!(f, "{losers} lost, {contended} were told to try again")
@@ -60,68 +69,76 @@ impl fmt::Display for Count {
 }
 
 /// Processes on one database.
-pub(crate) struct Field {
-    ear: Ear,
-    processes: Vec<Process>,
+pub(crate) struct RaceHarness {
+    monitor: ProcessMonitor,
+    processes: Vec<EngineProcess>,
     runtime: tokio::runtime::Runtime,
-    pub(crate) count: Count,
+    pub(crate) counts: RaceCounts,
     /// Tasks that were raced for, and the number of whoever committed.
-    expected: Vec<(RecordId, Option<usize>)>,
-    pub(crate) prizes: Vec<Prize>,
+    expected_winners: Vec<(RecordId, Option<usize>)>,
+    pub(crate) prizes: Vec<RelayPrize>,
 }
 
 /// One of relay's.
-pub(crate) struct Prize {
+pub(crate) struct RelayPrize {
     pub(crate) job: RecordId,
     pub(crate) submissions: Vec<RecordId>,
 }
 
 /// On a file, which belongs to one process as long as it lives.
-pub(crate) fn on_file(races: usize) -> Result<Count> {
-    let folder = Folder::new();
-    let open =
-        || -> Result<AnyStore> { Ok(AnyStore::Sqlite(SqliteStore::open(folder.file(), Clock::manual(Time::MIN))?)) };
-    let runtime = runtime()?;
-    runtime.block_on(sound::define(&open()?))?;
-    let place = folder.file().display().to_string();
-    let mut field = Field::new(runtime, 1, &place)?;
-    field.run(races)?;
-    field.processes.clear();
-    field.check(&open()?, &place)?;
-    Ok(field.count)
+pub(crate) fn on_file(races: usize) -> Result<RaceCounts> {
+    let folder = TempDir::new();
+    let open = || -> Result<AnyStore> {
+        Ok(AnyStore::Sqlite(SqliteStore::open(folder.database_path(), Clock::manual(Time::MIN))?))
+    };
+    let runtime = new_runtime()?;
+    runtime.block_on(verify::put_lifecycles(&open()?))?;
+    let database = folder.database_path().display().to_string();
+    let mut harness = RaceHarness::new(runtime, 1, &database)?;
+    harness.run(races)?;
+    harness.processes.clear();
+    harness.assert_winners_stored(&open()?, &database)?;
+    Ok(harness.counts)
 }
 
-pub(crate) fn on_server(races: usize) -> Result<Count> {
-    let server = Server::start();
-    let url = server.database();
-    let runtime = runtime()?;
+pub(crate) fn on_server(races: usize) -> Result<RaceCounts> {
+    let server = PostgresServer::start();
+    let url = server.create_database();
+    let runtime = new_runtime()?;
     let store = runtime.block_on(PostgresStore::open_with_clock(&url, Clock::manual(Time::MIN)))?;
     let store = AnyStore::Postgres(store);
-    runtime.block_on(sound::define(&store))?;
-    let mut field = Field::new(runtime, 3, &url)?;
-    field.run(races)?;
-    field.processes.clear();
-    field.check(&store, &url)?;
-    Ok(field.count)
+    runtime.block_on(verify::put_lifecycles(&store))?;
+    let mut harness = RaceHarness::new(runtime, 3, &url)?;
+    harness.run(races)?;
+    harness.processes.clear();
+    harness.assert_winners_stored(&store, &url)?;
+    Ok(harness.counts)
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+fn new_runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-impl Field {
-    fn new(runtime: tokio::runtime::Runtime, processes: usize, place: &str) -> Result<Self> {
-        let ear = Ear::new();
-        let processes = (0..processes).map(|number| ear.start(number, place, 0)).collect::<Result<_>>()?;
-        Ok(Self { ear, processes, runtime, count: Count::default(), expected: Vec::new(), prizes: Vec::new() })
+impl RaceHarness {
+    fn new(runtime: tokio::runtime::Runtime, processes: usize, database: &str) -> Result<Self> {
+        let monitor = ProcessMonitor::new();
+        let processes = (0..processes).map(|number| monitor.start(number, database, 0)).collect::<Result<_>>()?;
+        Ok(Self {
+            monitor,
+            processes,
+            runtime,
+            counts: RaceCounts::default(),
+            expected_winners: Vec::new(),
+            prizes: Vec::new(),
+        })
     }
 
     fn run(&mut self, races: usize) -> Result<()> {
         let mut round = 0;
-        while self.count.races() < races {
-            self.round(round).with_context(|| format!("round {round}"))?;
-            if round.is_multiple_of(PRIZE) {
-                relay::race(self, round).with_context(|| format!("the prize of round {round}"))?;
+        while self.counts.race_count() < races {
+            self.run_round(round).with_context(|| format!("round {round}"))?;
+            if round.is_multiple_of(ROUNDS_PER_PRIZE) {
+                relay::race_for_prize(self, round).with_context(|| format!("the prize of round {round}"))?;
             }
             round += 1;
         }
@@ -129,110 +146,114 @@ impl Field {
     }
 
     /// How many run.
-    pub(crate) fn runners(&self) -> usize {
-        self.processes.len() * TASKS
+    pub(crate) fn caller_count(&self) -> usize {
+        self.processes.len() * CALLERS_PER_PROCESS
     }
 
     /// The first process alone.
-    pub(crate) fn ask(&mut self, questions: Vec<Json>) -> Result<Vec<Told>> {
-        let answers = self.ear.ask(&mut self.processes[0], questions)?;
-        answers.iter().map(Told::read).collect()
+    pub(crate) fn request(&mut self, requests: Vec<Json>) -> Result<Vec<RequestOutcome>> {
+        let answers = self.monitor.request(&mut self.processes[0], requests)?;
+        answers.iter().map(RequestOutcome::parse).collect()
     }
 
     /// All at once, each with its own question; what each was told.
-    pub(crate) fn race(&mut self, question: impl Fn(usize) -> Json) -> Result<Vec<Told>> {
-        let asked = self.processes.iter_mut().enumerate().map(|(number, process)| {
-            let questions = (0..TASKS).map(|task| question(number * TASKS + task)).collect();
+    pub(crate) fn race(&mut self, request: impl Fn(usize) -> Json) -> Result<Vec<RequestOutcome>> {
+        let requests = self.processes.iter_mut().enumerate().map(|(number, process)| {
+            let questions = (0..CALLERS_PER_PROCESS).map(|task| request(number * CALLERS_PER_PROCESS + task)).collect();
             (process, questions)
         });
-        let answers = self.ear.ask_all(asked.collect())?;
-        let told: Vec<Told> = answers.iter().flatten().map(Told::read).collect::<Result<_>>()?;
-        for one in &told {
+        let answers = self.monitor.request_all(requests.collect())?;
+        let outcomes: Vec<RequestOutcome> =
+            answers.iter().flatten().map(RequestOutcome::parse).collect::<Result<_>>()?;
+        for one in &outcomes {
             match one {
-                Told::Refused(code) if code == "contended" => self.count.contended += 1,
-                Told::Unknown(why) => anyhow::bail!("nobody knows: {why}"),
-                one => self.count.losers += usize::from(!one.won()),
+                RequestOutcome::Refused(code) if code == "contended" => self.counts.conflicts += 1,
+                RequestOutcome::Unknown(why) => anyhow::bail!("nobody knows: {why}"),
+                one => self.counts.losers += usize::from(!one.is_winner()),
             }
         }
-        Ok(told)
+        Ok(outcomes)
     }
 
     /// The one winner's number.
-    fn winner(told: &[Told]) -> Result<usize> {
-        let won: Vec<usize> = (0..told.len()).filter(|number| told[*number].won()).collect();
-        ensure!(won.len() == 1, "{} winners: {told:?}", won.len());
+    fn find_winner(outcomes: &[RequestOutcome]) -> Result<usize> {
+        let won: Vec<usize> = (0..outcomes.len()).filter(|number| outcomes[*number].is_winner()).collect();
+        ensure!(won.len() == 1, "{} winners: {outcomes:?}", won.len());
         Ok(won[0])
     }
 
-    fn round(&mut self, round: usize) -> Result<()> {
-        let names = ["a", "b", "c"].map(|name| task(&format!("{name}{round}"), None));
-        let made = self.ask(names.into())?.into_iter().map(Told::made).collect::<Result<Vec<_>>>()?;
+    fn run_round(&mut self, round: usize) -> Result<()> {
+        let names = ["a", "b", "c"].map(|name| create_task(&format!("{name}{round}"), None));
+        let made =
+            self.request(names.into())?.into_iter().map(RequestOutcome::into_created_id).collect::<Result<Vec<_>>>()?;
         let [leased, cancelled, either] = made[..] else { anyhow::bail!("three tasks") };
-        let (who, token) = self.lease_race(leased)?;
-        let told = self.race(|number| commit(&who, leased, token, json!(number), true))?;
-        let winner = Self::winner(&told)?;
-        self.kept(leased, Some(winner))?;
-        self.count.commit += 1;
+        let (holder, token) = self.lease_race(leased)?;
+        let told = self.race(|number| commit(&holder, leased, token, json!(number), true))?;
+        let winner = Self::find_winner(&told)?;
+        self.expect_settled(leased, Some(winner))?;
+        self.counts.commits += 1;
         let told = self.race(|number| cancel(cancelled, &number.to_string()))?;
-        Self::winner(&told)?;
-        self.kept(cancelled, None)?;
-        self.count.cancel += 1;
-        let (who, token) = self.lease_race(either)?;
+        Self::find_winner(&told)?;
+        self.expect_settled(cancelled, None)?;
+        self.counts.cancels += 1;
+        let (holder, token) = self.lease_race(either)?;
         let told = self.race(|number| {
             // So that each kind is first in turn.
             if (number + round).is_multiple_of(2) {
                 return cancel(either, &number.to_string());
             }
-            commit(&who, either, token, json!(number), true)
+            commit(&holder, either, token, json!(number), true)
         })?;
-        let winner = Self::winner(&told)?;
+        let winner = Self::find_winner(&told)?;
         let committed = !(winner + round).is_multiple_of(2);
-        self.kept(either, committed.then_some(winner))?;
-        self.count.either += 1;
-        self.count.committed_of_either += usize::from(committed);
+        self.expect_settled(either, committed.then_some(winner))?;
+        self.counts.commits_or_cancels += 1;
+        self.counts.commits_won += usize::from(committed);
         Ok(())
     }
 
-    fn lease_race(&mut self, id: RecordId) -> Result<(String, Token)> {
+    fn lease_race(&mut self, id: RecordId) -> Result<(String, FencingToken)> {
         let name = |number| format!("w{number}");
         let told = self.race(|number| lease(&name(number), id, 600))?;
-        let winner = Self::winner(&told)?;
-        self.count.lease += 1;
-        let Told::Done { token: Some(token), .. } = told[winner] else { anyhow::bail!("a lease without a token") };
+        let winner = Self::find_winner(&told)?;
+        self.counts.leases += 1;
+        let RequestOutcome::Done { token: Some(token), .. } = told[winner] else {
+            anyhow::bail!("a lease without a token")
+        };
         Ok((name(winner), token))
     }
 
     /// Who comes late is told no; what is kept is looked at in the end, since a file belongs to its process until then.
-    fn kept(&mut self, id: RecordId, committed: Option<usize>) -> Result<()> {
-        let late = self.ask(vec![cancel(id, "late")])?.pop().context("an answer")?;
-        ensure!(matches!(late, Told::Refused(_)), "{id} could be cancelled afterwards: {late:?}");
-        self.expected.push((id, committed));
+    fn expect_settled(&mut self, id: RecordId, committed: Option<usize>) -> Result<()> {
+        let late = self.request(vec![cancel(id, "late")])?.pop().context("an answer")?;
+        ensure!(matches!(late, RequestOutcome::Refused(_)), "{id} could be cancelled afterwards: {late:?}");
+        self.expected_winners.push((id, committed));
         Ok(())
     }
 
     /// What is kept is the winners': the effect of the one that committed, or none; one submission that passed, and its job resolved.
-    fn check(&self, store: &AnyStore, place: &str) -> Result<()> {
+    fn assert_winners_stored(&self, store: &AnyStore, database: &str) -> Result<()> {
         self.runtime.block_on(async {
-            for (id, committed) in &self.expected {
+            for (id, committed) in &self.expected_winners {
                 let effect = store.effect(*id).await?.map(|effect| effect.result);
                 ensure!(effect == committed.map(|number| json!(number)), "{id}: {committed:?} won, {effect:?} is kept");
-                let state = state(store, *id).await?;
+                let state = read_state(store, *id).await?;
                 ensure!(state == if committed.is_some() { "done" } else { "dropped" }, "{id} is {state}");
             }
-            for Prize { job, submissions } in &self.prizes {
+            for RelayPrize { job, submissions } in &self.prizes {
                 let mut passed = 0;
                 for id in submissions {
-                    passed += usize::from(state(store, *id).await? == "passed");
+                    passed += usize::from(read_state(store, *id).await? == "passed");
                 }
-                let job = state(store, *job).await?;
+                let job = read_state(store, *job).await?;
                 ensure!(passed == 1 && job == "resolved", "{passed} have passed, and the job is {job}");
             }
-            sound::verify(place).await.map(drop)
+            verify::assert_clean(database).await.map(drop)
         })
     }
 }
 
-async fn state(store: &AnyStore, id: RecordId) -> Result<String> {
+async fn read_state(store: &AnyStore, id: RecordId) -> Result<String> {
     let record = store.record(id).await?.with_context(|| format!("{id} is lost"))?;
     Ok(record.state_name().to_string())
 }

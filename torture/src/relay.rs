@@ -2,64 +2,66 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use onceward_core::decide::Call;
-use onceward_core::record::Token;
+use onceward_core::record::FencingToken;
 use onceward_core::value::RecordId;
 use onceward_testkit::worker;
 use serde_json::{Value as Json, json};
 
-use crate::questions::{Told, commit, create, fire, question};
-use crate::races::{Field, Prize};
+use crate::races::{RaceHarness, RelayPrize};
+use crate::requests::{RequestOutcome, call_request, commit, create, fire};
 
 /// Submissions of one agent: relay takes no more in a minute.
-const EACH: usize = 10;
+const MAX_SUBMISSIONS_PER_AGENT: usize = 10;
 
 /// A passing verdict for every submission, all at once.
-pub(crate) fn race(field: &mut Field, round: usize) -> Result<()> {
-    let runners = field.runners();
-    let agents: Vec<String> = (0..runners.div_ceil(EACH)).map(|number| format!("agent-{round}-{number}")).collect();
+pub(crate) fn race_for_prize(harness: &mut RaceHarness, round: usize) -> Result<()> {
+    let caller_count = harness.caller_count();
+    let agents: Vec<String> =
+        (0..caller_count.div_ceil(MAX_SUBMISSIONS_PER_AGENT)).map(|number| format!("agent-{round}-{number}")).collect();
     let buyer = format!("buyer-{round}");
     let agent = |name: &String| create("relay.agent", name, json!({ "agent_id": name }));
-    made(field, agents.iter().chain([&buyer]).map(agent).collect())?;
-    let fields =
-        json!({ "title": "t", "description": "d", "price": 1_000_000, "max_submissions": 100, "max_retries": EACH });
-    let job = made(field, vec![create("relay.job", &buyer, fields)])?[0];
+    create_all(harness, agents.iter().chain([&buyer]).map(agent).collect())?;
+    let fields = json!({ "title": "t", "description": "d", "price": 1_000_000, "max_submissions": 100, "max_retries": MAX_SUBMISSIONS_PER_AGENT });
+    let job = create_all(harness, vec![create("relay.job", &buyer, fields)])?[0];
     let fund = fire(&buyer, job, "fund", json!({ "tx_hash": format!("0x{round:064x}") }));
-    made(field, vec![fund])?;
-    made(field, agents.iter().map(|name| fire(name, job, "claim", json!({}))).collect())?;
+    create_all(harness, vec![fund])?;
+    create_all(harness, agents.iter().map(|name| fire(name, job, "claim", json!({}))).collect())?;
     let submission = |number: usize| {
-        let mut question = create("relay.submission", &agents[number / EACH], json!({ "job": job }));
+        let mut question =
+            create("relay.submission", &agents[number / MAX_SUBMISSIONS_PER_AGENT], json!({ "job": job }));
         question["bytes"] = json!(format!("answer {number}"));
         question
     };
-    let submissions = made(field, (0..runners).map(submission).collect())?;
+    let submissions = create_all(harness, (0..caller_count).map(submission).collect())?;
     let oracle = worker("oracle");
     let lease = |record: &RecordId| {
-        question(&oracle, &Call::Lease { record: *record, worker: "oracle".into(), lease: None, start: true })
+        call_request(&oracle, &Call::Lease { record: *record, worker: "oracle".into(), lease: None, start: true })
     };
-    let tokens = field.ask(submissions.iter().map(lease).collect())?;
-    let tokens = tokens.into_iter().map(token).collect::<Result<Vec<_>>>()?;
+    let tokens = harness.request(submissions.iter().map(lease).collect())?;
+    let tokens = tokens.into_iter().map(lease_token).collect::<Result<Vec<_>>>()?;
     let verdict = json!({ "score": 100, "steps": [] });
-    let told = field.race(|number| commit("oracle", submissions[number], tokens[number], verdict.clone(), true))?;
-    field.count.resolve += 1;
+    let outcomes =
+        harness.race(|number| commit("oracle", submissions[number], tokens[number], verdict.clone(), true))?;
+    harness.counts.resolutions += 1;
     // Each verdict is taken, or comes too late since its submission was discarded with the others; one of those taken has won.
-    ensure!(told.iter().any(Told::won), "nobody was judged: {told:?}");
+    ensure!(outcomes.iter().any(RequestOutcome::is_winner), "nobody was judged: {outcomes:?}");
     // Whoever was told to try again has lost by now.
     let late = json!({ "score": 100, "steps": [] });
     let again = |number: usize| commit("oracle", submissions[number], tokens[number], late.clone(), true);
-    field.ask((0..runners).map(again).collect())?;
-    let claim = field.ask(vec![fire(&buyer, job, "cancel", json!({}))])?.pop().context("an answer")?;
-    ensure!(matches!(claim, Told::Refused(_)), "the job could be cancelled after it was won: {claim:?}");
-    field.prizes.push(Prize { job, submissions });
+    harness.request((0..caller_count).map(again).collect())?;
+    let claim = harness.request(vec![fire(&buyer, job, "cancel", json!({}))])?.pop().context("an answer")?;
+    ensure!(matches!(claim, RequestOutcome::Refused(_)), "the job could be cancelled after it was won: {claim:?}");
+    harness.prizes.push(RelayPrize { job, submissions });
     Ok(())
 }
 
-fn made(field: &mut Field, questions: Vec<Json>) -> Result<Vec<RecordId>> {
-    field.ask(questions)?.into_iter().map(Told::made).collect()
+fn create_all(harness: &mut RaceHarness, requests: Vec<Json>) -> Result<Vec<RecordId>> {
+    harness.request(requests)?.into_iter().map(RequestOutcome::into_created_id).collect()
 }
 
-fn token(told: Told) -> Result<Token> {
-    match told {
-        Told::Done { token: Some(token), .. } => Ok(token),
+fn lease_token(outcome: RequestOutcome) -> Result<FencingToken> {
+    match outcome {
+        RequestOutcome::Done { token: Some(token), .. } => Ok(token),
         other => bail!("no lease: {other:?}"),
     }
 }

@@ -8,33 +8,33 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::postgres::Postgres;
-use crate::shell::{self, quiet};
+use crate::postgres::TestPostgres;
+use crate::shell::{self, run_captured};
 use crate::workers::at_once;
 use crate::{packages, programs, tree};
 
-const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+const SCHEMATHESIS_PACKAGE: &str = "schemathesis==4.32.5";
 
 /// Into `target`, so that nothing is left in the tree.
-const FOLDER: &str = "target/contract";
+const CONTRACT_DIR: &str = "target/contract";
 
 /// The same requests each time, and few enough for the gate.
-const SEED: &str = "7171";
-const EXAMPLES: &str = "12";
+const DEFAULT_SEED: &str = "7171";
+const DEFAULT_MAX_EXAMPLES: &str = "12";
 
 #[derive(Debug)]
-struct Options<'a> {
+struct ContractOptions<'a> {
     seed: &'a str,
-    examples: &'a str,
+    max_examples: &'a str,
 }
 
-impl<'a> Options<'a> {
+impl<'a> ContractOptions<'a> {
     fn parse(words: &[&'a str]) -> Result<Self> {
-        let mut options = Self { seed: SEED, examples: EXAMPLES };
+        let mut options = Self { seed: DEFAULT_SEED, max_examples: DEFAULT_MAX_EXAMPLES };
         for pair in words.chunks(2) {
             match pair {
                 ["--seed", seed] => options.seed = seed,
-                ["--examples", examples] => options.examples = examples,
+                ["--examples", examples] => options.max_examples = examples,
                 other => bail!("what is {}? `contract [--seed N] [--examples N]`", other.join(" ")),
             }
         }
@@ -43,57 +43,57 @@ impl<'a> Options<'a> {
 }
 
 pub(crate) fn run(words: &[&str]) -> Result<()> {
-    let options = Options::parse(words)?;
+    let options = ContractOptions::parse(words)?;
     packages::have_python()?;
     packages::have_postgres()?;
     programs::build(&["onceward", "test_postgres"])?;
     let programs = programs::folder()?;
-    let schemathesis = schemathesis()?;
-    let postgres = Postgres::start(&programs)?;
-    let file = tree::root().join(FOLDER).join("contract.db");
+    let schemathesis = install_schemathesis()?;
+    let postgres = TestPostgres::start(&programs)?;
+    let file = tree::root().join(CONTRACT_DIR).join("contract.db");
     for leftover in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{leftover}", file.display()));
     }
     let databases = [("SQLite", format!("sqlite:{}", file.display())), ("PostgreSQL", postgres.url.clone())];
-    let told = at_once(&databases, |(name, url)| {
+    let summaries = at_once(&databases, |(name, url)| {
         let began = Instant::now();
-        let told = judge(&programs, &schemathesis, url, &options).with_context(|| format!("on {name}"))?;
-        Ok((told, began.elapsed().as_secs_f64()))
+        let summary = test_contract(&programs, &schemathesis, url, &options).with_context(|| format!("on {name}"))?;
+        Ok((summary, began.elapsed().as_secs_f64()))
     })?;
-    for ((name, _), (told, seconds)) in databases.iter().zip(told) {
+    for ((name, _), (told, seconds)) in databases.iter().zip(summaries) {
         println!("  {name}: {told} in {seconds:.0} s, seed {}", options.seed);
     }
     Ok(())
 }
 
 /// The program, in an environment of ours.
-fn schemathesis() -> Result<PathBuf> {
-    let folder = tree::root().join(FOLDER);
+fn install_schemathesis() -> Result<PathBuf> {
+    let folder = tree::root().join(CONTRACT_DIR);
     std::fs::create_dir_all(&folder)?;
     let (venv, marker) = (folder.join("venv"), folder.join("venv/installed"));
-    if std::fs::read_to_string(&marker).ok().as_deref() != Some(SCHEMATHESIS) {
-        quiet(shell::command("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    if std::fs::read_to_string(&marker).ok().as_deref() != Some(SCHEMATHESIS_PACKAGE) {
+        run_captured(shell::command("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
         let mut pip = shell::command(&venv.join("bin/python").to_string_lossy());
-        quiet(pip.args(["-m", "pip", "install", "--quiet", SCHEMATHESIS]))?;
-        std::fs::write(&marker, SCHEMATHESIS)?;
+        run_captured(pip.args(["-m", "pip", "install", "--quiet", SCHEMATHESIS_PACKAGE]))?;
+        std::fs::write(&marker, SCHEMATHESIS_PACKAGE)?;
     }
     Ok(venv.join("bin/schemathesis"))
 }
 
 /// What Schemathesis says in the end, where it found nothing.
-fn judge(programs: &Path, schemathesis: &Path, url: &str, options: &Options<'_>) -> Result<String> {
+fn test_contract(programs: &Path, schemathesis: &Path, url: &str, options: &ContractOptions<'_>) -> Result<String> {
     let onceward = programs.join("onceward");
-    let key = |owner: &str, roles: &[&str]| {
+    let create_api_key = |owner: &str, roles: &[&str]| {
         let mut create = shell::command(&onceward.to_string_lossy());
         create.args(["key", "create", "--db", url, "--owner", owner]);
         create.args(roles.iter().flat_map(|role| ["--role", role]));
         shell::output(create.stderr(Stdio::null())).map(|key| key.trim().to_owned())
     };
-    let own = key("contract", &["operator", "producer", "worker"])?;
+    let own_key = create_api_key("contract", &["operator", "producer", "worker"])?;
     // One that may be revoked; its own would end the run.
-    let spare = key("spare", &["viewer"])?;
-    let spare = spare.split('_').nth(1).context("a key has an id")?;
-    let server = Server::start(&onceward, url)?;
+    let spare_key = create_api_key("spare", &["viewer"])?;
+    let spare = spare_key.split('_').nth(1).context("a key has an id")?;
+    let server = ContractServer::start(&onceward, url)?;
     let mut run = shell::command(&schemathesis.to_string_lossy());
     run.current_dir(tree::root().join("xtask/contract"));
     run.args([
@@ -102,26 +102,26 @@ fn judge(programs: &Path, schemathesis: &Path, url: &str, options: &Options<'_>)
         "--seed",
         options.seed,
         "--max-examples",
-        options.examples,
+        options.max_examples,
     ]);
     run.env("ONCEWARD_CONTRACT_URL", &server.url)
-        .env("ONCEWARD_CONTRACT_KEY", &own)
+        .env("ONCEWARD_CONTRACT_KEY", &own_key)
         .env("ONCEWARD_CONTRACT_SPARE", spare)
         .env("PYTHONDONTWRITEBYTECODE", "1");
-    let told = quiet(&mut run)?;
+    let output = run_captured(&mut run)?;
     server.stop()?;
-    quiet(shell::command(&onceward.to_string_lossy()).args(["verify", "--db", url]))?;
-    let last = told.lines().rev().find(|line| line.contains("passed") || line.contains("generated"));
+    run_captured(shell::command(&onceward.to_string_lossy()).args(["verify", "--db", url]))?;
+    let last = output.lines().rev().find(|line| line.contains("passed") || line.contains("generated"));
     Ok(last.unwrap_or("nothing found").trim().trim_matches('=').trim().to_owned())
 }
 
 /// A real one, that ends with this value.
-struct Server {
+struct ContractServer {
     url: String,
     process: Child,
 }
 
-impl Server {
+impl ContractServer {
     fn start(onceward: &Path, database: &str) -> Result<Self> {
         let mut command = shell::command(&onceward.to_string_lossy());
         command.args(["serve", "--listen", "127.0.0.1:0", "--db", database]).env("ONCEWARD_LOG", "warn");
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ContractServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -160,12 +160,12 @@ impl Drop for Server {
 
 #[cfg(test)]
 mod tests {
-    use super::Options;
+    use super::ContractOptions;
 
     #[test]
-    fn options_are_read() {
-        let options = Options::parse(&["--seed", "5", "--examples", "100"]).expect("right");
-        assert_eq!((options.seed, options.examples), ("5", "100"));
-        assert!(Options::parse(&["--seed"]).is_err() && Options::parse(&["--sed", "5"]).is_err());
+    fn options_parse_and_reject_unknown() {
+        let options = ContractOptions::parse(&["--seed", "5", "--examples", "100"]).expect("right");
+        assert_eq!((options.seed, options.max_examples), ("5", "100"));
+        assert!(ContractOptions::parse(&["--seed"]).is_err() && ContractOptions::parse(&["--sed", "5"]).is_err());
     }
 }

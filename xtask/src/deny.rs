@@ -40,7 +40,7 @@ fn input_hashes() -> Result<String> {
 }
 
 fn find_or_install() -> Result<String> {
-    if shell::is_there(shell::command("cargo-deny").arg("--version")) {
+    if shell::can_run(shell::command("cargo-deny").arg("--version")) {
         return Ok("cargo-deny".to_owned());
     }
     let installed = tree::root().join("target/tools/bin/cargo-deny");

@@ -6,43 +6,43 @@ use anyhow::{Context, Result, bail};
 use crate::{shell, tree};
 
 /// Pinned, so that a finding can be repeated with the same tool.
-const VERSION: &str = "0.13.2";
+const CARGO_FUZZ_VERSION: &str = "0.13.2";
 
-const TARGETS: [&str; 3] = ["lifecycle_file", "expression", "decide"];
+const FUZZ_TARGETS: [&str; 3] = ["lifecycle_file", "expression", "decide"];
 
 /// A lifecycle file may have 256 KB; longer inputs only prove that the bound is looked at.
-const LONGEST: &str = "-max_len=300000";
-const MEMORY: &str = "-rss_limit_mb=1024";
+const MAX_INPUT_ARG: &str = "-max_len=300000";
+const MEMORY_LIMIT_ARG: &str = "-rss_limit_mb=1024";
 /// Seconds for one input. Generous: a shared machine is slow at times.
-const HANGS_AFTER: &str = "-timeout=20";
+const INPUT_TIMEOUT_ARG: &str = "-timeout=20";
 
-pub(crate) struct Options {
+pub(crate) struct FuzzOptions {
     seconds: u32,
-    short: bool,
-    only: Option<String>,
+    replay_only: bool,
+    target: Option<String>,
 }
 
-impl Options {
+impl FuzzOptions {
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self { seconds: 300, short: false, only: None };
+        let mut options = Self { seconds: 300, replay_only: false, target: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
-                "--short" => options.short = true,
+                "--short" => options.replay_only = true,
                 "--seconds" => {
                     let number = words.next().context("--seconds wants a number")?;
                     options.seconds = number.parse().with_context(|| format!("{number} is no number of seconds"))?;
                 }
-                target if TARGETS.contains(&target) => options.only = Some(target.to_owned()),
-                other => bail!("{other} is neither an option nor one of {}", TARGETS.join(", ")),
+                target if FUZZ_TARGETS.contains(&target) => options.target = Some(target.to_owned()),
+                other => bail!("{other} is neither an option nor one of {}", FUZZ_TARGETS.join(", ")),
             }
         }
         Ok(options)
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    if options.short {
+pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
+    if options.replay_only {
         return shell::run(shell::command("cargo").current_dir(tree::root()).args([
             "test",
             "--package",
@@ -51,25 +51,31 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "fuzz_corpus",
         ]));
     }
-    if !shell::is_there(shell::command("cargo").args(["fuzz", "--version"])) {
+    if !shell::can_run(shell::command("cargo").args(["fuzz", "--version"])) {
         println!("cargo-fuzz is missing: installing it (a few minutes, once)");
-        shell::run(shell::command("cargo").args(["install", "cargo-fuzz", "--locked", "--version", VERSION]))?;
+        shell::run(shell::command("cargo").args([
+            "install",
+            "cargo-fuzz",
+            "--locked",
+            "--version",
+            CARGO_FUZZ_VERSION,
+        ]))?;
     }
-    for target in TARGETS.iter().filter(|target| options.only.as_deref().is_none_or(|only| only == **target)) {
+    for target in FUZZ_TARGETS.iter().filter(|target| options.target.as_deref().is_none_or(|only| only == **target)) {
         println!("── {target}, {} s", options.seconds);
         // New inputs go to a working folder first: the kept corpus is added to by hand, minimised (fuzz/README.md).
-        let found = tree::root().join("fuzz/found").join(target);
-        std::fs::create_dir_all(&found)?;
-        let mut command = fuzz("run", target);
-        command.arg(&found).arg(tree::root().join("fuzz/corpus").join(target));
-        command.args(["--", LONGEST, MEMORY, HANGS_AFTER, "-print_final_stats=1"]);
+        let working_corpus = tree::root().join("fuzz/found").join(target);
+        std::fs::create_dir_all(&working_corpus)?;
+        let mut command = cargo_fuzz_command("run", target);
+        command.arg(&working_corpus).arg(tree::root().join("fuzz/corpus").join(target));
+        command.args(["--", MAX_INPUT_ARG, MEMORY_LIMIT_ARG, INPUT_TIMEOUT_ARG, "-print_final_stats=1"]);
         command.arg(format!("-max_total_time={}", options.seconds));
         shell::run(&mut command).with_context(|| format!("{target} found something: see fuzz/artifacts/{target}"))?;
     }
     Ok(())
 }
 
-fn fuzz(verb: &str, target: &str) -> std::process::Command {
+fn cargo_fuzz_command(verb: &str, target: &str) -> std::process::Command {
     let mut command = shell::command("cargo");
     command
         .current_dir(tree::root().join("fuzz"))

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::{shell, tree};
 
 pub(crate) fn have_valgrind() -> Result<()> {
-    if shell::is_there(shell::command("valgrind").arg("--version")) {
+    if shell::can_run(shell::command("valgrind").arg("--version")) {
         return Ok(());
     }
     install("valgrind")
@@ -15,7 +15,7 @@ pub(crate) fn have_valgrind() -> Result<()> {
 
 /// It kills processes at their n-th write.
 pub(crate) fn have_strace() -> Result<()> {
-    if shell::is_there(shell::command("strace").arg("--version")) {
+    if shell::can_run(shell::command("strace").arg("--version")) {
         return Ok(());
     }
     install("strace")
@@ -26,7 +26,7 @@ pub(crate) fn have_document_programs() -> Result<()> {
     for (program, argument, package) in
         [("pdftotext", "-v", "poppler-utils"), ("tesseract", "--version", "tesseract-ocr")]
     {
-        if !shell::is_there(shell::command(program).arg(argument)) {
+        if !shell::can_run(shell::command(program).arg(argument)) {
             install(package)?;
         }
     }
@@ -35,7 +35,7 @@ pub(crate) fn have_document_programs() -> Result<()> {
 
 /// Pages show how to use a server with it, and tests type what they show.
 pub(crate) fn have_curl() -> Result<()> {
-    if shell::is_there(shell::command("curl").arg("--version")) {
+    if shell::can_run(shell::command("curl").arg("--version")) {
         return Ok(());
     }
     install("curl")
@@ -43,17 +43,17 @@ pub(crate) fn have_curl() -> Result<()> {
 
 /// With what it takes to make an environment.
 pub(crate) fn have_python() -> Result<()> {
-    if shell::is_there(shell::command("python3").args(["-c", "import venv, ensurepip"])) {
+    if shell::can_run(shell::command("python3").args(["-c", "import venv, ensurepip"])) {
         return Ok(());
     }
     install("python3-venv")
 }
 
 pub(crate) fn have_node() -> Result<()> {
-    if !shell::is_there(shell::command("node").arg("--version")) {
+    if !shell::can_run(shell::command("node").arg("--version")) {
         install("nodejs")?;
     }
-    if shell::is_there(shell::command("npm").arg("--version")) {
+    if shell::can_run(shell::command("npm").arg("--version")) {
         return Ok(());
     }
     install("npm")
@@ -79,7 +79,7 @@ pub(crate) fn have_rclone() -> Result<()> {
     let folder = tree::root().join("target/rclone");
     let program = folder.join("bin/rclone");
     let mut serves = shell::command(&program.to_string_lossy());
-    if shell::is_there(serves.args(["serve", "s3", "--help"])) {
+    if shell::can_run(serves.args(["serve", "s3", "--help"])) {
         return Ok(());
     }
     have_python()?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{programs, shell, tree};
 
-const FOLDER: &str = "docs/pictures";
+const DIAGRAMS_DIR: &str = "docs/pictures";
 
 pub(crate) fn write() -> Result<()> {
     draw_all(false)
@@ -19,26 +19,26 @@ pub(crate) fn check() -> Result<()> {
 fn draw_all(only_check: bool) -> Result<()> {
     programs::build(&["onceward"])?;
     let onceward = tree::root().join("target/debug/onceward");
-    let mut drawn = BTreeSet::new();
-    for name in lifecycles()? {
+    let mut written = BTreeSet::new();
+    for name in lifecycle_names()? {
         let svg = shell::output(shell::command(&onceward.to_string_lossy()).args(["draw", "--svg", &name]))
             .with_context(|| format!("cannot draw {name}"))?;
-        let path = format!("{FOLDER}/{name}.svg");
+        let path = format!("{DIAGRAMS_DIR}/{name}.svg");
         tree::generate(&path, &svg, only_check, "cargo xtask pictures")?;
-        drawn.insert(path);
+        written.insert(path);
     }
-    for path in tree::paths()?.into_iter().filter(|path| path.starts_with(FOLDER) && !drawn.contains(path)) {
+    for path in tree::paths()?.into_iter().filter(|path| path.starts_with(DIAGRAMS_DIR) && !written.contains(path)) {
         if only_check {
             bail!("{path} shows no shipped lifecycle: run `cargo xtask pictures` and commit");
         }
         std::fs::remove_file(tree::root().join(path))?;
     }
-    println!("{} pictures", drawn.len());
+    println!("{} pictures", written.len());
     Ok(())
 }
 
 /// The names of the shipped lifecycles, from the files' first keys.
-fn lifecycles() -> Result<Vec<String>> {
+fn lifecycle_names() -> Result<Vec<String>> {
     let files = tree::sources(|path| {
         path.starts_with("systems/") && path.split('/').count() == 3 && tree::has_extension(path, "toml")
     })?;

@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use crate::shell;
 
 /// A server that ends with this value.
-pub(crate) struct Postgres {
+pub(crate) struct TestPostgres {
     pub(crate) url: String,
     process: Child,
 }
 
-impl Postgres {
+impl TestPostgres {
     pub(crate) fn start(programs: &Path) -> Result<Self> {
         let mut command = shell::command(&programs.join("test_postgres").to_string_lossy());
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -27,7 +27,7 @@ impl Postgres {
     }
 }
 
-impl Drop for Postgres {
+impl Drop for TestPostgres {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         // It stops the server and ends.

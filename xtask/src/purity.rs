@@ -9,11 +9,11 @@ use crate::tidy::has_word;
 use crate::{shell, tree};
 
 /// What core may depend on directly. Adding one is a decision: it must bring no I/O, clock or randomness into `decide`.
-const ALLOWED: &[&str] =
+const ALLOWED_DEPENDENCIES: &[&str] =
     &["cel", "jiff", "regex", "serde", "serde_json", "sha2", "thiserror", "toml", "unicode-width", "uuid"];
 
 /// What may not come in even through others.
-const BANNED: &[&str] = &[
+const BANNED_DEPENDENCIES: &[&str] = &[
     "async-std",
     "fastrand",
     "getrandom",
@@ -28,7 +28,7 @@ const BANNED: &[&str] = &[
 ];
 
 /// Paths that core's code may not name.
-const IMPURE: &[&str] = &[
+const IMPURE_PATHS: &[&str] = &[
     "std::env",
     "std::fs",
     "std::io",
@@ -50,7 +50,7 @@ const IMPURE: &[&str] = &[
 ];
 
 /// Where one may be named all the same, and why.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+const PURITY_EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "crates/core/src/expr/parse.rs",
     "std::thread",
     "the parser that we use recurses; it runs on a stack of known size, whatever the caller's is, and is waited for",
@@ -62,22 +62,22 @@ pub(crate) fn run() -> Result<()> {
         "--format-version=1",
         "--locked",
     ]))?;
-    let mut wrong = wrong_dependencies(&serde_json::from_str(&metadata)?)?;
+    let mut problems = disallowed_dependencies(&serde_json::from_str(&metadata)?)?;
     for source in tree::sources(|path| path.starts_with("crates/core/src/") && tree::has_extension(path, "rs"))? {
-        wrong.extend(impure_lines(&source.path, &source.text));
+        problems.extend(impure_lines(&source.path, &source.text));
     }
     let lib = std::fs::read_to_string(tree::root().join("crates/core/src/lib.rs"))?;
     if !lib.contains("deny(clippy::disallowed_methods, clippy::disallowed_types)") {
-        wrong.push("crates/core/src/lib.rs no longer denies what crates/core/clippy.toml names".into());
+        problems.push("crates/core/src/lib.rs no longer denies what crates/core/clippy.toml names".into());
     }
-    if wrong.is_empty() {
+    if problems.is_empty() {
         return Ok(());
     }
-    bail!("core is not pure:\n  {}", wrong.join("\n  "))
+    bail!("core is not pure:\n  {}", problems.join("\n  "))
 }
 
 /// Direct dependencies outside the list, and banned ones anywhere below core.
-fn wrong_dependencies(metadata: &Value) -> Result<Vec<String>> {
+fn disallowed_dependencies(metadata: &Value) -> Result<Vec<String>> {
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let name_of = |id: &Value| packages.iter().find(|package| package["id"] == *id).and_then(|p| p["name"].as_str());
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata has no graph")?;
@@ -99,7 +99,7 @@ fn wrong_dependencies(metadata: &Value) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     for id in normal(&core["id"]) {
         let name = name_of(&id).unwrap_or("?");
-        if !ALLOWED.contains(&name) {
+        if !ALLOWED_DEPENDENCIES.contains(&name) {
             wrong.push(format!("onceward-core depends on {name}, which is not in the list of xtask/src/purity.rs"));
         }
     }
@@ -110,7 +110,7 @@ fn wrong_dependencies(metadata: &Value) -> Result<Vec<String>> {
                 continue;
             }
             let name = name_of(&below).unwrap_or("?");
-            if BANNED.contains(&name) {
+            if BANNED_DEPENDENCIES.contains(&name) {
                 wrong.push(format!("{name} comes into onceward-core through {}", name_of(&id).unwrap_or("?")));
             }
             seen.push(below.clone());
@@ -134,8 +134,8 @@ fn impure_lines(path: &str, text: &str) -> Vec<String> {
                     .flatten()
                     .any(|name| name == impure || name.strip_prefix(impure).is_some_and(|rest| rest.starts_with("::")))
         };
-        let excepted = |impure: &str| EXCEPTIONS.iter().any(|(file, name, _)| *file == path && impure == *name);
-        for impure in IMPURE.iter().filter(|impure| named(impure) && !excepted(impure)) {
+        let excepted = |impure: &str| PURITY_EXCEPTIONS.iter().any(|(file, name, _)| *file == path && impure == *name);
+        for impure in IMPURE_PATHS.iter().filter(|impure| named(impure) && !excepted(impure)) {
             wrong.push(format!("{path}:{} names {impure}", line.number));
         }
     }
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impure_code_is_found_and_tests_may_do_as_they_like() {
+    fn impure_code_is_reported_outside_tests_only() {
         let text = "use std::{fs, fmt};\n// SystemTime is fine in a comment\nfn f() { std::thread::sleep(d); x.awaiting() }\n\n\
                     #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
         let wrong = impure_lines("crates/core/src/x.rs", text);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unjudged_dependency_is_found_directly_and_a_banned_one_anywhere() -> Result<()> {
+    fn unlisted_direct_and_banned_transitive_dependencies_are_reported() -> Result<()> {
         let normal = serde_json::json!([{ "kind": null }]);
         let metadata = serde_json::json!({
             "packages": [
@@ -172,7 +172,7 @@ mod tests {
                 { "id": "b", "deps": [{ "pkg": "c", "dep_kinds": normal }] },
             ] },
         });
-        let wrong = wrong_dependencies(&metadata)?;
+        let wrong = disallowed_dependencies(&metadata)?;
         assert_eq!(wrong.len(), 2, "{wrong:?}");
         assert!(wrong[0].contains("chrono") && wrong[1].contains("tokio comes into onceward-core through serde"));
         Ok(())

@@ -14,7 +14,7 @@ pub(crate) fn command(program: &str) -> Command {
     Command::new(program)
 }
 
-fn shown(command: &Command) -> String {
+fn display_command(command: &Command) -> String {
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(OsStr::to_string_lossy)
@@ -25,45 +25,49 @@ fn shown(command: &Command) -> String {
 
 /// Runs it with our own input and output; an exit other than 0 is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {}", shown(command)))?;
+    let status = command.status().with_context(|| format!("cannot run {}", display_command(command)))?;
     if !status.success() {
-        bail!("`{}` failed ({status})", shown(command));
+        bail!("`{}` failed ({status})", display_command(command));
     }
     Ok(())
 }
 
 /// What it prints on standard output; its errors go where ours go.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let result = command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot run {}", shown(command)))?;
+    let result = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot run {}", display_command(command)))?;
     if !result.status.success() {
-        bail!("`{}` failed ({})", shown(command), result.status);
+        bail!("`{}` failed ({})", display_command(command), result.status);
     }
-    String::from_utf8(result.stdout).with_context(|| format!("`{}` did not print UTF-8", shown(command)))
+    String::from_utf8(result.stdout).with_context(|| format!("`{}` did not print UTF-8", display_command(command)))
 }
 
 /// Hands over each line of standard output as it comes; answers whether the program succeeded.
-pub(crate) fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> Result<bool> {
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {}", shown(command)))?;
+pub(crate) fn for_each_line(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<bool> {
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {}", display_command(command)))?;
     if let Some(stdout) = child.stdout.take() {
         for line in BufReader::new(stdout).lines() {
-            each(&line?);
+            on_line(&line?);
         }
     }
     Ok(child.wait()?.success())
 }
 
 /// Whether a program can be started at all.
-pub(crate) fn is_there(command: &mut Command) -> bool {
+pub(crate) fn can_run(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// What it printed; shown where it fails.
-pub(crate) fn quiet(command: &mut Command) -> Result<String> {
+pub(crate) fn run_captured(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
-        println!("{told}");
+        println!("{text}");
         bail!("{command:?} failed ({})", output.status);
     }
-    Ok(told)
+    Ok(text)
 }

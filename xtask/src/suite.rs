@@ -212,7 +212,7 @@ fn run_doc_tests(summary: &mut SuiteSummary) -> Result<()> {
     let mut command = shell::command("cargo");
     command.current_dir(tree::root()).args(["test", "--quiet", "--workspace", "--doc", "--no-fail-fast"]);
     clear_environment(&mut command);
-    let succeeded = shell::lines(&mut command, |line| {
+    let succeeded = shell::for_each_line(&mut command, |line| {
         if let Some((passed, failed)) = parse_summary(line) {
             summary.passed += passed;
             summary.failed += failed;

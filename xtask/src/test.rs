@@ -35,14 +35,14 @@ pub(crate) fn run() -> Result<()> {
         shell::run(doc.args(programs::AS_FOR_TESTS).env("RUSTDOCFLAGS", "-D warnings"))
     })?;
     steps.run("diagrams", pictures::check)?;
-    steps.run("benchmark, short form", || bench::run(bench::Form::Short))?;
-    steps.run("rule proofs: transitions", || prove::run(&prove::Options::all_rows()))?;
-    steps.run("rule proofs: code", || prove::run(&prove::Options::all_code()))?;
+    steps.run("benchmark, short form", || bench::run(bench::BenchForm::Short))?;
+    steps.run("rule proofs: transitions", || prove::run(&prove::ProofOptions::all_transitions()))?;
+    steps.run("rule proofs: code", || prove::run(&prove::ProofOptions::all_code()))?;
     steps.run("lab", || lab::run(&[]))?;
     steps.run("SDKs", || sdk::run(&[]))?;
     steps.run("HTTP contract", || contract::run(&[]))?;
     steps.run("torture, short form", || torture::run(&["--short"]))?;
-    steps.run("lifecycle mutants, sample", || mutants::run(&mutants::Options::short()))?;
+    steps.run("lifecycle mutants, sample", || mutants::run(&mutants::MutantOptions::sample()))?;
     steps.run("dependencies", deny::run_if_changed)?;
     steps.print();
     for test in &summary.flaky {
@@ -56,15 +56,16 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn nightly() -> Result<()> {
     let mut steps = Steps::begin();
     steps.run("torture", || torture::run(&[]))?;
-    steps.run("lifecycle mutants", || mutants::run_words(&[]))?;
-    steps.run("fuzzing", || fuzz::run(&fuzz::Options::parse(&[])?))?;
+    steps.run("lifecycle mutants", || mutants::run_with_args(&[]))?;
+    steps.run("fuzzing", || fuzz::run(&fuzz::FuzzOptions::parse(&[])?))?;
     steps.run("simulation", || {
-        let mut test = cargo(&["test", "--workspace", "--test", "properties*", "--test", "files", "--test", "money"]);
+        let mut test =
+            cargo(&["test", "--workspace", "--test", "properties*", "--test", "compile_files", "--test", "money"]);
         shell::run(test.env("ONCEWARD_CASES", NIGHTLY_CASES).env("ONCEWARD_ROUNDS", NIGHTLY_CASES))
     })?;
     steps.run("SDKs, 20 kills", || sdk::run(&["--kills", "20"]))?;
     steps.run("HTTP contract, 200 examples", || contract::run(&["--examples", "200"]))?;
-    steps.run("benchmark", || bench::run(bench::Form::Long))?;
+    steps.run("benchmark", || bench::run(bench::BenchForm::Long))?;
     steps.print();
     Ok(())
 }
@@ -124,7 +125,7 @@ fn cargo(arguments: &[&str]) -> std::process::Command {
 
 /// Installs a rustup component that is missing.
 fn component(name: &str, verb: &str) -> Result<()> {
-    if shell::is_there(&mut cargo(&[verb, "--version"])) {
+    if shell::can_run(&mut cargo(&[verb, "--version"])) {
         return Ok(());
     }
     shell::run(shell::command("rustup").args(["component", "add", name]))

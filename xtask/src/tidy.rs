@@ -5,16 +5,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::tree::{self, Source};
+use crate::tree::{self, SourceFile};
 
 /// A file that a newcomer can hold in mind; longer ones stand with their reason in xtask/tidy.toml.
-const LINES: usize = 500;
+const MAX_FILE_LINES: usize = 500;
 
 /// Written by cargo or by a command of ours.
-const GENERATED: &[&str] = &["Cargo.lock", "docs/rules.md", "fuzz/Cargo.lock"];
+const GENERATED_FILES: &[&str] = &["Cargo.lock", "docs/rules.md", "fuzz/Cargo.lock"];
 
 /// Split, so that this file does not find itself.
-const LEFTOVERS: &[&str] = &[
+const LEFTOVER_MARKERS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("to", "do!"),
@@ -23,7 +23,7 @@ const LEFTOVERS: &[&str] = &[
 ];
 
 /// A mirror must serve as well as the first house: no file says from where packages come.
-const REGISTRIES: &[&str] = &[
+const REGISTRY_HOSTS: &[&str] = &[
     concat!("crates", ".io"),
     concat!("pypi", ".org"),
     concat!("npmjs", ".org"),
@@ -33,50 +33,52 @@ const REGISTRIES: &[&str] = &[
 ];
 
 pub(crate) fn run() -> Result<()> {
-    let sources = tree::sources(|path| !GENERATED.contains(&path))?;
+    let sources = tree::sources(|path| !GENERATED_FILES.contains(&path))?;
     let reasons: BTreeMap<String, BTreeMap<String, String>> =
         toml::from_str(&std::fs::read_to_string(tree::root().join("xtask/tidy.toml"))?).context("xtask/tidy.toml")?;
-    let long = reasons.get("long").cloned().unwrap_or_default();
-    let mut wrong = Vec::new();
+    let long_file_reasons = reasons.get("long").cloned().unwrap_or_default();
+    let mut problems = Vec::new();
     for source in &sources {
-        wrong.extend(leftovers(source));
-        wrong.extend(too_long(source, &long));
+        problems.extend(find_leftovers(source));
+        problems.extend(line_count_problem(source, &long_file_reasons));
         if tree::has_extension(&source.path, "md") {
-            wrong.extend(dead_links(source, &|path| tree::root().join(path).exists(), &|path| {
+            problems.extend(find_dead_links(source, &|path| tree::root().join(path).exists(), &|path| {
                 std::fs::read_to_string(tree::root().join(path)).unwrap_or_default()
             }));
         }
     }
     let guide = sources.iter().find(|source| source.path == "ARCHITECTURE.md").map_or("", |source| &source.text);
     for manifest in sources.iter().filter(|source| source.path.ends_with("Cargo.toml")) {
-        wrong.extend(undescribed(manifest, guide)?);
+        problems.extend(undocumented_dependencies(manifest, guide)?);
     }
-    for path in long.keys().filter(|path| !sources.iter().any(|source| source.path == **path)) {
-        wrong.push(format!("xtask/tidy.toml gives a reason for {path}, which is not there"));
+    for path in long_file_reasons.keys().filter(|path| !sources.iter().any(|source| source.path == **path)) {
+        problems.push(format!("xtask/tidy.toml gives a reason for {path}, which is not there"));
     }
-    if wrong.is_empty() {
+    if problems.is_empty() {
         return Ok(());
     }
-    bail!("not tidy:\n  {}", wrong.join("\n  "))
+    bail!("not tidy:\n  {}", problems.join("\n  "))
 }
 
-fn too_long(source: &Source, reasons: &BTreeMap<String, String>) -> Option<String> {
-    let judged = ["rs", "toml", "md", "html", "css", "js"].iter().any(|kind| tree::has_extension(&source.path, kind));
+fn line_count_problem(source: &SourceFile, reasons: &BTreeMap<String, String>) -> Option<String> {
+    let is_limited =
+        ["rs", "toml", "md", "html", "css", "js"].iter().any(|kind| tree::has_extension(&source.path, kind));
     let lines = source.text.lines().count();
-    let reasoned = reasons.contains_key(&source.path);
-    if judged && lines > LINES && !reasoned {
+    let has_reason = reasons.contains_key(&source.path);
+    if is_limited && lines > MAX_FILE_LINES && !has_reason {
         return Some(format!("{} has {lines} lines: split it along a noun or a verb of the domain", source.path));
     }
-    (reasoned && lines <= LINES).then(|| format!("{} is short again: take it out of xtask/tidy.toml", source.path))
+    (has_reason && lines <= MAX_FILE_LINES)
+        .then(|| format!("{} is short again: take it out of xtask/tidy.toml", source.path))
 }
 
-fn leftovers(source: &Source) -> Vec<String> {
+fn find_leftovers(source: &SourceFile) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
-        for word in LEFTOVERS.iter().filter(|word| has_word(line, word)) {
+        for word in LEFTOVER_MARKERS.iter().filter(|word| has_word(line, word)) {
             wrong.push(format!("{}:{} leaves a {word}", source.path, number + 1));
         }
-        for host in REGISTRIES.iter().filter(|host| line.contains(**host)) {
+        for host in REGISTRY_HOSTS.iter().filter(|host| line.contains(**host)) {
             wrong.push(format!("{}:{} names the registry {host}", source.path, number + 1));
         }
     }
@@ -94,7 +96,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
 }
 
 /// Direct dependencies that have no line of their own in ARCHITECTURE.md.
-fn undescribed(manifest: &Source, guide: &str) -> Result<Vec<String>> {
+fn undocumented_dependencies(manifest: &SourceFile, guide: &str) -> Result<Vec<String>> {
     let table: toml::Table = toml::from_str(&manifest.text).with_context(|| manifest.path.clone())?;
     let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
     let names = kinds.iter().filter_map(|kind| table.get(*kind)?.as_table()).flat_map(|list| list.keys());
@@ -105,20 +107,20 @@ fn undescribed(manifest: &Source, guide: &str) -> Result<Vec<String>> {
 }
 
 /// Links to files that are not there, and to headings that no file has.
-fn dead_links(source: &Source, exists: &dyn Fn(&str) -> bool, read: &dyn Fn(&str) -> String) -> Vec<String> {
+fn find_dead_links(source: &SourceFile, exists: &dyn Fn(&str) -> bool, read: &dyn Fn(&str) -> String) -> Vec<String> {
     let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
     let mut wrong = Vec::new();
-    for (number, target) in links(&source.text) {
+    for (number, target) in find_links(&source.text) {
         let (file, heading) = target.split_once('#').unwrap_or((target, ""));
         if target.contains("://") || target.starts_with("mailto:") {
             continue;
         }
-        let path = if file.is_empty() { source.path.clone() } else { joined(folder, file) };
+        let path = if file.is_empty() { source.path.clone() } else { join_path(folder, file) };
         if !exists(&path) {
             wrong.push(format!("{}:{number} links to {target}, which is not there", source.path));
         } else if !heading.is_empty()
             && tree::has_extension(&path, "md")
-            && !anchors(&read(&path)).contains(&heading.into())
+            && !heading_anchors(&read(&path)).contains(&heading.into())
         {
             wrong.push(format!("{}:{number} links to {target}: no such heading", source.path));
         }
@@ -127,7 +129,7 @@ fn dead_links(source: &Source, exists: &dyn Fn(&str) -> bool, read: &dyn Fn(&str
 }
 
 /// The targets of `](…)` and `src="…"` outside code blocks, with their lines.
-fn links(text: &str) -> Vec<(usize, &str)> {
+fn find_links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     let mut in_code = false;
     for (number, line) in text.lines().enumerate() {
@@ -151,7 +153,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     links
 }
 
-fn joined(folder: &Path, file: &str) -> String {
+fn join_path(folder: &Path, file: &str) -> String {
     let mut parts: Vec<String> = Vec::new();
     for part in folder.join(file).components() {
         match part {
@@ -166,7 +168,7 @@ fn joined(folder: &Path, file: &str) -> String {
 }
 
 /// Headings as a page of Markdown names them in links.
-fn anchors(text: &str) -> Vec<String> {
+fn heading_anchors(text: &str) -> Vec<String> {
     text.lines()
         .filter(|line| line.starts_with('#'))
         .map(|line| {
@@ -184,40 +186,40 @@ fn anchors(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source { path: path.into(), text: text.into() }
+    fn source_file(path: &str, text: &str) -> SourceFile {
+        SourceFile { path: path.into(), text: text.into() }
     }
 
     #[test]
-    fn leftovers_are_found_as_words_only() {
-        let text = format!("// {}: later\nlet mas{}r = 1;\n", LEFTOVERS[0], LEFTOVERS[0]);
-        assert_eq!(leftovers(&source("a.rs", &text)).len(), 1);
-        assert_eq!(leftovers(&source("a.rs", &format!("see {}", REGISTRIES[0]))).len(), 1);
+    fn leftover_markers_match_whole_words_only() {
+        let text = format!("// {}: later\nlet mas{}r = 1;\n", LEFTOVER_MARKERS[0], LEFTOVER_MARKERS[0]);
+        assert_eq!(find_leftovers(&source_file("a.rs", &text)).len(), 1);
+        assert_eq!(find_leftovers(&source_file("a.rs", &format!("see {}", REGISTRY_HOSTS[0]))).len(), 1);
     }
 
     #[test]
-    fn a_long_file_needs_a_reason_and_a_short_one_none() {
-        let long = source("a.rs", &"x\n".repeat(LINES + 1));
+    fn long_file_needs_reason_and_short_file_rejects_one() {
+        let long = source_file("a.rs", &"x\n".repeat(MAX_FILE_LINES + 1));
         let reason = BTreeMap::from([("a.rs".to_owned(), "a table".to_owned())]);
-        assert!(too_long(&long, &BTreeMap::new()).is_some());
-        assert!(too_long(&long, &reason).is_none());
-        assert!(too_long(&source("a.rs", "x"), &reason).is_some());
+        assert!(line_count_problem(&long, &BTreeMap::new()).is_some());
+        assert!(line_count_problem(&long, &reason).is_none());
+        assert!(line_count_problem(&source_file("a.rs", "x"), &reason).is_some());
     }
 
     #[test]
-    fn every_dependency_has_a_line() -> Result<()> {
-        let manifest = source("crates/a/Cargo.toml", "[dependencies]\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n");
-        assert!(undescribed(&manifest, "| `b` | a | x |\n| `c` | a | y |")?.is_empty());
-        assert_eq!(undescribed(&manifest, "| `b` | a | x |")?.len(), 1);
+    fn dependency_without_architecture_entry_is_reported() -> Result<()> {
+        let manifest = source_file("crates/a/Cargo.toml", "[dependencies]\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n");
+        assert!(undocumented_dependencies(&manifest, "| `b` | a | x |\n| `c` | a | y |")?.is_empty());
+        assert_eq!(undocumented_dependencies(&manifest, "| `b` | a | x |")?.len(), 1);
         Ok(())
     }
 
     #[test]
-    fn links_must_lead_somewhere() {
-        let page = source("docs/a.md", "[b](b.md) [c](../c.md#one-two) [d](#here) `[x](y)`\n\n## Here\n");
+    fn dead_links_are_reported() {
+        let page = source_file("docs/a.md", "[b](b.md) [c](../c.md#one-two) [d](#here) `[x](y)`\n\n## Here\n");
         let read = |path: &str| if path == "c.md" { "# One, two\n".into() } else { page.text.clone() };
-        assert!(dead_links(&page, &|_| true, &read).is_empty(), "{:?}", dead_links(&page, &|_| true, &read));
-        assert_eq!(dead_links(&page, &|path| path != "docs/b.md", &read).len(), 1);
-        assert_eq!(dead_links(&page, &|_| true, &|_| String::new()).len(), 2);
+        assert!(find_dead_links(&page, &|_| true, &read).is_empty(), "{:?}", find_dead_links(&page, &|_| true, &read));
+        assert_eq!(find_dead_links(&page, &|path| path != "docs/b.md", &read).len(), 1);
+        assert_eq!(find_dead_links(&page, &|_| true, &|_| String::new()).len(), 2);
     }
 }

@@ -5,11 +5,11 @@ use anyhow::{Result, bail};
 use crate::{packages, programs, shell};
 
 /// As in the gate: a minute.
-const SHORT: [&str; 4] = ["--kills", "50", "--races", "500"];
+const SHORT_RUN_ARGS: [&str; 4] = ["--kills", "50", "--races", "500"];
 
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let (words, is_short) = match words {
-        ["--short", words @ ..] => ([&SHORT, words].concat(), true),
+        ["--short", words @ ..] => ([&SHORT_RUN_ARGS, words].concat(), true),
         words => (words.to_vec(), false),
     };
     packages::have_postgres()?;
@@ -22,16 +22,16 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         return Ok(());
     }
     // The gate's lab stops a server at the messages of a commit; here it is stopped at every one.
-    let mut stops = shell::command("cargo");
-    stops.args([
+    let mut server_stop_test = shell::command("cargo");
+    server_stop_test.args([
         "test",
         "--quiet",
         "--workspace",
         "--test",
         "lab",
-        "recovered_when_the_server_stops",
+        "recovered_call_retried_after_postgres_stop_happens_once",
         "--",
         "--nocapture",
     ]);
-    shell::run(stops.env("ONCEWARD_ALL_POINTS", "1"))
+    shell::run(server_stop_test.env("ONCEWARD_ALL_POINTS", "1"))
 }

@@ -14,7 +14,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// One text file, by its path from the root with forward slashes.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     pub(crate) path: String,
     pub(crate) text: String,
 }
@@ -38,13 +38,13 @@ pub(crate) fn paths() -> Result<Vec<String>> {
 }
 
 /// The text files among them whose path `wanted` accepts.
-pub(crate) fn sources(wanted: impl Fn(&str) -> bool) -> Result<Vec<Source>> {
+pub(crate) fn sources(filter: impl Fn(&str) -> bool) -> Result<Vec<SourceFile>> {
     let root = root();
     let mut sources = Vec::new();
-    for path in paths()?.into_iter().filter(|path| wanted(path)) {
+    for path in paths()?.into_iter().filter(|path| filter(path)) {
         let bytes = std::fs::read(root.join(&path)).with_context(|| format!("cannot read {path}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
-            sources.push(Source { path, text });
+            sources.push(SourceFile { path, text });
         }
     }
     Ok(sources)
@@ -58,8 +58,8 @@ pub(crate) fn has_extension(path: &str, extension: &str) -> bool {
 /// Writes a generated file, or, when only checking, fails if what stands there differs.
 pub(crate) fn generate(path: &str, text: &str, only_check: bool, command: &str) -> Result<()> {
     let full = root().join(path);
-    let stands = std::fs::read_to_string(&full).unwrap_or_default();
-    if stands == text {
+    let existing = std::fs::read_to_string(&full).unwrap_or_default();
+    if existing == text {
         return Ok(());
     }
     if only_check {

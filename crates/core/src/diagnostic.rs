@@ -2,7 +2,7 @@
 
 mod render;
 
-pub use render::{Position, render_all, summary};
+pub use render::{LineColumn, render_all, summarize_counts};
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A place in one of the files given together: bytes from `start` up to `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// Index into [`Files`].
+    /// Index into [`InputFiles`].
     pub file: u32,
     pub start: u32,
     pub end: u32,
@@ -29,12 +29,12 @@ impl Span {
 
 /// The files that are checked together, kept for messages that quote them.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
-    pub files: Vec<File>,
+pub struct InputFiles {
+    pub files: Vec<InputFile>,
 }
 
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct InputFile {
     pub name: String,
     pub text: Arc<str>,
 }
@@ -54,30 +54,30 @@ pub struct Diagnostic {
     /// Stable, kebab-case, listed in docs/language/diagnostics.md: `unknown-state`.
     pub code: &'static str,
     pub message: String,
-    pub at: Span,
+    pub span: Span,
     /// What stands under the underline; may be empty.
     pub label: String,
     /// Other places that explain it, each with its label.
-    pub also: Vec<(Span, String)>,
+    pub related: Vec<(Span, String)>,
     /// What to do.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    pub fn error(code: &'static str, at: Span, message: impl Into<String>) -> Self {
+    pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Error,
             code,
             message: message.into(),
-            at,
+            span,
             label: String::new(),
-            also: Vec::new(),
+            related: Vec::new(),
             help: None,
         }
     }
 
-    pub fn warning(code: &'static str, at: Span, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(code, at, message) }
+    pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(code, span, message) }
     }
 
     pub fn label(mut self, label: impl Into<String>) -> Self {
@@ -85,8 +85,8 @@ impl Diagnostic {
         self
     }
 
-    pub fn also(mut self, at: Span, label: impl Into<String>) -> Self {
-        self.also.push((at, label.into()));
+    pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
+        self.related.push((span, label.into()));
         self
     }
 

@@ -6,18 +6,18 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-use crate::record::{Execution, Token};
+use crate::record::{Execution, FencingToken};
 use crate::value::RecordId;
 
 /// A token is an integer that every language's numbers hold exactly: below two to the 53rd.
-const TOKENS: u64 = 1 << 53;
+const TOKEN_LIMIT: u64 = 1 << 53;
 
 /// The public name of an execution (EXE-2): no two leases of a record have one token, so no two executions have one name,
 /// and to find one no index is needed but the record's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutionId {
     pub record: RecordId,
-    pub token: Token,
+    pub token: FencingToken,
 }
 
 impl Execution {
@@ -48,18 +48,18 @@ impl<'de> Deserialize<'de> for ExecutionId {
 /// A text that names no execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an execution's id is its record's id, a point and the number of the attempt")]
-pub struct NoExecutionId;
+pub struct ParseExecutionIdError;
 
 impl FromStr for ExecutionId {
-    type Err = NoExecutionId;
+    type Err = ParseExecutionIdError;
 
     /// Of each execution one text and no other: what is read is what would be written.
-    fn from_str(text: &str) -> Result<Self, NoExecutionId> {
-        let (record, token) = text.split_once('.').ok_or(NoExecutionId)?;
-        let record = RecordId(Uuid::try_parse(record).map_err(|_| NoExecutionId)?);
-        let token: u64 = token.parse().map_err(|_| NoExecutionId)?;
-        let id = Self { record, token: Token(token) };
-        if (1..TOKENS).contains(&token) && id.to_string() == text { Ok(id) } else { Err(NoExecutionId) }
+    fn from_str(text: &str) -> Result<Self, ParseExecutionIdError> {
+        let (record, token) = text.split_once('.').ok_or(ParseExecutionIdError)?;
+        let record = RecordId(Uuid::try_parse(record).map_err(|_| ParseExecutionIdError)?);
+        let token: u64 = token.parse().map_err(|_| ParseExecutionIdError)?;
+        let id = Self { record, token: FencingToken(token) };
+        if (1..TOKEN_LIMIT).contains(&token) && id.to_string() == text { Ok(id) } else { Err(ParseExecutionIdError) }
     }
 }
 
@@ -67,33 +67,46 @@ impl FromStr for ExecutionId {
 mod tests {
     use super::*;
 
-    const RECORD: &str = "01990000-0000-7000-8000-00000000abcd";
+    const RECORD_ID_TEXT: &str = "01990000-0000-7000-8000-00000000abcd";
 
     /// EXE-2: a name is read as it is written.
     #[test]
-    fn what_is_written_is_read() {
-        for token in [1, 2, 10, TOKENS - 1] {
-            let id = ExecutionId { record: RecordId(Uuid::from_u128(7 << 76 | 5)), token: Token(token) };
+    fn execution_id_round_trips_through_text() {
+        for token in [1, 2, 10, TOKEN_LIMIT - 1] {
+            let id = ExecutionId { record: RecordId(Uuid::from_u128(7 << 76 | 5)), token: FencingToken(token) };
             assert_eq!(id.to_string().parse(), Ok(id));
         }
-        assert_eq!(format!("{RECORD}.3").parse::<ExecutionId>().map(|id| id.to_string()), Ok(format!("{RECORD}.3")));
+        assert_eq!(
+            format!("{RECORD_ID_TEXT}.3").parse::<ExecutionId>().map(|id| id.to_string()),
+            Ok(format!("{RECORD_ID_TEXT}.3"))
+        );
     }
 
     /// EXE-2: no execution has a second name.
     #[test]
-    fn nothing_else_is_read() {
+    fn non_canonical_execution_id_is_rejected() {
         for token in
             ["", "0", "-1", "+1", "01", "1 ", " 1", "1.0", "1e3", "9007199254740992", "18446744073709551616", "١"]
         {
-            assert_eq!(format!("{RECORD}.{token}").parse::<ExecutionId>(), Err(NoExecutionId), "{token:?}");
+            assert_eq!(
+                format!("{RECORD_ID_TEXT}.{token}").parse::<ExecutionId>(),
+                Err(ParseExecutionIdError),
+                "{token:?}"
+            );
         }
-        let plain = RECORD.replace('-', "");
-        for record in ["", "x", &RECORD.to_uppercase(), &plain, &format!("{{{RECORD}}}"), &format!("urn:uuid:{RECORD}")]
-        {
-            assert_eq!(format!("{record}.1").parse::<ExecutionId>(), Err(NoExecutionId), "{record:?}");
+        let plain = RECORD_ID_TEXT.replace('-', "");
+        for record in [
+            "",
+            "x",
+            &RECORD_ID_TEXT.to_uppercase(),
+            &plain,
+            &format!("{{{RECORD_ID_TEXT}}}"),
+            &format!("urn:uuid:{RECORD_ID_TEXT}"),
+        ] {
+            assert_eq!(format!("{record}.1").parse::<ExecutionId>(), Err(ParseExecutionIdError), "{record:?}");
         }
-        for text in [RECORD, "", ".", "1"] {
-            assert_eq!(text.parse::<ExecutionId>(), Err(NoExecutionId), "{text:?}");
+        for text in [RECORD_ID_TEXT, "", ".", "1"] {
+            assert_eq!(text.parse::<ExecutionId>(), Err(ParseExecutionIdError), "{text:?}");
         }
     }
 }

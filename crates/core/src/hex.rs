@@ -21,8 +21,8 @@ pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
         return None;
     }
     let mut bytes = [0; N];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * at..2 * at + 2)?, 16).ok()?;
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
     }
     Some(bytes)
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::{decode, encode};
 
     #[test]
-    fn hex_reads_what_it_wrote_and_nothing_else() {
+    fn decode_accepts_only_exact_length_hex_digits() {
         assert_eq!(encode(&[0, 1, 254]), "0001fe");
         assert_eq!(decode::<3>("0001fe"), Some([0, 1, 254]));
         for text in ["0001f", "0001feff", "0001fg", "+001fe", "00ä1f"] {

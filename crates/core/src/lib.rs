@@ -4,10 +4,9 @@
 // What a pure crate may not call is named in this crate's clippy.toml; its tests may.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod analysis;
 pub mod bounds;
-pub mod check;
 pub mod compile;
-mod counted;
 pub mod decide;
 pub mod diagnostic;
 pub mod draw;
@@ -17,14 +16,15 @@ pub mod fold;
 pub mod hex;
 mod load;
 pub mod model;
-mod near;
-pub mod project;
+mod plural;
+pub mod projection;
 pub mod record;
+mod suggest;
 pub mod syntax;
 pub mod time;
 pub mod trace;
 pub mod value;
 
-pub use counted::counted;
-pub use load::{Loaded, load};
-pub use near::nearest;
+pub use load::{LoadResult, load_definitions};
+pub use plural::count_noun;
+pub use suggest::closest_name;

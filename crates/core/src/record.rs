@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Lifecycle, StateIx};
+use crate::model::{Lifecycle, StateIndex};
 use crate::time::Time;
-use crate::trace::Trace;
+use crate::trace::TraceContext;
 use crate::value::{RecordId, Value};
 
 /// One living instance of a lifecycle.
@@ -15,7 +15,7 @@ pub struct Record {
     pub id: RecordId,
     /// The version of the lifecycle that this record lives by.
     pub lifecycle: Arc<Lifecycle>,
-    pub state: StateIx,
+    pub state: StateIndex,
     /// Grows by one with each operation that changes the record; 1 after creation.
     pub version: u64,
     pub owner: Arc<str>,
@@ -24,7 +24,7 @@ pub struct Record {
     /// The leases this record has ever had; also the token of the newest (EXE-1, EXE-8).
     pub attempt: u64,
     pub created_at: Time,
-    /// When the newest log entry of this record was decided; `now` never goes below it.
+    /// When the newest log entry of this record was decided; `narrowed` never goes below it.
     pub updated_at: Time,
     /// The first lease.
     pub started_at: Option<Time>,
@@ -39,24 +39,24 @@ pub struct Record {
     /// The newest execution, live or ended; `None` before the first lease.
     pub execution: Option<Execution>,
     /// The token of the execution whose effect landed; at most one, ever (EXE-12).
-    pub committed: Option<Token>,
-    pub payload: Option<Payload>,
+    pub committed_token: Option<FencingToken>,
+    pub payload: Option<PayloadRef>,
     /// Why the engine's own events no longer touch it: one of them faulted.
-    pub stuck: Option<Arc<str>>,
+    pub stuck_reason: Option<Arc<str>>,
     /// Of the request that made it. Nothing is decided by it.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
-/// A `[[on.time]]` row that waits: the row's index among the event's rows, and when it is due.
+/// A `[[env_where.time]]` row that waits: the row's index among the event's rows, and when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timer {
-    pub row: u16,
-    pub due: Time,
+    pub transition: u16,
+    pub due_at: Time,
 }
 
 /// Content that lifecycles cannot read: known by hash and size only (DOC-15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Payload {
+pub struct PayloadRef {
     #[serde(with = "crate::hex::hash")]
     pub sha256: [u8; 32],
     pub bytes: u64,
@@ -65,13 +65,13 @@ pub struct Payload {
 /// Fencing token: the number of the lease among all leases of its record. Grows, is never reused (EXE-8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Token(pub u64);
+pub struct FencingToken(pub u64);
 
 /// One leased attempt (EXE-2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
     /// Also the attempt's number, and with its record's id the execution's own: [`ExecutionId`](crate::execution_id::ExecutionId).
-    pub token: Token,
+    pub token: FencingToken,
     pub worker: Arc<str>,
     /// `actor.id` of the key that took the lease: nobody else's reports count (EXE-8).
     pub holder: Arc<str>,
@@ -83,13 +83,13 @@ pub struct Execution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub aborted: Option<Abort>,
+    pub aborted: Option<AbortReason>,
     /// COMMITTED by a row that stayed: a finish row must still move the record, and nothing else may.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub finish_moves: bool,
+    pub finish_pending: bool,
     /// The work key it counts under, where the lifecycle limits work per key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<Vec<Arc<str>>>,
+    pub concurrency_key: Option<Vec<Arc<str>>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
@@ -99,7 +99,7 @@ const fn is_false(flag: &bool) -> bool {
 
 /// Why an execution was aborted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Abort {
+pub struct AbortReason {
     /// The error's code, or `left` where the record moved away under the lease.
     pub code: Arc<str>,
     /// As the lifecycle classed it.
@@ -130,7 +130,7 @@ impl Record {
 
     /// COMMITTED and waiting for its finish row: nothing else may move the record.
     pub fn awaits_finish(&self) -> bool {
-        self.execution.as_ref().is_some_and(|e| e.status == ExecutionStatus::Committed && e.finish_moves)
+        self.execution.as_ref().is_some_and(|e| e.status == ExecutionStatus::Committed && e.finish_pending)
     }
 
     pub fn is_final(&self) -> bool {
@@ -142,11 +142,11 @@ impl Record {
     }
 
     pub fn field(&self, name: &str) -> Option<&Value> {
-        self.lifecycle.field(name).map(|slot| &self.fields[usize::from(slot)])
+        self.lifecycle.field_index(name).map(|slot| &self.fields[usize::from(slot)])
     }
 
     /// What a field says, where it says a text.
-    pub fn text(&self, field: &str) -> Option<&str> {
+    pub fn text_field(&self, field: &str) -> Option<&str> {
         match self.field(field) {
             Some(Value::Text(text)) => Some(text),
             _ => None,
@@ -154,7 +154,7 @@ impl Record {
     }
 
     /// What a field says, where it says a number.
-    pub fn int(&self, field: &str) -> Option<i64> {
+    pub fn int_field(&self, field: &str) -> Option<i64> {
         match self.field(field) {
             Some(Value::Int(number)) => Some(*number),
             _ => None,
@@ -162,7 +162,7 @@ impl Record {
     }
 
     /// What a field says, where it says a moment.
-    pub fn time(&self, field: &str) -> Option<Time> {
+    pub fn time_field(&self, field: &str) -> Option<Time> {
         match self.field(field) {
             Some(Value::Time(time)) => Some(*time),
             _ => None,
@@ -170,7 +170,7 @@ impl Record {
     }
 
     /// The record that a field names.
-    pub fn named(&self, field: &str) -> Option<RecordId> {
+    pub fn ref_field(&self, field: &str) -> Option<RecordId> {
         match self.field(field) {
             Some(Value::Ref(id)) => Some(*id),
             _ => None,
@@ -213,24 +213,24 @@ impl Actor {
     }
 
     /// A key with no role but `viewer` and `metrics` may look only. The author of a signed operation has capabilities instead.
-    pub fn may_write(&self) -> bool {
+    pub fn can_write(&self) -> bool {
         self.has_role_beyond(&["viewer", "metrics"])
     }
 
     /// Whether it creates records and moves its own: a producer, an operator, whoever has a role that lifecycles name. One that is
     /// only a worker does not.
-    pub fn may_produce(&self) -> bool {
+    pub fn can_produce(&self) -> bool {
         self.has_role_beyond(&["viewer", "metrics", "worker"])
     }
 
-    fn has_role_beyond(&self, these: &[&str]) -> bool {
-        self.user || !self.capabilities.is_empty() || self.roles.iter().any(|role| !these.contains(&&**role))
+    fn has_role_beyond(&self, excluded: &[&str]) -> bool {
+        self.user || !self.capabilities.is_empty() || self.roles.iter().any(|role| !excluded.contains(&&**role))
     }
 }
 
 /// What a worker, or the engine in its place, reports of a failed execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkError {
+pub struct ClassifiedFailure {
     pub code: Arc<str>,
     pub message: Arc<str>,
     /// After the lifecycle's error table had its say.

@@ -17,16 +17,16 @@ pub struct Duration(i64);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
     #[error("`{0}` is not a time: write RFC 3339, as 2026-01-31T12:00:00Z")]
-    NotATime(String),
+    InvalidTime(String),
     #[error("`{0}` is not a duration: write a number and us, ms, s, m, h or d, as 30s or 1h30m")]
-    NotADuration(String),
+    InvalidDuration(String),
     #[error("`{0}` is longer than 10,000 years")]
-    TooLong(String),
+    DurationTooLong(String),
 }
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 /// Ten thousand years: every sum of a few of these stays far inside an i64.
-const LONGEST_MICROS: i64 = 10_000 * 366 * 24 * 3600 * MICROS_PER_SECOND;
+const MAX_DURATION_MICROS: i64 = 10_000 * 366 * 24 * 3600 * MICROS_PER_SECOND;
 
 impl Time {
     /// 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999999Z: what RFC 3339 can write.
@@ -45,22 +45,22 @@ impl Time {
         self.0
     }
 
-    /// Whole seconds since the epoch, rounded down: what `int(now)` means.
+    /// Whole seconds since the epoch, rounded down: what `int(narrowed)` means.
     pub const fn secs(self) -> i64 {
         self.0.div_euclid(MICROS_PER_SECOND)
     }
 
     /// `None` beyond what RFC 3339 can write.
-    pub fn checked_add(self, length: Duration) -> Option<Self> {
-        let sum = Self(self.0.checked_add(length.0)?);
+    pub fn checked_add(self, duration: Duration) -> Option<Self> {
+        let sum = Self(self.0.checked_add(duration.0)?);
         (Self::MIN..=Self::MAX).contains(&sum).then_some(sum)
     }
 
-    pub fn checked_sub(self, length: Duration) -> Option<Self> {
-        self.checked_add(Duration(length.0.checked_neg()?))
+    pub fn checked_sub(self, duration: Duration) -> Option<Self> {
+        self.checked_add(Duration(duration.0.checked_neg()?))
     }
 
-    pub fn since(self, earlier: Self) -> Option<Duration> {
+    pub fn duration_since(self, earlier: Self) -> Option<Duration> {
         self.0.checked_sub(earlier.0).map(Duration)
     }
 }
@@ -106,13 +106,13 @@ impl FromStr for Time {
     type Err = TimeError;
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        let timestamp: jiff::Timestamp = text.parse().map_err(|_| TimeError::NotATime(text.to_owned()))?;
+        let timestamp: jiff::Timestamp = text.parse().map_err(|_| TimeError::InvalidTime(text.to_owned()))?;
         let time = Self(timestamp.as_microsecond());
-        if (Self::MIN..=Self::MAX).contains(&time) { Ok(time) } else { Err(TimeError::NotATime(text.to_owned())) }
+        if (Self::MIN..=Self::MAX).contains(&time) { Ok(time) } else { Err(TimeError::InvalidTime(text.to_owned())) }
     }
 }
 
-const UNITS: [(&str, i64); 6] = [
+const DURATION_UNITS: [(&str, i64); 6] = [
     ("d", 86_400 * MICROS_PER_SECOND),
     ("h", 3_600 * MICROS_PER_SECOND),
     ("m", 60 * MICROS_PER_SECOND),
@@ -129,12 +129,12 @@ impl fmt::Display for Duration {
         if self.0 < 0 {
             f.write_str("-")?;
         }
-        let mut left = self.0.unsigned_abs();
-        for (unit, micros) in UNITS {
+        let mut remaining = self.0.unsigned_abs();
+        for (unit, micros) in DURATION_UNITS {
             let micros = micros.unsigned_abs();
-            if left >= micros {
-                write!(f, "{}{unit}", left / micros)?;
-                left %= micros;
+            if remaining >= micros {
+                write!(f, "{}{unit}", remaining / micros)?;
+                remaining %= micros;
             }
         }
         Ok(())
@@ -146,24 +146,24 @@ impl FromStr for Duration {
 
     /// Whole numbers with units, largest first or not: `90s`, `1h30m`, `250ms`.
     fn from_str(text: &str) -> Result<Self, TimeError> {
-        let bad = || TimeError::NotADuration(text.to_owned());
+        let invalid = || TimeError::InvalidDuration(text.to_owned());
         let mut rest = text;
         let mut total: i64 = 0;
         if rest.is_empty() {
-            return Err(bad());
+            return Err(invalid());
         }
         while !rest.is_empty() {
             let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let number: i64 = rest[..digits].parse().map_err(|_| bad())?;
+            let number: i64 = rest[..digits].parse().map_err(|_| invalid())?;
             rest = &rest[digits..];
             let letters = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
-            let (_, micros) = UNITS.iter().find(|(unit, _)| *unit == &rest[..letters]).ok_or_else(bad)?;
+            let (_, micros) = DURATION_UNITS.iter().find(|(unit, _)| *unit == &rest[..letters]).ok_or_else(invalid)?;
             rest = &rest[letters..];
             total = number
                 .checked_mul(*micros)
                 .and_then(|part| total.checked_add(part))
-                .filter(|sum| *sum <= LONGEST_MICROS)
-                .ok_or_else(|| TimeError::TooLong(text.to_owned()))?;
+                .filter(|sum| *sum <= MAX_DURATION_MICROS)
+                .ok_or_else(|| TimeError::DurationTooLong(text.to_owned()))?;
         }
         Ok(Self(total))
     }
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_and_print() {
+    fn duration_round_trips_and_rejects_malformed_text() {
         for text in ["1s", "1h30m", "250ms", "2d", "1us", "0s"] {
             assert_eq!(text.parse::<Duration>().unwrap().to_string(), text);
         }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn times_read_and_print() {
+    fn time_round_trips_and_rejects_malformed_text() {
         let time: Time = "2026-01-31T12:00:00.25Z".parse().unwrap();
         assert_eq!(time.to_string(), "2026-01-31T12:00:00.25Z");
         assert!("yesterday".parse::<Time>().is_err());

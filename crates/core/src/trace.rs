@@ -9,19 +9,19 @@ use serde::ser::{Serialize, Serializer};
 use crate::hex;
 
 /// Bytes of the short form.
-pub const BYTES: usize = 25;
+pub const TRACE_CONTEXT_BYTES: usize = 25;
 
 /// A request's place in a trace, as W3C's `traceparent` writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Trace {
+pub struct TraceContext {
     /// Of the whole trace; never all zero.
-    pub id: [u8; 16],
+    pub trace_id: [u8; 16],
     /// Of the request in it; never all zero.
-    pub span: [u8; 8],
+    pub span_id: [u8; 8],
     pub flags: u8,
 }
 
-impl Trace {
+impl TraceContext {
     /// Whoever began the trace keeps its spans.
     pub const fn is_sampled(self) -> bool {
         self.flags & 1 == 1
@@ -39,14 +39,14 @@ impl Trace {
             return None;
         }
         let [flags] = hex::decode::<1>(flags)?;
-        Self { id: hex::decode(id)?, span: hex::decode(span)?, flags }.sound()
+        Self { trace_id: hex::decode(id)?, span_id: hex::decode(span)?, flags }.if_valid()
     }
 
     /// The short form, for a column.
-    pub fn to_bytes(self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
-        bytes[..16].copy_from_slice(&self.id);
-        bytes[16..24].copy_from_slice(&self.span);
+    pub fn to_bytes(self) -> [u8; TRACE_CONTEXT_BYTES] {
+        let mut bytes = [0; TRACE_CONTEXT_BYTES];
+        bytes[..16].copy_from_slice(&self.trace_id);
+        bytes[16..24].copy_from_slice(&self.span_id);
         bytes[24] = self.flags;
         bytes
     }
@@ -55,27 +55,27 @@ impl Trace {
         let (id, rest) = bytes.split_first_chunk()?;
         let (span, rest) = rest.split_first_chunk()?;
         let [flags] = rest else { return None };
-        Self { id: *id, span: *span, flags: *flags }.sound()
+        Self { trace_id: *id, span_id: *span, flags: *flags }.if_valid()
     }
 
-    fn sound(self) -> Option<Self> {
-        (self.id != [0; 16] && self.span != [0; 8]).then_some(self)
+    fn if_valid(self) -> Option<Self> {
+        (self.trace_id != [0; 16] && self.span_id != [0; 8]).then_some(self)
     }
 }
 
-impl fmt::Display for Trace {
+impl fmt::Display for TraceContext {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        write!(out, "00-{}-{}-{:02x}", hex::encode(&self.id), hex::encode(&self.span), self.flags)
+        write!(out, "00-{}-{}-{:02x}", hex::encode(&self.trace_id), hex::encode(&self.span_id), self.flags)
     }
 }
 
-impl Serialize for Trace {
+impl Serialize for TraceContext {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Trace {
+impl<'de> Deserialize<'de> for TraceContext {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         Self::parse(&text).ok_or_else(|| D::Error::custom("not a traceparent"))
@@ -84,39 +84,39 @@ impl<'de> Deserialize<'de> for Trace {
 
 #[cfg(test)]
 mod tests {
-    use super::Trace;
+    use super::TraceContext;
 
-    const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const VALID_TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_header_is_read_and_written_alike() {
-        let trace = Trace::parse(GOOD).expect("the standard's own example");
+    fn traceparent_round_trips_through_text_bytes_and_json() {
+        let trace = TraceContext::parse(VALID_TRACEPARENT).expect("the standard's own example");
         assert!(trace.is_sampled());
-        assert_eq!(trace.to_string(), GOOD);
-        assert_eq!(Trace::from_bytes(&trace.to_bytes()), Some(trace));
-        assert_eq!(serde_json::from_str::<Trace>(&serde_json::to_string(&trace).unwrap()).unwrap(), trace);
+        assert_eq!(trace.to_string(), VALID_TRACEPARENT);
+        assert_eq!(TraceContext::from_bytes(&trace.to_bytes()), Some(trace));
+        assert_eq!(serde_json::from_str::<TraceContext>(&serde_json::to_string(&trace).unwrap()).unwrap(), trace);
         // What a later version adds is passed over.
-        assert_eq!(Trace::parse(&format!("{}-more", GOOD.replacen("00", "01", 1))), Some(trace));
+        assert_eq!(TraceContext::parse(&format!("{}-more", VALID_TRACEPARENT.replacen("00", "01", 1))), Some(trace));
     }
 
     #[test]
-    fn what_is_none_is_not_taken_for_one() {
+    fn malformed_traceparent_is_rejected() {
         for text in [
             "",
             "00",
             "----",
-            &GOOD.to_uppercase(),
-            &GOOD[1..],
-            &format!("{GOOD}-more"),
-            &GOOD.replacen("00", "ff", 1),
-            &GOOD.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
-            &GOOD.replace("00f067aa0ba902b7", &"0".repeat(16)),
-            &GOOD.replace("4b", "ä"),
+            &VALID_TRACEPARENT.to_uppercase(),
+            &VALID_TRACEPARENT[1..],
+            &format!("{VALID_TRACEPARENT}-more"),
+            &VALID_TRACEPARENT.replacen("00", "ff", 1),
+            &VALID_TRACEPARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
+            &VALID_TRACEPARENT.replace("00f067aa0ba902b7", &"0".repeat(16)),
+            &VALID_TRACEPARENT.replace("4b", "ä"),
         ] {
-            assert_eq!(Trace::parse(text), None, "{text}");
+            assert_eq!(TraceContext::parse(text), None, "{text}");
         }
-        assert_eq!(Trace::from_bytes(&[1; 24]), None);
-        assert_eq!(Trace::from_bytes(&[1; 26]), None);
-        assert_eq!(Trace::from_bytes(&[0; 25]), None);
+        assert_eq!(TraceContext::from_bytes(&[1; 24]), None);
+        assert_eq!(TraceContext::from_bytes(&[1; 26]), None);
+        assert_eq!(TraceContext::from_bytes(&[0; 25]), None);
     }
 }

@@ -20,7 +20,7 @@ impl std::fmt::Display for RecordId {
     }
 }
 
-/// One value. States and enum values are text; `refs` is a list of `Ref`; JSON is opaque text that no expression
+/// One value. States and enum values are text; `ref_type` is a list of `Ref`; JSON is opaque text that no expression
 /// reads into.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Value {
@@ -48,7 +48,7 @@ impl Value {
     }
 
     /// What the value is called in messages.
-    pub const fn kind(&self) -> &'static str {
+    pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "bool",

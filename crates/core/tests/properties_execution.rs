@@ -2,68 +2,69 @@
 
 use std::collections::BTreeMap;
 
-use onceward_core::decide::{Call, Create, ErrorReport, Operation, Snapshot};
-use onceward_core::project::job_state;
-use onceward_core::record::{Actor, Execution, ExecutionStatus, Record, Token};
+use onceward_core::decide::{Call, CreateRecord, FailureReport, Operation, Snapshot};
+use onceward_core::projection::project_job_state;
+use onceward_core::record::{Actor, Execution, ExecutionStatus, FencingToken, Record};
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::{RecordId, Value};
-use onceward_testkit::random::{Chance, Play, seeds};
+use onceward_testkit::random::{Rng, Simulation, theme_seeds};
 use onceward_testkit::systems;
 use serde_json::{Map, json};
 
-const CASES: u64 = 30;
-const OPERATIONS: usize = 500;
+const CASE_COUNT: u64 = 30;
+const OPERATIONS_PER_CASE: usize = 500;
 
-/// EXE-3: `project::job_state`, written apart from `decide`, derives from the executions with their outcomes and the
+/// EXE-3: `projection::project_job_state`, written apart from `decide`, derives from the executions with their outcomes and the
 /// budget the very state that `decide` keeps, after every operation.
 #[test]
-fn the_state_that_decide_keeps_is_the_one_that_follows_from_the_executions() {
-    let definitions = systems::load("execution");
-    let mut reached: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in seeds("execution", CASES) {
-        let mut play = Play::new(definitions.clone(), true, seed);
-        let mut chance = Chance::new(seed);
+fn stored_state_equals_state_derived_from_executions() {
+    let definitions = systems::load_system("execution");
+    let mut branch_counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in theme_seeds("execution", CASE_COUNT) {
+        let mut simulation = Simulation::new(definitions.clone(), true, seed);
+        let mut rng = Rng::new(seed);
         // Some workers give back nearly always, some fail often, some do their work.
-        let habit = [Habit::Yields, Habit::Fails, Habit::Works][chance.below(3)];
-        for _ in 0..OPERATIONS {
+        let habit = [WorkerBehavior::Yields, WorkerBehavior::Fails, WorkerBehavior::Commits][rng.below(3)];
+        for _ in 0..OPERATIONS_PER_CASE {
             // Whoever gives back is quick, or the lease would be lost in its place.
-            let pause = if habit == Habit::Yields { 3_000_000 } else { 40_000_000 };
-            play.now = Time::from_micros(play.now.micros() + chance.between(0, pause));
-            let operation = operation(&mut chance, &play, habit);
-            let now = if chance.yes(3) { Time::from_micros(play.now.micros() - 30_000_000) } else { play.now };
-            if let Err(broken) = play.settle(operation, now, &mut []) {
+            let pause = if habit == WorkerBehavior::Yields { 3_000_000 } else { 40_000_000 };
+            simulation.now = Time::from_micros(simulation.now.micros() + rng.between(0, pause));
+            let operation = random_operation(&mut rng, &simulation, habit);
+            let now =
+                if rng.percent(3) { Time::from_micros(simulation.now.micros() - 30_000_000) } else { simulation.now };
+            if let Err(broken) = simulation.decide_and_apply(operation, now, &mut []) {
                 panic!("seed {seed}: {broken:?}");
             }
-            for record in play.world.records.values().flatten() {
-                let executions = executions(&play.world, record);
+            for record in simulation.world.records.values().flatten() {
+                let executions = executions_of(&simulation.world, record);
                 let Some(Value::Int(budget)) = record.field("budget") else { panic!("a job has a budget") };
-                let derived = job_state(*budget, &executions);
+                let derived = project_job_state(*budget, &executions);
                 let kept = record.state_name();
                 assert_eq!(
                     derived.name(),
                     &**kept,
                     "seed {seed}: kept {kept}, derived {derived:?} from {executions:#?}"
                 );
-                *reached.entry(branch(*budget, &executions)).or_default() += 1;
+                *branch_counts.entry(job_branch(*budget, &executions)).or_default() += 1;
             }
         }
     }
-    println!("EXE-3, ways reached: {reached:?}");
+    println!("EXE-3, ways reached: {branch_counts:?}");
     if std::env::var_os("ONCEWARD_SEED").is_none() {
-        for way in WAYS {
-            assert!(reached.contains_key(way), "no job came to: {way}; only {reached:?}");
+        for way in JOB_BRANCHES {
+            assert!(branch_counts.contains_key(way), "no job came to: {way}; only {branch_counts:?}");
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Habit {
+enum WorkerBehavior {
     Yields,
     Fails,
-    Works,
+    Commits,
 }
 
-const WAYS: [&str; 10] = [
+const JOB_BRANCHES: [&str; 10] = [
     "pending, never leased",
     "pending after free yields",
     "pending after failures",
@@ -77,57 +78,59 @@ const WAYS: [&str; 10] = [
 ];
 
 /// Which way a job has come, by the last of its executions.
-fn branch(budget: i64, executions: &[Execution]) -> &'static str {
-    let Some(last) = executions.last() else { return WAYS[0] };
+fn job_branch(budget: i64, executions: &[Execution]) -> &'static str {
+    let Some(last) = executions.last() else { return JOB_BRANCHES[0] };
     let yields = executions.iter().filter(|e| e.aborted.as_ref().is_some_and(|a| *a.code == *"yielded")).count();
     match last.status {
-        ExecutionStatus::Leased => WAYS[4],
-        ExecutionStatus::InProgress => WAYS[5],
-        ExecutionStatus::Committed => WAYS[6],
-        ExecutionStatus::Done => WAYS[7],
+        ExecutionStatus::Leased => JOB_BRANCHES[4],
+        ExecutionStatus::InProgress => JOB_BRANCHES[5],
+        ExecutionStatus::Committed => JOB_BRANCHES[6],
+        ExecutionStatus::Done => JOB_BRANCHES[7],
         ExecutionStatus::Aborted => {
-            let failed = job_state(budget, executions).name() == "FAILED";
+            let failed = project_job_state(budget, executions).name() == "FAILED";
             let abort = last.aborted.as_ref().expect("an aborted execution says why");
             match (failed, &*abort.code) {
-                (true, _) if !abort.retryable => WAYS[8],
-                (true, _) => WAYS[9],
-                (false, "yielded") if yields > 100 => WAYS[3],
-                (false, "yielded") => WAYS[1],
-                (false, _) => WAYS[2],
+                (true, _) if !abort.retryable => JOB_BRANCHES[8],
+                (true, _) => JOB_BRANCHES[9],
+                (false, "yielded") if yields > 100 => JOB_BRANCHES[3],
+                (false, "yielded") => JOB_BRANCHES[1],
+                (false, _) => JOB_BRANCHES[2],
             }
         }
     }
 }
 
-fn executions(world: &Snapshot, record: &Record) -> Vec<Execution> {
+fn executions_of(world: &Snapshot, record: &Record) -> Vec<Execution> {
     (1..=record.attempt)
-        .map(|token| world.executions.get(&(record.id, Token(token))).cloned().flatten().expect("every lease is kept"))
+        .map(|token| {
+            world.executions.get(&(record.id, FencingToken(token))).cloned().flatten().expect("every lease is kept")
+        })
         .collect()
 }
 
-fn operation(chance: &mut Chance, play: &Play, habit: Habit) -> Operation {
-    let call = call(chance, play, habit);
+fn random_operation(rng: &mut Rng, simulation: &Simulation, behavior: WorkerBehavior) -> Operation {
+    let call = random_call(rng, simulation, behavior);
     let actor = match &call {
         Call::Create(_) => Actor::new("ann", &["producer"]),
-        Call::Lost { .. } | Call::Due { .. } => Actor::engine(),
+        Call::LoseLease { .. } | Call::FireDue { .. } => Actor::engine(),
         _ => Actor::new("w", &["worker"]),
     };
-    Operation { seed: chance.seed(), actor, call, answers: Vec::new(), trace: None }
+    Operation { seed: rng.next_seed(), actor, call, check_answers: Vec::new(), trace: None }
 }
 
-fn call(chance: &mut Chance, play: &Play, habit: Habit) -> Call {
-    let most = if habit == Habit::Yields { 1 } else { 8 };
-    let open: Vec<RecordId> = play
+fn random_call(rng: &mut Rng, simulation: &Simulation, behavior: WorkerBehavior) -> Call {
+    let max_records = if behavior == WorkerBehavior::Yields { 1 } else { 8 };
+    let open: Vec<RecordId> = simulation
         .records
         .iter()
-        .filter(|id| play.world.record(**id).is_some_and(|record| !record.is_final()))
+        .filter(|id| simulation.world.record(**id).is_some_and(|record| !record.is_final()))
         .copied()
         .collect();
-    if open.is_empty() || (play.records.len() < most && chance.yes(20)) {
-        let budget = if habit == Habit::Yields { chance.between(20, 60) } else { chance.between(1, 6) };
+    if open.is_empty() || (simulation.records.len() < max_records && rng.percent(20)) {
+        let budget = if behavior == WorkerBehavior::Yields { rng.between(20, 60) } else { rng.between(1, 6) };
         let mut fields = Map::new();
         fields.insert("budget".to_owned(), json!(budget));
-        return Call::Create(Create {
+        return Call::Create(CreateRecord {
             lifecycle: "execution.job".into(),
             id: None,
             owner: None,
@@ -135,37 +138,37 @@ fn call(chance: &mut Chance, play: &Play, habit: Habit) -> Call {
             payload: None,
         });
     }
-    let from = if chance.yes(90) { &open } else { &play.records };
-    let record = *chance.pick(from).expect("there is a record");
-    let found = play.world.record(record).expect("it is in the world");
-    let token = Token(if chance.yes(90) { found.attempt } else { chance.next() % (found.attempt + 2) });
+    let from = if rng.percent(90) { &open } else { &simulation.records };
+    let record = *rng.pick(from).expect("there is a record");
+    let found = simulation.world.record(record).expect("it is in the world");
+    let token = FencingToken(if rng.percent(90) { found.attempt } else { rng.next_u64() % (found.attempt + 2) });
     let Some(live) = found.live_execution() else {
-        return Call::Lease { record, worker: "w".into(), lease: None, start: chance.yes(50) };
+        return Call::Lease { record, worker: "w".into(), lease: None, start: rng.percent(50) };
     };
     if live.status == ExecutionStatus::Committed {
-        return if chance.yes(60) { Call::Finish { record, token } } else { Call::Due { record } };
+        return if rng.percent(60) { Call::Finish { record, token } } else { Call::FireDue { record } };
     }
-    let (give_back, fails) = match habit {
-        Habit::Yields => (88, 6),
-        Habit::Fails => (10, 70),
-        Habit::Works => (10, 20),
+    let (give_back, fails) = match behavior {
+        WorkerBehavior::Yields => (88, 6),
+        WorkerBehavior::Fails => (10, 70),
+        WorkerBehavior::Commits => (10, 20),
     };
-    match chance.below(100) {
+    match rng.below(100) {
         0..=2 => Call::Heartbeat { record, token, lease: None },
         3..=4 => Call::Start { record, token },
-        5..=7 => Call::Lost { record, token },
+        5..=7 => Call::LoseLease { record, token },
         roll if roll < 8 + give_back => Call::Yield { record, token },
-        roll if roll < 8 + give_back + fails => Call::Fail { record, token, error: error(chance, habit) },
-        _ => Call::Commit { record, token, result: json!({ "done": true }), finish: chance.yes(50) },
+        roll if roll < 8 + give_back + fails => Call::Fail { record, token, error: random_failure(rng, behavior) },
+        _ => Call::Commit { record, token, result: json!({ "done": true }), finish: rng.percent(50) },
     }
 }
 
-fn error(chance: &mut Chance, habit: Habit) -> ErrorReport {
-    let terminal = habit != Habit::Yields && chance.yes(20);
-    ErrorReport {
-        code: chance.word(&["boom", "lost", "timeout", "yielded"]).into(),
+fn random_failure(rng: &mut Rng, behavior: WorkerBehavior) -> FailureReport {
+    let terminal = behavior != WorkerBehavior::Yields && rng.percent(20);
+    FailureReport {
+        code: rng.pick_word(&["boom", "lost", "timeout", "yielded"]).into(),
         message: "it broke".into(),
         retryable: Some(!terminal),
-        retry_after: chance.yes(20).then(|| Duration::from_secs(chance.between(0, 100))),
+        retry_after: rng.percent(20).then(|| Duration::from_secs(rng.between(0, 100))),
     }
 }

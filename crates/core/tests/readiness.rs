@@ -1,11 +1,11 @@
 //! Whether a job waits for a worker, and where: what stores keep of it.
 
-use onceward_core::decide::{in_order, link_changes, readiness};
+use onceward_core::decide::{link_changes, ordered_queue_key, readiness};
 use onceward_core::time::Duration;
-use onceward_testkit::systems::load_text;
-use onceward_testkit::{Stage, user};
+use onceward_testkit::systems::load_texts;
+use onceward_testkit::{Simulator, user};
 
-const JOB: &str = r#"
+const JOB_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.job"
 about     = "Work with a priority"
@@ -42,85 +42,93 @@ go   = "waiting"
 take = ["beside", "others"]
 "#;
 
-fn stage(order: &str) -> Stage {
-    Stage::new(load_text(&[("job.toml", &JOB.replace("ORDER", order))]))
+fn new_simulator(concurrency: &str) -> Simulator {
+    Simulator::new(load_texts(&[("job.toml", &JOB_LIFECYCLE.replace("ORDER", concurrency))]))
 }
 
 #[test]
-fn a_job_waits_from_its_time_on_with_its_priority_and_key() {
-    let (mut stage, ann) = (stage("limit = 2"), user("ann"));
-    let plain = stage.create("test.job", &ann).ok();
-    let found = readiness(&stage.record(plain)).expect("it waits");
-    assert_eq!((found.priority, found.from, found.key), (0, stage.now(), None));
+fn readiness_has_ready_time_priority_and_concurrency_key() {
+    let (mut simulator, ann) = (new_simulator("limit = 2"), user("ann"));
+    let plain = simulator.create("test.job", &ann).expect_ok();
+    let found = readiness(&simulator.record(plain)).expect("it waits");
+    assert_eq!((found.priority, found.ready_at, found.concurrency_key), (0, simulator.now(), None));
 
-    let later = stage.now().checked_add(Duration::from_secs(60)).unwrap();
-    let heavy = stage.create("test.job", &ann).with("from", later.to_string()).with("weight", 4).with("lane", "a").ok();
-    let found = readiness(&stage.record(heavy)).expect("it will wait");
-    assert_eq!((found.priority, found.from), (8, later));
-    assert_eq!(found.key.expect("it has a lane").parts.iter().map(|part| &**part).collect::<Vec<_>>(), ["sa"]);
+    let later = simulator.now().checked_add(Duration::from_secs(60)).unwrap();
+    let heavy = simulator
+        .create("test.job", &ann)
+        .with("from", later.to_string())
+        .with("weight", 4)
+        .with("lane", "a")
+        .expect_ok();
+    let found = readiness(&simulator.record(heavy)).expect("it will wait");
+    assert_eq!((found.priority, found.ready_at), (8, later));
+    assert_eq!(
+        found.concurrency_key.expect("it has a lane").parts.iter().map(|part| &**part).collect::<Vec<_>>(),
+        ["sa"]
+    );
 
     // A time that is past when the job comes makes it no older.
-    let past = stage.now().checked_sub(Duration::from_secs(60)).unwrap();
-    let late = stage.create("test.job", &ann).with("from", past.to_string()).ok();
-    assert_eq!(readiness(&stage.record(late)).expect("it waits").from, stage.now());
+    let past = simulator.now().checked_sub(Duration::from_secs(60)).unwrap();
+    let late = simulator.create("test.job", &ann).with("from", past.to_string()).expect_ok();
+    assert_eq!(readiness(&simulator.record(late)).expect("it waits").ready_at, simulator.now());
 }
 
 #[test]
-fn a_job_does_not_wait_when_leased_committed_done_or_elsewhere() {
-    let (mut stage, ann) = (stage("limit = 2"), user("ann"));
-    let job = stage.create("test.job", &ann).ok();
-    let lease = stage.lease(job, "w");
-    assert_eq!(readiness(&stage.record(job)), None);
-    stage.pass("1s");
-    stage.give_back(&lease).ok();
-    assert_eq!(readiness(&stage.record(job)).expect("it waits again").from, stage.now());
-    let lease = stage.lease(job, "w");
-    stage.commit_only(&lease, serde_json::json!(1)).ok();
-    assert_eq!(readiness(&stage.record(job)), None);
-    stage.finish(&lease).ok();
-    assert_eq!(readiness(&stage.record(job)), None);
-    let other = stage.create("test.job", &ann).ok();
-    stage.fire(other, "pause", &ann).ok();
-    assert_eq!(readiness(&stage.record(other)), None);
-    let third = stage.create("test.job", &ann).ok();
-    let mut aside = (*stage.record(third)).clone();
-    aside.stuck = Some("a fault".into());
-    assert_eq!(readiness(&aside), None);
+fn leased_committed_final_and_stuck_jobs_are_not_ready() {
+    let (mut simulator, ann) = (new_simulator("limit = 2"), user("ann"));
+    let job = simulator.create("test.job", &ann).expect_ok();
+    let lease = simulator.lease(job, "w");
+    assert_eq!(readiness(&simulator.record(job)), None);
+    simulator.advance("1s");
+    simulator.yield_job(&lease).expect_ok();
+    assert_eq!(readiness(&simulator.record(job)).expect("it waits again").ready_at, simulator.now());
+    let lease = simulator.lease(job, "w");
+    simulator.commit_only(&lease, serde_json::json!(1)).expect_ok();
+    assert_eq!(readiness(&simulator.record(job)), None);
+    simulator.finish(&lease).expect_ok();
+    assert_eq!(readiness(&simulator.record(job)), None);
+    let other = simulator.create("test.job", &ann).expect_ok();
+    simulator.fire(other, "pause", &ann).expect_ok();
+    assert_eq!(readiness(&simulator.record(other)), None);
+    let third = simulator.create("test.job", &ann).expect_ok();
+    let mut stuck = (*simulator.record(third)).clone();
+    stuck.stuck_reason = Some("a fault".into());
+    assert_eq!(readiness(&stuck), None);
 }
 
 /// In its queue until it is finished, also while it is leased or waits for nobody; only where jobs go in order.
 #[test]
-fn a_job_stands_in_its_queue_until_it_is_finished() {
-    let (mut free, ann) = (stage("limit = 2"), user("ann"));
-    let job = free.create("test.job", &ann).with("lane", "a").ok();
-    assert_eq!(in_order(&free.record(job)), None);
-    let mut stage = stage("ordered = true");
-    let job = stage.create("test.job", &ann).with("lane", "a").ok();
-    let queue = in_order(&stage.record(job)).expect("it stands in line");
+fn ordered_job_keeps_queue_key_until_finished() {
+    let (mut unordered, ann) = (new_simulator("limit = 2"), user("ann"));
+    let job = unordered.create("test.job", &ann).with("lane", "a").expect_ok();
+    assert_eq!(ordered_queue_key(&unordered.record(job)), None);
+    let mut simulator = new_simulator("ordered = true");
+    let job = simulator.create("test.job", &ann).with("lane", "a").expect_ok();
+    let queue = ordered_queue_key(&simulator.record(job)).expect("it stands in line");
     assert_eq!((&*queue.lifecycle, &*queue.parts[0]), ("test.job", "sa"));
-    let lease = stage.lease(job, "w");
-    assert_eq!(in_order(&stage.record(job)), Some(queue));
-    stage.commit(&lease, serde_json::json!(1)).ok();
-    assert_eq!(in_order(&stage.record(job)), None);
-    let alone = stage.create("test.job", &ann).ok();
-    assert_eq!(in_order(&stage.record(alone)), None);
+    let lease = simulator.lease(job, "w");
+    assert_eq!(ordered_queue_key(&simulator.record(job)), Some(queue));
+    simulator.commit(&lease, serde_json::json!(1)).expect_ok();
+    assert_eq!(ordered_queue_key(&simulator.record(job)), None);
+    let alone = simulator.create("test.job", &ann).expect_ok();
+    assert_eq!(ordered_queue_key(&simulator.record(alone)), None);
 }
 
 #[test]
-fn links_that_come_and_go_between_two_versions() {
-    let (mut stage, ann) = (stage("limit = 2"), user("ann"));
-    let (one, two) = (stage.create("test.job", &ann).ok(), stage.create("test.job", &ann).ok());
-    let job = stage.create("test.job", &ann).with("beside", one.to_string()).ok();
-    let first = stage.record(job);
+fn link_changes_lists_added_and_removed_links_between_record_versions() {
+    let (mut simulator, ann) = (new_simulator("limit = 2"), user("ann"));
+    let (one, two) = (simulator.create("test.job", &ann).expect_ok(), simulator.create("test.job", &ann).expect_ok());
+    let job = simulator.create("test.job", &ann).with("beside", one.to_string()).expect_ok();
+    let first = simulator.record(job);
     let made = link_changes(None, &first);
     assert_eq!(made.len(), 1);
-    assert_eq!((made[0].key.target, &*made[0].key.field, made[0].added), (one, "beside", true));
+    assert_eq!((made[0].key.target, &*made[0].key.field, made[0].is_added), (one, "beside", true));
     let others = serde_json::json!([one.to_string(), two.to_string()]);
-    stage.fire(job, "change", &ann).with("beside", two.to_string()).with("others", others).ok();
-    let second = stage.record(job);
+    simulator.fire(job, "change", &ann).with("beside", two.to_string()).with("others", others).expect_ok();
+    let second = simulator.record(job);
     let found: Vec<_> = link_changes(Some(&first), &second)
         .into_iter()
-        .map(|link| (link.key.target, link.key.field, link.added))
+        .map(|link| (link.key.target, link.key.field, link.is_added))
         .collect();
     // Within one field the order is that of the ids.
     let (small, large) = (one.min(two), one.max(two));

@@ -1,4 +1,4 @@
-//! Messages to the outside: what lifecycles `deliver` is posted, in order for each record, until it is acknowledged or dead.
+//! Messages to the outside: what lifecycles `start_deliveries` is posted, in order for each record, until it is acknowledged or dead.
 //!
 //! A delivery is a job like any other, of the built-in lifecycle `onceward.delivery`: its lease, its retries, its budget and
 //! its end stand in that file. What is here takes such jobs and posts them.
@@ -6,30 +6,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onceward_core::decide::ErrorReport;
+use onceward_core::decide::FailureReport;
 use onceward_core::record::{Actor, Record};
 use onceward_core::time::Duration as Span;
 use onceward_store::Store;
 use serde_json::json;
 
 use crate::engine::Engine;
-use crate::working::{Done, Job, Worker, Working};
+use crate::in_process_worker::{JobResult, WorkerConfig, WorkerHandle, WorkerJob};
 
 /// The built-in lifecycle.
-pub const DELIVERY: &str = "onceward.delivery";
+pub const DELIVERY_LIFECYCLE: &str = "onceward.delivery";
 
 /// A receiver that asks for a longer wait is asked again after so long.
-const LONGEST_WAIT: Duration = Duration::from_hours(1);
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 
 /// One message, as it is posted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct DeliveryRequest {
     /// Where to.
-    pub to: Arc<str>,
+    pub url: Arc<str>,
     /// EXE-16: the same at every try, so that the receiver can tell a repeated message from a new one.
-    pub key: Arc<str>,
+    pub idempotency_key: Arc<str>,
     /// The record that it comes from.
-    pub source: Arc<str>,
+    pub source_record: Arc<str>,
     /// Which try this is, from 1.
     pub attempt: u64,
     pub body: Arc<[u8]>,
@@ -37,7 +37,7 @@ pub struct Message {
 
 /// What the receiver answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Posted {
+pub struct DeliveryResponse {
     /// As HTTP numbers it.
     pub status: u16,
     /// How long it asks to be left alone.
@@ -46,59 +46,69 @@ pub struct Posted {
 
 /// Why a message had no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotPosted {
+pub enum DeliveryError {
     /// Trying again may help. The receiver may have got it.
     #[error("{0}")]
-    NotNow(String),
+    Retryable(String),
     /// It cannot be posted to such an address, ever.
     #[error("{0}")]
-    Never(String),
+    Permanent(String),
 }
 
 /// Something that carries messages out. It must come back in bounded time, with a bounded answer.
-pub trait Post: Send + Sync + 'static {
-    fn post(&self, message: Message) -> impl Future<Output = Result<Posted, NotPosted>> + Send;
+pub trait DeliveryTransport: Send + Sync + 'static {
+    fn send(&self, request: DeliveryRequest) -> impl Future<Output = Result<DeliveryResponse, DeliveryError>> + Send;
 }
 
 impl<S: Store + 'static> Engine<S> {
     /// Post what lifecycles deliver, so many messages at once. Messages of one record go one after the other.
-    pub fn deliver(&self, post: impl Post, at_once: usize) -> Worker {
-        let working = Working { at_once, actor: Actor::new(DELIVERY, &["worker"]), ..Working::on(DELIVERY) };
-        let post = Arc::new(post);
-        self.work(working, move |job| {
-            let post = Arc::clone(&post);
-            async move { done(post.post(message(&job)).await) }
+    pub fn start_deliveries(&self, transport: impl DeliveryTransport, concurrency: usize) -> WorkerHandle {
+        let config = WorkerConfig {
+            concurrency,
+            actor: Actor::new(DELIVERY_LIFECYCLE, &["worker"]),
+            ..WorkerConfig::for_lifecycle(DELIVERY_LIFECYCLE)
+        };
+        let transport = Arc::new(transport);
+        self.work(config, move |job| {
+            let post = Arc::clone(&transport);
+            async move { job_result(post.send(delivery_request(&job)).await) }
         })
     }
 }
 
 /// Whether a record is a message that was given up.
-pub(crate) fn is_dead(record: &Record) -> bool {
-    *record.lifecycle.name == *DELIVERY && **record.state_name() == *"dead"
+pub(crate) fn is_dead_delivery(record: &Record) -> bool {
+    *record.lifecycle.name == *DELIVERY_LIFECYCLE && **record.state_name() == *"dead"
 }
 
-fn message(job: &Job) -> Message {
+fn delivery_request(job: &WorkerJob) -> DeliveryRequest {
     let text = |name: &str| -> Arc<str> { job.field(name).as_str().unwrap_or_default().into() };
     let body = job.payload.clone().unwrap_or_default();
-    let key = job.record.id.to_string().into();
-    Message { to: text("to"), key, source: text("source"), attempt: job.record.attempt, body }
+    let idempotency_key = job.record.id.to_string().into();
+    DeliveryRequest {
+        url: text("to"),
+        idempotency_key,
+        source_record: text("source"),
+        attempt: job.record.attempt,
+        body,
+    }
 }
 
 /// 2xx acknowledges. 410 says that nobody will ever be there. Anything else may pass: receivers are restarted, put behind the
 /// wrong door and brought back.
-fn done(posted: Result<Posted, NotPosted>) -> Done {
-    let failed = |retryable, code: &str, message: &str, retry_after: Option<Duration>| {
-        let retry_after = retry_after.map(|wait| wait.min(LONGEST_WAIT).as_secs());
+fn job_result(response: Result<DeliveryResponse, DeliveryError>) -> JobResult {
+    let failure = |retryable, code: &str, message: &str, retry_after: Option<Duration>| {
+        let retry_after = retry_after.map(|wait| wait.min(MAX_RETRY_AFTER).as_secs());
         let retry_after = retry_after.map(|seconds| Span::from_secs(i64::try_from(seconds).unwrap_or(0)));
-        ErrorReport { retryable: Some(retryable), retry_after, ..ErrorReport::new(code, message) }
+        FailureReport { retryable: Some(retryable), retry_after, ..FailureReport::new(code, message) }
     };
-    match posted {
-        Ok(Posted { status: status @ 200..=299, .. }) => Ok(json!({ "status": status })),
-        Ok(Posted { status, retry_after }) => {
+    match response {
+        Ok(DeliveryResponse { status: status @ 200..=299, .. }) => Ok(json!({ "status": status })),
+        Ok(DeliveryResponse { status, retry_after }) => {
             let message = format!("the receiver answered {status}");
-            Err(failed(status != 410, "not_acknowledged", &message, retry_after))
+            Err(failure(status != 410, "not_acknowledged", &message, retry_after))
         }
-        Err(NotPosted::NotNow(why)) => Err(failed(true, "unreachable", &why, None)),
-        Err(NotPosted::Never(why)) => Err(failed(false, "bad_address", &why, None)),
+        Err(DeliveryError::Retryable(why)) => Err(failure(true, "unreachable", &why, None)),
+        Err(DeliveryError::Permanent(why)) => Err(failure(false, "bad_address", &why, None)),
     }
 }

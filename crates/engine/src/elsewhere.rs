@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::shared::Shared;
 
-pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut news: watch::Receiver<u64>) {
-    while news.changed().await.is_ok() {
-        shared.signals.look();
+pub(crate) async fn forward_remote_changes<S: Store>(shared: Arc<Shared<S>>, mut changes: watch::Receiver<u64>) {
+    while changes.changed().await.is_ok() {
+        shared.notifier.on_remote_change();
     }
 }

@@ -4,41 +4,41 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use onceward_core::decide::{Call, Create, ErrorReport};
-use onceward_core::diagnostic::Files;
-use onceward_core::record::{Actor, Token};
+use onceward_core::decide::{Call, CreateRecord, FailureReport};
+use onceward_core::diagnostic::InputFiles;
+use onceward_core::record::{Actor, FencingToken};
 use onceward_core::value::RecordId;
-use onceward_store::{Catalog, Content, Store};
+use onceward_store::{Catalog, PayloadBytes, Store};
 use serde_json::{Map, Value as Json};
 use tokio::task::JoinHandle;
 use tracing::info;
 
-use crate::checks::Unheard;
-use crate::config::Config;
-use crate::counted::{Counted, Measures, Tally};
+use crate::api_keys::ApiKeyCache;
+use crate::checks::CheckFailureLog;
+use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::keys::KeyDesk;
-use crate::leasing::{self, Desk, GoesOn, Leased, Wanted};
-use crate::objects::{Arrived, Arriving, Objects};
-use crate::prune::{PruneOptions, Pruned};
-use crate::queue::{Answer, Queue, Submission};
-use crate::retention::Retention;
-use crate::roll::Roll;
+use crate::fair_semaphore::FairSemaphore;
+use crate::in_process_worker::WorkerHandle;
+use crate::leasing::{self, CandidateBroker, KeepWaiting, LeaseRequest, LeasedJob};
+use crate::metrics::{EngineCounters, EngineMetrics, MetricsSnapshot};
+use crate::notifier::Notifier;
+use crate::objects::{ObjectStorage, PayloadUpload, UploadedPayload};
+use crate::prune::{PruneOptions, PruneReport};
+use crate::queue::{Receipt, Submission, SubmissionQueue};
+use crate::refusal_limiter::RefusalLogLimiter;
+use crate::retention::RetentionPolicy;
 use crate::shared::Shared;
-use crate::signals::Signals;
 use crate::stream::LogStream;
-use crate::timers::SetAside;
-use crate::trail::Trail;
-use crate::turns::Turns;
-use crate::working::Worker;
-use crate::{batch, elsewhere, inbox, objects, prune, rehearsal, roll, stream, timers};
+use crate::timers::BlockedRecords;
+use crate::worker_registry::WorkerRegistry;
+use crate::{batch, elsewhere, inbox, objects, preflight, prune, stream, timers, worker_registry};
 
 /// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
 /// clone ends it where it stands, which loses nothing that was answered.
 #[derive(Debug)]
 pub struct Engine<S> {
     pub(crate) shared: Arc<Shared<S>>,
-    tasks: Arc<Tasks>,
+    tasks: Arc<BackgroundTasks>,
 }
 
 impl<S> Clone for Engine<S> {
@@ -48,89 +48,100 @@ impl<S> Clone for Engine<S> {
 }
 
 #[derive(Debug)]
-struct Tasks {
-    own: Mutex<Vec<JoinHandle<()>>>,
-    workers: Mutex<Vec<Worker>>,
+struct BackgroundTasks {
+    engine_tasks: Mutex<Vec<JoinHandle<()>>>,
+    workers: Mutex<Vec<WorkerHandle>>,
 }
 
-fn take<T>(all: &Mutex<Vec<T>>) -> Vec<T> {
-    std::mem::take(&mut all.lock().unwrap_or_else(PoisonError::into_inner))
+fn drain_handles<T>(handles: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut handles.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-impl Drop for Tasks {
+impl Drop for BackgroundTasks {
     fn drop(&mut self) {
-        take(&self.workers).iter().for_each(Worker::abort);
-        take(&self.own).iter().for_each(JoinHandle::abort);
+        drain_handles(&self.workers).iter().for_each(WorkerHandle::abort);
+        drain_handles(&self.engine_tasks).iter().for_each(JoinHandle::abort);
     }
 }
 
 impl<S: Store + 'static> Engine<S> {
     /// Start working on a store: what fell due while nobody was there is done first. Needs a tokio runtime with time.
-    pub fn open(store: S, config: Config) -> Self {
-        let config = Config { queue: config.queue.max(1), batch: config.batch.max(1), ..config };
-        let (queue, incoming) = Queue::new(&config);
-        let (asking, following) = (Turns::new(config.asking), Turns::new(stream::AT_ONCE));
-        let (signals, desk, counted) = (Signals::default(), Desk::default(), Counted::default());
-        let trail = Trail::new(config.denials);
-        let (set_aside, keys, roll) = (SetAside::default(), KeyDesk::default(), Roll::default());
-        let unheard = Unheard::default();
+    pub fn open(store: S, config: EngineConfig) -> Self {
+        let config = EngineConfig {
+            max_queued_operations: config.max_queued_operations.max(1),
+            max_batch_operations: config.max_batch_operations.max(1),
+            ..config
+        };
+        let (queue, incoming) = SubmissionQueue::new(&config);
+        let (check_permits, stream_read_permits) =
+            (FairSemaphore::new(config.max_concurrent_checks), FairSemaphore::new(stream::MAX_CONCURRENT_READS));
+        let (notifier, candidate_broker, metrics) =
+            (Notifier::default(), CandidateBroker::default(), EngineMetrics::default());
+        let refusal_limiter = RefusalLogLimiter::new(config.logged_denials_per_minute);
+        let (blocked_records, api_keys, worker_registry) =
+            (BlockedRecords::default(), ApiKeyCache::default(), WorkerRegistry::default());
+        let check_failures = CheckFailureLog::default();
         let shared = Arc::new(Shared {
             store,
             config,
             queue,
-            signals,
-            desk,
-            counted,
-            trail,
-            set_aside,
-            roll,
-            keys,
-            asking,
-            unheard,
-            following,
+            notifier,
+            candidate_broker,
+            metrics,
+            refusal_limiter,
+            blocked_records,
+            worker_registry,
+            api_keys,
+            check_permits,
+            check_failures,
+            stream_read_permits,
         });
-        let Config { batch, queue, .. } = shared.config;
+        let EngineConfig { max_batch_operations: batch, max_queued_operations: queue, .. } = shared.config;
         info!(batch, queue, "engine started");
-        let writer = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
-        let timers = tokio::spawn(timers::run(Arc::clone(&shared)));
-        let pruning = tokio::spawn(prune::run(Arc::clone(&shared)));
-        let roll = tokio::spawn(roll::run(Arc::clone(&shared)));
-        let looking = tokio::spawn(leasing::run(Arc::clone(&shared)));
-        let mut own = vec![writer, timers, pruning, roll, looking];
-        if let Some(news) = shared.store.news() {
-            own.push(tokio::spawn(elsewhere::run(Arc::clone(&shared), news.clone())));
-            own.push(tokio::spawn(inbox::run(Arc::clone(&shared), news)));
+        let writer_task = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
+        let scheduler_task = tokio::spawn(timers::run(Arc::clone(&shared)));
+        let prune_task = tokio::spawn(prune::run(Arc::clone(&shared)));
+        let worker_registry_task = tokio::spawn(worker_registry::run(Arc::clone(&shared)));
+        let dispatch_task = tokio::spawn(leasing::run(Arc::clone(&shared)));
+        let mut engine_tasks = vec![writer_task, scheduler_task, prune_task, worker_registry_task, dispatch_task];
+        if let Some(changes) = shared.store.change_notifications() {
+            engine_tasks.push(tokio::spawn(elsewhere::forward_remote_changes(Arc::clone(&shared), changes.clone())));
+            engine_tasks.push(tokio::spawn(inbox::run(Arc::clone(&shared), changes)));
         }
-        let tasks = Tasks { own: Mutex::new(own), workers: Mutex::default() };
+        let tasks = BackgroundTasks { engine_tasks: Mutex::new(engine_tasks), workers: Mutex::default() };
         Self { shared, tasks: Arc::new(tasks) }
     }
 
     /// A worker that is to be closed with the engine.
-    pub(crate) fn keep(&self, worker: Worker) {
+    pub(crate) fn register_worker(&self, worker: WorkerHandle) {
         self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
 
     /// Do something now and then, as long as the engine is there: for the first time after `first`, and again `every` so long after it was done.
-    pub fn now_and_then<F>(&self, first: Duration, every: Duration, duty: impl Fn(Self) -> F + Send + 'static)
-    where
+    pub fn spawn_periodic<F>(
+        &self,
+        initial_delay: Duration,
+        interval: Duration,
+        action: impl Fn(Self) -> F + Send + 'static,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let engine = self.within();
+        let engine = self.internal_handle();
         let task = tokio::spawn(async move {
-            let mut pause = first;
+            let mut delay = initial_delay;
             loop {
-                tokio::time::sleep(pause).await;
-                duty(engine.clone()).await;
-                pause = every;
+                tokio::time::sleep(delay).await;
+                action(engine.clone()).await;
+                delay = interval;
             }
         });
-        self.tasks.own.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        self.tasks.engine_tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
     /// This engine, for what it runs itself: dropped with its own workers and duties, it does not keep them, as a clone would.
     #[must_use]
-    pub fn within(&self) -> Self {
-        let tasks = Tasks { own: Mutex::default(), workers: Mutex::default() };
+    pub fn internal_handle(&self) -> Self {
+        let tasks = BackgroundTasks { engine_tasks: Mutex::default(), workers: Mutex::default() };
         Self { shared: Arc::clone(&self.shared), tasks: Arc::new(tasks) }
     }
 
@@ -139,29 +150,29 @@ impl<S: Store + 'static> Engine<S> {
     }
 
     /// Where large payloads are, if they are not in the database: to bring one piece by piece, before its record is made.
-    pub fn objects(&self) -> Option<&Objects> {
-        self.shared.config.objects.as_ref()
+    pub fn object_storage(&self) -> Option<&ObjectStorage> {
+        self.shared.config.object_storage.as_ref()
     }
 
     /// How long what has ended is kept.
-    pub fn retention(&self) -> &Retention {
+    pub fn retention(&self) -> &RetentionPolicy {
         &self.shared.config.retention
     }
 
-    /// Begin to take in the payload of a record that is made when all of it is there: [`Submission::carrying`].
-    pub fn arriving(&self) -> Arriving {
-        Arriving::new(self.shared.config.objects.clone())
+    /// Begin to take in the payload of a record that is made when all of it is there: [`Submission::with_payload`].
+    pub fn begin_payload(&self) -> PayloadUpload {
+        PayloadUpload::new(self.shared.config.object_storage.clone())
     }
 
     /// Check lifecycle files and take them in.
-    pub async fn define(&self, files: &Files) -> Result<Arc<Catalog>, EngineError> {
-        Ok(self.shared.store.put_definitions(files).await?)
+    pub async fn put_lifecycles(&self, files: &InputFiles) -> Result<Arc<Catalog>, EngineError> {
+        Ok(self.shared.store.put_lifecycles(files).await?)
     }
 
     /// One call, answered when it is durable. A future that is dropped may or may not have been carried out.
-    pub async fn submit(&self, submission: Submission) -> Result<Answer, EngineError> {
+    pub async fn submit(&self, submission: Submission) -> Result<Receipt, EngineError> {
         let mut replies = self.submit_all(vec![submission]).await?;
-        replies.pop().unwrap_or_else(|| Err(self.shared.queue.gone()))
+        replies.pop().unwrap_or_else(|| Err(self.shared.queue.stopped_error()))
     }
 
     /// Many calls, taken on together or not at all, decided in their order, each taken or refused on its own. One that has to ask
@@ -169,24 +180,24 @@ impl<S: Store + 'static> Engine<S> {
     pub async fn submit_all(
         &self,
         submissions: Vec<Submission>,
-    ) -> Result<Vec<Result<Answer, EngineError>>, EngineError> {
+    ) -> Result<Vec<Result<Receipt, EngineError>>, EngineError> {
         if submissions.is_empty() {
             return Ok(Vec::new());
         }
         let mut submissions = submissions;
-        let mut hopeless = BTreeMap::new();
-        if let Some(objects) = &self.shared.config.objects {
-            hopeless = rehearsal::hopeless(&self.shared, &mut submissions).await?;
-            objects::stow(objects, &mut submissions).await?;
+        let mut rejected = BTreeMap::new();
+        if let Some(objects) = &self.shared.config.object_storage {
+            rejected = preflight::reject_doomed(&self.shared, &mut submissions).await?;
+            objects::offload_payloads(objects, &mut submissions).await?;
         }
-        let answers = if submissions.is_empty() { Vec::new() } else { self.shared.queue.enter(submissions)? };
-        let mut replies = Vec::with_capacity(answers.len());
-        for answer in answers {
-            replies.push(self.shared.queue.answered(answer).await);
+        let receivers = if submissions.is_empty() { Vec::new() } else { self.shared.queue.submit(submissions)? };
+        let mut replies = Vec::with_capacity(receivers.len());
+        for receiver in receivers {
+            replies.push(self.shared.queue.wait_reply(receiver).await);
         }
         // From the first on, so that each comes to its own place.
-        for (at, refused) in hopeless {
-            replies.insert(at, Err(refused));
+        for (index, error) in rejected {
+            replies.insert(index, Err(error));
         }
         Ok(replies)
     }
@@ -196,20 +207,20 @@ impl<S: Store + 'static> Engine<S> {
         actor: &Actor,
         lifecycle: &str,
         fields: Map<String, Json>,
-    ) -> Result<Answer, EngineError> {
-        let create = Create { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None };
+    ) -> Result<Receipt, EngineError> {
+        let create = CreateRecord { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None };
         self.submit(Submission::new(actor, Call::Create(create))).await
     }
 
     /// Create a record whose payload is these bytes.
-    pub async fn create_with(
+    pub async fn create_with_payload(
         &self,
         actor: &Actor,
-        create: Create,
+        create: CreateRecord,
         bytes: impl Into<Arc<[u8]>>,
-    ) -> Result<Answer, EngineError> {
-        let arrived = Arrived::from(Content::of(bytes));
-        self.submit(Submission::new(actor, Call::Create(create)).carrying(arrived)).await
+    ) -> Result<Receipt, EngineError> {
+        let payload = UploadedPayload::from(PayloadBytes::from_bytes(bytes));
+        self.submit(Submission::new(actor, Call::Create(create)).with_payload(payload)).await
     }
 
     pub async fn fire(
@@ -218,33 +229,38 @@ impl<S: Store + 'static> Engine<S> {
         record: RecordId,
         event: &str,
         input: Map<String, Json>,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Receipt, EngineError> {
         let call = Call::Fire { record, event: event.into(), input, token: None, if_version: None };
         self.submit(Submission::new(actor, call)).await
     }
 
     /// Jobs for a worker, by priority, then age; waits for a first one as long as is wanted.
-    pub async fn lease(&self, actor: &Actor, wanted: &Wanted) -> Result<Vec<Leased>, EngineError> {
-        leasing::lease(&self.shared, actor, wanted).await
+    pub async fn lease(&self, actor: &Actor, request: &LeaseRequest) -> Result<Vec<LeasedJob>, EngineError> {
+        leasing::lease(&self.shared, actor, request).await
     }
 
     /// The same, and none as soon as `goes_on` says no: it is asked at the beginning, when there is news of work or a job, and
-    /// on [`wake`](Self::wake).
+    /// on [`wake_all`](Self::wake).
     pub async fn lease_while(
         &self,
         actor: &Actor,
-        wanted: &Wanted,
-        goes_on: &GoesOn,
-    ) -> Result<Vec<Leased>, EngineError> {
-        leasing::lease_while(&self.shared, actor, wanted, goes_on).await
+        request: &LeaseRequest,
+        keep_waiting: &KeepWaiting,
+    ) -> Result<Vec<LeasedJob>, EngineError> {
+        leasing::lease_while(&self.shared, actor, request, keep_waiting).await
     }
 
-    pub async fn start(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+    pub async fn start(&self, actor: &Actor, record: RecordId, token: FencingToken) -> Result<Receipt, EngineError> {
         self.submit(Submission::new(actor, Call::Start { record, token })).await
     }
 
-    /// Keep a lease. [`Answer::stop`] asks the worker to give up.
-    pub async fn heartbeat(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+    /// Keep a lease. [`Receipt::stop`] asks the worker to give up.
+    pub async fn heartbeat(
+        &self,
+        actor: &Actor,
+        record: RecordId,
+        token: FencingToken,
+    ) -> Result<Receipt, EngineError> {
         self.submit(Submission::new(actor, Call::Heartbeat { record, token, lease: None })).await
     }
 
@@ -253,14 +269,14 @@ impl<S: Store + 'static> Engine<S> {
         &self,
         actor: &Actor,
         record: RecordId,
-        token: Token,
+        token: FencingToken,
         result: Json,
         finish: bool,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<Receipt, EngineError> {
         self.submit(Submission::new(actor, Call::Commit { record, token, result, finish })).await
     }
 
-    pub async fn finish(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+    pub async fn finish(&self, actor: &Actor, record: RecordId, token: FencingToken) -> Result<Receipt, EngineError> {
         self.submit(Submission::new(actor, Call::Finish { record, token })).await
     }
 
@@ -268,74 +284,79 @@ impl<S: Store + 'static> Engine<S> {
         &self,
         actor: &Actor,
         record: RecordId,
-        token: Token,
-        error: ErrorReport,
-    ) -> Result<Answer, EngineError> {
+        token: FencingToken,
+        error: FailureReport,
+    ) -> Result<Receipt, EngineError> {
         self.submit(Submission::new(actor, Call::Fail { record, token, error })).await
     }
 
     /// Give a job back unharmed.
-    pub async fn yield_back(&self, actor: &Actor, record: RecordId, token: Token) -> Result<Answer, EngineError> {
+    pub async fn yield_job(
+        &self,
+        actor: &Actor,
+        record: RecordId,
+        token: FencingToken,
+    ) -> Result<Receipt, EngineError> {
         self.submit(Submission::new(actor, Call::Yield { record, token })).await
     }
 
-    /// Take out what is over by now. The engine does so by itself, as its [`Config::retention`] says; this is for doing it by hand.
-    pub async fn prune(&self, options: &PruneOptions) -> Result<Pruned, EngineError> {
-        let pruned = prune::prune(&self.shared.store, options).await?;
-        prune::tell(&self.shared, &pruned);
+    /// Take out what is over by now. The engine does so by itself, as its [`EngineConfig::retention`] says; this is for doing it by hand.
+    pub async fn prune(&self, options: &PruneOptions) -> Result<PruneReport, EngineError> {
+        let report = prune::prune(&self.shared.store, options).await?;
+        prune::report_pruned(&self.shared, &report);
         if !options.dry_run {
-            prune::tidy(&self.shared).await?;
+            prune::collect_garbage(&self.shared).await?;
         }
-        Ok(pruned)
+        Ok(report)
     }
 
     /// The log after a place, as it grows: the entries of records that the actor may see. An operator sees all, those of no
-    /// record too. Before a place that pruning took, [`EngineError::Pruned`] says from where on it can be had.
+    /// record too. Before a place that pruning took, [`EngineError::PruneReport`] says from where on it can be had.
     pub fn stream(&self, actor: &Actor, after: u64) -> LogStream<S> {
         LogStream::new(Arc::clone(&self.shared), actor.clone(), after)
     }
 
     /// Operations that are on their way.
-    pub fn waiting(&self) -> usize {
-        self.shared.queue.waiting()
+    pub fn queued_operations(&self) -> usize {
+        self.shared.queue.queued_operations()
     }
 
-    pub fn tally(&self) -> Tally {
-        Tally { overloaded: self.shared.queue.turned_away(), ..self.shared.counted.tally() }
+    pub fn counters(&self) -> EngineCounters {
+        EngineCounters { overloaded: self.shared.queue.overloaded_calls(), ..self.shared.metrics.counters() }
     }
 
     /// All that was counted, and how full the queue is. Looks at no store.
-    pub fn measures(&self) -> Measures {
-        let (room, waiting_bytes) = self.shared.queue.places();
-        Measures {
-            tally: self.tally(),
-            commits: self.shared.store.commits(),
-            waiting: self.waiting(),
-            room,
-            waiting_bytes,
-            idle: self.shared.signals.lines.wishes(),
-            set_aside: self.shared.set_aside.len(),
-            ..self.shared.counted.measures()
+    pub fn metrics(&self) -> MetricsSnapshot {
+        let (queue_capacity, queued_bytes) = self.shared.queue.capacity_and_queued_bytes();
+        MetricsSnapshot {
+            counters: self.counters(),
+            commit_times: self.shared.store.commit_latency(),
+            queued_operations: self.queued_operations(),
+            queue_capacity,
+            queued_bytes,
+            parked_pollers: self.shared.notifier.pollers.parked_count(),
+            blocked_records: self.shared.blocked_records.len(),
+            ..self.shared.metrics.snapshot()
         }
     }
 
     /// Let everybody who waits look again: for a manual clock that was set, and for leases that are no longer wanted.
-    pub fn wake(&self) {
-        self.shared.signals.wake_all();
+    pub fn wake_all(&self) {
+        self.shared.notifier.wake_all();
     }
 
     /// Let the workers inside the process take no more jobs, and those that run come to an end: for a program that is about to close
     /// it, and has something to finish before.
-    pub fn leave(&self) {
+    pub fn begin_shutdown(&self) {
         for worker in self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            worker.leave();
+            worker.begin_shutdown();
         }
     }
 
     /// Let the workers inside the process come to an end, take on nothing more, answer all that was taken on, and stop.
     pub async fn close(&self) {
-        info!(waiting = self.waiting(), "engine draining");
-        let closing: Vec<_> = take(&self.tasks.workers)
+        info!(waiting = self.queued_operations(), "engine draining");
+        let closing: Vec<_> = drain_handles(&self.tasks.workers)
             .into_iter()
             .map(|worker| tokio::spawn(async move { worker.close().await }))
             .collect();
@@ -343,11 +364,11 @@ impl<S: Store + 'static> Engine<S> {
             let _ = worker.await;
         }
         self.shared.queue.close();
-        self.shared.signals.wake_all();
-        self.shared.queue.drained().await;
-        self.shared.signals.wake_all();
+        self.shared.notifier.wake_all();
+        self.shared.queue.wait_drained().await;
+        self.shared.notifier.wake_all();
         // Nothing is on its way any more. Waited for, so that they let go of the store.
-        for task in take(&self.tasks.own) {
+        for task in drain_handles(&self.tasks.engine_tasks) {
             task.abort();
             let _ = task.await;
         }

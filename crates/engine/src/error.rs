@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onceward_core::counted;
+use onceward_core::count_noun;
 use onceward_core::decide::Refusal;
 use onceward_store::StoreError;
 
@@ -18,27 +18,27 @@ pub enum EngineError {
     /// Too much is on its way already; this was not taken on.
     #[error("overloaded: try again in {} ms", .retry_after.as_millis())]
     Overloaded { retry_after: Duration },
-    #[error("a batch may have at most {}", counted(*.most, "operation", "operations"))]
-    BatchTooLarge { most: usize },
-    #[error("this call brings more than {}", counted(*.most, "byte", "bytes"))]
-    TooLarge { most: usize },
+    #[error("a batch may have at most {}", count_noun(*.max_operations, "operation", "operations"))]
+    BatchTooLarge { max_operations: usize },
+    #[error("this call brings more than {}", count_noun(*.max_bytes, "byte", "bytes"))]
+    RequestTooLarge { max_bytes: usize },
     /// What comes back out of the log is wrapped a few times more, and must still be read.
-    #[error("fields, an input or a result are nested at most {most} deep")]
-    TooDeep { most: usize },
+    #[error("fields, an input or a result are nested at most {max_depth} deep")]
+    NestingTooDeep { max_depth: usize },
     /// The bytes beside a call are not those of the payload that it names.
     #[error("the bytes that came are not those of the payload that the call names")]
-    BadContent,
+    PayloadMismatch,
     #[error("a key has from 1 to 255 characters, and no control characters among them")]
-    BadKey,
+    InvalidIdempotencyKey,
     /// Whoever made the keys gave one out twice.
     #[error("this key came before, with something else asked under it")]
-    KeyReused,
+    IdempotencyKeyReused,
     /// The first call with this key has no answer yet.
     #[error("the first call with this key is still running: try again")]
-    KeyRunning,
+    IdempotencyKeyInUse,
     /// Others changed the same records again and again. Nothing was written.
     #[error("others keep changing what this rests on: try again")]
-    Contended,
+    TooManyConflicts,
     /// `decide` keeps asking for what it was given: a bug of ours, met without turning for ever.
     #[error("this operation comes to no decision")]
     Undecided,
@@ -47,18 +47,18 @@ pub enum EngineError {
     Closed,
     /// The loop that saves has ended by a bug of ours, so that nothing more is written. Whether this was is not known.
     #[error("the engine has broken down: open the database anew, and look whether this was carried out")]
-    Broken,
+    WriterDied,
     /// Pruning took something that was asked for. The oldest place after which the log can be asked for is named.
-    #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
-    Pruned { oldest: u64 },
+    #[error("the log is pruned up to place {oldest_seq}: ask for what comes after it")]
+    Pruned { oldest_seq: u64 },
     /// Whether it was written is known only where the store's error says so.
     #[error(transparent)]
     Store(Arc<StoreError>),
     /// The place where large payloads are.
     #[error(transparent)]
-    Objects(Arc<ObjectError>),
+    ObjectStorage(Arc<ObjectError>),
     #[error("the machine gives no random numbers: {0}")]
-    NoChance(String),
+    RandomUnavailable(String),
     /// No API key came, or none that is let in. Which of them is not said.
     #[error("this needs a key that is known here, was not revoked and has not expired")]
     Unauthorized,
@@ -66,20 +66,20 @@ pub enum EngineError {
     #[error("{0}")]
     Forbidden(String),
     #[error("this cannot be an API key: {0}")]
-    BadApiKey(String),
+    InvalidApiKey(String),
     #[error("no API key has this id")]
-    NoSuchKey,
-    #[error("{most} API keys are live: revoke some that nobody uses")]
-    TooManyKeys { most: usize },
+    ApiKeyNotFound,
+    #[error("{max_keys} API keys are live: revoke some that nobody uses")]
+    TooManyApiKeys { max_keys: usize },
     /// Keys that cannot stand beside each other. Nobody is let in.
     #[error("the API keys in the database clash: {0}; run `onceward verify`")]
-    KeyClash(String),
+    ApiKeysInconsistent(String),
 }
 
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Pruned { oldest } => Self::Pruned { oldest },
+            StoreError::LogPruned { oldest } => Self::Pruned { oldest_seq: oldest },
             error => Self::Store(Arc::new(error)),
         }
     }
@@ -87,7 +87,7 @@ impl From<StoreError> for EngineError {
 
 impl From<ObjectError> for EngineError {
     fn from(error: ObjectError) -> Self {
-        Self::Objects(Arc::new(error))
+        Self::ObjectStorage(Arc::new(error))
     }
 }
 
@@ -96,22 +96,22 @@ impl EngineError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Refused(refusal) => refusal.status,
-            Self::TooLarge { .. } => 413,
-            Self::BadContent
-            | Self::BadKey
-            | Self::KeyReused
+            Self::RequestTooLarge { .. } => 413,
+            Self::PayloadMismatch
+            | Self::InvalidIdempotencyKey
+            | Self::IdempotencyKeyReused
             | Self::BatchTooLarge { .. }
-            | Self::TooDeep { .. }
-            | Self::BadApiKey(_) => 422,
-            Self::KeyRunning | Self::TooManyKeys { .. } => 409,
+            | Self::NestingTooDeep { .. }
+            | Self::InvalidApiKey(_) => 422,
+            Self::IdempotencyKeyInUse | Self::TooManyApiKeys { .. } => 409,
             Self::Pruned { .. } => 410,
-            Self::Overloaded { .. } | Self::Contended | Self::Closed => 503,
+            Self::Overloaded { .. } | Self::TooManyConflicts | Self::Closed => 503,
             Self::Store(error) => error.status(),
-            Self::Objects(error) => error.status(),
+            Self::ObjectStorage(error) => error.status(),
             Self::Unauthorized => 401,
             Self::Forbidden(_) => 403,
-            Self::NoSuchKey => 404,
-            Self::Undecided | Self::Broken | Self::NoChance(_) | Self::KeyClash(_) => 500,
+            Self::ApiKeyNotFound => 404,
+            Self::Undecided | Self::WriterDied | Self::RandomUnavailable(_) | Self::ApiKeysInconsistent(_) => 500,
         }
     }
 
@@ -121,83 +121,83 @@ impl EngineError {
             Self::Refused(refusal) => &refusal.code,
             Self::Overloaded { .. } => "overloaded",
             Self::BatchTooLarge { .. } => "batch_too_large",
-            Self::TooLarge { .. } => "too_large",
-            Self::TooDeep { .. } => "bad_input",
-            Self::BadContent => "bad_content",
-            Self::BadKey => "bad_key",
-            Self::KeyReused => "key_reused",
-            Self::KeyRunning => "still_running",
-            Self::Contended => "contended",
+            Self::RequestTooLarge { .. } => "too_large",
+            Self::NestingTooDeep { .. } => "bad_input",
+            Self::PayloadMismatch => "bad_content",
+            Self::InvalidIdempotencyKey => "bad_key",
+            Self::IdempotencyKeyReused => "key_reused",
+            Self::IdempotencyKeyInUse => "still_running",
+            Self::TooManyConflicts => "contended",
             Self::Undecided => "undecided",
             Self::Closed => "closed",
-            Self::Broken => "engine_broken",
+            Self::WriterDied => "engine_broken",
             Self::Pruned { .. } => "pruned",
             Self::Store(error) => error.code(),
-            Self::Objects(error) => error.code(),
-            Self::NoChance(_) => "no_chance",
+            Self::ObjectStorage(error) => error.code(),
+            Self::RandomUnavailable(_) => "no_chance",
             Self::Unauthorized => "unauthorized",
             Self::Forbidden(_) => "forbidden",
-            Self::BadApiKey(_) => "bad_api_key",
-            Self::NoSuchKey => "no_such_key",
-            Self::TooManyKeys { .. } => "too_many_keys",
-            Self::KeyClash(_) => "key_clash",
+            Self::InvalidApiKey(_) => "bad_api_key",
+            Self::ApiKeyNotFound => "no_such_key",
+            Self::TooManyApiKeys { .. } => "too_many_keys",
+            Self::ApiKeysInconsistent(_) => "key_clash",
         }
     }
 
     /// Whether the same may be taken when it is tried again, though nobody changes it or the record meanwhile.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub(crate) fn is_retryable(&self) -> bool {
         match self {
-            Self::Overloaded { .. } | Self::KeyRunning | Self::Contended | Self::NoChance(_) => true,
+            Self::Overloaded { .. }
+            | Self::IdempotencyKeyInUse
+            | Self::TooManyConflicts
+            | Self::RandomUnavailable(_) => true,
             Self::Store(error) => matches!(
                 **error,
                 StoreError::Busy
-                    | StoreError::Full
+                    | StoreError::DiskFull
                     | StoreError::ReadOnly(_)
                     | StoreError::Unavailable(_)
                     | StoreError::Locked { .. }
             ),
-            Self::Objects(error) => matches!(**error, ObjectError::Unavailable(_)),
+            Self::ObjectStorage(error) => matches!(**error, ObjectError::Unavailable(_)),
             Self::Refused(_)
             | Self::BatchTooLarge { .. }
-            | Self::TooLarge { .. }
-            | Self::TooDeep { .. }
-            | Self::BadContent
-            | Self::BadKey
-            | Self::KeyReused
+            | Self::RequestTooLarge { .. }
+            | Self::NestingTooDeep { .. }
+            | Self::PayloadMismatch
+            | Self::InvalidIdempotencyKey
+            | Self::IdempotencyKeyReused
             | Self::Undecided
             | Self::Closed
-            | Self::Broken
+            | Self::WriterDied
             | Self::Unauthorized
             | Self::Forbidden(_)
-            | Self::BadApiKey(_)
-            | Self::NoSuchKey
-            | Self::TooManyKeys { .. }
-            | Self::KeyClash(_)
+            | Self::InvalidApiKey(_)
+            | Self::ApiKeyNotFound
+            | Self::TooManyApiKeys { .. }
+            | Self::ApiKeysInconsistent(_)
             | Self::Pruned { .. } => false,
         }
     }
 
     /// Whether this engine will take nothing more.
-    pub(crate) fn is_the_end(&self) -> bool {
-        matches!(self, Self::Closed | Self::Broken)
+    pub(crate) fn is_engine_closed(&self) -> bool {
+        matches!(self, Self::Closed | Self::WriterDied)
     }
 
     /// Whether it may lie in a single operation or record, so that the others of its batch need not share its fate.
-    pub(crate) fn may_be_of_one(&self) -> bool {
+    pub(crate) fn is_single_operation_fault(&self) -> bool {
         match self {
             Self::Undecided => true,
             Self::Store(error) => {
-                matches!(
-                    **error,
-                    StoreError::Corrupt(_) | StoreError::Rejected(_) | StoreError::UnknownDefinition { .. }
-                )
+                matches!(**error, StoreError::Corrupt(_) | StoreError::Rejected(_) | StoreError::UnknownVersion { .. })
             }
             _ => false,
         }
     }
 
     /// Whether the store had too much to do with what was asked, and has done nothing.
-    pub(crate) fn is_busy(&self) -> bool {
+    pub(crate) fn is_store_busy(&self) -> bool {
         matches!(self, Self::Store(error) if matches!(**error, StoreError::Busy))
     }
 
@@ -212,7 +212,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// The codes that a `fn code` of this source can give.
-    fn codes(source: &str) -> BTreeSet<String> {
+    fn error_codes_in(source: &str) -> BTreeSet<String> {
         let from = source.find("fn code(").expect("it has one");
         let lines = source[from..].lines().take_while(|line| *line != "    }");
         lines.filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
@@ -220,13 +220,13 @@ mod tests {
 
     /// Every code has its page; that no page is left over is for the server to see, which has codes of its own.
     #[test]
-    fn every_code_has_its_page() {
-        let mut given = codes(include_str!("error.rs"));
-        given.extend(codes(include_str!("../../store/src/error.rs")));
-        given.extend(codes(include_str!("objects/mod.rs")));
-        assert!(given.len() > 20, "{given:?}");
+    fn every_error_code_has_documentation_page() {
+        let mut codes = error_codes_in(include_str!("error.rs"));
+        codes.extend(error_codes_in(include_str!("../../store/src/error.rs")));
+        codes.extend(error_codes_in(include_str!("objects/mod.rs")));
+        assert!(codes.len() > 20, "{codes:?}");
         let pages = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors");
-        given.retain(|code| !pages.join(format!("{code}.md")).is_file());
-        assert_eq!(given, BTreeSet::new());
+        codes.retain(|code| !pages.join(format!("{code}.md")).is_file());
+        assert_eq!(codes, BTreeSet::new());
     }
 }

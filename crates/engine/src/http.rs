@@ -5,26 +5,26 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::http::HeaderMap;
 
-use crate::delivery::{Message, NotPosted, Post, Posted};
+use crate::delivery::{DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 
 /// For a whole call, from the name's lookup to the end of the answer's head.
-const WHOLE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Posts by HTTP/1.1. Follows no redirect, goes through no proxy, and reads no more of an answer than its head.
 ///
 /// Each message carries `Idempotency-Key`, the same at every try, `Onceward-Source` and `Onceward-Attempt`; its body is JSON.
 #[derive(Clone, Debug)]
-pub struct Http {
+pub struct HttpTransport {
     agent: Agent,
 }
 
-impl Default for Http {
+impl Default for HttpTransport {
     fn default() -> Self {
-        Self::new(WHOLE)
+        Self::new(REQUEST_TIMEOUT)
     }
 }
 
-impl Http {
+impl HttpTransport {
     /// Give up a call after so long.
     pub fn new(timeout: Duration) -> Self {
         let config = Agent::config_builder()
@@ -41,38 +41,40 @@ impl Http {
         Self { agent: config.new_agent() }
     }
 
-    fn send(&self, message: &Message) -> Result<Posted, NotPosted> {
-        if !["http://", "https://"].iter().any(|scheme| message.to.starts_with(scheme)) {
-            return Err(NotPosted::Never("only http:// and https:// addresses can be posted to".to_owned()));
+    fn send_blocking(&self, request: &DeliveryRequest) -> Result<DeliveryResponse, DeliveryError> {
+        if !["http://", "https://"].iter().any(|scheme| request.url.starts_with(scheme)) {
+            return Err(DeliveryError::Permanent("only http:// and https:// addresses can be posted to".to_owned()));
         }
-        let request = self
+        let http_request = self
             .agent
-            .post(&*message.to)
+            .post(&*request.url)
             .header("Content-Type", "application/json")
-            .header("Idempotency-Key", &*message.key)
-            .header("Onceward-Source", &*message.source)
-            .header("Onceward-Attempt", message.attempt.to_string());
-        match request.send(&message.body[..]) {
+            .header("Idempotency-Key", &*request.idempotency_key)
+            .header("Onceward-Source", &*request.source_record)
+            .header("Onceward-Attempt", request.attempt.to_string());
+        match http_request.send(&request.body[..]) {
             Ok(response) => {
-                let retry_after = retry_after(response.headers());
-                Ok(Posted { status: response.status().as_u16(), retry_after })
+                let retry_after = parse_retry_after(response.headers());
+                Ok(DeliveryResponse { status: response.status().as_u16(), retry_after })
             }
-            Err(error @ (ureq::Error::BadUri(_) | ureq::Error::Http(_))) => Err(NotPosted::Never(error.to_string())),
-            Err(error) => Err(NotPosted::NotNow(error.to_string())),
+            Err(error @ (ureq::Error::BadUri(_) | ureq::Error::Http(_))) => {
+                Err(DeliveryError::Permanent(error.to_string()))
+            }
+            Err(error) => Err(DeliveryError::Retryable(error.to_string())),
         }
     }
 }
 
-impl Post for Http {
-    async fn post(&self, message: Message) -> Result<Posted, NotPosted> {
-        let http = self.clone();
+impl DeliveryTransport for HttpTransport {
+    async fn send(&self, message: DeliveryRequest) -> Result<DeliveryResponse, DeliveryError> {
+        let transport = self.clone();
         // The client waits on its thread; how long is bounded above.
-        let posted = tokio::task::spawn_blocking(move || http.send(&message)).await;
-        posted.unwrap_or_else(|error| Err(NotPosted::NotNow(error.to_string())))
+        let response = tokio::task::spawn_blocking(move || transport.send_blocking(&message)).await;
+        response.unwrap_or_else(|error| Err(DeliveryError::Retryable(error.to_string())))
     }
 }
 
 /// In seconds; a date is not worth a clock of its own.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get("retry-after")?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }

@@ -11,110 +11,115 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use onceward_core::value::RecordId;
-use onceward_store::{Letter, LetterAnswer, Refused, Store, StoreError};
+use onceward_store::{InboxCall, InboxRefusal, InboxReply, Store, StoreError};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::complaint::Complaint;
 use crate::error::EngineError;
+use crate::log_on_change::LogOnChange;
 use crate::queue::{Reply, Submission};
 use crate::shared::Shared;
 
 /// Letters on their way at once.
-const AT_ONCE: usize = 500;
+const MAX_IN_FLIGHT_CALLS: usize = 500;
 
 /// Of a refusal that says that the same may be taken later: a check that has no answer now.
-const TRY_AGAIN: u16 = 503;
+const RETRYABLE_STATUS: u16 = 503;
 
-pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut news: watch::Receiver<u64>) {
-    let mut post = Post::new(&shared);
+pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut changes: watch::Receiver<u64>) {
+    let mut drain = InboxDrain::new(&shared);
     while !shared.queue.is_closed() {
-        news.borrow_and_update();
-        let taken = post.take().await;
-        post.tell("the inbox cannot be read", taken);
+        changes.borrow_and_update();
+        let fetched = drain.fetch_calls().await;
+        drain.log_result("the inbox cannot be read", fetched);
         tokio::select! {
-            settled = post.settled(), if !post.is_empty() => post.write(settled).await,
+            replies = drain.next_replies(), if !drain.is_empty() => drain.write_replies(replies).await,
             // Also where there is no room: whoever poses a question has its time, and then an answer.
-            _ = tokio::time::timeout(shared.config.poll, news.changed()) => {}
+            _ = tokio::time::timeout(shared.config.poll_interval, changes.changed()) => {}
         }
     }
     // What was taken on is answered before the end.
-    while !post.is_empty() {
-        let settled = post.settled().await;
-        post.write(settled).await;
+    while !drain.is_empty() {
+        let replies = drain.next_replies().await;
+        drain.write_replies(replies).await;
     }
 }
 
-type Answering<'a> = Pin<Box<dyn Future<Output = (i64, Reply)> + Send + 'a>>;
+type PendingInboxReply<'a> = Pin<Box<dyn Future<Output = (i64, Reply)> + Send + 'a>>;
 
 /// Letters that were taken and are not answered.
-struct Post<'a, S> {
+struct InboxDrain<'a, S> {
     shared: &'a Shared<S>,
-    numbers: HashSet<i64>,
-    answers: FuturesUnordered<Answering<'a>>,
-    complaint: Complaint,
+    in_flight_numbers: HashSet<i64>,
+    replies: FuturesUnordered<PendingInboxReply<'a>>,
+    error_log: LogOnChange,
 }
 
-impl<'a, S: Store> Post<'a, S> {
+impl<'a, S: Store> InboxDrain<'a, S> {
     fn new(shared: &'a Shared<S>) -> Self {
         let (numbers, answers) = (HashSet::new(), FuturesUnordered::new());
-        Self { shared, numbers, answers, complaint: Complaint::default() }
+        Self { shared, in_flight_numbers: numbers, replies: answers, error_log: LogOnChange::default() }
     }
 
     fn is_empty(&self) -> bool {
-        self.answers.is_empty()
+        self.replies.is_empty()
     }
 
     /// As many as there is room for.
-    async fn take(&mut self) -> Result<(), EngineError> {
+    async fn fetch_calls(&mut self) -> Result<(), EngineError> {
         let shared = self.shared;
-        let room = AT_ONCE.min(shared.config.batch).min(shared.config.queue).saturating_sub(self.answers.len());
-        if room == 0 {
+        let limit = MAX_IN_FLIGHT_CALLS
+            .min(shared.config.max_batch_operations)
+            .min(shared.config.max_queued_operations)
+            .saturating_sub(self.replies.len());
+        if limit == 0 {
             return Ok(());
         }
-        let mut letters = shared.store.letters(room).await?;
+        let mut calls = shared.store.inbox_calls(limit).await?;
         // One that takes very long is to be had again: it is under way here, and by its key would only wait for itself.
-        letters.retain(|letter| !self.numbers.contains(&letter.number));
-        if letters.is_empty() {
+        calls.retain(|letter| !self.in_flight_numbers.contains(&letter.id));
+        if calls.is_empty() {
             return Ok(());
         }
-        let numbers: Vec<i64> = letters.iter().map(|letter| letter.number).collect();
-        let calls = letters.into_iter().map(|Letter { actor, key, call, .. }| Submission::new(&actor, call).once(&key));
-        for (number, answer) in numbers.into_iter().zip(shared.queue.enter_own(calls.collect()).await?) {
-            self.numbers.insert(number);
-            self.answers.push(Box::pin(async move { (number, shared.queue.answered(answer).await) }));
+        let numbers: Vec<i64> = calls.iter().map(|letter| letter.id).collect();
+        let submissions = calls.into_iter().map(|InboxCall { actor, idempotency_key: key, call, .. }| {
+            Submission::new(&actor, call).with_idempotency_key(&key)
+        });
+        for (number, receiver) in numbers.into_iter().zip(shared.queue.submit_internal(submissions.collect()).await?) {
+            self.in_flight_numbers.insert(number);
+            self.replies.push(Box::pin(async move { (number, shared.queue.wait_reply(receiver).await) }));
         }
         Ok(())
     }
 
     /// Waits for one, and takes along those that are there.
-    async fn settled(&mut self) -> Vec<(i64, Reply)> {
-        let mut settled: Vec<(i64, Reply)> = self.answers.next().await.into_iter().collect();
-        while let Some(Some(more)) = self.answers.next().now_or_never() {
-            settled.push(more);
+    async fn next_replies(&mut self) -> Vec<(i64, Reply)> {
+        let mut replies: Vec<(i64, Reply)> = self.replies.next().await.into_iter().collect();
+        while let Some(Some(more)) = self.replies.next().now_or_never() {
+            replies.push(more);
         }
-        settled
+        replies
     }
 
-    async fn write(&mut self, settled: Vec<(i64, Reply)>) {
-        let mut answers = Vec::with_capacity(settled.len());
-        for (number, reply) in settled {
-            self.numbers.remove(&number);
+    async fn write_replies(&mut self, replies: Vec<(i64, Reply)>) {
+        let mut answers = Vec::with_capacity(replies.len());
+        for (number, reply) in replies {
+            self.in_flight_numbers.remove(&number);
             // One that is left for another try is to be had again when the time of whoever took it is over, and not before.
-            answers.extend(outcome(reply).map(|outcome| LetterAnswer { number, outcome }));
+            answers.extend(inbox_outcome(reply).map(|outcome| InboxReply { call_id: number, outcome }));
         }
         if !answers.is_empty() {
-            let written = self.shared.store.answer_letters(&answers).await.map_err(EngineError::from);
-            self.tell("answers cannot be written into the inbox", written);
+            let written = self.shared.store.answer_inbox_calls(&answers).await.map_err(EngineError::from);
+            self.log_result("answers cannot be written into the inbox", written);
         }
     }
 
-    fn tell(&mut self, what: &'static str, done: Result<(), EngineError>) {
+    fn log_result(&mut self, what: &'static str, done: Result<(), EngineError>) {
         match done {
-            Ok(()) => self.complaint.is_over(),
-            Err(error) if error.is_the_end() => {}
+            Ok(()) => self.error_log.reset(),
+            Err(error) if error.is_engine_closed() => {}
             Err(error) => {
-                if self.complaint.is_new(error.code()) {
+                if self.error_log.should_log(error.code()) {
                     warn!(code = error.code(), "{what}");
                 }
             }
@@ -123,18 +128,18 @@ impl<'a, S: Store> Post<'a, S> {
 }
 
 /// What to write into the table; nothing where it is worth another try.
-fn outcome(reply: Reply) -> Option<Result<RecordId, Refused>> {
+fn inbox_outcome(reply: Reply) -> Option<Result<RecordId, InboxRefusal>> {
     let error = match reply {
         Ok(answer) => return Some(Ok(answer.subject)),
         Err(error) => error,
     };
     // A letter waits longer than a caller would: for a database to be mended, or for a lifecycle to be brought.
-    let may_be_mended = matches!(&error, EngineError::Store(store) if !matches!(**store, StoreError::Rejected(_)));
-    let says_so = error.refusal().is_some_and(|refusal| refusal.status == TRY_AGAIN);
-    let passes = error.may_pass() || error.is_the_end() || may_be_mended || says_so;
-    if passes {
+    let is_repairable = matches!(&error, EngineError::Store(store) if !matches!(**store, StoreError::Rejected(_)));
+    let is_retryable_refusal = error.refusal().is_some_and(|refusal| refusal.status == RETRYABLE_STATUS);
+    let should_retry = error.is_retryable() || error.is_engine_closed() || is_repairable || is_retryable_refusal;
+    if should_retry {
         return None;
     }
     let reason = error.refusal().map_or_else(|| error.to_string(), |refusal| refusal.reason.clone());
-    Some(Err(Refused { status: error.status(), code: error.code().to_owned(), reason }))
+    Some(Err(InboxRefusal { status: error.status(), code: error.code().to_owned(), reason }))
 }

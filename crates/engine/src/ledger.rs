@@ -8,18 +8,18 @@ use onceward_core::decide::Account;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{AccountName, AccountsQuery, Balance, Entry, StatementQuery, Store};
+use onceward_store::{AccountBalance, AccountName, AccountsQuery, LogEntry, StatementQuery, Store};
 
+use crate::api_keys::require_operator;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::keys::must_be_operator;
 
 /// A move on an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct StatementLine {
     /// The place of its entry in the log.
     pub seq: u64,
-    pub at: Time,
+    pub logged_at: Time,
     /// The record whose row moved it, and on which event.
     pub record: RecordId,
     pub event: Arc<str>,
@@ -28,56 +28,56 @@ pub struct Line {
     /// What the account held then.
     pub balance: i64,
     /// Where it came from, or went to.
-    pub other: Account,
+    pub counterparty: Account,
 }
 
 /// A part of an account's statement, the newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountStatement {
     /// What it holds now.
-    pub now: Balance,
-    pub lines: Vec<Line>,
+    pub current: AccountBalance,
+    pub lines: Vec<StatementLine>,
     /// Where the older ones begin; `None` on the last part.
-    pub next: Option<Onward>,
+    pub next: Option<StatementCursor>,
     /// On the last part: what the account held before the oldest line. That is nothing, or what records moved there that have
     /// been pruned since.
-    pub carried: Option<i64>,
+    pub opening_balance: Option<i64>,
 }
 
 /// Where a statement goes on: before this place of the log, and what the account held then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Onward {
-    pub before: u64,
+pub struct StatementCursor {
+    pub before_seq: u64,
     pub balance: i64,
 }
 
-impl fmt::Display for Onward {
+impl fmt::Display for StatementCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.before, self.balance)
+        write!(f, "{}.{}", self.before_seq, self.balance)
     }
 }
 
-impl FromStr for Onward {
+impl FromStr for StatementCursor {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (before, balance) = text.split_once('.').unwrap_or((text, ""));
-        Ok(Self { before: before.parse()?, balance: balance.parse()? })
+        Ok(Self { before_seq: before.parse()?, balance: balance.parse()? })
     }
 }
 
 impl<S: Store + 'static> Engine<S> {
     /// Named accounts in the order of asset and name, for an operator.
-    pub async fn accounts(&self, actor: &Actor, query: &AccountsQuery) -> Result<Vec<Balance>, EngineError> {
-        must_be_operator(actor)?;
-        let query = AccountsQuery { limit: self.shared.page(query.limit), ..query.clone() };
+    pub async fn accounts(&self, actor: &Actor, query: &AccountsQuery) -> Result<Vec<AccountBalance>, EngineError> {
+        require_operator(actor)?;
+        let query = AccountsQuery { limit: self.shared.clamp_page_items(query.limit), ..query.clone() };
         Ok(self.shared.store.accounts(&query).await?)
     }
 
     /// What a named account holds, for an operator; `None` where nothing ever moved there. Who else may look is for whoever
     /// asks in the engine's name to know.
-    pub async fn account(&self, actor: &Actor, account: &AccountName) -> Result<Option<Balance>, EngineError> {
-        must_be_operator(actor)?;
+    pub async fn account(&self, actor: &Actor, account: &AccountName) -> Result<Option<AccountBalance>, EngineError> {
+        require_operator(actor)?;
         Ok(self.shared.store.account(account).await?)
     }
 
@@ -87,40 +87,53 @@ impl<S: Store + 'static> Engine<S> {
         &self,
         actor: &Actor,
         account: &AccountName,
-        from: Option<Onward>,
+        cursor: Option<StatementCursor>,
         limit: usize,
     ) -> Result<Option<AccountStatement>, EngineError> {
-        must_be_operator(actor)?;
-        let limit = self.shared.page(limit);
-        let before = from.map(|from| from.before);
+        require_operator(actor)?;
+        let limit = self.shared.clamp_page_items(limit);
+        let before = cursor.map(|from| from.before_seq);
         // One more, to see whether there is one.
-        let query = StatementQuery { account: account.clone(), before, limit: limit + 1 };
-        let Some(found) = self.shared.store.statement(&query).await? else { return Ok(None) };
-        let mut balance = from.map_or(found.now.balance, |from| from.balance);
+        let query = StatementQuery { account: account.clone(), before_seq: before, limit: limit + 1 };
+        let Some(statement) = self.shared.store.statement(&query).await? else { return Ok(None) };
+        let mut balance = cursor.map_or(statement.balance.balance, |from| from.balance);
         let mut lines = Vec::new();
-        for entry in found.entries.iter().take(limit) {
-            balance = told(entry, account, balance, &mut lines)?;
+        for entry in statement.entries.iter().take(limit) {
+            balance = append_lines(entry, account, balance, &mut lines)?;
         }
-        let last = found.entries.get(limit - 1).filter(|_| found.entries.len() > limit);
-        let next = last.map(|entry| Onward { before: entry.seq, balance });
+        let last = statement.entries.get(limit - 1).filter(|_| statement.entries.len() > limit);
+        let next = last.map(|entry| StatementCursor { before_seq: entry.seq, balance });
         let carried = next.is_none().then_some(balance);
-        Ok(Some(AccountStatement { now: found.now, lines, next, carried }))
+        Ok(Some(AccountStatement { current: statement.balance, lines, next, opening_balance: carried }))
     }
 }
 
 /// The moves of one entry, the last first; what the account held before them.
-fn told(entry: &Entry, account: &AccountName, after: i64, lines: &mut Vec<Line>) -> Result<i64, EngineError> {
+fn append_lines(
+    entry: &LogEntry,
+    account: &AccountName,
+    balance_after: i64,
+    lines: &mut Vec<StatementLine>,
+) -> Result<i64, EngineError> {
     let body = entry.body()?;
-    let mut balance = after;
-    for moved in body.moves.iter().rev() {
-        let (amount, other) = match (account.is(&moved.from), account.is(&moved.to)) {
-            (false, true) => (moved.amount, &moved.from),
-            (true, false) => (moved.amount.saturating_neg(), &moved.to),
+    let mut balance = balance_after;
+    for transfer in body.transfers.iter().rev() {
+        let (amount, other) = match (account.matches(&transfer.from), account.matches(&transfer.to)) {
+            (false, true) => (transfer.amount, &transfer.from),
+            (true, false) => (transfer.amount.saturating_neg(), &transfer.to),
             _ => continue,
         };
-        let event = body.rows.first().map_or_else(|| Arc::from(""), |(event, _)| Arc::clone(event));
+        let event = body.transitions.first().map_or_else(|| Arc::from(""), |(event, _)| Arc::clone(event));
         let (seq, at, other) = (entry.seq, entry.at, other.clone());
-        lines.push(Line { seq, at, record: moved.cause, event, amount, balance, other });
+        lines.push(StatementLine {
+            seq,
+            logged_at: at,
+            record: transfer.caused_by,
+            event,
+            amount,
+            balance,
+            counterparty: other,
+        });
         balance = balance.saturating_sub(amount);
     }
     Ok(balance)
@@ -131,12 +144,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_to_go_on_is_read_as_it_is_written() {
-        for place in [Onward { before: 7, balance: -3 }, Onward { before: u64::MAX, balance: i64::MIN }] {
-            assert_eq!(place.to_string().parse(), Ok(place));
+    fn statement_cursor_round_trips_and_rejects_malformed_text() {
+        for cursor in [
+            StatementCursor { before_seq: 7, balance: -3 },
+            StatementCursor { before_seq: u64::MAX, balance: i64::MIN },
+        ] {
+            assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
         for text in ["", "7", "7.", ".3", "-7.3", "7.3.1", "x.1"] {
-            assert!(text.parse::<Onward>().is_err(), "{text}");
+            assert!(text.parse::<StatementCursor>().is_err(), "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Callers hand in operations; one loop takes all that wait, decides them on one base, saves them in one transaction and
 //! only then answers. Each is taken or refused on its own. The engine holds no rule: what an operation does is for core's
-//! `decide` to say, and whether it still holds is for the store's `save` to find out.
+//! `decide` to say, and whether it still holds is for the store's `save_result` to find out.
 //!
 //! # One duty a file
 //!
@@ -13,32 +13,32 @@
 //! | `admission.rs` | calls that are too large, and bytes that are not what they are said to be, are turned away |
 //! | `batch.rs` | the loop that saves: takes what is there, never waits for company; conflicts decide again, losses halve |
 //! | `deciding.rs` | one batch decided: what is missing is loaded for all together, what is due is done first |
-//! | `once.rs` | calls that carry a key are carried out once, and answered the same again |
+//! | `idempotency.rs` | calls that carry a key are carried out once, and answered the same again |
 //! | `objects/` | large payloads, beside the database |
 //! | `reading.rs` | who sees what, and never a state whose time is over |
-//! | `rehearsal.rs` | calls with large payloads that have no hope, turned away before their bytes are written |
+//! | `preflight.rs` | calls with large payloads that have no hope, turned away before their bytes are written |
 //! | `relations.rs` | whom a record names, and who names it |
 //! | `ledger.rs` | what named accounts hold, and what moved there |
 //! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
-//! | `roll.rs` | who comes for jobs, in this process and others |
-//! | `working.rs` | workers inside the process: a closure for each job, its lease kept alive |
+//! | `worker_registry.rs` | who comes for jobs, in this process and others |
+//! | `in_process_worker.rs` | workers inside the process: a closure for each job, its lease kept alive |
 //! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
 //! | `checks.rs` | questions to the outside, bounded in time and number |
 //! | `delivery.rs`, `http.rs` | messages to the outside, posted until they are acknowledged or dead |
 //! | `inbox.rs` | calls that users' own transactions left in the database |
 //! | `keys/` | API keys: making and revoking them, and telling who calls |
 //! | `elsewhere.rs` | what other processes write wakes whoever waits here |
-//! | `signals.rs` | who is woken by what was saved |
+//! | `notifier.rs` | who is woken by what was saved |
 //! | `waiting.rs` | who waits for jobs: as many are woken as there may be jobs |
-//! | `trail.rs` | how many denials and audited refusals are logged: so many of each a minute for each owner |
-//! | `turns.rs` | so much of something at once, and a share of it for one owner |
-//! | `complaint.rs` | what goes wrong again and again is told once |
-//! | `shared.rs` | what these parts share |
-//! | `counted.rs` | what the engine has done, counted |
+//! | `refusal_limiter.rs` | how many denials and audited refusals are logged: so many of each a minute for each owner |
+//! | `fair_semaphore.rs` | so much of something at once, and a share of it for one owner |
+//! | `log_on_change.rs` | what goes wrong again and again is told once |
+//! | `shared_work.rs` | what these parts share |
+//! | `metrics.rs` | what the engine has done, counted |
 //! | `spans.rs` | what it tells of operations and executions that stand in a trace |
 //! | `stream.rs` | the log, in order, as it grows |
 //! | `lifecycles.rs` | which versions there are, and which one is current |
-//! | `moving.rs` | records moved to another version, so many at a time |
+//! | `version_migration.rs` | records moved to another version, so many at a time |
 //! | `retention.rs`, `prune.rs` | how long what has ended is kept, and taking it out when that is over |
 //! | `verify/` | everything that a store keeps, worked out again from its log |
 //!
@@ -54,70 +54,72 @@
 //! - Time is the store's: [`Store::now`](onceward_store::Store::now). The engine itself reads no wall clock.
 
 mod admission;
+mod api_keys;
 mod batch;
 mod checks;
-mod complaint;
 mod config;
-mod counted;
 mod deciding;
 mod delivery;
 mod elsewhere;
 mod engine;
 mod error;
+mod fair_semaphore;
 mod http;
+mod idempotency;
+mod in_process_worker;
 mod inbox;
-mod keys;
 mod leasing;
 mod ledger;
 mod lifecycles;
-mod moving;
+mod log_on_change;
+mod metrics;
+mod notifier;
 mod objects;
-mod once;
+mod preflight;
 mod prune;
+mod queries;
 mod queue;
-mod reading;
-mod rehearsal;
+mod refusal_limiter;
 mod relations;
 mod retention;
-mod roll;
 mod shared;
-mod signals;
 mod spans;
 mod stream;
 mod timers;
-mod trail;
-mod trust;
-mod turns;
+mod tls_roots;
 mod verify;
+mod version_migration;
 mod waiting;
 mod weight;
-mod working;
+mod worker_registry;
 
-pub use checks::{Asked, Checks, Unanswered};
-pub use config::Config;
-pub use counted::{Lived, Measures, Tally};
-pub use delivery::{DELIVERY, Message, NotPosted, Post, Posted};
+pub use api_keys::{ApiKeyCache, ApiKeys, Identity, NewApiKey, PlainApiKey, RevokedApiKey};
+pub use checks::{CheckError, CheckRegistry, CheckRequest};
+pub use config::EngineConfig;
+pub use delivery::{DELIVERY_LIFECYCLE, DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 pub use engine::Engine;
 pub use error::EngineError;
-pub use http::Http;
-pub use keys::{Identity, KeyDesk, KeyText, Keys, NewKey, Revoked};
-pub use leasing::{GoesOn, Leased, Wanted};
-pub use ledger::{AccountStatement, Line, Onward};
-pub use lifecycles::version_of;
-pub use moving::{Left, MOST_MOVED, MovePlan, Moved, Moving};
+pub use http::HttpTransport;
+pub use idempotency::IdempotencyKey;
+pub use in_process_worker::{JobResult, WorkerConfig, WorkerHandle, WorkerJob};
+pub use leasing::{KeepWaiting, LeaseRequest, LeasedJob};
+pub use ledger::{AccountStatement, StatementCursor, StatementLine};
+pub use lifecycles::find_version;
+pub use metrics::{EngineCounters, LifecycleCounters, MetricsSnapshot};
 pub use objects::{
-    Arrived, Arriving, Collected, LARGE, ObjectError, ObjectWriter, Objects, OldNames, PayloadReader, collect,
-    verify_objects,
+    GcReport, MAX_INLINE_PAYLOAD_BYTES, ObjectError, ObjectStorage, ObjectWriter, PayloadReader, PayloadUpload,
+    StaleNames, UploadedPayload, collect_orphans, verify_objects,
 };
-pub use once::Once;
-pub use prune::{PruneOptions, Pruned, prune, prune_watched};
-pub use queue::{Answer, Submission};
-pub use reading::{Attempts, History};
-pub use relations::{Linked, Neighbour, Relations, RelationsQuery};
-pub use retention::Retention;
-pub use roll::{WorkerNow, Workers};
-pub use spans::{ExecutionSpan, OperationSpan, Spans, trace_of};
+pub use prune::{PruneOptions, PruneReport, prune, prune_with_progress};
+pub use queries::{ExecutionPage, HistoryPage};
+pub use queue::{Receipt, Submission};
+pub use relations::{RecordRelations, RelatedPage, RelatedRecord, RelationsQuery};
+pub use retention::RetentionPolicy;
+pub use spans::{ExecutionSpan, OperationSpan, SpanSink, execution_trace};
 pub use stream::LogStream;
-pub use trust::trusted;
-pub use verify::{Beyond, Drift, Report, Watch, verify};
-pub use working::{Done, Job, Worker, Working};
+pub use tls_roots::root_certificates;
+pub use verify::{DecisionDrift, ProgressObserver, PrunedSummary, VerifyReport, verify};
+pub use version_migration::{
+    MAX_RECORDS_PER_STEP, SkippedRecord, VersionMigration, VersionMigrationPlan, VersionMigrationStep,
+};
+pub use worker_registry::{WorkerList, WorkerStatus};

@@ -7,60 +7,72 @@ use onceward_core::model::Lifecycle;
 use onceward_core::record::Actor;
 use onceward_store::{Catalog, Store, VersionCount};
 
+use crate::api_keys::require_operator;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::keys::must_be_operator;
 
 /// Of a hash, so much at least must be said.
-const PREFIX: usize = 8;
+const MIN_HASH_PREFIX_CHARS: usize = 8;
 
 impl<S: Store + 'static> Engine<S> {
     /// The lifecycles as they are now, whichever process brought them.
     pub async fn lifecycles(&self) -> Result<Arc<Catalog>, EngineError> {
-        Ok(self.shared.store.newest_definitions().await?)
+        Ok(self.shared.store.refresh_catalog().await?)
     }
 
     /// How many records live by each version, by state; of all owners, so for operators only.
     pub async fn counts_by_version(&self, actor: &Actor) -> Result<Vec<VersionCount>, EngineError> {
-        must_be_operator(actor)?;
+        require_operator(actor)?;
         Ok(self.shared.store.counts_by_version().await?)
     }
 
     /// Make a version that is known the current one of its lifecycle: back to an older one, or forward again. `hash` may be cut short,
     /// to 8 characters at least. New records are made by it from now on, in every process; those that are there keep theirs. For
     /// operators.
-    pub async fn use_version(&self, actor: &Actor, name: &str, hash: &str) -> Result<Arc<Lifecycle>, EngineError> {
-        must_be_operator(actor)?;
+    pub async fn activate_version(
+        &self,
+        actor: &Actor,
+        name: &str,
+        hash_prefix: &str,
+    ) -> Result<Arc<Lifecycle>, EngineError> {
+        require_operator(actor)?;
         let store = &self.shared.store;
-        let version = version_of(&*store.newest_definitions().await?, name, hash)?;
-        store.use_definition(&version.hash, &actor.id, store.now().await?).await?;
-        self.shared.signals.wake_all();
+        let version = find_version(&*store.refresh_catalog().await?, name, hash_prefix)?;
+        store.activate_version(&version.hash, &actor.id, store.now().await?).await?;
+        self.shared.notifier.wake_all();
         Ok(version)
     }
 }
 
 /// The version of a lifecycle whose hash begins so.
-pub fn version_of(catalog: &Catalog, name: &str, hash: &str) -> Result<Arc<Lifecycle>, EngineError> {
+pub fn find_version(catalog: &Catalog, name: &str, hash_prefix: &str) -> Result<Arc<Lifecycle>, EngineError> {
     let versions = catalog.versions(name);
     if versions.is_empty() {
-        return Err(refused("use", 404, "no_such_lifecycle", catalog.definitions.no_lifecycle(name)));
+        return Err(refusal_error(
+            "use",
+            404,
+            "no_such_lifecycle",
+            catalog.definitions.unknown_lifecycle_message(name),
+        ));
     }
-    if hash.len() < PREFIX {
-        let reason = format!("at least {PREFIX} characters of the version's hash are wanted");
-        return Err(refused("use", 422, "bad_input", reason));
+    if hash_prefix.len() < MIN_HASH_PREFIX_CHARS {
+        let reason = format!("at least {MIN_HASH_PREFIX_CHARS} characters of the version's hash are wanted");
+        return Err(refusal_error("use", 422, "bad_input", reason));
     }
-    let mut fitting = versions.iter().filter(|version| version.lifecycle.hash.starts_with(hash));
-    match (fitting.next(), fitting.next()) {
+    let mut matching = versions.iter().filter(|version| version.lifecycle.hash.starts_with(hash_prefix));
+    match (matching.next(), matching.next()) {
         (Some(version), None) => Ok(Arc::clone(&version.lifecycle)),
         (Some(_), Some(_)) => {
-            let reason = format!("more than one version of {name} begins with {hash}: give more of the hash");
-            Err(refused("use", 422, "bad_input", reason))
+            let reason = format!("more than one version of {name} begins with {hash_prefix}: give more of the hash");
+            Err(refusal_error("use", 422, "bad_input", reason))
         }
-        (None, _) => Err(refused("use", 404, "no_such_version", format!("no version of {name} begins with {hash}"))),
+        (None, _) => {
+            Err(refusal_error("use", 404, "no_such_version", format!("no version of {name} begins with {hash_prefix}")))
+        }
     }
 }
 
-pub(crate) fn refused(event: &str, status: u16, code: &str, reason: String) -> EngineError {
+pub(crate) fn refusal_error(event: &str, status: u16, code: &str, reason: String) -> EngineError {
     EngineError::Refused(Box::new(Refusal {
         status,
         code: code.into(),
@@ -70,8 +82,8 @@ pub(crate) fn refused(event: &str, status: u16, code: &str, reason: String) -> E
         event: event.into(),
         reason,
         audit: None,
-        committed: None,
+        committed_token: None,
         retry_after: None,
-        denial: status == 403,
+        is_denial: status == 403,
     }))
 }

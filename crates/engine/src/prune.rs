@@ -10,85 +10,88 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward_core::decide::{link_changes, next_due};
-use onceward_core::model::{Clock, LinkSource};
+use onceward_core::model::{ClockSource, LinkSource};
 use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::log::Share;
-use onceward_store::{Carry, Catalog, Kin, OldQuery, OldRequests, Prune, PruneSave, Store, StoreError, Taken, Unsound};
+use onceward_store::log::PrunedCount;
+use onceward_store::{
+    Catalog, ExpiredKeysQuery, PrunableQuery, PruneBlocked, PrunePlan, PruneRequest, PruneResult, PrunedRecord,
+    RecordWithReferrers, Store, StoreError,
+};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::error::EngineError;
-use crate::objects::collect;
-use crate::retention::Retention;
-use crate::roll;
+use crate::objects::collect_orphans;
+use crate::retention::RetentionPolicy;
 use crate::shared::Shared;
-use crate::verify::Watch;
+use crate::verify::ProgressObserver;
+use crate::worker_registry;
 
 /// Records that are looked at in one read.
-const STEP: usize = 1_000;
+const SCAN_PAGE_RECORDS: usize = 1_000;
 
 /// Log entries that are taken in one transaction, but for those of one family.
-const ENTRIES: u64 = 20_000;
+const MAX_TRANSACTION_ENTRIES: u64 = 20_000;
 
 /// A family with more is kept: it could not be taken in one short transaction.
-const FAMILY_ENTRIES: u64 = 100_000;
+const MAX_GROUP_ENTRIES: u64 = 100_000;
 
 /// How long after its start an engine looks for the first time.
-const FIRST: Duration = Duration::from_mins(1);
+const FIRST_PRUNE_DELAY: Duration = Duration::from_mins(1);
 
 /// Records that are damaged and therefore kept: so many are named.
-const NAMED: usize = 100;
+const MAX_REPORTED_DAMAGED: usize = 100;
 
 /// What to take out by hand.
 #[derive(Clone, Debug, Default)]
 pub struct PruneOptions {
-    pub retention: Retention,
+    pub retention: RetentionPolicy,
     /// No more records than this, but for what goes together.
-    pub most: Option<u64>,
+    pub max_records: Option<u64>,
     /// Only find out what would go.
     pub dry_run: bool,
 }
 
 /// What was taken out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneReport {
     pub records: u64,
     pub entries: u64,
     /// The same by lifecycle, owner and final state.
-    pub shares: Vec<Share>,
+    pub shares: Vec<PrunedCount>,
     /// Answers to callers' keys.
-    pub requests: u64,
+    pub idempotency_keys: u64,
     /// Records that are over, and stay because others that belong to them do not go.
-    pub held: u64,
+    pub held_back: u64,
     /// Records that stay because somebody changed them, or those that point to them, or because another process pruned: they
     /// are looked at again next time.
-    pub busy: u64,
+    pub changed: u64,
     /// Records whose log does not come to what is kept of them. They are evidence, and stay.
-    pub damaged: Vec<Unsound>,
+    pub damaged: Vec<PruneBlocked>,
     /// The place of the last checkpoint.
-    pub checkpoint: Option<u64>,
+    pub checkpoint_seq: Option<u64>,
 }
 
 /// The engine's own duty: now and then, never for long at a time.
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     let options = PruneOptions { retention: shared.config.retention.clone(), ..PruneOptions::default() };
-    let every = options.retention.every.max(Duration::from_millis(1));
-    let mut next = every.min(FIRST);
+    let interval = options.retention.prune_interval.max(Duration::from_millis(1));
+    let mut delay = interval.min(FIRST_PRUNE_DELAY);
     while !shared.queue.is_closed() {
-        sleep(next).await;
-        next = every;
+        sleep(delay).await;
+        delay = interval;
         // What another process walked through lately need not be walked through again; payloads are where each of them has them.
-        if !is_our_turn(&shared.store, every).await {
-            let _ = tidy(&shared).await;
+        if !claim_turn(&shared.store, interval).await {
+            let _ = collect_garbage(&shared).await;
             continue;
         }
         // Where the store fails there is no hurry: what is over stays over.
         match prune(&shared.store, &options).await {
             Ok(pruned) => {
-                tell(&shared, &pruned);
-                if let Err(error) = tidy(&shared).await {
+                report_pruned(&shared, &pruned);
+                if let Err(error) = collect_garbage(&shared).await {
                     warn!(code = error.code(), "payloads that are nobody's could not be taken away");
                 }
             }
@@ -98,159 +101,161 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
 }
 
 /// A little less than the time between two: whoever walked the last time would else be a moment too early for the next.
-async fn is_our_turn<S: Store>(store: &S, every: Duration) -> bool {
-    store.turn_to_prune(every * 9 / 10).await.unwrap_or(true)
+async fn claim_turn<S: Store>(store: &S, interval: Duration) -> bool {
+    store.claim_prune_turn(interval * 9 / 10).await.unwrap_or(true)
 }
 
 /// Whoever follows the log learns of the checkpoint.
-pub(crate) fn tell<S: Store>(shared: &Shared<S>, pruned: &Pruned) {
-    let Pruned { records, entries, requests, held, .. } = pruned;
-    if pruned.checkpoint.is_some() || *requests > 0 {
+pub(crate) fn report_pruned<S: Store>(shared: &Shared<S>, report: &PruneReport) {
+    let PruneReport { records, entries, idempotency_keys: requests, held_back: held, .. } = report;
+    if report.checkpoint_seq.is_some() || *requests > 0 {
         info!(records, entries, requests, held, "pruned");
     }
-    if !pruned.damaged.is_empty() {
-        warn!(records = pruned.damaged.len(), "records that are over are damaged, and stay: run `onceward verify`");
+    if !report.damaged.is_empty() {
+        warn!(records = report.damaged.len(), "records that are over are damaged, and stay: run `onceward verify`");
     }
-    if let Some(place) = pruned.checkpoint {
-        shared.signals.logged(place);
+    if let Some(checkpoint_seq) = report.checkpoint_seq {
+        shared.notifier.advance_log(checkpoint_seq);
     }
 }
 
 /// Payloads whose last record is gone, and those whose record never came.
-pub(crate) async fn tidy<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
-    if let Some(objects) = &shared.config.objects {
-        collect(&shared.store, objects, shared.config.orphans).await?;
+pub(crate) async fn collect_garbage<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
+    if let Some(objects) = &shared.config.object_storage {
+        collect_orphans(&shared.store, objects, shared.config.orphan_ttl).await?;
     }
     Ok(())
 }
 
 /// Take out of a store what is over by its clock. Beside an engine that writes, or with none.
-pub async fn prune<S: Store>(store: &S, options: &PruneOptions) -> Result<Pruned, StoreError> {
-    carry_out(store, options, None).await
+pub async fn prune<S: Store>(store: &S, options: &PruneOptions) -> Result<PruneReport, StoreError> {
+    run_pass(store, options, None).await
 }
 
 /// The same, and somebody is told how far it is.
-pub async fn prune_watched<S: Store>(
+pub async fn prune_with_progress<S: Store>(
     store: &S,
     options: &PruneOptions,
-    watch: &mut dyn Watch,
-) -> Result<Pruned, StoreError> {
+    observer: &mut dyn ProgressObserver,
+) -> Result<PruneReport, StoreError> {
     let counts = store.counts_by_version().await?;
-    let all = counts.iter().map(|count| count.count).sum();
-    carry_out(store, options, Some(Watched { watch, all })).await
+    let total = counts.iter().map(|count| count.count).sum();
+    run_pass(store, options, Some(ProgressTracker { observer, total })).await
 }
 
 /// Somebody looks on.
-struct Watched<'a> {
-    watch: &'a mut dyn Watch,
+struct ProgressTracker<'a> {
+    observer: &'a mut dyn ProgressObserver,
     /// Records, when it began.
-    all: u64,
+    total: u64,
 }
 
-async fn carry_out<S: Store>(
+async fn run_pass<S: Store>(
     store: &S,
     options: &PruneOptions,
-    watched: Option<Watched<'_>>,
-) -> Result<Pruned, StoreError> {
+    progress: Option<ProgressTracker<'_>>,
+) -> Result<PruneReport, StoreError> {
     let now = store.now().await?;
-    let retention = Retention { batch: options.retention.batch.max(1), ..options.retention.clone() };
-    let catalog = store.definitions().await?;
-    let mut sweep = Sweep {
+    let retention =
+        RetentionPolicy { max_batch_records: options.retention.max_batch_records.max(1), ..options.retention.clone() };
+    let catalog = store.catalog().await?;
+    let mut pass = PrunePass {
         store,
         now,
         retention: &retention,
         dry_run: options.dry_run,
-        seen: seen_links(&catalog),
-        looked_up: looked_up(&catalog),
+        declared_links: declared_links(&catalog),
+        lookup_targets: lookup_targets(&catalog),
         catalog,
-        near: HashMap::new(),
-        settled: HashSet::new(),
+        loaded: HashMap::new(),
+        decided: HashSet::new(),
         damaged: HashSet::new(),
-        chosen: Vec::new(),
+        selected: Vec::new(),
         shares: BTreeMap::new(),
-        pruned: Pruned::default(),
-        watched,
+        report: PruneReport::default(),
+        progress,
     };
-    if let Some(before) = retention.over_somewhere(now) {
-        sweep.records(before, options.most.unwrap_or(u64::MAX)).await?;
+    if let Some(cutoff) = retention.latest_cutoff(now) {
+        pass.prune_records(cutoff, options.max_records.unwrap_or(u64::MAX)).await?;
     }
-    if let (Some(before), false) = (retention.requests_over(now), options.dry_run) {
-        sweep.requests(before).await?;
-        leftovers::letters(store, before).await?;
+    if let (Some(cutoff), false) = (retention.idempotency_keys_cutoff(now), options.dry_run) {
+        pass.prune_idempotency_keys(cutoff).await?;
+        leftovers::delete_answered_calls(store, cutoff).await?;
     }
     if !options.dry_run {
-        leftovers::counts(store, &sweep.catalog, retention.requests_over(now)).await?;
+        leftovers::delete_expired_counters(store, &pass.catalog, retention.idempotency_keys_cutoff(now)).await?;
     }
-    if let (Some(before), false) = (now.checked_sub(roll::REMEMBERED), options.dry_run) {
-        store.forget_workers(before, roll::MOST).await?;
+    if let (Some(cutoff), false) = (now.checked_sub(worker_registry::WORKER_TTL), options.dry_run) {
+        store.delete_stale_workers(cutoff, worker_registry::MAX_WORKERS).await?;
     }
-    Ok(sweep.done())
+    Ok(pass.into_report())
 }
 
 /// Links that a lifecycle names, in any version: what is at their other end is counted, or reached by its rules.
-fn seen_links(catalog: &Catalog) -> HashSet<LinkSource> {
+fn declared_links(catalog: &Catalog) -> HashSet<LinkSource> {
     let lifecycles = catalog.lifecycles();
-    lifecycles.values().flat_map(|lifecycle| &lifecycle.links).flat_map(|link| link.from.iter().cloned()).collect()
+    lifecycles.values().flat_map(|lifecycle| &lifecycle.links).flat_map(|link| link.sources.iter().cloned()).collect()
 }
 
 /// Lifecycles whose records others look up by their key, without pointing to them.
-fn looked_up(catalog: &Catalog) -> HashSet<Arc<str>> {
+fn lookup_targets(catalog: &Catalog) -> HashSet<Arc<str>> {
     let lifecycles = catalog.lifecycles();
     lifecycles.values().flat_map(|lifecycle| &lifecycle.lookups).map(|lookup| Arc::clone(&lookup.lifecycle)).collect()
 }
 
 /// Lifecycle, owner and state.
-type Kind = (Arc<str>, Arc<str>, Arc<str>);
+type ShareGroup = (Arc<str>, Arc<str>, Arc<str>);
 
 /// One walk through the records of a store.
-struct Sweep<'a, 'w, S> {
+struct PrunePass<'a, 'w, S> {
     store: &'a S,
     now: Time,
-    retention: &'a Retention,
+    retention: &'a RetentionPolicy,
     dry_run: bool,
-    seen: HashSet<LinkSource>,
-    looked_up: HashSet<Arc<str>>,
+    declared_links: HashSet<LinkSource>,
+    lookup_targets: HashSet<Arc<str>>,
     catalog: Arc<Catalog>,
     /// Records that were loaded since the last transaction.
-    near: HashMap<RecordId, Kin>,
+    loaded: HashMap<RecordId, RecordWithReferrers>,
     /// Records of this step whose fate is known.
-    settled: HashSet<RecordId>,
+    decided: HashSet<RecordId>,
     damaged: HashSet<RecordId>,
     /// Records that go in the next transaction.
-    chosen: Vec<Kin>,
-    shares: BTreeMap<Kind, u64>,
-    pruned: Pruned,
-    watched: Option<Watched<'w>>,
+    selected: Vec<RecordWithReferrers>,
+    shares: BTreeMap<ShareGroup, u64>,
+    report: PruneReport,
+    progress: Option<ProgressTracker<'w>>,
 }
 
-impl<S: Store> Sweep<'_, '_, S> {
-    async fn records(&mut self, before: Time, most: u64) -> Result<(), StoreError> {
-        let (mut after, mut looked) = (0, 0);
+impl<S: Store> PrunePass<'_, '_, S> {
+    async fn prune_records(&mut self, cutoff: Time, max_records: u64) -> Result<(), StoreError> {
+        let (mut after, mut scanned) = (0, 0);
         loop {
-            let page = self.store.old(&OldQuery { after, before, limit: STEP }).await?;
-            self.settled.clear();
-            self.near.clear();
-            for (at, id) in page.records.iter().enumerate() {
-                if self.settled.contains(id) {
+            let prunable_page =
+                self.store.prunable(&PrunableQuery { after_row: after, cutoff, limit: SCAN_PAGE_RECORDS }).await?;
+            self.decided.clear();
+            self.loaded.clear();
+            for (index, id) in prunable_page.records.iter().enumerate() {
+                if self.decided.contains(id) {
                     continue;
                 }
-                if self.pruned.records + size(&self.chosen) >= most {
+                if self.report.records + record_count(&self.selected) >= max_records {
                     return self.flush().await;
                 }
-                if self.near.is_empty() {
-                    self.meet(&page.records[at..]).await?;
+                if self.loaded.is_empty() {
+                    self.load_records(&prunable_page.records[index..]).await?;
                 }
-                self.choose(*id).await?;
-                self.is_at(looked + at);
-                let entries: u64 = self.chosen.iter().map(|kin| kin.record.version).sum();
-                if self.chosen.len() >= self.retention.batch || entries >= ENTRIES {
+                self.select_group(*id).await?;
+                self.report_progress(scanned + index);
+                let entries: u64 = self.selected.iter().map(|kin| kin.record.version).sum();
+                if self.selected.len() >= self.retention.max_batch_records || entries >= MAX_TRANSACTION_ENTRIES {
                     self.flush().await?;
                 }
             }
             self.flush().await?;
-            looked += STEP;
-            self.is_at(looked);
-            match page.next {
+            scanned += SCAN_PAGE_RECORDS;
+            self.report_progress(scanned);
+            match prunable_page.next {
                 Some(next) => after = next,
                 None => return Ok(()),
             }
@@ -258,185 +263,195 @@ impl<S: Store> Sweep<'_, '_, S> {
     }
 
     /// So many records were looked at.
-    fn is_at(&mut self, looked: usize) {
-        if let Some(Watched { watch, all }) = &mut self.watched {
-            watch.progress("records", u64::try_from(looked).unwrap_or(u64::MAX).min(*all), *all);
+    fn report_progress(&mut self, scanned: usize) {
+        if let Some(ProgressTracker { observer: watch, total: all }) = &mut self.progress {
+            watch.on_progress("records", u64::try_from(scanned).unwrap_or(u64::MAX).min(*all), *all);
         }
     }
 
     /// A record goes, with its family, or stays.
-    async fn choose(&mut self, id: RecordId) -> Result<(), StoreError> {
-        match self.family(id).await? {
+    async fn select_group(&mut self, id: RecordId) -> Result<(), StoreError> {
+        match self.reference_group(id).await? {
             Some(family) => {
-                self.settled.extend(family.iter().map(|kin| kin.record.id));
-                self.chosen.extend(family);
+                self.decided.extend(family.iter().map(|kin| kin.record.id));
+                self.selected.extend(family);
             }
             // It is named already.
             None if self.damaged.contains(&id) => {}
             // It is not old enough for its own lifecycle, or is not asked about.
-            None if self.near.get(&id).is_some_and(|kin| !self.is_old(kin)) => {}
-            None => self.pruned.held += 1,
+            None if self.loaded.get(&id).is_some_and(|kin| !self.is_past_cutoff(kin)) => {}
+            None => self.report.held_back += 1,
         }
         Ok(())
     }
 
     /// Load records that are not near yet.
-    async fn meet(&mut self, ids: &[RecordId]) -> Result<(), StoreError> {
-        let far: Vec<RecordId> = ids.iter().filter(|id| !self.near.contains_key(id)).copied().collect();
-        if !far.is_empty() {
-            let met = self.store.kin(&far).await?;
-            self.near.extend(met.into_iter().map(|kin| (kin.record.id, kin)));
+    async fn load_records(&mut self, record_ids: &[RecordId]) -> Result<(), StoreError> {
+        let missing: Vec<RecordId> = record_ids.iter().filter(|id| !self.loaded.contains_key(id)).copied().collect();
+        if !missing.is_empty() {
+            let found = self.store.with_referrers(&missing).await?;
+            self.loaded.extend(found.into_iter().map(|kin| (kin.record.id, kin)));
         }
         Ok(())
     }
 
     /// A record with all that must go with it; `None` where one of them is not over, or they are too many.
-    async fn family(&mut self, first: RecordId) -> Result<Option<Vec<Kin>>, StoreError> {
-        let mut members: Vec<Kin> = Vec::new();
+    async fn reference_group(&mut self, first: RecordId) -> Result<Option<Vec<RecordWithReferrers>>, StoreError> {
+        let mut group: Vec<RecordWithReferrers> = Vec::new();
         // Those that go in the same transaction go in any case.
-        let mut known: BTreeSet<RecordId> = self.chosen.iter().map(|kin| kin.record.id).collect();
+        let mut known: BTreeSet<RecordId> = self.selected.iter().map(|kin| kin.record.id).collect();
         let before = known.len();
         known.insert(first);
         let mut next = vec![first];
         let mut entries = 0;
         while !next.is_empty() {
-            self.meet(&next).await?;
+            self.load_records(&next).await?;
             let mut found = Vec::new();
             for id in std::mem::take(&mut next) {
                 // One that is gone meanwhile needs nobody.
-                let Some(kin) = self.near.get(&id) else { continue };
-                if !self.is_over(kin) {
+                let Some(kin) = self.loaded.get(&id) else { continue };
+                if !self.is_prunable(kin) {
                     return Ok(None);
                 }
                 entries += kin.record.version;
-                found.extend(kin.sources.iter().copied());
-                found.extend(self.seen_from(kin));
-                members.push(kin.clone());
+                found.extend(kin.referrers.iter().copied());
+                found.extend(self.link_targets(kin));
+                group.push(kin.clone());
             }
             next.extend(found.into_iter().filter(|id| known.insert(*id)));
-            if known.len() - before > self.retention.batch || entries > FAMILY_ENTRIES {
+            if known.len() - before > self.retention.max_batch_records || entries > MAX_GROUP_ENTRIES {
                 return Ok(None);
             }
         }
-        Ok(Some(members))
+        Ok(Some(group))
     }
 
     /// The records whose rules may count this one, or reach it.
-    fn seen_from(&self, kin: &Kin) -> Vec<RecordId> {
+    fn link_targets(&self, kin: &RecordWithReferrers) -> Vec<RecordId> {
         let links = link_changes(None, &kin.record).into_iter().map(|link| link.key);
         let source = |lifecycle: &Arc<str>, field: &Arc<str>| LinkSource {
             lifecycle: Arc::clone(lifecycle),
             field: Arc::clone(field),
         };
-        links.filter(|key| self.seen.contains(&source(&key.lifecycle, &key.field))).map(|key| key.target).collect()
+        links
+            .filter(|key| self.declared_links.contains(&source(&key.lifecycle, &key.field)))
+            .map(|key| key.target)
+            .collect()
     }
 
     /// Whether its time is over, as its lifecycle has it.
-    fn is_old(&self, kin: &Kin) -> bool {
+    fn is_past_cutoff(&self, kin: &RecordWithReferrers) -> bool {
         let record = &*kin.record;
-        let over = self.retention.over(&record.lifecycle, self.now);
+        let over = self.retention.cutoff(&record.lifecycle, self.now);
         over.is_some_and(|before| record.finished_at.is_some_and(|at| at <= before) && record.updated_at <= before)
     }
 
     /// Whether nothing can happen to a record any more, and its time is over.
-    fn is_over(&self, kin: &Kin) -> bool {
+    fn is_prunable(&self, kin: &RecordWithReferrers) -> bool {
         let record = &*kin.record;
-        self.is_old(kin)
+        self.is_past_cutoff(kin)
             && record.is_final()
             && !self.damaged.contains(&record.id)
             && record.hold == 0
-            && record.stuck.is_none()
+            && record.stuck_reason.is_none()
             && record.live_execution().is_none()
             && next_due(record).is_none()
             // What a signed log tells of is folded from it, and may be told otherwise later.
-            && record.lifecycle.clock == Clock::Engine
-            && !self.looked_up.contains(&record.lifecycle.name)
+            && record.lifecycle.clock == ClockSource::Engine
+            && !self.lookup_targets.contains(&record.lifecycle.name)
     }
 
     /// Take out those that were chosen. Whoever is damaged stays, with all that belong to it; where something has changed, all do.
     async fn flush(&mut self) -> Result<(), StoreError> {
-        let begun = Instant::now();
-        while !self.chosen.is_empty() {
-            let mut taken = Vec::new();
-            for kin in &self.chosen {
+        let started_at = Instant::now();
+        while !self.selected.is_empty() {
+            let mut pruned_records = Vec::new();
+            for kin in &self.selected {
                 let entries = self.store.history(kin.record.id, 0, usize::MAX >> 1).await?;
-                let Kin { stored, record, links, sources } = kin.clone();
-                taken.push(Taken { stored, record, links, sources, entries });
+                let RecordWithReferrers { meta: stored, record, link_version: links, referrers: sources } = kin.clone();
+                pruned_records.push(PrunedRecord {
+                    meta: stored,
+                    record,
+                    link_version: links,
+                    referrers: sources,
+                    entries,
+                });
             }
-            let until = self.chosen.iter().filter_map(|kin| kin.record.finished_at).max().unwrap_or(self.now);
-            let carry = match Carry::of(taken, until, &self.catalog) {
+            let finished_until =
+                self.selected.iter().filter_map(|kin| kin.record.finished_at).max().unwrap_or(self.now);
+            let plan = match PrunePlan::build(pruned_records, finished_until, &self.catalog) {
                 Ok(carry) => carry,
-                Err(unsound) => {
-                    self.keep(unsound).await?;
+                Err(blocked) => {
+                    self.keep_damaged(blocked).await?;
                     continue;
                 }
             };
-            let chosen = std::mem::take(&mut self.chosen);
+            let selected = std::mem::take(&mut self.selected);
             if self.dry_run {
-                for kin in chosen {
-                    self.count(&kin.record);
+                for kin in selected {
+                    self.count_pruned(&kin.record);
                 }
                 break;
             }
-            match self.store.prune(&Arc::new(Prune { carry, now: self.store.now().await? })).await? {
-                PruneSave::Saved(place) => {
-                    self.pruned.checkpoint = Some(place);
-                    for kin in chosen {
-                        self.count(&kin.record);
+            match self.store.prune(&Arc::new(PruneRequest { plan, now: self.store.now().await? })).await? {
+                PruneResult::Saved(checkpoint_seq) => {
+                    self.report.checkpoint_seq = Some(checkpoint_seq);
+                    for kin in selected {
+                        self.count_pruned(&kin.record);
                     }
                 }
-                PruneSave::Conflict => self.pruned.busy += size(&chosen),
+                PruneResult::Conflict => self.report.changed += record_count(&selected),
             }
             // What was loaded before is no longer so.
-            self.near.clear();
+            self.loaded.clear();
             // As long a rest as it took: callers come first.
-            sleep(begun.elapsed()).await;
+            sleep(started_at.elapsed()).await;
         }
         Ok(())
     }
 
     /// A damaged record stays; who goes without it is found anew.
-    async fn keep(&mut self, unsound: Unsound) -> Result<(), StoreError> {
-        self.damaged.insert(unsound.record);
-        if self.pruned.damaged.len() < NAMED {
-            self.pruned.damaged.push(unsound);
+    async fn keep_damaged(&mut self, blocked: PruneBlocked) -> Result<(), StoreError> {
+        self.damaged.insert(blocked.record);
+        if self.report.damaged.len() < MAX_REPORTED_DAMAGED {
+            self.report.damaged.push(blocked);
         }
-        for kin in std::mem::take(&mut self.chosen) {
-            if !self.chosen.iter().any(|chosen| chosen.record.id == kin.record.id) {
-                self.choose(kin.record.id).await?;
+        for kin in std::mem::take(&mut self.selected) {
+            if !self.selected.iter().any(|chosen| chosen.record.id == kin.record.id) {
+                self.select_group(kin.record.id).await?;
             }
         }
         Ok(())
     }
 
-    fn count(&mut self, record: &Record) {
-        self.pruned.records += 1;
-        self.pruned.entries += record.version;
+    fn count_pruned(&mut self, record: &Record) {
+        self.report.records += 1;
+        self.report.entries += record.version;
         let share = (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()));
         *self.shares.entry(share).or_default() += 1;
     }
 
-    async fn requests(&mut self, before: Time) -> Result<(), StoreError> {
-        let mut old = OldRequests { after: None, before, limit: STEP };
+    async fn prune_idempotency_keys(&mut self, cutoff: Time) -> Result<(), StoreError> {
+        let mut query = ExpiredKeysQuery { after: None, cutoff, limit: SCAN_PAGE_RECORDS };
         loop {
-            let begun = Instant::now();
-            let forgotten = self.store.forget(&old).await?;
-            self.pruned.requests += forgotten.requests;
-            if forgotten.next.is_none() {
+            let started_at = Instant::now();
+            let page = self.store.delete_expired_keys(&query).await?;
+            self.report.idempotency_keys += page.deleted;
+            if page.next.is_none() {
                 return Ok(());
             }
-            old.after = forgotten.next;
-            sleep(begun.elapsed()).await;
+            query.after = page.next;
+            sleep(started_at.elapsed()).await;
         }
     }
 
-    fn done(mut self) -> Pruned {
-        let share = |((lifecycle, owner, state), records)| Share { lifecycle, owner, state, records };
-        self.pruned.shares = self.shares.into_iter().map(share).collect();
-        self.pruned
+    fn into_report(mut self) -> PruneReport {
+        let share = |((lifecycle, owner, state), records)| PrunedCount { lifecycle, owner, state, records };
+        self.report.shares = self.shares.into_iter().map(share).collect();
+        self.report
     }
 }
 
-fn size(all: &[Kin]) -> u64 {
-    u64::try_from(all.len()).unwrap_or(u64::MAX)
+fn record_count(records: &[RecordWithReferrers]) -> u64 {
+    u64::try_from(records.len()).unwrap_or(u64::MAX)
 }

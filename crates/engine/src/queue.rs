@@ -5,56 +5,56 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onceward_core::decide::{Call, NoOpReason, Operation};
-use onceward_core::record::{Actor, Record, Token};
-use onceward_core::trace::Trace;
+use onceward_core::record::{Actor, FencingToken, Record};
+use onceward_core::trace::TraceContext;
 use onceward_core::value::RecordId;
-use onceward_store::Content;
+use onceward_store::PayloadBytes;
 use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::admission::{Bounds, weight};
-use crate::config::Config;
+use crate::admission::{SubmissionLimits, estimated_bytes};
+use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::once::{Keyed, Once, Running};
+use crate::idempotency::{IdempotencyKey, InFlightKeys, KeyReservation};
 
 /// When to come back after `Overloaded`: about the time of a few batches.
-pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
+pub(crate) const OVERLOAD_RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Operations of one call that have a span of their own.
-const LEADERS: usize = 10;
+const MAX_SPANS_PER_CALL: usize = 10;
 
 /// What was carried out, or was so already.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Receipt {
     /// The record that the call was about: the new one, where it created.
     pub subject: RecordId,
     /// Its version after the operation.
     pub version: Option<u64>,
     /// Of the lease that a call to lease gave.
-    pub token: Option<Token>,
+    pub token: Option<FencingToken>,
     /// As the operation left it. In the answer to a key that came before: as it is now, where the caller may see it.
     pub record: Option<Arc<Record>>,
     /// Records that the operation made besides the one that it was about; the engine's own are not told.
     pub spawned: Vec<RecordId>,
     /// Where nothing was to be done: records that were there already in place of what would have been made. Whoever is told of them must be one
     /// who may see them.
-    pub met: Vec<RecordId>,
+    pub existing: Vec<RecordId>,
     /// Nothing was to be done, and why.
-    pub already: Option<NoOpReason>,
+    pub no_op: Option<NoOpReason>,
     /// A heartbeat's word to the worker: stop.
-    pub stop: bool,
+    pub stop_requested: bool,
     /// The key came before, and this is what was answered then.
     pub replayed: bool,
 }
 
-impl Answer {
+impl Receipt {
     /// Whether this call did something: it was not there before, and not done before under the same key.
     pub fn is_new(&self) -> bool {
-        self.already.is_none() && !self.replayed
+        self.no_op.is_none() && !self.replayed
     }
 }
 
-pub(crate) type Reply = Result<Answer, EngineError>;
+pub(crate) type Reply = Result<Receipt, EngineError>;
 
 /// A call with all that comes with it.
 #[derive(Clone, Debug)]
@@ -62,143 +62,157 @@ pub struct Submission {
     pub actor: Actor,
     pub call: Call,
     /// The bytes of a payload that the call names by its hash.
-    pub contents: Vec<Content>,
+    pub payloads: Vec<PayloadBytes>,
     /// However often it is sent with the same key, it is carried out once.
-    pub once: Option<Once>,
+    pub idempotency_key: Option<IdempotencyKey>,
     /// The request that it came with, in a distributed trace.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 impl Submission {
     pub fn new(actor: &Actor, call: Call) -> Self {
-        Self { actor: actor.clone(), call, contents: Vec::new(), once: None, trace: None }
+        Self { actor: actor.clone(), call, payloads: Vec::new(), idempotency_key: None, trace: None }
     }
 
     /// As part of a request that stands in a trace.
     #[must_use]
-    pub fn traced(self, trace: Option<Trace>) -> Self {
+    pub fn with_trace(self, trace: Option<TraceContext>) -> Self {
         Self { trace, ..self }
     }
 
     /// With a key of the caller's: sent again, it is answered as it was the first time. A refusal is not remembered; the
     /// same key is then judged anew.
-    pub fn once(self, key: &str) -> Self {
-        Self { once: Some(Once::of(key, &self.call)), ..self }
+    pub fn with_idempotency_key(self, key: &str) -> Self {
+        Self { idempotency_key: Some(IdempotencyKey::for_call(key, &self.call)), ..self }
     }
 }
 
 /// One who waits for an answer, and keeps its place until then.
 #[derive(Debug)]
-pub(crate) struct Follower {
-    answer: oneshot::Sender<Reply>,
-    place: Place,
+pub(crate) struct PendingReply {
+    sender: oneshot::Sender<Reply>,
+    permit: QueuePermit,
 }
 
-impl Follower {
-    pub(crate) fn answer(self, reply: Reply) {
+impl PendingReply {
+    pub(crate) fn send(self, reply: Reply) {
         // Whoever asked may have gone away: what was done stays done.
-        let _ = self.answer.send(reply);
+        let _ = self.sender.send(reply);
     }
 }
 
 /// An operation on its way. Keeps its place in the queue until it is answered.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct QueuedOperation {
     pub(crate) operation: Operation,
-    pub(crate) contents: Vec<Content>,
+    pub(crate) payloads: Vec<PayloadBytes>,
     /// Those of one group are decided in order.
     pub(crate) group: u64,
-    pub(crate) keyed: Option<Keyed>,
+    pub(crate) key_reservation: Option<KeyReservation>,
     /// When it came.
-    pub(crate) came: Instant,
+    pub(crate) received_at: Instant,
     /// One of the first of its call: a batch of a thousand is told of by a few spans.
-    pub(crate) leads: bool,
-    answer: oneshot::Sender<Reply>,
-    _place: Place,
+    pub(crate) has_span: bool,
+    sender: oneshot::Sender<Reply>,
+    _permit: QueuePermit,
 }
 
-impl Request {
+impl QueuedOperation {
     /// One that nobody waits for.
     #[cfg(test)]
-    pub(crate) fn of(operation: Operation, group: u64) -> Self {
-        let place = Place { room: Arc::default(), weight: 0 };
-        let came = Instant::now();
+    pub(crate) fn for_test(operation: Operation, group: u64) -> Self {
+        let permit = QueuePermit { capacity: Arc::default(), estimated_bytes: 0 };
+        let received_at = Instant::now();
         Self {
             operation,
-            contents: Vec::new(),
+            payloads: Vec::new(),
             group,
-            keyed: None,
-            came,
-            leads: true,
-            answer: oneshot::channel().0,
-            _place: place,
+            key_reservation: None,
+            received_at,
+            has_span: true,
+            sender: oneshot::channel().0,
+            _permit: permit,
         }
     }
 
     /// How many others, who had asked the same, were answered with it.
-    pub(crate) fn answer(self, reply: Reply) -> u64 {
-        let followers = self.keyed.map_or(0, |keyed| keyed.answered(&reply));
-        let _ = self.answer.send(reply);
+    pub(crate) fn reply(self, reply: Reply) -> u64 {
+        let followers = self.key_reservation.map_or(0, |reservation| reservation.complete(&reply));
+        let _ = self.sender.send(reply);
         followers
     }
 }
 
 /// Given back when it is dropped, however the request ended.
 #[derive(Debug)]
-struct Place {
-    room: Arc<Room>,
-    weight: usize,
+struct QueuePermit {
+    capacity: Arc<QueueCapacity>,
+    estimated_bytes: usize,
 }
 
-impl Drop for Place {
+impl Drop for QueuePermit {
     fn drop(&mut self) {
-        self.room.weight.fetch_sub(self.weight, Ordering::SeqCst);
-        self.room.places.add_permits(1);
+        self.capacity.queued_bytes.fetch_sub(self.estimated_bytes, Ordering::SeqCst);
+        self.capacity.permits.add_permits(1);
     }
 }
 
 /// What is on its way at once.
 #[derive(Debug)]
-struct Room {
-    places: Semaphore,
+struct QueueCapacity {
+    permits: Semaphore,
     /// Bytes that those on their way keep in memory.
-    weight: AtomicUsize,
+    queued_bytes: AtomicUsize,
 }
 
-impl Default for Room {
+impl Default for QueueCapacity {
     fn default() -> Self {
-        Self { places: Semaphore::new(0), weight: AtomicUsize::new(0) }
+        Self { permits: Semaphore::new(0), queued_bytes: AtomicUsize::new(0) }
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Queue {
-    sender: mpsc::UnboundedSender<Vec<Request>>,
-    room: Arc<Room>,
-    size: u32,
-    batch: usize,
-    heaviest: usize,
-    bounds: Bounds,
+pub(crate) struct SubmissionQueue {
+    sender: mpsc::UnboundedSender<Vec<QueuedOperation>>,
+    capacity: Arc<QueueCapacity>,
+    max_operations: u32,
+    max_batch_operations: usize,
+    max_queued_bytes: usize,
+    limits: SubmissionLimits,
     closed: AtomicBool,
     drained: AtomicBool,
-    groups: AtomicU64,
-    turned_away: AtomicU64,
-    pub(crate) running: Arc<Running>,
+    next_group: AtomicU64,
+    overloaded_calls: AtomicU64,
+    pub(crate) in_flight_keys: Arc<InFlightKeys>,
 }
 
-pub(crate) type Incoming = mpsc::UnboundedReceiver<Vec<Request>>;
+pub(crate) type IncomingOperations = mpsc::UnboundedReceiver<Vec<QueuedOperation>>;
 
-impl Queue {
-    pub(crate) fn new(config: &Config) -> (Self, Incoming) {
+impl SubmissionQueue {
+    pub(crate) fn new(config: &EngineConfig) -> (Self, IncomingOperations) {
         // The channel itself is not bounded: the places are, and none is sent without one.
         let (sender, incoming) = mpsc::unbounded_channel();
-        let size = u32::try_from(config.queue.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-        let room = Arc::new(Room::default());
-        room.places.add_permits(usize::try_from(size).unwrap_or(usize::MAX));
-        let (batch, heaviest, bounds) = (config.batch, config.queue_bytes, Bounds::of(config));
-        let (closed, drained, groups) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        let (running, turned_away) = (Arc::default(), AtomicU64::new(0));
-        let queue = Self { sender, room, size, batch, heaviest, bounds, closed, drained, groups, turned_away, running };
+        let max_operations =
+            u32::try_from(config.max_queued_operations.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let capacity = Arc::new(QueueCapacity::default());
+        capacity.permits.add_permits(usize::try_from(max_operations).unwrap_or(usize::MAX));
+        let (max_batch_operations, max_queued_bytes, limits) =
+            (config.max_batch_operations, config.max_queued_bytes, SubmissionLimits::from_config(config));
+        let (closed, drained, next_group) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        let (in_flight_keys, overloaded_calls) = (Arc::default(), AtomicU64::new(0));
+        let queue = Self {
+            sender,
+            capacity,
+            max_operations,
+            max_batch_operations,
+            max_queued_bytes,
+            limits,
+            closed,
+            drained,
+            next_group,
+            overloaded_calls,
+            in_flight_keys,
+        };
         (queue, incoming)
     }
 
@@ -212,129 +226,142 @@ impl Queue {
     }
 
     /// How many there are, and the bytes that those on their way keep in memory.
-    pub(crate) fn places(&self) -> (usize, usize) {
-        (usize::try_from(self.size).unwrap_or(usize::MAX), self.room.weight.load(Ordering::SeqCst))
+    pub(crate) fn capacity_and_queued_bytes(&self) -> (usize, usize) {
+        (usize::try_from(self.max_operations).unwrap_or(usize::MAX), self.capacity.queued_bytes.load(Ordering::SeqCst))
     }
 
     /// How many places are taken.
-    pub(crate) fn waiting(&self) -> usize {
-        usize::try_from(self.size).unwrap_or(usize::MAX).saturating_sub(self.room.places.available_permits())
+    pub(crate) fn queued_operations(&self) -> usize {
+        usize::try_from(self.max_operations)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(self.capacity.permits.available_permits())
     }
 
     /// Take these on, all or none, or say at once that there is no room.
-    pub(crate) fn enter(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
-        let count = self.count(&submissions)?;
+    pub(crate) fn submit(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
+        let count = self.validate_batch_len(&submissions)?;
         // Only where something else is on its way: one that is heavy on its own comes when it is alone.
-        let waiting = self.room.weight.load(Ordering::SeqCst);
-        let weight: usize = submissions.iter().map(weight).sum();
-        if waiting > 0 && waiting.saturating_add(weight) > self.heaviest {
-            return Err(self.overloaded());
+        let queued_bytes = self.capacity.queued_bytes.load(Ordering::SeqCst);
+        let added_bytes: usize = submissions.iter().map(estimated_bytes).sum();
+        if queued_bytes > 0 && queued_bytes.saturating_add(added_bytes) > self.max_queued_bytes {
+            return Err(self.reject_overloaded());
         }
-        match self.room.places.try_acquire_many(count) {
+        match self.capacity.permits.try_acquire_many(count) {
             Ok(permits) => permits.forget(),
             Err(TryAcquireError::NoPermits) if !self.is_closed() => {
-                return Err(self.overloaded());
+                return Err(self.reject_overloaded());
             }
             Err(_) => return Err(EngineError::Closed),
         }
-        self.send(submissions)
+        self.enqueue(submissions)
     }
 
     /// The engine's own operations wait for room.
-    pub(crate) async fn enter_own(
+    pub(crate) async fn submit_internal(
         &self,
         submissions: Vec<Submission>,
     ) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
-        let count = self.count(&submissions)?;
-        self.room.places.acquire_many(count).await.map_err(|_| EngineError::Closed)?.forget();
-        self.send(submissions)
+        let count = self.validate_batch_len(&submissions)?;
+        self.capacity.permits.acquire_many(count).await.map_err(|_| EngineError::Closed)?.forget();
+        self.enqueue(submissions)
     }
 
     /// Turned away, and counted.
-    pub(crate) fn overloaded(&self) -> EngineError {
-        self.turned_away.fetch_add(1, Ordering::Relaxed);
-        EngineError::Overloaded { retry_after: RETRY_AFTER }
+    pub(crate) fn reject_overloaded(&self) -> EngineError {
+        self.overloaded_calls.fetch_add(1, Ordering::Relaxed);
+        EngineError::Overloaded { retry_after: OVERLOAD_RETRY_AFTER }
     }
 
     /// Calls that were turned away.
-    pub(crate) fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+    pub(crate) fn overloaded_calls(&self) -> u64 {
+        self.overloaded_calls.load(Ordering::Relaxed)
     }
 
-    fn count(&self, submissions: &[Submission]) -> Result<u32, EngineError> {
+    fn validate_batch_len(&self, submissions: &[Submission]) -> Result<u32, EngineError> {
         if self.is_closed() {
             return Err(EngineError::Closed);
         }
         match u32::try_from(submissions.len()) {
-            Ok(count) if submissions.len() <= self.batch && count <= self.size => Ok(count),
+            Ok(count) if submissions.len() <= self.max_batch_operations && count <= self.max_operations => Ok(count),
             _ => {
-                let most = self.batch.min(usize::try_from(self.size).unwrap_or(usize::MAX));
-                Err(EngineError::BatchTooLarge { most })
+                let max_operations =
+                    self.max_batch_operations.min(usize::try_from(self.max_operations).unwrap_or(usize::MAX));
+                Err(EngineError::BatchTooLarge { max_operations })
             }
         }
     }
 
-    fn send(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
-        let (group, came) = (self.groups.fetch_add(1, Ordering::Relaxed), Instant::now());
-        let chance = chance(submissions.len());
+    fn enqueue(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
+        let (group, received_at) = (self.next_group.fetch_add(1, Ordering::Relaxed), Instant::now());
+        let seeds = random_seeds(submissions.len());
         // From here on every place is given back by whoever holds it.
-        let places: Vec<Place> = submissions.iter().map(|submission| self.place(weight(submission))).collect();
+        let permits: Vec<QueuePermit> =
+            submissions.iter().map(|submission| self.new_permit(estimated_bytes(submission))).collect();
         let mut requests = Vec::with_capacity(submissions.len());
-        let mut answers = Vec::with_capacity(submissions.len());
-        for (number, ((submission, place), seed)) in submissions.into_iter().zip(places).zip(chance?).enumerate() {
-            let (answer, answered) = oneshot::channel();
-            answers.push(answered);
-            let asking = Follower { answer, place };
-            if let Some((keyed, asking)) = self.begin(&submission, asking) {
-                let Submission { actor, call, contents, trace, .. } = submission;
-                let operation = Operation { seed, actor, call, answers: Vec::new(), trace };
-                let Follower { answer, place } = asking;
-                let leads = number < LEADERS;
-                requests.push(Request { operation, contents, group, keyed, came, leads, answer, _place: place });
+        let mut receivers = Vec::with_capacity(submissions.len());
+        for (index, ((submission, permit), seed)) in submissions.into_iter().zip(permits).zip(seeds?).enumerate() {
+            let (sender, receiver) = oneshot::channel();
+            receivers.push(receiver);
+            let pending = PendingReply { sender, permit };
+            if let Some((keyed, asking)) = self.admit(&submission, pending) {
+                let Submission { actor, call, payloads: contents, trace, .. } = submission;
+                let operation = Operation { seed, actor, call, check_answers: Vec::new(), trace };
+                let PendingReply { sender: answer, permit: place } = asking;
+                let has_span = index < MAX_SPANS_PER_CALL;
+                requests.push(QueuedOperation {
+                    operation,
+                    payloads: contents,
+                    group,
+                    key_reservation: keyed,
+                    received_at,
+                    has_span,
+                    sender: answer,
+                    _permit: place,
+                });
             }
         }
         if !requests.is_empty() {
-            self.sender.send(requests).map_err(|_| self.gone())?;
+            self.sender.send(requests).map_err(|_| self.stopped_error())?;
         }
-        Ok(answers)
+        Ok(receivers)
     }
 
     /// What came of one that was taken on.
-    pub(crate) async fn answered(&self, answer: oneshot::Receiver<Reply>) -> Reply {
-        answer.await.unwrap_or_else(|_| Err(self.gone()))
+    pub(crate) async fn wait_reply(&self, receiver: oneshot::Receiver<Reply>) -> Reply {
+        receiver.await.unwrap_or_else(|_| Err(self.stopped_error()))
     }
 
     /// Whether the loop that saves is there no more.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.is_closed() || self.sender.is_closed()
     }
 
     /// Why nobody answers. The loop that saves ends, and what it had is dropped, only after all was answered; unless it broke.
-    pub(crate) fn gone(&self) -> EngineError {
-        if self.is_closed() { EngineError::Closed } else { EngineError::Broken }
+    pub(crate) fn stopped_error(&self) -> EngineError {
+        if self.is_closed() { EngineError::Closed } else { EngineError::WriterDied }
     }
 
-    fn place(&self, weight: usize) -> Place {
-        self.room.weight.fetch_add(weight, Ordering::SeqCst);
-        Place { room: Arc::clone(&self.room), weight }
+    fn new_permit(&self, estimated_bytes: usize) -> QueuePermit {
+        self.capacity.queued_bytes.fetch_add(estimated_bytes, Ordering::SeqCst);
+        QueuePermit { capacity: Arc::clone(&self.capacity), estimated_bytes }
     }
 
     /// `None`: it is answered, or follows one with the same key.
-    fn begin(&self, submission: &Submission, asking: Follower) -> Option<(Option<Keyed>, Follower)> {
-        if let Err(error) = self.bounds.check(submission) {
-            asking.answer(Err(error));
+    fn admit(&self, submission: &Submission, pending: PendingReply) -> Option<(Option<KeyReservation>, PendingReply)> {
+        if let Err(error) = self.limits.validate(submission) {
+            pending.send(Err(error));
             return None;
         }
-        let Some(once) = &submission.once else { return Some((None, asking)) };
-        let (keyed, asking) = self.running.begin(&submission.actor, once, asking)?;
+        let Some(idempotency_key) = &submission.idempotency_key else { return Some((None, pending)) };
+        let (keyed, asking) = self.in_flight_keys.reserve(&submission.actor, idempotency_key, pending)?;
         Some((Some(keyed), asking))
     }
 
     /// One that had left its batch, and has its place still.
-    pub(crate) fn again(&self, request: Request) {
+    pub(crate) fn requeue(&self, request: QueuedOperation) {
         if let Err(mpsc::error::SendError(requests)) = self.sender.send(vec![request]) {
             for request in requests {
-                request.answer(Err(self.gone()));
+                request.reply(Err(self.stopped_error()));
             }
         }
     }
@@ -345,8 +372,8 @@ impl Queue {
     }
 
     /// Wait until all that was taken on is answered.
-    pub(crate) async fn drained(&self) {
-        if let Ok(all) = self.room.places.acquire_many(self.size).await {
+    pub(crate) async fn wait_drained(&self) {
+        if let Ok(all) = self.capacity.permits.acquire_many(self.max_operations).await {
             drop(all);
         }
         self.drained.store(true, Ordering::SeqCst);
@@ -354,13 +381,13 @@ impl Queue {
 }
 
 /// Ids of new records derive from it, so it must not be guessed nor come twice.
-pub(crate) fn seed() -> Result<u128, EngineError> {
-    Ok(chance(1)?[0])
+pub(crate) fn random_seed() -> Result<u128, EngineError> {
+    Ok(random_seeds(1)?[0])
 }
 
 /// So many of them: asking the system for each takes longer than deciding what it is for.
-fn chance(count: usize) -> Result<Vec<u128>, EngineError> {
+fn random_seeds(count: usize) -> Result<Vec<u128>, EngineError> {
     let mut bytes = vec![0; count * size_of::<u128>()];
-    getrandom::fill(&mut bytes).map_err(|error| EngineError::NoChance(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| EngineError::RandomUnavailable(error.to_string()))?;
     Ok(bytes.as_chunks().0.iter().map(|bytes| u128::from_le_bytes(*bytes)).collect())
 }

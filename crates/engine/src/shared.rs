@@ -3,86 +3,86 @@
 use std::sync::Arc;
 
 use onceward_core::decide::Call;
-use onceward_core::record::{Actor, Payload};
+use onceward_core::record::{Actor, PayloadRef};
 use onceward_core::value::RecordId;
-use onceward_store::{Most, Store};
+use onceward_store::{PageLimit, Store};
 
-use crate::checks::Unheard;
-use crate::config::Config;
-use crate::counted::Counted;
+use crate::api_keys::ApiKeyCache;
+use crate::checks::CheckFailureLog;
+use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::keys::KeyDesk;
-use crate::leasing::Desk;
-use crate::objects::{LARGE, PayloadReader};
-use crate::queue::{Queue, Submission};
-use crate::roll::Roll;
-use crate::signals::Signals;
-use crate::timers::SetAside;
-use crate::trail::Trail;
-use crate::turns::Turns;
+use crate::fair_semaphore::FairSemaphore;
+use crate::leasing::CandidateBroker;
+use crate::metrics::EngineMetrics;
+use crate::notifier::Notifier;
+use crate::objects::{MAX_INLINE_PAYLOAD_BYTES, PayloadReader};
+use crate::queue::{Submission, SubmissionQueue};
+use crate::refusal_limiter::RefusalLogLimiter;
+use crate::timers::BlockedRecords;
+use crate::worker_registry::WorkerRegistry;
 
 #[derive(Debug)]
 pub(crate) struct Shared<S> {
     pub(crate) store: S,
-    pub(crate) config: Config,
-    pub(crate) queue: Queue,
-    pub(crate) signals: Signals,
-    pub(crate) desk: Desk,
-    pub(crate) counted: Counted,
-    pub(crate) trail: Trail,
-    pub(crate) set_aside: SetAside,
-    pub(crate) roll: Roll,
-    pub(crate) keys: KeyDesk,
+    pub(crate) config: EngineConfig,
+    pub(crate) queue: SubmissionQueue,
+    pub(crate) notifier: Notifier,
+    pub(crate) candidate_broker: CandidateBroker,
+    pub(crate) metrics: EngineMetrics,
+    pub(crate) refusal_limiter: RefusalLogLimiter,
+    pub(crate) blocked_records: BlockedRecords,
+    pub(crate) worker_registry: WorkerRegistry,
+    pub(crate) api_keys: ApiKeyCache,
     /// Questions that may be with the outside at once.
-    pub(crate) asking: Turns,
+    pub(crate) check_permits: FairSemaphore,
     /// Those that had no answer.
-    pub(crate) unheard: Unheard,
+    pub(crate) check_failures: CheckFailureLog,
     /// Streams that may read the store at once.
-    pub(crate) following: Turns,
+    pub(crate) stream_read_permits: FairSemaphore,
 }
 
 /// Due records in one go.
-const DUE_AT_ONCE: usize = 500;
+const MAX_DUE_PER_POLL: usize = 500;
 
 impl<S> Shared<S> {
-    pub(crate) fn due_at_once(&self) -> usize {
-        DUE_AT_ONCE.min(self.config.batch).min(self.config.queue)
+    pub(crate) fn max_due_per_poll(&self) -> usize {
+        MAX_DUE_PER_POLL.min(self.config.max_batch_operations).min(self.config.max_queued_operations)
     }
 
     /// How many of what was asked for come in one answer.
-    pub(crate) fn page(&self, limit: usize) -> usize {
-        limit.clamp(1, self.config.page.max(1))
+    pub(crate) fn clamp_page_items(&self, limit: usize) -> usize {
+        limit.clamp(1, self.config.max_page_items.max(1))
     }
 
     /// The same, where they may be large.
-    pub(crate) fn most(&self, limit: usize) -> Most {
-        Most { count: self.page(limit), bytes: self.config.page_bytes }
+    pub(crate) fn page_limit(&self, limit: usize) -> PageLimit {
+        PageLimit { max_items: self.clamp_page_items(limit), max_bytes: self.config.max_page_bytes }
     }
 }
 
 impl<S: Store> Shared<S> {
     /// The bytes of a payload, from wherever they are.
-    pub(crate) async fn payload(&self, payload: Payload) -> Result<Option<PayloadReader>, EngineError> {
-        let is_large = usize::try_from(payload.bytes).is_ok_and(|bytes| bytes > LARGE);
-        if let (Some(objects), true) = (&self.config.objects, is_large)
+    pub(crate) async fn open_payload(&self, payload: PayloadRef) -> Result<Option<PayloadReader>, EngineError> {
+        let is_large = usize::try_from(payload.bytes).is_ok_and(|bytes| bytes > MAX_INLINE_PAYLOAD_BYTES);
+        if let (Some(objects), true) = (&self.config.object_storage, is_large)
             && let Some(found) = objects.get(&payload).await?
         {
             return Ok(Some(found));
         }
-        let found = self.store.content(&payload.sha256).await?;
-        Ok(found.map(|bytes| PayloadReader::of_bytes(bytes, payload)))
+        let found = self.store.payload(&payload.sha256).await?;
+        Ok(found.map(|bytes| PayloadReader::from_bytes(bytes, payload)))
     }
 
     /// All of them at once.
-    pub(crate) async fn content(&self, payload: Payload) -> Result<Option<Arc<[u8]>>, EngineError> {
-        match self.payload(payload).await? {
-            Some(found) => Ok(found.whole(u64::MAX).await?),
+    pub(crate) async fn read_payload(&self, payload: PayloadRef) -> Result<Option<Arc<[u8]>>, EngineError> {
+        match self.open_payload(payload).await? {
+            Some(found) => Ok(found.read_all(u64::MAX).await?),
             None => Ok(None),
         }
     }
 }
 
 /// The engine's own operation: whatever is due on a record.
-pub(crate) fn due(record: RecordId) -> Submission {
-    Submission::new(&Actor::engine(), Call::Due { record })
+pub(crate) fn due_submission(record: RecordId) -> Submission {
+    Submission::new(&Actor::engine(), Call::FireDue { record })
 }

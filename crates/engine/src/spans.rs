@@ -7,26 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onceward_core::decide::RecordChange;
-use onceward_core::record::{ExecutionStatus, Record, Token};
+use onceward_core::record::{ExecutionStatus, FencingToken, Record};
 use onceward_core::time::Time;
-use onceward_core::trace::Trace;
+use onceward_core::trace::TraceContext;
 use onceward_core::value::RecordId;
-use onceward_store::{Outcome, Write};
+use onceward_store::{DecidedOperation, OperationOutcome};
 use sha2::{Digest, Sha256};
 
 /// Somebody who is told. Must come back at once.
-pub trait Spans: std::fmt::Debug + Send + Sync + 'static {
-    fn operation(&self, operation: OperationSpan);
-    fn execution(&self, execution: ExecutionSpan);
+pub trait SpanSink: std::fmt::Debug + Send + Sync + 'static {
+    fn record_operation(&self, operation: OperationSpan);
+    fn record_execution(&self, execution: ExecutionSpan);
 }
 
 /// One call, from when it came to its answer.
 #[derive(Clone, Debug)]
 pub struct OperationSpan {
     /// The request that it came with.
-    pub parent: Trace,
+    pub parent: TraceContext,
     pub kind: &'static str,
-    pub took: Duration,
+    pub duration: Duration,
     /// Of a refusal or a failure.
     pub code: Option<Arc<str>>,
 }
@@ -35,20 +35,20 @@ pub struct OperationSpan {
 #[derive(Clone, Debug)]
 pub struct ExecutionSpan {
     /// The request that made the record.
-    pub parent: Trace,
+    pub parent: TraceContext,
     /// Its own place in that trace.
-    pub own: Trace,
+    pub context: TraceContext,
     pub record: RecordId,
     pub lifecycle: Arc<str>,
     pub attempt: u64,
     pub leased_at: Time,
     pub ended_at: Time,
     /// `done`, `failed`, `lost`, `yielded` or `left`. Never a worker's own words.
-    pub end: &'static str,
+    pub outcome: &'static str,
 }
 
 /// Where an execution stands in the trace of its record: what a worker is to go on from.
-pub fn trace_of(record: &Record, token: Token) -> Option<Trace> {
+pub fn execution_trace(record: &Record, token: FencingToken) -> Option<TraceContext> {
     let parent = record.trace?;
     let mut sha = Sha256::new();
     sha.update(b"onceward execution");
@@ -59,18 +59,18 @@ pub fn trace_of(record: &Record, token: Token) -> Option<Trace> {
     span.copy_from_slice(&hash[..8]);
     // A span's id is never zero.
     span[7] |= 1;
-    Some(Trace { span, ..parent })
+    Some(TraceContext { span_id: span, ..parent })
 }
 
 /// Tell of the executions that a saved batch has ended.
-pub(crate) fn tell(spans: &dyn Spans, writes: &[Write]) {
+pub(crate) fn emit_execution_spans(sink: &dyn SpanSink, writes: &[DecidedOperation]) {
     for write in writes {
-        let Outcome::Changes(changes) = &write.outcome else { continue };
-        changes.records.iter().filter_map(ended).for_each(|span| spans.execution(span));
+        let OperationOutcome::Changes(changes) = &write.outcome else { continue };
+        changes.records.iter().filter_map(ended_execution_span).for_each(|span| sink.record_execution(span));
     }
 }
 
-fn ended(change: &RecordChange) -> Option<ExecutionSpan> {
+fn ended_execution_span(change: &RecordChange) -> Option<ExecutionSpan> {
     let record = &*change.after;
     let parent = record.trace.filter(|trace| trace.is_sampled())?;
     let execution = record.execution.as_ref().filter(|execution| !execution.status.is_live())?;
@@ -78,7 +78,7 @@ fn ended(change: &RecordChange) -> Option<ExecutionSpan> {
     if before.is_some_and(|before| before.token == execution.token && !before.status.is_live()) {
         return None;
     }
-    let end = match (execution.status, execution.aborted.as_ref().map(|abort| &*abort.code)) {
+    let outcome = match (execution.status, execution.aborted.as_ref().map(|abort| &*abort.code)) {
         (ExecutionStatus::Done, _) => "done",
         (_, Some("lost")) => "lost",
         (_, Some("yielded")) => "yielded",
@@ -87,12 +87,12 @@ fn ended(change: &RecordChange) -> Option<ExecutionSpan> {
     };
     Some(ExecutionSpan {
         parent,
-        own: trace_of(record, execution.token)?,
+        context: execution_trace(record, execution.token)?,
         record: record.id,
         lifecycle: Arc::clone(&record.lifecycle.name),
         attempt: execution.token.0,
         leased_at: execution.leased_at,
         ended_at: execution.finished_at.unwrap_or(record.updated_at),
-        end,
+        outcome,
     })
 }

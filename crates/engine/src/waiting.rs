@@ -16,245 +16,250 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
-use crate::leasing::{Leased, Wish};
+use crate::leasing::{LeasedJob, ParkedRequest};
 
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct PollerQueues {
     /// Raised before anybody is woken: what was looked at before that may be out of date.
-    news: AtomicU64,
+    generation: AtomicU64,
     /// Those who ask for the same stand in one line.
-    by_list: Mutex<HashMap<Vec<Arc<str>>, Arc<Line>>>,
+    by_lifecycles: Mutex<HashMap<Vec<Arc<str>>, Arc<PollerQueue>>>,
     /// Wishes that were made so far: whoever came first is served first.
-    wished: AtomicU64,
+    next_ticket: AtomicU64,
     /// Wishes that stand. A batch for which there is none need not look at the lines.
-    standing: AtomicUsize,
+    parked_count: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    told: Arc<Notify>,
-    waiting: AtomicUsize,
-    wishes: Mutex<BTreeMap<u64, Standing>>,
+struct PollerQueue {
+    wakeup: Arc<Notify>,
+    pollers: AtomicUsize,
+    parked: Mutex<BTreeMap<u64, ParkedSlot>>,
 }
 
 #[derive(Debug)]
-struct Standing {
-    wish: Wish,
-    give: oneshot::Sender<Given>,
+struct ParkedSlot {
+    request: ParkedRequest,
+    sender: oneshot::Sender<MatchResult>,
 }
 
 /// What came of a wish.
 #[derive(Debug)]
-pub(crate) enum Given {
-    Jobs(Vec<Leased>),
+pub(crate) enum MatchResult {
+    Jobs(Vec<LeasedJob>),
     /// Somebody meant to grant it: whether anything of that was saved may not be known.
     Failed,
     /// It stands no longer.
-    Ended,
+    Unparked,
 }
 
-impl Line {
-    fn wishes(&self) -> MutexGuard<'_, BTreeMap<u64, Standing>> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+impl PollerQueue {
+    fn lock_parked(&self) -> MutexGuard<'_, BTreeMap<u64, ParkedSlot>> {
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Lines {
-    pub(crate) fn news(&self) -> u64 {
-        self.news.load(Ordering::SeqCst)
+impl PollerQueues {
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
     }
 
     /// Nobody is woken, but whoever looks asks the store.
-    pub(crate) fn doubt(&self) {
-        self.news.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn invalidate_empty_scans(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Stand in line for jobs of these lifecycles.
-    pub(crate) fn join(&self, lifecycles: &[Arc<str>]) -> Waiter<'_> {
-        let mut lines = self.lines();
-        let line = Arc::clone(lines.entry(lifecycles.to_vec()).or_default());
-        line.waiting.fetch_add(1, Ordering::SeqCst);
-        drop(lines);
-        Waiter { lines: self, lifecycles: lifecycles.to_vec(), line, has_turn: false }
+    pub(crate) fn join(&self, lifecycles: &[Arc<str>]) -> Poller<'_> {
+        let mut queues = self.lock_queues();
+        let queue = Arc::clone(queues.entry(lifecycles.to_vec()).or_default());
+        queue.pollers.fetch_add(1, Ordering::SeqCst);
+        drop(queues);
+        Poller { queues: self, lifecycles: lifecycles.to_vec(), queue, has_unused_wakeup: false }
     }
 
     /// So many jobs of these lifecycles may be ready.
     pub(crate) fn wake(&self, lifecycles: &[Arc<str>], jobs: usize) {
-        self.wake_each(|asked| if asked.iter().any(|name| lifecycles.contains(name)) { jobs } else { 0 });
+        self.wake_by_lifecycles(|wanted| if wanted.iter().any(|name| lifecycles.contains(name)) { jobs } else { 0 });
     }
 
     /// There may be something for anybody: one of each line looks, and wakes others where it finds more than it wants.
-    pub(crate) fn look(&self) {
-        self.wake_each(|_| 1);
+    pub(crate) fn wake_one_each(&self) {
+        self.wake_by_lifecycles(|_| 1);
     }
 
     /// As many of each line as its lifecycles call for.
-    pub(crate) fn wake_each(&self, jobs: impl Fn(&[Arc<str>]) -> usize) {
-        self.news.fetch_add(1, Ordering::SeqCst);
-        for (lifecycles, line) in &*self.lines() {
-            let woken = jobs(lifecycles).min(line.waiting.load(Ordering::SeqCst));
+    pub(crate) fn wake_by_lifecycles(&self, jobs: impl Fn(&[Arc<str>]) -> usize) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        for (lifecycles, queue) in &*self.lock_queues() {
+            let woken = jobs(lifecycles).min(queue.pollers.load(Ordering::SeqCst));
             for _ in 0..woken {
-                line.told.notify_one();
+                queue.wakeup.notify_one();
             }
             // What they are woken for goes before what comes next.
-            self.end(line, woken);
+            self.unpark_first(queue, woken);
         }
     }
 
     pub(crate) fn wake_all(&self) {
-        self.news.fetch_add(1, Ordering::SeqCst);
-        for line in self.lines().values() {
-            line.told.notify_waiters();
-            self.end(line, usize::MAX);
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        for queue in self.lock_queues().values() {
+            queue.wakeup.notify_waiters();
+            self.unpark_first(queue, usize::MAX);
         }
     }
 
     /// The first wishes of a line stand no longer.
-    fn end(&self, line: &Line, most: usize) {
-        let mut wishes = line.wishes();
-        for _ in 0..most.min(wishes.len()) {
-            wishes.pop_first();
-            self.standing.fetch_sub(1, Ordering::SeqCst);
+    fn unpark_first(&self, queue: &PollerQueue, max_slots: usize) {
+        let mut parked = queue.lock_parked();
+        for _ in 0..max_slots.min(parked.len()) {
+            parked.pop_first();
+            self.parked_count.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
     /// How many stand.
-    pub(crate) fn wishes(&self) -> usize {
-        self.standing.load(Ordering::SeqCst)
+    pub(crate) fn parked_count(&self) -> usize {
+        self.parked_count.load(Ordering::SeqCst)
     }
 
     /// The first wish for a job of this lifecycle that names none of `others`, to be granted or dropped: then its waiter looks for
     /// itself.
-    pub(crate) fn wish_for(&self, lifecycle: &str, others: &HashSet<Arc<str>>) -> Option<Granting> {
+    pub(crate) fn claim_parked(
+        &self,
+        lifecycle: &str,
+        excluded_lifecycles: &HashSet<Arc<str>>,
+    ) -> Option<PendingMatch> {
         loop {
-            let Standing { wish, give } = self.first_wish(lifecycle, others)?;
-            if !give.is_closed() && (wish.goes_on)() {
-                return Some(Granting { wish, give: Some(give) });
+            let ParkedSlot { request: wish, sender: give } = self.pop_first_parked(lifecycle, excluded_lifecycles)?;
+            if !give.is_closed() && (wish.keep_waiting)() {
+                return Some(PendingMatch { request: wish, sender: Some(give) });
             }
         }
     }
 
-    fn first_wish(&self, lifecycle: &str, others: &HashSet<Arc<str>>) -> Option<Standing> {
-        let lines = self.lines();
-        let is_for = |asked: &[Arc<str>]| {
-            asked.iter().any(|name| **name == *lifecycle) && !asked.iter().any(|name| others.contains(name))
+    fn pop_first_parked(&self, lifecycle: &str, excluded_lifecycles: &HashSet<Arc<str>>) -> Option<ParkedSlot> {
+        let queues = self.lock_queues();
+        let is_wanted_by = |wanted: &[Arc<str>]| {
+            wanted.iter().any(|name| **name == *lifecycle)
+                && !wanted.iter().any(|name| excluded_lifecycles.contains(name))
         };
         loop {
-            let asked = lines.iter().filter(|(asked, _)| is_for(asked));
-            let first = asked.filter_map(|(_, line)| Some((*line.wishes().first_key_value()?.0, line)));
-            let (number, line) = first.min_by_key(|(number, _)| *number)?;
+            let matching = queues.iter().filter(|(asked, _)| is_wanted_by(asked));
+            let first = matching.filter_map(|(_, line)| Some((*line.lock_parked().first_key_value()?.0, line)));
+            let (ticket, queue) = first.min_by_key(|(number, _)| *number)?;
             // It may have been withdrawn a moment ago.
-            if let Some(standing) = line.wishes().remove(&number) {
-                self.standing.fetch_sub(1, Ordering::SeqCst);
-                return Some(standing);
+            if let Some(slot) = queue.lock_parked().remove(&ticket) {
+                self.parked_count.fetch_sub(1, Ordering::SeqCst);
+                return Some(slot);
             }
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<Vec<Arc<str>>, Arc<Line>>> {
-        self.by_list.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_queues(&self) -> MutexGuard<'_, HashMap<Vec<Arc<str>>, Arc<PollerQueue>>> {
+        self.by_lifecycles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A wish that somebody is about to grant. Dropped, it has failed.
 #[derive(Debug)]
-pub(crate) struct Granting {
-    pub(crate) wish: Wish,
-    give: Option<oneshot::Sender<Given>>,
+pub(crate) struct PendingMatch {
+    pub(crate) request: ParkedRequest,
+    sender: Option<oneshot::Sender<MatchResult>>,
 }
 
-impl Granting {
+impl PendingMatch {
     /// The jobs are leased: that is durable. Whoever asked may have gone away since, as with every other lease.
-    pub(crate) fn grant(mut self, leased: Vec<Leased>) {
-        self.end(Given::Jobs(leased));
+    pub(crate) fn deliver(mut self, leased: Vec<LeasedJob>) {
+        self.resolve(MatchResult::Jobs(leased));
     }
 
-    fn end(&mut self, given: Given) {
-        let _ = self.give.take().map(|give| give.send(given));
+    fn resolve(&mut self, result: MatchResult) {
+        let _ = self.sender.take().map(|give| give.send(result));
     }
 }
 
-impl Drop for Granting {
+impl Drop for PendingMatch {
     fn drop(&mut self) {
-        self.end(Given::Failed);
+        self.resolve(MatchResult::Failed);
     }
 }
 
 /// A wish that was made: withdrawn when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Wished<'a> {
-    lines: &'a Lines,
-    line: Arc<Line>,
-    number: u64,
-    given: oneshot::Receiver<Given>,
+pub(crate) struct ParkedHandle<'a> {
+    queues: &'a PollerQueues,
+    queue: Arc<PollerQueue>,
+    ticket: u64,
+    receiver: oneshot::Receiver<MatchResult>,
 }
 
-impl Wished<'_> {
+impl ParkedHandle<'_> {
     /// Ends when it is granted, or stands no longer.
-    pub(crate) async fn given(&mut self) -> Given {
-        (&mut self.given).await.unwrap_or(Given::Ended)
+    pub(crate) async fn wait_result(&mut self) -> MatchResult {
+        (&mut self.receiver).await.unwrap_or(MatchResult::Unparked)
     }
 
     /// Let it stand no longer. Where somebody is just granting it, that is waited for: otherwise a job would be leased to nobody.
-    pub(crate) async fn withdraw(mut self) -> Given {
-        if self.remove() { Given::Ended } else { self.given().await }
+    pub(crate) async fn withdraw(mut self) -> MatchResult {
+        if self.unpark() { MatchResult::Unparked } else { self.wait_result().await }
     }
 
-    fn remove(&self) -> bool {
-        let removed = self.line.wishes().remove(&self.number).is_some();
-        self.lines.standing.fetch_sub(usize::from(removed), Ordering::SeqCst);
+    fn unpark(&self) -> bool {
+        let removed = self.queue.lock_parked().remove(&self.ticket).is_some();
+        self.queues.parked_count.fetch_sub(usize::from(removed), Ordering::SeqCst);
         removed
     }
 }
 
-impl Drop for Wished<'_> {
+impl Drop for ParkedHandle<'_> {
     fn drop(&mut self) {
-        self.remove();
+        self.unpark();
     }
 }
 
 /// A place in a line.
 #[derive(Debug)]
-pub(crate) struct Waiter<'a> {
-    lines: &'a Lines,
+pub(crate) struct Poller<'a> {
+    queues: &'a PollerQueues,
     lifecycles: Vec<Arc<str>>,
-    line: Arc<Line>,
+    queue: Arc<PollerQueue>,
     /// Woken, and has not looked since.
-    has_turn: bool,
+    has_unused_wakeup: bool,
 }
 
-impl<'a> Waiter<'a> {
+impl<'a> Poller<'a> {
     /// Having looked, and found nothing.
-    pub(crate) fn wish(&self, wish: Wish) -> Wished<'a> {
-        let number = self.lines.wished.fetch_add(1, Ordering::SeqCst);
-        let (give, given) = oneshot::channel();
-        self.lines.standing.fetch_add(1, Ordering::SeqCst);
-        self.line.wishes().insert(number, Standing { wish, give });
-        Wished { lines: self.lines, line: Arc::clone(&self.line), number, given }
+    pub(crate) fn park(&self, request: ParkedRequest) -> ParkedHandle<'a> {
+        let ticket = self.queues.next_ticket.fetch_add(1, Ordering::SeqCst);
+        let (sender, receiver) = oneshot::channel();
+        self.queues.parked_count.fetch_add(1, Ordering::SeqCst);
+        self.queue.lock_parked().insert(ticket, ParkedSlot { request, sender });
+        ParkedHandle { queues: self.queues, queue: Arc::clone(&self.queue), ticket, receiver }
     }
 
     /// Ends when it is this one's turn, whether that comes before or after it is waited for. Dropped before, the turn goes to the next.
-    pub(crate) fn turn(&self) -> OwnedNotified {
-        Arc::clone(&self.line.told).notified_owned()
+    pub(crate) fn wakeup(&self) -> OwnedNotified {
+        Arc::clone(&self.queue.wakeup).notified_owned()
     }
 
-    pub(crate) fn was_woken(&mut self) {
-        self.has_turn = true;
+    pub(crate) fn mark_woken(&mut self) {
+        self.has_unused_wakeup = true;
     }
 
-    pub(crate) fn has_looked(&mut self) {
-        self.has_turn = false;
+    pub(crate) fn mark_scanned(&mut self) {
+        self.has_unused_wakeup = false;
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for Poller<'_> {
     fn drop(&mut self) {
-        if self.has_turn {
-            self.line.told.notify_one();
+        if self.has_unused_wakeup {
+            self.queue.wakeup.notify_one();
         }
-        let mut lines = self.lines.lines();
-        if self.line.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
-            lines.remove(&self.lifecycles);
+        let mut queues = self.queues.lock_queues();
+        if self.queue.pollers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            queues.remove(&self.lifecycles);
         }
     }
 }

@@ -4,39 +4,41 @@ use onceward_core::record::Record;
 use onceward_core::value::Value;
 
 /// Its id, times and numbers, and the names that they have there.
-const FRAME: usize = 512;
+const RECORD_OVERHEAD_BYTES: usize = 512;
 
 /// A number, a time or an id.
-const SHORT: usize = 40;
+const SCALAR_BYTES: usize = 40;
 
 /// About as many bytes as it takes as JSON, and not many fewer.
-pub(crate) fn weight(record: &Record) -> usize {
-    let texts = record.owner.len() + record.stuck.as_ref().map_or(0, |stuck| text(stuck));
+pub(crate) fn estimated_json_bytes(record: &Record) -> usize {
+    let text_bytes = record.owner.len() + record.stuck_reason.as_ref().map_or(0, |stuck| text_json_bytes(stuck));
     let fields = record.lifecycle.fields.iter().zip(&record.fields);
-    fields.map(|(field, value)| field.name.len() + 4 + bytes(value)).fold(FRAME + texts, usize::saturating_add)
+    fields
+        .map(|(field, value)| field.name.len() + 4 + value_json_bytes(value))
+        .fold(RECORD_OVERHEAD_BYTES + text_bytes, usize::saturating_add)
 }
 
-fn bytes(value: &Value) -> usize {
+fn value_json_bytes(value: &Value) -> usize {
     match value {
-        Value::Text(words) => text(words),
+        Value::Text(words) => text_json_bytes(words),
         Value::Json(json) => json.len(),
-        Value::List(items) => items.iter().map(|item| bytes(item) + 1).fold(2, usize::saturating_add),
+        Value::List(items) => items.iter().map(|item| value_json_bytes(item) + 1).fold(2, usize::saturating_add),
         Value::Null
         | Value::Bool(_)
         | Value::Int(_)
         | Value::Double(_)
         | Value::Time(_)
         | Value::Duration(_)
-        | Value::Ref(_) => SHORT,
+        | Value::Ref(_) => SCALAR_BYTES,
     }
 }
 
 /// Between quotes, with what cannot stand there as it is.
-fn text(words: &str) -> usize {
+fn text_json_bytes(text: &str) -> usize {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' => 2,
         0..=0x1f => 6,
         _ => 1,
     };
-    words.bytes().map(escaped).sum::<usize>() + 2
+    text.bytes().map(escaped).sum::<usize>() + 2
 }

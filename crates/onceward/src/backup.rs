@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use onceward_core::counted;
-use onceward_store::{Backup, BackupError, back_up};
+use onceward_core::count_noun;
+use onceward_store::{BackupError, BackupReport, backup_database};
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, say};
-use crate::bar::Bar;
-use crate::database::Database;
+use crate::database::DatabaseUrl;
+use crate::output::{CommandStatus, print_stderr, print_stdout};
+use crate::progress_bar::ProgressBar;
 
 /// Copy an embedded database to a new file, while its engine runs or without one
 ///
@@ -27,30 +27,30 @@ use crate::database::Database;
     name = "backup",
     after_help = "Example:\n  onceward backup monday.db\n  onceward verify --db sqlite:monday.db"
 )]
-pub(crate) struct BackUp {
+pub(crate) struct BackupArgs {
     /// The file to make; never one that is there
     #[arg(value_name = "FILE")]
     to: PathBuf,
     /// The database
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: Database,
+    db: DatabaseUrl,
     /// Print what it took as JSON on standard output; docs/backup.md describes it
     #[arg(long)]
     json: bool,
 }
 
-impl BackUp {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        let Database::Sqlite(path) = &self.db else {
+impl BackupArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        let DatabaseUrl::Sqlite(path) = &self.db else {
             bail!(
                 "PostgreSQL is backed up with its own tools, `pg_dump --schema=onceward` or a base backup: see docs/backup.md"
             );
         };
-        if self.to.to_string_lossy().parse::<Database>().is_ok() {
+        if self.to.to_string_lossy().parse::<DatabaseUrl>().is_ok() {
             bail!("{}: FILE is a path, not the URL of a database", self.to.display());
         }
-        let mut bar = Bar::wanted();
-        let done = back_up(path, &self.to, &mut |done, all| {
+        let mut bar = ProgressBar::for_terminal();
+        let result = backup_database(path, &self.to, &mut |done, all| {
             if let Some(bar) = &mut bar {
                 bar.draw("copying", done, all);
             }
@@ -58,57 +58,57 @@ impl BackUp {
         if let Some(bar) = &mut bar {
             bar.clear();
         }
-        match done {
+        match result {
             Ok(done) => {
-                say(&if self.json { format!("{:#}\n", as_json(&done)) } else { self.summary(&done) })?;
-                Ok(Outcome::Done)
+                print_stdout(&if self.json { format!("{:#}\n", as_json(&done)) } else { self.summary(&done) })?;
+                Ok(CommandStatus::Success)
             }
             // It could be tried, and may go better another time.
             Err(
                 error @ (BackupError::Exists(_)
-                | BackupError::UnderWay(_)
-                | BackupError::File(..)
-                | BackupError::Held(_)
-                | BackupError::NoWal(_)),
+                | BackupError::InProgress(_)
+                | BackupError::FileError(..)
+                | BackupError::BlockedByReader(_)
+                | BackupError::NotWalMode(_)),
             ) => {
-                complain(&format!("error: {error}\n"));
-                Ok(Outcome::Wanting)
+                print_stderr(&format!("error: {error}\n"));
+                Ok(CommandStatus::Failure)
             }
             Err(error @ BackupError::Store(_)) => Err(error).with_context(|| self.db.to_string()),
         }
     }
 
-    fn summary(&self, done: &Backup) -> String {
+    fn summary(&self, done: &BackupReport) -> String {
         format!(
             "{}: {} up to place {} of the log; copied in {}, writers waited {} ms at most\n",
             self.to.display(),
-            size(done.bytes),
+            format_size(done.bytes),
             done.seq,
-            counted(done.holds, "hold", "holds"),
-            millis(done.longest_pause),
+            count_noun(done.holds, "hold", "holds"),
+            as_millis(done.longest_pause),
         )
     }
 }
 
-fn size(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KB", bytes >> 10),
         _ => format!("{} MB", bytes >> 20),
     }
 }
 
-fn millis(time: Duration) -> u64 {
+fn as_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn as_json(done: &Backup) -> Value {
+fn as_json(done: &BackupReport) -> Value {
     json!({
         "bytes": done.bytes,
         "last_entry": done.seq,
         "holds": done.holds,
-        "longest_hold_ms": millis(done.longest_hold),
-        "longest_pause_ms": millis(done.longest_pause),
-        "pages_again": done.pages_again,
-        "wal_bytes": done.wal_bytes,
+        "longest_hold_ms": as_millis(done.longest_hold),
+        "longest_pause_ms": as_millis(done.longest_pause),
+        "pages_again": done.recopied_pages,
+        "wal_bytes": done.max_wal_bytes,
     })
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use onceward_core::counted;
-use onceward_core::diagnostic::{Diagnostic, Files, Severity, Span};
+use onceward_core::count_noun;
+use onceward_core::diagnostic::{Diagnostic, InputFiles, Severity, Span};
 use serde_json::{Value, json};
 
-use crate::answer::{Color, Outcome, complain, say};
-use crate::files::{self, Reading, Unfit};
+use crate::files::{self, LoadedFiles, UnreadableFile};
+use crate::output::{ColorChoice, CommandStatus, print_stderr, print_stdout};
 use crate::shipped;
 
 /// Prove lifecycle files sound, or say where they are not
@@ -24,7 +24,7 @@ use crate::shipped;
 #[command(
     after_help = "Example:\n  onceward check systems/image\n  onceward check systems\n  onceward check job.toml asset.toml --json"
 )]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// Lifecycle files, or folders of them
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
@@ -32,34 +32,34 @@ pub(crate) struct Check {
     #[arg(long)]
     json: bool,
     /// Colour the messages
-    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    color: Color,
+    #[arg(long, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
+    color: ColorChoice,
 }
 
 /// The code of what is no text that could be read, beside those of the core.
-const UNREADABLE: &str = "unreadable-file";
+const UNREADABLE_FILE_CODE: &str = "unreadable-file";
 
 /// What was found, before it is shown.
-struct Findings {
+struct CheckFindings {
     lifecycles: Vec<String>,
     diagnostics: Vec<Diagnostic>,
-    unfit: Vec<Unfit>,
+    unreadable: Vec<UnreadableFile>,
 }
 
-impl Findings {
-    fn of(reading: &Reading) -> Self {
-        let unfit = reading.unfit.clone();
-        if !unfit.is_empty() {
+impl CheckFindings {
+    fn analyze(loaded: &LoadedFiles) -> Self {
+        let unreadable = loaded.unreadable.clone();
+        if !unreadable.is_empty() {
             // The others may refer to these; what could be said about them now would mislead.
-            return Self { lifecycles: Vec::new(), diagnostics: Vec::new(), unfit };
+            return Self { lifecycles: Vec::new(), diagnostics: Vec::new(), unreadable };
         }
-        match onceward_core::load(&reading.files) {
+        match onceward_core::load_definitions(&loaded.files) {
             Ok(loaded) => {
                 let names = loaded.definitions.lifecycles.keys().filter(|name| !shipped::is_built_in(name));
                 let lifecycles = names.map(ToString::to_string).collect();
-                Self { lifecycles, diagnostics: loaded.warnings, unfit }
+                Self { lifecycles, diagnostics: loaded.warnings, unreadable }
             }
-            Err(diagnostics) => Self { lifecycles: Vec::new(), diagnostics, unfit },
+            Err(diagnostics) => Self { lifecycles: Vec::new(), diagnostics, unreadable },
         }
     }
 
@@ -68,100 +68,106 @@ impl Findings {
     }
 
     fn is_sound(&self) -> bool {
-        self.unfit.is_empty() && self.count(Severity::Error) == 0
+        self.unreadable.is_empty() && self.count(Severity::Error) == 0
     }
 }
 
-impl Check {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        let reading = match files::read(&self.paths) {
+impl CheckArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        let loaded = match files::read_lifecycle_files(&self.paths) {
             Err(error) if self.json => {
                 // Whoever reads JSON reads no other answer.
-                let unread = json!({ "severity": "error", "code": UNREADABLE, "message": format!("{error:#}") });
-                say(&format!("{:#}\n", answer(false, &[], &[whole(unread)])))?;
-                return Ok(Outcome::Misuse);
+                let unread =
+                    json!({ "severity": "error", "code": UNREADABLE_FILE_CODE, "message": format!("{error:#}") });
+                print_stdout(&format!("{:#}\n", result_json(false, &[], &[with_all_fields(unread)])))?;
+                return Ok(CommandStatus::UsageError);
             }
             read => read?,
         };
-        if let Some(note) = note(&reading.left_out) {
-            complain(&note);
+        if let Some(note) = skipped_note(&loaded.skipped) {
+            print_stderr(&note);
         }
-        let findings = Findings::of(&reading);
+        let findings = CheckFindings::analyze(&loaded);
         if self.json {
-            say(&format!("{:#}\n", as_json(&findings, &reading.files)))?;
+            print_stdout(&format!("{:#}\n", as_json(&findings, &loaded.files)))?;
         } else {
-            self.show(&findings, &reading.files)?;
+            self.print_findings(&findings, &loaded.files)?;
         }
-        Ok(if findings.is_sound() { Outcome::Done } else { Outcome::Wanting })
+        Ok(if findings.is_sound() { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
-    fn show(&self, findings: &Findings, files: &Files) -> Result<()> {
-        for unfit in &findings.unfit {
-            complain(&format!("error[{UNREADABLE}]: {}\n\n", unfit.message));
+    fn print_findings(&self, findings: &CheckFindings, files: &InputFiles) -> Result<()> {
+        for unfit in &findings.unreadable {
+            print_stderr(&format!("error[{UNREADABLE_FILE_CODE}]: {}\n\n", unfit.message));
         }
         for diagnostic in &findings.diagnostics {
-            complain(&format!("{}\n", diagnostic.render(files, self.color.wanted())));
+            print_stderr(&format!("{}\n", diagnostic.render(files, self.color.is_enabled())));
         }
         let warnings = match findings.count(Severity::Warning) {
             0 => String::new(),
-            count => format!(", with {}", counted(count, "warning", "warnings")),
+            count => format!(", with {}", count_noun(count, "warning", "warnings")),
         };
         if findings.is_sound() {
-            let sound = counted(findings.lifecycles.len(), "lifecycle is sound", "lifecycles are sound");
-            return say(&format!("{sound}{warnings}: {}\n", findings.lifecycles.join(", ")));
+            let sound = count_noun(findings.lifecycles.len(), "lifecycle is sound", "lifecycles are sound");
+            return print_stdout(&format!("{sound}{warnings}: {}\n", findings.lifecycles.join(", ")));
         }
-        let errors = counted(findings.count(Severity::Error) + findings.unfit.len(), "error", "errors");
-        complain(&format!("found wanting: {errors}{warnings}\n"));
+        let errors = count_noun(findings.count(Severity::Error) + findings.unreadable.len(), "error", "errors");
+        print_stderr(&format!("found wanting: {errors}{warnings}\n"));
         Ok(())
     }
 }
 
 /// Of files that stood in a folder and were not checked; a few by their names.
-fn note(left_out: &[String]) -> Option<String> {
-    const NAMED: usize = 3;
-    let names = left_out.get(..NAMED).unwrap_or(left_out).join(", ");
-    let more = match left_out.len().saturating_sub(NAMED) {
+fn skipped_note(skipped: &[String]) -> Option<String> {
+    const MAX_LISTED_NAMES: usize = 3;
+    let names = skipped.get(..MAX_LISTED_NAMES).unwrap_or(skipped).join(", ");
+    let more = match skipped.len().saturating_sub(MAX_LISTED_NAMES) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let are = if left_out.len() == 1 { "is no lifecycle file" } else { "are no lifecycle files" };
-    (!left_out.is_empty()).then(|| format!("note: not checked: {names}{more} {are}\n"))
+    let are = if skipped.len() == 1 { "is no lifecycle file" } else { "are no lifecycle files" };
+    (!skipped.is_empty()).then(|| format!("note: not checked: {names}{more} {are}\n"))
 }
 
-fn as_json(findings: &Findings, files: &Files) -> Value {
+fn as_json(findings: &CheckFindings, files: &InputFiles) -> Value {
     let mut diagnostics: Vec<Value> = findings
-        .unfit
+        .unreadable
         .iter()
         .map(|unfit| {
-            let (line, column) = unfit.at.unwrap_or((1, 1));
+            let (line, column) = unfit.position.unwrap_or((1, 1));
             let at = json!({
                 "file": unfit.name, "line": line, "column": column, "end_line": line, "end_column": column
             });
-            whole(json!({ "severity": "error", "code": UNREADABLE, "message": unfit.message, "at": at }))
+            with_all_fields(
+                json!({ "severity": "error", "code": UNREADABLE_FILE_CODE, "message": unfit.message, "at": at }),
+            )
         })
         .collect();
     diagnostics.extend(findings.diagnostics.iter().map(|diagnostic| {
-        let also: Vec<Value> =
-            diagnostic.also.iter().map(|(at, label)| json!({ "at": place(*at, files), "label": label })).collect();
+        let also: Vec<Value> = diagnostic
+            .related
+            .iter()
+            .map(|(at, label)| json!({ "at": span_json(*at, files), "label": label }))
+            .collect();
         json!({
             "severity": match diagnostic.severity { Severity::Error => "error", Severity::Warning => "warning" },
             "code": diagnostic.code,
             "message": diagnostic.message,
-            "at": place(diagnostic.at, files),
+            "at": span_json(diagnostic.span, files),
             "label": diagnostic.label,
             "also": also,
             "help": diagnostic.help,
         })
     }));
-    answer(findings.is_sound(), &findings.lifecycles, &diagnostics)
+    result_json(findings.is_sound(), &findings.lifecycles, &diagnostics)
 }
 
-fn answer(sound: bool, lifecycles: &[String], diagnostics: &[Value]) -> Value {
+fn result_json(sound: bool, lifecycles: &[String], diagnostics: &[Value]) -> Value {
     json!({ "sound": sound, "lifecycles": lifecycles, "diagnostics": diagnostics })
 }
 
 /// Every diagnostic has the same keys; those that this one lacks say nothing.
-fn whole(mut diagnostic: Value) -> Value {
+fn with_all_fields(mut diagnostic: Value) -> Value {
     for (key, nothing) in [("at", Value::Null), ("label", json!("")), ("also", json!([])), ("help", Value::Null)] {
         if diagnostic.get(key).is_none() {
             diagnostic[key] = nothing;
@@ -171,7 +177,7 @@ fn whole(mut diagnostic: Value) -> Value {
 }
 
 /// Lines and columns count from one; a column is a character, as editors count.
-fn place(at: Span, files: &Files) -> Value {
+fn span_json(at: Span, files: &InputFiles) -> Value {
     let Some(file) = files.files.get(at.file as usize) else { return Value::Null };
     let position = |offset: usize| {
         let before = file.text.get(..offset).unwrap_or(&file.text);

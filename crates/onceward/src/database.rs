@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 /// As `--db` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Database {
+pub(crate) enum DatabaseUrl {
     Sqlite(PathBuf),
     Postgres(String),
 }
 
-impl FromStr for Database {
+impl FromStr for DatabaseUrl {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Self, String> {
@@ -26,9 +26,9 @@ impl FromStr for Database {
     }
 }
 
-impl Database {
+impl DatabaseUrl {
     /// Where an embedded database has its large payloads, unless it is told otherwise.
-    pub(crate) fn objects(&self) -> Option<PathBuf> {
+    pub(crate) fn default_object_folder(&self) -> Option<PathBuf> {
         match self {
             Self::Sqlite(path) => {
                 let mut name = path.clone().into_os_string();
@@ -40,7 +40,7 @@ impl Database {
     }
 }
 
-impl fmt::Display for Database {
+impl fmt::Display for DatabaseUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(out, "sqlite:{}", path.display()),
@@ -55,12 +55,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_is_named_by_a_url() {
-        assert_eq!("sqlite:a/b.db".parse(), Ok(Database::Sqlite("a/b.db".into())));
-        assert_eq!("sqlite:/a.db".parse(), Ok(Database::Sqlite("/a.db".into())));
-        assert_eq!("postgres://a@b/c".parse(), Ok(Database::Postgres("postgres://a@b/c".into())));
+    fn database_url_accepts_sqlite_and_postgres_only() {
+        assert_eq!("sqlite:a/b.db".parse(), Ok(DatabaseUrl::Sqlite("a/b.db".into())));
+        assert_eq!("sqlite:/a.db".parse(), Ok(DatabaseUrl::Sqlite("/a.db".into())));
+        assert_eq!("postgres://a@b/c".parse(), Ok(DatabaseUrl::Postgres("postgres://a@b/c".into())));
         for wrong in ["", "a.db", "sqlite:", "sqlite::memory:", "mysql://x"] {
-            assert!(wrong.parse::<Database>().is_err(), "{wrong}");
+            assert!(wrong.parse::<DatabaseUrl>().is_err(), "{wrong}");
         }
     }
 }

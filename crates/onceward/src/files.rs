@@ -8,68 +8,68 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use onceward_core::bounds;
-use onceward_core::diagnostic::{self, Files};
+use onceward_core::diagnostic::{self, InputFiles};
 
 /// Folders that are looked into for one folder that was named.
-const FOLDERS: usize = 1_000;
+const MAX_FOLDERS: usize = 1_000;
 
 /// What came of reading: the files, and those that are no lifecycle files at all.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
-    pub(crate) files: Files,
-    pub(crate) unfit: Vec<Unfit>,
+pub(crate) struct LoadedFiles {
+    pub(crate) files: InputFiles,
+    pub(crate) unreadable: Vec<UnreadableFile>,
     /// Names of files that stood in a folder and are of something else.
-    pub(crate) left_out: Vec<String>,
+    pub(crate) skipped: Vec<String>,
 }
 
 /// A file that was read, but cannot be a lifecycle file: too large, or not text.
 #[derive(Clone, Debug)]
-pub(crate) struct Unfit {
+pub(crate) struct UnreadableFile {
     pub(crate) name: String,
     /// One line that begins with the name.
     pub(crate) message: String,
     /// Line and column, both from one, of what is wrong.
-    pub(crate) at: Option<(usize, usize)>,
+    pub(crate) position: Option<(usize, usize)>,
 }
 
 /// Reads files and the lifecycle files of folders, each once, in the order given.
-pub(crate) fn read(paths: &[PathBuf]) -> Result<Reading> {
-    let mut reading = Reading::default();
+pub(crate) fn read_lifecycle_files(paths: &[PathBuf]) -> Result<LoadedFiles> {
+    let mut loaded = LoadedFiles::default();
     let mut seen = BTreeSet::new();
-    let mut left_out = BTreeMap::new();
+    let mut skipped = BTreeMap::new();
     for path in paths {
         let is_folder = path.is_dir();
-        let found = if is_folder { inside(path)? } else { vec![path.clone()] };
-        let mut holds_some = false;
+        let found = if is_folder { find_lifecycle_files(path)? } else { vec![path.clone()] };
+        let mut has_lifecycle = false;
         for file in found {
             let identity = file.canonicalize().unwrap_or_else(|_| file.clone());
             if seen.contains(&identity) {
-                holds_some = true;
+                has_lifecycle = true;
                 continue;
             }
-            let before = reading.files.files.len();
-            read_one(&file, &mut reading)?;
+            let count_before = loaded.files.files.len();
+            read_lifecycle_file(&file, &mut loaded)?;
             // Text of another kind, as rustfmt.toml is, unless it is asked for by its name.
-            let is_other = |file: &mut diagnostic::File| !looks_like_lifecycle(&file.text);
-            let was_read = reading.files.files.len() > before;
-            let other = if is_folder && was_read { reading.files.files.pop_if(is_other) } else { None };
+            let is_other = |file: &mut diagnostic::InputFile| !looks_like_lifecycle(&file.text);
+            let was_read = loaded.files.files.len() > count_before;
+            let other = if is_folder && was_read { loaded.files.files.pop_if(is_other) } else { None };
             if let Some(other) = other {
-                left_out.insert(identity, other.name);
+                skipped.insert(identity, other.name);
             } else {
-                left_out.remove(&identity);
+                skipped.remove(&identity);
                 seen.insert(identity);
-                holds_some = true;
+                has_lifecycle = true;
             }
-            if seen.len() + left_out.len() > bounds::FILES {
-                bail!("too many files: at most {} are checked together", bounds::FILES);
+            if seen.len() + skipped.len() > bounds::MAX_FILES {
+                bail!("too many files: at most {} are checked together", bounds::MAX_FILES);
             }
         }
-        if !holds_some {
+        if !has_lifecycle {
             bail!("{} holds no lifecycle files (*.toml)", path.display());
         }
     }
-    reading.left_out = left_out.into_values().collect();
-    Ok(reading)
+    loaded.skipped = skipped.into_values().collect();
+    Ok(loaded)
 }
 
 /// Whether anything in it belongs to a lifecycle file, by its lines alone: one that is not even TOML is to hear of it.
@@ -84,18 +84,18 @@ fn looks_like_lifecycle(text: &str) -> bool {
 }
 
 /// The lifecycle files of a folder and of the folders in it, in the order of their paths.
-fn inside(folder: &Path) -> Result<Vec<PathBuf>> {
+fn find_lifecycle_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
-    let mut looked_into = 0;
+    let mut folders_read = 0;
     while let Some(next) = folders.pop() {
-        looked_into += 1;
-        let (files, below) = listed(&next)?;
+        folders_read += 1;
+        let (files, below) = list_folder(&next)?;
         found.extend(files);
         folders.extend(below);
-        if found.len() > bounds::FILES || looked_into + folders.len() > FOLDERS {
-            let (folder, files) = (folder.display(), bounds::FILES);
-            bail!("{folder} holds too much: at most {files} files in {FOLDERS} folders are checked together");
+        if found.len() > bounds::MAX_FILES || folders_read + folders.len() > MAX_FOLDERS {
+            let (folder, files) = (folder.display(), bounds::MAX_FILES);
+            bail!("{folder} holds too much: at most {files} files in {MAX_FOLDERS} folders are checked together");
         }
     }
     found.sort();
@@ -103,16 +103,16 @@ fn inside(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The lifecycle files that stand in a folder itself.
-pub(crate) fn beside(folder: &Path) -> Vec<PathBuf> {
-    let mut found = listed(folder).map_or_else(|_| Vec::new(), |(files, _)| files);
+pub(crate) fn sibling_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = list_folder(folder).map_or_else(|_| Vec::new(), |(files, _)| files);
     found.sort();
-    found.truncate(bounds::FILES);
+    found.truncate(bounds::MAX_FILES);
     found
 }
 
 /// The lifecycle files and the folders of a folder. A system that is also a Rust package keeps its Cargo.toml beside
 /// them; what is hidden or built is nobody's lifecycle, and a link to a folder may lead round in a circle.
-fn listed(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+fn list_folder(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let cannot = || format!("cannot read the folder {}", folder.display());
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder).with_context(cannot)? {
@@ -130,22 +130,22 @@ fn listed(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     Ok((files, folders))
 }
 
-pub(crate) fn read_one(path: &Path, reading: &mut Reading) -> Result<()> {
+pub(crate) fn read_lifecycle_file(path: &Path, loaded: &mut LoadedFiles) -> Result<()> {
     // A name is shown to a terminal, and whoever made the file chose it.
     let name = path.display().to_string().replace(char::is_control, "\u{fffd}");
     let cannot = || format!("cannot read {name}");
     let file = File::open(path).with_context(cannot)?;
-    let limit = bounds::FILE_BYTES as u64;
+    let limit = bounds::MAX_FILE_BYTES as u64;
     let mut bytes = Vec::new();
     // Not by the length that the file claims: a device or a pipe claims none.
     file.take(limit + 1).read_to_end(&mut bytes).with_context(cannot)?;
     if bytes.len() as u64 > limit {
         let message = format!("{name} is too large for a lifecycle file: at most {} KB", limit / 1024);
-        reading.unfit.push(Unfit { name, message, at: None });
+        loaded.unreadable.push(UnreadableFile { name, message, position: None });
         return Ok(());
     }
     match String::from_utf8(bytes) {
-        Ok(text) => reading.files.files.push(diagnostic::File { name, text: Arc::from(text) }),
+        Ok(text) => loaded.files.files.push(diagnostic::InputFile { name, text: Arc::from(text) }),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
             let before = String::from_utf8_lossy(&error.as_bytes()[..at]);
@@ -154,7 +154,7 @@ pub(crate) fn read_one(path: &Path, reading: &mut Reading) -> Result<()> {
             let message = format!(
                 "{name} is not UTF-8 text: the byte at {at} (line {line}, column {column}) is not part of any character"
             );
-            reading.unfit.push(Unfit { name, message, at: Some((line, column)) });
+            loaded.unreadable.push(UnreadableFile { name, message, position: Some((line, column)) });
         }
     }
     Ok(())

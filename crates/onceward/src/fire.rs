@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use clap::Args;
-use onceward_worker::EventCall;
+use onceward_worker::EventRequest;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::answer::Outcome;
-use crate::id::id;
-use crate::remote::Remote;
+use crate::output::CommandStatus;
+use crate::record_id::parse_record_id;
+use crate::remote::ServerArgs;
 
 /// Send a record an event, and print the state that it led to
 ///
@@ -17,14 +17,14 @@ use crate::remote::Remote;
 #[command(
     after_help = "Example:\n  onceward fire 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b cancel\n  onceward fire $id price --input '{\"amount\": 12}' --once price-17"
 )]
-pub(crate) struct Fire {
+pub(crate) struct FireArgs {
     /// The record's id
-    #[arg(value_parser = id)]
+    #[arg(value_parser = parse_record_id)]
     id: Uuid,
     /// The event's name
     event: String,
     /// What the event brings, a JSON object
-    #[arg(long, value_name = "JSON", value_parser = object)]
+    #[arg(long, value_name = "JSON", value_parser = parse_json_object)]
     input: Option<Map<String, Value>>,
     /// Only if the record still has this version
     #[arg(long, value_name = "N")]
@@ -33,30 +33,30 @@ pub(crate) struct Fire {
     #[arg(long, value_name = "KEY")]
     once: Option<String>,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
     /// Print the record, and those that were made, as JSON
     #[arg(long)]
     json: bool,
 }
 
-fn object(text: &str) -> Result<Map<String, Value>, String> {
+fn parse_json_object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
 }
 
-impl Fire {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        let call = EventCall {
+impl FireArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        let request = EventRequest {
             input: self.input.clone().unwrap_or_default(),
             version: self.version,
             key: self.once.clone(),
-            ..EventCall::new(self.id, &self.event)
+            ..EventRequest::new(self.id, &self.event)
         };
-        let ask = |client: onceward_worker::Client| async move {
-            let fired = client.fire(&call).await?;
-            Ok(json!({ "record": fired.record, "spawned": fired.spawned }))
+        let send = |client: onceward_worker::Client| async move {
+            let result = client.fire(&request).await?;
+            Ok(json!({ "record": result.record, "spawned": result.spawned }))
         };
-        self.remote.ask(self.json, ask, |fired| {
-            let state = fired["record"]["state"].as_str().unwrap_or_default();
+        self.remote.run_request(self.json, send, |result| {
+            let state = result["record"]["state"].as_str().unwrap_or_default();
             format!("{state}\n")
         })
     }

@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use clap::Args;
-use onceward_core::counted;
+use onceward_core::count_noun;
 use onceward_worker::{Client, ClientError, Record};
 use serde::Serialize;
 use serde_json::Value as Json;
 use uuid::Uuid;
 
-use crate::answer::Outcome;
-use crate::id::id;
-use crate::remote::Remote;
-use crate::table::{plain, value, when};
+use crate::output::CommandStatus;
+use crate::record_id::parse_record_id;
+use crate::remote::ServerArgs;
+use crate::table::{format_time, format_value, sanitize_line};
 
 /// Look at a record
 ///
@@ -24,23 +24,23 @@ use crate::table::{plain, value, when};
 #[command(
     after_help = "Example:\n  onceward get 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward get $id --json | jq .effect.result"
 )]
-pub(crate) struct Get {
+pub(crate) struct GetArgs {
     /// The record's id
-    #[arg(value_parser = id)]
+    #[arg(value_parser = parse_record_id)]
     id: Uuid,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
     /// Print it as JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Get {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        self.remote.ask(self.json, |client| self.look(client), shown)
+impl GetArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        self.remote.run_request(self.json, |client| self.fetch(client), render)
     }
 
-    async fn look(&self, client: Client) -> Result<Looked, ClientError> {
+    async fn fetch(&self, client: Client) -> Result<RecordWithEffect, ClientError> {
         let record = client.get(self.id).await?;
         let effect = match client.effect(self.id).await {
             Ok(effect) => Some(effect),
@@ -48,19 +48,19 @@ impl Get {
             Err(ClientError::Problem(_)) => None,
             Err(error) => return Err(error),
         };
-        Ok(Looked { record, effect })
+        Ok(RecordWithEffect { record, effect })
     }
 }
 
 #[derive(Serialize)]
-struct Looked {
+struct RecordWithEffect {
     #[serde(flatten)]
     record: Record,
     #[serde(skip_serializing_if = "Option::is_none")]
     effect: Option<Json>,
 }
 
-fn shown(Looked { record, effect }: &Looked) -> String {
+fn render(RecordWithEffect { record, effect }: &RecordWithEffect) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<10} {value}");
@@ -69,13 +69,13 @@ fn shown(Looked { record, effect }: &Looked) -> String {
     line("lifecycle", &record.lifecycle);
     line("state", &record.state);
     line("version", &record.version.to_string());
-    line("owner", &plain(&record.owner));
+    line("owner", &sanitize_line(&record.owner));
     line("attempt", &record.attempt.to_string());
     if let Some(payload) = &record.payload {
-        line("payload", &format!("{}, sha256 {}", counted(payload.bytes, "byte", "bytes"), payload.sha256));
+        line("payload", &format!("{}, sha256 {}", count_noun(payload.bytes, "byte", "bytes"), payload.sha256));
     }
     if let Some(stuck) = &record.stuck {
-        line("stuck", &plain(stuck));
+        line("stuck", &sanitize_line(stuck));
     }
     let times = [
         ("created", Some(record.created_at)),
@@ -85,15 +85,15 @@ fn shown(Looked { record, effect }: &Looked) -> String {
     ];
     for (name, time) in times {
         if let Some(time) = time {
-            line(name, &when(time));
+            line(name, &format_time(time));
         }
     }
     for (name, field) in &record.fields {
         if !field.is_null() {
-            line("field", &format!("{name} = {}", value(field)));
+            line("field", &format!("{name} = {}", format_value(field)));
         }
     }
-    let result = |effect: &Json| effect.get("result").or_else(|| effect.get("result_base64")).map(value);
+    let result = |effect: &Json| effect.get("result").or_else(|| effect.get("result_base64")).map(format_value);
     if let Some(result) = effect.as_ref().and_then(result) {
         line("result", &result);
     }

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 use clap::Args;
-use onceward_worker::{Entry, Execution};
+use onceward_worker::{Execution, LogEntry};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::answer::Outcome;
-use crate::id::id;
-use crate::remote::Remote;
-use crate::table::{plain, table, when};
+use crate::output::CommandStatus;
+use crate::record_id::parse_record_id;
+use crate::remote::ServerArgs;
+use crate::table::{format_table, format_time, sanitize_line};
 
 /// Tell a record's story: what happened to it, when, and by whom
 ///
@@ -18,43 +18,43 @@ use crate::table::{plain, table, when};
 #[command(
     after_help = "Example:\n  onceward history 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward history $id --json | jq '.[].event'"
 )]
-pub(crate) struct History {
+pub(crate) struct HistoryArgs {
     /// The record's id
-    #[arg(value_parser = id)]
+    #[arg(value_parser = parse_record_id)]
     id: Uuid,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
     /// Print the entries as JSON
     #[arg(long)]
     json: bool,
 }
 
-impl History {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        self.remote.ask(
+impl HistoryArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        self.remote.run_request(
             self.json,
             |client| async move { client.history(self.id).await },
-            |entries| table(HEADINGS, &story(entries)),
+            |entries| format_table(HISTORY_HEADINGS, &history_rows(entries)),
         )
     }
 }
 
-pub(crate) const HEADINGS: [&str; 6] = ["WHEN", "EVENT", "STATE", "BY", "ATTEMPT", ""];
+pub(crate) const HISTORY_HEADINGS: [&str; 6] = ["WHEN", "EVENT", "STATE", "BY", "ATTEMPT", ""];
 
 /// One line an entry, from the first on.
-pub(crate) fn story(entries: &[Entry]) -> Vec<[String; 6]> {
+pub(crate) fn history_rows(entries: &[LogEntry]) -> Vec<[String; 6]> {
     let mut state: Option<&str> = None;
-    let told = entries.iter().map(|entry| {
-        let before = state;
+    let rows = entries.iter().map(|entry| {
+        let state_before = state;
         state = entry.state.as_deref().or(state);
-        line(entry, before)
+        history_row(entry, state_before)
     });
-    told.collect()
+    rows.collect()
 }
 
 /// What an entry says, with the state before it where that is known.
-pub(crate) fn line(entry: &Entry, before: Option<&str>) -> [String; 6] {
-    let state = match (before, entry.state.as_deref()) {
+pub(crate) fn history_row(entry: &LogEntry, state_before: Option<&str>) -> [String; 6] {
+    let state = match (state_before, entry.state.as_deref()) {
         (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
         (None, Some(to)) => format!("-> {to}"),
         (_, Some(same)) | (Some(same), None) => same.to_owned(),
@@ -64,22 +64,22 @@ pub(crate) fn line(entry: &Entry, before: Option<&str>) -> [String; 6] {
     let worker = entry.execution.as_ref().filter(|_| entry.event == "lease").map(|execution| &*execution.worker);
     let by = worker.map_or_else(|| by.to_owned(), |worker| format!("{by} ({worker})"));
     let attempt = entry.execution.as_ref().map(|execution| execution.attempt.to_string()).unwrap_or_default();
-    [when(entry.at), entry.event.clone(), state, plain(&by), attempt, note(entry)]
+    [format_time(entry.at), entry.event.clone(), state, sanitize_line(&by), attempt, entry_note(entry)]
 }
 
 /// Why it went as it did, where the entry tells.
-fn note(entry: &Entry) -> String {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(plain);
+fn entry_note(entry: &LogEntry) -> String {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(sanitize_line);
     if let Some(refusal) = &entry.refusal {
         return format!("refused: {}", text(refusal.get("code")).unwrap_or_default());
     }
-    let aborted = |execution: &Execution| text(execution.more.get("aborted")?.get("code"));
+    let aborted = |execution: &Execution| text(execution.extra.get("aborted")?.get("code"));
     if let Some(code) = entry.execution.as_ref().and_then(aborted) {
-        let fields = entry.more.get("fields");
+        let fields = entry.extra.get("fields");
         let error = fields.and_then(|fields| text(fields.get("lastError"))).filter(|error| !error.is_empty());
         return error.map_or_else(|| code.clone(), |error| format!("{code}: {error}"));
     }
-    if entry.more.contains_key("effect") { "the effect landed".to_owned() } else { String::new() }
+    if entry.extra.contains_key("effect") { "the effect landed".to_owned() } else { String::new() }
 }
 
 #[cfg(test)]
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_story_tells_where_from_and_where_to() {
-        let entries: Vec<Entry> = serde_json::from_value(json!([
+    fn history_shows_state_before_and_after_each_entry() {
+        let entries: Vec<LogEntry> = serde_json::from_value(json!([
             { "seq": 1, "version": 1, "at": "2026-01-02T03:04:05.678Z", "event": "create", "actor": "ann", "state": "PENDING" },
             { "seq": 2, "version": 2, "at": "2026-01-02T03:04:06Z", "event": "lease", "actor": "bob", "state": "RUNNING",
               "execution": { "id": "x.1", "attempt": 1, "worker": "w1", "status": "IN_PROGRESS" } },
@@ -101,7 +101,7 @@ mod tests {
         ]))
         .expect("entries");
         assert_eq!(
-            table(HEADINGS, &story(&entries)),
+            format_table(HISTORY_HEADINGS, &history_rows(&entries)),
             "WHEN                      EVENT   STATE               BY        ATTEMPT\n\
              2026-01-02 03:04:05.678Z  create  -> PENDING          ann\n\
              2026-01-02 03:04:06.000Z  lease   PENDING -> RUNNING  bob (w1)  1\n\

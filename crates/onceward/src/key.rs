@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Subcommand};
-use onceward_core::compile::declared;
-use onceward_core::nearest;
+use onceward_core::closest_name;
+use onceward_core::compile::declared_lifecycles;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
-use onceward_engine::{EngineError, KeyDesk, Keys, NewKey, Revoked};
+use onceward_engine::{ApiKeyCache, ApiKeys, EngineError, NewApiKey, RevokedApiKey};
 use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, Store as _, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, say};
-use crate::database::Database;
-use crate::place::{Chosen, Place};
+use crate::database::DatabaseUrl;
+use crate::output::{CommandStatus, print_stderr, print_stdout};
+use crate::target::{Target, TargetArgs};
 use crate::{remote, shipped};
 
 /// Make, list and revoke API keys
@@ -32,28 +32,28 @@ use crate::{remote, shipped};
 #[command(after_help = "Example:\n  onceward key create --db sqlite:onceward.db --owner ops --role operator\n  \
                         onceward key create --owner shop --role producer --name checkout\n  onceward key list\n  \
                         onceward key revoke 5f0c3a9be1d24c77")]
-pub(crate) struct Key {
+pub(crate) struct KeyArgs {
     #[command(subcommand)]
-    what: What,
+    command: KeyCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum KeyCommand {
     /// Make a key, and print it: this once
     #[command(
         after_help = "Example:\n  onceward key create --owner mail --role worker --lifecycle mail.send --name mailer"
     )]
-    Create(Create),
+    Create(KeyCreateArgs),
     /// All keys, live or not, without their secrets
     #[command(after_help = "Example:\n  onceward key list --json")]
-    List(List),
+    List(KeyListArgs),
     /// Let nobody in with a key any more
     #[command(after_help = "Example:\n  onceward key revoke 5f0c3a9be1d24c77")]
-    Revoke(Revoke),
+    Revoke(KeyRevokeArgs),
 }
 
 #[derive(Args)]
-struct Create {
+struct KeyCreateArgs {
     /// Whose records are seen and made with it
     #[arg(long)]
     owner: Arc<str>,
@@ -67,164 +67,169 @@ struct Create {
     #[arg(long, default_value = "")]
     name: Arc<str>,
     /// When it ends by itself, as 2030-01-01T00:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     expires: Option<Time>,
     #[command(flatten)]
-    desk: Desk,
+    target_args: KeyTargetArgs,
 }
 
 #[derive(Args)]
-struct List {
+struct KeyListArgs {
     #[command(flatten)]
-    desk: Desk,
+    target_args: KeyTargetArgs,
 }
 
 #[derive(Args)]
-struct Revoke {
+struct KeyRevokeArgs {
     /// The key's id: what stands between `ow_` and the second `_`; of a whole key that is taken
     id: String,
     #[command(flatten)]
-    desk: Desk,
+    target_args: KeyTargetArgs,
 }
 
 /// Who has the whole key at hand need not cut it up; its secret goes nowhere.
-fn id_of(text: &str) -> &str {
+fn extract_key_id(text: &str) -> &str {
     text.strip_prefix("ow_").and_then(|rest| rest.split_once('_')).map_or(text, |(id, _)| id)
 }
 
-fn time(text: &str) -> Result<Time, String> {
+fn parse_time(text: &str) -> Result<Time, String> {
     text.parse().map_err(|_| format!("`{text}` is no time: write 2030-01-01T00:00:00Z"))
 }
 
 /// Where the keys are, and how they are shown.
 #[derive(Args)]
-struct Desk {
+struct KeyTargetArgs {
     #[command(flatten)]
-    place: Place,
+    target: TargetArgs,
     /// Print JSON on standard output
     #[arg(long)]
     json: bool,
 }
 
 /// What to do, and where it comes to.
-enum Asked {
-    Create(NewKey),
+enum KeyOperation {
+    Create(NewApiKey),
     List,
     Revoke(String),
 }
 
-impl Key {
-    pub(crate) fn run(self) -> Result<Outcome> {
-        let (asked, Desk { place, json }) = match self.what {
-            What::Create(Create { owner, roles, lifecycles, name, expires, desk }) => {
-                (Asked::Create(NewKey { owner, roles, lifecycles, name, expires_at: expires }), desk)
+impl KeyArgs {
+    pub(crate) fn run(self) -> Result<CommandStatus> {
+        let (operation, KeyTargetArgs { target: place, json }) = match self.command {
+            KeyCommand::Create(KeyCreateArgs { owner, roles, lifecycles, name, expires, target_args: desk }) => {
+                (KeyOperation::Create(NewApiKey { owner, roles, lifecycles, name, expires_at: expires }), desk)
             }
-            What::List(List { desk }) => (Asked::List, desk),
-            What::Revoke(Revoke { id, desk }) => (Asked::Revoke(id_of(&id).to_owned()), desk),
+            KeyCommand::List(KeyListArgs { target_args: desk }) => (KeyOperation::List, desk),
+            KeyCommand::Revoke(KeyRevokeArgs { id, target_args: desk }) => {
+                (KeyOperation::Revoke(extract_key_id(&id).to_owned()), desk)
+            }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(carry_out(&place, &asked))? {
+        match runtime.block_on(run_operation(&place, &operation))? {
             Ok(done) => {
                 for role in done["unknown_roles"].as_array().into_iter().flatten() {
                     let role = role.as_str().unwrap_or_default();
-                    complain(&format!(
+                    print_stderr(&format!(
                         "warning: no lifecycle here names the role `{role}` yet: until one does, the key makes and reads its owner's \
                          records as a producer's does\n"
                     ));
                 }
                 if done["operators_left"] == 0 {
-                    complain(
+                    print_stderr(
                         "warning: no operator's key is left: nobody can make or revoke keys through a server any more. `onceward key \
                          create --db … --owner … --role operator` makes one in the database itself (a SQLite one when its server has stopped)\n",
                     );
                 }
-                say(&if json { format!("{done:#}\n") } else { told(&asked, &done) })?;
-                if matches!(asked, Asked::Create(_)) && !json {
-                    complain("This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n");
+                print_stdout(&if json { format!("{done:#}\n") } else { render(&operation, &done) })?;
+                if matches!(operation, KeyOperation::Create(_)) && !json {
+                    print_stderr(
+                        "This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n",
+                    );
                 }
-                Ok(Outcome::Done)
+                Ok(CommandStatus::Success)
             }
             Err(refused) => {
                 if json {
-                    say(&format!("{:#}\n", json!({ "error": refused.error })))?;
+                    print_stdout(&format!("{:#}\n", json!({ "error": refused.error })))?;
                 }
-                complain(&format!("error: {}\n", refused.reason));
-                Ok(Outcome::Wanting)
+                print_stderr(&format!("error: {}\n", refused.reason));
+                Ok(CommandStatus::Failure)
             }
         }
     }
 }
 
 /// Done, or refused; an error where nobody could even be asked.
-type Came = Result<Result<Value, Refused>>;
+type KeyOperationResult = Result<Result<Value, KeyRefusal>>;
 
 /// In these words, and as JSON.
-struct Refused {
+struct KeyRefusal {
     reason: String,
     error: Value,
 }
 
-impl Refused {
-    fn because(reason: String) -> Self {
+impl KeyRefusal {
+    fn from_reason(reason: String) -> Self {
         let error = json!({ "reason": reason });
         Self { reason, error }
     }
 }
 
-async fn carry_out(place: &Place, asked: &Asked) -> Came {
-    if let Chosen::Database(database) = place.chosen() {
-        return in_database(&database, asked).await;
+async fn run_operation(target: &TargetArgs, operation: &KeyOperation) -> KeyOperationResult {
+    if let Target::Database(database) = target.resolve() {
+        return run_in_database(&database, operation).await;
     }
-    match through(&place.client()?, asked).await {
+    match run_on_server(&target.client()?, operation).await {
         Ok(done) => Ok(Ok(done)),
-        Err(ClientError::Problem(problem)) => {
-            Ok(Err(Refused { reason: remote::told(&problem, place.key()), error: serde_json::to_value(problem)? }))
-        }
-        Err(error) => Err(place.hinted(error)),
+        Err(ClientError::Problem(problem)) => Ok(Err(KeyRefusal {
+            reason: remote::problem_text(&problem, target.api_key()),
+            error: serde_json::to_value(problem)?,
+        })),
+        Err(error) => Err(target.with_hint(error)),
     }
 }
 
-async fn through(client: &Client, asked: &Asked) -> Result<Value, ClientError> {
-    match asked {
-        Asked::Create(new) => {
+async fn run_on_server(client: &Client, operation: &KeyOperation) -> Result<Value, ClientError> {
+    match operation {
+        KeyOperation::Create(new) => {
             let expires_at = new.expires_at.map(|time| time.to_string());
-            let NewKey { owner, roles, lifecycles, name, .. } = new;
+            let NewApiKey { owner, roles, lifecycles, name, .. } = new;
             let body = json!({ "owner": owner, "roles": roles, "lifecycles": lifecycles, "name": name, "expires_at": expires_at });
-            let made = client.create_key(&body).await?;
+            let created = client.create_api_key(&body).await?;
             // It is made: whatever becomes of this, it is shown.
             if !lifecycles.is_empty()
                 && let Ok(all) = client.lifecycles().await
             {
                 let names = all["lifecycles"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str());
-                mind(lifecycles, &names.map(Into::into).collect());
+                warn_unknown_lifecycles(lifecycles, &names.map(Into::into).collect());
             }
-            Ok(made)
+            Ok(created)
         }
-        Asked::List => Ok(json!({ "keys": client.keys().await? })),
-        Asked::Revoke(id) => client.revoke_key(id).await,
+        KeyOperation::List => Ok(json!({ "keys": client.list_api_keys().await? })),
+        KeyOperation::Revoke(id) => client.revoke_api_key(id).await,
     }
 }
 
-async fn in_database(database: &Database, asked: &Asked) -> Came {
+async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> KeyOperationResult {
     let opened = match database {
         // Only a first key makes a database.
-        Database::Sqlite(path) if !path.exists() && !matches!(asked, Asked::Create(_)) => {
+        DatabaseUrl::Sqlite(path) if !path.exists() && !matches!(operation, KeyOperation::Create(_)) => {
             return Err(anyhow!("{database}: there is no such file"));
         }
-        Database::Sqlite(path) => SqliteStore::open(path, Clock::machine()).map(AnyStore::Sqlite),
-        Database::Postgres(url) => PostgresStore::open(url).await.map(AnyStore::Postgres),
+        DatabaseUrl::Sqlite(path) => SqliteStore::open(path, Clock::machine()).map(AnyStore::Sqlite),
+        DatabaseUrl::Postgres(url) => PostgresStore::open(url).await.map(AnyStore::Postgres),
     };
     let store = match opened {
         Err(error @ StoreError::Locked { .. }) => {
             let reason = format!("{database}: {error}; or ask the server that has it open, with --server and --key");
-            return Ok(Err(Refused::because(reason)));
+            return Ok(Err(KeyRefusal::from_reason(reason)));
         }
         opened => opened.with_context(|| database.to_string())?,
     };
-    let (desk, console) = (KeyDesk::default(), Actor::new("console", &["operator"]));
-    let keys = Keys::on(&store, &desk);
-    let done = match asked {
-        Asked::Create(new) => match keys.create(&console, new.clone()).await {
+    let (key_cache, console) = (ApiKeyCache::default(), Actor::new("console", &["operator"]));
+    let keys = ApiKeys::on_store(&store, &key_cache);
+    let done = match operation {
+        KeyOperation::Create(new) => match keys.create(&console, new.clone()).await {
             Ok((key, text)) => {
                 let mut shown = as_json(&key);
                 shown["key"] = text.reveal().into();
@@ -233,10 +238,10 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
             }
             Err(error) => Err(error),
         },
-        Asked::List => {
+        KeyOperation::List => {
             keys.list(&console).await.map(|keys| json!({ "keys": keys.iter().map(as_json).collect::<Vec<_>>() }))
         }
-        Asked::Revoke(id) => keys.revoke(&console, id).await.map(|Revoked { key, operators_left }| {
+        KeyOperation::Revoke(id) => keys.revoke(&console, id).await.map(|RevokedApiKey { key, operators_left }| {
             let mut shown = as_json(&key);
             shown["operators_left"] = operators_left.into();
             shown
@@ -244,26 +249,26 @@ async fn in_database(database: &Database, asked: &Asked) -> Came {
     };
     match done {
         Ok(done) => {
-            if let (Asked::Create(new), Ok(catalog)) = (asked, store.definitions().await) {
-                mind(&new.lifecycles, &catalog.definitions.lifecycles.keys().cloned().collect());
+            if let (KeyOperation::Create(new), Ok(catalog)) = (operation, store.catalog().await) {
+                warn_unknown_lifecycles(&new.lifecycles, &catalog.definitions.lifecycles.keys().cloned().collect());
             }
             Ok(Ok(done))
         }
         Err(EngineError::Store(error)) => Err(anyhow!("{database}: {error}")),
         Err(refused) => {
             let error = json!({ "status": refused.status(), "code": refused.code(), "reason": refused.to_string() });
-            Ok(Err(Refused { reason: format!("{refused} [{}]", refused.code()), error }))
+            Ok(Err(KeyRefusal { reason: format!("{refused} [{}]", refused.code()), error }))
         }
     }
 }
 
 /// A worker would wait in vain for jobs of a lifecycle that is mistyped. But it may also come later.
-fn mind(lifecycles: &[Arc<str>], known: &BTreeSet<Arc<str>>) {
-    let shipped = declared(&shipped::files());
+fn warn_unknown_lifecycles(lifecycles: &[Arc<str>], known: &BTreeSet<Arc<str>>) {
+    let shipped = declared_lifecycles(&shipped::files());
     for name in lifecycles.iter().filter(|name| !known.contains(*name) && !shipped.contains(*name)) {
-        let near = nearest(name, known.union(&shipped).map(|known| &**known));
+        let near = closest_name(name, known.union(&shipped).map(|known| &**known));
         let near = near.map_or_else(String::new, |near| format!("; is `{near}` meant?"));
-        complain(&format!("warning: there is no lifecycle `{name}` here yet{near}\n"));
+        print_stderr(&format!("warning: there is no lifecycle `{name}` here yet{near}\n"));
     }
 }
 
@@ -276,12 +281,12 @@ fn as_json(key: &ApiKey) -> Value {
     })
 }
 
-fn told(asked: &Asked, done: &Value) -> String {
+fn render(operation: &KeyOperation, done: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    match asked {
-        Asked::Create(_) => format!("{}\n", text(&done["key"])),
-        Asked::Revoke(id) => format!("{id} is revoked\n"),
-        Asked::List => {
+    match operation {
+        KeyOperation::Create(_) => format!("{}\n", text(&done["key"])),
+        KeyOperation::Revoke(id) => format!("{id} is revoked\n"),
+        KeyOperation::List => {
             let mut table = String::new();
             for key in done["keys"].as_array().into_iter().flatten() {
                 let names =

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 use clap::Args;
-use onceward_worker::{Client, ClientError, Listing, Record};
+use onceward_worker::{Client, ClientError, ListQuery, Record};
 
-use crate::answer::{Outcome, complain};
-use crate::remote::Remote;
-use crate::table::{plain, table, when};
+use crate::output::{CommandStatus, print_stderr};
+use crate::remote::ServerArgs;
+use crate::table::{format_table, format_time, sanitize_line};
 
 /// Records in one question.
-const PAGE: usize = 1_000;
+const MAX_PAGE_RECORDS: usize = 1_000;
 
 /// List records, the oldest first
 ///
@@ -21,7 +21,7 @@ const PAGE: usize = 1_000;
 #[command(
     after_help = "Example:\n  onceward list execution.job --state FAILED\n  onceward list execution.job --json | jq -r '.[].id'"
 )]
-pub(crate) struct List {
+pub(crate) struct ListArgs {
     /// Records of this lifecycle
     lifecycle: String,
     /// Only those in this state
@@ -31,45 +31,45 @@ pub(crate) struct List {
     #[arg(long)]
     owner: Option<String>,
     /// At most so many
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = parse_limit)]
     limit: usize,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
     /// Print them as JSON
     #[arg(long)]
     json: bool,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+fn parse_limit(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is no number of records: 1 or more"))
 }
 
-impl List {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        self.remote.ask(self.json, |client| self.records(client), |records| shown(records))
+impl ListArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        self.remote.run_request(self.json, |client| self.fetch_records(client), |records| render(records))
     }
 
-    async fn records(&self, client: Client) -> Result<Vec<Record>, ClientError> {
-        let mut listing = Listing {
+    async fn fetch_records(&self, client: Client) -> Result<Vec<Record>, ClientError> {
+        let mut query = ListQuery {
             lifecycle: Some(self.lifecycle.clone()),
             state: self.state.clone(),
             owner: self.owner.clone(),
-            ..Listing::default()
+            ..ListQuery::default()
         };
         let mut records = Vec::new();
         while records.len() < self.limit {
-            listing.limit = Some((self.limit - records.len()).min(PAGE));
-            let page = client.list(&listing).await?;
+            query.limit = Some((self.limit - records.len()).min(MAX_PAGE_RECORDS));
+            let page = client.list(&query).await?;
             records.extend(page.records);
             match page.next {
                 Some(_) if records.len() >= self.limit => {
-                    let these = match records.len() {
+                    let shown_part = match records.len() {
                         1 => "this is the first".to_owned(),
                         shown => format!("these are the first {shown}"),
                     };
-                    complain(&format!("{these}, and there are more: --limit shows them\n"));
+                    print_stderr(&format!("{shown_part}, and there are more: --limit shows them\n"));
                 }
-                Some(next) => listing.cursor = Some(next),
+                Some(next) => query.cursor = Some(next),
                 None => break,
             }
         }
@@ -77,7 +77,7 @@ impl List {
     }
 }
 
-fn shown(records: &[Record]) -> String {
+fn render(records: &[Record]) -> String {
     if records.is_empty() {
         return "no records\n".to_owned();
     }
@@ -86,9 +86,9 @@ fn shown(records: &[Record]) -> String {
             record.id.to_string(),
             record.state.clone(),
             record.attempt.to_string(),
-            when(record.updated_at),
-            plain(&record.owner),
+            format_time(record.updated_at),
+            sanitize_line(&record.owner),
         ]
     };
-    table(["ID", "STATE", "ATTEMPT", "UPDATED", "OWNER"], &records.iter().map(row).collect::<Vec<_>>())
+    format_table(["ID", "STATE", "ATTEMPT", "UPDATED", "OWNER"], &records.iter().map(row).collect::<Vec<_>>())
 }

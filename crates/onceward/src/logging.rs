@@ -12,10 +12,10 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::voice::{self, Voice};
+use crate::stderr_thread::{self, StderrWriter};
 
 /// Begins the name of every crate of ours.
-const OURS: &str = "onceward";
+const CRATE_PREFIX: &str = "onceward";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -26,52 +26,53 @@ pub(crate) enum LogFormat {
 /// Begin to write, in a way that waits for no reader. Says in which format. `ONCEWARD_LOG` says what: a level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or levels by crate
 /// (`info,onceward_engine=debug`).
 pub(crate) fn start(format: Option<LogFormat>) -> Result<LogFormat> {
-    let asked = std::env::var("ONCEWARD_LOG").unwrap_or_default();
-    let filter = ours(&asked).with_context(|| format!("ONCEWARD_LOG={asked} is no filter; try info or debug"))?;
+    let filter_text = std::env::var("ONCEWARD_LOG").unwrap_or_default();
+    let filter = own_crates_filter(&filter_text)
+        .with_context(|| format!("ONCEWARD_LOG={filter_text} is no filter; try info or debug"))?;
     let terminal = stderr().is_terminal();
-    let usual = if terminal { LogFormat::Human } else { LogFormat::Json };
+    let default_format = if terminal { LogFormat::Human } else { LogFormat::Json };
     let registry = tracing_subscriber::registry();
-    let format = format.unwrap_or(usual);
-    voice::start();
+    let format = format.unwrap_or(default_format);
+    stderr_thread::start();
     match format {
         LogFormat::Human => {
-            let lines = fmt::layer().with_writer(|| Voice).with_ansi(terminal).with_target(false);
-            registry.with(lines.with_filter(filter)).try_init()?;
+            let layer = fmt::layer().with_writer(|| StderrWriter).with_ansi(terminal).with_target(false);
+            registry.with(layer.with_filter(filter)).try_init()?;
         }
         LogFormat::Json => {
-            let lines = fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
-            registry.with(lines.with_writer(|| Voice).with_filter(filter)).try_init()?;
+            let layer = fmt::layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
+            registry.with(layer.with_writer(|| StderrWriter).with_filter(filter)).try_init()?;
         }
     }
     Ok(format)
 }
 
-fn ours(asked: &str) -> Result<Targets> {
-    let asked: Targets = if asked.trim().is_empty() { Targets::new() } else { asked.parse()? };
-    let usual = asked.default_level().unwrap_or(LevelFilter::INFO);
-    let own: Vec<_> = asked.iter().filter(|(target, _)| target.starts_with(OURS)).collect();
-    let own: Vec<_> = own.into_iter().map(|(target, level)| (target.to_owned(), level)).collect();
-    Ok(Targets::new().with_target(OURS, usual).with_targets(own))
+fn own_crates_filter(filter_text: &str) -> Result<Targets> {
+    let requested: Targets = if filter_text.trim().is_empty() { Targets::new() } else { filter_text.parse()? };
+    let default_level = requested.default_level().unwrap_or(LevelFilter::INFO);
+    let own_targets: Vec<_> = requested.iter().filter(|(target, _)| target.starts_with(CRATE_PREFIX)).collect();
+    let own_targets: Vec<_> = own_targets.into_iter().map(|(target, level)| (target.to_owned(), level)).collect();
+    Ok(Targets::new().with_target(CRATE_PREFIX, default_level).with_targets(own_targets))
 }
 
 #[cfg(test)]
 mod tests {
     use tracing::Level;
 
-    use super::ours;
+    use super::own_crates_filter;
 
     #[test]
-    fn only_our_own_lines_are_written() {
+    fn filter_enables_own_crates_only() {
         for asked in ["trace", "trace,tokio_postgres=trace,axum=trace"] {
-            let filter = ours(asked).unwrap();
+            let filter = own_crates_filter(asked).unwrap();
             assert!(filter.would_enable("onceward_engine::batch", &Level::TRACE));
             assert!(!filter.would_enable("tokio_postgres::query", &Level::ERROR));
             assert!(!filter.would_enable("axum::rejection", &Level::ERROR));
         }
-        let filter = ours("warn,onceward_engine=debug").unwrap();
+        let filter = own_crates_filter("warn,onceward_engine=debug").unwrap();
         assert!(filter.would_enable("onceward_engine::batch", &Level::DEBUG));
         assert!(!filter.would_enable("onceward_server::door", &Level::INFO));
-        assert!(ours("").unwrap().would_enable("onceward::serve", &Level::INFO));
-        assert!(ours("onceward=loud").is_err());
+        assert!(own_crates_filter("").unwrap().would_enable("onceward::serve", &Level::INFO));
+        assert!(own_crates_filter("onceward=loud").is_err());
     }
 }

@@ -1,10 +1,8 @@
 //! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
 //! (`shipped`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`, `voice`) and how
-//! far it is (`bar`).
+//! far it is (`progress_bar`).
 
-mod answer;
 mod backup;
-mod bar;
 mod check;
 mod database;
 mod doctor;
@@ -12,26 +10,28 @@ mod draw;
 mod files;
 mod fire;
 mod get;
-mod hang_up;
 mod history;
-mod id;
 mod key;
 mod lifecycle;
 mod list;
 mod logging;
 mod migrate;
 mod new;
-mod objects;
-mod parts;
-mod place;
+mod object_storage;
+mod output;
+mod progress_bar;
 mod prune;
+mod record_id;
 mod remote;
 mod serve;
 mod shipped;
+mod sighup;
+mod stderr_thread;
 mod supervise;
+mod system_routes;
 mod table;
+mod target;
 mod verify;
-mod voice;
 mod watch;
 mod work;
 
@@ -52,58 +52,58 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 )]
 struct Cli {
     #[command(subcommand)]
-    verb: Verb,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Verb {
-    Backup(backup::BackUp),
-    Check(check::Check),
-    Doctor(doctor::Doctor),
-    Draw(draw::Draw),
-    Fire(fire::Fire),
-    Get(get::Get),
-    History(history::History),
-    Key(key::Key),
-    List(list::List),
-    Lifecycle(lifecycle::Lifecycle),
-    Migrate(migrate::Migrate),
-    New(new::New),
-    Prune(prune::Prune),
-    Serve(serve::Serve),
-    Verify(verify::Verify),
-    Watch(watch::Watch),
-    Work(work::Work),
+enum CliCommand {
+    Backup(backup::BackupArgs),
+    Check(check::CheckArgs),
+    Doctor(doctor::DoctorArgs),
+    Draw(draw::DrawArgs),
+    Fire(fire::FireArgs),
+    Get(get::GetArgs),
+    History(history::HistoryArgs),
+    Key(key::KeyArgs),
+    List(list::ListArgs),
+    Lifecycle(lifecycle::LifecycleArgs),
+    Migrate(migrate::MigrateArgs),
+    New(new::NewArgs),
+    Prune(prune::PruneArgs),
+    Serve(serve::ServeArgs),
+    Verify(verify::VerifyArgs),
+    Watch(watch::WatchArgs),
+    Work(work::WorkArgs),
 }
 
 fn main() -> ExitCode {
-    if let Some(ended) = supervise::run(std::env::args_os()) {
-        return ended;
+    if let Some(exit_code) = supervise::run(std::env::args_os()) {
+        return exit_code;
     }
-    let done = match Cli::parse().verb {
-        Verb::Backup(backup) => backup.run(),
-        Verb::Check(check) => check.run(),
-        Verb::Doctor(doctor) => doctor.run(),
-        Verb::Draw(draw) => draw.run(),
-        Verb::Fire(fire) => fire.run(),
-        Verb::Get(get) => get.run(),
-        Verb::History(history) => history.run(),
-        Verb::Key(key) => key.run(),
-        Verb::List(list) => list.run(),
-        Verb::Lifecycle(lifecycle) => lifecycle.run(),
-        Verb::Migrate(migrate) => migrate.run(),
-        Verb::New(new) => new.run(),
-        Verb::Prune(prune) => prune.run(),
-        Verb::Serve(serve) => serve.run(),
-        Verb::Verify(verify) => verify.run(),
-        Verb::Watch(watch) => watch.run(),
-        Verb::Work(work) => work.run(),
+    let result = match Cli::parse().command {
+        CliCommand::Backup(backup) => backup.run(),
+        CliCommand::Check(check) => check.run(),
+        CliCommand::Doctor(doctor) => doctor.run(),
+        CliCommand::Draw(draw) => draw.run(),
+        CliCommand::Fire(fire) => fire.run(),
+        CliCommand::Get(get) => get.run(),
+        CliCommand::History(history) => history.run(),
+        CliCommand::Key(key) => key.run(),
+        CliCommand::List(list) => list.run(),
+        CliCommand::Lifecycle(lifecycle) => lifecycle.run(),
+        CliCommand::Migrate(migrate) => migrate.run(),
+        CliCommand::New(new) => new.run(),
+        CliCommand::Prune(prune) => prune.run(),
+        CliCommand::Serve(serve) => serve.run(),
+        CliCommand::Verify(verify) => verify.run(),
+        CliCommand::Watch(watch) => watch.run(),
+        CliCommand::Work(work) => work.run(),
     };
-    let outcome = done.unwrap_or_else(|error| {
+    let status = result.unwrap_or_else(|error| {
         // What could not even be tried: a file that is not there, a name nobody knows.
-        answer::complain(&format!("error: {error:#}\n"));
-        answer::Outcome::Misuse
+        output::print_stderr(&format!("error: {error:#}\n"));
+        output::CommandStatus::UsageError
     });
-    voice::end();
-    outcome.into()
+    stderr_thread::flush();
+    status.into()
 }

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use onceward_store::{PostgresStore, Schema, SqliteStore, StoreError};
+use onceward_store::{PostgresStore, SchemaStatus, SqliteStore, StoreError};
 use serde_json::json;
 
-use crate::answer::{Outcome, complain, say};
-use crate::database::Database;
+use crate::database::DatabaseUrl;
+use crate::output::{CommandStatus, print_stderr, print_stdout};
 
 /// Bring a database up to date for this program
 ///
@@ -21,10 +21,10 @@ use crate::database::Database;
 #[derive(Args)]
 #[command(after_help = "Example:\n  onceward migrate --dry-run --db postgres://onceward@db/app\n  \
                         onceward migrate --db postgres://onceward@db/app")]
-pub(crate) struct Migrate {
+pub(crate) struct MigrateArgs {
     /// The database
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: Database,
+    db: DatabaseUrl,
     /// Only say what would be run
     #[arg(long)]
     dry_run: bool,
@@ -33,25 +33,25 @@ pub(crate) struct Migrate {
     json: bool,
 }
 
-impl Migrate {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        let schema = match self.go() {
-            Err(error @ (StoreError::TooNew { .. } | StoreError::Locked { .. } | StoreError::Busy)) => {
-                complain(&format!("error: {}: {error}\n", self.db));
-                return Ok(Outcome::Wanting);
+impl MigrateArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        let schema = match self.migrate_or_inspect() {
+            Err(error @ (StoreError::SchemaTooNew { .. } | StoreError::Locked { .. } | StoreError::Busy)) => {
+                print_stderr(&format!("error: {}: {error}\n", self.db));
+                return Ok(CommandStatus::Failure);
             }
             other => other.with_context(|| self.db.to_string())?,
         };
-        say(&if self.json { self.as_json(&schema) } else { self.summary(&schema) })?;
-        let is_wanting = self.dry_run && !schema.missing.is_empty();
-        Ok(if is_wanting { Outcome::Wanting } else { Outcome::Done })
+        print_stdout(&if self.json { self.as_json(&schema) } else { self.summary(&schema) })?;
+        let has_pending = self.dry_run && !schema.pending.is_empty();
+        Ok(if has_pending { CommandStatus::Failure } else { CommandStatus::Success })
     }
 
-    fn go(&self) -> Result<Schema, StoreError> {
+    fn migrate_or_inspect(&self) -> Result<SchemaStatus, StoreError> {
         match &self.db {
-            Database::Sqlite(path) if self.dry_run => SqliteStore::schema(path),
-            Database::Sqlite(path) => SqliteStore::migrate(path),
-            Database::Postgres(url) => {
+            DatabaseUrl::Sqlite(path) if self.dry_run => SqliteStore::schema(path),
+            DatabaseUrl::Sqlite(path) => SqliteStore::migrate(path),
+            DatabaseUrl::Postgres(url) => {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
                 runtime.block_on(async {
@@ -61,8 +61,8 @@ impl Migrate {
         }
     }
 
-    fn summary(&self, schema: &Schema) -> String {
-        let Schema { found, known, missing } = schema;
+    fn summary(&self, schema: &SchemaStatus) -> String {
+        let SchemaStatus { current: found, supported: known, pending: missing } = schema;
         if missing.is_empty() {
             return format!("{}: schema {found}, up to date\n", self.db);
         }
@@ -75,8 +75,8 @@ impl Migrate {
         text
     }
 
-    fn as_json(&self, schema: &Schema) -> String {
-        let Schema { found, known, missing } = schema;
+    fn as_json(&self, schema: &SchemaStatus) -> String {
+        let SchemaStatus { current: found, supported: known, pending: missing } = schema;
         let now = if self.dry_run { found } else { known };
         format!("{:#}\n", json!({ "found": found, "now": now, "known": known, "migrations": missing }))
     }

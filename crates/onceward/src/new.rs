@@ -8,9 +8,9 @@ use onceward_worker::{NewRecord, Payload};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::answer::{Outcome, complain};
-use crate::id::id;
-use crate::remote::Remote;
+use crate::output::{CommandStatus, print_stderr};
+use crate::record_id::parse_record_id;
+use crate::remote::ServerArgs;
 
 /// Make a record, and print its id
 ///
@@ -24,11 +24,11 @@ use crate::remote::Remote;
 #[command(
     after_help = "Example:\n  onceward new execution.job --payload 'hello'\n  onceward new execution.job --field budget=3 --payload @order.json --once order-17"
 )]
-pub(crate) struct New {
+pub(crate) struct NewArgs {
     /// What it is to be
     lifecycle: String,
     /// A field and its value; may be given more than once
-    #[arg(long, value_name = "NAME=VALUE", value_parser = field)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_field)]
     field: Vec<(String, Value)>,
     /// What a worker gets to work on: a text, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "TEXT|@FILE|-")]
@@ -37,48 +37,48 @@ pub(crate) struct New {
     #[arg(long, value_name = "KEY")]
     once: Option<String>,
     /// An id of your own, a UUIDv7
-    #[arg(long, value_parser = id)]
+    #[arg(long, value_parser = parse_record_id)]
     id: Option<Uuid>,
     /// For somebody else; for operators
     #[arg(long)]
     owner: Option<String>,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
     /// Print the whole record as JSON
     #[arg(long)]
     json: bool,
 }
 
-fn field(text: &str) -> Result<(String, Value), String> {
+fn parse_field(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
 /// JSON as it is written, or a text.
-fn payload(given: &str) -> Result<Payload> {
-    let bytes = if given == "-" {
+fn read_payload(argument: &str) -> Result<Payload> {
+    let bytes = if argument == "-" {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
         bytes
-    } else if let Some(path) = given.strip_prefix('@') {
+    } else if let Some(path) = argument.strip_prefix('@') {
         std::fs::read(path).with_context(|| path.to_owned())?
     } else {
-        return Ok(match serde_json::from_str(given) {
+        return Ok(match serde_json::from_str(argument) {
             Ok(json) => Payload::Json(json),
             Err(error) => {
                 // JSON with a slip in it, most likely.
-                if given.trim_start().starts_with(['{', '[']) {
-                    complain(&format!("note: the payload is not JSON ({error}), so it is kept as a text\n"));
+                if argument.trim_start().starts_with(['{', '[']) {
+                    print_stderr(&format!("note: the payload is not JSON ({error}), so it is kept as a text\n"));
                 }
-                Payload::text(given)
+                Payload::text(argument)
             }
         });
     };
     Ok(Payload::Bytes(bytes.into()))
 }
 
-impl New {
-    pub(crate) fn run(&self) -> Result<Outcome> {
+impl NewArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
         let mut fields = Map::new();
         for (name, value) in &self.field {
             if fields.insert(name.clone(), value.clone()).is_some() {
@@ -88,12 +88,12 @@ impl New {
         let record = NewRecord {
             id: self.id,
             fields,
-            payload: self.payload.as_deref().map(payload).transpose()?,
+            payload: self.payload.as_deref().map(read_payload).transpose()?,
             owner: self.owner.clone(),
-            key: self.once.clone(),
+            idempotency_key: self.once.clone(),
         };
-        let ask = |client: onceward_worker::Client| async move { client.create(&self.lifecycle, &record).await };
-        self.remote.ask(self.json, ask, |record| format!("{}\n", record.id))
+        let send = |client: onceward_worker::Client| async move { client.create(&self.lifecycle, &record).await };
+        self.remote.run_request(self.json, send, |record| format!("{}\n", record.id))
     }
 }
 
@@ -104,12 +104,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_json_or_text() {
-        let value = |text: &str| field(text).expect("a pair").1;
+    fn field_value_is_json_or_else_text() {
+        let value = |text: &str| parse_field(text).expect("a pair").1;
         assert_eq!(value("n=3"), json!(3));
         assert_eq!(value("n=\"3\""), json!("3"));
         assert_eq!(value("n=a=b"), json!("a=b"));
         assert_eq!(value("n="), json!(""));
-        assert!(field("n").is_err());
+        assert!(parse_field("n").is_err());
     }
 }

@@ -6,25 +6,27 @@ use std::time::Duration as Length;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use onceward_core::counted;
+use onceward_core::count_noun;
 use onceward_core::time::Duration;
-use onceward_engine::{Config, PruneOptions, Pruned, Retention, Watch, collect, prune_watched};
+use onceward_engine::{
+    EngineConfig, ProgressObserver, PruneOptions, PruneReport, RetentionPolicy, collect_orphans, prune_with_progress,
+};
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use onceward_worker::ClientError;
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, say};
-use crate::bar::Bar;
-use crate::database::Database;
-use crate::objects::Kept;
-use crate::place::{Chosen, Place};
+use crate::database::DatabaseUrl;
+use crate::object_storage::ObjectStorageArgs;
+use crate::output::{CommandStatus, print_stderr, print_stdout};
+use crate::progress_bar::ProgressBar;
 use crate::remote;
+use crate::target::{Target, TargetArgs};
 
 /// Take out of a database what has ended long ago
 ///
 /// Records that ended, with all of their log entries, and old answers to callers' keys. A running engine does so by itself; this
 /// is for sooner. What accounts, counts and keys for ever need of them is carried forward in a checkpoint in the log, from which
-/// `onceward verify` starts. There is no way back: make a backup first.
+/// `onceward run_verify` starts. There is no way back: make a backup first.
 ///
 /// With --db, in the database itself: a database file must not be open in a server then; PostgreSQL may be. With --server, by that
 /// server, with an operator's key; it tells nothing before it is done. With neither: in onceward.db in this folder if no server
@@ -40,16 +42,16 @@ use crate::remote;
     after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d\n  \
                   onceward prune --server http://127.0.0.1:7171 --only onceward.delivery --older-than 2d"
 )]
-pub(crate) struct Prune {
+pub(crate) struct PruneArgs {
     #[command(flatten)]
-    place: Place,
+    target: TargetArgs,
     #[command(flatten)]
-    objects: Kept,
+    objects: ObjectStorageArgs,
     /// How long after its end a record is kept, as 12h; left out: 30d, or as the server keeps it
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_or_days)]
     older_than: Option<Length>,
     /// How long the answer to a caller's key is kept; left out: 7d, or as the server keeps it
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_or_days)]
     keys_older_than: Option<Length>,
     /// Only records of this lifecycle; may be given more than once
     #[arg(long, value_name = "LIFECYCLE")]
@@ -63,7 +65,7 @@ pub(crate) struct Prune {
 }
 
 /// A length of time as lifecycle files write it, and in days.
-pub(crate) fn length(text: &str) -> Result<Length, String> {
+pub(crate) fn parse_duration_or_days(text: &str) -> Result<Length, String> {
     let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90m");
     let micros = match text.strip_suffix('d').map(str::parse::<u32>) {
         Some(days) => i64::from(days.map_err(|_| wrong())?) * 86_400_000_000,
@@ -72,47 +74,48 @@ pub(crate) fn length(text: &str) -> Result<Length, String> {
     u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
 }
 
-impl Prune {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        let pruned = match self.place.chosen() {
-            Chosen::Server => self.asked(),
-            Chosen::Database(database) | Chosen::Unreadable(database) => {
-                self.take_out(&database).map(|pruned| as_json(&pruned))
+impl PruneArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        let pruned = match self.target.resolve() {
+            Target::Server => self.prune_by_server(),
+            Target::Database(database) | Target::Unreadable(database) => {
+                self.prune_database(&database).map(|pruned| as_json(&pruned))
             }
         };
         let pruned = match pruned {
             Ok(pruned) => pruned,
-            Err(error) => return self.refused(error),
+            Err(error) => return self.report_error(error),
         };
-        say(&if self.json { format!("{pruned:#}\n") } else { summary(&pruned, self.dry_run) })?;
-        Ok(if list(&pruned["damaged"]).is_empty() { Outcome::Done } else { Outcome::Wanting })
+        print_stdout(&if self.json { format!("{pruned:#}\n") } else { summary(&pruned, self.dry_run) })?;
+        Ok(if array_items(&pruned["damaged"]).is_empty() { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
     /// By a server, which answers with what is printed.
-    fn asked(&self) -> Result<Value> {
+    fn prune_by_server(&self) -> Result<Value> {
         let mut body = json!({ "only": self.only, "dry_run": self.dry_run });
         for (name, length) in [("older_than", self.older_than), ("keys_older_than", self.keys_older_than)] {
             if let Some(length) = length {
                 body[name] = Duration::from_micros(i64::try_from(length.as_micros())?).to_string().into();
             }
         }
-        let client = self.place.client()?;
-        Ok(remote::runtime()?.block_on(client.prune(&body))?)
+        let client = self.target.client()?;
+        Ok(remote::build_runtime()?.block_on(client.prune(&body))?)
     }
 
-    fn retention(&self) -> Retention {
-        let usual = Retention::default();
-        let (records, requests) = (self.older_than.or(usual.records), self.keys_older_than.or(usual.requests));
-        let all = if self.only.is_empty() { records } else { None };
-        let retention = Retention { records: all, requests, ..usual };
-        self.only.iter().fold(retention, |retention, name| retention.lifecycle(name, records))
+    fn retention(&self) -> RetentionPolicy {
+        let defaults = RetentionPolicy::default();
+        let (records, requests) =
+            (self.older_than.or(defaults.records_ttl), self.keys_older_than.or(defaults.idempotency_keys_ttl));
+        let default_records = if self.only.is_empty() { records } else { None };
+        let retention = RetentionPolicy { records_ttl: default_records, idempotency_keys_ttl: requests, ..defaults };
+        self.only.iter().fold(retention, |retention, name| retention.with_lifecycle(name, records))
     }
 
-    fn take_out(&self, database: &Database) -> Result<Pruned> {
+    fn prune_database(&self, database: &DatabaseUrl) -> Result<PruneReport> {
         let options = PruneOptions { retention: self.retention(), dry_run: self.dry_run, ..PruneOptions::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match database {
-            Database::Sqlite(path) => {
+            DatabaseUrl::Sqlite(path) => {
                 let name = || format!("sqlite:{}", path.display());
                 // Opening would make it.
                 if path.is_dir() {
@@ -121,71 +124,76 @@ impl Prune {
                 if !path.is_file() {
                     bail!("{}: there is no such file", name());
                 }
-                self.is_ready(path).with_context(name)?;
+                self.require_onceward_schema(path).with_context(name)?;
                 let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
-                runtime.block_on(self.with(&store, database, &options)).with_context(name)
+                runtime.block_on(self.prune_store(&store, database, &options)).with_context(name)
             }
-            Database::Postgres(url) => {
-                let done =
-                    runtime.block_on(async { self.with(&PostgresStore::open(url).await?, database, &options).await });
+            DatabaseUrl::Postgres(url) => {
+                let done = runtime
+                    .block_on(async { self.prune_store(&PostgresStore::open(url).await?, database, &options).await });
                 done.context("PostgreSQL")
             }
         }
     }
 
     /// Opening would make tables in an empty file, and change the settings of another program's.
-    fn is_ready(&self, path: &Path) -> Result<()> {
+    fn require_onceward_schema(&self, path: &Path) -> Result<()> {
         let schema = SqliteStore::schema(path)?;
-        if schema.found == 0 {
+        if schema.current == 0 {
             bail!("this is not a database of Onceward's; is the path right?");
         }
-        if self.dry_run && !schema.missing.is_empty() {
+        if self.dry_run && !schema.pending.is_empty() {
             bail!("it was made by an older program; `onceward migrate` brings it up to date");
         }
         Ok(())
     }
 
-    async fn with<S: Store>(&self, store: &S, database: &Database, options: &PruneOptions) -> Result<Pruned> {
-        let catalog = store.definitions().await?;
+    async fn prune_store<S: Store>(
+        &self,
+        store: &S,
+        database: &DatabaseUrl,
+        options: &PruneOptions,
+    ) -> Result<PruneReport> {
+        let catalog = store.catalog().await?;
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("no lifecycle of this database is called `{name}`"));
         }
         // Before anything is taken out: it may be that it is nowhere to be found.
-        let objects = self.objects.existing(database).await?;
-        let mut show = Show(Bar::wanted());
-        let pruned = prune_watched(store, options, &mut show).await;
-        show.clear();
+        let objects = self.objects.open_existing(database).await?;
+        let mut progress = PruneProgress(ProgressBar::for_terminal());
+        let pruned = prune_with_progress(store, options, &mut progress).await;
+        progress.clear();
         let pruned = pruned.map_err(anyhow::Error::from)?;
         if let (Some(objects), false) = (objects, self.dry_run) {
             // Large payloads whose last record is gone.
-            collect(store, &objects, Config::default().orphans).await?;
+            collect_orphans(store, &objects, EngineConfig::default().orphan_ttl).await?;
         }
         Ok(pruned)
     }
 
     /// What may go another time is not misuse, nor is a server's no.
-    fn refused(&self, error: anyhow::Error) -> Result<Outcome> {
+    fn report_error(&self, error: anyhow::Error) -> Result<CommandStatus> {
         let error = match error.downcast::<ClientError>() {
             Ok(ClientError::Problem(problem)) => {
                 if self.json {
-                    say(&format!("{:#}\n", json!({ "error": problem })))?;
+                    print_stdout(&format!("{:#}\n", json!({ "error": problem })))?;
                 }
-                complain(&format!("error: {}\n", remote::told(&problem, self.place.key())));
-                return Ok(Outcome::Wanting);
+                print_stderr(&format!("error: {}\n", remote::problem_text(&problem, self.target.api_key())));
+                return Ok(CommandStatus::Failure);
             }
-            Ok(error) => return Err(self.place.hinted(error)),
+            Ok(error) => return Err(self.target.with_hint(error)),
             Err(error) => error,
         };
         match error.downcast_ref() {
             Some(StoreError::Locked { by }) => {
-                complain(&format!(
+                print_stderr(&format!(
                     "error: {by} has the database open; stop it, let it prune by itself, or ask it to with --server\n"
                 ));
-                Ok(Outcome::Wanting)
+                Ok(CommandStatus::Failure)
             }
-            Some(StoreError::TooNew { .. } | StoreError::Busy) => {
-                complain(&format!("error: {error:#}\n"));
-                Ok(Outcome::Wanting)
+            Some(StoreError::SchemaTooNew { .. } | StoreError::Busy) => {
+                print_stderr(&format!("error: {error:#}\n"));
+                Ok(CommandStatus::Failure)
             }
             _ => Err(error),
         }
@@ -193,9 +201,9 @@ impl Prune {
 }
 
 /// How far it is.
-struct Show(Option<Bar>);
+struct PruneProgress(Option<ProgressBar>);
 
-impl Show {
+impl PruneProgress {
     fn clear(&mut self) {
         if let Some(bar) = &mut self.0 {
             bar.clear();
@@ -203,15 +211,15 @@ impl Show {
     }
 }
 
-impl Watch for Show {
-    fn progress(&mut self, what: &'static str, done: u64, all: u64) {
+impl ProgressObserver for PruneProgress {
+    fn on_progress(&mut self, what: &'static str, done: u64, all: u64) {
         if let Some(bar) = &mut self.0 {
             bar.draw(what, done, all);
         }
     }
 }
 
-fn list(value: &Value) -> &[Value] {
+fn array_items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -220,20 +228,21 @@ fn summary(pruned: &Value, dry_run: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |name: &str| pruned[name].as_u64().unwrap_or(0);
     let (records, entries) =
-        (counted(number("records"), "record", "records"), counted(number("entries"), "entry", "entries"));
-    let mut told = String::new();
-    for share in list(&pruned["shares"]) {
+        (count_noun(number("records"), "record", "records"), count_noun(number("entries"), "entry", "entries"));
+    let mut summary_text = String::new();
+    for share in array_items(&pruned["shares"]) {
         let [lifecycle, owner, state] = ["lifecycle", "owner", "state"].map(|name| text(&share[name]));
-        let _ = writeln!(told, "{lifecycle} {owner} {state}: {}", share["records"]);
+        let _ = writeln!(summary_text, "{lifecycle} {owner} {state}: {}", share["records"]);
     }
-    for damaged in list(&pruned["damaged"]) {
-        let _ = writeln!(told, "kept: {} cannot be pruned: {}", text(&damaged["record"]), text(&damaged["why"]));
+    for damaged in array_items(&pruned["damaged"]) {
+        let _ =
+            writeln!(summary_text, "kept: {} cannot be pruned: {}", text(&damaged["record"]), text(&damaged["why"]));
     }
     let _ = match (dry_run, &pruned["checkpoint"]) {
-        (true, _) => writeln!(told, "{records} with {entries} would go"),
-        (false, Value::Null) => writeln!(told, "no record went"),
-        (false, place) => {
-            writeln!(told, "{records} with {entries} went; the last checkpoint is entry {place} of the log")
+        (true, _) => writeln!(summary_text, "{records} with {entries} would go"),
+        (false, Value::Null) => writeln!(summary_text, "no record went"),
+        (false, seq) => {
+            writeln!(summary_text, "{records} with {entries} went; the last checkpoint is entry {seq} of the log")
         }
     };
     for (count, one, many) in [
@@ -247,13 +256,13 @@ fn summary(pruned: &Value, dry_run: bool) -> String {
     ] {
         let count = number(count);
         if count > 0 {
-            let _ = writeln!(told, "{}", counted(count, one, many));
+            let _ = writeln!(summary_text, "{}", count_noun(count, one, many));
         }
     }
-    told
+    summary_text
 }
 
-fn as_json(pruned: &Pruned) -> Value {
+fn as_json(pruned: &PruneReport) -> Value {
     let shares: Vec<Value> = pruned
         .shares
         .iter()
@@ -270,10 +279,10 @@ fn as_json(pruned: &Pruned) -> Value {
     json!({
         "records": pruned.records,
         "entries": pruned.entries,
-        "requests": pruned.requests,
-        "held": pruned.held,
-        "busy": pruned.busy,
-        "checkpoint": pruned.checkpoint,
+        "requests": pruned.idempotency_keys,
+        "held": pruned.held_back,
+        "busy": pruned.changed,
+        "checkpoint": pruned.checkpoint_seq,
         "shares": shares,
         "damaged": damaged,
     })
@@ -284,12 +293,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_written_in_days_or_as_lifecycles_write_it() {
-        assert_eq!(length("30d"), Ok(Length::from_hours(30 * 24)));
-        assert_eq!(length("90m"), Ok(Length::from_mins(90)));
-        assert_eq!(length("0d"), Ok(Length::ZERO));
+    fn age_is_parsed_from_days_or_duration_units() {
+        assert_eq!(parse_duration_or_days("30d"), Ok(Length::from_hours(30 * 24)));
+        assert_eq!(parse_duration_or_days("90m"), Ok(Length::from_mins(90)));
+        assert_eq!(parse_duration_or_days("0d"), Ok(Length::ZERO));
         for wrong in ["", "d", "-1d", "30", "many"] {
-            assert!(length(wrong).is_err(), "{wrong}");
+            assert!(parse_duration_or_days(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use onceward_worker::{Client, ClientError, Patience, Problem};
+use onceward_worker::{Client, ClientError, Problem, RetryPolicy};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::answer::{Outcome, complain, say};
+use crate::output::{CommandStatus, print_stderr, print_stdout};
 
 /// For a server that is just being restarted; somebody waits at a terminal.
-const RETRIES: Duration = Duration::from_secs(5);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// As every verb that asks a server takes it.
 #[derive(Args)]
-pub(crate) struct Remote {
+pub(crate) struct ServerArgs {
     /// The server's address
     #[arg(long, env = "ONCEWARD_URL", default_value = "http://127.0.0.1:7171", value_name = "URL")]
     server: String,
@@ -28,58 +28,57 @@ pub(crate) struct Remote {
     ca: Option<PathBuf>,
 }
 
-impl Remote {
+impl ServerArgs {
     pub(crate) fn client(&self) -> Result<Client> {
-        Ok(client(&self.server, self.key(), self.ca.as_deref())?)
+        Ok(build_client(&self.server, self.api_key(), self.ca.as_deref())?)
     }
 
-    pub(crate) fn key(&self) -> Option<&str> {
+    pub(crate) fn api_key(&self) -> Option<&str> {
         self.key.as_deref().filter(|key| !key.is_empty())
     }
 
     /// Ask, and print what came back: as JSON, or as people read it.
-    pub(crate) fn ask<T: Serialize, F>(
+    pub(crate) fn run_request<T: Serialize, F>(
         &self,
         as_json: bool,
-        ask: impl FnOnce(Client) -> F,
-        shown: impl FnOnce(&T) -> String,
-    ) -> Result<Outcome>
+        send: impl FnOnce(Client) -> F,
+        render: impl FnOnce(&T) -> String,
+    ) -> Result<CommandStatus>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
         let client = self.client()?;
-        match runtime()?.block_on(ask(client)) {
-            Ok(answer) if as_json => {
-                say(&format!("{}\n", serde_json::to_string_pretty(&answer)?)).map(|()| Outcome::Done)
-            }
-            Ok(answer) => say(&shown(&answer)).map(|()| Outcome::Done),
-            Err(error) => self.refused(error, as_json),
+        match build_runtime()?.block_on(send(client)) {
+            Ok(response) if as_json => print_stdout(&format!("{}\n", serde_json::to_string_pretty(&response)?))
+                .map(|()| CommandStatus::Success),
+            Ok(response) => print_stdout(&render(&response)).map(|()| CommandStatus::Success),
+            Err(error) => self.report_error(error, as_json),
         }
     }
 
     /// A server's no is an answer; that there was none is not.
-    pub(crate) fn refused(&self, error: ClientError, as_json: bool) -> Result<Outcome> {
-        let ClientError::Problem(problem) = error else { return Err(hinted(error)) };
+    pub(crate) fn report_error(&self, error: ClientError, as_json: bool) -> Result<CommandStatus> {
+        let ClientError::Problem(problem) = error else { return Err(with_hint(error)) };
         if as_json {
-            say(&format!("{:#}\n", json!({ "error": problem })))?;
+            print_stdout(&format!("{:#}\n", json!({ "error": problem })))?;
         }
-        complain(&format!("error: {}\n", told(&problem, self.key())));
-        Ok(Outcome::Wanting)
+        print_stderr(&format!("error: {}\n", problem_text(&problem, self.api_key())));
+        Ok(CommandStatus::Failure)
     }
 }
 
 /// A server by its address, whom to trust for it, and the key to speak with.
-pub(crate) fn client(server: &str, key: Option<&str>, ca: Option<&Path>) -> Result<Client, ClientError> {
-    let client = match ca {
-        Some(file) => Client::trusting(server, key, file),
-        None => Client::new(server, key),
+pub(crate) fn build_client(server: &str, api_key: Option<&str>, ca_file: Option<&Path>) -> Result<Client, ClientError> {
+    let client = match ca_file {
+        Some(file) => Client::with_ca_file(server, api_key, file),
+        None => Client::new(server, api_key),
     };
-    Ok(client?.with(Patience { retries: RETRIES, ..Patience::default() }))
+    Ok(client?.with_retry_policy(RetryPolicy { retry_timeout: RETRY_TIMEOUT, ..RetryPolicy::default() }))
 }
 
 /// The server's words, and what it cannot know: whether there was a key to be sent at all.
-pub(crate) fn told(problem: &Problem, key: Option<&str>) -> String {
-    match key {
+pub(crate) fn problem_text(problem: &Problem, api_key: Option<&str>) -> String {
+    match api_key {
         None if problem.code == "unauthorized" => {
             format!("{problem}; no key was given: set ONCEWARD_KEY, or give --key")
         }
@@ -88,7 +87,7 @@ pub(crate) fn told(problem: &Problem, key: Option<&str>) -> String {
 }
 
 /// Where nobody answers: what may be done about it.
-pub(crate) fn hinted(error: ClientError) -> anyhow::Error {
+pub(crate) fn with_hint(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::Unreachable { .. } => {
             anyhow!("{error}; is a server running there? `onceward serve` starts one; --server names another")
@@ -98,7 +97,7 @@ pub(crate) fn hinted(error: ClientError) -> anyhow::Error {
 }
 
 /// For one question, or a stream of answers.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(crate) fn build_runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
 }
 
@@ -108,8 +107,8 @@ mod tests {
 
     /// Whichever verb it is: somebody waits at a terminal.
     #[test]
-    fn all_verbs_are_equally_patient() {
-        let client = client("http://127.0.0.1:7171", None, None).expect("an address");
-        assert!(format!("{client:?}").contains("retries: 5s"), "{client:?}");
+    fn client_gives_up_retrying_after_five_seconds() {
+        let client = build_client("http://127.0.0.1:7171", None, None).expect("an address");
+        assert!(format!("{client:?}").contains("retry_timeout: 5s"), "{client:?}");
     }
 }

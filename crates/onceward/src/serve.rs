@@ -12,32 +12,32 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use onceward_engine::{Checks, Config, Engine, Http, Objects, Retention};
-use onceward_server::{Observe, Settings};
+use onceward_engine::{CheckRegistry, Engine, EngineConfig, HttpTransport, ObjectStorage, RetentionPolicy};
+use onceward_server::{ServerConfig, Telemetry};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::answer::{Outcome, complain, say};
-use crate::database::Database;
-use crate::hang_up::hang_up;
+use crate::database::DatabaseUrl;
 use crate::logging::{self, LogFormat};
-use crate::objects::Kept;
-use crate::parts::parts;
-use crate::prune::length;
+use crate::object_storage::ObjectStorageArgs;
+use crate::output::{CommandStatus, print_stderr, print_stdout};
+use crate::prune::parse_duration_or_days;
+use crate::sighup::hangup_signal;
+use crate::system_routes::all_system_routes;
 
 mod image;
-mod keep;
-mod loading;
+mod lifecycles;
+mod retention;
 mod traces;
 
 /// Deliveries that are posted at the same time.
-const POSTED_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_DELIVERIES: usize = 16;
 
 /// Bytes of a result: a megabyte, and what base64 makes of it.
-const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
+const MAX_RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 
 /// Serve the engine over HTTP
 ///
@@ -54,24 +54,24 @@ const RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 #[command(
     after_help = "Example:\n  onceward serve\n  onceward serve --keep 90d --keep shop.order=forever\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
 )]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: Place,
+    db: ServeDatabase,
     /// What this server is called among those on one PostgreSQL: started again under its name, it gives back at once what its own workers
     /// and deliveries had in hand. No two may have one name
-    #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = server_name)]
+    #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = parse_server_name)]
     name: Option<String>,
     /// Where to listen; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS", value_parser = parse_listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
-    objects: Kept,
+    objects: ObjectStorageArgs,
     /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
     #[command(flatten)]
-    keeping: keep::Keeping,
+    retention_args: retention::RetentionArgs,
     /// Requests that one key may send in a second; 0 for no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
@@ -79,7 +79,7 @@ pub(crate) struct Serve {
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
     /// How long it may take to finish what is under way when it is told to end, as 30s; what is not done by then is given up
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = length)]
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_duration_or_days)]
     drain: Duration,
     /// For developing: refuses to listen off this machine, keys or not
     #[arg(long)]
@@ -91,11 +91,11 @@ pub(crate) struct Serve {
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp: Option<String>,
     #[command(flatten, next_help_heading = "Image")]
-    image: image::Image,
+    image: image::ImageArgs,
 }
 
 /// An address and a port, by their numbers: a name may stand for several addresses, or for another one tomorrow.
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
         let port = port.parse::<u16>().unwrap_or(7171);
@@ -104,7 +104,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// A variable that is set to nothing is none.
-fn server_name(text: &str) -> Result<String, String> {
+fn parse_server_name(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if text.len() <= 64 && text.bytes().all(fits) {
         Ok(text.to_owned())
@@ -115,47 +115,47 @@ fn server_name(text: &str) -> Result<String, String> {
 
 /// Where the records live.
 #[derive(Clone, Debug)]
-enum Place {
-    Kept(Database),
+enum ServeDatabase {
+    Persistent(DatabaseUrl),
     /// Gone when the process ends.
-    Passing,
+    Temporary,
 }
 
-impl FromStr for Place {
+impl FromStr for ServeDatabase {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Self, String> {
-        if url == "sqlite::memory:" { Ok(Self::Passing) } else { url.parse().map(Self::Kept) }
+        if url == "sqlite::memory:" { Ok(Self::Temporary) } else { url.parse().map(Self::Persistent) }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ServeDatabase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kept(database) => database.fmt(out),
-            Self::Passing => out.write_str("a database that goes with this process"),
+            Self::Persistent(database) => database.fmt(out),
+            Self::Temporary => out.write_str("a database that goes with this process"),
         }
     }
 }
 
-impl Serve {
-    pub(crate) fn run(&self) -> Result<Outcome> {
+impl ServeArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
         if self.dev && !self.listen.ip().is_loopback() {
             bail!("--dev serves this machine only, and {} can be reached from others", self.listen);
         }
         logging::start(self.log_format)?;
         // Before anything is opened: what is wrong with the flags and the files is told without a database.
-        let retention = self.keeping.retention()?;
-        let (checks, image) = self.image.ready(Config::default().checks)?;
-        let Some(loading) = loading::read(&self.lifecycles, &checks, &self.without())? else {
-            return Ok(Outcome::Wanting);
+        let retention = self.retention_args.retention()?;
+        let (checks, image) = self.image.build(EngineConfig::default().checks)?;
+        let Some(startup_lifecycles) = lifecycles::load(&self.lifecycles, &checks, &self.unavailable_systems())? else {
+            return Ok(CommandStatus::Failure);
         };
-        let done = self.runtime()?.block_on(self.serve(&loading, checks, image, retention));
-        match done {
+        let result = self.runtime()?.block_on(self.serve(&startup_lifecycles, checks, image, retention));
+        match result {
             Err(error) => match error.downcast_ref() {
-                Some(StoreError::Locked { .. } | StoreError::TooNew { .. } | StoreError::TooOld { .. }) => {
-                    complain(&format!("error: {error:#}\n"));
-                    Ok(Outcome::Wanting)
+                Some(StoreError::Locked { .. } | StoreError::SchemaTooNew { .. } | StoreError::SchemaTooOld { .. }) => {
+                    print_stderr(&format!("error: {error:#}\n"));
+                    Ok(CommandStatus::Failure)
                 }
                 _ => Err(error),
             },
@@ -165,7 +165,7 @@ impl Serve {
 
     fn runtime(&self) -> std::io::Result<Runtime> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let is_sqlite = !matches!(self.db, Place::Kept(Database::Postgres(_)));
+        let is_sqlite = !matches!(self.db, ServeDatabase::Persistent(DatabaseUrl::Postgres(_)));
         // Whoever says how many there are to be is heard: tokio reads that variable itself.
         if is_sqlite && std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
             builder.worker_threads(SqliteStore::runtime_threads());
@@ -174,7 +174,7 @@ impl Serve {
     }
 
     /// Why it cannot listen there.
-    fn not_there(&self, error: std::io::Error) -> anyhow::Error {
+    fn listen_error(&self, error: std::io::Error) -> anyhow::Error {
         let address = self.listen;
         if error.kind() == ErrorKind::AddrInUse {
             let free = SocketAddr::new(address.ip(), 0);
@@ -183,91 +183,101 @@ impl Serve {
         anyhow::Error::from(error).context(address.to_string())
     }
 
-    fn is_new(&self) -> bool {
+    fn is_new_database(&self) -> bool {
         match &self.db {
-            Place::Kept(Database::Sqlite(path)) => !path.exists(),
-            Place::Kept(Database::Postgres(_)) => false,
-            Place::Passing => true,
+            ServeDatabase::Persistent(DatabaseUrl::Sqlite(path)) => !path.exists(),
+            ServeDatabase::Persistent(DatabaseUrl::Postgres(_)) => false,
+            ServeDatabase::Temporary => true,
         }
     }
 
     /// Why it does not start where others can reach it, and what to type.
-    fn no_keys(&self) -> String {
+    fn missing_keys_message(&self) -> String {
         let address = self.listen;
-        let way = match &self.db {
-            Place::Kept(database) => {
+        let advice = match &self.db {
+            ServeDatabase::Persistent(database) => {
                 let database = match database {
-                    Database::Sqlite(_) => database.to_string(),
+                    DatabaseUrl::Sqlite(_) => database.to_string(),
                     // Its URL may hold a password.
-                    Database::Postgres(_) => "postgres://…".to_owned(),
+                    DatabaseUrl::Postgres(_) => "postgres://…".to_owned(),
                 };
                 format!(
                     "make an operator's key first:\n  onceward key create --db {database} --owner ops --role operator"
                 )
             }
-            Place::Passing => "give it a database that is kept, and make an operator's key there first".to_owned(),
+            ServeDatabase::Temporary => {
+                "give it a database that is kept, and make an operator's key there first".to_owned()
+            }
         };
         format!(
-            "error: {address} can be reached from other machines, and there are no keys: anybody could do everything; {way}\n"
+            "error: {address} can be reached from other machines, and there are no keys: anybody could do everything; {advice}\n"
         )
     }
 
     /// Wanting, too, where the database does not take the lifecycles; that was shown.
     async fn serve(
         &self,
-        loading: &loading::Loading,
-        checks: Checks,
-        image: image::Ready,
-        retention: Retention,
-    ) -> Result<Outcome> {
+        startup_lifecycles: &lifecycles::StartupLifecycles,
+        checks: CheckRegistry,
+        image_setup: image::ImageSetup,
+        retention: RetentionPolicy,
+    ) -> Result<CommandStatus> {
         // First of all: one that comes while the database is opened is not lost.
-        let hang_up = hang_up()?;
+        let hangup = hangup_signal()?;
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let listener = TcpListener::bind(self.listen).await.map_err(|error| self.not_there(error))?;
+        let listener = TcpListener::bind(self.listen).await.map_err(|error| self.listen_error(error))?;
         // Before the database: that a bucket does not let us in is told at once.
-        let named = self.objects.named().await?;
-        if let Some(objects) = &named {
-            objects.try_writing().await?;
+        let named_storage = self.objects.open().await?;
+        if let Some(objects) = &named_storage {
+            objects.probe_write().await?;
         }
-        let is_open_to_others = !self.listen.ip().is_loopback();
+        let is_public = !self.listen.ip().is_loopback();
         // No keys can be where nothing is yet, and nothing need be made to find that out.
-        if is_open_to_others && self.is_new() {
-            complain(&self.no_keys());
-            return Ok(Outcome::Wanting);
+        if is_public && self.is_new_database() {
+            print_stderr(&self.missing_keys_message());
+            return Ok(CommandStatus::Failure);
         }
-        let (store, passing) = self.open().await?;
-        let objects = named.or_else(|| self.beside(passing.as_ref()).map(Objects::folder));
-        let observe = self.observe()?;
-        let spans = observe.spans();
-        let config = Config { result_bytes: RESULT_BYTES, spans, objects, checks, retention, ..Config::default() };
+        let (store, temp_storage) = self.open_store().await?;
+        let objects =
+            named_storage.or_else(|| self.default_object_folder(temp_storage.as_ref()).map(ObjectStorage::folder));
+        let telemetry = self.build_telemetry()?;
+        let spans = telemetry.span_sink();
+        let config = EngineConfig {
+            max_result_bytes: MAX_RESULT_BYTES,
+            span_sink: spans,
+            object_storage: objects,
+            checks,
+            retention,
+            ..EngineConfig::default()
+        };
         let engine = Engine::open(store, config);
         // A server that does not start makes no version of a lifecycle the current one: all that may be in its way comes first.
-        let lifecycles = loading.all(&engine).await?;
-        self.keeping.must_be_known(&lifecycles)?;
-        let keyed = engine.keys().are_asked_for().await?;
-        if !keyed && is_open_to_others {
-            complain(&self.no_keys());
+        let lifecycles = startup_lifecycles.served_names(&engine).await?;
+        self.retention_args.require_known_lifecycles(&lifecycles)?;
+        let requires_key = engine.api_keys().is_auth_required().await?;
+        if !requires_key && is_public {
+            print_stderr(&self.missing_keys_message());
             engine.close().await;
-            return Ok(Outcome::Wanting);
+            return Ok(CommandStatus::Failure);
         }
-        if !loading.define(&engine).await? {
+        if !startup_lifecycles.put_lifecycles(&engine).await? {
             engine.close().await;
-            return Ok(Outcome::Wanting);
+            return Ok(CommandStatus::Failure);
         }
-        engine.deliver(Http::default(), POSTED_AT_ONCE);
-        if loading.names.iter().any(|name| name == "image.job") {
-            image.open(&engine);
+        engine.start_deliveries(HttpTransport::default(), MAX_CONCURRENT_DELIVERIES);
+        if startup_lifecycles.names.iter().any(|name| name == "image.job") {
+            image_setup.start(&engine);
         }
-        say(&self.greeting(listener.local_addr()?, loading, &lifecycles, keyed))?;
+        print_stdout(&self.startup_message(listener.local_addr()?, startup_lifecycles, &lifecycles, requires_key))?;
         let stop = async move {
             tokio::select! {
                 _ = term.recv() => {}
                 _ = int.recv() => {}
-                () = hang_up => {}
+                () = hangup => {}
             }
             // To a program that reads the log, the log says it.
             if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-                complain("stopping: finishing what is under way; once more ends it at once\n");
+                print_stderr("stopping: finishing what is under way; once more ends it at once\n");
             }
             tokio::spawn(async move {
                 tokio::select! {
@@ -277,64 +287,65 @@ impl Serve {
                 std::process::exit(1);
             });
         };
-        let usual = Settings::default();
-        let connections = usual.connections.min(file_handles());
-        let settings = Settings {
-            connections,
-            observe: Arc::clone(&observe),
+        let defaults = ServerConfig::default();
+        let connections = defaults.max_connections.min(max_connections());
+        let settings = ServerConfig {
+            max_connections: connections,
+            telemetry: Arc::clone(&telemetry),
             requests_per_second: self.rate_limit,
-            key_share: self.key_share,
-            left_out: loading.absent.clone(),
-            drain_time: self.drain,
-            ..usual
+            api_key_share_percent: self.key_share,
+            skipped_lifecycles: startup_lifecycles.unavailable.clone(),
+            drain_timeout: self.drain,
+            ..defaults
         };
-        if let Err(error) = onceward_server::serve(listener, engine, settings, parts(), stop).await {
+        if let Err(error) = onceward_server::serve(listener, engine, settings, all_system_routes(), stop).await {
             if error.kind() == ErrorKind::TimedOut {
-                complain(&format!("error: {error}; the rest is given up\n"));
+                print_stderr(&format!("error: {error}; the rest is given up\n"));
                 // As on the second signal: whoever is still at it may wait for a database that does not answer.
                 std::process::exit(1);
             }
             return Err(error.into());
         }
         // The last spans are on their way still.
-        tokio::task::spawn_blocking(move || observe.close()).await?;
-        Ok(Outcome::Done)
+        tokio::task::spawn_blocking(move || telemetry.close()).await?;
+        Ok(CommandStatus::Success)
     }
 
-    fn observe(&self) -> Result<Arc<Observe>> {
+    fn build_telemetry(&self) -> Result<Arc<Telemetry>> {
         // A variable that is set to nothing is none.
         match self.otlp.as_deref().filter(|endpoint| !endpoint.is_empty()) {
-            None => Ok(Observe::new()),
-            Some(endpoint) => traces::observe(endpoint),
+            None => Ok(Telemetry::new()),
+            Some(endpoint) => traces::telemetry_for(endpoint),
         }
     }
 
-    async fn open(&self) -> Result<(AnyStore, Option<Passing>)> {
+    async fn open_store(&self) -> Result<(AnyStore, Option<TempStorage>)> {
         let name = || self.db.to_string();
         match &self.db {
-            Place::Kept(Database::Sqlite(path)) => {
+            ServeDatabase::Persistent(DatabaseUrl::Sqlite(path)) => {
                 let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
                 Ok((AnyStore::Sqlite(store), None))
             }
-            Place::Kept(Database::Postgres(url)) => {
+            ServeDatabase::Persistent(DatabaseUrl::Postgres(url)) => {
                 let mut store = PostgresStore::open(url).await.with_context(name)?;
-                if let Some(own) = self.name.as_deref().filter(|own| !own.is_empty()) {
-                    store = store.named(own).await.with_context(name)?;
+                if let Some(instance_name) = self.name.as_deref().filter(|own| !own.is_empty()) {
+                    store = store.with_server_name(instance_name).await.with_context(name)?;
                 }
                 Ok((AnyStore::Postgres(store), None))
             }
-            Place::Passing => {
-                let passing = Passing::new()?;
-                let store = SqliteStore::open(passing.0.join("onceward.db"), Clock::machine()).with_context(name)?;
-                Ok((AnyStore::Sqlite(store), Some(passing)))
+            ServeDatabase::Temporary => {
+                let temp_storage = TempStorage::new()?;
+                let store =
+                    SqliteStore::open(temp_storage.0.join("onceward.db"), Clock::machine()).with_context(name)?;
+                Ok((AnyStore::Sqlite(store), Some(temp_storage)))
             }
         }
     }
 
     /// Systems that lack something here, each with what it lacks.
-    fn without(&self) -> Vec<(&'static str, &'static str)> {
-        match (&self.db, self.objects.is_named()) {
-            (Place::Kept(Database::Postgres(_)), false) => {
+    fn unavailable_systems(&self) -> Vec<(&'static str, &'static str)> {
+        match (&self.db, self.objects.has_url()) {
+            (ServeDatabase::Persistent(DatabaseUrl::Postgres(_)), false) => {
                 vec![("image", "there is no place for pictures: name one with --objects")]
             }
             _ => Vec::new(),
@@ -342,20 +353,20 @@ impl Serve {
     }
 
     /// Where large payloads go unless a place is named.
-    fn beside(&self, passing: Option<&Passing>) -> Option<PathBuf> {
-        match (&self.db, passing) {
-            (Place::Kept(database), _) => database.objects(),
-            (Place::Passing, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
+    fn default_object_folder(&self, temp_storage: Option<&TempStorage>) -> Option<PathBuf> {
+        match (&self.db, temp_storage) {
+            (ServeDatabase::Persistent(database), _) => database.default_object_folder(),
+            (ServeDatabase::Temporary, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
         }
     }
 
     /// Where it is, and what to type next.
-    fn greeting(
+    fn startup_message(
         &self,
         address: SocketAddr,
-        loading: &loading::Loading,
+        startup_lifecycles: &lifecycles::StartupLifecycles,
         lifecycles: &BTreeSet<Arc<str>>,
-        keyed: bool,
+        requires_key: bool,
     ) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let server =
@@ -363,74 +374,75 @@ impl Serve {
         // Those of the engine's own are its own affair.
         let lifecycles = lifecycles.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
         let lifecycles = lifecycles.collect::<Vec<_>>().join(", ");
-        let door = if keyed { "for those with a key" } else { "open to this machine: there are no keys" };
+        let access = if requires_key { "for those with a key" } else { "open to this machine: there are no keys" };
         let mut text = format!(
-            "onceward {version} on {}, {door}\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
+            "onceward {version} on {}, {access}\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
             self.db
         );
-        if !loading.replaced.is_empty() {
-            text.extend(["yours, in place of the shipped one: ", &loading.replaced.join(", "), "\n"]);
+        if !startup_lifecycles.replaced.is_empty() {
+            text.extend(["yours, in place of the shipped one: ", &startup_lifecycles.replaced.join(", "), "\n"]);
         }
-        for left_out in &loading.left_out {
-            text.extend(["not loaded: ", left_out, "\n"]);
+        for skipped in &startup_lifecycles.skipped {
+            text.extend(["not loaded: ", skipped, "\n"]);
         }
-        let key = if keyed {
+        let key = if requires_key {
             "  export ONCEWARD_KEY=ow_…  # a key of yours; `onceward key create` makes one\n"
         } else {
             ""
         };
-        let next = format!(
+        let next_steps = format!(
             "\nTry, in another terminal:\n{key}  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
              onceward work {server}execution.job -- cat\n\nCtrl-C stops it.\n"
         );
-        text.push_str(&next);
+        text.push_str(&next_steps);
         text
     }
 }
 
 /// File handles for the database, for posting deliveries and for what else a process needs.
-const OWN_HANDLES: usize = 200;
+const RESERVED_FILE_HANDLES: usize = 200;
 
 /// As many as the system lets us have, for connections: what a process is given at first is often a thousand.
-fn file_handles() -> usize {
+fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let has = if setrlimit(Resource::Nofile, most).is_ok() { limit.maximum } else { limit.current };
-    let has = has.map_or(usize::MAX, |has| usize::try_from(has).unwrap_or(usize::MAX));
-    has.saturating_sub(OWN_HANDLES).max(OWN_HANDLES)
+    let raised_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let available = if setrlimit(Resource::Nofile, raised_limit).is_ok() { limit.maximum } else { limit.current };
+    let available = available.map_or(usize::MAX, |has| usize::try_from(has).unwrap_or(usize::MAX));
+    available.saturating_sub(RESERVED_FILE_HANDLES).max(RESERVED_FILE_HANDLES)
 }
 
 /// A folder that goes with the process, for nobody else to look into.
-struct Passing(PathBuf);
+struct TempStorage(PathBuf);
 
 /// Before the number of the process and a word by chance.
-const PASSING: &str = "onceward-serve-";
+const TEMP_DIR_PREFIX: &str = "onceward-serve-";
 
-impl Passing {
+impl TempStorage {
     fn new() -> Result<Self> {
-        let all = std::env::temp_dir();
-        forget_the_dead(&all);
-        let path = all.join(format!("{PASSING}{}-{:016x}", std::process::id(), getrandom::u64()?));
+        let temp_root = std::env::temp_dir();
+        remove_stale_dirs(&temp_root);
+        let path = temp_root.join(format!("{TEMP_DIR_PREFIX}{}-{:016x}", std::process::id(), getrandom::u64()?));
         std::fs::DirBuilder::new().mode(0o700).create(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))
     }
 }
 
 /// Of processes that were killed: nobody else will.
-fn forget_the_dead(all: &Path) {
-    for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+fn remove_stale_dirs(temp_root: &Path) {
+    for entry in std::fs::read_dir(temp_root).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix(PASSING)?.split_once('-')?.0.parse::<u32>().ok());
+        let pid =
+            name.to_str().and_then(|name| name.strip_prefix(TEMP_DIR_PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
         // In a container the one before may have had our number.
         let is_dead = |process: u32| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
-        if process.is_some_and(is_dead) {
+        if pid.is_some_and(is_dead) {
             // Somebody else's stays, as it should.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }
 
-impl Drop for Passing {
+impl Drop for TempStorage {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

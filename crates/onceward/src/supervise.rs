@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-pub(crate) const SUPERVISE: &str = "__supervise";
-const EXECUTE: &str = "__execute";
+pub(crate) const SUPERVISE_COMMAND: &str = "__supervise";
+const EXECUTE_COMMAND: &str = "__execute";
 
 /// What the arguments of this process ask for, where `onceward work` gave them.
-enum Asked {
+enum SupervisorCommand {
     /// Stay beside a program, and end it when the worker is gone.
     Supervise { command: Vec<OsString> },
     /// Become the program.
@@ -16,22 +16,24 @@ enum Asked {
 
 /// Done, if that is what this process was started for.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    Some(match asked(arguments)? {
-        Asked::Supervise { command } => match onceward_worker::Launcher::this_program(&[EXECUTE]) {
-            Ok(this) => onceward_worker::supervise(&this, &command),
-            Err(_) => ExitCode::FAILURE,
-        },
-        Asked::Execute { supervisor, command } => onceward_worker::execute(supervisor, &command),
+    Some(match parse_supervisor_command(arguments)? {
+        SupervisorCommand::Supervise { command } => {
+            match onceward_worker::SelfLauncher::current_program(&[EXECUTE_COMMAND]) {
+                Ok(this) => onceward_worker::supervise(&this, &command),
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
+        SupervisorCommand::Execute { supervisor, command } => onceward_worker::execute(supervisor, &command),
     })
 }
 
 /// Behind the program's own name: the word, for `__execute` the supervisor, `--`, and the command.
-fn asked(arguments: impl Iterator<Item = OsString>) -> Option<Asked> {
+fn parse_supervisor_command(arguments: impl Iterator<Item = OsString>) -> Option<SupervisorCommand> {
     let mut arguments = arguments.skip(1);
-    let word = arguments.next()?;
-    let supervisor = match word.to_str()? {
-        SUPERVISE => None,
-        EXECUTE => Some(arguments.next()?.to_str()?.parse().ok()?),
+    let subcommand = arguments.next()?;
+    let supervisor = match subcommand.to_str()? {
+        SUPERVISE_COMMAND => None,
+        EXECUTE_COMMAND => Some(arguments.next()?.to_str()?.parse().ok()?),
         _ => return None,
     };
     if arguments.next()? != "--" {
@@ -42,8 +44,8 @@ fn asked(arguments: impl Iterator<Item = OsString>) -> Option<Asked> {
         return None;
     }
     Some(match supervisor {
-        None => Asked::Supervise { command },
-        Some(supervisor) => Asked::Execute { supervisor, command },
+        None => SupervisorCommand::Supervise { command },
+        Some(supervisor) => SupervisorCommand::Execute { supervisor, command },
     })
 }
 
@@ -52,19 +54,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_worker_writes_is_taken() {
-        let asked = |line: &str| asked(line.split(' ').map(OsString::from));
+    fn supervisor_command_requires_exact_worker_arguments() {
+        let parse = |line: &str| parse_supervisor_command(line.split(' ').map(OsString::from));
         assert!(
-            matches!(asked("onceward __supervise -- wc -w"), Some(Asked::Supervise { command }) if command == ["wc", "-w"])
+            matches!(parse("onceward __supervise -- wc -w"), Some(SupervisorCommand::Supervise { command }) if command == ["wc", "-w"])
         );
         assert!(matches!(
-            asked("onceward __execute 7 -- sh -- -c"),
-            Some(Asked::Execute { supervisor: 7, command }) if command == ["sh", "--", "-c"]
+            parse("onceward __execute 7 -- sh -- -c"),
+            Some(SupervisorCommand::Execute { supervisor: 7, command }) if command == ["sh", "--", "-c"]
         ));
         for other in ["onceward", "onceward work -- __supervise", "onceward __supervise wc", "onceward __execute -- wc"]
         {
-            assert!(asked(other).is_none(), "{other}");
+            assert!(parse(other).is_none(), "{other}");
         }
-        assert!(asked("onceward __supervise --").is_none());
+        assert!(parse("onceward __supervise --").is_none());
     }
 }

@@ -4,17 +4,17 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use onceward_core::counted;
-use onceward_engine::{Drift, Report, Watch, verify, verify_objects};
-use onceward_store::scan::{Scan, What};
-use onceward_store::{Clock, Difference, PostgresView, SqliteView, StoreError};
-use onceward_system_image::verify_pictures;
+use onceward_core::count_noun;
+use onceward_engine::{DecisionDrift, ProgressObserver, VerifyReport, verify, verify_objects};
+use onceward_store::scan::{DifferenceKind, Scan};
+use onceward_store::{Clock, PostgresScanner, SqliteScanner, StoreError, TableDifference};
+use onceward_system_image::verify_images;
 use serde_json::{Value, json};
 
-use crate::answer::{Outcome, complain, say};
-use crate::bar::Bar;
-use crate::database::Database;
-use crate::objects::Kept;
+use crate::database::DatabaseUrl;
+use crate::object_storage::ObjectStorageArgs;
+use crate::output::{CommandStatus, print_stderr, print_stdout};
+use crate::progress_bar::ProgressBar;
 
 /// Recompute everything that a database keeps from its log, and name each difference
 ///
@@ -26,12 +26,12 @@ use crate::objects::Kept;
 /// is no database to read.
 #[derive(Args)]
 #[command(after_help = "Example:\n  onceward verify\n  onceward verify --db sqlite:backup.db --json")]
-pub(crate) struct Verify {
+pub(crate) struct VerifyArgs {
     /// The database
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
-    db: Database,
+    db: DatabaseUrl,
     #[command(flatten)]
-    objects: Kept,
+    objects: ObjectStorageArgs,
     /// Read large payloads and pictures, too, and compare them with their hashes; else only whether they are there
     #[arg(long)]
     contents: bool,
@@ -40,47 +40,48 @@ pub(crate) struct Verify {
     json: bool,
 }
 
-impl Verify {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        let mut show = Show { tells: !self.json, bar: Bar::wanted(), failed: None };
-        let report = match self.look(&mut show) {
+impl VerifyArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        let mut progress =
+            VerifyProgress { prints_lines: !self.json, bar: ProgressBar::for_terminal(), output_error: None };
+        let report = match self.verify_database(&mut progress) {
             // What cannot be read because it is damaged is found wanting, too.
-            Err(StoreError::Corrupt(why)) => Report { stopped: Some(why), ..Report::default() },
+            Err(StoreError::Corrupt(why)) => VerifyReport { stopped: Some(why), ..VerifyReport::default() },
             // There is a database, and another program can look at it.
-            Err(error @ (StoreError::TooOld { .. } | StoreError::TooNew { .. })) => {
-                show.clear();
-                complain(&format!("error: {}: {error}\n", self.db));
-                return Ok(Outcome::Wanting);
+            Err(error @ (StoreError::SchemaTooOld { .. } | StoreError::SchemaTooNew { .. })) => {
+                progress.clear();
+                print_stderr(&format!("error: {}: {error}\n", self.db));
+                return Ok(CommandStatus::Failure);
             }
             other => other.with_context(|| self.db.to_string())?,
         };
-        show.clear();
-        if let Some(error) = show.failed {
+        progress.clear();
+        if let Some(error) = progress.output_error {
             return Err(error);
         }
-        say(&if self.json { format!("{:#}\n", as_json(&report)) } else { summary(&report) })?;
+        print_stdout(&if self.json { format!("{:#}\n", as_json(&report)) } else { summary(&report) })?;
         let is_fine = report.is_clean() && report.stopped.is_none();
-        Ok(if is_fine { Outcome::Done } else { Outcome::Wanting })
+        Ok(if is_fine { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
-    fn look(&self, show: &mut Show) -> Result<Report, StoreError> {
+    fn verify_database(&self, progress: &mut VerifyProgress) -> Result<VerifyReport, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         match &self.db {
-            Database::Sqlite(path) => runtime.block_on(self.look_at(&SqliteView::open(path)?, show)),
-            Database::Postgres(url) => {
-                runtime.block_on(async { self.look_at(&PostgresView::open(url).await?, show).await })
+            DatabaseUrl::Sqlite(path) => runtime.block_on(self.verify_view(&SqliteScanner::open(path)?, progress)),
+            DatabaseUrl::Postgres(url) => {
+                runtime.block_on(async { self.verify_view(&PostgresScanner::open(url).await?, progress).await })
             }
         }
     }
 
-    async fn look_at<S: Scan>(&self, view: &S, show: &mut Show) -> Result<Report, StoreError> {
-        let mut report = verify(view, Clock::machine().now(), show).await?;
-        let objects = self.objects.existing(&self.db).await;
+    async fn verify_view<S: Scan>(&self, view: &S, progress: &mut VerifyProgress) -> Result<VerifyReport, StoreError> {
+        let mut report = verify(view, Clock::machine().now(), progress).await?;
+        let objects = self.objects.open_existing(&self.db).await;
         if let Some(objects) = objects.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-            let looked = verify_objects(view, &objects, self.contents, show, &mut report).await;
+            let looked = verify_objects(view, &objects, self.contents, progress, &mut report).await;
             looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-            let looked = verify_pictures(view, &objects, self.contents, show, &mut report).await;
+            let looked = verify_images(view, &objects, self.contents, progress, &mut report).await;
             looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         Ok(report)
@@ -88,17 +89,17 @@ impl Verify {
 }
 
 /// Tells of each difference when it is found, and shows how far it is.
-struct Show {
-    tells: bool,
-    bar: Option<Bar>,
-    failed: Option<anyhow::Error>,
+struct VerifyProgress {
+    prints_lines: bool,
+    bar: Option<ProgressBar>,
+    output_error: Option<anyhow::Error>,
 }
 
-impl Show {
-    fn line(&mut self, text: &str) {
-        if self.tells && self.failed.is_none() {
+impl VerifyProgress {
+    fn print_line(&mut self, text: &str) {
+        if self.prints_lines && self.output_error.is_none() {
             self.clear();
-            self.failed = say(text).err();
+            self.output_error = print_stdout(text).err();
         }
     }
 
@@ -109,41 +110,52 @@ impl Show {
     }
 }
 
-impl Watch for Show {
-    fn difference(&mut self, difference: &Difference) {
-        self.line(&format!("{difference}\n"));
+impl ProgressObserver for VerifyProgress {
+    fn on_difference(&mut self, difference: &TableDifference) {
+        self.print_line(&format!("{difference}\n"));
     }
 
-    fn drift(&mut self, drift: &Drift) {
-        self.line(&format!("drift: entry {}: {}\n", drift.seq, drift.why));
+    fn on_drift(&mut self, drift: &DecisionDrift) {
+        self.print_line(&format!("drift: entry {}: {}\n", drift.seq, drift.reason));
     }
 
-    fn progress(&mut self, what: &'static str, done: u64, all: u64) {
+    fn on_progress(&mut self, what: &'static str, done: u64, all: u64) {
         if let Some(bar) = &mut self.bar {
             bar.draw(what, done, all);
         }
     }
 }
 
-fn summary(report: &Report) -> String {
-    let Report { seq, entries, records, rows, decided, undecided, other_refusals, too_young, pruned, .. } = report;
+fn summary(report: &VerifyReport) -> String {
+    let VerifyReport {
+        seq,
+        entries,
+        records,
+        rows,
+        decided,
+        undecided,
+        other_refusals,
+        changed_while_read: too_young,
+        pruned,
+        ..
+    } = report;
     let mut text = format!(
         "{} up to place {seq}, {}, {}; {} decided again\n",
-        counted(*entries, "entry", "entries"),
-        counted(*records, "record", "records"),
-        counted(*rows, "row", "rows"),
-        counted(*decided, "operation", "operations"),
+        count_noun(*entries, "entry", "entries"),
+        count_noun(*records, "record", "records"),
+        count_noun(*rows, "row", "rows"),
+        count_noun(*decided, "operation", "operations"),
     );
     if pruned.checkpoints > 0 {
         let _ = writeln!(
             text,
             "note: pruning took {} with {}, up to place {}. What they were is no longer proved, only what {} of them; nor is what \
              they left in accounts, counts and keys. {} not decided again",
-            counted(pruned.records, "record", "records"),
-            counted(pruned.entries, "entry", "entries"),
-            pruned.floor,
-            counted(pruned.checkpoints, "checkpoint says", "checkpoints say"),
-            counted(pruned.undecided, "operation is", "operations are"),
+            count_noun(pruned.records, "record", "records"),
+            count_noun(pruned.entries, "entry", "entries"),
+            pruned.floor_seq,
+            count_noun(pruned.checkpoints, "checkpoint says", "checkpoints say"),
+            count_noun(pruned.undecided, "operation is", "operations are"),
         );
     }
     for (count, one, many) in [
@@ -164,28 +176,28 @@ fn summary(report: &Report) -> String {
         ),
     ] {
         if *count > 0 {
-            let _ = writeln!(text, "note: {}", counted(*count, one, many));
+            let _ = writeln!(text, "note: {}", count_noun(*count, one, many));
         }
     }
     if let Some(why) = &report.stopped {
         let _ = writeln!(text, "stopped: {why}");
     }
-    match (report.all_differences(), report.all_drifts()) {
+    match (report.total_differences(), report.total_drifts()) {
         (0, 0) if report.stopped.is_none() => text.push_str("all is as the log says\n"),
         (0, 0) => text.push_str("found wanting: it could not be looked at to its end\n"),
         (differences, drifts) => {
             let (differences, drifts) =
-                (counted(differences, "difference", "differences"), counted(drifts, "drift", "drifts"));
+                (count_noun(differences, "difference", "differences"), count_noun(drifts, "drift", "drifts"));
             let _ = writeln!(text, "found wanting: {differences}, {drifts}");
         }
     }
     text
 }
 
-fn as_json(report: &Report) -> Value {
-    let differences: Vec<Value> = report.differences.iter().map(difference).collect();
+fn as_json(report: &VerifyReport) -> Value {
+    let differences: Vec<Value> = report.differences.iter().map(difference_json).collect();
     let drifts: Vec<Value> =
-        report.drifts.iter().map(|drift| json!({ "entry": drift.seq, "why": drift.why })).collect();
+        report.drifts.iter().map(|drift| json!({ "entry": drift.seq, "why": drift.reason })).collect();
     json!({
         "clean": report.is_clean() && report.stopped.is_none(),
         "last_entry": report.seq,
@@ -196,12 +208,12 @@ fn as_json(report: &Report) -> Value {
         "decided_again": report.decided,
         "not_decided_again": report.undecided,
         "other_refusals": report.other_refusals,
-        "too_young": report.too_young,
+        "too_young": report.changed_while_read,
         "pruned": {
             "checkpoints": report.pruned.checkpoints,
             "records": report.pruned.records,
             "entries": report.pruned.entries,
-            "up_to": report.pruned.floor,
+            "up_to": report.pruned.floor_seq,
             "not_decided_again": report.pruned.undecided,
         },
         "stopped": report.stopped,
@@ -212,12 +224,14 @@ fn as_json(report: &Report) -> Value {
     })
 }
 
-fn difference(difference: &Difference) -> Value {
-    let (what, column, kept, told, why) = match &difference.what {
-        What::Differs { column, kept, told } => ("differs", Some(*column), kept.as_deref(), told.as_deref(), None),
-        What::Missing => ("missing", None, None, None, None),
-        What::Extra => ("extra", None, None, None, None),
-        What::Broken(why) => ("broken", None, None, None, Some(why)),
+fn difference_json(difference: &TableDifference) -> Value {
+    let (what, column, kept, told, why) = match &difference.kind {
+        DifferenceKind::Differs { column, stored: kept, expected: told } => {
+            ("differs", Some(*column), kept.as_deref(), told.as_deref(), None)
+        }
+        DifferenceKind::Missing => ("missing", None, None, None, None),
+        DifferenceKind::Extra => ("extra", None, None, None, None),
+        DifferenceKind::Invalid(why) => ("broken", None, None, None, Some(why)),
     };
     json!({
         "table": difference.table,

@@ -8,15 +8,15 @@ use std::time::Duration as Length;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use onceward_core::time::Duration;
-use onceward_worker::{CommandEnd, Commands, Complaint, Launcher, ResultKind, Working};
+use onceward_worker::{CommandWorker, CommandWorkerExit, ResultKind, SelfLauncher, StderrLine, WorkerConfig};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::answer::{Outcome, complain};
-use crate::hang_up::hang_up;
 use crate::logging::{self, LogFormat};
-use crate::remote::Remote;
-use crate::supervise::SUPERVISE;
+use crate::output::{CommandStatus, print_stderr};
+use crate::remote::ServerArgs;
+use crate::sighup::hangup_signal;
+use crate::supervise::SUPERVISE_COMMAND;
 
 /// Run a program for each job
 ///
@@ -37,33 +37,33 @@ use crate::supervise::SUPERVISE;
 #[command(
     after_help = "Example:\n  onceward work execution.job -- wc -w\n  onceward work execution.job --concurrency 4 --timeout 5m -- sh -c 'convert - png:- > out/$ONCEWARD_ID.png'"
 )]
-pub(crate) struct Work {
+pub(crate) struct WorkArgs {
     /// Jobs of this lifecycle
     lifecycle: String,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// Jobs at the same time
-    #[arg(long, default_value = "1", value_name = "N", value_parser = number)]
+    #[arg(long, default_value = "1", value_name = "N", value_parser = parse_concurrency)]
     concurrency: NonZeroUsize,
     /// What the worker calls itself; the machine's name and the process by default
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// A shorter or longer lease than the lifecycle's own
-    #[arg(long, value_name = "TIME", value_parser = while_it_lasts)]
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     lease: Option<Length>,
     /// A program that runs longer is ended, and its job fails with TIMEOUT, retryably
-    #[arg(long, value_name = "TIME", value_parser = while_it_lasts)]
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     timeout: Option<Length>,
     /// How long programs may go on when the worker is to end; the last of it, as long as `--kill-after`, is for ending them
-    #[arg(long, default_value = "25s", value_name = "TIME", value_parser = length)]
+    #[arg(long, default_value = "25s", value_name = "TIME", value_parser = parse_duration)]
     grace: Length,
     /// Between asking a program to end (SIGTERM) and ending it (SIGKILL)
-    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = length)]
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_duration)]
     kill_after: Length,
     /// How standard output becomes the result
     #[arg(long, default_value = "auto", value_name = "KIND")]
-    result: Kind,
+    result: ResultFormat,
     /// End when there is no job left, instead of waiting for more; or when there is no server at first
     #[arg(long)]
     until_idle: bool,
@@ -77,11 +77,11 @@ pub(crate) struct Work {
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     #[command(flatten)]
-    remote: Remote,
+    remote: ServerArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kind {
+enum ResultFormat {
     /// JSON where it is some, else text, else bytes
     Auto,
     Json,
@@ -89,122 +89,125 @@ enum Kind {
     Bytes,
 }
 
-fn length(text: &str) -> Result<Length, String> {
+fn parse_duration(text: &str) -> Result<Length, String> {
     let wrong = || format!("`{text}` is no length of time: write 500ms, 30s, 5m or 2h");
     let micros = text.parse::<Duration>().map_err(|_| wrong())?.micros();
     u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
 }
 
 /// In no time at all nobody gets anything done.
-fn while_it_lasts(text: &str) -> Result<Length, String> {
-    match length(text)? {
+fn parse_positive_duration(text: &str) -> Result<Length, String> {
+    match parse_duration(text)? {
         Length::ZERO => Err("it must be longer than nothing".to_owned()),
         length => Ok(length),
     }
 }
 
-fn number(text: &str) -> Result<NonZeroUsize, String> {
+fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "it is a whole number from 1 on".to_owned())
 }
 
-impl Work {
-    pub(crate) fn run(&self) -> Result<Outcome> {
+impl WorkArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
         let format = logging::start(self.log_format)?;
         let client = self.remote.client()?;
         // Else every program could read the key in what the kernel tells of our environment.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-        let commands = Commands {
+        let command_worker = CommandWorker {
             timeout: self.timeout,
             kill_after: self.kill_after.min(self.grace),
-            grace: self.grace,
-            result: match self.result {
-                Kind::Auto => ResultKind::Auto,
-                Kind::Json => ResultKind::Json,
-                Kind::Text => ResultKind::Text,
-                Kind::Bytes => ResultKind::Bytes,
+            shutdown_grace: self.grace,
+            result_kind: match self.result {
+                ResultFormat::Auto => ResultKind::Auto,
+                ResultFormat::Json => ResultKind::Json,
+                ResultFormat::Text => ResultKind::Text,
+                ResultFormat::Bytes => ResultKind::Bytes,
             },
-            raw: self.raw,
-            key: self.remote.key().filter(|_| self.pass_key).map(str::to_owned),
-            tell: Arc::new(move |said| pass_on(said, format)),
-            ..Commands::new(self.command.clone(), Launcher::this_program(&[SUPERVISE]).context("cannot find myself")?)
+            raw_payload: self.raw,
+            api_key: self.remote.api_key().filter(|_| self.pass_key).map(str::to_owned),
+            on_stderr_line: Arc::new(move |line| forward_stderr_line(line, format)),
+            ..CommandWorker::new(
+                self.command.clone(),
+                SelfLauncher::current_program(&[SUPERVISE_COMMAND]).context("cannot find myself")?,
+            )
         };
-        let working = Working {
-            name: self.name.clone().unwrap_or_else(own_name),
-            at_once: self.concurrency.get(),
+        let config = WorkerConfig {
+            name: self.name.clone().unwrap_or_else(default_worker_name),
+            concurrency: self.concurrency.get(),
             lease: self.lease,
             until_idle: self.until_idle,
-            ..Working::on(&self.lifecycle)
+            ..WorkerConfig::for_lifecycle(&self.lifecycle)
         };
         // It mostly waits; a second thread keeps hearts beating while the first is busy.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        mention(format, &format!("{} works on {} at {}", working.name, self.lifecycle, client.server()));
+        announce(format, &format!("{} works on {} at {}", config.name, self.lifecycle, client.server_url()));
         // Who waits for more waits for a server, too. Who is to end when nothing is left would wait in vain for one to say so.
         if self.until_idle
             && let Err(error) = runtime.block_on(client.lifecycles())
         {
-            return self.remote.refused(error, false);
+            return self.remote.report_error(error, false);
         }
-        let ended = runtime.block_on(async {
-            let shutdown = shutdown(format)?;
-            anyhow::Ok(commands.run(&client, working, shutdown).await)
+        let exit = runtime.block_on(async {
+            let shutdown = shutdown_signal(format)?;
+            anyhow::Ok(command_worker.run(&client, config, shutdown).await)
         })?;
-        match ended {
-            Ok(CommandEnd::Closed) => Ok(Outcome::Done),
-            Ok(CommandEnd::CannotRun(why)) => {
-                complain(&format!("error: the command cannot be run: {why}\n"));
-                Ok(Outcome::Wanting)
+        match exit {
+            Ok(CommandWorkerExit::Closed) => Ok(CommandStatus::Success),
+            Ok(CommandWorkerExit::CannotRun(why)) => {
+                print_stderr(&format!("error: the command cannot be run: {why}\n"));
+                Ok(CommandStatus::Failure)
             }
-            Err(error) => self.remote.refused(error, false),
+            Err(error) => self.remote.report_error(error, false),
         }
     }
 }
 
-fn own_name() -> String {
+fn default_worker_name() -> String {
     let machine = rustix::system::uname();
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
 /// For a program that reads the log it stands in the log.
-fn mention(format: LogFormat, text: &str) {
+fn announce(format: LogFormat, text: &str) {
     match format {
-        LogFormat::Human => complain(&format!("{text}\n")),
+        LogFormat::Human => print_stderr(&format!("{text}\n")),
         LogFormat::Json => tracing::info!("{text}"),
     }
 }
 
 /// A program's line, in the same form as the log but whatever of that is asked for.
-fn pass_on(said: &Complaint<'_>, format: LogFormat) {
+fn forward_stderr_line(stderr_line: &StderrLine<'_>, format: LogFormat) {
     match format {
-        LogFormat::Human => complain(&format!("{said}\n")),
+        LogFormat::Human => print_stderr(&format!("{stderr_line}\n")),
         LogFormat::Json => {
-            let Complaint { record, token, line } = said;
+            let StderrLine { record, token, line } = stderr_line;
             let time = jiff::Timestamp::now();
-            let said = json!({ "timestamp": time, "level": "INFO", "message": line, "record": record, "token": token, "target": "program" });
-            complain(&format!("{said}\n"));
+            let log_line = json!({ "timestamp": time, "level": "INFO", "message": line, "record": record, "token": token, "target": "program" });
+            print_stderr(&format!("{log_line}\n"));
         }
     }
 }
 
 /// Comes with the first signal to end, or when the terminal is closed, unless that is not to matter. The second signal ends everything at once: supervisors see to
 /// the programs.
-fn shutdown(format: LogFormat) -> Result<impl Future<Output = ()>> {
+fn shutdown_signal(format: LogFormat) -> Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let terminal_closed = hang_up()?;
+    let terminal_closed = hangup_signal()?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
             () = terminal_closed => {}
         }
-        mention(format, "ending: what runs may finish within the grace; a second signal ends at once");
+        announce(format, "ending: what runs may finish within the grace; a second signal ends at once");
         tokio::spawn(async move {
             // A shell and its terminal may both send a hang-up, which is meant once.
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            std::process::exit(Outcome::Wanting as i32);
+            std::process::exit(CommandStatus::Failure as i32);
         });
     })
 }

@@ -1,41 +1,41 @@
 //! `onceward backup`, run as a user runs it.
 
-mod desk;
+mod support;
 
 use std::process::Stdio;
 
-use desk::{folder, notes, onceward, text};
 use serde_json::Value;
+use support::{create_test_folder, database_with_notes, run_onceward, utf8};
 
 /// Beside the engine that has the database open; the copy is clean, and restored by being put in place.
 #[test]
-fn a_copy_is_made_beside_the_engine_and_restored() {
-    let folder = folder("backup_live");
-    let (runtime, engine) = notes(&folder);
-    let done = onceward(&folder, &["backup", "copy.db"]);
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    let said = text(&done.stdout);
+fn backup_of_open_database_can_be_restored() {
+    let folder = create_test_folder("backup_live");
+    let (runtime, engine) = database_with_notes(&folder);
+    let done = run_onceward(&folder, &["backup", "copy.db"]);
+    assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
+    let said = utf8(&done.stdout);
     assert!(said.starts_with("copy.db: ") && said.contains("up to place 3 of the log"), "{said}");
-    assert_eq!(text(&done.stderr), "", "no progress bar where nobody looks");
-    let verified = onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
-    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
+    assert_eq!(utf8(&done.stderr), "", "no progress bar where nobody looks");
+    let verified = run_onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", utf8(&verified.stdout));
     runtime.block_on(engine.close());
     drop((engine, runtime));
 
     std::fs::rename(folder.join("copy.db"), folder.join("onceward.db")).expect("put in place");
-    let (runtime, engine) = notes(&folder);
+    let (runtime, engine) = database_with_notes(&folder);
     runtime.block_on(engine.close());
     drop((engine, runtime));
-    let verified = onceward(&folder, &["verify"]);
-    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
-    assert!(text(&verified.stdout).starts_with("6 entries"), "{}", text(&verified.stdout));
+    let verified = run_onceward(&folder, &["verify"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", utf8(&verified.stdout));
+    assert!(utf8(&verified.stdout).starts_with("6 entries"), "{}", utf8(&verified.stdout));
 }
 
 /// Killed at any moment, also with the writers' lock in hand: the engine goes on, and the next backup writes over what is left.
 #[test]
-fn a_killed_backup_is_in_nobodys_way() {
-    let folder = folder("backup_killed");
-    let (runtime, engine) = notes(&folder);
+fn killed_backup_blocks_neither_engine_nor_next_backup() {
+    let folder = create_test_folder("backup_killed");
+    let (runtime, engine) = database_with_notes(&folder);
     let part = folder.join("copy.db.part");
     let mut killed = 0;
     for _ in 0..6 {
@@ -48,53 +48,53 @@ fn a_killed_backup_is_in_nobodys_way() {
         }
         child.kill().expect("killed, or done before");
         killed += usize::from(!child.wait().expect("it ends").success());
-        desk::note(&runtime, &engine, "pepper");
+        support::create_note(&runtime, &engine, "pepper");
         let _ = std::fs::remove_file(folder.join("copy.db"));
     }
     println!("{killed} were killed in the middle");
-    let done = onceward(&folder, &["backup", "copy.db"]);
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    assert!(text(&done.stdout).contains("up to place 9 of the log"), "{}", text(&done.stdout));
-    let verified = onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
-    assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
+    let done = run_onceward(&folder, &["backup", "copy.db"]);
+    assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
+    assert!(utf8(&done.stdout).contains("up to place 9 of the log"), "{}", utf8(&done.stdout));
+    let verified = run_onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
+    assert_eq!(verified.status.code(), Some(0), "{}", utf8(&verified.stdout));
 }
 
 #[test]
-fn a_file_that_is_there_stays() {
-    let folder = folder("backup_there");
-    drop(notes(&folder));
+fn backup_does_not_overwrite_existing_file() {
+    let folder = create_test_folder("backup_there");
+    drop(database_with_notes(&folder));
     std::fs::write(folder.join("copy.db"), "mine").expect("a file");
-    let done = onceward(&folder, &["backup", "copy.db"]);
+    let done = run_onceward(&folder, &["backup", "copy.db"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(text(&done.stderr).contains("copy.db is there already"), "{}", text(&done.stderr));
+    assert!(utf8(&done.stderr).contains("copy.db is there already"), "{}", utf8(&done.stderr));
     assert_eq!(std::fs::read(folder.join("copy.db")).expect("it is there"), b"mine");
-    let done = onceward(&folder, &["backup", "nowhere/copy.db"]);
-    assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
+    let done = run_onceward(&folder, &["backup", "nowhere/copy.db"]);
+    assert_eq!(done.status.code(), Some(1), "{}", utf8(&done.stderr));
 }
 
 #[test]
-fn json_tells_what_it_took() {
-    let folder = folder("backup_json");
-    drop(notes(&folder));
-    let done = onceward(&folder, &["backup", "copy.db", "--json", "--db", "sqlite:onceward.db"]);
-    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-    let told: Value = serde_json::from_str(&text(&done.stdout)).expect("JSON");
+fn backup_json_reports_size_and_last_entry() {
+    let folder = create_test_folder("backup_json");
+    drop(database_with_notes(&folder));
+    let done = run_onceward(&folder, &["backup", "copy.db", "--json", "--db", "sqlite:onceward.db"]);
+    assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
+    let told: Value = serde_json::from_str(&utf8(&done.stdout)).expect("JSON");
     assert_eq!((&told["last_entry"], &told["holds"]), (&3.into(), &1.into()), "{told}");
     let length = std::fs::metadata(folder.join("copy.db")).expect("the copy").len();
     assert_eq!(told["bytes"], length);
 }
 
 #[test]
-fn what_cannot_be_copied_is_misuse() {
-    let folder = folder("backup_misuse");
+fn backup_exits_2_without_sqlite_database() {
+    let folder = create_test_folder("backup_misuse");
     for (arguments, said) in [
         (&["backup", "copy.db"][..], "sqlite:onceward.db"),
         (&["backup", "copy.db", "--db", "postgres://127.0.0.1:1/x"], "pg_dump"),
         (&["backup"], "<FILE>"),
     ] {
-        let done = onceward(&folder, arguments);
+        let done = run_onceward(&folder, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
-        assert!(text(&done.stderr).contains(said), "{arguments:?}: {}", text(&done.stderr));
+        assert!(utf8(&done.stderr).contains(said), "{arguments:?}: {}", utf8(&done.stderr));
     }
     assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is made");
 }

@@ -6,24 +6,25 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use onceward_testkit::Folder;
+use onceward_testkit::TempDir;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-const GONE: &str = r#"{"type":"about:blank","title":"gone","status":404,"code":"not_found","detail":"it was here"}"#;
+const NOT_FOUND_BODY: &str =
+    r#"{"type":"about:blank","title":"gone","status":404,"code":"not_found","detail":"it was here"}"#;
 
 /// A server with a certificate for localhost that answers everything with 404; its port, and who signed for it as PEM.
-fn house() -> (u16, String) {
+fn start_tls_server() -> (u16, String) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let key = KeyPair::generate().expect("a key");
     let authority = params.self_signed(&key).expect("a certificate").pem();
     let issuer = Issuer::new(params, key);
     let key = KeyPair::generate().expect("a key");
-    let own = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
-    let certificate = own.signed_by(&key, &issuer).expect("a certificate").pem();
+    let server_params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    let certificate = server_params.signed_by(&key, &issuer).expect("a certificate").pem();
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")];
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("PEM");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -41,7 +42,7 @@ fn house() -> (u16, String) {
                 line.clear();
             }
             let head = "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json\r\nconnection: close\r\n";
-            let answer = format!("{head}content-length: {}\r\n\r\n{GONE}", GONE.len());
+            let answer = format!("{head}content-length: {}\r\n\r\n{NOT_FOUND_BODY}", NOT_FOUND_BODY.len());
             let _ = reading.get_mut().write_all(answer.as_bytes());
             reading.get_mut().conn.send_close_notify();
             let _ = reading.get_mut().flush();
@@ -50,7 +51,7 @@ fn house() -> (u16, String) {
     (port, authority)
 }
 
-fn get(port: u16, ca: Option<&Path>, environment: &[(&str, &str)]) -> String {
+fn run_get(port: u16, ca: Option<&Path>, environment: &[(&str, &str)]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
     command.args(["get", "0199a000-0000-7000-8000-000000000001", "--server", &format!("https://localhost:{port}")]);
     command.args(ca.into_iter().flat_map(|ca| [Path::new("--ca"), ca]));
@@ -61,29 +62,30 @@ fn get(port: u16, ca: Option<&Path>, environment: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn who_signs_for_a_server_can_be_told() {
-    let (port, authority) = house();
-    let (folder, other) = (Folder::new(), house().1);
+fn client_trusts_only_given_certificate_authorities() {
+    let (port, authority) = start_tls_server();
+    let (folder, other) = (TempDir::new(), start_tls_server().1);
     let file = |name: &str, text: &str| {
-        let path = folder.file().with_file_name(name);
+        let path = folder.database_path().with_file_name(name);
         std::fs::write(&path, text).expect("a file");
         path
     };
-    let (ours, others, none) = (file("ours.pem", &authority), file("others.pem", &other), file("none.pem", "nothing"));
-    let heard = |said: &str| assert!(said.contains("it was here"), "{said}");
-    heard(&get(port, Some(&ours), &[]));
-    heard(&get(port, None, &[("SSL_CERT_FILE", ours.to_str().expect("UTF-8"))]));
-    heard(&get(port, Some(&ours), &[("SSL_CERT_FILE", others.to_str().expect("UTF-8"))]));
+    let (trusted, untrusted, empty) =
+        (file("ours.pem", &authority), file("others.pem", &other), file("none.pem", "nothing"));
+    let assert_reached = |said: &str| assert!(said.contains("it was here"), "{said}");
+    assert_reached(&run_get(port, Some(&trusted), &[]));
+    assert_reached(&run_get(port, None, &[("SSL_CERT_FILE", trusted.to_str().expect("UTF-8"))]));
+    assert_reached(&run_get(port, Some(&trusted), &[("SSL_CERT_FILE", untrusted.to_str().expect("UTF-8"))]));
     for (ca, environment) in
-        [(None, None), (Some(&*others), None), (None, Some(("SSL_CERT_FILE", others.to_str().expect("UTF-8"))))]
+        [(None, None), (Some(&*untrusted), None), (None, Some(("SSL_CERT_FILE", untrusted.to_str().expect("UTF-8"))))]
     {
-        let said = get(port, ca, environment.as_slice());
+        let said = run_get(port, ca, environment.as_slice());
         assert!(said.contains("certificate") && !said.contains("it was here"), "{ca:?}: {said}");
     }
-    for wrong in [none, folder.file().with_file_name("nowhere.pem")] {
-        let said = get(port, Some(&wrong), &[]);
+    for wrong in [empty, folder.database_path().with_file_name("nowhere.pem")] {
+        let said = run_get(port, Some(&wrong), &[]);
         assert!(said.contains(&*wrong.file_name().expect("a name").to_string_lossy()), "{said}");
     }
-    let said = get(port, None, &[("SSL_CERT_FILE", "/nowhere.pem")]);
+    let said = run_get(port, None, &[("SSL_CERT_FILE", "/nowhere.pem")]);
     assert!(said.contains("SSL_CERT_FILE") && said.contains("nowhere.pem"), "{said}");
 }

@@ -1,37 +1,37 @@
 //! `onceward key` and the server's door, run as a user runs them.
 
-mod desk;
+mod support;
 
 use std::process::Output;
 
-use desk::{folder, notes, onceward, serve, text};
 use serde_json::{Value, json};
+use support::{create_test_folder, database_with_notes, run_onceward, start_server, utf8};
 
-fn parsed(output: &Output) -> Value {
+fn parse_json(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 /// A key's text on a line of its own.
-fn key(output: &Output) -> String {
+fn printed_key(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let shown = text(&output.stdout).trim_end().to_owned();
-    assert!(shown.starts_with("ow_") && shown.len() == 84 && !shown.contains('\n'), "{shown}");
-    shown
+    let key_text = utf8(&output.stdout).trim_end().to_owned();
+    assert!(key_text.starts_with("ow_") && key_text.len() == 84 && !key_text.contains('\n'), "{key_text}");
+    key_text
 }
 
 /// The id in a key's text.
-fn id(key: &str) -> String {
-    key.split('_').nth(1).expect("an id").to_owned()
+fn key_id(key_text: &str) -> String {
+    key_text.split('_').nth(1).expect("an id").to_owned()
 }
 
 /// The first key is made in a database that is not there yet; keys are listed without their secrets, and revoked.
 #[test]
-fn keys_are_made_in_a_database() {
-    let folder = folder("key-database");
+fn key_commands_work_on_database_without_server() {
+    let folder = create_test_folder("key-database");
     let db = ["--db", "sqlite:new.db"];
-    let create = |more: &[&str]| onceward(&folder, &[&["key", "create"], &db[..], more].concat());
-    let first = key(&create(&["--owner", "ops", "--role", "operator", "--name", "first"]));
+    let create = |more: &[&str]| run_onceward(&folder, &[&["key", "create"], &db[..], more].concat());
+    let first = printed_key(&create(&["--owner", "ops", "--role", "operator", "--name", "first"]));
     let worker = [
         "--owner",
         "fleet",
@@ -43,191 +43,197 @@ fn keys_are_made_in_a_database() {
         "2100-01-01T00:00:00Z",
         "--json",
     ];
-    let second = parsed(&create(&worker));
-    let list = onceward(&folder, &[&["key", "list"], &db[..]].concat());
-    let shown = text(&list.stdout);
+    let second = parse_json(&create(&worker));
+    let list = run_onceward(&folder, &[&["key", "list"], &db[..]].concat());
+    let shown = utf8(&list.stdout);
     assert!(
-        shown.contains(&id(&first)) && shown.contains("for execution.job") && shown.contains("\"first\""),
+        shown.contains(&key_id(&first)) && shown.contains("for execution.job") && shown.contains("\"first\""),
         "{shown}"
     );
     assert!(!shown.contains(&first) && !shown.contains(second["key"].as_str().expect("a key")), "no secrets");
-    let revoke = onceward(&folder, &[&["key", "revoke", &id(&first)], &db[..]].concat());
-    assert_eq!(text(&revoke.stdout), format!("{} is revoked\n", id(&first)));
-    assert!(text(&revoke.stderr).starts_with("warning: no operator's key is left"), "{revoke:?}");
-    let listed = parsed(&onceward(&folder, &[&["key", "list", "--json"], &db[..]].concat()));
+    let revoke = run_onceward(&folder, &[&["key", "revoke", &key_id(&first)], &db[..]].concat());
+    assert_eq!(utf8(&revoke.stdout), format!("{} is revoked\n", key_id(&first)));
+    assert!(utf8(&revoke.stderr).starts_with("warning: no operator's key is left"), "{revoke:?}");
+    let listed = parse_json(&run_onceward(&folder, &[&["key", "list", "--json"], &db[..]].concat()));
     assert!(listed["keys"][0]["revoked_at"].is_string() && listed["keys"][1]["revoked_at"].is_null());
     assert_eq!(listed["keys"][1]["expires_at"], "2100-01-01T00:00:00Z");
-    let none = onceward(&folder, &[&["key", "revoke", "0123"], &db[..]].concat());
+    let none = run_onceward(&folder, &[&["key", "revoke", "0123"], &db[..]].concat());
     assert_eq!(none.status.code(), Some(1), "{none:?}");
     let wrong = create(&["--owner", "engine", "--role", "operator"]);
-    assert!(wrong.status.code() == Some(1) && text(&wrong.stderr).contains("bad_api_key"), "{wrong:?}");
-    assert_eq!(onceward(&folder, &["key", "list", "--db", "sqlite:none.db"]).status.code(), Some(2));
+    assert!(wrong.status.code() == Some(1) && utf8(&wrong.stderr).contains("bad_api_key"), "{wrong:?}");
+    assert_eq!(run_onceward(&folder, &["key", "list", "--db", "sqlite:none.db"]).status.code(), Some(2));
     assert!(!folder.join("none.db").exists());
-    let verify = onceward(&folder, &["verify", "--db", "sqlite:new.db"]);
+    let verify = run_onceward(&folder, &["verify", "--db", "sqlite:new.db"]);
     assert_eq!(verify.status.code(), Some(0), "{verify:?}");
 }
 
 /// A file that a server has open is not written behind its back.
 #[test]
-fn an_open_database_is_left_alone() {
-    let folder = folder("key-locked");
-    let (_runtime, _engine) = notes(&folder);
+fn key_create_refuses_database_open_in_server() {
+    let folder = create_test_folder("key-locked");
+    let (_runtime, _engine) = database_with_notes(&folder);
     let refused =
-        onceward(&folder, &["key", "create", "--db", "sqlite:onceward.db", "--owner", "o", "--role", "operator"]);
+        run_onceward(&folder, &["key", "create", "--db", "sqlite:onceward.db", "--owner", "o", "--role", "operator"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(text(&refused.stderr).contains("--server"), "{refused:?}");
+    assert!(utf8(&refused.stderr).contains("--server"), "{refused:?}");
 }
 
 /// Open while there is no key, and it says so; with the first key everybody needs one, at once, and the server looks after keys.
 #[test]
-fn the_first_key_closes_an_open_server() {
-    let folder = folder("key-served");
-    let served = serve(&folder, &[], &[]);
-    let records = served.get("/v1/records");
+fn first_key_makes_server_require_keys() {
+    let folder = create_test_folder("key-served");
+    let server = start_server(&folder, &[], &[]);
+    let records = server.get("/v1/records");
     assert_eq!((records.status, &*records.text()), (200, r#"{"records":[],"next":null}"#));
-    served.call("GET", "/v1/records", &[("host", "evil.example")], None).is_problem(403, "foreign_host");
-    served.call("GET", "/v1/records", &[("origin", "http://evil.example")], None).is_problem(403, "foreign_origin");
+    server.call("GET", "/v1/records", &[("host", "evil.example")], None).assert_problem(403, "foreign_host");
+    server.call("GET", "/v1/records", &[("origin", "http://evil.example")], None).assert_problem(403, "foreign_origin");
     // A proxy in front of it would be this machine for everybody who can reach it.
     for (name, value) in [("x-forwarded-for", "203.0.113.7"), ("forwarded", "for=203.0.113.7"), ("via", "1.1 edge")] {
-        served.call("GET", "/v1/records", &[(name, value)], None).is_problem(403, "forwarded");
+        server.call("GET", "/v1/records", &[(name, value)], None).assert_problem(403, "forwarded");
     }
     let jobs = "/v1/lifecycles/execution.job/records";
-    served.call("POST", jobs, &[("content-type", "text/plain")], Some(b"{}")).is_problem(415, "not_json");
+    server.call("POST", jobs, &[("content-type", "text/plain")], Some(b"{}")).assert_problem(415, "not_json");
     // No file is named and none is free: through the server.
-    let url = ["--server", &served.url()];
-    let first =
-        key(&onceward(&folder, &[&["key", "create", "--owner", "ops", "--role", "operator"], &url[..]].concat()));
-    assert_eq!(served.get("/v1/records").status, 401);
-    let refused = onceward(&folder, &[&["key", "list"], &url[..]].concat());
-    assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains("unauthorized"), "{refused:?}");
-    let listed = parsed(&onceward(&folder, &[&["key", "list", "--json", "--key", &first], &url[..]].concat()));
-    assert_eq!(listed["keys"][0]["id"], id(&first));
+    let url = ["--server", &server.url()];
+    let first = printed_key(&run_onceward(
+        &folder,
+        &[&["key", "create", "--owner", "ops", "--role", "operator"], &url[..]].concat(),
+    ));
+    assert_eq!(server.get("/v1/records").status, 401);
+    let refused = run_onceward(&folder, &[&["key", "list"], &url[..]].concat());
+    assert!(refused.status.code() == Some(1) && utf8(&refused.stderr).contains("unauthorized"), "{refused:?}");
+    let listed = parse_json(&run_onceward(&folder, &[&["key", "list", "--json", "--key", &first], &url[..]].concat()));
+    assert_eq!(listed["keys"][0]["id"], key_id(&first));
     let create = ["key", "create", "--owner", "ann", "--role", "producer", "--key", &first];
-    let anns = key(&onceward(&folder, &[&create[..], &url[..]].concat()));
-    let made = served.call_as(&anns, "POST", jobs, &[], Some(b"{}"));
+    let anns = printed_key(&run_onceward(&folder, &[&create[..], &url[..]].concat()));
+    let made = server.call_as(&anns, "POST", jobs, &[], Some(b"{}"));
     assert_eq!((made.status, &made.json()["owner"]), (201, &"ann".into()), "{made:?}");
-    let passed_on = served.call_as(&anns, "GET", "/v1/records", &[("x-forwarded-for", "203.0.113.7")], None);
+    let passed_on = server.call_as(&anns, "GET", "/v1/records", &[("x-forwarded-for", "203.0.113.7")], None);
     assert_eq!(passed_on.status, 200, "who shows a key may come by a proxy");
-    let get = |path: &str| served.call_as(&anns, "GET", path, &[], None);
-    get("/v1/keys").is_problem(403, "forbidden");
+    let get = |path: &str| server.call_as(&anns, "GET", path, &[], None);
+    get("/v1/keys").assert_problem(403, "forbidden");
     let revoke = ["key", "revoke", &*anns, "--key", &first];
-    let revoked = onceward(&folder, &[&revoke[..], &url[..]].concat());
+    let revoked = run_onceward(&folder, &[&revoke[..], &url[..]].concat());
     assert_eq!(
-        (revoked.status.code(), &*text(&revoked.stderr)),
+        (revoked.status.code(), &*utf8(&revoked.stderr)),
         (Some(0), ""),
         "an operator is left: nothing to warn of"
     );
     assert_eq!(get("/v1/records").status, 401, "at once");
     // The last operator is not stopped, but told; and the door stays closed when nobody is left.
-    let revoked = onceward(&folder, &[&["key", "revoke", "--json", &id(&first), "--key", &first], &url[..]].concat());
-    assert_eq!(parsed(&revoked)["operators_left"], 0);
-    assert!(text(&revoked.stderr).starts_with("warning: no operator's key is left"), "{revoked:?}");
-    assert_eq!(served.call_as(&first, "GET", "/v1/records", &[], None).status, 401);
-    served.stop();
-    let served = serve(&folder, &[], &[]);
-    assert_eq!(served.get("/v1/records").status, 401);
-    served.stop();
+    let revoked =
+        run_onceward(&folder, &[&["key", "revoke", "--json", &key_id(&first), "--key", &first], &url[..]].concat());
+    assert_eq!(parse_json(&revoked)["operators_left"], 0);
+    assert!(utf8(&revoked.stderr).starts_with("warning: no operator's key is left"), "{revoked:?}");
+    assert_eq!(server.call_as(&first, "GET", "/v1/records", &[], None).status, 401);
+    server.stop();
+    let server = start_server(&folder, &[], &[]);
+    assert_eq!(server.get("/v1/records").status, 401);
+    server.stop();
 }
 
 /// The first steps of somebody for whom others have made keys: each is told what is missing.
 #[test]
-fn with_keys_it_says_how_to_go_on() {
-    let folder = folder("key-hints");
+fn missing_key_or_role_error_says_what_to_do() {
+    let folder = create_test_folder("key-hints");
     let db = ["--db", "sqlite:onceward.db"];
-    let create = |more: &[&str]| onceward(&folder, &[&["key", "create"], &db[..], more].concat());
-    let operator = key(&create(&["--owner", "ops", "--role", "operator"]));
+    let create = |more: &[&str]| run_onceward(&folder, &[&["key", "create"], &db[..], more].concat());
+    let operator = printed_key(&create(&["--owner", "ops", "--role", "operator"]));
     let workers = create(&["--owner", "fleet", "--role", "worker", "--lifecycle", "execution.jb"]);
-    let said = text(&workers.stderr);
+    let said = utf8(&workers.stderr);
     assert!(said.contains("no lifecycle `execution.jb` here yet; is `execution.job` meant?"), "{said}");
-    let serving = serve(&folder, &[], &[]);
-    let url = serving.url();
+    let server = start_server(&folder, &[], &[]);
+    let url = server.url();
     let url = ["--server", &url];
-    let run = |more: &[&str]| onceward(&folder, &[more, &url[..]].concat());
+    let run = |more: &[&str]| run_onceward(&folder, &[more, &url[..]].concat());
     for verb in [&["new", "execution.job"][..], &["key", "list"], &["list", "execution.job"], &["lifecycle", "list"]] {
         let refused = run(verb);
-        let said = text(&refused.stderr);
+        let said = utf8(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{verb:?}: {said}");
         assert!(said.ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{verb:?}: {said}");
     }
     let wrong = run(&["new", "execution.job", "--key", "ow_1_2"]);
-    assert!(!text(&wrong.stderr).contains("no key was given"), "{wrong:?}");
-    let refused = run(&["new", "execution.job", "--key", &key(&workers)]);
-    let said = text(&refused.stderr);
+    assert!(!utf8(&wrong.stderr).contains("no key was given"), "{wrong:?}");
+    let refused = run(&["new", "execution.job", "--key", &printed_key(&workers)]);
+    let said = utf8(&refused.stderr);
     assert!(said.contains("it has no role but `worker`, and making and moving records is for `producer`"), "{said}");
     let served =
         run(&["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "no.such", "--key", &operator]);
-    assert!(text(&served.stderr).contains("no lifecycle `no.such` here yet\n"), "{served:?}");
+    assert!(utf8(&served.stderr).contains("no lifecycle `no.such` here yet\n"), "{served:?}");
     let served =
         ["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "execution.job", "--key", &operator];
-    assert!(!text(&run(&served).stderr).contains("warning"));
+    assert!(!utf8(&run(&served).stderr).contains("warning"));
     let roles = ["key", "create", "--owner", "w", "--role", "readonly", "--role", "operator", "--key", &operator];
-    let said = text(&run(&roles).stderr);
+    let said = utf8(&run(&roles).stderr);
     assert!(said.contains("warning: no lifecycle here names the role `readonly` yet"), "{said}");
     assert!(!said.contains("`operator` yet"), "{said}");
-    let greeting = serving.stop();
+    let greeting = server.stop();
     assert!(greeting.contains("\n  export ONCEWARD_KEY=ow_…"), "{greeting}");
     // A role that a shipped lifecycle names is none that nobody knows.
-    assert!(!text(&create(&["--owner", "m", "--role", "moderator"]).stderr).contains("warning"));
-    let said = text(&create(&["--owner", "m", "--role", "readonly"]).stderr);
+    assert!(!utf8(&create(&["--owner", "m", "--role", "moderator"]).stderr).contains("warning"));
+    let said = utf8(&create(&["--owner", "m", "--role", "readonly"]).stderr);
     assert!(said.contains("names the role `readonly` yet"), "{said}");
 }
 
 /// Off loopback it starts only with keys, and tells how to make one; `--dev` never.
 #[test]
-fn off_loopback_there_must_be_a_key() {
-    let folder = folder("key-outside");
+fn server_off_loopback_requires_api_key() {
+    let folder = create_test_folder("key-outside");
     let outside = ["serve", "--listen", "0.0.0.0:0"];
     // Neither where there is nothing yet, of which nothing is made, nor where there is a database without keys.
     for is_there in [false, true] {
         if is_there {
-            serve(&folder, &[], &[]).stop();
+            start_server(&folder, &[], &[]).stop();
         }
-        let refused = onceward(&folder, &outside);
+        let refused = run_onceward(&folder, &outside);
         assert_eq!(refused.status.code(), Some(1));
-        assert!(text(&refused.stderr).contains("onceward key create --db sqlite:onceward.db --owner"), "{refused:?}");
+        assert!(utf8(&refused.stderr).contains("onceward key create --db sqlite:onceward.db --owner"), "{refused:?}");
         assert_eq!(folder.join("onceward.db").exists(), is_there);
     }
-    key(&onceward(&folder, &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"]));
-    let refused = onceward(&folder, &[&outside[..], &["--dev"]].concat());
-    assert!(refused.status.code() != Some(0) && text(&refused.stderr).contains("--dev"), "{refused:?}");
+    printed_key(&run_onceward(
+        &folder,
+        &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"],
+    ));
+    let refused = run_onceward(&folder, &[&outside[..], &["--dev"]].concat());
+    assert!(refused.status.code() != Some(0) && utf8(&refused.stderr).contains("--dev"), "{refused:?}");
 }
 
 /// DOC-15: neither keys nor payloads are in what a server says, however talkative it is.
 #[test]
-fn nothing_secret_is_logged() {
-    let folder = folder("key-secrets");
-    let operator = key(&onceward(
+fn trace_log_contains_no_keys_or_payloads() {
+    let folder = create_test_folder("key-secrets");
+    let operator = printed_key(&run_onceward(
         &folder,
         &["key", "create", "--db", "sqlite:onceward.db", "--owner", "ops", "--role", "operator"],
     ));
     let talkative = [("ONCEWARD_LOG", "trace"), ("RUST_LOG", "trace")];
-    let served = serve(&folder, &[], &talkative);
-    let url = ["--server", &served.url(), "--key", &operator];
-    let anns = key(&onceward(
+    let server = start_server(&folder, &[], &talkative);
+    let url = ["--server", &server.url(), "--key", &operator];
+    let anns = printed_key(&run_onceward(
         &folder,
         &[&["key", "create", "--owner", "ann", "--role", "producer", "--role", "worker"], &url[..]].concat(),
     ));
     let unknown = format!("ow_{}_{}", "ab".repeat(8), "cd".repeat(32));
-    assert_eq!(served.call_as(&unknown, "GET", "/v1/records", &[], None).status, 401);
-    assert_eq!(served.call_as(&anns, "GET", "/v1/records?key=x", &[], None).status, 422);
+    assert_eq!(server.call_as(&unknown, "GET", "/v1/records", &[], None).status, 401);
+    assert_eq!(server.call_as(&anns, "GET", "/v1/records?key=x", &[], None).status, 422);
     let payload = json!({ "payload": { "word": "sesame-payload" } });
-    let made = served.post_as(&anns, "/v1/lifecycles/execution.job/records", &payload);
+    let made = server.post_as(&anns, "/v1/lifecycles/execution.job/records", &payload);
     assert_eq!(made.status, 201, "{made:?}");
-    let leased = served.lease_as(&anns, "execution.job", true);
+    let leased = server.lease_as(&anns, "execution.job", true);
     assert!(leased.to_string().contains("sesame-payload"), "{leased}");
     let done = json!({ "result": "sesame-result", "finish": true });
-    assert_eq!(served.report_as(&anns, &leased, "commit", &[], done).status, 200);
-    let said = served.stop();
+    assert_eq!(server.report_as(&anns, &leased, "commit", &[], done).status, 200);
+    let log = server.stop();
     // The lowest level does apply, and what was done above is told at it: the silence below means something.
     for level in ["TRACE", "DEBUG"] {
-        assert!(said.contains(&format!("\"level\":\"{level}\"")), "nothing is told at {level}: {said}");
+        assert!(log.contains(&format!("\"level\":\"{level}\"")), "nothing is told at {level}: {log}");
     }
-    assert!(said.contains("\"route\":\"/v1/executions/{id}/{report}\""), "{said}");
+    assert!(log.contains("\"route\":\"/v1/executions/{id}/{report}\""), "{log}");
     for secret in [&operator, &anns, &unknown] {
         let secret = secret.rsplit('_').next().expect("a secret");
-        assert!(!said.contains(secret), "a secret is in the log");
+        assert!(!log.contains(secret), "a secret is in the log");
     }
     for word in ["sesame-payload", "sesame-result"] {
-        assert!(!said.contains(word), "a payload is in the log");
+        assert!(!log.contains(word), "a payload is in the log");
     }
 }

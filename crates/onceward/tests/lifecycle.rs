@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use onceward_core::diagnostic::{File, Files};
+use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::record::Actor;
-use onceward_engine::{Config, Engine};
+use onceward_engine::{Engine, EngineConfig};
 use onceward_store::{Clock, SqliteStore};
-use onceward_testkit::Folder;
+use onceward_testkit::TempDir;
 use serde_json::{Value, json};
 
-const NOTE: &str = "language = 1\nlifecycle = \"desk.note\"\nabout = \"Something to remember\"\n[states]\n\
+const NOTE_LIFECYCLE: &str = "language = 1\nlifecycle = \"desk.note\"\nabout = \"Something to remember\"\n[states]\n\
     open = { about = \"to do\", rest = true }\nover = { about = \"done\", final = true }\n[fields]\n\
     text = { type = \"string\", max = 100, default = \"\" }\n[[on.create]]\ngo = \"-> open\"\ntake = [\"text\"]\n\
     [[on.close]]\ngo = \"open -> over\"\n";
 
-fn onceward(folder: &Path, words: &[&str]) -> (i32, String, String) {
+fn run_onceward(folder: &Path, words: &[&str]) -> (i32, String, String) {
     let said = Command::new(env!("CARGO_BIN_EXE_onceward"))
         .args(words)
         .current_dir(folder)
@@ -28,23 +28,24 @@ fn onceward(folder: &Path, words: &[&str]) -> (i32, String, String) {
 }
 
 /// A database with notes of two versions: three of the first, one of them too long for the second, and one of the second.
-fn notes(path: &Path) {
+fn create_notes_of_two_versions(path: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let engine = Engine::open(SqliteStore::open(path, Clock::machine()).expect("a new file"), Config::default());
+        let engine =
+            Engine::open(SqliteStore::open(path, Clock::machine()).expect("a new file"), EngineConfig::default());
         let define = async |text: &str| {
-            let files = vec![File { name: "note.toml".to_owned(), text: text.into() }];
-            engine.define(&Files { files }).await.expect("sound files");
+            let files = vec![InputFile { name: "note.toml".to_owned(), text: text.into() }];
+            engine.put_lifecycles(&InputFiles { files }).await.expect("sound files");
         };
         let note = async |text: &str| {
             let Value::Object(fields) = json!({ "text": text }) else { unreachable!() };
             engine.create(&Actor::new("ann", &["producer"]), "desk.note", fields).await.expect("a note");
         };
-        define(NOTE).await;
+        define(NOTE_LIFECYCLE).await;
         for text in ["milk", "bread", "a very long story that nobody will ever read to its end"] {
             note(text).await;
         }
-        define(&NOTE.replace("open", "todo").replace("max = 100", "max = 20")).await;
+        define(&NOTE_LIFECYCLE.replace("open", "todo").replace("max = 100", "max = 20")).await;
         note("tea").await;
         engine.close().await;
     });
@@ -52,18 +53,18 @@ fn notes(path: &Path) {
 
 /// A server that does not start has changed nothing: the version that it would have brought is not the current one.
 #[test]
-fn a_start_that_is_refused_brings_no_version() {
-    let folder = Folder::new();
-    let file = folder.file();
-    notes(&file);
+fn refused_server_start_activates_no_version() {
+    let folder = TempDir::new();
+    let file = folder.database_path();
+    create_notes_of_two_versions(&file);
     let here: PathBuf = file.parent().expect("a folder").to_path_buf();
     let db = format!("sqlite:{}", file.display());
-    let versions = || onceward(&here, &["lifecycle", "list", "desk.note", "--db", &db]);
+    let versions = || run_onceward(&here, &["lifecycle", "list", "desk.note", "--db", &db]);
     let before = versions();
     assert_eq!(before.0, 0, "{before:?}");
     std::fs::create_dir(here.join("own")).expect("a folder");
-    std::fs::write(here.join("own/note.toml"), NOTE.replace("open", "fresh")).expect("a file");
-    let start = |more: &[&str]| onceward(&here, &[&["serve", "--db", &db, "--lifecycles", "own"], more].concat());
+    std::fs::write(here.join("own/note.toml"), NOTE_LIFECYCLE.replace("open", "fresh")).expect("a file");
+    let start = |more: &[&str]| run_onceward(&here, &[&["serve", "--db", &db, "--lifecycles", "own"], more].concat());
     for (more, code, says) in [
         (["--listen", "127.0.0.1:0", "--keep", "desk.notes=1d"], 2, "no lifecycle here is called `desk.notes`"),
         (["--listen", "0.0.0.0:0", "--keep", "1d"], 1, "there are no keys"),
@@ -75,17 +76,17 @@ fn a_start_that_is_refused_brings_no_version() {
 }
 
 #[test]
-fn versions_on_a_database() {
-    let folder = Folder::new();
-    let file = folder.file();
-    notes(&file);
+fn lifecycle_commands_list_move_and_activate_versions() {
+    let folder = TempDir::new();
+    let file = folder.database_path();
+    create_notes_of_two_versions(&file);
     let here: PathBuf = file.parent().expect("a folder").to_path_buf();
     let db = format!("sqlite:{}", file.display());
     let lifecycle = |words: &[&str]| {
         let mut all = vec!["lifecycle"];
         all.extend(words);
         all.extend(["--db", db.as_str()]);
-        onceward(&here, &all)
+        run_onceward(&here, &all)
     };
     let list = || -> Vec<(String, bool, u64)> {
         let (code, out, err) = lifecycle(&["list", "desk.note", "--json"]);
@@ -125,10 +126,10 @@ fn versions_on_a_database() {
     assert_eq!(code, 0, "{err}");
     let said: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((&said["moved"], &said["to"]), (&json!(3), &json!(old)));
-    let (code, out, err) = onceward(&here, &["verify", "--db", &db]);
+    let (code, out, err) = run_onceward(&here, &["verify", "--db", &db]);
     assert_eq!(code, 0, "{out} {err}");
     // Who made it current is in the log for all to see, and no server is needed to be told that there is none.
-    let (code, _, err) = onceward(&here, &["lifecycle", "list", "--server", "http://127.0.0.1:9"]);
+    let (code, _, err) = run_onceward(&here, &["lifecycle", "list", "--server", "http://127.0.0.1:9"]);
     assert!(code == 2 && err.contains("cannot reach"), "{code} {err}");
     let (code, _, err) = lifecycle(&["list", "desk.nothing"]);
     assert!(code == 2 && err.contains("desk.nothing"), "{code} {err}");
@@ -136,22 +137,22 @@ fn versions_on_a_database() {
 
 /// A server does not start on files that are not sound, and says where they are wrong.
 #[test]
-fn unsound_files_keep_a_server_from_starting() {
-    let folder = Folder::new();
-    let here = folder.file().parent().expect("a folder").to_path_buf();
+fn server_does_not_start_with_invalid_lifecycle_files() {
+    let folder = TempDir::new();
+    let here = folder.database_path().parent().expect("a folder").to_path_buf();
     let own = here.join("own");
     std::fs::create_dir_all(&own).expect("a folder");
     let serve =
-        || onceward(&here, &["serve", "--db", "sqlite::memory:", "--listen", "127.0.0.1:0", "--lifecycles", "own"]);
+        || run_onceward(&here, &["serve", "--db", "sqlite::memory:", "--listen", "127.0.0.1:0", "--lifecycles", "own"]);
     let (code, _, err) = serve();
     assert!(code == 2 && err.contains("own holds no lifecycle files"), "{code} {err}");
-    std::fs::write(own.join("note.toml"), NOTE.replace("open -> over", "open -> ovr")).expect("a file");
+    std::fs::write(own.join("note.toml"), NOTE_LIFECYCLE.replace("open -> over", "open -> ovr")).expect("a file");
     let (code, _, err) = serve();
     assert!(code == 1 && err.contains("own/note.toml:") && err.contains("unknown-state"), "{code} {err}");
     // What is nobody's, not here and not in the database.
     std::fs::write(
         own.join("note.toml"),
-        NOTE.replace("[fields]", "[fields]\nof = { type = \"ref\", to = \"desk.none\" }"),
+        NOTE_LIFECYCLE.replace("[fields]", "[fields]\nof = { type = \"ref\", to = \"desk.none\" }"),
     )
     .expect("a file");
     let (code, _, err) = serve();

@@ -1,47 +1,47 @@
 //! `onceward migrate`, run as a user runs it.
 
-mod desk;
+mod support;
 
-use desk::{folder, notes, onceward, text};
-use onceward_testkit::postgres::{Server, psql};
+use onceward_testkit::postgres::{PostgresServer, psql};
 use serde_json::{Value, json};
+use support::{create_test_folder, database_with_notes, run_onceward, utf8};
 
 #[test]
-fn a_database_that_is_up_to_date_stays_as_it_is() {
-    let folder = folder("migrate_current");
-    let _running = notes(&folder);
+fn migrate_reports_current_database_as_up_to_date() {
+    let folder = create_test_folder("migrate_current");
+    let _running = database_with_notes(&folder);
     for arguments in [&["migrate"][..], &["migrate", "--dry-run"]] {
-        let done = onceward(&folder, arguments);
-        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
-        assert!(text(&done.stdout).starts_with("sqlite:onceward.db: schema "), "{}", text(&done.stdout));
-        assert!(text(&done.stdout).ends_with(", up to date\n"), "{}", text(&done.stdout));
+        let done = run_onceward(&folder, arguments);
+        assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
+        assert!(utf8(&done.stdout).starts_with("sqlite:onceward.db: schema "), "{}", utf8(&done.stdout));
+        assert!(utf8(&done.stdout).ends_with(", up to date\n"), "{}", utf8(&done.stdout));
     }
 }
 
 #[test]
-fn a_newer_database_is_refused() {
-    let folder = folder("migrate_newer");
-    drop(notes(&folder));
+fn migrate_refuses_newer_schema() {
+    let folder = create_test_folder("migrate_newer");
+    drop(database_with_notes(&folder));
     let connection = rusqlite::Connection::open(folder.join("onceward.db")).expect("it opens");
     connection.execute_batch("PRAGMA user_version = 99").expect("from the future");
     drop(connection);
-    let done = onceward(&folder, &["migrate"]);
+    let done = run_onceward(&folder, &["migrate"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(text(&done.stderr).contains("the database has schema 99, this program knows"), "{}", text(&done.stderr));
-    let done = onceward(&folder, &["migrate", "--db", "sqlite:nowhere.db"]);
-    assert_eq!(done.status.code(), Some(2), "{}", text(&done.stderr));
+    assert!(utf8(&done.stderr).contains("the database has schema 99, this program knows"), "{}", utf8(&done.stderr));
+    let done = run_onceward(&folder, &["migrate", "--db", "sqlite:nowhere.db"]);
+    assert_eq!(done.status.code(), Some(2), "{}", utf8(&done.stderr));
     assert!(!folder.join("nowhere.db").exists());
 }
 
 /// An empty PostgreSQL database: what would be run is told, run, and is then all there is to do.
 #[test]
-fn postgresql_is_brought_up_to_date() {
-    let folder = folder("migrate_postgres");
-    let url = Server::shared().database();
+fn migrate_creates_postgres_schema_once() {
+    let folder = create_test_folder("migrate_postgres");
+    let url = PostgresServer::shared().create_database();
     let run = |arguments: &[&str]| {
-        let done = onceward(&folder, &[&["migrate", "--db", &url, "--json"], arguments].concat());
-        let told: Value = serde_json::from_str(&text(&done.stdout)).unwrap_or(Value::Null);
-        (done.status.code(), told, text(&done.stderr))
+        let done = run_onceward(&folder, &[&["migrate", "--db", &url, "--json"], arguments].concat());
+        let told: Value = serde_json::from_str(&utf8(&done.stdout)).unwrap_or(Value::Null);
+        (done.status.code(), told, utf8(&done.stderr))
     };
     let (code, told, _) = run(&["--dry-run"]);
     assert_eq!((code, &told["found"], &told["now"]), (Some(1), &json!(0), &json!(0)));

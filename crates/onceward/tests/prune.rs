@@ -1,20 +1,20 @@
 //! `onceward prune`, run as a user runs it.
 
-mod desk;
+mod support;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::Output;
 
-use desk::{engine, folder, onceward, serve, text};
-use onceward_core::decide::{Call, Create};
+use onceward_core::decide::{Call, CreateRecord};
 use onceward_core::record::Actor;
 use onceward_engine::{Engine, Submission};
 use onceward_store::SqliteStore;
 use serde_json::{Map, Value, json};
+use support::{create_test_folder, open_engine, run_onceward, start_server, utf8};
 use tokio::runtime::Runtime;
 
-const NOTE: &str = r#"
+const NOTE_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "desk.note"
 about     = "A note"
@@ -31,15 +31,22 @@ go = "open -> torn"
 "#;
 
 /// A database with four notes, three of them torn, written by an engine that stays open as long as what is given back.
-fn notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStore>)) {
-    let folder = folder(name);
-    let (runtime, engine) = engine(&folder, NOTE);
+fn database_with_torn_notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStore>)) {
+    let folder = create_test_folder(name);
+    let (runtime, engine) = open_engine(&folder, NOTE_LIFECYCLE);
     let ann = Actor::new("ann", &["producer"]);
     runtime.block_on(async {
         for number in 0..4 {
-            let create =
-                Create { lifecycle: "desk.note".into(), id: None, owner: None, fields: Map::new(), payload: None };
-            let made = engine.submit(Submission::new(&ann, Call::Create(create)).once(&number.to_string())).await;
+            let create = CreateRecord {
+                lifecycle: "desk.note".into(),
+                id: None,
+                owner: None,
+                fields: Map::new(),
+                payload: None,
+            };
+            let made = engine
+                .submit(Submission::new(&ann, Call::Create(create)).with_idempotency_key(&number.to_string()))
+                .await;
             let id = made.expect("a note").subject;
             if number > 0 {
                 engine.fire(&ann, id, "tear", Map::new()).await.expect("torn");
@@ -49,54 +56,55 @@ fn notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStore>)) {
     (folder, (runtime, engine))
 }
 
-fn said(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    text(&output.stdout)
+fn stdout_of_success(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", utf8(&output.stderr));
+    utf8(&output.stdout)
 }
 
 #[test]
-fn what_is_old_enough_goes_and_verify_says_so() {
-    let (folder, running) = notes("prune_old");
+fn prune_deletes_old_records_and_verify_reports_it() {
+    let (folder, running) = database_with_torn_notes("prune_old");
     drop(running);
-    assert_eq!(said(&onceward(&folder, &["prune"])), "no record went\n", "they ended a moment ago");
-    let dry = said(&onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]));
+    assert_eq!(stdout_of_success(&run_onceward(&folder, &["prune"])), "no record went\n", "they ended a moment ago");
+    let dry = stdout_of_success(&run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]));
     assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
-    let done = said(&onceward(&folder, &["prune", "--older-than", "0d", "--keys-older-than", "0d"]));
+    let done = stdout_of_success(&run_onceward(&folder, &["prune", "--older-than", "0d", "--keys-older-than", "0d"]));
     let went = "desk.note ann torn: 3\n3 records with 6 entries went; the last checkpoint is entry 8 of the log\n\
                 4 answers to callers' keys were forgotten\n";
     assert_eq!(done, went);
-    let verified = said(&onceward(&folder, &["verify"]));
+    let verified = stdout_of_success(&run_onceward(&folder, &["verify"]));
     assert!(verified.contains("pruning took 3 records with 6 entries, up to place 7"), "{verified}");
     assert!(verified.ends_with("all is as the log says\n"), "{verified}");
-    let json: Value = serde_json::from_str(&said(&onceward(&folder, &["verify", "--json"]))).expect("JSON");
+    let json: Value =
+        serde_json::from_str(&stdout_of_success(&run_onceward(&folder, &["verify", "--json"]))).expect("JSON");
     let expected = json!({ "checkpoints": 1, "records": 3, "entries": 6, "up_to": 7, "not_decided_again": 1 });
     assert_eq!(json["pruned"], expected);
 }
 
 #[test]
-fn json_and_one_lifecycle_only() {
-    let (folder, running) = notes("prune_json");
+fn prune_only_deletes_named_lifecycle() {
+    let (folder, running) = database_with_torn_notes("prune_json");
     drop(running);
-    let nobody = onceward(&folder, &["prune", "--only", "desk.nothing"]);
+    let nobody = run_onceward(&folder, &["prune", "--only", "desk.nothing"]);
     assert_eq!(nobody.status.code(), Some(2));
-    assert!(text(&nobody.stderr).contains("desk.nothing"), "{}", text(&nobody.stderr));
+    assert!(utf8(&nobody.stderr).contains("desk.nothing"), "{}", utf8(&nobody.stderr));
     let arguments = ["prune", "--json", "--older-than", "0d", "--only", "onceward.delivery"];
-    let none: Value = serde_json::from_str(&said(&onceward(&folder, &arguments))).expect("JSON");
+    let none: Value = serde_json::from_str(&stdout_of_success(&run_onceward(&folder, &arguments))).expect("JSON");
     assert_eq!((&none["records"], &none["checkpoint"]), (&json!(0), &json!(null)));
     let arguments = ["prune", "--json", "--older-than", "0d", "--only", "desk.note"];
-    let some: Value = serde_json::from_str(&said(&onceward(&folder, &arguments))).expect("JSON");
+    let some: Value = serde_json::from_str(&stdout_of_success(&run_onceward(&folder, &arguments))).expect("JSON");
     assert_eq!((&some["records"], &some["entries"], &some["checkpoint"]), (&json!(3), &json!(6), &json!(8)));
     assert_eq!(some["shares"], json!([{ "lifecycle": "desk.note", "owner": "ann", "state": "torn", "records": 3 }]));
 }
 
 #[test]
-fn a_file_that_an_engine_has_open_is_left_alone() {
-    let (folder, _running) = notes("prune_open");
-    let done = onceward(&folder, &["prune", "--db", "sqlite:onceward.db", "--older-than", "0d"]);
+fn prune_refuses_database_open_in_engine() {
+    let (folder, _running) = database_with_torn_notes("prune_open");
+    let done = run_onceward(&folder, &["prune", "--db", "sqlite:onceward.db", "--older-than", "0d"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(text(&done.stderr).contains("let it prune by itself, or ask it to with --server"), "{done:?}");
+    assert!(utf8(&done.stderr).contains("let it prune by itself, or ask it to with --server"), "{done:?}");
     for arguments in [&["prune", "--db", "sqlite:nowhere.db"][..], &["prune", "--older-than", "soon"]] {
-        let done = onceward(&folder, arguments);
+        let done = run_onceward(&folder, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
     }
     assert!(!folder.join("nowhere.db").exists(), "nothing is made");
@@ -104,49 +112,49 @@ fn a_file_that_an_engine_has_open_is_left_alone() {
 
 /// While a server has the database it is the server that prunes, for operators; what is printed is the same.
 #[test]
-fn a_server_prunes_for_its_operators() {
-    let (folder, running) = notes("prune_served");
+fn prune_through_server_requires_operator() {
+    let (folder, running) = database_with_torn_notes("prune_served");
     drop(running);
-    let served = serve(&folder, &[], &[]);
-    let url = served.url();
-    let prune = |more: &[&str]| onceward(&folder, &[&["prune", "--server", &url], more].concat());
-    let dry = said(&prune(&["--older-than", "0d", "--dry-run"]));
+    let server = start_server(&folder, &[], &[]);
+    let url = server.url();
+    let prune = |more: &[&str]| run_onceward(&folder, &[&["prune", "--server", &url], more].concat());
+    let dry = stdout_of_success(&prune(&["--older-than", "0d", "--dry-run"]));
     assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
     let nobody = prune(&["--only", "desk.nothing"]);
     assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
-    assert!(text(&nobody.stderr).contains("desk.nothing"), "{nobody:?}");
-    assert_eq!(said(&prune(&["--older-than", "90m"])), "no record went\n", "they ended a moment ago");
+    assert!(utf8(&nobody.stderr).contains("desk.nothing"), "{nobody:?}");
+    assert_eq!(stdout_of_success(&prune(&["--older-than", "90m"])), "no record went\n", "they ended a moment ago");
 
-    let operator = served.key("", "ops", &["operator"]);
-    let anns = served.key(&operator, "ann", &["producer"]);
+    let operator = server.create_api_key("", "ops", &["operator"]);
+    let anns = server.create_api_key(&operator, "ann", &["producer"]);
     let refused = prune(&["--older-than", "0d"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(text(&refused.stderr).ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{refused:?}");
+    assert!(utf8(&refused.stderr).ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{refused:?}");
     let forbidden = prune(&["--older-than", "0d", "--json", "--key", &anns]);
     assert_eq!(forbidden.status.code(), Some(1), "{forbidden:?}");
     let told: Value = serde_json::from_slice(&forbidden.stdout).expect("JSON");
     assert_eq!(told["error"]["code"], "forbidden");
     let arguments =
         ["--older-than", "0d", "--keys-older-than", "0d", "--only", "desk.note", "--json", "--key", &operator];
-    let went: Value = serde_json::from_str(&said(&prune(&arguments))).expect("JSON");
+    let went: Value = serde_json::from_str(&stdout_of_success(&prune(&arguments))).expect("JSON");
     assert_eq!((&went["records"], &went["entries"], &went["requests"]), (&json!(3), &json!(6), &json!(4)));
     assert_eq!(went["shares"], json!([{ "lifecycle": "desk.note", "owner": "ann", "state": "torn", "records": 3 }]));
     assert_eq!((&went["damaged"], went["checkpoint"].is_u64()), (&json!([]), true));
-    served.stop();
+    server.stop();
     let nobody = prune(&["--older-than", "0d"]);
     assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
-    assert!(text(&nobody.stderr).contains("is a server running there?"), "{nobody:?}");
-    assert!(said(&onceward(&folder, &["verify"])).ends_with("all is as the log says\n"));
+    assert!(utf8(&nobody.stderr).contains("is a server running there?"), "{nobody:?}");
+    assert!(stdout_of_success(&run_onceward(&folder, &["verify"])).ends_with("all is as the log says\n"));
 }
 
 /// What was pruned later in the log is no part of a record's story: it is followed all the same.
 #[test]
-fn a_record_is_watched_past_what_was_pruned() {
-    let (folder, running) = notes("prune_watched");
+fn watch_continues_past_pruned_entries() {
+    let (folder, running) = database_with_torn_notes("prune_watched");
     drop(running);
-    let served = serve(&folder, &[], &[]);
-    let url = served.url();
-    let ask = |words: &[&str]| said(&onceward(&folder, &[words, &["--server", &url]].concat()));
+    let server = start_server(&folder, &[], &[]);
+    let url = server.url();
+    let ask = |words: &[&str]| stdout_of_success(&run_onceward(&folder, &[words, &["--server", &url]].concat()));
     let new = || ask(&["new", "desk.note"]).trim().to_owned();
     let (stays, goes) = (new(), new());
     ask(&["fire", &goes, "tear"]);
@@ -163,28 +171,31 @@ fn a_record_is_watched_past_what_was_pruned() {
     let rest: Vec<String> = story.map(|line| line.expect("text")).collect();
     assert!(rest.len() == 1 && rest[0].contains("open -> torn"), "{rest:?}");
     assert_eq!(watching.wait().expect("it ends").code(), Some(0));
-    served.stop();
+    server.stop();
 }
 
 /// What a server keeps by itself is asked for where nothing is said; and what stays for its own time is not held by others.
 #[test]
-fn a_server_goes_by_its_own_lengths() {
-    let (folder, running) = notes("prune_kept");
+fn prune_through_server_uses_its_retention() {
+    let (folder, running) = database_with_torn_notes("prune_kept");
     drop(running);
-    let served = serve(&folder, &["--keep", "0d"], &[]);
-    let dry = said(&onceward(&folder, &["prune", "--server", &served.url(), "--dry-run"]));
+    let server = start_server(&folder, &["--keep", "0d"], &[]);
+    let dry = stdout_of_success(&run_onceward(&folder, &["prune", "--server", &server.url(), "--dry-run"]));
     assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
-    served.stop();
-    let served = serve(&folder, &["--keep", "desk.note=forever"], &[]);
-    let dry = said(&onceward(&folder, &["prune", "--server", &served.url(), "--dry-run", "--older-than", "0d"]));
+    server.stop();
+    let server = start_server(&folder, &["--keep", "desk.note=forever"], &[]);
+    let dry = stdout_of_success(&run_onceward(
+        &folder,
+        &["prune", "--server", &server.url(), "--dry-run", "--older-than", "0d"],
+    ));
     assert_eq!(dry, "0 records with 0 entries would go\n");
-    served.stop();
+    server.stop();
 }
 
 /// On a terminal it shows how far it is, and leaves nothing of that behind; elsewhere it is silent about it.
 #[test]
-fn somebody_who_looks_sees_it_get_on() {
-    let (folder, running) = notes("prune_bar");
+fn prune_shows_progress_bar_on_terminal_only() {
+    let (folder, running) = database_with_torn_notes("prune_bar");
     drop(running);
     let program = env!("CARGO_BIN_EXE_onceward");
     let shown = std::process::Command::new("script")
@@ -193,17 +204,17 @@ fn somebody_who_looks_sees_it_get_on() {
         .stdin(std::process::Stdio::null())
         .output()
         .expect("script runs");
-    let told = text(&shown.stdout);
+    let told = utf8(&shown.stdout);
     assert!(told.contains("records ") && told.contains("100%") && told.contains("\r\u{1b}[K"), "{told:?}");
     assert!(told.contains("3 records with 6 entries would go"), "{told:?}");
-    let silent = onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
-    assert_eq!(text(&silent.stderr), "");
+    let silent = run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
+    assert_eq!(utf8(&silent.stderr), "");
 }
 
 /// A file that is not ours is not touched, not even to find out.
 #[test]
-fn another_programs_file_is_left_as_it_is() {
-    let folder = folder("prune_foreign");
+fn prune_leaves_foreign_files_unchanged() {
+    let folder = create_test_folder("prune_foreign");
     rusqlite::Connection::open(folder.join("app.db")).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
     std::fs::write(folder.join("empty.db"), "").expect("a file");
     std::fs::write(folder.join("text.db"), "no database, but long enough to look at").expect("a file");
@@ -211,8 +222,8 @@ fn another_programs_file_is_left_as_it_is() {
         let before = std::fs::read(folder.join(name)).expect("its bytes");
         for arguments in [&["prune", "--dry-run"][..], &["prune"]] {
             let url = format!("sqlite:{name}");
-            let done = onceward(&folder, &[arguments, &["--db", &url]].concat());
-            assert_eq!(done.status.code(), Some(2), "{name}: {}", text(&done.stderr));
+            let done = run_onceward(&folder, &[arguments, &["--db", &url]].concat());
+            assert_eq!(done.status.code(), Some(2), "{name}: {}", utf8(&done.stderr));
         }
         assert_eq!(std::fs::read(folder.join(name)).expect("its bytes"), before, "{name}");
     }
@@ -221,14 +232,14 @@ fn another_programs_file_is_left_as_it_is() {
 
 /// A dry run tells of damage as the real one does.
 #[test]
-fn a_damaged_record_would_not_go() {
-    let (folder, running) = notes("prune_damaged");
+fn dry_run_reports_damaged_record() {
+    let (folder, running) = database_with_torn_notes("prune_damaged");
     drop(running);
     let harm = "UPDATE records SET version = version + 1 WHERE row = 2";
     rusqlite::Connection::open(folder.join("onceward.db")).unwrap().execute_batch(harm).unwrap();
-    let dry = onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
+    let dry = run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
     assert_eq!(dry.status.code(), Some(1));
-    let told = text(&dry.stdout);
+    let told = utf8(&dry.stdout);
     assert!(told.contains("kept: ") && told.contains("2 records with 4 entries would go"), "{told}");
     assert!(!told.contains("belong to them"), "{told}");
 }

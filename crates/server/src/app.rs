@@ -5,80 +5,91 @@ use std::sync::Arc;
 use onceward_engine::Engine;
 use onceward_store::AnyStore;
 
-use crate::admission::Everybody;
-use crate::gate::Gate;
-use crate::limits::Limits;
-use crate::observe::Observe;
-use crate::settings::Settings;
+use crate::auth::LocalIdentityCache;
+use crate::capacity::Capacity;
+use crate::config::ServerConfig;
+use crate::rate_limiter::RateLimiter;
+use crate::telemetry::Telemetry;
 
 /// The state of a server. Clones are the same one.
 #[derive(Clone, Debug)]
-pub struct App {
-    inner: Arc<Inner>,
+pub struct AppState {
+    inner: Arc<AppStateInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct AppStateInner {
     engine: Engine<AnyStore>,
-    settings: Settings,
-    gate: Gate,
-    limits: Limits,
-    everybody: Everybody,
+    config: ServerConfig,
+    capacity: Capacity,
+    rate_limiter: RateLimiter,
+    local_identity_cache: LocalIdentityCache,
     /// As it is served.
-    contract: String,
+    openapi_json: String,
     /// Paths that bound their own time.
-    unhurried: Vec<&'static str>,
+    self_timed_paths: Vec<&'static str>,
     /// Paths that take bytes in place of JSON.
-    bytes: Vec<&'static str>,
+    binary_paths: Vec<&'static str>,
 }
 
-impl App {
+impl AppState {
     pub(crate) fn new(
         engine: Engine<AnyStore>,
-        settings: Settings,
-        contract: String,
-        unhurried: Vec<&'static str>,
-        bytes: Vec<&'static str>,
+        config: ServerConfig,
+        openapi_json: String,
+        self_timed_paths: Vec<&'static str>,
+        binary_paths: Vec<&'static str>,
     ) -> Self {
-        let (gate, limits) = (Gate::new(&settings), Limits::new(settings.requests_per_second));
-        let everybody = Everybody::default();
-        Self { inner: Arc::new(Inner { engine, settings, gate, limits, everybody, contract, unhurried, bytes }) }
+        let (capacity, rate_limiter) = (Capacity::new(&config), RateLimiter::new(config.requests_per_second));
+        let local_identity_cache = LocalIdentityCache::default();
+        Self {
+            inner: Arc::new(AppStateInner {
+                engine,
+                config,
+                capacity,
+                rate_limiter,
+                local_identity_cache,
+                openapi_json,
+                self_timed_paths,
+                binary_paths,
+            }),
+        }
     }
 
     pub fn engine(&self) -> &Engine<AnyStore> {
         &self.inner.engine
     }
 
-    pub fn settings(&self) -> &Settings {
-        &self.inner.settings
+    pub fn config(&self) -> &ServerConfig {
+        &self.inner.config
     }
 
-    pub(crate) fn contract(&self) -> &str {
-        &self.inner.contract
+    pub(crate) fn openapi_json(&self) -> &str {
+        &self.inner.openapi_json
     }
 
     /// They wait on purpose, and bound themselves.
-    pub(crate) fn is_unhurried(&self, path: &str) -> bool {
-        matches!(path, "/v1/leases" | "/v1/stream" | "/v1/prune") || self.inner.unhurried.contains(&path)
+    pub(crate) fn is_self_timed(&self, path: &str) -> bool {
+        matches!(path, "/v1/leases" | "/v1/stream" | "/v1/prune") || self.inner.self_timed_paths.contains(&path)
     }
 
-    pub(crate) fn takes_bytes(&self, path: &str) -> bool {
-        self.inner.bytes.contains(&path)
+    pub(crate) fn is_binary_path(&self, path: &str) -> bool {
+        self.inner.binary_paths.contains(&path)
     }
 
-    pub(crate) fn observe(&self) -> &Arc<Observe> {
-        &self.inner.settings.observe
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.inner.config.telemetry
     }
 
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.inner.gate
+    pub(crate) fn capacity(&self) -> &Capacity {
+        &self.inner.capacity
     }
 
-    pub(crate) fn everybody(&self) -> &Everybody {
-        &self.inner.everybody
+    pub(crate) fn local_identity_cache(&self) -> &LocalIdentityCache {
+        &self.inner.local_identity_cache
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.inner.limits
+    pub(crate) fn rate_limiter(&self) -> &RateLimiter {
+        &self.inner.rate_limiter
     }
 }

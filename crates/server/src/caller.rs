@@ -7,11 +7,11 @@ use axum::http::request::Parts;
 use onceward_core::record::Actor;
 use onceward_engine::{EngineError, Identity};
 
-use crate::app::App;
-use crate::observe;
+use crate::app::AppState;
 use crate::problem::Problem;
+use crate::telemetry;
 
-/// Whoever sent a request, as `admission.rs` has found out.
+/// Whoever sent a request, as `auth.rs` has found out.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub actor: Actor,
@@ -20,23 +20,23 @@ pub struct Caller {
 
 impl Caller {
     /// Some calls are about the server itself, and for those who look after it.
-    pub fn must_be_operator(&self) -> Result<(), Problem> {
-        Ok(self.identity.must_be_operator()?)
+    pub fn require_operator(&self) -> Result<(), Problem> {
+        Ok(self.identity.require_operator()?)
     }
 
     /// Whether it may lease from all of these.
-    pub(crate) fn may_lease(&self, lifecycles: &[Arc<str>]) -> Result<(), Problem> {
-        Ok(self.identity.may_lease(lifecycles)?)
+    pub(crate) fn require_lease(&self, lifecycles: &[Arc<str>]) -> Result<(), Problem> {
+        Ok(self.identity.require_lease(lifecycles)?)
     }
 }
 
-impl FromRequestParts<App> for Caller {
+impl FromRequestParts<AppState> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
         // Nobody gets here who was not let in, but to what is open to all.
         let identity = parts.extensions.get::<Identity>().cloned().ok_or(EngineError::Unauthorized)?;
-        observe::owner(&identity.actor.id);
+        telemetry::set_owner(&identity.actor.id);
         Ok(Self { actor: identity.actor.clone(), identity })
     }
 }

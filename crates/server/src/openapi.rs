@@ -7,14 +7,14 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder};
 
-use crate::app::App;
-use crate::part::Part;
+use crate::app::AppState;
 use crate::router;
+use crate::system_routes::SystemRoutes;
 
-const PROBLEM: &str = "application/problem+json";
+const PROBLEM_CONTENT_TYPE: &str = "application/problem+json";
 
 /// What any call may come to besides its own answers.
-const ANY: &[(&str, &str)] = &[
+const COMMON_RESPONSES: &[(&str, &str)] = &[
     ("400", "The request cannot be read."),
     ("401", "No key, or not one that is known."),
     ("403", "Not for this caller."),
@@ -31,13 +31,13 @@ const ANY: &[(&str, &str)] = &[
 ];
 
 /// The contract of a server with these parts.
-pub fn contract(parts: Vec<Part>) -> OpenApi {
-    with(parts).1
+pub fn openapi_document(systems: Vec<SystemRoutes>) -> OpenApi {
+    build_routes(systems).1
 }
 
 /// The routes of a server with these parts, and their contract.
-pub(crate) fn with(parts: Vec<Part>) -> (Router<App>, OpenApi) {
-    let all = parts.into_iter().fold(router::own(), |routes, part| routes.merge(part.routes));
+pub(crate) fn build_routes(systems: Vec<SystemRoutes>) -> (Router<AppState>, OpenApi) {
+    let all = systems.into_iter().fold(router::engine_routes(), |routes, part| routes.merge(part.router));
     let (routes, mut api) = all.split_for_parts();
     api.info = InfoBuilder::new()
         .title("Onceward")
@@ -51,13 +51,13 @@ pub(crate) fn with(parts: Vec<Part>) -> (Router<App>, OpenApi) {
     // Or none, while no key was made.
     api.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new()), SecurityRequirement::default()]);
     for item in api.paths.paths.values_mut() {
-        operations(item).into_iter().flatten().for_each(complete);
+        operations(item).into_iter().flatten().for_each(add_common_responses);
     }
     (routes, api)
 }
 
 /// As text, as it is served and checked in.
-pub(crate) fn text(api: &OpenApi) -> String {
+pub(crate) fn to_json_text(api: &OpenApi) -> String {
     // Made of text and numbers.
     api.to_pretty_json().unwrap_or_default() + "\n"
 }
@@ -66,7 +66,7 @@ fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
     [item.get.as_mut(), item.post.as_mut(), item.put.as_mut(), item.delete.as_mut()]
 }
 
-fn complete(operation: &mut Operation) {
+fn add_common_responses(operation: &mut Operation) {
     // A header that is left out is not there; it is never null.
     for parameter in operation.parameters.iter_mut().flatten() {
         if let RefOr::T(parameter) = parameter
@@ -76,18 +76,22 @@ fn complete(operation: &mut Operation) {
             schema.schema_type = SchemaType::Type(Type::String);
         }
     }
-    for (status, description) in ANY {
+    for (status, description) in COMMON_RESPONSES {
         let responses = &mut operation.responses.responses;
-        responses.entry((*status).to_owned()).or_insert_with(|| RefOr::T(problem(status, description)));
+        responses.entry((*status).to_owned()).or_insert_with(|| RefOr::T(problem_response(status, description)));
     }
     // A lifecycle may refuse with a status of its own.
-    let own = "A refusal under a code and a status that the lifecycle names.";
-    operation.responses.responses.entry("4XX".to_owned()).or_insert_with(|| RefOr::T(problem("4XX", own)));
+    let description = "A refusal under a code and a status that the lifecycle names.";
+    operation
+        .responses
+        .responses
+        .entry("4XX".to_owned())
+        .or_insert_with(|| RefOr::T(problem_response("4XX", description)));
 }
 
-fn problem(status: &str, description: &str) -> Response {
+fn problem_response(status: &str, description: &str) -> Response {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    let mut response = ResponseBuilder::new().description(description).content(PROBLEM, content);
+    let mut response = ResponseBuilder::new().description(description).content(PROBLEM_CONTENT_TYPE, content);
     if matches!(status, "429" | "503") {
         let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).build();
         response = response.header("Retry-After", HeaderBuilder::new().schema(Some(seconds)).build());

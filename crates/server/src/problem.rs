@@ -13,12 +13,12 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 use utoipa::ToSchema;
 
-use crate::pages;
+use crate::error_pages;
 
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// When to come back where nobody knows better.
-const SOON: Duration = Duration::from_secs(1);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a call does not get what it asked for.
 #[derive(Debug)]
@@ -27,18 +27,18 @@ pub struct Problem {
     code: Cow<'static, str>,
     detail: String,
     /// Further members: `state`, `event`, `reason` of a refusal, and what else a code brings.
-    more: Map<String, Json>,
+    extra: Map<String, Json>,
     retry_after: Option<Duration>,
 }
 
 impl Problem {
     pub fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
-        let retry_after = matches!(status, 429 | 503).then_some(SOON);
-        Self { status, code: Cow::Borrowed(code), detail: detail.into(), more: Map::new(), retry_after }
+        let retry_after = matches!(status, 429 | 503).then_some(DEFAULT_RETRY_AFTER);
+        Self { status, code: Cow::Borrowed(code), detail: detail.into(), extra: Map::new(), retry_after }
     }
 
-    pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+    pub fn with_member(mut self, name: &str, value: impl Into<Json>) -> Self {
+        self.extra.insert(name.to_owned(), value.into());
         self
     }
 
@@ -59,7 +59,7 @@ impl Problem {
     /// Carried out, long ago perhaps.
     pub fn gone(record: RecordId) -> Self {
         let detail = "a call with this key was carried out before; its record is no longer there, or no longer for you";
-        Self::new(410, "gone", detail).with("record", record.to_string())
+        Self::new(410, "gone", detail).with_member("record", record.to_string())
     }
 
     /// What came is not of the shape that was asked for.
@@ -67,7 +67,7 @@ impl Problem {
         Self::new(422, "bad_input", detail)
     }
 
-    pub(crate) fn leaving() -> Self {
+    pub(crate) fn draining() -> Self {
         Self::new(503, "draining", "the server is about to stop and hands out no more work: ask again in a moment")
     }
 
@@ -76,29 +76,31 @@ impl Problem {
     }
 
     /// As it stands in an answer or in a batch's.
-    pub fn shape(&self) -> Shape<'_> {
-        let kind = if pages::is_told(&self.code) { format!("/errors/{}", self.code) } else { "about:blank".into() };
+    pub fn body(&self) -> ProblemBody<'_> {
+        let kind =
+            if error_pages::has_page(&self.code) { format!("/errors/{}", self.code) } else { "about:blank".into() };
         let retry_after_ms = self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         let title = self.code.replace('_', " ");
-        Shape {
+        ProblemBody {
             kind,
             title,
             status: self.status,
             code: &self.code,
             detail: &self.detail,
             retry_after_ms,
-            more: &self.more,
+            extra: &self.extra,
         }
     }
 }
 
 /// For a connection on which no request can be read: the whole answer as it goes out, and the last on it.
 impl Problem {
-    pub(crate) fn last_words(&self) -> Vec<u8> {
+    pub(crate) fn to_http_response(&self) -> Vec<u8> {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Text and numbers.
-        let body = serde_json::to_vec(&self.shape()).unwrap_or_default();
-        let retry = self.retry_after.map(|wait| format!("retry-after: {}\r\n", seconds(wait))).unwrap_or_default();
+        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
+        let retry =
+            self.retry_after.map(|wait| format!("retry-after: {}\r\n", whole_seconds(wait))).unwrap_or_default();
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\n{retry}connection: close\r\ncontent-length: {length}\r\n\r\n"
@@ -108,14 +110,14 @@ impl Problem {
 }
 
 /// In whole seconds, and never none.
-fn seconds(wait: Duration) -> u128 {
+fn whole_seconds(wait: Duration) -> u128 {
     wait.as_millis().div_ceil(1_000).max(1)
 }
 
 /// Why something was not done.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub struct Shape<'a> {
+pub struct ProblemBody<'a> {
     /// Where the code is explained, on this server; `about:blank` for a code of a lifecycle's own.
     #[serde(rename = "type")]
     kind: String,
@@ -131,20 +133,21 @@ pub struct Shape<'a> {
     #[schema(minimum = 0)]
     retry_after_ms: Option<u64>,
     /// A refused move tells `state`, `event` and `reason`, and the `record` and `lifecycle` where there are any;
-    /// `already_committed` the `effect` that won; `pruned` the `oldest` place after which the log can be had.
+    /// `already_committed` the `effect` that won; `report` the `oldest` place after which the log can be had.
     #[serde(flatten)]
     #[schema(ignore)]
-    more: &'a Map<String, Json>,
+    extra: &'a Map<String, Json>,
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // Text, numbers and what was JSON already.
-        let body = serde_json::to_vec(&self.shape()).unwrap_or_default();
+        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, body).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM);
-        if let Some(Ok(seconds)) = self.retry_after.map(|wait| HeaderValue::from_str(&seconds(wait).to_string())) {
+        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        if let Some(Ok(seconds)) = self.retry_after.map(|wait| HeaderValue::from_str(&whole_seconds(wait).to_string()))
+        {
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
@@ -156,14 +159,14 @@ impl From<EngineError> for Problem {
         let problem = Self {
             status: error.status(),
             code: Cow::Owned(error.code().to_owned()),
-            detail: detail(&error),
-            more: Map::new(),
-            retry_after: matches!(error.status(), 429 | 503).then_some(SOON),
+            detail: public_detail(&error),
+            extra: Map::new(),
+            retry_after: matches!(error.status(), 429 | 503).then_some(DEFAULT_RETRY_AFTER),
         };
         match error {
-            EngineError::Refused(refusal) => refused(problem, &refusal),
+            EngineError::Refused(refusal) => with_refusal(problem, &refusal),
             EngineError::Overloaded { retry_after } => Self { retry_after: Some(retry_after), ..problem },
-            EngineError::Pruned { oldest } => problem.with("oldest", oldest),
+            EngineError::Pruned { oldest_seq: oldest } => problem.with_member("oldest", oldest),
             _ => problem,
         }
     }
@@ -176,7 +179,7 @@ impl From<onceward_store::StoreError> for Problem {
 }
 
 /// What went wrong inside is for the operator's log: it may name hosts, files and other people's records.
-fn detail(error: &EngineError) -> String {
+fn public_detail(error: &EngineError) -> String {
     match error {
         EngineError::Refused(refusal) => refusal.reason.clone(),
         EngineError::Store(store) => {
@@ -188,7 +191,7 @@ fn detail(error: &EngineError) -> String {
                 _ => "something is wrong inside; the server's log says more".to_owned(),
             }
         }
-        EngineError::Objects(objects) => {
+        EngineError::ObjectStorage(objects) => {
             tracing::error!(code = objects.code(), "the object store failed: {objects}");
             match objects.status() {
                 507 => "the object store has no room: nothing was written".to_owned(),
@@ -196,7 +199,7 @@ fn detail(error: &EngineError) -> String {
                 _ => "something is wrong inside; the server's log says more".to_owned(),
             }
         }
-        EngineError::Undecided | EngineError::Broken | EngineError::NoChance(_) => {
+        EngineError::Undecided | EngineError::WriterDied | EngineError::RandomUnavailable(_) => {
             tracing::error!(code = error.code(), "{error}");
             error.to_string()
         }
@@ -204,21 +207,21 @@ fn detail(error: &EngineError) -> String {
     }
 }
 
-fn refused(problem: Problem, refusal: &Refusal) -> Problem {
-    let mut problem = problem.with("event", &*refusal.event).with("reason", &*refusal.reason);
+fn with_refusal(problem: Problem, refusal: &Refusal) -> Problem {
+    let mut problem = problem.with_member("event", &*refusal.event).with_member("reason", &*refusal.reason);
     if let Some(wait) = refusal.retry_after {
         problem = problem.retry_after(Duration::from_micros(wait.micros().unsigned_abs()));
     }
-    problem = problem.with("state", refusal.state.as_deref().map_or(Json::Null, Json::from));
+    problem = problem.with_member("state", refusal.state.as_deref().map_or(Json::Null, Json::from));
     if let Some(record) = refusal.record {
-        problem = problem.with("record", record.to_string());
-        if let Some(token) = refusal.committed {
+        problem = problem.with_member("record", record.to_string());
+        if let Some(token) = refusal.committed_token {
             let execution = ExecutionId { record, token }.to_string();
-            problem = problem.with("effect", json!({ "execution": execution, "token": token.0 }));
+            problem = problem.with_member("effect", json!({ "execution": execution, "token": token.0 }));
         }
     }
     if let Some(lifecycle) = &refusal.lifecycle {
-        problem = problem.with("lifecycle", &**lifecycle);
+        problem = problem.with_member("lifecycle", &**lifecycle);
     }
     problem
 }

@@ -4,21 +4,21 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::admission::admit;
-use crate::app::App;
-use crate::near_miss;
-use crate::observe;
+use crate::app::AppState;
+use crate::auth::authenticate;
+use crate::route_hints;
 use crate::routes;
+use crate::telemetry;
 
 /// The server's own routes, with their share of the contract.
-pub(crate) fn own() -> OpenApiRouter<App> {
+pub(crate) fn engine_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default()
         .merge(routes::home::routes())
         .merge(routes::health::routes())
         .merge(routes::lifecycles::routes())
-        .merge(routes::versions::routes())
+        .merge(routes::lifecycle_versions::routes())
         .merge(routes::records::routes())
-        .merge(routes::looking::routes())
+        .merge(routes::record_reads::routes())
         .merge(routes::events::routes())
         .merge(routes::leases::routes())
         .merge(routes::executions::routes())
@@ -28,17 +28,17 @@ pub(crate) fn own() -> OpenApiRouter<App> {
         .merge(routes::links::routes())
         .merge(routes::accounts::routes())
         .merge(routes::workers::routes())
-        .merge(routes::keys::routes())
+        .merge(routes::api_keys::routes())
 }
 
 /// What answers requests. A layer around all routes, which sees the path that matched, goes here.
-pub(crate) fn around(routes: Router<App>, app: App) -> Router {
+pub(crate) fn with_middleware(routes: Router<AppState>, app: AppState) -> Router {
     routes
-        .fallback(near_miss::no_route)
-        .method_not_allowed_fallback(near_miss::no_method)
+        .fallback(route_hints::route_not_found)
+        .method_not_allowed_fallback(route_hints::method_not_allowed)
         // Around all of them, those that are not there too: whoever is not let in learns nothing.
-        .layer(from_fn_with_state(app.clone(), admit))
+        .layer(from_fn_with_state(app.clone(), authenticate))
         // Outside of that: whoever is not let in is counted, too.
-        .layer(axum::middleware::from_fn(observe::matched))
+        .layer(axum::middleware::from_fn(telemetry::record_matched_route))
         .with_state(app)
 }

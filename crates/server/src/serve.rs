@@ -17,29 +17,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::app::App;
-use crate::door::Door;
-use crate::gate::Connected;
+use crate::app::AppState;
+use crate::capacity::ConnectionGuard;
+use crate::config::ServerConfig;
 use crate::openapi;
-use crate::own_turn::OwnTurn;
-use crate::part::Part;
-use crate::patient::Patient;
 use crate::problem::Problem;
-use crate::router::around;
-use crate::settings::Settings;
+use crate::repoll::RepollOnSelfWake;
+use crate::request_service::RequestService;
+use crate::router::with_middleware;
+use crate::system_routes::SystemRoutes;
+use crate::write_timeout::WriteTimeoutStream;
 
 /// Before the next try where the machine cannot take a connection: most often it has no more file handles.
-const BREATHE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// How long one who was told why is given to read it.
-const LINGER: Duration = Duration::from_secs(1);
+const CLOSE_LINGER: Duration = Duration::from_secs(1);
 
 /// Connections for which there is no room, and which are told so at the same time; others are closed without a word.
-const TURNED_AWAY: usize = 64;
+const MAX_REJECTED_CONNECTIONS: usize = 64;
 
 /// Of the time that a drain may take, the last part of this many is the engine's own: a client that is slow to the end must not cost
 /// the jobs that are to be given back.
-const FOR_THE_ENGINE: u32 = 6;
+const ENGINE_DRAIN_DIVISOR: u32 = 6;
 
 /// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work
 /// is told that there is none, streams end, and the engine is closed. All of that has its time: what is not done by then is given
@@ -47,60 +47,62 @@ const FOR_THE_ENGINE: u32 = 6;
 pub async fn serve(
     listener: TcpListener,
     engine: Engine<AnyStore>,
-    settings: Settings,
-    parts: Vec<Part>,
+    config: ServerConfig,
+    systems: Vec<SystemRoutes>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let settings = Settings { loopback: listener.local_addr()?.ip().is_loopback(), ..settings };
+    let config = ServerConfig { is_loopback: listener.local_addr()?.ip().is_loopback(), ..config };
     // Once here, so that keys that clash are found before anybody is let in (INV-8).
-    let asked_for = engine.keys().are_asked_for().await.map_err(io::Error::other)?;
-    if !asked_for && !settings.loopback {
+    let auth_required = engine.api_keys().is_auth_required().await.map_err(io::Error::other)?;
+    if !auth_required && !config.is_loopback {
         return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
     }
-    let unhurried = parts.iter().flat_map(|part| part.unhurried.iter().copied()).collect();
-    let bytes = parts.iter().flat_map(|part| part.bytes.iter().copied()).collect();
-    let (routes, api) = openapi::with(parts);
-    let app = App::new(engine, settings, openapi::text(&api), unhurried, bytes);
-    let places = Arc::new(Semaphore::new(app.settings().connections.min(Semaphore::MAX_PERMITS)));
-    let door = Door { router: around(routes, app.clone()), app: app.clone(), heard: Arc::default() };
-    let turned_away = Arc::new(Semaphore::new(TURNED_AWAY));
-    let house = House { door, places: Arc::clone(&places), turned_away };
+    let self_timed_paths = systems.iter().flat_map(|part| part.self_timed_paths.iter().copied()).collect();
+    let binary_paths = systems.iter().flat_map(|part| part.binary_paths.iter().copied()).collect();
+    let (routes, api) = openapi::build_routes(systems);
+    let app = AppState::new(engine, config, openapi::to_json_text(&api), self_timed_paths, binary_paths);
+    let connection_permits = Arc::new(Semaphore::new(app.config().max_connections.min(Semaphore::MAX_PERMITS)));
+    let service =
+        RequestService { router: with_middleware(routes, app.clone()), app: app.clone(), saw_request: Arc::default() };
+    let rejection_permits = Arc::new(Semaphore::new(MAX_REJECTED_CONNECTIONS));
+    let acceptor = Acceptor { service, connection_permits: Arc::clone(&connection_permits), rejection_permits };
     // For calls that go on: they end with their key. Dropped, it ends.
-    let mut watching = JoinSet::new();
-    let watched = app.clone();
-    watching.spawn(async move { watched.engine().keys().watch().await });
+    let mut key_watcher = JoinSet::new();
+    let key_watcher_app = app.clone();
+    key_watcher.spawn(async move { key_watcher_app.engine().api_keys().watch_changes().await });
     let mut stop = pin!(stop);
     loop {
         tokio::select! {
-            connection = listener.accept() => house.welcome(connection).await,
+            connection = listener.accept() => acceptor.accept(connection).await,
             () = &mut stop => break,
         }
     }
     tracing::info!("stopping: what is under way is finished");
-    let (began, whole) = (Instant::now(), app.settings().drain_time);
+    let (drain_started_at, drain_timeout) = (Instant::now(), app.config().drain_timeout);
     // No more leases: neither for workers inside the process, nor for others.
-    app.engine().leave();
-    app.gate().leave();
+    app.engine().begin_shutdown();
+    app.capacity().begin_drain();
     // Leases that wait look up, and see that nobody hands out work any more.
-    app.engine().wake();
-    let drained = timeout_at(began + whole / FOR_THE_ENGINE * (FOR_THE_ENGINE - 1), async {
-        // Whoever comes meanwhile is told that the server is leaving, which a closed port could not say; and a worker can still report.
-        let mut quiet = pin!(app.gate().quiet());
-        loop {
-            tokio::select! {
-                connection = listener.accept() => house.welcome(connection).await,
-                () = &mut quiet => break,
+    app.engine().wake_all();
+    let drained =
+        timeout_at(drain_started_at + drain_timeout / ENGINE_DRAIN_DIVISOR * (ENGINE_DRAIN_DIVISOR - 1), async {
+            // Whoever comes meanwhile is told that the server is leaving, which a closed port could not say; and a worker can still report.
+            let mut idle = pin!(app.capacity().wait_idle());
+            loop {
+                tokio::select! {
+                    connection = listener.accept() => acceptor.accept(connection).await,
+                    () = &mut idle => break,
+                }
             }
-        }
-        drop(listener);
-        let all = u32::try_from(app.settings().connections.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-        let _ = places.acquire_many(all).await;
-    });
-    let are_answered = drained.await.is_ok();
-    watching.shutdown().await;
+            drop(listener);
+            let all = u32::try_from(app.config().max_connections.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+            let _ = connection_permits.acquire_many(all).await;
+        });
+    let is_drained = drained.await.is_ok();
+    key_watcher.shutdown().await;
     // A database that does not answer would be waited for without end.
-    let is_closed = timeout_at(began + whole, app.engine().close()).await.is_ok();
-    let given_up = match (are_answered, is_closed) {
+    let is_closed = timeout_at(drain_started_at + drain_timeout, app.engine().close()).await.is_ok();
+    let given_up = match (is_drained, is_closed) {
         (true, true) => return Ok(()),
         (false, true) => "not every request came to an end in time",
         (true, false) => "the engine did not come to an end in time",
@@ -111,62 +113,70 @@ pub async fn serve(
 }
 
 /// Where connections are taken in.
-struct House {
-    door: Door,
-    places: Arc<Semaphore>,
-    turned_away: Arc<Semaphore>,
+struct Acceptor {
+    service: RequestService,
+    connection_permits: Arc<Semaphore>,
+    rejection_permits: Arc<Semaphore>,
 }
 
-impl House {
-    async fn welcome(&self, connection: io::Result<(TcpStream, std::net::SocketAddr)>) {
+impl Acceptor {
+    async fn accept(&self, connection: io::Result<(TcpStream, std::net::SocketAddr)>) {
         let stream = match connection {
             Ok((stream, _)) => stream,
             Err(error) => {
                 tracing::warn!("a connection could not be taken: {error}");
-                tokio::time::sleep(BREATHE).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 return;
             }
         };
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(&self.connection_permits).try_acquire_owned() {
             // An answer is one write, and nobody should wait for its acknowledgement.
             let _ = stream.set_nodelay(true);
             // Counted here, and not when it has its first turn: who comes later and asks sees all who came before.
-            let connected = self.door.app.gate().connect();
-            tokio::spawn(talk(self.door.clone(), stream, place, connected));
-        } else if let Ok(place) = Arc::clone(&self.turned_away).try_acquire_owned() {
+            let connection_guard = self.service.app.capacity().register_connection();
+            tokio::spawn(serve_connection(self.service.clone(), stream, permit, connection_guard));
+        } else if let Ok(permit) = Arc::clone(&self.rejection_permits).try_acquire_owned() {
             tokio::spawn(async move {
                 let full = Problem::new(503, "too_many_connections", "as many connections are open as may be");
-                farewell(stream, &full.last_words()).await;
-                drop(place);
+                close_with_response(stream, &full.to_http_response()).await;
+                drop(permit);
             });
         }
     }
 }
 
 /// One connection, from its first request to its last.
-async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit, _connected: Connected) {
-    let app = door.app.clone();
-    let settings = app.settings();
-    let heard = Arc::new(AtomicBool::new(false));
-    let door = Door { heard: Arc::clone(&heard), ..door };
+async fn serve_connection(
+    service: RequestService,
+    stream: TcpStream,
+    _permit: OwnedSemaphorePermit,
+    _connection_guard: ConnectionGuard,
+) {
+    let app = service.app.clone();
+    let config = app.config();
+    let saw_request = Arc::new(AtomicBool::new(false));
+    let service = RequestService { saw_request: Arc::clone(&saw_request), ..service };
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(settings.head_time)
-        .max_buf_size(settings.head_bytes.max(8 << 10))
-        .serve_connection(TokioIo::new(Patient::new(stream, settings.write_time, Arc::clone(&heard))), door);
+        .header_read_timeout(config.head_timeout)
+        .max_buf_size(config.max_head_bytes.max(8 << 10))
+        .serve_connection(
+            TokioIo::new(WriteTimeoutStream::new(stream, config.write_timeout, Arc::clone(&saw_request))),
+            service,
+        );
     // One that comes when the server is leaving has its answer first: it is the last, and says so.
-    let is_late = app.gate().is_leaving();
-    let enough = async {
-        if is_late {
-            app.gate().quiet().await;
+    let opened_while_draining = app.capacity().is_draining();
+    let shutdown = async {
+        if opened_while_draining {
+            app.capacity().wait_idle().await;
         } else {
-            app.gate().left().await;
+            app.capacity().wait_drain().await;
         }
     };
     // A client that breaks off or talks nonsense is its own affair.
     let ended = tokio::select! {
-        ended = OwnTurn::new(poll_fn(|cx| connection.poll_without_shutdown(cx))) => Some(ended),
-        () = enough => None,
+        ended = RepollOnSelfWake::new(poll_fn(|cx| connection.poll_without_shutdown(cx))) => Some(ended),
+        () = shutdown => None,
     };
     let ended = if let Some(ended) = ended {
         ended
@@ -177,39 +187,39 @@ async fn talk(door: Door, stream: TcpStream, _place: OwnedSemaphorePermit, _conn
     let rest = connection.into_parts();
     let stream = rest.io.into_inner();
     // From here on we speak for ourselves.
-    let was_heard = heard.swap(true, Ordering::Relaxed);
+    let had_request = saw_request.swap(true, Ordering::Relaxed);
     match ended {
         // Whoever has begun a request is told; whoever only kept the connection open knows.
         Err(error) if error.is_timeout() && !rest.read_buf.is_empty() => {
             let slow = Problem::new(408, "slow_head", "the request's line and headers did not come in time");
-            farewell(stream, &slow.last_words()).await;
+            close_with_response(stream, &slow.to_http_response()).await;
         }
-        Err(error) if error.is_parse() && !was_heard => {
-            let wrong = if error.is_parse_too_large() {
-                let most = settings.head_bytes;
+        Err(error) if error.is_parse() && !had_request => {
+            let problem = if error.is_parse_too_large() {
+                let max_head_bytes = config.max_head_bytes;
                 let detail = format!(
-                    "a request's line has at most {most} bytes, and its headers, 100 at most, have twice as many"
+                    "a request's line has at most {max_head_bytes} bytes, and its headers, 100 at most, have twice as many"
                 );
-                Problem::new(431, "head_too_large", detail).with("most", most)
+                Problem::new(431, "head_too_large", detail).with_member("most", max_head_bytes)
             } else {
                 Problem::new(400, "bad_head", "this is no request of HTTP/1.1 that can be read")
             };
-            farewell(stream, &wrong.last_words()).await;
+            close_with_response(stream, &problem.to_http_response()).await;
         }
-        _ if app.gate().is_leaving() => {}
-        _ => farewell(stream, &[]).await,
+        _ if app.capacity().is_draining() => {}
+        _ => close_with_response(stream, &[]).await,
     }
 }
 
 /// Say the last words on a connection, and give the other side a moment to read them and hang up: to close it with something unread in it
 /// would take back what is on its way.
-async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin, words: &[u8]) {
-    let parting = async {
-        stream.write_all(words).await?;
+async fn close_with_response(mut stream: impl AsyncRead + AsyncWrite + Unpin, response: &[u8]) {
+    let closing = async {
+        stream.write_all(response).await?;
         stream.shutdown().await?;
         let mut unread = [0; 4 << 10];
         while stream.read(&mut unread).await? > 0 {}
         io::Result::Ok(())
     };
-    let _ = timeout(LINGER, parting).await;
+    let _ = timeout(CLOSE_LINGER, closing).await;
 }

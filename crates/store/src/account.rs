@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use onceward_core::decide::{Account, LedgerMove};
+use onceward_core::decide::{Account, Transfer};
 
-use crate::log::Entry;
+use crate::log::LogEntry;
 
 /// A named account's name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ impl AccountName {
     }
 
     /// `None` of what a record holds: nobody can name that.
-    pub(crate) fn of(account: &Account) -> Option<Self> {
+    pub(crate) fn from_account(account: &Account) -> Option<Self> {
         match account {
             Account::Named { asset, name } => Some(Self { asset: Arc::clone(asset), name: Arc::clone(name) }),
             Account::Hold { .. } => None,
@@ -33,17 +33,17 @@ impl AccountName {
     }
 
     /// Whether this is it.
-    pub fn is(&self, account: &Account) -> bool {
+    pub fn matches(&self, account: &Account) -> bool {
         matches!(account, Account::Named { asset, name } if (asset, name) == (&self.asset, &self.name))
     }
 }
 
 /// What a named account holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Balance {
+pub struct AccountBalance {
     pub account: AccountName,
     /// It stands for the world outside, and may hold less than nothing.
-    pub outside: bool,
+    pub is_outside: bool,
     pub balance: i64,
 }
 
@@ -59,20 +59,24 @@ pub struct AccountsQuery {
 pub struct StatementQuery {
     pub account: AccountName,
     /// Entries before this place of the log only.
-    pub before: Option<u64>,
+    pub before_seq: Option<u64>,
     /// How many entries at most.
     pub limit: usize,
 }
 
 /// A part of an account's statement, and what the account held in that very moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
-    pub now: Balance,
+pub struct StatementPage {
+    pub balance: AccountBalance,
     /// The newest first: entries of the log with a move to or from the account.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LogEntry>,
 }
 
 /// The named accounts that moves go to or come from, each once.
-pub(crate) fn named<'a>(moves: impl IntoIterator<Item = &'a LedgerMove>) -> BTreeSet<AccountName> {
-    moves.into_iter().flat_map(|one| [&one.from, &one.to]).filter_map(AccountName::of).collect()
+pub(crate) fn named_accounts<'a>(transfers: impl IntoIterator<Item = &'a Transfer>) -> BTreeSet<AccountName> {
+    transfers
+        .into_iter()
+        .flat_map(|transfer| [&transfer.from, &transfer.to])
+        .filter_map(AccountName::from_account)
+        .collect()
 }

@@ -4,34 +4,34 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onceward_core::decide::{Effect, Key};
-use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record, Token};
+use onceward_core::decide::{Effect, ReadKey};
+use onceward_core::diagnostic::InputFiles;
+use onceward_core::record::{Execution, FencingToken, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use tokio::sync::watch;
 
-use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
-use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
-use crate::base::Base;
-use crate::batch::{Batch, Request, RequestName, Save};
+use crate::account::{AccountBalance, AccountName, AccountsQuery, StatementPage, StatementQuery};
+use crate::api_keys::{ApiKeyEdit, ApiKeySaveResult, ApiKeySet};
+use crate::batch::{Batch, IdempotencyId, IdempotencyRecord, SaveResult};
 use crate::catalog::Catalog;
 use crate::error::StoreError;
-use crate::glance::Glance;
-use crate::histogram::Distribution;
-use crate::inbox::{Letter, LetterAnswer};
-use crate::log::Entry;
+use crate::histogram::HistogramSnapshot;
+use crate::inbox::{InboxCall, InboxReply};
+use crate::links::{LinkPage, LinkQuery};
+use crate::log::LogEntry;
 use crate::memory::MemoryStore;
 use crate::postgres::PostgresStore;
 use crate::prune::{
-    Forgotten, ForgottenCounts, ForgottenLetters, Kin, OldCounts, OldLetters, OldPage, OldQuery, OldRequests, Prune,
-    PruneSave, Standing,
+    AnsweredCallsPage, AnsweredCallsQuery, ExpiredCountersPage, ExpiredCountersQuery, ExpiredKeysPage,
+    ExpiredKeysQuery, PrunablePage, PrunableQuery, PruneRequest, PruneResult, PruneState, RecordWithReferrers,
 };
-use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
-use crate::relation::{LinkPage, LinkQuery};
+use crate::query::{LeaseCandidate, LeaseQuery, ListQuery, PageLimit, RecordPage, StateCount, VersionCount};
+use crate::read_set::ReadSet;
 use crate::sqlite::SqliteStore;
+use crate::stats::StoreStats;
 use crate::store::Store;
-use crate::workers::{Holding, WorkerSeen};
+use crate::workers::{LeaseCounts, WorkerSighting};
 
 /// Any of the stores. Clones are the same store.
 #[derive(Clone, Debug)]
@@ -42,51 +42,51 @@ pub enum AnyStore {
 }
 
 impl Store for AnyStore {
-    async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+    async fn load(&self, read_set: &mut ReadSet, keys: &[ReadKey]) -> Result<(), StoreError> {
         match self {
-            Self::Memory(store) => store.load(base, keys).await,
-            Self::Sqlite(store) => store.load(base, keys).await,
-            Self::Postgres(store) => store.load(base, keys).await,
+            Self::Memory(store) => store.load(read_set, keys).await,
+            Self::Sqlite(store) => store.load(read_set, keys).await,
+            Self::Postgres(store) => store.load(read_set, keys).await,
         }
     }
 
-    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+    async fn save(&self, read_set: &Arc<ReadSet>, batch: &Arc<Batch>) -> Result<SaveResult, StoreError> {
         match self {
-            Self::Memory(store) => store.save(base, batch).await,
-            Self::Sqlite(store) => store.save(base, batch).await,
-            Self::Postgres(store) => store.save(base, batch).await,
+            Self::Memory(store) => store.save(read_set, batch).await,
+            Self::Sqlite(store) => store.save(read_set, batch).await,
+            Self::Postgres(store) => store.save(read_set, batch).await,
         }
     }
 
-    async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+    async fn lease_candidates(&self, query: &LeaseQuery) -> Result<Vec<LeaseCandidate>, StoreError> {
         match self {
-            Self::Memory(store) => store.leasable(query).await,
-            Self::Sqlite(store) => store.leasable(query).await,
-            Self::Postgres(store) => store.leasable(query).await,
+            Self::Memory(store) => store.lease_candidates(query).await,
+            Self::Sqlite(store) => store.lease_candidates(query).await,
+            Self::Postgres(store) => store.lease_candidates(query).await,
         }
     }
 
-    async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+    async fn due_records(&self, due_by: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
         match self {
-            Self::Memory(store) => store.due(until, limit).await,
-            Self::Sqlite(store) => store.due(until, limit).await,
-            Self::Postgres(store) => store.due(until, limit).await,
+            Self::Memory(store) => store.due_records(due_by, limit).await,
+            Self::Sqlite(store) => store.due_records(due_by, limit).await,
+            Self::Postgres(store) => store.due_records(due_by, limit).await,
         }
     }
 
-    async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
+    async fn log(&self, after_seq: u64, limit: impl Into<PageLimit> + Send) -> Result<Vec<LogEntry>, StoreError> {
         match self {
-            Self::Memory(store) => store.log(after, most).await,
-            Self::Sqlite(store) => store.log(after, most).await,
-            Self::Postgres(store) => store.log(after, most).await,
+            Self::Memory(store) => store.log(after_seq, limit).await,
+            Self::Sqlite(store) => store.log(after_seq, limit).await,
+            Self::Postgres(store) => store.log(after_seq, limit).await,
         }
     }
 
-    async fn last(&self) -> Result<u64, StoreError> {
+    async fn last_seq(&self) -> Result<u64, StoreError> {
         match self {
-            Self::Memory(store) => store.last().await,
-            Self::Sqlite(store) => store.last().await,
-            Self::Postgres(store) => store.last().await,
+            Self::Memory(store) => store.last_seq().await,
+            Self::Sqlite(store) => store.last_seq().await,
+            Self::Postgres(store) => store.last_seq().await,
         }
     }
 
@@ -94,12 +94,12 @@ impl Store for AnyStore {
         &self,
         record: RecordId,
         after_version: u64,
-        most: impl Into<Most> + Send,
-    ) -> Result<Vec<Entry>, StoreError> {
+        limit: impl Into<PageLimit> + Send,
+    ) -> Result<Vec<LogEntry>, StoreError> {
         match self {
-            Self::Memory(store) => store.history(record, after_version, most).await,
-            Self::Sqlite(store) => store.history(record, after_version, most).await,
-            Self::Postgres(store) => store.history(record, after_version, most).await,
+            Self::Memory(store) => store.history(record, after_version, limit).await,
+            Self::Sqlite(store) => store.history(record, after_version, limit).await,
+            Self::Postgres(store) => store.history(record, after_version, limit).await,
         }
     }
 
@@ -111,7 +111,7 @@ impl Store for AnyStore {
         }
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<RecordPage, StoreError> {
         match self {
             Self::Memory(store) => store.list(query).await,
             Self::Sqlite(store) => store.list(query).await,
@@ -127,43 +127,43 @@ impl Store for AnyStore {
         }
     }
 
-    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
+    async fn stats(&self, now: Time) -> Result<StoreStats, StoreError> {
         match self {
-            Self::Memory(store) => store.glance(now).await,
-            Self::Sqlite(store) => store.glance(now).await,
-            Self::Postgres(store) => store.glance(now).await,
+            Self::Memory(store) => store.stats(now).await,
+            Self::Sqlite(store) => store.stats(now).await,
+            Self::Postgres(store) => store.stats(now).await,
         }
     }
 
-    fn commits(&self) -> Option<Distribution> {
+    fn commit_latency(&self) -> Option<HistogramSnapshot> {
         match self {
-            Self::Memory(store) => store.commits(),
-            Self::Sqlite(store) => store.commits(),
-            Self::Postgres(store) => store.commits(),
+            Self::Memory(store) => store.commit_latency(),
+            Self::Sqlite(store) => store.commit_latency(),
+            Self::Postgres(store) => store.commit_latency(),
         }
     }
 
-    async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+    async fn payload(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         match self {
-            Self::Memory(store) => store.content(sha256).await,
-            Self::Sqlite(store) => store.content(sha256).await,
-            Self::Postgres(store) => store.content(sha256).await,
+            Self::Memory(store) => store.payload(sha256).await,
+            Self::Sqlite(store) => store.payload(sha256).await,
+            Self::Postgres(store) => store.payload(sha256).await,
         }
     }
 
-    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+    async fn referenced_payloads(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
         match self {
-            Self::Memory(store) => store.referenced(hashes).await,
-            Self::Sqlite(store) => store.referenced(hashes).await,
-            Self::Postgres(store) => store.referenced(hashes).await,
+            Self::Memory(store) => store.referenced_payloads(hashes).await,
+            Self::Sqlite(store) => store.referenced_payloads(hashes).await,
+            Self::Postgres(store) => store.referenced_payloads(hashes).await,
         }
     }
 
-    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+    async fn payloads(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
         match self {
-            Self::Memory(store) => store.contents(sha256s).await,
-            Self::Sqlite(store) => store.contents(sha256s).await,
-            Self::Postgres(store) => store.contents(sha256s).await,
+            Self::Memory(store) => store.payloads(sha256s).await,
+            Self::Sqlite(store) => store.payloads(sha256s).await,
+            Self::Postgres(store) => store.payloads(sha256s).await,
         }
     }
 
@@ -175,28 +175,28 @@ impl Store for AnyStore {
         }
     }
 
-    async fn attempts(
+    async fn executions_page(
         &self,
         record: RecordId,
-        after: Token,
-        most: impl Into<Most> + Send,
+        after_token: FencingToken,
+        limit: impl Into<PageLimit> + Send,
     ) -> Result<Vec<Execution>, StoreError> {
         match self {
-            Self::Memory(store) => store.attempts(record, after, most).await,
-            Self::Sqlite(store) => store.attempts(record, after, most).await,
-            Self::Postgres(store) => store.attempts(record, after, most).await,
+            Self::Memory(store) => store.executions_page(record, after_token, limit).await,
+            Self::Sqlite(store) => store.executions_page(record, after_token, limit).await,
+            Self::Postgres(store) => store.executions_page(record, after_token, limit).await,
         }
     }
 
-    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+    async fn linked_records(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
         match self {
-            Self::Memory(store) => store.linked(query).await,
-            Self::Sqlite(store) => store.linked(query).await,
-            Self::Postgres(store) => store.linked(query).await,
+            Self::Memory(store) => store.linked_records(query).await,
+            Self::Sqlite(store) => store.linked_records(query).await,
+            Self::Postgres(store) => store.linked_records(query).await,
         }
     }
 
-    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<AccountBalance>, StoreError> {
         match self {
             Self::Memory(store) => store.accounts(query).await,
             Self::Sqlite(store) => store.accounts(query).await,
@@ -204,7 +204,7 @@ impl Store for AnyStore {
         }
     }
 
-    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+    async fn account(&self, account: &AccountName) -> Result<Option<AccountBalance>, StoreError> {
         match self {
             Self::Memory(store) => store.account(account).await,
             Self::Sqlite(store) => store.account(account).await,
@@ -212,7 +212,7 @@ impl Store for AnyStore {
         }
     }
 
-    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<StatementPage>, StoreError> {
         match self {
             Self::Memory(store) => store.statement(query).await,
             Self::Sqlite(store) => store.statement(query).await,
@@ -220,15 +220,15 @@ impl Store for AnyStore {
         }
     }
 
-    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
+    async fn upsert_workers(&self, sightings: &[WorkerSighting]) -> Result<(), StoreError> {
         match self {
-            Self::Memory(store) => store.note_workers(seen).await,
-            Self::Sqlite(store) => store.note_workers(seen).await,
-            Self::Postgres(store) => store.note_workers(seen).await,
+            Self::Memory(store) => store.upsert_workers(sightings).await,
+            Self::Sqlite(store) => store.upsert_workers(sightings).await,
+            Self::Postgres(store) => store.upsert_workers(sightings).await,
         }
     }
 
-    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSighting>, StoreError> {
         match self {
             Self::Memory(store) => store.workers(limit).await,
             Self::Sqlite(store) => store.workers(limit).await,
@@ -236,59 +236,59 @@ impl Store for AnyStore {
         }
     }
 
-    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
+    async fn lease_counts(&self, max_timers: usize) -> Result<LeaseCounts, StoreError> {
         match self {
-            Self::Memory(store) => store.holding(limit).await,
-            Self::Sqlite(store) => store.holding(limit).await,
-            Self::Postgres(store) => store.holding(limit).await,
+            Self::Memory(store) => store.lease_counts(max_timers).await,
+            Self::Sqlite(store) => store.lease_counts(max_timers).await,
+            Self::Postgres(store) => store.lease_counts(max_timers).await,
         }
     }
 
-    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
+    async fn delete_stale_workers(&self, seen_before: Time, max_workers: usize) -> Result<u64, StoreError> {
         match self {
-            Self::Memory(store) => store.forget_workers(before, most).await,
-            Self::Sqlite(store) => store.forget_workers(before, most).await,
-            Self::Postgres(store) => store.forget_workers(before, most).await,
+            Self::Memory(store) => store.delete_stale_workers(seen_before, max_workers).await,
+            Self::Sqlite(store) => store.delete_stale_workers(seen_before, max_workers).await,
+            Self::Postgres(store) => store.delete_stale_workers(seen_before, max_workers).await,
         }
     }
 
-    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
+    async fn idempotency_records(&self, ids: &[IdempotencyId]) -> Result<Vec<Option<IdempotencyRecord>>, StoreError> {
         match self {
-            Self::Memory(store) => store.requests(names).await,
-            Self::Sqlite(store) => store.requests(names).await,
-            Self::Postgres(store) => store.requests(names).await,
+            Self::Memory(store) => store.idempotency_records(ids).await,
+            Self::Sqlite(store) => store.idempotency_records(ids).await,
+            Self::Postgres(store) => store.idempotency_records(ids).await,
         }
     }
 
-    async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+    async fn catalog(&self) -> Result<Arc<Catalog>, StoreError> {
         match self {
-            Self::Memory(store) => store.definitions().await,
-            Self::Sqlite(store) => store.definitions().await,
-            Self::Postgres(store) => store.definitions().await,
+            Self::Memory(store) => store.catalog().await,
+            Self::Sqlite(store) => store.catalog().await,
+            Self::Postgres(store) => store.catalog().await,
         }
     }
 
-    async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
+    async fn put_lifecycles(&self, files: &InputFiles) -> Result<Arc<Catalog>, StoreError> {
         match self {
-            Self::Memory(store) => store.put_definitions(files).await,
-            Self::Sqlite(store) => store.put_definitions(files).await,
-            Self::Postgres(store) => store.put_definitions(files).await,
+            Self::Memory(store) => store.put_lifecycles(files).await,
+            Self::Sqlite(store) => store.put_lifecycles(files).await,
+            Self::Postgres(store) => store.put_lifecycles(files).await,
         }
     }
 
-    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+    async fn activate_version(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
         match self {
-            Self::Memory(store) => store.use_definition(hash, by, now).await,
-            Self::Sqlite(store) => store.use_definition(hash, by, now).await,
-            Self::Postgres(store) => store.use_definition(hash, by, now).await,
+            Self::Memory(store) => store.activate_version(hash, by, now).await,
+            Self::Sqlite(store) => store.activate_version(hash, by, now).await,
+            Self::Postgres(store) => store.activate_version(hash, by, now).await,
         }
     }
 
-    async fn newest_definitions(&self) -> Result<Arc<Catalog>, StoreError> {
+    async fn refresh_catalog(&self) -> Result<Arc<Catalog>, StoreError> {
         match self {
-            Self::Memory(store) => store.newest_definitions().await,
-            Self::Sqlite(store) => store.newest_definitions().await,
-            Self::Postgres(store) => store.newest_definitions().await,
+            Self::Memory(store) => store.refresh_catalog().await,
+            Self::Sqlite(store) => store.refresh_catalog().await,
+            Self::Postgres(store) => store.refresh_catalog().await,
         }
     }
 
@@ -300,23 +300,23 @@ impl Store for AnyStore {
         }
     }
 
-    async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
+    async fn prunable(&self, query: &PrunableQuery) -> Result<PrunablePage, StoreError> {
         match self {
-            Self::Memory(store) => store.old(query).await,
-            Self::Sqlite(store) => store.old(query).await,
-            Self::Postgres(store) => store.old(query).await,
+            Self::Memory(store) => store.prunable(query).await,
+            Self::Sqlite(store) => store.prunable(query).await,
+            Self::Postgres(store) => store.prunable(query).await,
         }
     }
 
-    async fn kin(&self, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+    async fn with_referrers(&self, ids: &[RecordId]) -> Result<Vec<RecordWithReferrers>, StoreError> {
         match self {
-            Self::Memory(store) => store.kin(ids).await,
-            Self::Sqlite(store) => store.kin(ids).await,
-            Self::Postgres(store) => store.kin(ids).await,
+            Self::Memory(store) => store.with_referrers(ids).await,
+            Self::Sqlite(store) => store.with_referrers(ids).await,
+            Self::Postgres(store) => store.with_referrers(ids).await,
         }
     }
 
-    async fn prune(&self, prune: &Arc<Prune>) -> Result<PruneSave, StoreError> {
+    async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
         match self {
             Self::Memory(store) => store.prune(prune).await,
             Self::Sqlite(store) => store.prune(prune).await,
@@ -324,107 +324,107 @@ impl Store for AnyStore {
         }
     }
 
-    async fn turn_to_prune(&self, rest: Duration) -> Result<bool, StoreError> {
+    async fn claim_prune_turn(&self, min_interval: Duration) -> Result<bool, StoreError> {
         match self {
-            Self::Memory(store) => store.turn_to_prune(rest).await,
-            Self::Sqlite(store) => store.turn_to_prune(rest).await,
-            Self::Postgres(store) => store.turn_to_prune(rest).await,
+            Self::Memory(store) => store.claim_prune_turn(min_interval).await,
+            Self::Sqlite(store) => store.claim_prune_turn(min_interval).await,
+            Self::Postgres(store) => store.claim_prune_turn(min_interval).await,
         }
     }
 
-    async fn standing(&self) -> Result<Standing, StoreError> {
+    async fn prune_state(&self) -> Result<PruneState, StoreError> {
         match self {
-            Self::Memory(store) => store.standing().await,
-            Self::Sqlite(store) => store.standing().await,
-            Self::Postgres(store) => store.standing().await,
+            Self::Memory(store) => store.prune_state().await,
+            Self::Sqlite(store) => store.prune_state().await,
+            Self::Postgres(store) => store.prune_state().await,
         }
     }
 
-    async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
+    async fn delete_expired_keys(&self, query: &ExpiredKeysQuery) -> Result<ExpiredKeysPage, StoreError> {
         match self {
-            Self::Memory(store) => store.forget(old).await,
-            Self::Sqlite(store) => store.forget(old).await,
-            Self::Postgres(store) => store.forget(old).await,
+            Self::Memory(store) => store.delete_expired_keys(query).await,
+            Self::Sqlite(store) => store.delete_expired_keys(query).await,
+            Self::Postgres(store) => store.delete_expired_keys(query).await,
         }
     }
 
-    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+    async fn delete_expired_counters(&self, query: &ExpiredCountersQuery) -> Result<ExpiredCountersPage, StoreError> {
         match self {
-            Self::Memory(store) => store.forget_counts(old).await,
-            Self::Sqlite(store) => store.forget_counts(old).await,
-            Self::Postgres(store) => store.forget_counts(old).await,
+            Self::Memory(store) => store.delete_expired_counters(query).await,
+            Self::Sqlite(store) => store.delete_expired_counters(query).await,
+            Self::Postgres(store) => store.delete_expired_counters(query).await,
         }
     }
 
-    async fn keys(&self) -> Result<KeptKeys, StoreError> {
+    async fn api_keys(&self) -> Result<ApiKeySet, StoreError> {
         match self {
-            Self::Memory(store) => store.keys().await,
-            Self::Sqlite(store) => store.keys().await,
-            Self::Postgres(store) => store.keys().await,
+            Self::Memory(store) => store.api_keys().await,
+            Self::Sqlite(store) => store.api_keys().await,
+            Self::Postgres(store) => store.api_keys().await,
         }
     }
 
-    async fn key_changes(&self) -> Result<u64, StoreError> {
+    async fn api_keys_revision(&self) -> Result<u64, StoreError> {
         match self {
-            Self::Memory(store) => store.key_changes().await,
-            Self::Sqlite(store) => store.key_changes().await,
-            Self::Postgres(store) => store.key_changes().await,
+            Self::Memory(store) => store.api_keys_revision().await,
+            Self::Sqlite(store) => store.api_keys_revision().await,
+            Self::Postgres(store) => store.api_keys_revision().await,
         }
     }
 
-    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+    async fn edit_api_keys(&self, edit: &Arc<ApiKeyEdit>) -> Result<ApiKeySaveResult, StoreError> {
         match self {
-            Self::Memory(store) => store.edit_keys(edit).await,
-            Self::Sqlite(store) => store.edit_keys(edit).await,
-            Self::Postgres(store) => store.edit_keys(edit).await,
+            Self::Memory(store) => store.edit_api_keys(edit).await,
+            Self::Sqlite(store) => store.edit_api_keys(edit).await,
+            Self::Postgres(store) => store.edit_api_keys(edit).await,
         }
     }
 
-    fn opening(&self) -> Option<Arc<str>> {
+    fn instance(&self) -> Option<Arc<str>> {
         match self {
-            Self::Memory(store) => store.opening(),
-            Self::Sqlite(store) => store.opening(),
-            Self::Postgres(store) => store.opening(),
+            Self::Memory(store) => store.instance(),
+            Self::Sqlite(store) => store.instance(),
+            Self::Postgres(store) => store.instance(),
         }
     }
 
-    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
+    async fn orphaned_leases(&self, limit: usize) -> Result<Vec<(RecordId, FencingToken)>, StoreError> {
         match self {
-            Self::Memory(store) => store.left_behind(limit).await,
-            Self::Sqlite(store) => store.left_behind(limit).await,
-            Self::Postgres(store) => store.left_behind(limit).await,
+            Self::Memory(store) => store.orphaned_leases(limit).await,
+            Self::Sqlite(store) => store.orphaned_leases(limit).await,
+            Self::Postgres(store) => store.orphaned_leases(limit).await,
         }
     }
 
-    fn news(&self) -> Option<watch::Receiver<u64>> {
+    fn change_notifications(&self) -> Option<watch::Receiver<u64>> {
         match self {
-            Self::Memory(store) => store.news(),
-            Self::Sqlite(store) => store.news(),
-            Self::Postgres(store) => store.news(),
+            Self::Memory(store) => store.change_notifications(),
+            Self::Sqlite(store) => store.change_notifications(),
+            Self::Postgres(store) => store.change_notifications(),
         }
     }
 
-    async fn letters(&self, limit: usize) -> Result<Vec<Letter>, StoreError> {
+    async fn inbox_calls(&self, limit: usize) -> Result<Vec<InboxCall>, StoreError> {
         match self {
-            Self::Memory(store) => store.letters(limit).await,
-            Self::Sqlite(store) => store.letters(limit).await,
-            Self::Postgres(store) => store.letters(limit).await,
+            Self::Memory(store) => store.inbox_calls(limit).await,
+            Self::Sqlite(store) => store.inbox_calls(limit).await,
+            Self::Postgres(store) => store.inbox_calls(limit).await,
         }
     }
 
-    async fn answer_letters(&self, answers: &[LetterAnswer]) -> Result<(), StoreError> {
+    async fn answer_inbox_calls(&self, replies: &[InboxReply]) -> Result<(), StoreError> {
         match self {
-            Self::Memory(store) => store.answer_letters(answers).await,
-            Self::Sqlite(store) => store.answer_letters(answers).await,
-            Self::Postgres(store) => store.answer_letters(answers).await,
+            Self::Memory(store) => store.answer_inbox_calls(replies).await,
+            Self::Sqlite(store) => store.answer_inbox_calls(replies).await,
+            Self::Postgres(store) => store.answer_inbox_calls(replies).await,
         }
     }
 
-    async fn forget_letters(&self, old: &OldLetters) -> Result<ForgottenLetters, StoreError> {
+    async fn delete_answered_calls(&self, query: &AnsweredCallsQuery) -> Result<AnsweredCallsPage, StoreError> {
         match self {
-            Self::Memory(store) => store.forget_letters(old).await,
-            Self::Sqlite(store) => store.forget_letters(old).await,
-            Self::Postgres(store) => store.forget_letters(old).await,
+            Self::Memory(store) => store.delete_answered_calls(query).await,
+            Self::Sqlite(store) => store.delete_answered_calls(query).await,
+            Self::Postgres(store) => store.delete_answered_calls(query).await,
         }
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::StoreError;
-use crate::log::{Hash, NewEntry, key_entry};
+use crate::log::{NewLogEntry, Sha256Hash, api_key_entry};
 
 /// One key, live or not.
 #[derive(Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct ApiKey {
     /// Public: it stands in the key's text, in lists and in the log.
     pub id: Arc<str>,
     /// SHA-256 of the secret.
-    pub hash: Hash,
+    pub hash: Sha256Hash,
     /// Whose key it is: `actor.id` of every call with it.
     pub owner: Arc<str>,
     pub roles: Vec<Arc<str>>,
@@ -39,10 +39,10 @@ impl ApiKey {
     }
 
     /// What the log tells of it.
-    fn told(&self) -> KeyTold {
-        KeyTold {
+    fn to_logged(&self) -> LoggedApiKey {
+        LoggedApiKey {
             id: Arc::clone(&self.id),
-            mark: Sha256::digest(self.hash).into(),
+            hash_digest: Sha256::digest(self.hash).into(),
             owner: Arc::clone(&self.owner),
             roles: self.roles.clone(),
             lifecycles: self.lifecycles.clone(),
@@ -66,43 +66,43 @@ impl fmt::Debug for ApiKey {
 
 /// All keys of a store, the oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct KeptKeys {
+pub struct ApiKeySet {
     /// How often they were changed. What was worked out on one number is saved only on the same.
-    pub changes: u64,
+    pub revision: u64,
     pub keys: Vec<ApiKey>,
 }
 
 /// One change of the keys.
 #[derive(Clone, Debug)]
-pub struct KeyEdit {
+pub struct ApiKeyEdit {
     /// Who does it.
     pub actor: Actor,
-    /// [`KeptKeys::changes`] when it was worked out.
-    pub since: u64,
+    /// [`ApiKeySet::revision`] when it was worked out.
+    pub expected_revision: u64,
     pub now: Time,
     /// A new key, made `now`.
-    pub made: Option<ApiKey>,
+    pub created: Option<ApiKey>,
     /// A key that is revoked `now`.
     pub revoked: Option<Arc<str>>,
     /// Keys that are dead already, and no longer kept.
-    pub forgotten: Vec<Arc<str>>,
+    pub deleted: Vec<Arc<str>>,
 }
 
-impl KeyEdit {
-    pub(crate) fn entry(&self) -> Result<NewEntry, StoreError> {
-        let change = KeyChange {
+impl ApiKeyEdit {
+    pub(crate) fn log_entry(&self) -> Result<NewLogEntry, StoreError> {
+        let change = ApiKeyChange {
             actor: self.actor.clone(),
-            made: self.made.as_ref().map(ApiKey::told),
+            created: self.created.as_ref().map(ApiKey::to_logged),
             revoked: self.revoked.clone(),
-            forgotten: self.forgotten.clone(),
+            deleted: self.deleted.clone(),
         };
-        key_entry(&change, self.now)
+        api_key_entry(&change, self.now)
     }
 }
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeySave {
+pub enum ApiKeySaveResult {
     /// Durable; its entry has this place in the log.
     Saved(u64),
     /// Nothing was written: the keys have changed since.
@@ -111,23 +111,23 @@ pub enum KeySave {
 
 /// What the log tells of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyChange {
+pub struct ApiKeyChange {
     pub actor: Actor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub made: Option<KeyTold>,
+    pub created: Option<LoggedApiKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub forgotten: Vec<Arc<str>>,
+    pub deleted: Vec<Arc<str>>,
 }
 
 /// A new key, by the entry that made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyTold {
+pub struct LoggedApiKey {
     pub id: Arc<str>,
     /// Of the hash that is kept: whoever reads the log learns neither the secret nor its hash.
     #[serde(with = "hex::hash")]
-    pub mark: Hash,
+    pub hash_digest: Sha256Hash,
     pub owner: Arc<str>,
     pub roles: Vec<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -139,20 +139,20 @@ pub struct KeyTold {
 
 /// A key as the log tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KnownKey {
-    pub key: KeyTold,
+pub struct ReplayedApiKey {
+    pub key: LoggedApiKey,
     pub created_at: Time,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Time>,
 }
 
-impl KnownKey {
-    pub(crate) fn of(key: &ApiKey) -> Self {
-        Self { key: key.told(), created_at: key.created_at, revoked_at: key.revoked_at }
+impl ReplayedApiKey {
+    pub(crate) fn from_stored(key: &ApiKey) -> Self {
+        Self { key: key.to_logged(), created_at: key.created_at, revoked_at: key.revoked_at }
     }
 
     /// Whether calls with it were let in at that time.
-    pub(crate) fn was_live(&self, at: Time) -> bool {
+    pub(crate) fn was_live_at(&self, at: Time) -> bool {
         self.revoked_at.is_none() && self.key.expires_at.is_none_or(|end| at < end)
     }
 }

@@ -2,49 +2,49 @@
 
 use std::sync::Arc;
 
-use onceward_core::decide::{Changes, Key, NoOp, Operation, Refusal};
-use onceward_core::record::Payload;
+use onceward_core::decide::{Changes, NoOp, Operation, ReadKey, Refusal};
+use onceward_core::record::PayloadRef;
 use onceward_core::time::Time;
 use sha2::{Digest as _, Sha256};
 
 /// Operations that become durable in one transaction, in this order, all of them or none.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    pub writes: Vec<Write>,
+    pub operations: Vec<DecidedOperation>,
     /// When the batch was decided.
-    pub now: Time,
+    pub decided_at: Time,
     /// Under which definitions: [`Catalog::number`](crate::Catalog::number).
-    pub catalog: u32,
+    pub catalog_revision: u32,
 }
 
 /// One operation and its answer.
 #[derive(Clone, Debug)]
-pub struct Write {
+pub struct DecidedOperation {
     pub operation: Operation,
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
     /// What came with the operation and is known by its hash from now on.
-    pub contents: Vec<Content>,
-    pub request: Option<Request>,
+    pub payloads: Vec<PayloadBytes>,
+    pub idempotency: Option<IdempotencyRecord>,
 }
 
-impl Write {
-    pub fn new(operation: Operation, outcome: Outcome) -> Self {
-        Self { operation, outcome, contents: Vec::new(), request: None }
+impl DecidedOperation {
+    pub fn new(operation: Operation, outcome: OperationOutcome) -> Self {
+        Self { operation, outcome, payloads: Vec::new(), idempotency: None }
     }
 
     /// What must not have changed since it was loaded.
-    pub(crate) fn reads(&self) -> &[Key] {
+    pub(crate) fn read_keys(&self) -> &[ReadKey] {
         match &self.outcome {
-            Outcome::Changes(changes) => &changes.reads,
-            Outcome::NoOp(no_op) => &no_op.reads,
-            Outcome::Refusal(_) => &[],
+            OperationOutcome::Changes(changes) => &changes.read_keys,
+            OperationOutcome::NoOp(no_op) => &no_op.read_keys,
+            OperationOutcome::Refusal(_) => &[],
         }
     }
 }
 
 /// What `decide` said in the end.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum OperationOutcome {
     Changes(Box<Changes>),
     /// Writes nothing but its request; that it holds is checked like anything else.
     NoOp(NoOp),
@@ -54,53 +54,53 @@ pub enum Outcome {
 
 /// Bytes under their hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
-    pub payload: Payload,
+pub struct PayloadBytes {
+    pub payload: PayloadRef,
     pub bytes: Arc<[u8]>,
 }
 
-impl Content {
-    pub fn of(bytes: impl Into<Arc<[u8]>>) -> Self {
+impl PayloadBytes {
+    pub fn from_bytes(bytes: impl Into<Arc<[u8]>>) -> Self {
         let bytes = bytes.into();
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        Self { payload: Payload { sha256: Sha256::digest(&bytes).into(), bytes: length }, bytes }
+        Self { payload: PayloadRef { sha256: Sha256::digest(&bytes).into(), bytes: length }, bytes }
     }
 }
 
 /// A caller's key for an operation that must happen once however often it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    pub name: RequestName,
+pub struct IdempotencyRecord {
+    pub id: IdempotencyId,
     /// Of what was asked: the same key with another one is a mistake of the caller's.
-    pub digest: [u8; 32],
+    pub request_digest: [u8; 32],
     /// What to answer when it comes again; the store does not look into it.
-    pub answer: Arc<str>,
+    pub reply: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestName {
+pub struct IdempotencyId {
     pub owner: Arc<str>,
-    pub key: Arc<str>,
+    pub idempotency_key: Arc<str>,
 }
 
 /// What became of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Save {
+pub enum SaveResult {
     /// Durable, with the log entries from `first` to `last`; where it wrote none, `last` is one less than `first`.
-    Saved { first: u64, last: u64 },
+    Saved { first_seq: u64, last_seq: u64 },
     /// Nothing was written, because these have changed since they were loaded: load again, decide again.
-    Conflict(Conflict),
+    Conflict(SaveConflict),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conflict {
-    pub keys: Vec<Key>,
+pub struct SaveConflict {
+    pub changed_keys: Vec<ReadKey>,
     /// Requests that are answered already.
-    pub requests: Vec<RequestName>,
+    pub answered_ids: Vec<IdempotencyId>,
 }
 
-impl Conflict {
+impl SaveConflict {
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.requests.is_empty()
+        self.changed_keys.is_empty() && self.answered_ids.is_empty()
     }
 }

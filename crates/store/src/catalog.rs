@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use onceward_core::compile::compile;
-use onceward_core::diagnostic::{File, Files};
+use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::model::{Definitions, Lifecycle};
 use onceward_core::time::Time;
 use sha2::{Digest, Sha256};
 
 use crate::StoreError;
-use crate::fit;
-use crate::log::{NewEntry, Used, entry_of_use};
+use crate::compatibility;
+use crate::log::{NewLogEntry, VersionActivated, activation_entry};
 use crate::query::VersionCount;
 
 /// All versions of all lifecycles that were ever given to a store.
@@ -20,127 +20,129 @@ pub struct Catalog {
     /// The current version of each: what `decide` makes new records by.
     pub definitions: Definitions,
     /// In the order in which they came; a version's number is its place, from 1.
-    versions: Vec<Kept>,
-    numbers: HashMap<Arc<str>, u32>,
+    versions: Vec<StoredVersion>,
+    version_numbers: HashMap<Arc<str>, u32>,
     /// Which version became the current one of its lifecycle, in this order.
-    turns: Vec<Turn>,
+    activations: Vec<Activation>,
     /// Files that were given together before, by their hash: they bring nothing new.
-    sources: HashSet<[u8; 32]>,
+    source_hashes: HashSet<[u8; 32]>,
 }
 
 /// A version, and the file that it came from; the engine's own came from none.
 #[derive(Clone, Debug)]
-struct Kept {
+struct StoredVersion {
     lifecycle: Arc<Lifecycle>,
-    file: Option<File>,
+    file: Option<InputFile>,
 }
 
 /// A version became the current one: because it came, or because somebody wanted it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct Activation {
     /// The version's number.
-    pub definition: u32,
-    pub at: Time,
+    pub version_number: u32,
+    pub activated_at: Time,
     /// Who wanted it; `None` where it came.
-    pub by: Option<Arc<str>>,
+    pub activated_by: Option<Arc<str>>,
 }
 
 /// A version of a lifecycle, as people ask for it.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub struct LifecycleVersion {
     pub lifecycle: Arc<Lifecycle>,
     /// When it came.
-    pub came_at: Time,
+    pub added_at: Time,
     /// When it last became the current one.
     pub current_since: Time,
     /// By whose word, where it was somebody's.
-    pub by: Option<Arc<str>>,
+    pub activated_by: Option<Arc<str>>,
     pub is_current: bool,
 }
 
 /// Files that were given together, as a store keeps them: a version compiles only beside those that came with it.
-pub(crate) fn source_of(files: &Files) -> Result<String, StoreError> {
+pub(crate) fn encode_source(files: &InputFiles) -> Result<String, StoreError> {
     let pairs: Vec<(&str, &str)> = files.files.iter().map(|file| (file.name.as_str(), &*file.text)).collect();
     serde_json::to_string(&pairs).map_err(|error| StoreError::Rejected(format!("lifecycle files: {error}")))
 }
 
-fn digest(source: &str) -> [u8; 32] {
+fn source_hash(source: &str) -> [u8; 32] {
     Sha256::digest(source.as_bytes()).into()
 }
 
 impl Catalog {
     /// Which set of current versions this is: how often one became current. Names the set for ever, since that is never taken back.
-    pub fn number(&self) -> u32 {
-        u32::try_from(self.turns.len()).unwrap_or(u32::MAX)
+    pub fn revision(&self) -> u32 {
+        u32::try_from(self.activations.len()).unwrap_or(u32::MAX)
     }
 
     /// How many versions there are: the number of the newest.
-    pub(crate) fn newest(&self) -> u32 {
+    pub(crate) fn newest_version_number(&self) -> u32 {
         u32::try_from(self.versions.len()).unwrap_or(u32::MAX)
     }
 
     pub fn by_hash(&self, hash: &str) -> Option<&Arc<Lifecycle>> {
-        self.by_number(*self.numbers.get(hash)?)
+        self.by_number(*self.version_numbers.get(hash)?)
     }
 
-    fn kept(&self, number: u32) -> Option<&Kept> {
+    fn stored_version(&self, number: u32) -> Option<&StoredVersion> {
         self.versions.get(usize::try_from(number).ok()?.checked_sub(1)?)
     }
 
     pub(crate) fn by_number(&self, number: u32) -> Option<&Arc<Lifecycle>> {
-        self.kept(number).map(|kept| &kept.lifecycle)
+        self.stored_version(number).map(|kept| &kept.lifecycle)
     }
 
     /// The hash of the version with this number.
-    pub fn hash_of(&self, number: u32) -> Option<Arc<str>> {
+    pub fn version_hash(&self, number: u32) -> Option<Arc<str>> {
         self.by_number(number).map(|version| Arc::clone(&version.hash))
     }
 
-    pub(crate) fn number_of(&self, lifecycle: &Lifecycle) -> Result<u32, StoreError> {
-        self.numbers.get(&lifecycle.hash).copied().ok_or_else(|| StoreError::UnknownDefinition {
+    pub(crate) fn version_number(&self, lifecycle: &Lifecycle) -> Result<u32, StoreError> {
+        self.version_numbers.get(&lifecycle.hash).copied().ok_or_else(|| StoreError::UnknownVersion {
             lifecycle: lifecycle.name.to_string(),
             hash: lifecycle.hash.to_string(),
         })
     }
 
-    pub(crate) fn number_by(&self, hash: &Arc<str>) -> Result<u32, StoreError> {
-        let unknown = || StoreError::UnknownDefinition { lifecycle: "?".to_owned(), hash: hash.to_string() };
-        self.numbers.get(hash).copied().ok_or_else(unknown)
+    pub(crate) fn version_number_by_hash(&self, hash: &Arc<str>) -> Result<u32, StoreError> {
+        let unknown = || StoreError::UnknownVersion { lifecycle: "?".to_owned(), hash: hash.to_string() };
+        self.version_numbers.get(hash).copied().ok_or_else(unknown)
     }
 
     /// All versions by hash, as a replay needs them.
     pub fn lifecycles(&self) -> HashMap<Arc<str>, Arc<Lifecycle>> {
-        self.since(0).map(|version| (Arc::clone(&version.hash), Arc::clone(version))).collect()
+        self.versions_since(0).map(|version| (Arc::clone(&version.hash), Arc::clone(version))).collect()
     }
 
     /// Every version of every lifecycle, in the order in which they came.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Lifecycle>> {
-        self.since(0)
+    pub fn all_versions(&self) -> impl Iterator<Item = &Arc<Lifecycle>> {
+        self.versions_since(0)
     }
 
     /// The versions of a lifecycle in the order in which they came.
-    pub fn versions(&self, name: &str) -> Vec<Version> {
+    pub fn versions(&self, name: &str) -> Vec<LifecycleVersion> {
         let current = self.definitions.get(name).map(|current| Arc::clone(&current.hash));
-        let mut versions: BTreeMap<u32, Version> = BTreeMap::new();
-        for turn in &self.turns {
-            let Some(lifecycle) = self.by_number(turn.definition).filter(|own| *own.name == *name) else { continue };
-            let version = versions.entry(turn.definition).or_insert_with(|| Version {
+        let mut versions: BTreeMap<u32, LifecycleVersion> = BTreeMap::new();
+        for turn in &self.activations {
+            let Some(lifecycle) = self.by_number(turn.version_number).filter(|own| *own.name == *name) else {
+                continue;
+            };
+            let version = versions.entry(turn.version_number).or_insert_with(|| LifecycleVersion {
                 lifecycle: Arc::clone(lifecycle),
-                came_at: turn.at,
-                current_since: turn.at,
-                by: None,
+                added_at: turn.activated_at,
+                current_since: turn.activated_at,
+                activated_by: None,
                 is_current: Some(&lifecycle.hash) == current.as_ref(),
             });
-            (version.current_since, version.by) = (turn.at, turn.by.clone());
+            (version.current_since, version.activated_by) = (turn.activated_at, turn.activated_by.clone());
         }
         versions.into_values().collect()
     }
 
     /// The current versions as they were when the catalog had this number: for deciding an old entry again.
-    pub fn as_of(&self, number: u32) -> Definitions {
+    pub fn definitions_at_revision(&self, revision: u32) -> Definitions {
         let mut definitions = Definitions::default();
-        for turn in self.turns.iter().take(usize::try_from(number).unwrap_or(usize::MAX)) {
-            if let Some(version) = self.by_number(turn.definition) {
+        for turn in self.activations.iter().take(usize::try_from(revision).unwrap_or(usize::MAX)) {
+            if let Some(version) = self.by_number(turn.version_number) {
                 make_current(&mut definitions, version);
             }
         }
@@ -149,12 +151,16 @@ impl Catalog {
 
     /// Take in definitions that were found sound, and the files they came from. A version never seen becomes current; one that is
     /// known, however old, displaces nothing. How many are new.
-    pub(crate) fn learn(&mut self, given: &Definitions, files: &Files, at: Time) -> usize {
+    pub(crate) fn add_new_versions(&mut self, given: &Definitions, files: &InputFiles, at: Time) -> usize {
         let mut new = 0;
         for lifecycle in given.lifecycles.values() {
-            if !self.numbers.contains_key(&lifecycle.hash) {
-                self.add(lifecycle, files);
-                self.turn(Turn { definition: self.newest(), at, by: None });
+            if !self.version_numbers.contains_key(&lifecycle.hash) {
+                self.add_version(lifecycle, files);
+                self.activate(Activation {
+                    version_number: self.newest_version_number(),
+                    activated_at: at,
+                    activated_by: None,
+                });
                 new += 1;
             }
         }
@@ -163,137 +169,139 @@ impl Catalog {
 
     /// The catalog with these files in it, once they are proven and fit what is there; `None` where they bring nothing new. How many
     /// records live by what is asked only then.
-    pub(crate) fn with(
+    pub(crate) fn with_files(
         &self,
-        files: &Files,
+        files: &InputFiles,
         at: Time,
         counts: impl FnOnce() -> Result<Vec<VersionCount>, StoreError>,
-    ) -> Result<Option<Change>, StoreError> {
-        let change = self.brought(files, at)?;
+    ) -> Result<Option<CatalogChange>, StoreError> {
+        let change = self.prepare_files(files, at)?;
         if let Some(change) = &change {
-            change.fits_the_living(self, &counts()?)?;
+            change.ensure_live_compatible(self, &counts()?)?;
         }
         Ok(change)
     }
 
     /// The same, where whether they fit those who live is still to be seen.
-    pub(crate) fn brought(&self, files: &Files, at: Time) -> Result<Option<Change>, StoreError> {
+    pub(crate) fn prepare_files(&self, files: &InputFiles, at: Time) -> Result<Option<CatalogChange>, StoreError> {
         // Most starts bring what was there before; then nothing need be compiled or proven again.
-        if self.sources.contains(&digest(&source_of(files)?)) {
+        if self.source_hashes.contains(&source_hash(&encode_source(files)?)) {
             return Ok(None);
         }
-        let brought = fit::prove(files, self)?;
+        let resolved = compatibility::compile_and_analyze(files, self)?;
         let mut catalog = self.clone();
-        if catalog.learn(&brought.definitions, &brought.files, at) == 0 {
+        if catalog.add_new_versions(&resolved.definitions, &resolved.files, at) == 0 {
             return Ok(None);
         }
-        let source = source_of(&brought.files)?;
-        catalog.sources.insert(digest(&source));
-        Ok(Some(Change { catalog, source }))
+        let source = encode_source(&resolved.files)?;
+        catalog.source_hashes.insert(source_hash(&source));
+        Ok(Some(CatalogChange { catalog, source }))
     }
 
     /// The catalog with a known version as the current one, and what the log tells of it; `None` where it is so already.
-    pub(crate) fn using(
+    pub(crate) fn with_activated_version(
         &self,
         hash: &str,
         by: &str,
         at: Time,
         counts: &[VersionCount],
-    ) -> Result<Option<(Self, NewEntry)>, StoreError> {
-        let unknown = || StoreError::UnknownDefinition { lifecycle: "?".to_owned(), hash: hash.to_owned() };
-        let definition = *self.numbers.get(hash).ok_or_else(unknown)?;
+    ) -> Result<Option<(Self, NewLogEntry)>, StoreError> {
+        let unknown = || StoreError::UnknownVersion { lifecycle: "?".to_owned(), hash: hash.to_owned() };
+        let definition = *self.version_numbers.get(hash).ok_or_else(unknown)?;
         let version = self.by_number(definition).ok_or_else(unknown)?;
         if self.definitions.get(&version.name).is_some_and(|current| current.hash == version.hash) {
             return Ok(None);
         }
         let mut catalog = self.clone();
-        catalog.turn(Turn { definition, at, by: Some(by.into()) });
-        fit::fits_the_living(&catalog, &[Arc::clone(&version.name)].into(), counts)?;
-        let used = Used {
-            number: catalog.number(),
+        catalog.activate(Activation { version_number: definition, activated_at: at, activated_by: Some(by.into()) });
+        compatibility::ensure_live_compatible(&catalog, &[Arc::clone(&version.name)].into(), counts)?;
+        let used = VersionActivated {
+            revision: catalog.revision(),
             lifecycle: Arc::clone(&version.name),
             definition: Arc::clone(&version.hash),
             by: by.into(),
         };
-        Ok(Some((catalog, entry_of_use(used, at)?)))
+        Ok(Some((catalog, activation_entry(used, at)?)))
     }
 
     /// Know a version; it is nobody's current one yet.
-    pub(crate) fn add(&mut self, lifecycle: &Arc<Lifecycle>, files: &Files) {
-        let file = lifecycle.states.first().and_then(|state| files.files.get(usize::try_from(state.at.file).ok()?));
-        self.versions.push(Kept { lifecycle: Arc::clone(lifecycle), file: file.cloned() });
-        self.numbers.insert(Arc::clone(&lifecycle.hash), self.newest());
+    pub(crate) fn add_version(&mut self, lifecycle: &Arc<Lifecycle>, files: &InputFiles) {
+        let file = lifecycle.states.first().and_then(|state| files.files.get(usize::try_from(state.span.file).ok()?));
+        self.versions.push(StoredVersion { lifecycle: Arc::clone(lifecycle), file: file.cloned() });
+        self.version_numbers.insert(Arc::clone(&lifecycle.hash), self.newest_version_number());
     }
 
     /// A version becomes the current one. One that is not known changes nothing, and is counted all the same.
-    pub(crate) fn turn(&mut self, turn: Turn) {
-        if let Some(version) = self.by_number(turn.definition).cloned() {
+    pub(crate) fn activate(&mut self, activation: Activation) {
+        if let Some(version) = self.by_number(activation.version_number).cloned() {
             make_current(&mut self.definitions, &version);
         }
-        self.turns.push(turn);
+        self.activations.push(activation);
     }
 
     /// Take in a kept source again: these hashes came with it, in this order. They were proven when they came.
-    pub(crate) fn recall(&mut self, source: &str, hashes: &[Arc<str>]) -> Result<(), StoreError> {
+    pub(crate) fn restore_source(&mut self, source: &str, hashes: &[Arc<str>]) -> Result<(), StoreError> {
         let bad = |why: String| StoreError::corrupt(format!("kept lifecycle files: {why}"));
-        let (definitions, files) = Self::compiled(source).map_err(bad)?;
+        let (definitions, files) = Self::compile_source(source).map_err(bad)?;
         for hash in hashes {
             let version = definitions.lifecycles.values().find(|lifecycle| lifecycle.hash == *hash);
-            self.add(version.ok_or_else(|| bad(format!("no file gives the version {hash}")))?, &files);
+            self.add_version(version.ok_or_else(|| bad(format!("no file gives the version {hash}")))?, &files);
         }
-        self.sources.insert(digest(source));
+        self.source_hashes.insert(source_hash(source));
         Ok(())
     }
 
     /// A kept source compiled again, or why it cannot be.
-    pub(crate) fn compiled(source: &str) -> Result<(Definitions, Files), String> {
+    pub(crate) fn compile_source(source: &str) -> Result<(Definitions, InputFiles), String> {
         let pairs: Vec<(String, String)> = serde_json::from_str(source).map_err(|error| error.to_string())?;
-        let files = pairs.into_iter().map(|(name, text)| File { name, text: text.into() }).collect();
-        let files = Files { files };
+        let files = pairs.into_iter().map(|(name, text)| InputFile { name, text: text.into() }).collect();
+        let files = InputFiles { files };
         let definitions = compile(&files).definitions.ok_or_else(|| "they no longer compile".to_owned())?;
         Ok((definitions, files))
     }
 
     /// Whether any version calls this account one that stands for the world: once it does, it does for ever.
-    pub fn ever_outside(&self, asset: &str, account: &str) -> bool {
-        self.since(0).any(|lifecycle| {
-            lifecycle.asset.as_deref() == Some(asset) && lifecycle.outside.iter().any(|name| **name == *account)
+    pub fn is_outside_account(&self, asset: &str, account: &str) -> bool {
+        self.versions_since(0).any(|lifecycle| {
+            lifecycle.asset.as_deref() == Some(asset)
+                && lifecycle.outside_accounts.iter().any(|name| **name == *account)
         })
     }
 
     /// The versions after this many.
-    pub(crate) fn since(&self, number: u32) -> impl Iterator<Item = &Arc<Lifecycle>> {
+    pub(crate) fn versions_since(&self, number: u32) -> impl Iterator<Item = &Arc<Lifecycle>> {
         let kept = self.versions.get(usize::try_from(number).unwrap_or(usize::MAX)..).unwrap_or_default();
         kept.iter().map(|kept| &kept.lifecycle)
     }
 
     /// What became current after this many turns, with its number.
-    pub(crate) fn turns_since(&self, number: u32) -> impl Iterator<Item = (u32, &Turn)> {
-        let turns = self.turns.get(usize::try_from(number).unwrap_or(usize::MAX)..).unwrap_or_default();
-        (number.saturating_add(1)..).zip(turns)
+    pub(crate) fn activations_since(&self, number: u32) -> impl Iterator<Item = (u32, &Activation)> {
+        let activations = self.activations.get(usize::try_from(number).unwrap_or(usize::MAX)..).unwrap_or_default();
+        (number.saturating_add(1)..).zip(activations)
     }
 
     /// What became current by somebody's word, with its number.
-    pub fn uses(&self) -> impl Iterator<Item = (u32, &Turn)> {
-        self.turns_since(0).filter(|(_, turn)| turn.by.is_some())
+    pub fn activations(&self) -> impl Iterator<Item = (u32, &Activation)> {
+        self.activations_since(0).filter(|(_, turn)| turn.activated_by.is_some())
     }
 
     /// The file that a version came from.
-    pub(crate) fn file_of(&self, hash: &str) -> Option<&File> {
-        self.kept(*self.numbers.get(hash)?)?.file.as_ref()
+    pub(crate) fn version_file(&self, hash: &str) -> Option<&InputFile> {
+        self.stored_version(*self.version_numbers.get(hash)?)?.file.as_ref()
     }
 }
 
 /// A catalog as it is to be, and the files that brought it there, as they are kept.
-pub(crate) struct Change {
+pub(crate) struct CatalogChange {
     pub(crate) catalog: Catalog,
     pub(crate) source: String,
 }
 
-impl Change {
-    pub(crate) fn fits_the_living(&self, before: &Catalog, counts: &[VersionCount]) -> Result<(), StoreError> {
-        let new = self.catalog.since(before.newest()).map(|version| Arc::clone(&version.name));
-        fit::fits_the_living(&self.catalog, &new.collect(), counts)
+impl CatalogChange {
+    pub(crate) fn ensure_live_compatible(&self, previous: &Catalog, counts: &[VersionCount]) -> Result<(), StoreError> {
+        let new =
+            self.catalog.versions_since(previous.newest_version_number()).map(|version| Arc::clone(&version.name));
+        compatibility::ensure_live_compatible(&self.catalog, &new.collect(), counts)
     }
 }
 

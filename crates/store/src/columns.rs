@@ -6,31 +6,31 @@ use onceward_core::record::{Execution, ExecutionStatus, Record, Timer};
 use onceward_core::time::Time;
 
 use crate::error::StoreError;
-use crate::plain;
+use crate::value_json;
 
 /// Of no bytes at all.
-pub(crate) const EMPTY_HASH: [u8; 32] = [
+pub(crate) const EMPTY_SHA256: [u8; 32] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41,
     0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ];
 
 /// Whether bytes that are kept under a hash are there: none stand for bytes that never came, unless there are none.
-pub(crate) fn has_come(sha256: &[u8; 32], bytes: &[u8]) -> bool {
-    !bytes.is_empty() || *sha256 == EMPTY_HASH
+pub(crate) fn is_payload_present(sha256: &[u8; 32], bytes: &[u8]) -> bool {
+    !bytes.is_empty() || *sha256 == EMPTY_SHA256
 }
 
 /// A count that belongs to no window of time.
 pub(crate) const NO_WINDOW: i64 = i64::MIN;
 
 /// Bytes of the texts of an execution, which others may have made long.
-pub(crate) fn weight(execution: &Execution) -> usize {
+pub(crate) fn execution_text_bytes(execution: &Execution) -> usize {
     let code = execution.aborted.as_ref().map_or(0, |abort| abort.code.len());
-    let key: usize = execution.key.iter().flatten().map(|part| part.len()).sum();
+    let key: usize = execution.concurrency_key.iter().flatten().map(|part| part.len()).sum();
     execution.worker.len() + execution.holder.len() + code + key
 }
 
 pub(crate) fn write_fields(record: &Record) -> Result<String, StoreError> {
-    plain::write_fields(&record.fields).map_err(|error| StoreError::Rejected(error.to_string()))
+    value_json::write_fields(&record.fields).map_err(|error| StoreError::Rejected(error.to_string()))
 }
 
 /// Rows and times in pairs; nothing for none.
@@ -38,27 +38,27 @@ pub(crate) fn write_timers(timers: &[Timer]) -> Result<Option<String>, StoreErro
     if timers.is_empty() {
         return Ok(None);
     }
-    let pairs: Vec<(u16, i64)> = timers.iter().map(|timer| (timer.row, timer.due.micros())).collect();
-    text(&pairs).map(Some)
+    let pairs: Vec<(u16, i64)> = timers.iter().map(|timer| (timer.transition, timer.due_at.micros())).collect();
+    to_json_text(&pairs).map(Some)
 }
 
 pub(crate) fn read_timers(text: Option<&str>) -> Result<Vec<Timer>, StoreError> {
     let Some(text) = text else { return Ok(Vec::new()) };
     let pairs: Vec<(u16, i64)> =
         serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("the timers of a record: {error}")))?;
-    Ok(pairs.into_iter().map(|(row, due)| Timer { row, due: Time::from_micros(due) }).collect())
+    Ok(pairs.into_iter().map(|(row, due)| Timer { transition: row, due_at: Time::from_micros(due) }).collect())
 }
 
 /// The parts of a key as one text.
 pub(crate) fn write_parts(parts: &[Arc<str>]) -> Result<String, StoreError> {
-    text(&parts)
+    to_json_text(&parts)
 }
 
 pub(crate) fn read_parts(text: &str) -> Result<Vec<Arc<str>>, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("the parts of a key: {error}")))
 }
 
-fn text(value: &impl serde::Serialize) -> Result<String, StoreError> {
+fn to_json_text(value: &impl serde::Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Rejected(error.to_string()))
 }
 

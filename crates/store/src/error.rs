@@ -2,7 +2,7 @@
 
 use onceward_core::diagnostic::{Diagnostic, Severity};
 
-use crate::fit::Findings;
+use crate::compatibility::DiagnosticReport;
 
 /// Why a store did not do what it was asked. Nothing of the failed call is kept.
 #[derive(Debug, thiserror::Error)]
@@ -11,14 +11,14 @@ pub enum StoreError {
     #[error("the database is busy: others hold what this needs, try again")]
     Busy,
     #[error("the disk is full: nothing was written")]
-    Full,
+    DiskFull,
     #[error("the database cannot be written: {0}")]
     ReadOnly(String),
     #[error("the database is damaged: {0}")]
     Corrupt(String),
     /// There is something, and it is none of ours.
     #[error("{0}")]
-    NoDatabase(String),
+    ForeignDatabase(String),
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// One engine at a time works on an embedded database.
@@ -28,27 +28,27 @@ pub enum StoreError {
     #[error("the database refused what was to be written: {0}")]
     Rejected(String),
     #[error("the database has schema {found}, this program knows {known}: use a newer one")]
-    TooNew { found: u32, known: u32 },
+    SchemaTooNew { found: u32, known: u32 },
     #[error("the database has schema {found}, this program works on {known}: run `onceward migrate`")]
-    TooOld { found: u32, known: u32 },
+    SchemaTooOld { found: u32, known: u32 },
     /// Pruning took something that was asked for. The oldest place after which the log can be read is named.
     #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
-    Pruned { oldest: u64 },
+    LogPruned { oldest: u64 },
     #[error("version {hash} of the lifecycle `{lifecycle}` was never given to this store")]
-    UnknownDefinition { lifecycle: String, hash: String },
-    #[error("{}", first_of(.0))]
-    Unsound(Box<Findings>),
+    UnknownVersion { lifecycle: String, hash: String },
+    #[error("{}", summarize_report(.0))]
+    InvalidLifecycles(Box<DiagnosticReport>),
 }
 
 /// How many errors there are, and the first of them.
-fn first_of(findings: &Findings) -> String {
-    if let Some(beside) = &findings.beside {
-        return format!("the lifecycle files do not fit {beside}: they {}", first(&findings.diagnostics));
+fn summarize_report(findings: &DiagnosticReport) -> String {
+    if let Some(beside) = &findings.incompatible_with {
+        return format!("the lifecycle files do not fit {beside}: they {}", summarize_errors(&findings.diagnostics));
     }
-    format!("the lifecycle files {}", first(&findings.diagnostics))
+    format!("the lifecycle files {}", summarize_errors(&findings.diagnostics))
 }
 
-fn first(diagnostics: &[Diagnostic]) -> String {
+fn summarize_errors(diagnostics: &[Diagnostic]) -> String {
     let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
     match (errors.next(), errors.count()) {
         (None, _) => "are not sound".to_owned(),
@@ -62,18 +62,18 @@ impl StoreError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy => "store_busy",
-            Self::Full => "store_full",
+            Self::DiskFull => "store_full",
             Self::ReadOnly(_) => "store_read_only",
             Self::Corrupt(_) => "store_corrupt",
-            Self::NoDatabase(_) => "store_no_database",
+            Self::ForeignDatabase(_) => "store_no_database",
             Self::Unavailable(_) => "store_unavailable",
             Self::Locked { .. } => "store_locked",
             Self::Rejected(_) => "store_rejected",
-            Self::TooNew { .. } => "store_too_new",
-            Self::TooOld { .. } => "store_too_old",
-            Self::Pruned { .. } => "pruned",
-            Self::UnknownDefinition { .. } => "unknown_definition",
-            Self::Unsound(_) => "unsound_lifecycle",
+            Self::SchemaTooNew { .. } => "store_too_new",
+            Self::SchemaTooOld { .. } => "store_too_old",
+            Self::LogPruned { .. } => "pruned",
+            Self::UnknownVersion { .. } => "unknown_definition",
+            Self::InvalidLifecycles(_) => "unsound_lifecycle",
         }
     }
 
@@ -81,15 +81,15 @@ impl StoreError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Busy | Self::ReadOnly(_) | Self::Unavailable(_) | Self::Locked { .. } => 503,
-            Self::Full => 507,
-            Self::Pruned { .. } => 410,
-            Self::Unsound(_) => 422,
+            Self::DiskFull => 507,
+            Self::LogPruned { .. } => 410,
+            Self::InvalidLifecycles(_) => 422,
             Self::Corrupt(_)
-            | Self::NoDatabase(_)
+            | Self::ForeignDatabase(_)
             | Self::Rejected(_)
-            | Self::TooNew { .. }
-            | Self::TooOld { .. }
-            | Self::UnknownDefinition { .. } => 500,
+            | Self::SchemaTooNew { .. }
+            | Self::SchemaTooOld { .. }
+            | Self::UnknownVersion { .. } => 500,
         }
     }
 

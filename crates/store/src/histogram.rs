@@ -3,28 +3,28 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Times in microseconds, from a tenth of a millisecond to ten seconds.
-pub const TIMES: &[u64] = &[
+pub const LATENCY_BUCKETS_MICROS: &[u64] = &[
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     10_000_000,
 ];
 
 /// Numbers of operations in a batch.
-pub const SIZES: &[u64] = &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
+pub const BATCH_SIZE_BUCKETS: &[u64] = &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 
 /// Ranges at most, the one without an upper end included.
-const RANGES: usize = 16;
+const MAX_BUCKETS: usize = 16;
 
 /// Counts what it is shown by the range that it falls into.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
-    counts: [AtomicU64; RANGES],
+    counts: [AtomicU64; MAX_BUCKETS],
     sum: AtomicU64,
 }
 
 /// What a [`Histogram`] has counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Distribution {
+pub struct HistogramSnapshot {
     /// The largest value of each range but the last, which has no end.
     pub bounds: &'static [u64],
     /// One more than there are bounds.
@@ -33,31 +33,31 @@ pub struct Distribution {
 }
 
 impl Histogram {
-    /// Of [`TIMES`] or [`SIZES`].
+    /// Of [`LATENCY_BUCKETS_MICROS`] or [`BATCH_SIZE_BUCKETS`].
     pub const fn new(bounds: &'static [u64]) -> Self {
-        assert!(bounds.len() < RANGES, "a range for each bound, and one beyond");
-        Self { bounds, counts: [const { AtomicU64::new(0) }; RANGES], sum: AtomicU64::new(0) }
+        assert!(bounds.len() < MAX_BUCKETS, "a range for each bound, and one beyond");
+        Self { bounds, counts: [const { AtomicU64::new(0) }; MAX_BUCKETS], sum: AtomicU64::new(0) }
     }
 
-    pub fn add(&self, value: u64) {
-        let range = self.bounds.partition_point(|bound| *bound < value);
-        self.counts[range].fetch_add(1, Ordering::Relaxed);
+    pub fn record(&self, value: u64) {
+        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
     /// In microseconds.
-    pub fn add_time(&self, time: std::time::Duration) {
-        self.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    pub fn record_duration(&self, duration: std::time::Duration) {
+        self.record(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }
 
-    pub fn counted(&self) -> Distribution {
+    pub fn snapshot(&self) -> HistogramSnapshot {
         let counts = self.counts[..=self.bounds.len()].iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        Distribution { bounds: self.bounds, counts, sum: self.sum.load(Ordering::Relaxed) }
+        HistogramSnapshot { bounds: self.bounds, counts, sum: self.sum.load(Ordering::Relaxed) }
     }
 }
 
-impl Distribution {
-    pub fn count(&self) -> u64 {
+impl HistogramSnapshot {
+    pub fn total_count(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
@@ -67,13 +67,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_falls_into_the_range_that_ends_at_it() {
-        let sizes = Histogram::new(SIZES);
+    fn value_equal_to_bound_falls_into_its_bucket() {
+        let sizes = Histogram::new(BATCH_SIZE_BUCKETS);
         for size in [1, 2, 3, 1_000, 1_001] {
-            sizes.add(size);
+            sizes.record(size);
         }
-        let counted = sizes.counted();
-        assert_eq!(counted.counts, [1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
-        assert_eq!((counted.count(), counted.sum), (5, 2_007));
+        let snapshot = sizes.snapshot();
+        assert_eq!(snapshot.counts, [1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!((snapshot.total_count(), snapshot.sum), (5, 2_007));
     }
 }

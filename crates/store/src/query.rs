@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onceward_core::decide::{CountKey, QueueKey};
+use onceward_core::decide::{ConcurrencyKey, CounterKey};
 use onceward_core::record::Record;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -20,45 +20,45 @@ pub struct LeaseQuery {
 
 /// A job that waits for a worker. Whether it may have one is for `decide` to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct LeaseCandidate {
     pub record: RecordId,
     pub lifecycle: Arc<str>,
 }
 
 /// How much to read at once. One is read in any case, however large it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Most {
-    pub count: usize,
+pub struct PageLimit {
+    pub max_items: usize,
     /// Of what is kept of all of them. What does not fit is not even loaded, but for one that shows that there is more.
-    pub bytes: usize,
+    pub max_bytes: usize,
 }
 
 /// However large they are: for those who know that they are few, or small.
-impl From<usize> for Most {
+impl From<usize> for PageLimit {
     fn from(count: usize) -> Self {
-        Self { count, bytes: usize::MAX }
+        Self { max_items: count, max_bytes: usize::MAX }
     }
 }
 
 /// How much was read already.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filling {
-    most: Most,
-    count: usize,
-    bytes: usize,
+pub(crate) struct PageBudget {
+    limit: PageLimit,
+    used_items: usize,
+    used_bytes: usize,
 }
 
-impl Filling {
-    pub(crate) fn new(most: Most) -> Self {
-        Self { most, count: 0, bytes: 0 }
+impl PageBudget {
+    pub(crate) fn new(limit: PageLimit) -> Self {
+        Self { limit, used_items: 0, used_bytes: 0 }
     }
 
     /// Whether one of this size goes in as well; then it is counted.
-    pub(crate) fn takes(&mut self, bytes: usize) -> bool {
-        let bytes = self.bytes.saturating_add(bytes);
-        let fits = self.count < self.most.count && (self.count == 0 || bytes <= self.most.bytes);
+    pub(crate) fn try_take(&mut self, bytes: usize) -> bool {
+        let bytes = self.used_bytes.saturating_add(bytes);
+        let fits = self.used_items < self.limit.max_items && (self.used_items == 0 || bytes <= self.limit.max_bytes);
         if fits {
-            (self.count, self.bytes) = (self.count + 1, bytes);
+            (self.used_items, self.used_bytes) = (self.used_items + 1, bytes);
         }
         fits
     }
@@ -70,25 +70,25 @@ pub struct ListQuery {
     pub lifecycle: Option<Arc<str>>,
     pub state: Option<Arc<str>>,
     pub owner: Option<Arc<str>>,
-    /// Where the page before ended: its [`Page::next`].
+    /// Where the page before ended: its [`RecordPage::next`].
     pub after: Option<u64>,
     pub limit: usize,
     /// Of the fields of all of them, as they are kept; as many as come where it is left out.
-    pub bytes: Option<usize>,
+    pub max_bytes: Option<usize>,
 }
 
 impl ListQuery {
-    pub(crate) fn most(&self) -> Most {
-        Most { count: self.limit, bytes: self.bytes.unwrap_or(usize::MAX) }
+    pub(crate) fn page_limit(&self) -> PageLimit {
+        PageLimit { max_items: self.limit, max_bytes: self.max_bytes.unwrap_or(usize::MAX) }
     }
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct RecordPage {
     /// Fewer than were asked for, or none, where not enough of those that were looked at fit: then `next` tells where to go on.
     pub records: Vec<Arc<Record>>,
     /// The place of each of them: a page that starts there starts behind it.
-    pub places: Vec<u64>,
+    pub row_ids: Vec<u64>,
     /// Where the next page starts; `None` on the last.
     pub next: Option<u64>,
     /// Records that are damaged and cannot be read: they are passed over. `verify` names them.
@@ -97,7 +97,7 @@ pub struct Page {
 
 /// How many records one page of a list looks at. An index by state would cost every move of every record, so those that do not
 /// fit are passed over; but a page is one short look, however few fit.
-pub(crate) fn looked_at(limit: usize) -> usize {
+pub(crate) fn max_scanned_records(limit: usize) -> usize {
     limit.saturating_add(1).max(2_000)
 }
 
@@ -122,14 +122,14 @@ pub struct VersionCount {
 
 impl VersionCount {
     /// `None` for a version or a state that is not known.
-    pub(crate) fn of(catalog: &Catalog, definition: u32, state: &Arc<str>, count: u64) -> Option<Self> {
-        let version = catalog.by_number(definition)?;
-        let number = version.state(state)?;
+    pub(crate) fn resolve(catalog: &Catalog, version_number: u32, state: &Arc<str>, count: u64) -> Option<Self> {
+        let version = catalog.by_number(version_number)?;
+        let state_index = version.state_index(state)?;
         Some(Self {
             lifecycle: Arc::clone(&version.name),
             definition: Arc::clone(&version.hash),
             state: Arc::clone(state),
-            is_final: version.states[usize::from(number)].is_final,
+            is_final: version.states[usize::from(state_index)].is_final,
             count,
         })
     }
@@ -137,24 +137,24 @@ impl VersionCount {
 
 /// So much longer waiting makes up for one less in priority. A minute: long enough that a priority means something, short
 /// enough that nothing starves.
-const AGING_MICROS: i64 = 60_000_000;
+const AGING_MICROS_PER_PRIORITY: i64 = 60_000_000;
 
 /// Where a waiting job stands: the smallest goes first. Since all jobs age alike, the order of two never changes, so it
 /// can be kept in an index.
-pub fn rank(priority: i64, from: Time) -> i64 {
-    from.micros().saturating_sub(priority.saturating_mul(AGING_MICROS))
+pub fn priority_rank(priority: i64, ready_at: Time) -> i64 {
+    ready_at.micros().saturating_sub(priority.saturating_mul(AGING_MICROS_PER_PRIORITY))
 }
 
 /// The counter of a work key's running jobs, as core names it.
-pub(crate) fn running(key: &QueueKey) -> CountKey {
+pub(crate) fn running_counter_key(key: &ConcurrencyKey) -> CounterKey {
     let (lifecycle, parts) = (Arc::clone(&key.lifecycle), key.parts.clone());
-    CountKey { lifecycle, limit: "work.key".into(), parts, window: None }
+    CounterKey { lifecycle, limit: "work.key".into(), parts, window_start: None }
 }
 
 /// Begins the name of every worker inside a process.
-pub(crate) const OWN_WORKER: &str = "in-process";
+pub(crate) const IN_PROCESS_WORKER_PREFIX: &str = "in-process";
 
 /// The name under which a worker inside the process leases, so that it is known to be gone when the store is opened again.
-pub fn own_worker(opening: &str, name: &str) -> Arc<str> {
-    format!("{OWN_WORKER} {opening} {name}").into()
+pub fn in_process_worker_name(instance: &str, name: &str) -> Arc<str> {
+    format!("{IN_PROCESS_WORKER_PREFIX} {instance} {name}").into()
 }

@@ -4,35 +4,35 @@ use crate::error::StoreError;
 
 /// One step. Never changed once released: a further one is added.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Migration {
+pub(crate) struct SchemaMigration {
     pub(crate) name: &'static str,
     pub(crate) sql: &'static str,
 }
 
 /// Which schema a database has, and which this program works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schema {
+pub struct SchemaStatus {
     /// Nothing where there is none yet.
-    pub found: u32,
-    pub known: u32,
+    pub current: u32,
+    pub supported: u32,
     /// The migrations that lead from the one to the other, in order.
-    pub missing: Vec<&'static str>,
+    pub pending: Vec<&'static str>,
 }
 
-impl Schema {
+impl SchemaStatus {
     /// Refuses one that is newer than all that we know.
-    pub(crate) fn of(found: u32, migrations: &[Migration]) -> Result<Self, StoreError> {
-        let known = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
-        if found > known {
-            return Err(StoreError::TooNew { found, known });
+    pub(crate) fn compare(current: u32, migrations: &[SchemaMigration]) -> Result<Self, StoreError> {
+        let supported = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
+        if current > supported {
+            return Err(StoreError::SchemaTooNew { found: current, known: supported });
         }
-        let missing = migrations.iter().skip(found as usize).map(|migration| migration.name).collect();
-        Ok(Self { found, known, missing })
+        let pending = migrations.iter().skip(current as usize).map(|migration| migration.name).collect();
+        Ok(Self { current, supported, pending })
     }
 
     /// Refuses one that is older, too: who only reads brings nothing up to date.
-    pub(crate) fn is_current(&self) -> Result<(), StoreError> {
-        let Self { found, known, .. } = *self;
-        if found < known { Err(StoreError::TooOld { found, known }) } else { Ok(()) }
+    pub(crate) fn require_current(&self) -> Result<(), StoreError> {
+        let Self { current: found, supported: known, .. } = *self;
+        if found < known { Err(StoreError::SchemaTooOld { found, known }) } else { Ok(()) }
     }
 }

@@ -7,11 +7,11 @@ use sha2::{Digest, Sha256};
 
 /// A worker, as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerSeen {
+pub struct WorkerSighting {
     pub name: WorkerName,
     /// The lifecycles that it asked for, the last time.
     pub lifecycles: Vec<Arc<str>>,
-    pub seen: Time,
+    pub last_seen_at: Time,
 }
 
 /// What a worker calls itself, and whose it is: others may call theirs the same.
@@ -35,9 +35,9 @@ impl WorkerName {
 
 /// How many live leases each worker holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct LeaseCounts {
     /// By name.
     pub workers: Vec<(WorkerName, u64)>,
     /// All of them were counted. Where many timers run out before the last lease does, there may be more.
-    pub is_whole: bool,
+    pub is_complete: bool,
 }

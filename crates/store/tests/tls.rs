@@ -1,19 +1,19 @@
 //! Encrypted connections to a real server, with certificates made here.
 
-mod stage;
+mod support;
 
-use onceward_store::{PostgresStore, PostgresView, StoreError};
-use onceward_testkit::postgres::{Server, psql};
+use onceward_store::{PostgresScanner, PostgresStore, StoreError};
+use onceward_testkit::postgres::{PostgresServer, psql};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use stage::{Folder, wait};
+use support::{TempDir, block_on};
 
 /// Somebody who signs certificates.
-struct Authority {
+struct TestAuthority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
-impl Authority {
+impl TestAuthority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -23,32 +23,32 @@ impl Authority {
     }
 
     /// A certificate for a host, and its key.
-    fn signs(&self, host: &str) -> (String, String) {
+    fn sign_for_host(&self, host: &str) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![host.to_owned()]).expect("a name");
         (params.signed_by(&key, &self.issuer).expect("a certificate").pem(), key.serialize_pem())
     }
 
     /// As a file, named for a URL.
-    fn file(&self, folder: &Folder, name: &str) -> String {
-        let path = folder.file().with_file_name(name);
+    fn write_pem(&self, folder: &TempDir, name: &str) -> String {
+        let path = folder.database_path().with_file_name(name);
         std::fs::write(&path, &self.pem).expect("a file");
         path.display().to_string().replace('/', "%2F")
     }
 }
 
 /// Whether all connections of a store are encrypted while it is open; or why it does not open.
-fn opened(url: &str) -> Result<bool, String> {
-    wait(async {
+fn open_is_encrypted(url: &str) -> Result<bool, String> {
+    block_on(async {
         let store = PostgresStore::open(url).await.map_err(|error| {
             assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
             error.to_string()
         })?;
         let sql = "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
                    WHERE a.application_name = 'onceward' AND a.datname = current_database()";
-        let bare = url.split('?').next().expect("a URL");
-        let is_encrypted = psql(bare, sql) == "t";
-        PostgresView::open(url).await.expect("a view opens the same way");
+        let base_url = url.split('?').next().expect("a URL");
+        let is_encrypted = psql(base_url, sql) == "t";
+        PostgresScanner::open(url).await.expect("a view opens the same way");
         drop(store);
         Ok(is_encrypted)
     })
@@ -56,41 +56,43 @@ fn opened(url: &str) -> Result<bool, String> {
 
 /// What each `sslmode` does with a server that encrypts, and that a server which cannot prove who it is is refused where that was asked.
 #[test]
-fn connections_are_encrypted_as_the_url_asks() {
-    let (ours, others, folder) = (Authority::new(), Authority::new(), Folder::new());
-    let (certificate, key) = ours.signs("localhost");
-    let server = Server::start_encrypted(&certificate, &key);
-    let url = server.database();
-    let (ours, others) = (ours.file(&folder, "ours.pem"), others.file(&folder, "others.pem"));
-    let with = |options: &str| opened(&format!("{url}?{options}"));
-    assert_eq!(with(&format!("sslmode=verify-full&sslrootcert={ours}")), Ok(true));
-    assert_eq!(with(&format!("sslmode=require&sslrootcert={ours}")), Ok(true));
-    assert_eq!(with("sslmode=require"), Ok(true), "nobody is asked who it is");
-    assert_eq!(with("sslmode=prefer"), Ok(true));
-    assert_eq!(opened(&url), Ok(true), "where it can be had, it is taken");
-    assert_eq!(with("sslmode=disable"), Ok(false));
+fn sslmode_controls_encryption_and_certificate_verification() {
+    let (our_authority, other_authority, folder) = (TestAuthority::new(), TestAuthority::new(), TempDir::new());
+    let (certificate, key) = our_authority.sign_for_host("localhost");
+    let server = PostgresServer::start_with_tls(&certificate, &key);
+    let url = server.create_database();
+    let (our_pem, other_pem) =
+        (our_authority.write_pem(&folder, "ours.pem"), other_authority.write_pem(&folder, "others.pem"));
+    let open_with = |options: &str| open_is_encrypted(&format!("{url}?{options}"));
+    assert_eq!(open_with(&format!("sslmode=verify-full&sslrootcert={our_pem}")), Ok(true));
+    assert_eq!(open_with(&format!("sslmode=require&sslrootcert={our_pem}")), Ok(true));
+    assert_eq!(open_with("sslmode=require"), Ok(true), "nobody is asked who it is");
+    assert_eq!(open_with("sslmode=prefer"), Ok(true));
+    assert_eq!(open_is_encrypted(&url), Ok(true), "where it can be had, it is taken");
+    assert_eq!(open_with("sslmode=disable"), Ok(false));
     for (options, why) in [
-        (format!("sslmode=verify-full&sslrootcert={others}"), "invalid peer certificate"),
-        (format!("sslmode=require&sslrootcert={others}"), "invalid peer certificate"),
+        (format!("sslmode=verify-full&sslrootcert={other_pem}"), "invalid peer certificate"),
+        (format!("sslmode=require&sslrootcert={other_pem}"), "invalid peer certificate"),
         ("sslmode=verify-full&sslrootcert=system".to_owned(), "invalid peer certificate"),
         ("sslmode=verify-full&sslrootcert=%2Fnowhere.pem".to_owned(), "/nowhere.pem"),
         ("sslmode=verify-full".to_owned(), "sslrootcert"),
     ] {
-        let refused = with(&options).expect_err(&options);
+        let refused = open_with(&options).expect_err(&options);
         assert!(refused.contains(why), "{options}: {refused}");
     }
     // The right authority, but the certificate is another host's.
-    let by_number = url.replace("localhost", "127.0.0.1");
-    let refused = opened(&format!("{by_number}?sslmode=verify-full&sslrootcert={ours}")).expect_err("another host");
+    let ip_url = url.replace("localhost", "127.0.0.1");
+    let refused =
+        open_is_encrypted(&format!("{ip_url}?sslmode=verify-full&sslrootcert={our_pem}")).expect_err("another host");
     assert!(refused.contains("not valid for name"), "{refused}");
-    assert_eq!(opened(&format!("{by_number}?sslmode=require")), Ok(true));
+    assert_eq!(open_is_encrypted(&format!("{ip_url}?sslmode=require")), Ok(true));
 }
 
 /// A server that does not encrypt is refused where encryption was asked for.
 #[test]
-fn a_server_without_tls_is_refused_where_it_is_required() {
-    let url = Server::shared().database();
-    let refused = opened(&format!("{url}?sslmode=require")).expect_err("it is a socket");
+fn sslmode_require_rejects_server_without_tls() {
+    let url = PostgresServer::shared().create_database();
+    let refused = open_is_encrypted(&format!("{url}?sslmode=require")).expect_err("it is a socket");
     assert!(refused.contains("TLS"), "{refused}");
-    assert_eq!(opened(&url), Ok(false));
+    assert_eq!(open_is_encrypted(&url), Ok(false));
 }

@@ -1,36 +1,40 @@
 //! How long the WAL becomes.
 
-mod stage;
+mod support;
 
-use stage::growing::{Growing, MEGABYTE};
+use support::growing_database::{BYTES_PER_MEGABYTE, GrowingDatabase};
 
 /// More than an engine lets come together, and what is left of the file afterwards; far less than is written here.
-const BOUND: usize = 160 * MEGABYTE;
+const MAX_WAL_BYTES: usize = 160 * BYTES_PER_MEGABYTE;
 
-fn write(growing: &mut Growing, megabytes: usize) -> usize {
-    let mut most = 0;
+fn write_megabytes(database: &mut GrowingDatabase, megabytes: usize) -> usize {
+    let mut max_wal_bytes = 0;
     for _ in 0..megabytes {
-        growing.write(MEGABYTE);
-        most = most.max(growing.wal_bytes());
+        database.write_payload(BYTES_PER_MEGABYTE);
+        max_wal_bytes = max_wal_bytes.max(database.wal_bytes());
     }
-    println!("{megabytes} MB written, at most {} MB of WAL, {} in the end", most >> 20, growing.wal_bytes() >> 20);
-    most
+    println!(
+        "{megabytes} MB written, at most {} MB of WAL, {} in the end",
+        max_wal_bytes >> 20,
+        database.wal_bytes() >> 20
+    );
+    max_wal_bytes
 }
 
 /// It is folded back while it is written. As long as somebody reads one old state it grows, and writers go on; then it is folded back and
 /// the file becomes short again.
 #[test]
-fn the_wal_is_folded_back_and_an_old_snapshot_only_puts_that_off() {
-    let mut growing = Growing::new();
-    assert!(write(&mut growing, 200) < BOUND);
-    let reader = rusqlite::Connection::open(growing.folder.file()).expect("it opens");
+fn wal_is_checkpointed_once_old_snapshot_ends() {
+    let mut database = GrowingDatabase::new();
+    assert!(write_megabytes(&mut database, 200) < MAX_WAL_BYTES);
+    let reader = rusqlite::Connection::open(database.folder.database_path()).expect("it opens");
     let snapshot = reader.unchecked_transaction().expect("a transaction");
     let count = || snapshot.query_row("SELECT count(*) FROM contents", [], |row| row.get::<_, u64>(0));
     assert_eq!(count(), Ok(200));
-    assert!(write(&mut growing, 180) > BOUND, "what came after the snapshot is all in the WAL");
+    assert!(write_megabytes(&mut database, 180) > MAX_WAL_BYTES, "what came after the snapshot is all in the WAL");
     assert_eq!(count(), Ok(200), "it still sees its own state");
     drop(snapshot);
-    write(&mut growing, 100);
-    let left = growing.wal_bytes();
-    assert!(left < BOUND, "{} MB of WAL are left", left >> 20);
+    write_megabytes(&mut database, 100);
+    let wal_bytes = database.wal_bytes();
+    assert!(wal_bytes < MAX_WAL_BYTES, "{} MB of WAL are left", wal_bytes >> 20);
 }

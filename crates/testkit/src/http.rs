@@ -8,50 +8,56 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 /// Far longer than anything in a test takes: one that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What a body is.
-pub const JSON: (&str, &str) = ("content-type", "application/json");
-pub const BYTES: (&str, &str) = ("content-type", "application/octet-stream");
+pub const JSON_CONTENT_TYPE: (&str, &str) = ("content-type", "application/json");
+pub const BINARY_CONTENT_TYPE: (&str, &str) = ("content-type", "application/octet-stream");
 
 /// A connection on which nobody waits for ever.
 pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
     let stream = TcpStream::connect(to).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
     stream
 }
 
 /// One request on a connection of its own, and its answer.
-pub fn call(to: impl ToSocketAddrs, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Reply {
+pub fn send_request(
+    to: impl ToSocketAddrs,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: Option<&[u8]>,
+) -> RawHttpResponse {
     let mut stream = connect(to);
-    write(&mut stream, method, path, headers, body);
-    answer(&stream)
+    write_request(&mut stream, method, path, headers, body);
+    read_response(&stream)
 }
 
 /// Send a request. It goes to localhost, and its body is JSON, unless a header says otherwise.
-pub fn write(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) {
+pub fn write_request(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) {
     let length = body.map(|body| body.len().to_string());
     let mut all = headers.to_vec();
     if let Some(length) = &length {
-        if !has(headers, "content-type") {
-            all.push(JSON);
+        if !has_header(headers, "content-type") {
+            all.push(JSON_CONTENT_TYPE);
         }
         all.push(("content-length", length));
     }
-    let mut request = head_of(method, path, &all).into_bytes();
+    let mut request = request_head(method, path, &all).into_bytes();
     request.extend(body.unwrap_or_default());
     // A server that has seen enough may have hung up.
     let _ = stream.write_all(&request);
 }
 
 /// Send the head of a request and nothing of its body, of which nothing is said but by the headers.
-pub fn begin(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)]) {
-    stream.write_all(head_of(method, path, headers).as_bytes()).expect("it listens");
+pub fn write_request_head(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)]) {
+    stream.write_all(request_head(method, path, headers).as_bytes()).expect("it listens");
 }
 
-fn head_of(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
+fn request_head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     let mut head = format!("{method} {path} HTTP/1.1\r\n");
-    if !has(headers, "host") {
+    if !has_header(headers, "host") {
         head.push_str("host: localhost\r\n");
     }
     for (name, value) in headers {
@@ -60,33 +66,33 @@ fn head_of(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
     head + "\r\n"
 }
 
-fn has(headers: &[(&str, &str)], name: &str) -> bool {
+fn has_header(headers: &[(&str, &str)], name: &str) -> bool {
     headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
 
 /// The answer on a connection that brings no other.
-pub fn answer(stream: &TcpStream) -> Reply {
-    Reply::read(&mut BufReader::new(stream))
+pub fn read_response(stream: &TcpStream) -> RawHttpResponse {
+    RawHttpResponse::read(&mut BufReader::new(stream))
 }
 
 /// What was answered.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct RawHttpResponse {
     pub status: u16,
     /// The line with the status, and the headers.
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for RawHttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.head, self.text())
     }
 }
 
-impl Reply {
+impl RawHttpResponse {
     /// What a page of metrics says under a name that has no labels.
-    pub fn gauge(&self, name: &str) -> u64 {
+    pub fn metric(&self, name: &str) -> u64 {
         let page = self.text();
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
@@ -94,29 +100,29 @@ impl Reply {
 
     /// One answer, and not a byte of what comes after it.
     pub fn read(from: &mut impl BufRead) -> Self {
-        let (reply, is_whole) = Self::read_as_far_as_it_comes(from);
-        assert!(is_whole, "it broke off: {reply:?}");
+        let (reply, is_complete) = Self::read_partial(from);
+        assert!(is_complete, "it broke off: {reply:?}");
         reply
     }
 
     /// One answer that may break off; and whether it is as long as its head promises.
-    pub fn read_as_far_as_it_comes(from: &mut impl BufRead) -> (Self, bool) {
-        let head = head(from);
+    pub fn read_partial(from: &mut impl BufRead) -> (Self, bool) {
+        let head = read_head(from);
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no answer: {head:?}"));
         let mut reply = Self { status, head, body: Vec::new() };
-        let mut is_whole = true;
+        let mut is_complete = true;
         if let Some(length) = reply.header("content-length") {
             let length: u64 = length.parse().expect("a number");
             // How it ends is not the question.
             let _ = from.by_ref().take(length).read_to_end(&mut reply.body);
-            is_whole = u64::try_from(reply.body.len()) == Ok(length);
+            is_complete = u64::try_from(reply.body.len()) == Ok(length);
         } else if reply.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
-            while let Some(piece) = chunk(from) {
+            while let Some(piece) = read_chunk(from) {
                 reply.body.extend(piece);
             }
         }
-        (reply, is_whole)
+        (reply, is_complete)
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -135,33 +141,33 @@ impl Reply {
     }
 
     /// The JSON of an answer that must be a good one.
-    pub fn ok(&self) -> Json {
+    pub fn expect_ok(&self) -> Json {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.text());
         self.json()
     }
 
     /// A problem's code; empty where it has none.
-    pub fn code(&self) -> String {
+    pub fn problem_code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 
     /// But for what is another in every answer; and its headers in one order.
-    pub fn lasting(mut self) -> Self {
-        let mut lines: Vec<&str> = self.head.lines().filter(|line| !is_of_the_moment(line)).collect();
+    pub fn without_volatile_headers(mut self) -> Self {
+        let mut lines: Vec<&str> = self.head.lines().filter(|line| !is_volatile_header(line)).collect();
         lines[1..].sort_unstable();
         self.head = lines.join("\n");
         self
     }
 
     /// With another text in the place of an id: of the same length, so that lengths stay.
-    pub fn without(&self, id: &str) -> Self {
+    pub fn with_id_masked(&self, id: &str) -> Self {
         let hide = |text: &str| text.replace(id, &"#".repeat(id.len()));
         Self { status: self.status, head: hide(&self.head), body: hide(&self.text()).into_bytes() }
     }
 
     /// It must be a problem of this status and code.
     #[track_caller]
-    pub fn is_problem(&self, status: u16, code: &str) {
+    pub fn assert_problem(&self, status: u16, code: &str) {
         assert_eq!(self.status, status, "{}", self.text());
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
         let problem = self.json();
@@ -172,13 +178,13 @@ impl Reply {
 }
 
 /// A header that is another one in every answer.
-pub fn is_of_the_moment(line: &str) -> bool {
+pub fn is_volatile_header(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["date:", "x-request-id:"].iter().any(|name| line.starts_with(name))
 }
 
 /// Up to the empty line.
-pub fn head(from: &mut impl BufRead) -> String {
+pub fn read_head(from: &mut impl BufRead) -> String {
     let mut head = String::new();
     loop {
         let before = head.len();
@@ -190,7 +196,7 @@ pub fn head(from: &mut impl BufRead) -> String {
 }
 
 /// The next piece of a body that comes in pieces; none after the last, or where the connection ends.
-pub fn chunk(from: &mut impl BufRead) -> Option<Vec<u8>> {
+pub fn read_chunk(from: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = String::new();
     from.read_line(&mut line).expect("a piece's length");
     let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);

@@ -1,32 +1,32 @@
-//! What tests stand on: a [`Stage`] that plays operations through `decide` in memory under a manual clock and watches
+//! What tests stand on: a [`Simulator`] that plays operations through `decide` in memory under a manual clock and watches
 //! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, a
-//! plain client for servers ([`http`]), the whole program as a process of its own ([`served`]), and a [`reader`] who pastes
+//! plain client for servers ([`http`]), the whole program as a process of its own ([`server_process`]), and a [`doc_runner`] who pastes
 //! what a page says.
 //!
 //! Everything here panics with a message that names the refusal: a panic is how a test fails.
 
+pub mod doc_runner;
+pub mod fake_image_service;
 pub mod fold;
-mod folder;
-mod follow;
 pub mod fuzz;
 pub mod http;
-pub mod kept;
 pub mod matrix;
-pub mod pictures;
 pub mod postgres;
-mod proxy;
+mod postgres_proxy;
 pub mod random;
-pub mod reader;
 pub mod s3;
-mod script;
-pub mod served;
-pub mod stage;
+pub mod server_process;
+mod server_script;
+pub mod simulator;
+mod sse_client;
+pub mod stored_text;
 pub mod systems;
+mod temp_dir;
 
-pub use folder::Folder;
-pub use follow::Following;
-pub use proxy::{Fate, Passing, Proxy};
-pub use stage::{Attempt, Lease, Outcome, Stage};
+pub use postgres_proxy::{MessageFate, PostgresProxy, ProxiedMessage};
+pub use simulator::{CallOutcome, SimulatedCall, SimulatedLease, Simulator};
+pub use sse_client::SseClient;
+pub use temp_dir::TempDir;
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
@@ -38,7 +38,7 @@ pub fn user(name: &str) -> Actor {
 }
 
 /// Somebody with these roles besides.
-pub fn user_with(name: &str, roles: &[&str]) -> Actor {
+pub fn user_with_roles(name: &str, roles: &[&str]) -> Actor {
     let mut all = vec!["producer"];
     all.extend(roles);
     Actor::new(name, &all)
@@ -53,10 +53,12 @@ pub fn worker(name: &str) -> Actor {
 }
 
 /// What a worker brings of this job: `{id}` in the texts of a result stands for the job's id.
-pub(crate) fn brought(job: RecordId, result: &Json) -> Json {
+pub(crate) fn fill_result_template(job: RecordId, result: &Json) -> Json {
     match result {
         Json::String(text) => text.replace("{id}", &job.to_string()).into(),
-        Json::Object(parts) => parts.iter().map(|(name, part)| (name.clone(), brought(job, part))).collect(),
+        Json::Object(parts) => {
+            parts.iter().map(|(name, part)| (name.clone(), fill_result_template(job, part))).collect()
+        }
         other => other.clone(),
     }
 }

@@ -8,17 +8,17 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::script::{Scripted, new_folder};
+use crate::server_script::{ScriptedServer, new_server_dir};
 
 /// A server that somebody else has started: its URL without a database. The gate starts one for all tests.
-const SHARED: &str = "ONCEWARD_POSTGRES";
+const SHARED_SERVER_ENV_VAR: &str = "ONCEWARD_POSTGRES";
 
 /// Everything that is said to PostgreSQL here is on the disk when it answers, as it is for users.
 ///
 /// A server that stops still lets people in until its processes are gone, and (PostgreSQL 15 does) waits for whoever it let in so late until
 /// they have said who they are, up to a minute (`authentication_timeout`). A test may hold back just those words until the server is gone. So
 /// what has not ended by itself after a moment is killed.
-const SCRIPT: &str = r#"
+const SERVER_SCRIPT: &str = r#"
 bin=$1 dir=$2
 shift 2
 trap '' INT TERM HUP PIPE
@@ -70,22 +70,22 @@ rm -rf "$dir"
 
 /// A running server.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     /// Without a database: `postgres://onceward@…`.
     url: String,
-    own: Option<Scripted>,
+    script: Option<ScriptedServer>,
 }
 
-impl Server {
+impl PostgresServer {
     /// The one that all tests of this process share, each with databases of its own.
     pub fn shared() -> &'static Self {
-        static SERVER: OnceLock<Server> = OnceLock::new();
-        SERVER.get_or_init(|| Self::given().unwrap_or_else(Self::start))
+        static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+        SERVER.get_or_init(|| Self::from_env().unwrap_or_else(Self::start))
     }
 
     /// One that somebody else has started.
-    pub fn given() -> Option<Self> {
-        std::env::var(SHARED).ok().map(|url| Self { url, own: None })
+    pub fn from_env() -> Option<Self> {
+        std::env::var(SHARED_SERVER_ENV_VAR).ok().map(|url| Self { url, script: None })
     }
 
     /// One of the test's own, which it may stop.
@@ -95,16 +95,16 @@ impl Server {
 
     /// The same, with settings such as `shared_buffers=1GB`.
     pub fn start_with(settings: &[&str]) -> Self {
-        let folder = new_folder("pg");
+        let folder = new_server_dir("pg");
         let settings: Vec<String> = settings.iter().map(|setting| format!("-c{setting}")).collect();
-        let own = start(&folder, None, &settings.iter().map(String::as_str).collect::<Vec<_>>());
+        let script = start_script(&folder, None, &settings.iter().map(String::as_str).collect::<Vec<_>>());
         let host = folder.to_string_lossy().replace('/', "%2F");
-        Self { url: format!("postgres://onceward@{host}"), own: Some(own) }
+        Self { url: format!("postgres://onceward@{host}"), script: Some(script) }
     }
 
     /// One that is reached as `localhost`, too, and encrypts that with a certificate and its key, both as PEM. Its URL is that.
-    pub fn start_encrypted(certificate: &str, key: &str) -> Self {
-        let folder = new_folder("pg");
+    pub fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let folder = new_server_dir("pg");
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
             std::fs::write(&path, text).expect("a file for the server");
@@ -115,7 +115,7 @@ impl Server {
         let (certificate, key) = (write("certificate.pem", certificate), write("key.pem", key));
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = free.expect("a free port").port().to_string();
-        let own = start(
+        let script = start_script(
             &folder,
             Some(&port),
             &[
@@ -125,7 +125,7 @@ impl Server {
                 &format!("-cssl_key_file={key}"),
             ],
         );
-        Self { url: format!("postgres://onceward@localhost:{port}"), own: Some(own) }
+        Self { url: format!("postgres://onceward@localhost:{port}"), script: Some(script) }
     }
 
     /// The URL under which another process may make databases of its own.
@@ -134,57 +134,61 @@ impl Server {
     }
 
     /// Where its socket is.
-    pub(crate) fn folder(&self) -> PathBuf {
+    pub(crate) fn socket_dir(&self) -> PathBuf {
         self.url.split('@').nth(1).expect("a host").replace("%2F", "/").into()
     }
 
     /// A new database; its URL.
-    pub fn database(&self) -> String {
-        static MADE: AtomicU64 = AtomicU64::new(0);
+    pub fn create_database(&self) -> String {
+        static NEXT_DATABASE_NUMBER: AtomicU64 = AtomicU64::new(0);
         // Numbers of processes come again, and a server may outlive many of them.
-        let chance = RandomState::new().build_hasher().finish();
-        let name = format!("test_{}_{}_{chance:016x}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let random = RandomState::new().build_hasher().finish();
+        let name = format!(
+            "test_{}_{}_{random:016x}",
+            std::process::id(),
+            NEXT_DATABASE_NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
         psql(&format!("{}/postgres", self.url), &format!("CREATE DATABASE {name}"));
         format!("{}/{name}", self.url)
     }
 
     /// The power goes: nothing is finished, nobody is told.
-    pub fn stop(&self) {
-        self.tell("stop", "stopped");
+    pub fn stop_immediately(&self) {
+        self.send_command("stop", "stopped");
     }
 
     /// And comes back.
-    pub fn start_again(&self) {
-        self.tell("start", "started");
+    pub fn restart(&self) {
+        self.send_command("start", "started");
     }
 
     /// It stands still, and its connections stay open: nobody is answered.
     pub fn freeze(&self) {
-        self.tell("freeze", "frozen");
+        self.send_command("freeze", "frozen");
     }
 
     /// And goes on.
     pub fn thaw(&self) {
-        self.tell("thaw", "thawed");
+        self.send_command("thaw", "thawed");
     }
 
-    fn tell(&self, word: &str, answer: &str) {
-        self.own.as_ref().expect("a server of the test's own").tell(word, answer);
+    fn send_command(&self, command: &str, answer: &str) {
+        self.script.as_ref().expect("a server of the test's own").send_command(command, answer);
     }
 }
 
-fn start(folder: &Path, port: Option<&str>, settings: &[&str]) -> Scripted {
-    let binaries = binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
-    let mut command = unprivileged(folder);
-    command.args(["sh", "-c", SCRIPT, "sh"]).arg(binaries).arg(folder).args(settings).current_dir("/");
+fn start_script(folder: &Path, port: Option<&str>, settings: &[&str]) -> ScriptedServer {
+    let binaries = find_binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
+    let mut command = unprivileged_command(folder);
+    command.args(["sh", "-c", SERVER_SCRIPT, "sh"]).arg(binaries).arg(folder).args(settings).current_dir("/");
     // The server and its programs go by it.
     command.envs(port.map(|port| ("PGPORT", port)));
-    Scripted::start(&mut command)
+    ScriptedServer::start(&mut command)
 }
 
 /// Run SQL through PostgreSQL's own shell, as a user would; what it printed, bare.
 pub fn psql(url: &str, sql: &str) -> String {
-    let program = binaries().map(|folder| folder.join("psql")).filter(|path| path.exists());
+    let program = find_binaries().map(|folder| folder.join("psql")).filter(|path| path.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "psql".into()));
     command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-c", sql, url]);
     let output = command.output().expect("psql runs");
@@ -194,7 +198,7 @@ pub fn psql(url: &str, sql: &str) -> String {
 }
 
 /// The folder with the server's programs; the newest where there are several.
-pub fn binaries() -> Option<PathBuf> {
+pub fn find_binaries() -> Option<PathBuf> {
     let has = |folder: &Path| ["postgres", "initdb", "pg_isready"].iter().all(|program| folder.join(program).exists());
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -209,7 +213,7 @@ pub fn binaries() -> Option<PathBuf> {
 }
 
 /// PostgreSQL does not run as root: there it becomes somebody who owns the folder and nothing else.
-fn unprivileged(folder: &Path) -> Command {
+fn unprivileged_command(folder: &Path) -> Command {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {
         let mut command = Command::new("env");
@@ -221,11 +225,11 @@ fn unprivileged(folder: &Path) -> Command {
     let owned = Command::new("chown").arg("-R").arg(user).arg(folder).status();
     assert!(owned.is_ok_and(|status| status.success()), "the folder is given to {user}");
     let mut command = Command::new("setpriv");
-    command.args([&format!("--reuid={user}"), &format!("--regid={}", group(user)), "--clear-groups", "--"]);
+    command.args([&format!("--reuid={user}"), &format!("--regid={}", primary_group(user)), "--clear-groups", "--"]);
     command
 }
 
-fn group(user: &str) -> String {
+fn primary_group(user: &str) -> String {
     let output = Command::new("id").args(["-g", user]).output().expect("id runs");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -6,16 +6,16 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::http;
-use crate::script::{Scripted, new_folder};
+use crate::server_script::{ScriptedServer, new_server_dir};
 
 /// Whoever has these may do everything there.
-pub const KEY: &str = "onceward";
-pub const SECRET: &str = "not-so-secret";
+pub const ACCESS_KEY_ID: &str = "onceward";
+pub const SECRET_ACCESS_KEY: &str = "not-so-secret";
 
 /// All that there will ever be: they are made before it starts, since it remembers what it has seen.
-const BUCKETS: u64 = 40;
+const MAX_BUCKETS: u64 = 40;
 
-const SCRIPT: &str = r#"
+const SERVER_SCRIPT: &str = r#"
 rclone=$1 dir=$2 address=$3 key=$4 control=$5
 trap '' INT TERM HUP
 export HOME=$dir RCLONE_CONFIG=/dev/null
@@ -51,28 +51,33 @@ rm -rf "$dir"
 
 /// A running server.
 #[derive(Debug)]
-pub struct Server {
+pub struct S3Server {
     folder: PathBuf,
     address: String,
-    control: String,
+    control_address: String,
     /// Buckets that were given out.
-    given: AtomicU64,
-    script: Scripted,
+    next_bucket: AtomicU64,
+    script: ScriptedServer,
 }
 
-impl Server {
+impl S3Server {
     pub fn start() -> Self {
-        let folder = new_folder("s3");
-        for number in 0..BUCKETS {
+        let folder = new_server_dir("s3");
+        for number in 0..MAX_BUCKETS {
             std::fs::create_dir_all(folder.join(format!("data/bucket-{number}"))).expect("a folder for a bucket");
         }
         let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let [address, control] = free.map(|socket| socket.local_addr().expect("its address").to_string());
-        let rclone = program().expect("an rclone that serves S3 is installed: `cargo xtask test` sees to it");
+        let rclone = find_rclone().expect("an rclone that serves S3 is installed: `cargo xtask test` sees to it");
         let mut command = Command::new("sh");
-        command.args(["-c", SCRIPT, "sh"]).arg(rclone).arg(&folder).arg(&address).arg(format!("{KEY},{SECRET}"));
-        let script = Scripted::start(command.arg(&control));
-        Self { folder, address, control, given: AtomicU64::new(0), script }
+        command
+            .args(["-c", SERVER_SCRIPT, "sh"])
+            .arg(rclone)
+            .arg(&folder)
+            .arg(&address)
+            .arg(format!("{ACCESS_KEY_ID},{SECRET_ACCESS_KEY}"));
+        let script = ScriptedServer::start(command.arg(&control));
+        Self { folder, address, control_address: control, next_bucket: AtomicU64::new(0), script }
     }
 
     /// Where it listens: `http://127.0.0.1:…`.
@@ -81,58 +86,58 @@ impl Server {
     }
 
     /// The variables under which a program finds it and is let in.
-    pub fn settings(&self) -> Vec<(String, String)> {
+    pub fn env_vars(&self) -> Vec<(String, String)> {
         let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         vec![
             set("AWS_ENDPOINT_URL", &self.endpoint()),
             set("AWS_REGION", "us-east-1"),
-            set("AWS_ACCESS_KEY_ID", KEY),
-            set("AWS_SECRET_ACCESS_KEY", SECRET),
+            set("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID),
+            set("AWS_SECRET_ACCESS_KEY", SECRET_ACCESS_KEY),
         ]
     }
 
     /// A bucket that nobody else has: its URL, and the folder that it is.
-    pub fn bucket(&self) -> (String, PathBuf) {
-        let number = self.given.fetch_add(1, Ordering::Relaxed);
-        assert!(number < BUCKETS, "there are no more");
+    pub fn new_bucket(&self) -> (String, PathBuf) {
+        let number = self.next_bucket.fetch_add(1, Ordering::Relaxed);
+        assert!(number < MAX_BUCKETS, "there are no more");
         let name = format!("bucket-{number}");
         (format!("s3://{name}"), self.folder.join("data").join(name))
     }
 
     /// It remembers what its folders hold: a test that changed something in a bucket from behind says so.
-    pub fn forget(&self, url: &str) {
+    pub fn invalidate_cache(&self, url: &str) {
         let bucket = url.trim_start_matches("s3://").split('/').next().unwrap_or_default();
         let body = format!(r#"{{"dir":"{bucket}"}}"#);
-        let forgot = http::call(&*self.control, "POST", "/vfs/forget", &[], Some(body.as_bytes()));
+        let forgot = http::send_request(&*self.control_address, "POST", "/vfs/forget", &[], Some(body.as_bytes()));
         assert_eq!(forgot.status, 200, "{}", forgot.text());
     }
 
     /// SIGKILL: nothing is finished, nobody is told.
     pub fn kill(&self) {
-        self.script.tell("kill", "killed");
+        self.script.send_command("kill", "killed");
     }
 
     /// As it was before, at the same address.
-    pub fn start_again(&self) {
-        self.script.tell("start", "started");
+    pub fn restart(&self) {
+        self.script.send_command("start", "started");
     }
 
     /// It is there, and does not answer.
-    pub fn hold(&self) {
-        self.script.tell("hold", "held");
+    pub fn pause(&self) {
+        self.script.send_command("hold", "held");
     }
 
     /// It goes on.
     pub fn resume(&self) {
-        self.script.tell("resume", "resumed");
+        self.script.send_command("resume", "resumed");
     }
 }
 
 /// Debian's is too old to serve S3. So the gate puts one beside what it builds, in `target`, where this very program stands, too.
-fn program() -> Option<PathBuf> {
+fn find_rclone() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
-    let places = own.ancestors().map(Path::to_owned).chain([here]);
-    let mut found = places.map(|place| place.join("rclone/bin/rclone"));
+    let search_dirs = own.ancestors().map(Path::to_owned).chain([here]);
+    let mut found = search_dirs.map(|place| place.join("rclone/bin/rclone"));
     found.find(|program| program.is_file())
 }

@@ -4,74 +4,74 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use onceward_core::diagnostic::{File, Files, render_all};
+use onceward_core::diagnostic::{InputFile, InputFiles, render_all};
 use onceward_core::model::Definitions;
 
-use crate::Stage;
+use crate::Simulator;
 
 /// `FILE:LINE`, the file as seen from the repository: load without the row or entry that stands there, and without
 /// the proofs. A test that still passes does not test that row (`cargo xtask rules --prove`).
-pub const TAKE_AWAY: &str = "ONCEWARD_TAKE_AWAY";
+pub const REMOVAL_ENV_VAR: &str = "ONCEWARD_TAKE_AWAY";
 
 /// A folder that holds files of shipped systems, as `image/job.toml`, to be read instead of those that stand in the
 /// repository, without the proofs. A test that still passes does not notice what is wrong in them (`cargo xtask mutants`).
-pub const MUTANT: &str = "ONCEWARD_MUTANT";
+pub const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT";
 
 /// The folder that holds the whole repository.
-pub fn repository() -> PathBuf {
+pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// All lifecycles of a shipped system, proven sound.
-pub fn load(system: &str) -> Definitions {
-    load_with(system, &[])
+pub fn load_system(system: &str) -> Definitions {
+    load_with_files(system, &[])
 }
 
 /// A stage for a shipped system.
-pub fn stage(system: &str) -> Stage {
-    Stage::new(load(system))
+pub fn new_simulator(system: &str) -> Simulator {
+    Simulator::new(load_system(system))
 }
 
 /// What the checker says of a shipped system though it is sound; a clean one leaves nothing to say.
 pub fn warnings(system: &str) -> String {
-    let files = Files { files: files(system).0 };
-    match onceward_core::load(&files) {
+    let files = InputFiles { files: read_system_files(system).0 };
+    match onceward_core::load_definitions(&files) {
         Ok(loaded) => render_all(&loaded.warnings, &files, false),
         Err(diagnostics) => render_all(&diagnostics, &files, false),
     }
 }
 
 /// A shipped system and files of the test's own beside it (name and text), which need not be sound.
-pub fn load_with(system: &str, more: &[(&str, &str)]) -> Definitions {
-    type Loaded = HashMap<(String, String), Definitions>;
+pub fn load_with_files(system: &str, extra_files: &[(&str, &str)]) -> Definitions {
+    type DefinitionsCache = HashMap<(String, String), Definitions>;
     // Hundreds of tests of one process load the same few files: reading and proving them once is enough.
-    static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
-    let key = (system.to_owned(), format!("{more:?}"));
-    let loaded = LOADED.get_or_init(Mutex::default);
-    let found = loaded.lock().ok().and_then(|loaded| loaded.get(&key).cloned());
+    static DEFINITIONS_CACHE: OnceLock<Mutex<DefinitionsCache>> = OnceLock::new();
+    let key = (system.to_owned(), format!("{extra_files:?}"));
+    let cache = DEFINITIONS_CACHE.get_or_init(Mutex::default);
+    let found = cache.lock().ok().and_then(|loaded| loaded.get(&key).cloned());
     found.unwrap_or_else(|| {
-        let definitions = read(system, more);
-        if let Ok(mut loaded) = loaded.lock() {
+        let definitions = read_and_compile(system, extra_files);
+        if let Ok(mut loaded) = cache.lock() {
             loaded.insert(key, definitions.clone());
         }
         definitions
     })
 }
 
-fn read(system: &str, more: &[(&str, &str)]) -> Definitions {
-    let (mut files, whole) = files(system);
-    files.extend(more.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }));
-    compile(&Files { files }, whole && more.is_empty())
+fn read_and_compile(system: &str, extra_files: &[(&str, &str)]) -> Definitions {
+    let (mut files, is_unmodified) = read_system_files(system);
+    files.extend(extra_files.iter().map(|(name, text)| InputFile { name: (*name).to_owned(), text: (*text).into() }));
+    compile(&InputFiles { files }, is_unmodified && extra_files.is_empty())
 }
 
 /// The lifecycle files of a shipped system as they stand.
-pub fn sources(system: &str) -> Vec<File> {
-    files(system).0
+pub fn source_files(system: &str) -> Vec<InputFile> {
+    read_system_files(system).0
 }
 
 /// The lifecycle files of a system, and whether they are whole or something was taken away.
-fn files(system: &str) -> (Vec<File>, bool) {
-    let folder = repository().join("systems").join(system);
+fn read_system_files(system: &str) -> (Vec<InputFile>, bool) {
+    let folder = repository_root().join("systems").join(system);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
         .map(|entry| entry.expect("a folder that can be listed").path())
@@ -80,32 +80,32 @@ fn files(system: &str) -> (Vec<File>, bool) {
         .collect();
     paths.sort();
     let mut files = Vec::new();
-    let mut whole = true;
+    let mut is_unmodified = true;
     for path in paths {
         let file = path.file_name().and_then(|name| name.to_str()).expect("names in UTF-8");
         let name = format!("systems/{system}/{file}");
-        let changed = mutant().map(|folder| folder.join(system).join(file)).filter(|changed| changed.is_file());
-        whole &= changed.is_none();
+        let changed = mutant_dir().map(|folder| folder.join(system).join(file)).filter(|changed| changed.is_file());
+        is_unmodified &= changed.is_none();
         let path = changed.unwrap_or(path);
         let mut text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-        if let Some(line) = taken_away(&name) {
-            text = without(&text, line);
-            whole = false;
+        if let Some(line) = removed_line(&name) {
+            text = remove_entry_at(&text, line);
+            is_unmodified = false;
         }
-        files.push(File { name, text: text.into() });
+        files.push(InputFile { name, text: text.into() });
     }
-    (files, whole)
+    (files, is_unmodified)
 }
 
 /// Files of the test's own only.
-pub fn load_text(files: &[(&str, &str)]) -> Definitions {
-    let files = files.iter().map(|(name, text)| File { name: (*name).to_owned(), text: (*text).into() }).collect();
-    compile(&Files { files }, true)
+pub fn load_texts(files: &[(&str, &str)]) -> Definitions {
+    let files = files.iter().map(|(name, text)| InputFile { name: (*name).to_owned(), text: (*text).into() }).collect();
+    compile(&InputFiles { files }, true)
 }
 
-fn compile(files: &Files, prove: bool) -> Definitions {
-    if prove {
-        match onceward_core::load(files) {
+fn compile(files: &InputFiles, analyze: bool) -> Definitions {
+    if analyze {
+        match onceward_core::load_definitions(files) {
             Ok(loaded) => loaded.definitions,
             Err(diagnostics) => panic!("the files are not sound:\n{}", render_all(&diagnostics, files, false)),
         }
@@ -118,19 +118,20 @@ fn compile(files: &Files, prove: bool) -> Definitions {
 }
 
 /// Where files stand that were changed to see who notices.
-pub(crate) fn mutant() -> Option<PathBuf> {
-    std::env::var_os(MUTANT).map(PathBuf::from)
+pub(crate) fn mutant_dir() -> Option<PathBuf> {
+    std::env::var_os(MUTANT_DIR_ENV_VAR).map(PathBuf::from)
 }
 
-fn taken_away(file: &str) -> Option<usize> {
-    let place = std::env::var(TAKE_AWAY).ok()?;
-    let (name, line) = place.rsplit_once(':').unwrap_or_else(|| panic!("{TAKE_AWAY}={place} is not FILE:LINE"));
-    let line = line.parse().unwrap_or_else(|_| panic!("{TAKE_AWAY}={place} names no line"));
+fn removed_line(file: &str) -> Option<usize> {
+    let location = std::env::var(REMOVAL_ENV_VAR).ok()?;
+    let (name, line) =
+        location.rsplit_once(':').unwrap_or_else(|| panic!("{REMOVAL_ENV_VAR}={location} is not FILE:LINE"));
+    let line = line.parse().unwrap_or_else(|_| panic!("{REMOVAL_ENV_VAR}={location} names no line"));
     (name == file).then_some(line)
 }
 
 /// Tables that are one thing: a line of theirs cannot go alone. Those of `[states]` and its kin can.
-fn goes_whole(header: &str) -> bool {
+fn is_removed_as_block(header: &str) -> bool {
     header.starts_with("[[")
         || ["[work]", "[errors]", "[payload]", "[access]"].iter().any(|own| header.starts_with(own))
 }
@@ -140,42 +141,42 @@ fn goes_whole(header: &str) -> bool {
 ///
 /// Where other lines need the name, it stays and loses what it says: otherwise the file would not compile, every test
 /// would fail, and that would prove nothing.
-pub fn without(text: &str, line: usize) -> String {
+pub fn remove_entry_at(text: &str, line: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     assert!((1..=lines.len()).contains(&line), "there is no line {line}");
-    let at = line - 1;
+    let line_index = line - 1;
     let is_header = |index: &usize| lines[*index].starts_with('[');
-    let header = (0..=at).rev().find(is_header);
+    let header = (0..=line_index).rev().find(is_header);
     let cut = match header {
-        Some(header) if header == at || goes_whole(lines[header]) => {
+        Some(header) if header == line_index || is_removed_as_block(lines[header]) => {
             header..(header + 1..lines.len()).find(is_header).unwrap_or(lines.len())
         }
-        _ => at..at + 1,
+        _ => line_index..line_index + 1,
     };
     let table = header.map_or("", |header| lines[header].split(']').next().unwrap_or_default());
-    let kept = lines
+    let remaining = lines
         .iter()
         .enumerate()
-        .map(|(index, line)| if cut.contains(&index) { emptied(table, line) } else { (*line).to_owned() });
-    kept.collect::<Vec<_>>().join("\n") + "\n"
+        .map(|(index, line)| if cut.contains(&index) { neutralize_line(table, line) } else { (*line).to_owned() });
+    remaining.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// What is left of a line that is taken away.
-fn emptied(table: &str, line: &str) -> String {
+fn neutralize_line(table: &str, line: &str) -> String {
     let name = line.split('=').next().unwrap_or_default().trim();
     match (table, name) {
         ("[states" | "[who", "") => String::new(),
         ("[states", name) => format!("{name} = {{ rest = true }}"),
         ("[who", name) => format!("{name} = \"false\""),
         ("[work", "lease") => "lease = \"1d\"".to_owned(),
-        ("[work", "result") => without_patterns(line),
+        ("[work", "result") => strip_patterns(line),
         ("[work", _) if line.starts_with("[work]") => line.to_owned(),
         _ => String::new(),
     }
 }
 
 /// A result keeps its shape, which rows read, and loses its patterns.
-fn without_patterns(line: &str) -> String {
+fn strip_patterns(line: &str) -> String {
     let mut parts = line.split(", pattern = \"");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('"').map_or("", |(_, rest)| rest))
@@ -183,38 +184,41 @@ fn without_patterns(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{warnings, without};
+    use super::{remove_entry_at, warnings};
 
     #[test]
-    fn the_shipped_systems_are_clean() {
+    fn shipped_systems_have_no_warnings() {
         for system in ["execution", "document", "image", "mesh", "relay"] {
             assert_eq!(warnings(system), "", "{system}");
         }
     }
 
-    const FILE: &str =
+    const SAMPLE_FILE: &str =
         "a = 1\n[limit]\nA = 1\nB = 2\n\n[errors]\nterminal = 3\nrule = 4\n[[on.x]]\ngo = [\n  5,\n]\n[[on.y]]\n";
 
     #[test]
-    fn an_entry_goes_alone() {
-        assert_eq!(without(FILE, 3), FILE.replace("A = 1", ""));
+    fn entry_line_is_removed_alone() {
+        assert_eq!(remove_entry_at(SAMPLE_FILE, 3), SAMPLE_FILE.replace("A = 1", ""));
     }
 
     #[test]
-    fn a_row_and_the_errors_go_whole_from_any_of_their_lines() {
-        let no_row = FILE.replace("[[on.x]]\ngo = [\n  5,\n]\n", "\n\n\n\n");
-        assert_eq!(without(FILE, 9), no_row);
-        assert_eq!(without(FILE, 11), no_row);
-        assert_eq!(without(FILE, 8), FILE.replace("[errors]\nterminal = 3\nrule = 4\n", "\n\n\n"));
+    fn transition_and_errors_table_are_removed_as_block() {
+        let no_row = SAMPLE_FILE.replace("[[on.x]]\ngo = [\n  5,\n]\n", "\n\n\n\n");
+        assert_eq!(remove_entry_at(SAMPLE_FILE, 9), no_row);
+        assert_eq!(remove_entry_at(SAMPLE_FILE, 11), no_row);
+        assert_eq!(
+            remove_entry_at(SAMPLE_FILE, 8),
+            SAMPLE_FILE.replace("[errors]\nterminal = 3\nrule = 4\n", "\n\n\n")
+        );
     }
 
     #[test]
-    fn what_others_name_stays_and_says_nothing() {
+    fn referenced_names_stay_without_effect() {
         let text = "[states]\nA = { final = true }\n[who]\nme = \"true\"\n[work]\nlease = \"1s\"\nstop = \"true\"\n\
             result = { a = { type = \"string\", pattern = \"^x$\" }, b = \"int\" }\nrule = \"X-1\"\n";
-        assert_eq!(without(text, 2), text.replace("{ final = true }", "{ rest = true }"));
-        assert_eq!(without(text, 4), text.replace("\"true\"\n[work]", "\"false\"\n[work]"));
+        assert_eq!(remove_entry_at(text, 2), text.replace("{ final = true }", "{ rest = true }"));
+        assert_eq!(remove_entry_at(text, 4), text.replace("\"true\"\n[work]", "\"false\"\n[work]"));
         let idle = "[work]\nlease = \"1d\"\n\nresult = { a = { type = \"string\" }, b = \"int\" }\n\n";
-        assert_eq!(without(text, 9), format!("{}{idle}", &text[..text.find("[work]").expect("work")]));
+        assert_eq!(remove_entry_at(text, 9), format!("{}{idle}", &text[..text.find("[work]").expect("work")]));
     }
 }

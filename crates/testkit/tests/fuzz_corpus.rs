@@ -7,20 +7,20 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use onceward_testkit::fuzz::Target;
+use onceward_testkit::fuzz::FuzzTarget;
 
 /// No single input may take this long, even unoptimised on a busy machine. Generous: this is no measure of speed.
-const HANGS_AFTER: Duration = Duration::from_secs(30);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// All the address space the process may have, in kilobytes.
-const MEMORY_KB: u64 = 1024 * 1024;
+const MAX_MEMORY_KB: u64 = 1024 * 1024;
 
-fn replay(target: Target, mutations: u32) {
+fn replay_corpus(target: FuzzTarget, mutations: u32) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name());
     let program = env!("CARGO_BIN_EXE_fuzz_replay");
     let mut child = Command::new("sh")
         .arg("-c")
-        .arg(format!("ulimit -v {MEMORY_KB} 2>/dev/null; exec \"$@\""))
+        .arg(format!("ulimit -v {MAX_MEMORY_KB} 2>/dev/null; exec \"$@\""))
         .args(["sh", program, target.name()])
         .arg(&corpus)
         .args(["--mutations", &mutations.to_string()])
@@ -39,39 +39,39 @@ fn replay(target: Target, mutations: u32) {
     });
     // Read as it comes: a full pipe would stop the child.
     let mut stderr = child.stderr.take().expect("piped");
-    let complaint = std::thread::spawn(move || {
+    let stderr_thread = std::thread::spawn(move || {
         let mut text = String::new();
         let _ = stderr.read_to_string(&mut text);
         text
     });
-    let (mut last, mut inputs) = (String::from("nothing yet"), 0);
+    let (mut last_line, mut inputs) = (String::from("nothing yet"), 0);
     loop {
-        match receiver.recv_timeout(HANGS_AFTER) {
-            Ok(line) => (last, inputs) = (line, inputs + 1),
+        match receiver.recv_timeout(INPUT_TIMEOUT) {
+            Ok(line) => (last_line, inputs) = (line, inputs + 1),
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let _ = child.kill();
-                panic!("hangs: fuzz_replay {last}");
+                panic!("hangs: fuzz_replay {last_line}");
             }
         }
     }
     let status = child.wait().expect("a child of ours");
-    let complaint = complaint.join().unwrap_or_default();
-    assert!(status.success(), "{status} at: fuzz_replay {last}\n{complaint}");
+    let stderr_text = stderr_thread.join().unwrap_or_default();
+    assert!(status.success(), "{status} at: fuzz_replay {last_line}\n{stderr_text}");
     assert!(inputs > 10, "the corpus of {} is gone", target.name());
 }
 
 #[test]
-fn lifecycle_files() {
-    replay(Target::LifecycleFile, 20);
+fn lifecycle_file_corpus_replays_without_crash() {
+    replay_corpus(FuzzTarget::LifecycleFile, 20);
 }
 
 #[test]
-fn expressions() {
-    replay(Target::Expression, 40);
+fn expression_corpus_replays_without_crash() {
+    replay_corpus(FuzzTarget::Expression, 40);
 }
 
 #[test]
-fn operations() {
-    replay(Target::Decide, 25);
+fn operation_corpus_replays_without_crash() {
+    replay_corpus(FuzzTarget::Decide, 25);
 }

@@ -16,64 +16,64 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::RootCertStore;
 
 use crate::error::ClientError;
-use crate::trust;
+use crate::tls_roots;
 
 /// A connection that nobody used for so long is closed: well before the server does so, after 30 seconds, in the middle of a question.
-const IDLE: Duration = Duration::from_secs(20);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server that is there accepts within this time, also over a slow line.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection that is waited on is asked whether its other end is still there after so long, and so often from then on. One that
 /// went silent, because a host or a table of addresses on the way is gone, is known to be dead after about half a minute.
-const STILL_THERE: Duration = Duration::from_secs(10);
-const ASKED_AGAIN: Duration = Duration::from_secs(5);
-const UNANSWERED: u32 = 3;
+const KEEPALIVE_DELAY: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const MAX_KEEPALIVE_PROBES: u32 = 3;
 
 /// How long to wait, and how long to go on trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// For one answer; a call that waits for work gets this on top.
-    pub answer: Duration,
+    pub response_timeout: Duration,
     /// For a call that is sent again, from its first try to the last.
-    pub retries: Duration,
+    pub retry_timeout: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { answer: Duration::from_secs(30), retries: Duration::from_secs(10) }
+        Self { response_timeout: Duration::from_secs(30), retry_timeout: Duration::from_secs(10) }
     }
 }
 
 /// A server, and the key with which one speaks to it. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
-    pub(crate) line: Arc<Line>,
-    pub(crate) patience: Patience,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) retry_policy: RetryPolicy,
 }
 
-type Connections = Pool<Connector, Full<Bytes>>;
-type Connector = HttpsConnector<HttpConnector>;
+type ConnectionPool = Pool<ServerConnector, Full<Bytes>>;
+type ServerConnector = HttpsConnector<HttpConnector>;
 
-pub(crate) struct Line {
-    connector: Connector,
-    connections: Mutex<Connections>,
+pub(crate) struct Transport {
+    connector: ServerConnector,
+    pool: Mutex<ConnectionPool>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
     /// What stands before `/v1`, where the server lives below a path; without a slash at its end.
     pub(crate) prefix: String,
-    pub(crate) authorization: Option<HeaderValue>,
+    pub(crate) authorization_header: Option<HeaderValue>,
 }
 
-impl Line {
-    pub(crate) fn connections(&self) -> Connections {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl Transport {
+    pub(crate) fn connection_pool(&self) -> ConnectionPool {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// An answer did not come in time. The connections that idle may be as dead as the one that was waited on, so that the next
     /// question had better go over a new one.
-    pub(crate) fn distrust(&self) {
-        *self.connections.lock().unwrap_or_else(PoisonError::into_inner) = connections(&self.connector);
+    pub(crate) fn reset_connections(&self) {
+        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = build_pool(&self.connector);
     }
 }
 
@@ -81,8 +81,8 @@ impl Line {
 impl fmt::Debug for Client {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Client")
-            .field("server", &self.server())
-            .field("patience", &self.patience)
+            .field("server", &self.server_url())
+            .field("retry_policy", &self.retry_policy)
             .finish_non_exhaustive()
     }
 }
@@ -91,17 +91,17 @@ impl Client {
     /// A server by its address, `http://127.0.0.1:7171` say, and the key to speak with, where it asks for one.
     ///
     /// Over https it trusts whom this machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others), and whom browsers trust.
-    pub fn new(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
-        Self::made(url, key, None)
+    pub fn new(url: &str, api_key: Option<&str>) -> Result<Self, ClientError> {
+        Self::build(url, api_key, None)
     }
 
     /// The same, and over https it trusts those in this file, too: certificates as PEM.
-    pub fn trusting(url: &str, key: Option<&str>, file: &Path) -> Result<Self, ClientError> {
-        Self::made(url, key, Some(file))
+    pub fn with_ca_file(url: &str, api_key: Option<&str>, ca_file: &Path) -> Result<Self, ClientError> {
+        Self::build(url, api_key, Some(ca_file))
     }
 
-    fn made(url: &str, key: Option<&str>, file: Option<&Path>) -> Result<Self, ClientError> {
-        let wrong = |reason: &str| ClientError::BadUrl { url: without_secrets(url), reason: reason.to_owned() };
+    fn build(url: &str, api_key: Option<&str>, ca_file: Option<&Path>) -> Result<Self, ClientError> {
+        let wrong = |reason: &str| ClientError::InvalidUrl { url: redact_credentials(url), reason: reason.to_owned() };
         let uri: Uri = url.trim_end_matches('/').parse().map_err(|_| wrong("write it as http://HOST:PORT"))?;
         let parts = uri.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
@@ -115,71 +115,73 @@ impl Client {
         }
         let path = parts.path_and_query.as_ref().map_or("", |path| path.path());
         let prefix = path.trim_end_matches('/').to_owned();
-        let authorization = key.map(bearer).transpose()?;
-        let roots = if scheme == Scheme::HTTPS { trust::roots(file)? } else { RootCertStore::empty() };
-        let connector = connector(roots)?;
-        let connections = Mutex::new(connections(&connector));
-        let line = Line { connector, connections, scheme, authority, prefix, authorization };
-        Ok(Self { line: Arc::new(line), patience: Patience::default() })
+        let authorization = api_key.map(bearer_header).transpose()?;
+        let roots =
+            if scheme == Scheme::HTTPS { tls_roots::root_certificates(ca_file)? } else { RootCertStore::empty() };
+        let connector = build_connector(roots)?;
+        let connections = Mutex::new(build_pool(&connector));
+        let transport =
+            Transport { connector, pool: connections, scheme, authority, prefix, authorization_header: authorization };
+        Ok(Self { transport: Arc::new(transport), retry_policy: RetryPolicy::default() })
     }
 
     /// The same server, with more or less patience.
-    pub fn with(&self, patience: Patience) -> Self {
-        Self { patience, ..self.clone() }
+    pub fn with_retry_policy(&self, retry_policy: RetryPolicy) -> Self {
+        Self { retry_policy, ..self.clone() }
     }
 
     /// The same server, over connections of its own: they live in the runtime that opens them.
-    pub(crate) fn apart(&self) -> Self {
-        let line = &*self.line;
-        let connections = Mutex::new(connections(&line.connector));
-        let apart = Line {
-            connector: line.connector.clone(),
-            connections,
-            scheme: line.scheme.clone(),
-            authority: line.authority.clone(),
-            prefix: line.prefix.clone(),
-            authorization: line.authorization.clone(),
+    pub(crate) fn with_own_connections(&self) -> Self {
+        let transport = &*self.transport;
+        let connections = Mutex::new(build_pool(&transport.connector));
+        let own_transport = Transport {
+            connector: transport.connector.clone(),
+            pool: connections,
+            scheme: transport.scheme.clone(),
+            authority: transport.authority.clone(),
+            prefix: transport.prefix.clone(),
+            authorization_header: transport.authorization_header.clone(),
         };
-        Self { line: Arc::new(apart), patience: self.patience }
+        Self { transport: Arc::new(own_transport), retry_policy: self.retry_policy }
     }
 
     /// The server's address.
-    pub fn server(&self) -> String {
-        format!("{}://{}{}", self.line.scheme, self.line.authority, self.line.prefix)
+    pub fn server_url(&self) -> String {
+        format!("{}://{}{}", self.transport.scheme, self.transport.authority, self.transport.prefix)
     }
 }
 
-fn bearer(key: &str) -> Result<HeaderValue, ClientError> {
-    let mut value = HeaderValue::try_from(format!("Bearer {key}"))
-        .map_err(|_| ClientError::BadCall("the key has characters that no key has".to_owned()))?;
+fn bearer_header(api_key: &str) -> Result<HeaderValue, ClientError> {
+    let mut value = HeaderValue::try_from(format!("Bearer {api_key}"))
+        .map_err(|_| ClientError::InvalidRequest("the key has characters that no key has".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 /// A user and a password in an address are not for the eyes of whoever reads a message.
-fn without_secrets(url: &str) -> String {
+fn redact_credentials(url: &str) -> String {
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &url[..scheme], &url[at..]),
         _ => url.to_owned(),
     }
 }
 
-fn connector(roots: RootCertStore) -> Result<Connector, ClientError> {
+fn build_connector(roots: RootCertStore) -> Result<ServerConnector, ClientError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     // A question is one small write; nothing is to be gained by waiting for more.
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT));
-    tcp.set_keepalive(Some(STILL_THERE));
-    tcp.set_keepalive_interval(Some(ASKED_AGAIN));
-    tcp.set_keepalive_retries(Some(UNANSWERED));
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    tcp.set_keepalive(Some(KEEPALIVE_DELAY));
+    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    tcp.set_keepalive_retries(Some(MAX_KEEPALIVE_PROBES));
     // The same where something was sent that is never acknowledged.
     #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(STILL_THERE + ASKED_AGAIN * UNANSWERED));
+    tcp.set_tcp_user_timeout(Some(KEEPALIVE_DELAY + KEEPALIVE_INTERVAL * MAX_KEEPALIVE_PROBES));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| ClientError::BadCall(error.to_string()))?
+        .map_err(|error| ClientError::InvalidRequest(error.to_string()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let connector = hyper_rustls::HttpsConnectorBuilder::new()
@@ -190,9 +192,9 @@ fn connector(roots: RootCertStore) -> Result<Connector, ClientError> {
     Ok(connector)
 }
 
-fn connections(connector: &Connector) -> Connections {
+fn build_pool(connector: &ServerConnector) -> ConnectionPool {
     let mut pool = Pool::builder(TokioExecutor::new());
-    pool.pool_idle_timeout(IDLE).pool_timer(TokioTimer::new());
+    pool.pool_idle_timeout(POOL_IDLE_TIMEOUT).pool_timer(TokioTimer::new());
     pool.build(connector.clone())
 }
 
@@ -201,8 +203,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_scheme_a_host_and_perhaps_a_path() {
-        let server = |url: &str| Client::new(url, None).map(|client| client.server());
+    fn client_accepts_http_urls_and_rejects_others() {
+        let server = |url: &str| Client::new(url, None).map(|client| client.server_url());
         assert_eq!(server("http://127.0.0.1:7171").expect("right"), "http://127.0.0.1:7171");
         assert_eq!(server("https://example.org/jobs/").expect("right"), "https://example.org/jobs");
         for wrong in ["", "127.0.0.1:7171", "ftp://host", "http://", "http://key@host", "http://a b"] {
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_never_shown() {
+    fn api_key_is_redacted_in_debug_and_errors() {
         let client = Client::new("http://127.0.0.1:7171", Some("ow_hidden")).expect("right");
         assert!(!format!("{client:?}").contains("hidden"));
         let error = Client::new("http://me:hidden@host", None).expect_err("wrong");

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::shape::Leased;
-use crate::wire::{Again, Ask};
+use crate::transport::{ApiRequest, RetrySafety};
+use crate::types::LeasedJob;
 
 /// Which jobs a worker asks for.
 #[derive(Clone, Debug, Serialize)]
-pub struct LeaseCall {
+pub struct LeaseRequest {
     pub lifecycles: Vec<String>,
     /// What the worker calls itself.
     pub worker: String,
@@ -29,27 +29,35 @@ pub struct LeaseCall {
     pub again: bool,
     /// Asked again with the same one, the same jobs are given and no others.
     #[serde(skip)]
-    pub key: Option<String>,
+    pub idempotency_key: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Granted {
-    executions: Vec<Leased>,
+struct LeaseResponse {
+    executions: Vec<LeasedJob>,
 }
 
 impl Client {
     /// Jobs, or none where there were none all the while.
-    pub async fn lease(&self, call: &LeaseCall) -> Result<Vec<Leased>, ClientError> {
-        let ask = Ask::post("/v1/leases".to_owned(), call)?.keyed(call.key.as_deref())?;
-        let granted: Granted = self.ask(&Ask { wait: Duration::from_millis(call.wait_ms), ..ask }).await?;
-        Ok(granted.executions)
+    pub async fn lease(&self, request: &LeaseRequest) -> Result<Vec<LeasedJob>, ClientError> {
+        let api_request = ApiRequest::post("/v1/leases".to_owned(), request)?
+            .with_idempotency_key(request.idempotency_key.as_deref())?;
+        let response: LeaseResponse = self
+            .send_json(&ApiRequest { max_server_wait: Duration::from_millis(request.wait_ms), ..api_request })
+            .await?;
+        Ok(response.executions)
     }
 
     /// The same, tried once: the loop of a worker has a patience of its own.
-    pub(crate) async fn lease_once(&self, call: &LeaseCall) -> Result<Vec<Leased>, ClientError> {
-        let ask = Ask::post("/v1/leases".to_owned(), call)?.keyed(call.key.as_deref())?;
-        let ask = Ask { wait: Duration::from_millis(call.wait_ms), again: Again::Never, ..ask };
-        let granted: Granted = self.ask(&ask).await?;
-        Ok(granted.executions)
+    pub(crate) async fn lease_once(&self, request: &LeaseRequest) -> Result<Vec<LeasedJob>, ClientError> {
+        let api_request = ApiRequest::post("/v1/leases".to_owned(), request)?
+            .with_idempotency_key(request.idempotency_key.as_deref())?;
+        let api_request = ApiRequest {
+            max_server_wait: Duration::from_millis(request.wait_ms),
+            retry_safety: RetrySafety::Never,
+            ..api_request
+        };
+        let response: LeaseResponse = self.send_json(&api_request).await?;
+        Ok(response.executions)
     }
 }

@@ -18,11 +18,11 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `client.rs` | whom to ask, and for whom one speaks |
-//! | `trust.rs` | whose word counts for who a server is |
-//! | `wire.rs` | one question and its answer: time-outs, and trying again where that is safe |
+//! | `tls_roots.rs` | whose word counts for who a server is |
+//! | `transport.rs` | one question and its answer: time-outs, and trying again where that is safe |
 //! | `error.rs` | why there is no answer, or why it was no |
-//! | `shape.rs`, `payload.rs` | what comes over the wire, with types |
-//! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `operators.rs` | the calls, one file a resource |
+//! | `types.rs`, `payload.rs` | what comes over the wire, with types |
+//! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `admin.rs` | the calls, one file a resource |
 //! | `work/` | workers: a closure for each job, its lease kept alive |
 //! | `command/` | workers that run a program for each job, and see to it that it ends |
 //!
@@ -34,27 +34,29 @@
 //! - No handler runs on when its lease is surely gone; it is told so a moment before, and dropped then. A handler can be dropped only
 //!   where it waits: one that computes or blocks for long keeps its lease, but had better do so in `spawn_blocking`.
 
+mod admin;
 mod client;
 mod command;
 mod error;
 mod leases;
-mod operators;
 mod payload;
 mod records;
 mod reports;
-mod shape;
 mod stream;
-mod trust;
-mod wire;
+mod tls_roots;
+mod transport;
+mod types;
 mod work;
 
-pub use client::{Client, Patience};
-pub use command::{CommandEnd, Commands, Complaint, Launcher, ResultKind, execute, supervise};
+pub use client::{Client, RetryPolicy};
+pub use command::{CommandWorker, CommandWorkerExit, ResultKind, SelfLauncher, StderrLine, execute, supervise};
 pub use error::{ClientError, Problem};
-pub use leases::LeaseCall;
+pub use leases::LeaseRequest;
 pub use payload::Payload;
-pub use records::{EventCall, Listing, NewRecord};
-pub use reports::{Report, Verdict};
-pub use shape::{Entry, Execution, Fired, Leased, Outcome, Page, PayloadMark, Record, Reported};
-pub use stream::{Following, Stream};
-pub use work::{Committed, Failure, Job, Stopping, Worker, Working};
+pub use records::{EventRequest, ListQuery, NewRecord};
+pub use reports::{Report, ReportKind};
+pub use stream::{LogStream, StreamOptions};
+pub use types::{
+    BatchItemResult, Execution, FireResult, LeasedJob, LogEntry, PayloadRef, Record, RecordPage, ReportResult,
+};
+pub use work::{CommitResult, Failure, Job, StopReason, WorkerConfig, WorkerHandle};

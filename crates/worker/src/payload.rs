@@ -29,7 +29,7 @@ impl Payload {
 
     /// Bytes as they were kept: JSON where they are some. The server looks at small ones only, and what a program reads must not hang
     /// on how large it is.
-    pub(crate) fn found(bytes: Bytes) -> Self {
+    pub(crate) fn from_stored_bytes(bytes: Bytes) -> Self {
         match serde_json::from_slice::<&RawValue>(&bytes) {
             // Whatever stands around it would be lost.
             Ok(json) if json.get().len() == bytes.len() => Self::Json(json.to_owned()),
@@ -38,7 +38,7 @@ impl Payload {
     }
 
     /// Read as JSON, also where it came as bytes.
-    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+    pub fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         match self {
             Self::Json(json) => serde_json::from_str(json.get()),
             Self::Bytes(bytes) => serde_json::from_slice(bytes),
@@ -46,7 +46,7 @@ impl Payload {
     }
 
     /// The bytes as they are kept.
-    pub fn into_raw(self) -> Bytes {
+    pub fn into_raw_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Json(json) => Bytes::copy_from_slice(json.get().as_bytes()),
@@ -54,7 +54,7 @@ impl Payload {
     }
 
     /// What a command gets: the bytes; of a JSON string, its text.
-    pub fn into_bytes(self) -> Bytes {
+    pub fn into_stdin_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Json(json) => match serde_json::from_str::<String>(json.get()) {
@@ -66,7 +66,7 @@ impl Payload {
 }
 
 /// Under `NAME` as JSON, or under `NAME_base64`.
-pub(crate) fn write<M: serde::ser::SerializeMap>(
+pub(crate) fn serialize_payload<M: serde::ser::SerializeMap>(
     map: &mut M,
     payload: Option<&Payload>,
     names: [&'static str; 2],
@@ -82,7 +82,7 @@ pub(crate) fn write<M: serde::ser::SerializeMap>(
 #[expect(clippy::ref_option, reason = "the shape that serde asks for")]
 pub(crate) fn as_payload<S: Serializer>(payload: &Option<Payload>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
-    write(&mut map, payload.as_ref(), ["payload", "payload_base64"])?;
+    serialize_payload(&mut map, payload.as_ref(), ["payload", "payload_base64"])?;
     map.end()
 }
 
@@ -97,27 +97,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_reads_a_strings_text_and_all_else_as_it_is() {
-        assert_eq!(Payload::text("a \"b\"\n").into_bytes(), "a \"b\"\n");
+    fn stdin_bytes_unquote_json_strings_only() {
+        assert_eq!(Payload::text("a \"b\"\n").into_stdin_bytes(), "a \"b\"\n");
         let json = |text: &str| Payload::Json(RawValue::from_string(text.to_owned()).expect("JSON"));
-        assert_eq!(json("{ \"a\" :1.50}").into_bytes(), "{ \"a\" :1.50}");
-        assert_eq!(Payload::Bytes(Bytes::from_static(b"\0\xff")).into_bytes(), &b"\0\xff"[..]);
-        assert_eq!(json("\"a\"").into_bytes(), "a");
-        assert_eq!(json("\"a\"").into_raw(), "\"a\"", "unless it is told to leave it alone");
+        assert_eq!(json("{ \"a\" :1.50}").into_stdin_bytes(), "{ \"a\" :1.50}");
+        assert_eq!(Payload::Bytes(Bytes::from_static(b"\0\xff")).into_stdin_bytes(), &b"\0\xff"[..]);
+        assert_eq!(json("\"a\"").into_stdin_bytes(), "a");
+        assert_eq!(json("\"a\"").into_raw_bytes(), "\"a\"", "unless it is told to leave it alone");
     }
 
     #[test]
-    fn what_is_json_is_known_as_such_without_being_told() {
-        assert_eq!(Payload::found("\"a\\nb\"".into()).into_bytes(), "a\nb");
-        for kept in ["{ \"a\" :1.50}", " 1\n", "1\n", "", "a", "\"a", "\u{feff}1"] {
-            assert_eq!(Payload::found(kept.into()).into_bytes(), kept);
+    fn stored_bytes_are_json_only_if_exact() {
+        assert_eq!(Payload::from_stored_bytes("\"a\\nb\"".into()).into_stdin_bytes(), "a\nb");
+        for stored in ["{ \"a\" :1.50}", " 1\n", "1\n", "", "a", "\"a", "\u{feff}1"] {
+            assert_eq!(Payload::from_stored_bytes(stored.into()).into_stdin_bytes(), stored);
         }
     }
 
     #[test]
-    fn it_is_read_as_json_however_it_came() {
-        assert_eq!(Payload::json(&[1, 2]).expect("JSON").read::<Vec<u8>>().expect("a list"), [1, 2]);
-        assert_eq!(Payload::Bytes("[1]".into()).read::<Vec<u8>>().expect("a list"), [1]);
-        assert!(Payload::text("[1]").read::<Vec<u8>>().is_err());
+    fn parse_reads_json_and_byte_payloads() {
+        assert_eq!(Payload::json(&[1, 2]).expect("JSON").parse::<Vec<u8>>().expect("a list"), [1, 2]);
+        assert_eq!(Payload::Bytes("[1]".into()).parse::<Vec<u8>>().expect("a list"), [1]);
+        assert!(Payload::text("[1]").parse::<Vec<u8>>().is_err());
     }
 }

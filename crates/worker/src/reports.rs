@@ -9,13 +9,13 @@ use serde::{Serialize, Serializer};
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::payload::{self, Payload};
-use crate::shape::{Leased, Outcome, Reported, Results};
-use crate::wire::{Again, Ask, escaped};
+use crate::transport::{ApiRequest, RetrySafety, percent_encode};
+use crate::types::{BatchItemResult, BatchResults, LeasedJob, ReportResult};
 use crate::work::Failure;
 
 /// What is reported of a job.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum ReportKind {
     Start,
     /// The lease is to last, for so long or for the lifecycle's own length; `stop` in the answer says that the job is to come to
     /// an end.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Yield,
 }
 
-impl Verdict {
+impl ReportKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -51,52 +51,54 @@ impl Verdict {
 pub struct Report {
     pub execution: String,
     pub token: u64,
-    pub verdict: Verdict,
+    pub kind: ReportKind,
     /// W3C trace context of the lease: the report stands there, too.
     pub traceparent: Option<Arc<str>>,
 }
 
 impl Report {
-    pub fn on(leased: &Leased, verdict: Verdict) -> Self {
+    pub fn for_job(leased: &LeasedJob, kind: ReportKind) -> Self {
         let traceparent = leased.traceparent.as_deref().map(Into::into);
-        Self { execution: leased.id.clone(), token: leased.token, verdict, traceparent }
+        Self { execution: leased.id.clone(), token: leased.token, kind, traceparent }
     }
 
     /// About how many bytes it has.
-    pub(crate) fn weight(&self) -> usize {
-        let fixed = 200;
-        match &self.verdict {
-            Verdict::Commit { result: Some(Payload::Json(json)), .. } => fixed + json.get().len(),
-            Verdict::Commit { result: Some(Payload::Bytes(bytes)), .. } => fixed + bytes.len() * 4 / 3,
-            Verdict::Fail(failure) => fixed + failure.message.len(),
-            _ => fixed,
+    pub(crate) fn estimated_bytes(&self) -> usize {
+        let envelope_bytes = 200;
+        match &self.kind {
+            ReportKind::Commit { result: Some(Payload::Json(json)), .. } => envelope_bytes + json.get().len(),
+            ReportKind::Commit { result: Some(Payload::Bytes(bytes)), .. } => envelope_bytes + bytes.len() * 4 / 3,
+            ReportKind::Fail(failure) => envelope_bytes + failure.message.len(),
+            _ => envelope_bytes,
         }
     }
 
-    fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+    fn serialize_body<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("token", &self.token)?;
-        match &self.verdict {
-            Verdict::Commit { result, finish } => {
-                payload::write(map, result.as_ref(), ["result", "result_base64"])?;
+        match &self.kind {
+            ReportKind::Commit { result, finish } => {
+                payload::serialize_payload(map, result.as_ref(), ["result", "result_base64"])?;
                 if *finish {
                     map.serialize_entry("finish", finish)?;
                 }
                 Ok(())
             }
-            Verdict::Fail(failure) => map.serialize_entry("error", &Told::of(failure)),
-            Verdict::Heartbeat { lease: Some(lease) } => map.serialize_entry("lease_ms", &millis(*lease)),
-            Verdict::Start | Verdict::Heartbeat { lease: None } | Verdict::Finish | Verdict::Yield => Ok(()),
+            ReportKind::Fail(failure) => map.serialize_entry("error", &FailureBody::from_failure(failure)),
+            ReportKind::Heartbeat { lease: Some(lease) } => map.serialize_entry("lease_ms", &duration_millis(*lease)),
+            ReportKind::Start | ReportKind::Heartbeat { lease: None } | ReportKind::Finish | ReportKind::Yield => {
+                Ok(())
+            }
         }
     }
 }
 
-pub(crate) fn millis(length: Duration) -> u64 {
-    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn duration_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A failure as it is sent.
 #[derive(Serialize)]
-struct Told<'a> {
+struct FailureBody<'a> {
     code: &'a str,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,127 +107,136 @@ struct Told<'a> {
     retry_after_ms: Option<u64>,
 }
 
-impl<'a> Told<'a> {
-    fn of(failure: &'a Failure) -> Self {
+impl<'a> FailureBody<'a> {
+    fn from_failure(failure: &'a Failure) -> Self {
         Self {
             code: &failure.code,
             message: &failure.message,
             retryable: failure.retryable,
-            retry_after_ms: failure.retry_after.map(millis),
+            retry_after_ms: failure.retry_after.map(duration_millis),
         }
     }
 }
 
 /// Alone: the execution and what is done stand in the path.
-struct Alone<'a>(&'a Report);
+struct SingleReportBody<'a>(&'a Report);
 
-impl Serialize for Alone<'_> {
+impl Serialize for SingleReportBody<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        self.0.write(&mut map)?;
+        self.0.serialize_body(&mut map)?;
         map.end()
     }
 }
 
 /// Among others.
-struct InBatch<'a>(&'a Report);
+struct BatchReport<'a>(&'a Report);
 
-impl Serialize for InBatch<'_> {
+impl Serialize for BatchReport<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("execution", &self.0.execution)?;
-        map.serialize_entry("do", self.0.verdict.name())?;
+        map.serialize_entry("do", self.0.kind.name())?;
         // Each has its own; alone, it stands in the header.
         if let Some(traceparent) = &self.0.traceparent {
             map.serialize_entry("traceparent", traceparent)?;
         }
-        self.0.write(&mut map)?;
+        self.0.serialize_body(&mut map)?;
         map.end()
     }
 }
 
 #[derive(Serialize)]
-struct Batch<'a> {
-    reports: Vec<InBatch<'a>>,
+struct ReportBatch<'a> {
+    reports: Vec<BatchReport<'a>>,
 }
 
 impl Client {
     /// Report on one job. Its token makes it safe to send again.
-    pub async fn report(&self, report: &Report) -> Result<Reported, ClientError> {
-        self.ask(&Ask { again: Again::Safe, ..alone(report)? }).await
+    pub async fn report(&self, report: &Report) -> Result<ReportResult, ClientError> {
+        self.send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..single_report_request(report)? }).await
     }
 
     /// Report on many, each taken or refused on its own, in this order.
-    pub async fn report_all(&self, reports: &[Report]) -> Result<Vec<Outcome<Reported>>, ClientError> {
+    pub async fn report_batch(&self, reports: &[Report]) -> Result<Vec<BatchItemResult<ReportResult>>, ClientError> {
         let reports: Vec<&Report> = reports.iter().collect();
-        let answers: Results<Reported> = self.ask(&Ask { again: Again::Safe, ..together(&reports)? }).await?;
-        Ok(answers.results)
+        let response: BatchResults<ReportResult> = self
+            .send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..batch_report_request(&reports)? })
+            .await?;
+        Ok(response.results)
     }
 
     /// Tried once: whoever keeps a job knows how long it is worth while to try again.
-    pub(crate) async fn report_once(&self, reports: &[&Report]) -> Result<Vec<Outcome<Reported>>, ClientError> {
+    pub(crate) async fn report_once(
+        &self,
+        reports: &[&Report],
+    ) -> Result<Vec<BatchItemResult<ReportResult>>, ClientError> {
         if let [report] = reports {
-            return match self.ask(&Ask { again: Again::Never, ..alone(report)? }).await {
-                Ok(reported) => Ok(vec![Outcome::Done(reported)]),
+            return match self
+                .send_json(&ApiRequest { retry_safety: RetrySafety::Never, ..single_report_request(report)? })
+                .await
+            {
+                Ok(reported) => Ok(vec![BatchItemResult::Succeeded(reported)]),
                 Err(error) => Err(error),
             };
         }
-        let answers: Results<Reported> = self.ask(&Ask { again: Again::Never, ..together(reports)? }).await?;
-        Ok(answers.results)
+        let response: BatchResults<ReportResult> =
+            self.send_json(&ApiRequest { retry_safety: RetrySafety::Never, ..batch_report_request(reports)? }).await?;
+        Ok(response.results)
     }
 }
 
-fn alone(report: &Report) -> Result<Ask, ClientError> {
-    let path = format!("/v1/executions/{}/{}", escaped(&report.execution), report.verdict.name());
-    Ok(Ask { traceparent: report.traceparent.clone(), ..Ask::post(path, &Alone(report))? })
+fn single_report_request(report: &Report) -> Result<ApiRequest, ClientError> {
+    let path = format!("/v1/executions/{}/{}", percent_encode(&report.execution), report.kind.name());
+    Ok(ApiRequest { traceparent: report.traceparent.clone(), ..ApiRequest::post(path, &SingleReportBody(report))? })
 }
 
-fn together(reports: &[&Report]) -> Result<Ask, ClientError> {
-    let batch = Batch { reports: reports.iter().map(|report| InBatch(report)).collect() };
-    Ask::post("/v1/executions/batch".to_owned(), &batch)
+fn batch_report_request(reports: &[&Report]) -> Result<ApiRequest, ClientError> {
+    let batch = ReportBatch { reports: reports.iter().map(|report| BatchReport(report)).collect() };
+    ApiRequest::post("/v1/executions/batch".to_owned(), &batch)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn written(verdict: Verdict) -> String {
-        let report = Report { execution: "a.1".to_owned(), token: 1, verdict, traceparent: None };
-        serde_json::to_string(&InBatch(&report)).expect("JSON")
+    fn batch_json(kind: ReportKind) -> String {
+        let report = Report { execution: "a.1".to_owned(), token: 1, kind, traceparent: None };
+        serde_json::to_string(&BatchReport(&report)).expect("JSON")
     }
 
     /// Alone it stands in the header, among others with each.
     #[test]
-    fn a_report_stands_in_the_trace_of_its_job() {
+    fn report_carries_traceparent_alone_and_in_batch() {
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let report =
-            Report { execution: "a.1".to_owned(), token: 1, verdict: Verdict::Finish, traceparent: Some(trace.into()) };
-        let batch = serde_json::to_value(InBatch(&report)).expect("JSON");
+            Report { execution: "a.1".to_owned(), token: 1, kind: ReportKind::Finish, traceparent: Some(trace.into()) };
+        let batch = serde_json::to_value(BatchReport(&report)).expect("JSON");
         assert_eq!(batch["traceparent"], trace);
-        let ask = alone(&report).expect("JSON");
-        assert_eq!((ask.traceparent.as_deref(), &*ask.body), (Some(trace), &b"{\"token\":1}"[..]));
+        let request = single_report_request(&report).expect("JSON");
+        assert_eq!((request.traceparent.as_deref(), &*request.body), (Some(trace), &b"{\"token\":1}"[..]));
     }
 
     #[test]
-    fn a_report_is_written_as_the_interface_says() {
+    fn reports_serialize_to_documented_json() {
         let result = Payload::json(&[1]).expect("JSON");
         assert_eq!(
-            written(Verdict::Commit { result: Some(result), finish: true }),
+            batch_json(ReportKind::Commit { result: Some(result), finish: true }),
             r#"{"execution":"a.1","do":"commit","token":1,"result":[1],"finish":true}"#
         );
         assert_eq!(
-            written(Verdict::Commit { result: Some(Payload::Bytes("\0".into())), finish: false }),
+            batch_json(ReportKind::Commit { result: Some(Payload::Bytes("\0".into())), finish: false }),
             r#"{"execution":"a.1","do":"commit","token":1,"result_base64":"AA=="}"#
         );
-        let beat = |lease| written(Verdict::Heartbeat { lease });
-        assert_eq!(beat(None), r#"{"execution":"a.1","do":"heartbeat","token":1}"#);
+        let heartbeat_json = |lease| batch_json(ReportKind::Heartbeat { lease });
+        assert_eq!(heartbeat_json(None), r#"{"execution":"a.1","do":"heartbeat","token":1}"#);
         assert_eq!(
-            beat(Some(Duration::from_secs(1))),
+            heartbeat_json(Some(Duration::from_secs(1))),
             r#"{"execution":"a.1","do":"heartbeat","token":1,"lease_ms":1000}"#
         );
-        let failure = Failure::retryable("BUSY", "later").after(Duration::from_secs(2));
+        let failure = Failure::retryable("BUSY", "later").with_retry_after(Duration::from_secs(2));
         assert_eq!(
-            written(Verdict::Fail(failure)),
+            batch_json(ReportKind::Fail(failure)),
             r#"{"execution":"a.1","do":"fail","token":1,"error":{"code":"BUSY","message":"later","retryable":true,"retry_after_ms":2000}}"#
         );
     }

@@ -11,23 +11,23 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::shape::Entry;
-use crate::wire::{Ask, Backoff, escaped};
+use crate::transport::{ApiRequest, Backoff, percent_encode};
+use crate::types::LogEntry;
 
 /// The server says something every 15 seconds, if only that it is there. Who is silent for so long is gone.
-const SILENCE: Duration = Duration::from_mins(1);
+const STREAM_IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const TEXT_EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// A refusal that is longer is cut.
-const LARGEST_REFUSAL: usize = 64 << 10;
+const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
 /// No entry of the log is longer: its fields are bounded, and payloads stand in it by their hash.
-const LONGEST_LINE: usize = 16 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Which entries to follow.
 #[derive(Clone, Debug, Default)]
-pub struct Following {
+pub struct StreamOptions {
     /// From the entry after this place; from what comes next, where none is given.
     pub after: Option<u64>,
     pub lifecycle: Option<String>,
@@ -36,70 +36,73 @@ pub struct Following {
 
 /// Entries of the log, in order, each once. When the connection breaks it is opened again, from the entry after the last.
 #[derive(Debug)]
-pub struct Stream {
+pub struct LogStream {
     client: Client,
     path: String,
-    last: Option<u64>,
-    open: Option<Open>,
+    last_seq: Option<u64>,
+    connection: Option<StreamConnection>,
     backoff: Backoff,
 }
 
 #[derive(Debug)]
-struct Open {
+struct StreamConnection {
     body: Incoming,
-    lines: Lines,
+    parser: SseParser,
 }
 
 impl Client {
     /// Follow the log.
-    pub fn follow(&self, following: &Following) -> Stream {
-        let after = following.after.map(|after| format!("after={after}"));
-        let lifecycle = following.lifecycle.as_ref().map(|name| format!("lifecycle={}", escaped(name)));
-        let record = following.record.map(|record| format!("record={record}"));
+    pub fn follow(&self, options: &StreamOptions) -> LogStream {
+        let after = options.after.map(|after| format!("after={after}"));
+        let lifecycle = options.lifecycle.as_ref().map(|name| format!("lifecycle={}", percent_encode(name)));
+        let record = options.record.map(|record| format!("record={record}"));
         let query: Vec<String> = [after, lifecycle, record].into_iter().flatten().collect();
         let path = if query.is_empty() { "/v1/stream".to_owned() } else { format!("/v1/stream?{}", query.join("&")) };
-        Stream { client: self.clone(), path, last: None, open: None, backoff: Backoff::default() }
+        LogStream { client: self.clone(), path, last_seq: None, connection: None, backoff: Backoff::default() }
     }
 }
 
-impl Stream {
+impl LogStream {
     /// The next entry, as soon as there is one. An error ends it, but for one that may pass: then it may be asked again.
-    pub async fn next(&mut self) -> Result<Entry, ClientError> {
+    pub async fn next(&mut self) -> Result<LogEntry, ClientError> {
         // Patience is for a server that is away, and counts from when it is missed: an entry may be waited for without end.
-        let mut away = None;
+        let mut unavailable_since = None;
         loop {
-            let error = match self.try_next().await {
+            let error = match self.try_next_entry().await {
                 Ok(Some(entry)) => {
                     self.backoff.reset();
-                    self.last = Some(entry.seq);
+                    self.last_seq = Some(entry.seq);
                     return Ok(entry);
                 }
                 // The server has ended it: it is about to go, perhaps.
                 Ok(None) => None,
-                Err(error) if !error.may_pass() => return Err(error),
+                Err(error) if !error.is_retryable() => return Err(error),
                 Err(error) => Some(error),
             };
-            let was_open = self.open.take().is_some();
-            let pause = self.backoff.pause();
+            let was_connected = self.connection.take().is_some();
+            let delay = self.backoff.next_delay();
             let now = Instant::now();
             // A connection that stood is missed from now on.
-            let since = if was_open { *away.insert(now) } else { *away.get_or_insert(now) };
+            let since =
+                if was_connected { *unavailable_since.insert(now) } else { *unavailable_since.get_or_insert(now) };
             match error {
-                Some(error) if now + pause > since + self.client.patience.retries => return Err(error),
-                _ => tokio::time::sleep(pause).await,
+                Some(error) if now + delay > since + self.client.retry_policy.retry_timeout => return Err(error),
+                _ => tokio::time::sleep(delay).await,
             }
         }
     }
 
-    async fn try_next(&mut self) -> Result<Option<Entry>, ClientError> {
-        let open = match &mut self.open {
+    async fn try_next_entry(&mut self) -> Result<Option<LogEntry>, ClientError> {
+        let connection = match &mut self.connection {
             Some(open) => open,
-            None => self.open.insert(open(&self.client, &self.path, self.last).await?),
+            None => self.connection.insert(open_stream(&self.client, &self.path, self.last_seq).await?),
         };
         loop {
-            while let Some(event) = open.lines.event().map_err(|error| self.client.not_understood(&error))? {
+            while let Some(event) =
+                connection.parser.next_event().map_err(|error| self.client.invalid_response(&error))?
+            {
                 // Also without an entry: where to go on from, should there be none before the connection breaks.
-                self.last = event.id.or(self.last);
+                self.last_seq = event.id.or(self.last_seq);
                 if event.data.is_empty() {
                     continue;
                 }
@@ -107,16 +110,16 @@ impl Stream {
                 if event.name.as_deref().is_none_or(|name| name == "entry" || name == "message") {
                     return serde_json::from_str(&event.data)
                         .map(Some)
-                        .map_err(|error| self.client.not_understood(&error));
+                        .map_err(|error| self.client.invalid_response(&error));
                 }
             }
-            match timeout(SILENCE, open.body.frame()).await {
-                Err(_) => return Err(self.client.timed_out(SILENCE)),
+            match timeout(STREAM_IDLE_TIMEOUT, connection.body.frame()).await {
+                Err(_) => return Err(self.client.timeout_error(STREAM_IDLE_TIMEOUT)),
                 Ok(None) => return Ok(None),
-                Ok(Some(Err(error))) => return Err(self.client.unreachable(&error, false)),
+                Ok(Some(Err(error))) => return Err(self.client.unreachable_error(&error, false)),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
-                        open.lines.add(&data);
+                        connection.parser.push(&data);
                     }
                 }
             }
@@ -124,21 +127,22 @@ impl Stream {
     }
 }
 
-async fn open(client: &Client, path: &str, last: Option<u64>) -> Result<Open, ClientError> {
-    let until = Instant::now() + client.patience.answer;
-    let response = client.open(&Ask::get(path.to_owned()), until, EVENTS, last).await?;
+async fn open_stream(client: &Client, path: &str, last_seq: Option<u64>) -> Result<StreamConnection, ClientError> {
+    let deadline = Instant::now() + client.retry_policy.response_timeout;
+    let response =
+        client.open_response(&ApiRequest::get(path.to_owned()), deadline, TEXT_EVENT_STREAM, last_seq).await?;
     let (parts, body) = response.into_parts();
     if parts.status.is_success() {
-        return Ok(Open { body, lines: Lines::default() });
+        return Ok(StreamConnection { body, parser: SseParser::default() });
     }
-    let said = Limited::new(body, LARGEST_REFUSAL).collect().await;
-    let said = said.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    Err(client.refused(parts.status.as_u16(), &parts.headers, &said))
+    let error_body = Limited::new(body, MAX_ERROR_BODY_BYTES).collect().await;
+    let error_body = error_body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    Err(client.refusal_error(parts.status.as_u16(), &parts.headers, &error_body))
 }
 
 /// One event, once its empty line has come.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Event {
+struct SseEvent {
     name: Option<String>,
     /// Its place in the log.
     id: Option<u64>,
@@ -147,24 +151,24 @@ struct Event {
 
 /// Bytes as they come, cut into lines and these into events.
 #[derive(Debug, Default)]
-struct Lines {
-    rest: BytesMut,
+struct SseParser {
+    buffer: BytesMut,
     /// So many bytes of the rest have no line's end in them.
-    searched: usize,
-    event: Event,
+    scanned_bytes: usize,
+    current_event: SseEvent,
     has_data: bool,
 }
 
-impl Lines {
-    fn add(&mut self, data: &Bytes) {
-        self.rest.extend_from_slice(data);
+impl SseParser {
+    fn push(&mut self, data: &Bytes) {
+        self.buffer.extend_from_slice(data);
     }
 
     /// The next whole event.
-    fn event(&mut self) -> Result<Option<Event>, String> {
-        while let Some(line) = self.line()? {
+    fn next_event(&mut self) -> Result<Option<SseEvent>, String> {
+        while let Some(line) = self.next_line()? {
             if line.is_empty() {
-                let event = std::mem::take(&mut self.event);
+                let event = std::mem::take(&mut self.current_event);
                 if std::mem::take(&mut self.has_data) || event.id.is_some() {
                     return Ok(Some(event));
                 }
@@ -175,13 +179,13 @@ impl Lines {
             match field {
                 "data" => {
                     if self.has_data {
-                        self.event.data.push('\n');
+                        self.current_event.data.push('\n');
                     }
-                    self.event.data.push_str(value);
+                    self.current_event.data.push_str(value);
                     self.has_data = true;
                 }
-                "event" => self.event.name = Some(value.to_owned()),
-                "id" => self.event.id = value.parse().ok(),
+                "event" => self.current_event.name = Some(value.to_owned()),
+                "id" => self.current_event.id = value.parse().ok(),
                 // A comment keeps the connection alive.
                 _ => {}
             }
@@ -189,17 +193,17 @@ impl Lines {
         Ok(None)
     }
 
-    fn line(&mut self) -> Result<Option<String>, String> {
-        let Some(end) = self.rest[self.searched..].iter().position(|byte| *byte == b'\n') else {
-            self.searched = self.rest.len();
-            if self.searched > LONGEST_LINE {
+    fn next_line(&mut self) -> Result<Option<String>, String> {
+        let Some(end) = self.buffer[self.scanned_bytes..].iter().position(|byte| *byte == b'\n') else {
+            self.scanned_bytes = self.buffer.len();
+            if self.scanned_bytes > MAX_LINE_BYTES {
                 return Err("a line has no end".to_owned());
             }
             return Ok(None);
         };
-        let line = self.rest.split_to(self.searched + end);
-        self.rest.advance(1);
-        self.searched = 0;
+        let line = self.buffer.split_to(self.scanned_bytes + end);
+        self.buffer.advance(1);
+        self.scanned_bytes = 0;
         let line = line.strip_suffix(b"\r").unwrap_or(&line);
         String::from_utf8(line.to_vec()).map(Some).map_err(|error| error.to_string())
     }
@@ -210,14 +214,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_put_together_from_whatever_pieces_come() {
+    fn sse_parser_reassembles_events_from_any_chunking() {
         let text = ": hello\n\nid: 6\n\nid: 7\nevent: entry\r\ndata: {\"a\":\ndata: 1}\n\nevent: bye\n\ndata:x\n\n";
         for size in 1..text.len() {
-            let mut lines = Lines::default();
+            let mut parser = SseParser::default();
             let mut events = Vec::new();
             for piece in text.as_bytes().chunks(size) {
-                lines.add(&Bytes::copy_from_slice(piece));
-                while let Some(event) = lines.event().expect("UTF-8") {
+                parser.push(&Bytes::copy_from_slice(piece));
+                while let Some(event) = parser.next_event().expect("UTF-8") {
                     events.push((event.name, event.id, event.data));
                 }
             }

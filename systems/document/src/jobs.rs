@@ -4,15 +4,18 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use onceward_core::value::RecordId;
-use onceward_engine::Answer;
-use onceward_server::{App, At, Caller, Given, Nothing, Problem, ProblemShape, fire, ok, result as as_it_is, seen};
+use onceward_engine::Receipt;
+use onceward_server::{
+    AppState, Caller, EmptyBody, JsonBody, PathParams, Problem, ProblemBody, effect_response, fire_event, json_ok,
+    require_visible,
+};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::JOB;
-use crate::shape::JobShape;
+use crate::JOB_LIFECYCLE;
+use crate::response::DocumentJobJson;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default()
         .routes(routes!(get))
         .routes(routes!(submit))
@@ -21,19 +24,23 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 }
 
 /// What has become of the job by an answer.
-fn shown(answer: &Answer) -> Result<Response, Problem> {
-    let record = answer.record.as_ref().ok_or_else(|| Problem::gone(answer.subject))?;
-    ok(&JobShape::of(record))
+fn job_response(receipt: &Receipt) -> Result<Response, Problem> {
+    let record = receipt.record.as_ref().ok_or_else(|| Problem::gone(receipt.subject))?;
+    json_ok(&DocumentJobJson::from_record(record))
 }
 
 /// Look at a job
 #[utoipa::path(
     get, path = "/document/jobs/{id}", tag = "document",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),
-    responses((status = 200, description = "The job", body = JobShape))
+    responses((status = 200, description = "The job", body = DocumentJobJson))
 )]
-async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    ok(&JobShape::of(&*seen(&app, &caller, JOB, id).await?))
+async fn get(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    json_ok(&DocumentJobJson::from_record(&*require_visible(&app, &caller, JOB_LIFECYCLE, id).await?))
 }
 
 /// Submit a job
@@ -45,20 +52,20 @@ async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Re
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
     ),
-    request_body = Nothing,
+    request_body = EmptyBody,
     responses(
-        (status = 200, description = "Queued", body = JobShape),
-        (status = 409, description = "Refused", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 200, description = "Queued", body = DocumentJobJson),
+        (status = 409, description = "Refused", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn submit(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At(id): At<RecordId>,
+    PathParams(id): PathParams<RecordId>,
     headers: HeaderMap,
-    Given(Nothing {}): Given<Nothing>,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
-    shown(&fire(&app, &caller, (JOB, id), "submit", &headers).await?)
+    job_response(&fire_event(&app, &caller, (JOB_LIFECYCLE, id), "submit", &headers).await?)
 }
 
 /// Cancel a job
@@ -71,20 +78,20 @@ async fn submit(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
     ),
-    request_body = Nothing,
+    request_body = EmptyBody,
     responses(
-        (status = 200, description = "Cancelled, or asked to stop", body = JobShape),
-        (status = 409, description = "Refused", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 200, description = "Cancelled, or asked to stop", body = DocumentJobJson),
+        (status = 409, description = "Refused", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn cancel(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At(id): At<RecordId>,
+    PathParams(id): PathParams<RecordId>,
     headers: HeaderMap,
-    Given(Nothing {}): Given<Nothing>,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
-    shown(&fire(&app, &caller, (JOB, id), "cancel", &headers).await?)
+    job_response(&fire_event(&app, &caller, (JOB_LIFECYCLE, id), "cancel", &headers).await?)
 }
 
 /// The result of a job
@@ -103,8 +110,12 @@ async fn cancel(
         ),
     ))
 )]
-async fn result(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    seen(&app, &caller, JOB, id).await?;
+async fn result(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    require_visible(&app, &caller, JOB_LIFECYCLE, id).await?;
     let effect = app.engine().effect(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
-    as_it_is(&effect)
+    effect_response(&effect)
 }

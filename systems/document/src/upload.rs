@@ -7,40 +7,42 @@ use axum::http::header::EXPECT;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt as _;
-use onceward_core::decide::{Call, Create};
+use onceward_core::decide::{Call, CreateRecord};
 use onceward_core::model::Lifecycle;
 use onceward_core::value::RecordId;
-use onceward_engine::{Arrived, Arriving, EngineError, Submission};
-use onceward_server::{App, Caller, Problem, ProblemShape, answer, must_be_bytes, text, trace};
+use onceward_engine::{EngineError, PayloadUpload, Submission, UploadedPayload};
+use onceward_server::{
+    AppState, Caller, Problem, ProblemBody, current_trace, header_text, json_response, require_octet_stream,
+};
 use onceward_store::Store as _;
 use serde_json::Map;
 use tokio::time::{Instant, timeout};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::pace::Paced;
-use crate::places::Places;
-use crate::shape::{Document, JobShape};
-use crate::{Bounds, JOB};
+use crate::min_rate::RateMeter;
+use crate::response::{DocumentBytes, DocumentJobJson};
+use crate::slots::SlotPool;
+use crate::{JOB_LIFECYCLE, UploadLimits};
 
-pub(crate) const PATH: &str = "/document/upload";
+pub(crate) const UPLOAD_PATH: &str = "/document/upload";
 
 const CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("client-request-id");
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(upload))
 }
 
 /// How many come at once, and how slowly they may.
 #[derive(Clone, Debug)]
-pub(crate) struct Uploads {
-    bounds: Bounds,
-    places: Places,
+pub(crate) struct UploadState {
+    limits: UploadLimits,
+    slots: SlotPool,
 }
 
-impl Uploads {
-    pub(crate) fn new(bounds: Bounds) -> Self {
-        Self { bounds, places: Places::new(bounds.at_once, bounds.of_one_owner) }
+impl UploadState {
+    pub(crate) fn new(limits: UploadLimits) -> Self {
+        Self { limits, slots: SlotPool::new(limits.max_concurrent, limits.max_concurrent_per_owner) }
     }
 }
 
@@ -53,113 +55,115 @@ impl Uploads {
 #[utoipa::path(
     post, path = "/document/upload", tag = "document",
     params(("Client-Request-Id" = String, Header, description = "The caller's own name for the upload", min_length = 1, max_length = 200)),
-    request_body(content = inline(Document), content_type = "application/octet-stream", description = "The document"),
+    request_body(content = inline(DocumentBytes), content_type = "application/octet-stream", description = "The document"),
     responses(
-        (status = 201, description = "A job was made of it", body = JobShape),
-        (status = 200, description = "The name came before, and this is its job", body = JobShape),
-        (status = 410, description = "The name came before, and its job is gone", body = ProblemShape, content_type = "application/problem+json"),
-        (status = 413, description = "Too large", body = ProblemShape, content_type = "application/problem+json"),
-        (status = 415, description = "Not application/octet-stream", body = ProblemShape, content_type = "application/problem+json"),
-        (status = 422, description = "Empty, or without a name", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 201, description = "A job was made of it", body = DocumentJobJson),
+        (status = 200, description = "The name came before, and this is its job", body = DocumentJobJson),
+        (status = 410, description = "The name came before, and its job is gone", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "Too large", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 415, description = "Not application/octet-stream", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "Empty, or without a name", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn upload(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    Extension(uploads): Extension<Uploads>,
+    Extension(uploads): Extension<UploadState>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    must_be_bytes(&headers)?;
+    require_octet_stream(&headers)?;
     // What would be refused in the end is refused before a hundred megabytes have come for nothing. Whether it is taken is for the
     // lifecycle to say all the same.
-    if !caller.actor.may_produce() {
+    if !caller.actor.can_produce() {
         return Err(EngineError::Forbidden("this key has no role that makes jobs".to_owned()).into());
     }
-    let catalog = app.engine().store().definitions().await?;
-    let lifecycle = catalog.definitions.get(JOB).ok_or_else(Problem::not_found)?;
-    let name = name(&headers, lifecycle)?;
-    let _place = uploads.places.take(&caller.actor.id)?;
-    let most = Most::of(&app, lifecycle);
-    most.check(body.size_hint().lower())?;
-    let fields = Map::from_iter([("requestId".to_owned(), name.into())]);
-    let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields, payload: None };
+    let catalog = app.engine().store().catalog().await?;
+    let lifecycle = catalog.definitions.get(JOB_LIFECYCLE).ok_or_else(Problem::not_found)?;
+    let client_request_id = client_request_id(&headers, lifecycle)?;
+    let _slot = uploads.slots.try_acquire(&caller.actor.id)?;
+    let size_limit = UploadSizeLimit::for_lifecycle(&app, lifecycle);
+    size_limit.enforce(body.size_hint().lower())?;
+    let fields = Map::from_iter([("requestId".to_owned(), client_request_id.into())]);
+    let create = CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields, payload: None };
     let mut body = body;
-    if let Some(job) = made_before(&app, &caller, &create).await? {
+    if let Some(job) = find_existing(&app, &caller, &create).await? {
         // What comes under a name that came before is dropped, so it is written nowhere. Who waits to be asked for it need not even send it; from
         // others it is taken, since they listen only when they have sent all.
-        let is_held_back = headers.contains_key(EXPECT) && body.size_hint().lower() > 0;
-        if is_held_back || Coming::new(body, most, uploads.bounds).dropped().await? > 0 {
+        let expects_continue = headers.contains_key(EXPECT) && body.size_hint().lower() > 0;
+        if expects_continue || UploadStream::new(body, size_limit, uploads.limits).discard().await? > 0 {
             let record = app.engine().get(&caller.actor, job?).await?.ok_or_else(Problem::not_found)?;
-            return answer(StatusCode::OK, &JobShape::of(&record));
+            return json_response(StatusCode::OK, &DocumentJobJson::from_record(&record));
         }
         // Nothing is no document, whatever its name.
         body = Body::empty();
     }
-    let arrived = Coming::new(body, most, uploads.bounds).kept(app.engine().arriving()).await?;
-    let submission = Submission::new(&caller.actor, Call::Create(create)).traced(trace()).carrying(arrived);
-    let made = app.engine().submit(submission).await?;
-    let status = if made.is_new() { StatusCode::CREATED } else { StatusCode::OK };
-    let record = made.record.ok_or_else(Problem::not_found)?;
-    answer(status, &JobShape::of(&record))
+    let uploaded =
+        UploadStream::new(body, size_limit, uploads.limits).save_payload(app.engine().begin_payload()).await?;
+    let submission =
+        Submission::new(&caller.actor, Call::Create(create)).with_trace(current_trace()).with_payload(uploaded);
+    let receipt = app.engine().submit(submission).await?;
+    let status = if receipt.is_new() { StatusCode::CREATED } else { StatusCode::OK };
+    let record = receipt.record.ok_or_else(Problem::not_found)?;
+    json_response(status, &DocumentJobJson::from_record(&record))
 }
 
 /// What the caller calls this upload.
-fn name<'a>(headers: &'a HeaderMap, lifecycle: &Lifecycle) -> Result<&'a str, Problem> {
+fn client_request_id<'a>(headers: &'a HeaderMap, lifecycle: &Lifecycle) -> Result<&'a str, Problem> {
     if headers.get_all(&CLIENT_REQUEST_ID).iter().count() > 1 {
         return Err(Problem::bad_input("send one Client-Request-Id"));
     }
-    let name = text(headers, &CLIENT_REQUEST_ID)?
+    let id = header_text(headers, &CLIENT_REQUEST_ID)?
         .ok_or_else(|| Problem::bad_input("send a header Client-Request-Id: your own name for this upload"))?;
-    let field = lifecycle.field("requestId").and_then(|slot| lifecycle.fields.get(usize::from(slot)));
-    let (fewest, most) = field.and_then(|field| field.bounds.size).unwrap_or((0, u64::MAX));
-    let characters = u64::try_from(name.chars().count()).unwrap_or(u64::MAX);
-    if characters < fewest || characters > most {
-        return Err(Problem::bad_input(format!("Client-Request-Id has from {fewest} to {most} characters")));
+    let field = lifecycle.field_index("requestId").and_then(|slot| lifecycle.fields.get(usize::from(slot)));
+    let (min_chars, max_chars) = field.and_then(|field| field.bounds.size).unwrap_or((0, u64::MAX));
+    let characters = u64::try_from(id.chars().count()).unwrap_or(u64::MAX);
+    if characters < min_chars || characters > max_chars {
+        return Err(Problem::bad_input(format!("Client-Request-Id has from {min_chars} to {max_chars} characters")));
     }
-    Ok(name)
+    Ok(id)
 }
 
 /// How many bytes may come.
 #[derive(Clone, Copy, Debug)]
-struct Most {
-    bytes: u64,
+struct UploadSizeLimit {
+    max_bytes: u64,
     /// It could be more if there were a place for large payloads.
-    is_for_want_of_room: bool,
+    needs_object_storage: bool,
 }
 
-impl Most {
-    fn of(app: &App, lifecycle: &Lifecycle) -> Self {
-        let (of_a_document, of_a_body) = (lifecycle.payload.max, app.settings().body_bytes);
-        let of_a_body = u64::try_from(of_a_body).unwrap_or(u64::MAX);
+impl UploadSizeLimit {
+    fn for_lifecycle(app: &AppState, lifecycle: &Lifecycle) -> Self {
+        let (max_document_bytes, max_body_bytes) = (lifecycle.payload_bounds.max_bytes, app.config().max_body_bytes);
+        let of_a_body = u64::try_from(max_body_bytes).unwrap_or(u64::MAX);
         // Into a database it goes as a whole.
-        let is_for_want_of_room = app.engine().objects().is_none() && of_a_body < of_a_document;
-        Self { bytes: if is_for_want_of_room { of_a_body } else { of_a_document }, is_for_want_of_room }
+        let needs_object_storage = app.engine().object_storage().is_none() && of_a_body < max_document_bytes;
+        Self { max_bytes: if needs_object_storage { of_a_body } else { max_document_bytes }, needs_object_storage }
     }
 
-    fn check(self, bytes: u64) -> Result<(), Problem> {
-        if bytes <= self.bytes {
+    fn enforce(self, bytes: u64) -> Result<(), Problem> {
+        if bytes <= self.max_bytes {
             return Ok(());
         }
-        let most = self.bytes;
-        let problem = if self.is_for_want_of_room {
+        let max_bytes = self.max_bytes;
+        let problem = if self.needs_object_storage {
             let detail =
-                format!("into its database this server takes {most} bytes at most; with --objects it takes more");
+                format!("into its database this server takes {max_bytes} bytes at most; with --objects it takes more");
             Problem::new(413, "no_objects", detail)
         } else {
-            Problem::new(413, "too_large", format!("a document has at most {most} bytes"))
+            Problem::new(413, "too_large", format!("a document has at most {max_bytes} bytes"))
         };
-        Err(problem.with("most", most))
+        Err(problem.with_member("most", max_bytes))
     }
 }
 
 /// The job of a name that came before; or that it is gone.
-async fn made_before(
-    app: &App,
+async fn find_existing(
+    app: &AppState,
     caller: &Caller,
-    create: &Create,
+    create: &CreateRecord,
 ) -> Result<Option<Result<RecordId, EngineError>>, Problem> {
-    match app.engine().made_before(&caller.actor, create.clone()).await {
+    match app.engine().find_existing(&caller.actor, create.clone()).await {
         Ok(job) => Ok(job.map(Ok)),
         Err(gone @ EngineError::Refused(_)) => Ok(Some(Err(gone))),
         Err(error) => Err(error.into()),
@@ -167,68 +171,75 @@ async fn made_before(
 }
 
 /// A document as it comes, within its bounds.
-struct Coming {
+struct UploadStream {
     body: Body,
-    most: Most,
-    bounds: Bounds,
-    paced: Paced,
+    size_limit: UploadSizeLimit,
+    limits: UploadLimits,
+    rate_meter: RateMeter,
     /// How many came so far.
-    bytes: u64,
+    received_bytes: u64,
 }
 
-impl Coming {
-    fn new(body: Body, most: Most, bounds: Bounds) -> Self {
-        Self { body, most, bounds, paced: Paced::new(bounds.pace), bytes: 0 }
+impl UploadStream {
+    fn new(body: Body, size_limit: UploadSizeLimit, limits: UploadLimits) -> Self {
+        Self { body, size_limit, limits, rate_meter: RateMeter::new(limits.min_rate), received_bytes: 0 }
     }
 
     /// The next piece; none at its end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
-            let since = Instant::now();
-            let next = timeout(self.bounds.piece_time, self.body.frame()).await;
-            let waited = since.elapsed();
-            let Some(frame) = next.map_err(|_| slow("the next piece of the document did not come in time"))? else {
+            let started_at = Instant::now();
+            let frame_result = timeout(self.limits.chunk_timeout, self.body.frame()).await;
+            let waited = started_at.elapsed();
+            let Some(frame) =
+                frame_result.map_err(|_| slow_body_problem("the next piece of the document did not come in time"))?
+            else {
                 return Ok(None);
             };
             let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
-            let Ok(piece) = frame.into_data() else { continue };
-            let bytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
-            if !self.paced.came(waited, bytes) {
-                return Err(slow("the document comes too slowly"));
+            let Ok(chunk) = frame.into_data() else { continue };
+            let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+            if !self.rate_meter.record_chunk(waited, bytes) {
+                return Err(slow_body_problem("the document comes too slowly"));
             }
-            self.bytes = self.bytes.saturating_add(bytes);
-            self.most.check(self.bytes)?;
-            return Ok(Some(piece));
+            self.received_bytes = self.received_bytes.saturating_add(bytes);
+            self.size_limit.enforce(self.received_bytes)?;
+            return Ok(Some(chunk));
         }
     }
 
     /// All of it, to where payloads live. Whatever breaks off leaves nothing there.
-    async fn kept(mut self, mut arriving: Arriving) -> Result<Arrived, Problem> {
-        let bounds = self.bounds;
-        let all = async {
-            while let Some(piece) = self.next().await? {
-                arriving = arriving.take(piece).await?;
+    async fn save_payload(mut self, mut payload_upload: PayloadUpload) -> Result<UploadedPayload, Problem> {
+        let limits = self.limits;
+        let copy = async {
+            while let Some(chunk) = self.next_chunk().await? {
+                payload_upload = payload_upload.push(chunk).await?;
             }
-            Ok(arriving)
+            Ok(payload_upload)
         };
-        Ok(in_time(bounds, all).await?.arrived().await?)
+        Ok(with_total_timeout(limits, copy).await?.finish().await?)
     }
 
     /// All of it, to nowhere; how many bytes it had.
-    async fn dropped(mut self) -> Result<u64, Problem> {
-        let bounds = self.bounds;
-        let all = async {
-            while self.next().await?.is_some() {}
-            Ok(self.bytes)
+    async fn discard(mut self) -> Result<u64, Problem> {
+        let limits = self.limits;
+        let drain = async {
+            while self.next_chunk().await?.is_some() {}
+            Ok(self.received_bytes)
         };
-        in_time(bounds, all).await
+        with_total_timeout(limits, drain).await
     }
 }
 
-async fn in_time<T>(bounds: Bounds, all: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
-    timeout(bounds.whole_time, all).await.unwrap_or_else(|_| Err(slow("the document did not come in time")))
+async fn with_total_timeout<T>(
+    limits: UploadLimits,
+    transfer_body: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    timeout(limits.total_timeout, transfer_body)
+        .await
+        .unwrap_or_else(|_| Err(slow_body_problem("the document did not come in time")))
 }
 
-fn slow(detail: &str) -> Problem {
+fn slow_body_problem(detail: &str) -> Problem {
     Problem::new(408, "slow_body", detail)
 }

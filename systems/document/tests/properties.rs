@@ -2,43 +2,45 @@
 //! workers. `ONCEWARD_SEED=…` plays one case again.
 
 use onceward_core::time::Duration;
-use onceward_testkit::random::Wander;
-use onceward_testkit::{Stage, operator, systems, user};
+use onceward_testkit::random::RandomWalk;
+use onceward_testkit::{Simulator, operator, systems, user};
 use serde_json::{Value, json};
 
 /// DOC-5, DOC-6, DOC-9, DOC-12, DOC-14, DOC-16: retries are counted and bounded, the delay is a second, the error shows what
 /// the state says, and what is to stop is not tried again.
 #[test]
-fn jobs_keep_their_books() {
-    Wander::with(&[user("alice"), user("mallory"), operator("olga")])
-        .codes(&["TIMEOUT", "QUEUE_OVERLOAD", "CORRUPT_DATA", "SYSTEM_TRANSIENT"])
-        .value("requestId", [json!("r-1"), json!("r-2"), Value::Null])
+fn random_operations_keep_job_invariants() {
+    RandomWalk::with_actors(&[user("alice"), user("mallory"), operator("olga")])
+        .error_codes(&["TIMEOUT", "QUEUE_OVERLOAD", "CORRUPT_DATA", "SYSTEM_TRANSIENT"])
+        .values_for("requestId", [json!("r-1"), json!("r-2"), Value::Null])
         .payloads(&["%PDF-1.7"])
-        .run("document", 12, 160, || systems::stage("document"), holds);
+        .run("document", 12, 160, || systems::new_simulator("document"), assert_invariants);
 }
 
-fn holds(stage: &Stage) {
+fn assert_invariants(stage: &Simulator) {
     let mut requests = std::collections::BTreeSet::new();
-    for job in stage.all("document.job") {
+    for job in stage.records_of("document.job") {
         let field = |name: &str| stage.field(job.id, name);
         let retries = field("retryCount").as_u64().expect("a number");
         assert!(retries <= 3, "DOC-5: three retries at most");
         assert!(job.attempt == retries || job.attempt == retries + 1, "an attempt for each retry, and the first");
-        let (error, kind) = (field("lastError"), field("errorType"));
-        let stopping = field("cancelRequested") == json!(true);
+        let (error, error_type) = (field("lastError"), field("errorType"));
+        let cancel_requested = field("cancelRequested") == json!(true);
         match &**job.state_name() {
-            "CREATED" => assert!(job.attempt == 0 && kind == Value::Null && !stopping),
-            "QUEUED" => assert!(job.attempt == retries && !stopping, "DOC-16: asked to stop, it is not tried again"),
+            "CREATED" => assert!(job.attempt == 0 && error_type == Value::Null && !cancel_requested),
+            "QUEUED" => {
+                assert!(job.attempt == retries && !cancel_requested, "DOC-16: asked to stop, it is not tried again");
+            }
             "RUNNING" => assert!(job.attempt == retries + 1 && job.live_execution().is_some()),
             "RETRYING" => {
-                assert!(kind == "RETRYABLE" && error != Value::Null && !stopping && retries > 0);
-                let due = stage.due(job.id).and_then(|due| due.since(job.entered_at));
+                assert!(error_type == "RETRYABLE" && error != Value::Null && !cancel_requested && retries > 0);
+                let due = stage.next_timer_due(job.id).and_then(|due| due.duration_since(job.entered_at));
                 assert_eq!(due, Some(Duration::from_secs(1)), "DOC-6");
             }
-            "SUCCEEDED" => assert!(error == Value::Null && kind == Value::Null && job.committed.is_some()),
+            "SUCCEEDED" => assert!(error == Value::Null && error_type == Value::Null && job.committed_token.is_some()),
             "FAILED" => {
-                assert!(error != Value::Null && kind != Value::Null && job.committed.is_none());
-                assert!(kind != "RETRYABLE" || retries == 3, "DOC-9: given up only when all retries are spent");
+                assert!(error != Value::Null && error_type != Value::Null && job.committed_token.is_none());
+                assert!(error_type != "RETRYABLE" || retries == 3, "DOC-9: given up only when all retries are spent");
             }
             other => panic!("no such state: {other}"),
         }

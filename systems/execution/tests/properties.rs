@@ -1,39 +1,39 @@
 //! What holds of every execution job, whatever anybody does: random operations of owners, strangers, operators and
 //! workers. `ONCEWARD_SEED=…` plays one case again.
 
-use onceward_core::project::job_state;
+use onceward_core::projection::project_job_state;
 use onceward_core::record::ExecutionStatus;
 use onceward_core::time::Duration;
-use onceward_testkit::random::Wander;
-use onceward_testkit::{Stage, operator, systems, user};
+use onceward_testkit::random::RandomWalk;
+use onceward_testkit::{Simulator, operator, systems, user};
 use serde_json::{Value, json};
 
 /// EXE-3, EXE-10, EXE-11, INV-1: the state follows from the executions; attempts, failures and yields add up; the budget is
 /// kept; an effect is there exactly when somebody committed; a success shows no error.
 #[test]
-fn jobs_keep_their_books() {
-    Wander::with(&[user("alice"), user("mallory"), operator("olga")])
-        .codes(&["boom", "lost", "yielded"])
-        .value("budget", [json!(1), json!(2), json!(3)])
-        .run("execution", 12, 160, || systems::stage("execution"), holds);
+fn random_operations_keep_job_invariants() {
+    RandomWalk::with_actors(&[user("alice"), user("mallory"), operator("olga")])
+        .error_codes(&["boom", "lost", "yielded"])
+        .values_for("budget", [json!(1), json!(2), json!(3)])
+        .run("execution", 12, 160, || systems::new_simulator("execution"), assert_invariants);
 }
 
-fn holds(stage: &Stage) {
-    for job in stage.all("execution.job") {
+fn assert_invariants(stage: &Simulator) {
+    for job in stage.records_of("execution.job") {
         let int = |name: &str| stage.field(job.id, name).as_i64().expect("a number");
         let (budget, failures, yields) = (int("budget"), int("failures"), int("yields"));
         let executions = stage.executions(job.id);
-        assert_eq!(&**job.state_name(), job_state(budget, &executions).name(), "EXE-3");
-        let ended = executions.iter().filter(|execution| execution.status == ExecutionStatus::Aborted).count();
-        assert_eq!(failures + yields, i64::try_from(ended).expect("few"), "every attempt that ended is counted once");
+        assert_eq!(&**job.state_name(), project_job_state(budget, &executions).name(), "EXE-3");
+        let aborted = executions.iter().filter(|execution| execution.status == ExecutionStatus::Aborted).count();
+        assert_eq!(failures + yields, i64::try_from(aborted).expect("few"), "every attempt that ended is counted once");
         assert!(failures <= budget, "EXE-11: {failures} failures of {budget}");
-        assert_eq!(stage.effects(job.id).len(), usize::from(job.committed.is_some()), "INV-1");
+        assert_eq!(stage.effects(job.id).len(), usize::from(job.committed_token.is_some()), "INV-1");
         let error = stage.field(job.id, "lastError");
         match &**job.state_name() {
-            "SUCCEEDED" => assert!(job.committed.is_some() && error == Value::Null),
-            "FAILED" => assert!(job.committed.is_none() && error != Value::Null),
+            "SUCCEEDED" => assert!(job.committed_token.is_some() && error == Value::Null),
+            "FAILED" => assert!(job.committed_token.is_none() && error != Value::Null),
             "PENDING" if failures + yields > 0 => {
-                let wait = stage.until(job.id, "readyAt");
+                let wait = stage.time_until(job.id, "readyAt");
                 assert!(wait <= Duration::from_secs(301), "the wait has an end");
             }
             _ => {}

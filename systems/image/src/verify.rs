@@ -5,103 +5,108 @@ use std::sync::Arc;
 
 use onceward_core::hex;
 use onceward_core::model::Lifecycle;
-use onceward_core::record::Payload;
+use onceward_core::record::PayloadRef;
 use onceward_core::value::RecordId;
-use onceward_engine::{EngineError, ObjectError, Objects, Report, Watch};
-use onceward_store::Difference;
-use onceward_store::scan::{At, Kept, Scan, Table};
+use onceward_engine::{EngineError, ObjectError, ObjectStorage, ProgressObserver, VerifyReport};
+use onceward_store::TableDifference;
+use onceward_store::scan::{ProjectionTable, RowSubject, Scan, StoredRow};
 use serde_json::Value as Json;
 
-use crate::ASSET;
+use crate::ASSET_LIFECYCLE;
 
 /// Rows that are read in one transaction.
-const PAGE: usize = 500;
+const SCAN_PAGE_ROWS: usize = 500;
 
 /// What a difference is called.
-const PICTURES: &str = "pictures";
+const IMAGES_CHECK_NAME: &str = "pictures";
 
 /// A picture in somebody's library.
-struct Picture {
+struct StoredImage {
     asset: RecordId,
     url: String,
-    payload: Payload,
+    payload: PayloadRef,
 }
 
-/// Look for the picture of every stored asset: is it in the bucket, as long as it was; and with `contents`, are its bytes those of its hash? What
+/// Look for the picture of every stored asset: is it in the bucket, as long as it was; and with `verify_contents`, are its bytes those of its hash? What
 /// is wrong is added to the report.
-pub async fn verify_pictures<S: Scan>(
-    view: &S,
-    objects: &Objects,
-    contents: bool,
-    watch: &mut dyn Watch,
-    report: &mut Report,
+pub async fn verify_images<S: Scan>(
+    scanner: &S,
+    objects: &ObjectStorage,
+    verify_contents: bool,
+    observer: &mut dyn ProgressObserver,
+    report: &mut VerifyReport,
 ) -> Result<(), EngineError> {
-    let catalog = view.learn().await?.catalog;
+    let catalog = scanner.scan_catalog().await?.catalog;
     // A version's number is its place among all.
-    let versions = catalog.all().zip(1_u32..).filter(|(version, _)| *version.name == *ASSET);
+    let versions = catalog.all_versions().zip(1_u32..).filter(|(version, _)| *version.name == *ASSET_LIFECYCLE);
     let versions = versions.map(|(version, number)| (number.to_string(), Arc::clone(version))).collect();
-    let (mut after, mut looked) = (None, 0);
+    let (mut after, mut scanned) = (None, 0);
     loop {
-        let page = view.scan(Table::Records, after.clone(), PAGE).await?;
-        let mut wrong = Vec::new();
-        for picture in page.rows.iter().filter_map(|row| stored(row, &versions)) {
-            looked += 1;
-            if let Some(why) = what_is_wrong(objects, &picture, contents).await? {
-                wrong.push((picture.asset, why));
+        let page = scanner.scan(ProjectionTable::Records, after.clone(), SCAN_PAGE_ROWS).await?;
+        let mut defects = Vec::new();
+        for picture in page.rows.iter().filter_map(|row| parse_stored_image(row, &versions)) {
+            scanned += 1;
+            if let Some(defect) = find_image_defect(objects, &picture, verify_contents).await? {
+                defects.push((picture.asset, defect));
             }
         }
-        if !wrong.is_empty() {
+        if !defects.is_empty() {
             // Its owner may have removed it meanwhile.
-            let again = view.scan(Table::Records, after, PAGE).await?;
-            let still = again.rows.iter().filter_map(|row| stored(row, &versions)).map(|picture| picture.asset);
-            let still: HashSet<RecordId> = still.collect();
-            for (asset, why) in wrong.into_iter().filter(|(asset, _)| still.contains(asset)) {
-                let difference = Difference::broken(PICTURES, asset, why).against("IMG-3");
-                watch.difference(&difference);
-                report.add(difference);
+            let rescanned = scanner.scan(ProjectionTable::Records, after, SCAN_PAGE_ROWS).await?;
+            let still =
+                rescanned.rows.iter().filter_map(|row| parse_stored_image(row, &versions)).map(|picture| picture.asset);
+            let still_stored: HashSet<RecordId> = still.collect();
+            for (asset, why) in defects.into_iter().filter(|(asset, _)| still_stored.contains(asset)) {
+                let difference = TableDifference::invalid(IMAGES_CHECK_NAME, asset, why).with_rule("IMG-3");
+                observer.on_difference(&difference);
+                report.add_difference(difference);
             }
         }
-        if looked > 0 {
-            watch.progress(PICTURES, looked, looked);
+        if scanned > 0 {
+            observer.on_progress(IMAGES_CHECK_NAME, scanned, scanned);
         }
         after = page.next;
         if after.is_none() {
-            report.objects += looked;
+            report.objects += scanned;
             return Ok(());
         }
     }
 }
 
 /// The picture of a row that is an asset in the library. What such a row cannot say is found by others who look at rows.
-fn stored(row: &Kept, versions: &HashMap<String, Arc<Lifecycle>>) -> Option<Picture> {
+fn parse_stored_image(row: &StoredRow, versions: &HashMap<String, Arc<Lifecycle>>) -> Option<StoredImage> {
     let value =
-        |column: &str| row.columns.iter().find(|(name, _)| *name == column).and_then(|(_, kept)| kept.as_deref());
+        |column: &str| row.columns.iter().find(|(name, _)| *name == column).and_then(|(_, text)| text.as_deref());
     let lifecycle = versions.get(value("definition")?)?;
-    let At::Record(asset) = row.at else { return None };
-    if value("state")? != lifecycle.state("stored")?.to_string() {
+    let RowSubject::Record(asset) = row.subject else { return None };
+    if value("state")? != lifecycle.state_index("stored")?.to_string() {
         return None;
     }
     let fields: Vec<Json> = serde_json::from_str(value("fields")?).ok()?;
-    let field = |name: &str| fields.get(usize::from(lifecycle.field(name)?));
-    let payload = Payload { sha256: hex::decode(field("sha256")?.as_str()?)?, bytes: field("bytes")?.as_u64()? };
-    Some(Picture { asset, url: field("url")?.as_str()?.to_owned(), payload })
+    let field = |name: &str| fields.get(usize::from(lifecycle.field_index(name)?));
+    let payload = PayloadRef { sha256: hex::decode(field("sha256")?.as_str()?)?, bytes: field("bytes")?.as_u64()? };
+    Some(StoredImage { asset, url: field("url")?.as_str()?.to_owned(), payload })
 }
 
-async fn what_is_wrong(objects: &Objects, picture: &Picture, contents: bool) -> Result<Option<String>, EngineError> {
-    let Picture { url, payload, .. } = picture;
-    match objects.size_named(url).await {
+async fn find_image_defect(
+    objects: &ObjectStorage,
+    image: &StoredImage,
+    verify_contents: bool,
+) -> Result<Option<String>, EngineError> {
+    let StoredImage { url, payload, .. } = image;
+    match objects.named_size(url).await {
         Ok(Some(bytes)) if bytes == payload.bytes => {}
         Ok(Some(bytes)) => return Ok(Some(format!("{url} has {bytes} bytes in the bucket, not {}", payload.bytes))),
         // What no name can be, nothing has.
-        Ok(None) | Err(ObjectError::BadName(_)) => return Ok(Some(format!("{url} is not in the bucket"))),
+        Ok(None) | Err(ObjectError::InvalidObjectName(_)) => return Ok(Some(format!("{url} is not in the bucket"))),
         Err(error) => return Err(error.into()),
     }
-    if !contents {
+    if !verify_contents {
         return Ok(None);
     }
     let Some(mut reader) = objects.get_named(url, payload).await? else { return Ok(None) };
     loop {
-        match reader.next().await {
+        match reader.next_chunk().await {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(None),
             Err(ObjectError::Damaged(_)) => return Ok(Some(format!("{url} is another picture than its hash says"))),

@@ -1,9 +1,9 @@
 //! Disks and servers that fail while an engine works: a clear error or a clean recovery, and nothing that was acknowledged is lost.
 
-mod cut;
-mod disk;
-mod lost;
-mod pages;
+mod connection_cuts;
+mod damaged_pages;
+mod disk_errors;
+mod power_loss;
 
 use std::path::Path;
 use std::process::Command;
@@ -12,26 +12,26 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use onceward_core::time::Time;
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore};
-use onceward_testkit::random::Chance;
+use onceward_testkit::random::Rng;
 
-use crate::books::Books;
-use crate::process::{Ear, Process, Said};
-use crate::questions::Told;
-use crate::sound;
-use crate::toil::Toiler;
+use crate::ack_ledger::AckLedger;
+use crate::client::LoadClient;
+use crate::process::{EngineProcess, ProcessMessage, ProcessMonitor};
+use crate::requests::RequestOutcome;
+use crate::verify;
 
 /// All of them; each says what it saw.
 pub(crate) fn run(seed: u64) -> Result<()> {
-    type Fault = fn(u64) -> Result<String>;
-    let faults: [(&str, Fault); 8] = [
-        ("a disk that is full", disk::full),
-        ("writes that find no room", disk::no_room),
-        ("writes that fail", disk::bad_writes),
-        ("syncs that fail", disk::bad_syncs),
-        ("a disk that cannot be written", disk::read_only),
-        ("writes after the last sync", lost::writes),
-        ("damaged pages", pages::damaged),
-        ("a connection that is cut", cut::connection),
+    type FaultTest = fn(u64) -> Result<String>;
+    let faults: [(&str, FaultTest); 8] = [
+        ("a disk that is full", disk_errors::fill_disk),
+        ("writes that find no room", disk_errors::fail_writes_without_space),
+        ("writes that fail", disk_errors::fail_writes),
+        ("syncs that fail", disk_errors::fail_syncs),
+        ("a disk that cannot be written", disk_errors::remount_read_only),
+        ("writes after the last sync", power_loss::lose_unsynced_writes),
+        ("damaged pages", damaged_pages::damage_pages),
+        ("a connection that is cut", connection_cuts::cut_connection),
     ];
     for (name, fault) in faults {
         let began = Instant::now();
@@ -42,113 +42,113 @@ pub(crate) fn run(seed: u64) -> Result<()> {
 }
 
 /// One engine's process, and who works at it.
-struct Bench {
-    place: String,
-    ear: Ear,
-    process: Process,
-    toilers: Vec<Toiler>,
-    books: Books,
+struct FaultHarness {
+    database: String,
+    monitor: ProcessMonitor,
+    process: EngineProcess,
+    clients: Vec<LoadClient>,
+    ledger: AckLedger,
     runtime: tokio::runtime::Runtime,
 }
 
 /// What a stretch of work has seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct WorkSummary {
     done: usize,
     /// Refused or unknown, with words that were looked for.
-    told: usize,
+    matching_errors: usize,
     unknown: usize,
 }
 
-impl Bench {
+impl FaultHarness {
     /// By way of another program, where one is named.
-    fn new(place: &str, by: &[&str], seed: u64) -> Result<Self> {
+    fn new(database: &str, wrapper: &[&str], seed: u64) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let ear = Ear::new();
-        let store = runtime.block_on(open(place))?;
-        runtime.block_on(sound::define(&store))?;
+        let monitor = ProcessMonitor::new();
+        let store = runtime.block_on(open_store(database))?;
+        runtime.block_on(verify::put_lifecycles(&store))?;
         drop(store);
-        let process = ear.start_by(by, 0, place, 0)?;
-        let mut chance = Chance::new(seed);
-        let toilers = (0..8).map(|number| Toiler::new(format!("t{number}"), chance.fork())).collect();
-        Ok(Self { place: place.to_owned(), ear, process, toilers, books: Books::default(), runtime })
+        let process = monitor.start_with_wrapper(wrapper, 0, database, 0)?;
+        let mut rng = Rng::new(seed);
+        let clients = (0..8).map(|number| LoadClient::new(format!("t{number}"), rng.fork())).collect();
+        Ok(Self { database: database.to_owned(), monitor, process, clients, ledger: AckLedger::default(), runtime })
     }
 
     /// So many questions, or until so many were told these words.
-    fn work(&mut self, most: usize, words: &str, enough: usize) -> Result<Seen> {
-        let mut seen = Seen::default();
-        for (tag, toiler) in (0..).zip(&mut self.toilers) {
-            self.process.ask(tag, vec![toiler.ask()]);
+    fn run_requests(&mut self, max_requests: usize, error_text: &str, max_matches: usize) -> Result<WorkSummary> {
+        let mut summary = WorkSummary::default();
+        for (tag, toiler) in (0..).zip(&mut self.clients) {
+            self.process.send_requests(tag, vec![toiler.next_request()]);
         }
-        let (mut asked, mut waiting) = (self.toilers.len(), self.toilers.len());
+        let (mut sent, mut waiting) = (self.clients.len(), self.clients.len());
         while waiting > 0 {
-            let (tag, answers) = match self.ear.hear()?.1 {
-                Said::Answers(tag, answers) => (tag, answers),
-                Said::Cannot(why) => anyhow::bail!("it cannot go on: {why}"),
-                Said::Ended => anyhow::bail!("it has ended by itself"),
+            let (tag, answers) = match self.monitor.next_message()?.1 {
+                ProcessMessage::Replies(tag, answers) => (tag, answers),
+                ProcessMessage::OpenFailed(why) => anyhow::bail!("it cannot go on: {why}"),
+                ProcessMessage::Exited => anyhow::bail!("it has ended by itself"),
             };
             waiting -= 1;
-            let told = Told::read(answers.first().context("an answer")?)?;
-            match &told {
-                Told::Done { .. } => seen.done += 1,
-                Told::Refused(why) => seen.told += usize::from(why.contains(words)),
-                Told::Unknown(why) => {
-                    seen.unknown += 1;
-                    seen.told += usize::from(why.contains(words));
+            let outcome = RequestOutcome::parse(answers.first().context("an answer")?)?;
+            match &outcome {
+                RequestOutcome::Done { .. } => summary.done += 1,
+                RequestOutcome::Refused(why) => summary.matching_errors += usize::from(why.contains(error_text)),
+                RequestOutcome::Unknown(why) => {
+                    summary.unknown += 1;
+                    summary.matching_errors += usize::from(why.contains(error_text));
                 }
             }
-            let toiler = &mut self.toilers[usize::try_from(tag)?];
-            toiler.told(&told, &mut self.books)?;
-            if asked < most && seen.told < enough {
-                self.process.ask(tag, vec![toiler.ask()]);
-                asked += 1;
+            let client = &mut self.clients[usize::try_from(tag)?];
+            client.on_outcome(&outcome, &mut self.ledger)?;
+            if sent < max_requests && summary.matching_errors < max_matches {
+                self.process.send_requests(tag, vec![client.next_request()]);
+                sent += 1;
                 waiting += 1;
             }
         }
-        Ok(seen)
+        Ok(summary)
     }
 
     /// Killed, and gone.
     fn kill(&mut self) -> Result<()> {
-        self.process.kill_in(0)?;
-        while !matches!(self.ear.hear()?.1, Said::Ended) {}
-        self.process.bury()
+        self.process.kill_after(0)?;
+        while !matches!(self.monitor.next_message()?.1, ProcessMessage::Exited) {}
+        self.process.reap()
     }
 
     /// Killed, and everything is there.
-    fn end(mut self) -> Result<Ended> {
+    fn finish(mut self) -> Result<FinalCounts> {
         self.kill()?;
-        let store = self.runtime.block_on(open(&self.place))?;
-        let entries = self.runtime.block_on(self.books.look_at_all(&store))?;
+        let store = self.runtime.block_on(open_store(&self.database))?;
+        let entries = self.runtime.block_on(self.ledger.verify_all(&store))?;
         drop(store);
-        self.runtime.block_on(sound::verify(&self.place))?;
-        Ok(Ended { entries, acknowledged: self.books.acknowledged })
+        self.runtime.block_on(verify::assert_clean(&self.database))?;
+        Ok(FinalCounts { entries, acknowledged: self.ledger.acknowledged })
     }
 }
 
-struct Ended {
+struct FinalCounts {
     entries: u64,
     acknowledged: u64,
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for FinalCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "all {} acknowledged are there, verify finds {} entries sound", self.acknowledged, self.entries)
     }
 }
 
-async fn open(place: &str) -> Result<AnyStore> {
+async fn open_store(database: &str) -> Result<AnyStore> {
     let clock = Clock::manual(Time::MIN);
-    if place.starts_with("postgres://") {
-        return Ok(AnyStore::Postgres(PostgresStore::open_with_clock(place, clock).await?));
+    if database.starts_with("postgres://") {
+        return Ok(AnyStore::Postgres(PostgresStore::open_with_clock(database, clock).await?));
     }
-    Ok(AnyStore::Sqlite(SqliteStore::open(place, clock)?))
+    Ok(AnyStore::Sqlite(SqliteStore::open(database, clock)?))
 }
 
 /// A disk of so many megabytes in memory, where we may mount one.
-struct Disk<'a>(&'a Path);
+struct TmpfsDisk<'a>(&'a Path);
 
-impl<'a> Disk<'a> {
+impl<'a> TmpfsDisk<'a> {
     fn new(folder: &'a Path, megabytes: u32) -> Result<Option<Self>> {
         std::fs::create_dir_all(folder)?;
         let mut mount = Command::new("mount");
@@ -157,7 +157,7 @@ impl<'a> Disk<'a> {
         Ok(mounted.then_some(Self(folder)))
     }
 
-    fn again(&self, options: &str) -> Result<()> {
+    fn remount(&self, options: &str) -> Result<()> {
         let mut mount = Command::new("mount");
         let status = mount.args(["-o", &format!("remount,{options}")]).arg(self.0).status()?;
         ensure!(status.success(), "remount with {options}");
@@ -165,7 +165,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-impl Drop for Disk<'_> {
+impl Drop for TmpfsDisk<'_> {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(self.0).status();
     }

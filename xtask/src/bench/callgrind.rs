@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::shell;
 
 /// What one round of a case takes.
-pub(super) struct Profile {
+pub(super) struct CallgrindProfile {
     pub(super) instructions: u64,
     pub(super) allocations: u64,
     /// Share of the instructions by kind of work, largest first; they sum to one.
@@ -17,7 +17,7 @@ pub(super) struct Profile {
 }
 
 /// Kinds of work by what the function's name says; the first that fits counts.
-const KINDS: &[(&str, &[&str])] = &[
+const WORK_KINDS: &[(&str, &[&str])] = &[
     (
         "allocating",
         &["malloc", "free", "realloc", "calloc", "__rdl_", "__rust_", "unlink_chunk", "tcache", "arena_", "raw_vec"],
@@ -31,15 +31,20 @@ const KINDS: &[(&str, &[&str])] = &[
 ];
 
 /// Count `rounds` rounds of a case and divide.
-pub(super) fn count(program: &str, case: &str, rounds: u32, with_allocations: bool) -> Result<Profile> {
+pub(super) fn count_instructions(
+    program: &str,
+    case: &str,
+    rounds: u32,
+    with_allocations: bool,
+) -> Result<CallgrindProfile> {
     // Costs are collected inside the loop only, but calls are counted from the start: what a single round and all that
     // goes before it ask of the allocator is taken off, and with it one round.
-    let before = if with_allocations { allocations(&run(program, case, 1)?) } else { 0 };
-    let text = run(program, case, rounds + 1)?;
-    read(&text, before, u64::from(rounds))
+    let before = if with_allocations { count_allocations(&run_callgrind(program, case, 1)?) } else { 0 };
+    let text = run_callgrind(program, case, rounds + 1)?;
+    parse_profile(&text, before, u64::from(rounds))
 }
 
-fn run(program: &str, case: &str, rounds: u32) -> Result<String> {
+fn run_callgrind(program: &str, case: &str, rounds: u32) -> Result<String> {
     // Cases are counted two at a time.
     let name: String = case.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let out = std::env::temp_dir().join(format!("onceward-bench-{}-{name}.callgrind", std::process::id()));
@@ -56,14 +61,14 @@ fn run(program: &str, case: &str, rounds: u32) -> Result<String> {
 }
 
 /// How often the allocator was asked for room.
-fn allocations(text: &str) -> u64 {
+fn count_allocations(text: &str) -> u64 {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let (mut called, mut sum) = ("", 0);
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("fn=") {
-            named(&mut names, name);
+            resolve_name(&mut names, name);
         } else if let Some(name) = line.strip_prefix("cfn=") {
-            called = named(&mut names, name);
+            called = resolve_name(&mut names, name);
         } else if let (Some(calls), "malloc" | "calloc" | "realloc") = (line.strip_prefix("calls="), called) {
             sum += calls.split(' ').next().and_then(|times| times.parse::<u64>().ok()).unwrap_or(0);
         }
@@ -72,15 +77,15 @@ fn allocations(text: &str) -> u64 {
 }
 
 /// Own cost by function, from callgrind's own format.
-fn read(text: &str, allocations_before: u64, rounds: u64) -> Result<Profile> {
+fn parse_profile(text: &str, allocations_before: u64, rounds: u64) -> Result<CallgrindProfile> {
     let mut names: HashMap<&str, &str> = HashMap::new();
-    let mut own: HashMap<&str, u64> = HashMap::new();
+    let mut own_costs: HashMap<&str, u64> = HashMap::new();
     let (mut function, mut skip) = ("", false);
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("fn=") {
-            function = named(&mut names, name);
+            function = resolve_name(&mut names, name);
         } else if let Some(name) = line.strip_prefix("cfn=") {
-            named(&mut names, name);
+            resolve_name(&mut names, name);
         } else if line.starts_with("calls=") {
             // The next line is what the callee cost in all; it is counted where the callee stands.
             skip = true;
@@ -89,23 +94,23 @@ fn read(text: &str, allocations_before: u64, rounds: u64) -> Result<Profile> {
                 continue;
             }
             let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<u64>().ok()).unwrap_or(0);
-            *own.entry(function).or_default() += cost;
+            *own_costs.entry(function).or_default() += cost;
         }
     }
-    let total: u64 = own.values().sum();
+    let total: u64 = own_costs.values().sum();
     if total == 0 {
         bail!("callgrind counted nothing: is `counted_rounds` still a function of its own?");
     }
-    Ok(Profile {
+    Ok(CallgrindProfile {
         instructions: total / (rounds + 1),
-        allocations: allocations(text).saturating_sub(allocations_before) / rounds,
-        shares: shares(&own, total),
-        functions: functions(&own, total),
+        allocations: count_allocations(text).saturating_sub(allocations_before) / rounds,
+        shares: shares_by_kind(&own_costs, total),
+        functions: largest_functions(&own_costs, total),
     })
 }
 
 /// Names stand once, as `(7) the name`, and then as `(7)`.
-fn named<'t>(names: &mut HashMap<&'t str, &'t str>, text: &'t str) -> &'t str {
+fn resolve_name<'t>(names: &mut HashMap<&'t str, &'t str>, text: &'t str) -> &'t str {
     match text.split_once(' ') {
         Some((number, name)) => {
             names.insert(number, name);
@@ -116,10 +121,10 @@ fn named<'t>(names: &mut HashMap<&'t str, &'t str>, text: &'t str) -> &'t str {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-fn shares(own: &HashMap<&str, u64>, total: u64) -> Vec<(&'static str, f64)> {
+fn shares_by_kind(own_costs: &HashMap<&str, u64>, total: u64) -> Vec<(&'static str, f64)> {
     let mut sums: HashMap<&'static str, u64> = HashMap::new();
-    for (name, cost) in own {
-        let kind = KINDS.iter().find(|(_, words)| words.iter().any(|word| name.contains(word)));
+    for (name, cost) in own_costs {
+        let kind = WORK_KINDS.iter().find(|(_, words)| words.iter().any(|word| name.contains(word)));
         *sums.entry(kind.map_or("the rest", |(kind, _)| kind)).or_default() += cost;
     }
     let mut shares: Vec<_> = sums.into_iter().map(|(kind, cost)| (kind, cost as f64 / total as f64)).collect();
@@ -128,10 +133,10 @@ fn shares(own: &HashMap<&str, u64>, total: u64) -> Vec<(&'static str, f64)> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-fn functions(own: &HashMap<&str, u64>, total: u64) -> Vec<(String, f64)> {
+fn largest_functions(own_costs: &HashMap<&str, u64>, total: u64) -> Vec<(String, f64)> {
     let mut sums: HashMap<String, u64> = HashMap::new();
-    for (name, cost) in own {
-        *sums.entry(short(name)).or_default() += cost;
+    for (name, cost) in own_costs {
+        *sums.entry(short_name(name)).or_default() += cost;
     }
     let mut functions: Vec<_> = sums.into_iter().map(|(name, cost)| (name, cost as f64 / total as f64)).collect();
     functions.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
@@ -140,7 +145,7 @@ fn functions(own: &HashMap<&str, u64>, total: u64) -> Vec<(String, f64)> {
 }
 
 /// Without recursion marks, the compiler's hash and the crate's name.
-fn short(name: &str) -> String {
+fn short_name(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or(name);
     let name = match name.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 => name,
@@ -151,17 +156,17 @@ fn short(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::parse_profile;
 
     #[test]
-    fn own_cost_and_allocations_are_read() {
+    fn profile_parses_own_cost_and_allocations() {
         let text = "events: Ir\nfn=(1) onceward_core::decide::run::decide\n12 300\n+1 100\ncfn=(2) malloc\ncalls=4 0\n* 500\n\n\
                     fn=(2)\n0 500\n* 100\n";
-        let profile = read(text, 0, 2).unwrap();
+        let profile = parse_profile(text, 0, 2).unwrap();
         assert_eq!(profile.instructions, 333);
         assert_eq!(profile.allocations, 2);
         assert_eq!(profile.shares, [("allocating", 0.6), ("deciding", 0.4)]);
         assert_eq!(profile.functions[1], ("decide::run::decide".to_owned(), 0.4));
-        assert!(read("events: Ir\n", 0, 1).is_err());
+        assert!(parse_profile("events: Ir\n", 0, 1).is_err());
     }
 }

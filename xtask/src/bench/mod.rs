@@ -2,8 +2,8 @@
 //! machine and on who else uses it; no figure of time fails anything).
 
 mod callgrind;
-pub(crate) mod lives;
-mod spread;
+mod fanout;
+pub(crate) mod jobs;
 mod table;
 
 use std::collections::BTreeMap;
@@ -14,16 +14,16 @@ use anyhow::{Context, Result, bail};
 
 use crate::workers::at_once;
 use crate::{packages, programs, shell, tree};
-use callgrind::Profile;
+use callgrind::CallgrindProfile;
 
 /// How much more than recorded is too much. Counts repeat to the last digit on one toolchain and differ by some percent
 /// between compilers and C libraries; half as much again is a change of the code.
-const CEILING: f64 = 1.5;
+const MAX_INSTRUCTION_RATIO: f64 = 1.5;
 
-const BASELINE: &str = "bench/baseline.toml";
+const BASELINE_FILE: &str = "bench/baseline.toml";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BenchForm {
     /// Optimised, with nanoseconds and where the instructions go.
     Long,
     /// As the gate has built it anyway: proves that the benchmark works and that no count has run away.
@@ -33,42 +33,42 @@ pub(crate) enum Form {
 }
 
 /// One measured case.
-struct Line {
+struct BenchLine {
     name: String,
-    profile: Profile,
+    profile: CallgrindProfile,
     /// Median and least.
-    nanoseconds: Option<(f64, f64)>,
+    nanos_median_and_min: Option<(f64, f64)>,
 }
 
-pub(crate) fn run(form: Form) -> Result<()> {
+pub(crate) fn run(form: BenchForm) -> Result<()> {
     packages::have_valgrind()?;
-    let mut recorded = recorded()?;
-    if form != Form::Short {
-        let lines = measured("release", 500, Form::Long)?;
+    let mut baseline = read_baseline()?;
+    if form != BenchForm::Short {
+        let lines = measure_cases("release", 500, BenchForm::Long)?;
         table::print(&lines);
-        let program = binary("release", "spread")?;
-        spread::print(path(&program)?)?;
-        spread::linear(path(&program)?)?;
-        if form == Form::Record {
-            record(&mut recorded, "release", &lines)?;
+        let program = binary_path("release", "spread")?;
+        fanout::print(path_str(&program)?)?;
+        fanout::assert_linear_cost(path_str(&program)?)?;
+        if form == BenchForm::Record {
+            write_baseline(&mut baseline, "release", &lines)?;
         } else {
-            compare(&recorded, "release", &lines)?;
+            compare_with_baseline(&baseline, "release", &lines)?;
         }
     }
-    if form != Form::Long {
-        let lines = measured("dev", 20, Form::Short)?;
-        if form == Form::Record {
-            record(&mut recorded, "dev", &lines)?;
+    if form != BenchForm::Long {
+        let lines = measure_cases("dev", 20, BenchForm::Short)?;
+        if form == BenchForm::Record {
+            write_baseline(&mut baseline, "dev", &lines)?;
         } else {
-            compare(&recorded, "dev", &lines)?;
-            spread::linear(path(&binary("dev", "spread")?)?)?;
+            compare_with_baseline(&baseline, "dev", &lines)?;
+            fanout::assert_linear_cost(path_str(&binary_path("dev", "spread")?)?)?;
             println!("{} cases counted, none above its ceiling", lines.len());
         }
     }
     Ok(())
 }
 
-fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
+fn measure_cases(profile: &str, rounds: u32, form: BenchForm) -> Result<Vec<BenchLine>> {
     if profile == "dev" {
         programs::build(&["hotpath", "spread"])?;
     } else {
@@ -76,11 +76,11 @@ fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
         build.current_dir(tree::root()).args(["build", "--quiet", "--profile", profile, "--package", "onceward-bench"]);
         shell::run(&mut build)?;
     }
-    let program = binary(profile, "hotpath")?;
+    let program = binary_path(profile, "hotpath")?;
     let mut nanoseconds: BTreeMap<String, (f64, f64)> = BTreeMap::new();
-    let long = form == Form::Long;
+    let long = form == BenchForm::Long;
     if long {
-        let printed = shell::output(shell::command(path(&program)?).args(["time", "100", "3"]))?;
+        let printed = shell::output(shell::command(path_str(&program)?).args(["time", "100", "3"]))?;
         for line in printed.lines() {
             let [name, median, least] = line.split('\t').collect::<Vec<_>>()[..] else {
                 bail!("hotpath should print a name and two times: {line}");
@@ -88,13 +88,13 @@ fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
             nanoseconds.insert(name.to_owned(), (median.parse()?, least.parse()?));
         }
     }
-    let names = shell::output(shell::command(path(&program)?).arg("list"))?;
+    let names = shell::output(shell::command(path_str(&program)?).arg("list"))?;
     // Unoptimised code is slow under callgrind: the short form leaves out what only comparisons need.
     let names: Vec<&str> =
         names.lines().filter(|name| long || name.contains("partial") || name.contains("ours")).collect();
     let lines = at_once(&names, |name| {
-        let profile = callgrind::count(path(&program)?, name, rounds, long)?;
-        Ok(Line { name: (*name).to_owned(), profile, nanoseconds: nanoseconds.get(*name).copied() })
+        let profile = callgrind::count_instructions(path_str(&program)?, name, rounds, long)?;
+        Ok(BenchLine { name: (*name).to_owned(), profile, nanos_median_and_min: nanoseconds.get(*name).copied() })
     })?;
     if lines.is_empty() {
         bail!("hotpath knows no case");
@@ -102,7 +102,7 @@ fn measured(profile: &str, rounds: u32, form: Form) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn binary(profile: &str, name: &str) -> Result<PathBuf> {
+fn binary_path(profile: &str, name: &str) -> Result<PathBuf> {
     let metadata = shell::output(shell::command("cargo").current_dir(tree::root()).args([
         "metadata",
         "--format-version=1",
@@ -114,52 +114,52 @@ fn binary(profile: &str, name: &str) -> Result<PathBuf> {
     Ok(Path::new(target).join(folder).join(name))
 }
 
-fn path(program: &Path) -> Result<&str> {
+fn path_str(program: &Path) -> Result<&str> {
     program.to_str().context("a path in UTF-8")
 }
 
 /// Instructions a round, by build profile and case.
-type Recorded = BTreeMap<String, BTreeMap<String, u64>>;
+type RecordedBaseline = BTreeMap<String, BTreeMap<String, u64>>;
 
-fn recorded() -> Result<Recorded> {
-    match std::fs::read_to_string(tree::root().join(BASELINE)) {
-        Ok(text) => toml::from_str(&text).context(BASELINE),
-        Err(_) => Ok(Recorded::new()),
+fn read_baseline() -> Result<RecordedBaseline> {
+    match std::fs::read_to_string(tree::root().join(BASELINE_FILE)) {
+        Ok(text) => toml::from_str(&text).context(BASELINE_FILE),
+        Err(_) => Ok(RecordedBaseline::new()),
     }
 }
 
-fn compare(recorded: &Recorded, profile: &str, lines: &[Line]) -> Result<()> {
-    let known = recorded.get(profile).with_context(|| format!("{BASELINE} has no [{profile}]"))?;
-    let mut wrong = Vec::new();
+fn compare_with_baseline(baseline: &RecordedBaseline, profile: &str, lines: &[BenchLine]) -> Result<()> {
+    let known = baseline.get(profile).with_context(|| format!("{BASELINE_FILE} has no [{profile}]"))?;
+    let mut problems = Vec::new();
     for line in lines.iter().filter(|line| !line.name.contains(" in cel")) {
         let count = line.profile.instructions;
         match known.get(&line.name) {
-            None => wrong.push(format!("`{}` is not recorded", line.name)),
+            None => problems.push(format!("`{}` is not recorded", line.name)),
             #[expect(clippy::cast_precision_loss, reason = "counts of thousands")]
-            Some(before) if count as f64 > *before as f64 * CEILING => {
-                wrong.push(format!("`{}` takes {count} instructions, recorded are {before}", line.name));
+            Some(before) if count as f64 > *before as f64 * MAX_INSTRUCTION_RATIO => {
+                problems.push(format!("`{}` takes {count} instructions, recorded are {before}", line.name));
             }
             Some(_) => {}
         }
     }
-    if wrong.is_empty() {
+    if problems.is_empty() {
         return Ok(());
     }
-    bail!("{}\nif that is meant, run `cargo xtask bench --record`", wrong.join("\n"))
+    bail!("{}\nif that is meant, run `cargo xtask bench --record`", problems.join("\n"))
 }
 
-fn record(recorded: &mut Recorded, profile: &str, lines: &[Line]) -> Result<()> {
+fn write_baseline(baseline: &mut RecordedBaseline, profile: &str, lines: &[BenchLine]) -> Result<()> {
     let counts = lines.iter().filter(|line| !line.name.contains(" in cel"));
-    recorded.insert(profile.to_owned(), counts.map(|line| (line.name.clone(), line.profile.instructions)).collect());
+    baseline.insert(profile.to_owned(), counts.map(|line| (line.name.clone(), line.profile.instructions)).collect());
     let mut text = String::from(
         "# Instructions a round, by build profile, as `cargo xtask bench --record` counted them. `cargo xtask bench` fails\n\
          # on half as much again; docs/performance.md says what the cases are.\n",
     );
-    for (profile, cases) in recorded {
+    for (profile, cases) in baseline {
         let _ = write!(text, "\n[{profile}]\n");
         for (name, count) in cases {
             let _ = writeln!(text, "{name:?} = {count}");
         }
     }
-    std::fs::write(tree::root().join(BASELINE), text).with_context(|| format!("cannot write {BASELINE}"))
+    std::fs::write(tree::root().join(BASELINE_FILE), text).with_context(|| format!("cannot write {BASELINE_FILE}"))
 }

@@ -1,16 +1,16 @@
 //! The table that people read.
 
-use super::Line;
+use super::BenchLine;
 
 /// Nanoseconds an operation may take, guards included, so that storage is the only cost that matters.
-const AIM: f64 = 2_000.0;
+const TARGET_NANOS: f64 = 2_000.0;
 
-pub(super) fn print(lines: &[Line]) {
+pub(super) fn print(lines: &[BenchLine]) {
     println!("{:<40} {:>13} {:>12} {:>10} {:>9}", "case", "instructions", "allocations", "ns, median", "ns, least");
     for line in lines {
-        let (median, least) = line.nanoseconds.unwrap_or_default();
+        let (median, min) = line.nanos_median_and_min.unwrap_or_default();
         println!(
-            "{:<40} {:>13} {:>12} {median:>10.0} {least:>9.0}",
+            "{:<40} {:>13} {:>12} {median:>10.0} {min:>9.0}",
             line.name, line.profile.instructions, line.profile.allocations
         );
     }
@@ -29,9 +29,11 @@ pub(super) fn print(lines: &[Line]) {
     }
     let slow: Vec<_> = lines
         .iter()
-        .filter(|line| line.name.contains("snapshot") && line.nanoseconds.is_some_and(|(_, least)| least > AIM))
+        .filter(|line| {
+            line.name.contains("snapshot") && line.nanos_median_and_min.is_some_and(|(_, least)| least > TARGET_NANOS)
+        })
         .map(|line| line.name.as_str())
         .collect();
     let verdict = if slow.is_empty() { "all within it".to_owned() } else { format!("missed by: {}", slow.join("; ")) };
-    println!("\naim: {AIM} ns an operation, guards included; here and now {verdict}");
+    println!("\naim: {TARGET_NANOS} ns an operation, guards included; here and now {verdict}");
 }

@@ -4,63 +4,67 @@ use std::ops::Range;
 
 /// A function that stands in no other.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Function {
+pub(super) struct FunctionBody {
     /// What is between its outer braces.
     pub(super) body: Range<usize>,
     /// Whether its body may be one of two: a constant function can ask nothing, and one that returns `impl` has one body only.
-    pub(super) may_ask: bool,
+    pub(super) can_switch: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'a> {
+enum RustToken<'a> {
     Word(&'a str),
     Sign(u8),
 }
 
 /// A head that has begun and whose body has not.
-struct Head {
+struct FunctionHead {
     nesting: usize,
-    returns: bool,
-    may_ask: bool,
+    seen_return_arrow: bool,
+    can_switch: bool,
 }
 
-pub(super) fn functions(text: &str) -> Vec<Function> {
-    let tokens = tokens(text);
+pub(super) fn find_functions(text: &str) -> Vec<FunctionBody> {
+    let tokens = tokenize(text);
     let mut found = Vec::new();
-    let mut head: Option<Head> = None;
+    let mut head: Option<FunctionHead> = None;
     // The body that we are in: where it starts, and how many of its braces are open.
     let mut body: Option<(usize, usize, bool)> = None;
     let mut nesting = 0_usize;
     for (number, (at, token)) in tokens.iter().enumerate() {
         if let Some((start, depth, may_ask)) = &mut body {
             match token {
-                Token::Sign(b'{') => *depth += 1,
-                Token::Sign(b'}') if *depth == 1 => {
-                    found.push(Function { body: *start..*at, may_ask: *may_ask });
+                RustToken::Sign(b'{') => *depth += 1,
+                RustToken::Sign(b'}') if *depth == 1 => {
+                    found.push(FunctionBody { body: *start..*at, can_switch: *may_ask });
                     body = None;
                 }
-                Token::Sign(b'}') => *depth -= 1,
+                RustToken::Sign(b'}') => *depth -= 1,
                 _ => {}
             }
             continue;
         }
         let before = number.checked_sub(1).map(|number| tokens[number].1);
         match (token, &mut head) {
-            (Token::Word("fn"), _) => {
+            (RustToken::Word("fn"), _) => {
                 // `fn(u8)` is a type.
-                if let Some((_, Token::Word(_))) = tokens.get(number + 1) {
-                    head = Some(Head { nesting, returns: false, may_ask: before != Some(Token::Word("const")) });
+                if let Some((_, RustToken::Word(_))) = tokens.get(number + 1) {
+                    head = Some(FunctionHead {
+                        nesting,
+                        seen_return_arrow: false,
+                        can_switch: before != Some(RustToken::Word("const")),
+                    });
                 }
             }
-            (Token::Sign(b'(' | b'['), _) => nesting += 1,
-            (Token::Sign(b')' | b']'), _) => nesting = nesting.saturating_sub(1),
-            (Token::Sign(b'>'), Some(head)) if before == Some(Token::Sign(b'-')) && head.nesting == nesting => {
-                head.returns = true;
+            (RustToken::Sign(b'(' | b'['), _) => nesting += 1,
+            (RustToken::Sign(b')' | b']'), _) => nesting = nesting.saturating_sub(1),
+            (RustToken::Sign(b'>'), Some(head)) if before == Some(RustToken::Sign(b'-')) && head.nesting == nesting => {
+                head.seen_return_arrow = true;
             }
-            (Token::Word("impl"), Some(head)) if head.returns => head.may_ask = false,
-            (Token::Sign(b';'), Some(own)) if own.nesting == nesting => head = None,
-            (Token::Sign(b'{'), Some(own)) if own.nesting == nesting => {
-                body = Some((at + 1, 1, own.may_ask));
+            (RustToken::Word("impl"), Some(head)) if head.seen_return_arrow => head.can_switch = false,
+            (RustToken::Sign(b';'), Some(own)) if own.nesting == nesting => head = None,
+            (RustToken::Sign(b'{'), Some(own)) if own.nesting == nesting => {
+                body = Some((at + 1, 1, own.can_switch));
                 head = None;
             }
             _ => {}
@@ -70,7 +74,7 @@ pub(super) fn functions(text: &str) -> Vec<Function> {
 }
 
 /// Words and signs with their places; no comments, no texts.
-fn tokens(text: &str) -> Vec<(usize, Token<'_>)> {
+fn tokenize(text: &str) -> Vec<(usize, RustToken<'_>)> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -79,22 +83,22 @@ fn tokens(text: &str) -> Vec<(usize, Token<'_>)> {
         if rest.starts_with("//") {
             at += rest.find('\n').unwrap_or(rest.len());
         } else if rest.starts_with("/*") {
-            at += block_comment(rest);
+            at += block_comment_length(rest);
         } else if byte == b'"' {
-            at += quoted(rest);
+            at += string_length(rest);
         } else if byte == b'\'' {
-            at += quote_mark(rest);
-        } else if is_word(byte) {
-            let length = bytes[at..].iter().take_while(|byte| is_word(**byte)).count();
+            at += quote_length(rest);
+        } else if is_word_byte(byte) {
+            let length = bytes[at..].iter().take_while(|byte| is_word_byte(**byte)).count();
             let word = &rest[..length];
-            tokens.push((at, Token::Word(word)));
+            tokens.push((at, RustToken::Word(word)));
             at += length;
             if matches!(word, "r" | "br" | "cr") {
-                at += raw(&text[at..]);
+                at += raw_string_length(&text[at..]);
             }
         } else {
             if !byte.is_ascii_whitespace() {
-                tokens.push((at, Token::Sign(byte)));
+                tokens.push((at, RustToken::Sign(byte)));
             }
             at += rest.chars().next().map_or(1, char::len_utf8);
         }
@@ -102,12 +106,12 @@ fn tokens(text: &str) -> Vec<(usize, Token<'_>)> {
     tokens
 }
 
-const fn is_word(byte: u8) -> bool {
+const fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// How long a `/* … */` is; they nest.
-fn block_comment(text: &str) -> usize {
+fn block_comment_length(text: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < text.len() {
         let rest = &text.as_bytes()[at..];
@@ -128,7 +132,7 @@ fn block_comment(text: &str) -> usize {
 }
 
 /// How long a text in quotation marks is.
-fn quoted(text: &str) -> usize {
+fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
         match byte {
@@ -142,7 +146,7 @@ fn quoted(text: &str) -> usize {
 }
 
 /// How long a raw text is, from its first `#` or `"`; 0 where none stands (a raw name, or a word that is just `r`).
-fn raw(text: &str) -> usize {
+fn raw_string_length(text: &str) -> usize {
     let marks = text.bytes().take_while(|byte| *byte == b'#').count();
     if !text[marks..].starts_with('"') {
         return 0;
@@ -152,7 +156,7 @@ fn raw(text: &str) -> usize {
 }
 
 /// A letter, or the mark of a lifetime.
-fn quote_mark(text: &str) -> usize {
+fn quote_length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     match letters.next() {
         Some((_, '\\')) => {
@@ -168,31 +172,34 @@ fn quote_mark(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn bodies(text: &str) -> Vec<(&str, bool)> {
-        functions(text).into_iter().map(|found| (&text[found.body], found.may_ask)).collect()
+    fn find_bodies(text: &str) -> Vec<(&str, bool)> {
+        find_functions(text).into_iter().map(|found| (&text[found.body], found.can_switch)).collect()
     }
 
     #[test]
-    fn bodies_are_found() {
-        assert_eq!(bodies("fn a() { 1 } impl X { pub fn b(&self) -> u8 {{ 2 }} }"), [(" 1 ", true), ("{ 2 }", true)]);
-        assert_eq!(bodies("trait T { fn a(x: [u8; 2]); fn b() { fn c() {} } }"), [(" fn c() {} ", true)]);
-        assert_eq!(bodies("struct S { f: fn(u8) } const A: [u8; 1] = [{ 1 }];"), []);
-        assert_eq!(bodies("fn f(g: impl Fn(u8) -> u8) -> [u8; 2] { g }"), [(" g ", true)]);
+    fn top_level_function_bodies_are_found() {
+        assert_eq!(
+            find_bodies("fn a() { 1 } impl X { pub fn b(&self) -> u8 {{ 2 }} }"),
+            [(" 1 ", true), ("{ 2 }", true)]
+        );
+        assert_eq!(find_bodies("trait T { fn a(x: [u8; 2]); fn b() { fn c() {} } }"), [(" fn c() {} ", true)]);
+        assert_eq!(find_bodies("struct S { f: fn(u8) } const A: [u8; 1] = [{ 1 }];"), []);
+        assert_eq!(find_bodies("fn f(g: impl Fn(u8) -> u8) -> [u8; 2] { g }"), [(" g ", true)]);
     }
 
     #[test]
-    fn texts_letters_and_comments_are_no_braces() {
+    fn braces_in_literals_and_comments_are_ignored() {
         let text = r##"fn a<'a>(x: &'a str) { "}\"}"; '}'; '\''; '\u{7d}'; r#"}"}"#; br"}"; b'}'; /* } /* } */ } */ // }
         x } fn b() {}"##;
-        let found = bodies(text);
+        let found = find_bodies(text);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].0.ends_with("x "));
-        assert_eq!(bodies("fn r#if() { r }"), [(" r ", true)]);
+        assert_eq!(find_bodies("fn r#if() { r }"), [(" r ", true)]);
     }
 
     #[test]
-    fn some_have_one_body_only() {
-        assert_eq!(bodies("const fn a() { 1 }"), [(" 1 ", false)]);
-        assert_eq!(bodies("fn a() -> Option<impl Iterator<Item = u8>> { 1 }"), [(" 1 ", false)]);
+    fn const_and_impl_returning_functions_cannot_switch() {
+        assert_eq!(find_bodies("const fn a() { 1 }"), [(" 1 ", false)]);
+        assert_eq!(find_bodies("fn a() -> Option<impl Iterator<Item = u8>> { 1 }"), [(" 1 ", false)]);
     }
 }

@@ -1,27 +1,27 @@
-//! One copy of the repository for all proofs that take code away. Every edit of `xtask/take_away.toml` and every guard of the
+//! One copy of the repository for all proofs that take code away. Every edit of `xtask/rule_removals.toml` and every guard of the
 //! lab stands in it behind a question that a variable answers, so that one build serves them all. Nothing of it ships.
 
 mod functions;
-mod question;
+mod switch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::lab::guards::{self, Guards};
+use crate::lab::safeguards::{self, Safeguards};
 use crate::prove::binaries::{self, Binary, Build};
 use crate::rules::id::RuleId;
-use crate::rules::index::Index;
-use crate::rules::lifecycle_file::{self, Entry};
-use crate::rules::take_away::Edit;
+use crate::rules::index::RuleIndex;
+use crate::rules::lifecycle_file::{self, RuleEntry};
+use crate::rules::rule_removals::CodeEdit;
 use crate::tree;
 
 /// The number of the edit that is made.
-pub(crate) const VARIABLE: &str = "ONCEWARD_EDIT";
+pub(crate) const EDIT_ENV_VAR: &str = "ONCEWARD_EDIT";
 
 /// What the copy's core has besides: whether an edit is made in this process.
-const QUESTION: &str = r#"
+const SWITCH_FUNCTION: &str = r#"
 /// Only in the copy that proofs run in: whether this edit is made.
 pub fn edit_is_made(number: u32) -> bool {
     static MADE: std::sync::OnceLock<Option<u32>> = std::sync::OnceLock::new();
@@ -29,132 +29,138 @@ pub fn edit_is_made(number: u32) -> bool {
 }
 "#;
 
-const CORE: &str = "crates/core/src/lib.rs";
+const CORE_LIB_FILE: &str = "crates/core/src/lib.rs";
 
-const MANIFEST: &str = "Cargo.toml";
+const MANIFEST_FILE: &str = "Cargo.toml";
 
 /// Cargo knows a crate by its name, its place in its workspace and how it is built, and the copy shares a folder with the
 /// repository. So the copy's core is built a little differently, and with it all that rests on core has a name of its own.
-const OWN_WAY: &str = "\n[profile.dev.package.onceward-core]\ncodegen-units = 255\n";
+const COPY_PROFILE: &str = "\n[profile.dev.package.onceward-core]\ncodegen-units = 255\n";
 
 /// What only people need is left out.
-const DEBUG: (&str, &str) = ("[profile.dev]\ndebug = \"line-tables-only\"", "[profile.dev]\ndebug = false");
+const DEBUG_SETTING_REPLACEMENT: (&str, &str) =
+    ("[profile.dev]\ndebug = \"line-tables-only\"", "[profile.dev]\ndebug = false");
 
 /// Something that rules live in, and the edit that takes it away.
-pub(crate) struct Removal {
+pub(crate) struct RuleRemoval {
     pub(crate) rules: Vec<RuleId>,
-    pub(crate) place: String,
-    edit: Edit,
+    pub(crate) location: String,
+    edit: CodeEdit,
 }
 
-pub(crate) struct Copy {
+pub(crate) struct RepositoryCopy {
     /// A removal's number is its place here.
-    pub(crate) removals: Vec<Removal>,
+    pub(crate) removals: Vec<RuleRemoval>,
     /// Numbers of those that no question stands before.
-    alone: BTreeSet<usize>,
+    unswitched: BTreeSet<usize>,
     /// Files that differ from those of the repository.
-    edited: BTreeMap<String, String>,
+    edited_files: BTreeMap<String, String>,
 }
 
-impl Copy {
-    pub(crate) fn of(index: &Index, guards: &Guards) -> Result<Self> {
-        let removals = removals(index)?;
-        let guarded = guards.edited()?;
-        let mut by_file: BTreeMap<&str, Vec<(usize, &Edit)>> = BTreeMap::new();
+impl RepositoryCopy {
+    pub(crate) fn from_index(index: &RuleIndex, safeguards: &Safeguards) -> Result<Self> {
+        let removals = collect_removals(index)?;
+        let safeguarded = safeguards.switched_files()?;
+        let mut by_file: BTreeMap<&str, Vec<(usize, &CodeEdit)>> = BTreeMap::new();
         let mut alone = BTreeSet::new();
-        for (number, Removal { edit, .. }) in removals.iter().enumerate() {
-            if edit.alone || !tree::has_extension(&edit.file, "rs") {
+        for (number, RuleRemoval { edit, .. }) in removals.iter().enumerate() {
+            if edit.needs_own_build || !tree::has_extension(&edit.file, "rs") {
                 alone.insert(number);
             } else {
                 by_file.entry(&edit.file).or_default().push((number, edit));
             }
         }
-        let mut edited = guarded.clone();
+        let mut edited_files = safeguarded.clone();
         for (file, edits) in by_file {
-            let original = source(file)?;
-            let asked = question::put(&original, guarded.get(file).unwrap_or(&original), &edits, home(file))
-                .with_context(|| file.to_owned())?;
-            alone.extend(asked.alone);
-            edited.insert(file.to_owned(), asked.text);
+            let original = read_source(file)?;
+            let switched =
+                switch::add_switches(&original, safeguarded.get(file).unwrap_or(&original), &edits, core_path(file))
+                    .with_context(|| file.to_owned())?;
+            alone.extend(switched.unswitched);
+            edited_files.insert(file.to_owned(), switched.text);
         }
-        let core = match edited.get(CORE) {
+        let core = match edited_files.get(CORE_LIB_FILE) {
             Some(text) => text.clone(),
-            None => source(CORE)?,
+            None => read_source(CORE_LIB_FILE)?,
         };
-        edited.insert(CORE.to_owned(), core + guards::QUESTION + QUESTION);
-        edited.insert(MANIFEST.to_owned(), source(MANIFEST)?.replacen(DEBUG.0, DEBUG.1, 1) + OWN_WAY);
-        Ok(Self { removals, alone, edited })
+        edited_files.insert(CORE_LIB_FILE.to_owned(), core + safeguards::SWITCH_FUNCTION + SWITCH_FUNCTION);
+        edited_files.insert(
+            MANIFEST_FILE.to_owned(),
+            read_source(MANIFEST_FILE)?.replacen(DEBUG_SETTING_REPLACEMENT.0, DEBUG_SETTING_REPLACEMENT.1, 1)
+                + COPY_PROFILE,
+        );
+        Ok(Self { removals, unswitched: alone, edited_files })
     }
 
-    pub(crate) fn is_alone(&self, number: usize) -> bool {
-        self.alone.contains(&number)
+    pub(crate) fn needs_own_build(&self, number: usize) -> bool {
+        self.unswitched.contains(&number)
     }
 
     /// Builds tests (cargo's words say which), with every question in them.
-    pub(crate) fn build(&self, what: &[String]) -> Result<Vec<Binary>> {
-        build(&self.edited, what)
+    pub(crate) fn build_tests(&self, cargo_args: &[String]) -> Result<Vec<Binary>> {
+        build_copy(&self.edited_files, cargo_args)
     }
 
     /// Builds them with one edit made for good.
-    pub(crate) fn build_alone(&self, number: usize, what: &[String]) -> Result<Vec<Binary>> {
+    pub(crate) fn build_tests_with_edit(&self, number: usize, cargo_args: &[String]) -> Result<Vec<Binary>> {
         let edit = &self.removals[number].edit;
-        let mut edited = self.edited.clone();
-        edited.insert(edit.file.clone(), edit.apply(&source(&edit.file)?)?);
-        build(&edited, what)
+        let mut edited = self.edited_files.clone();
+        edited.insert(edit.file.clone(), edit.apply(&read_source(&edit.file)?)?);
+        build_copy(&edited, cargo_args)
     }
 }
 
 /// What proofs leave behind, and the copy itself.
-pub(crate) fn folder() -> Result<PathBuf> {
+pub(crate) fn work_dir() -> Result<PathBuf> {
     let folder = tree::root().join("target/copy");
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
 /// How a file calls core.
-pub(crate) fn home(file: &str) -> &'static str {
+pub(crate) fn core_path(file: &str) -> &'static str {
     if file.starts_with("crates/core/") { "crate" } else { "onceward_core" }
 }
 
-pub(crate) fn source(file: &str) -> Result<String> {
+pub(crate) fn read_source(file: &str) -> Result<String> {
     std::fs::read_to_string(tree::root().join(file)).with_context(|| format!("cannot read {file}"))
 }
 
-fn build(edited: &BTreeMap<String, String>, what: &[String]) -> Result<Vec<Binary>> {
-    let (root, programs) = (folder()?.join("tree"), folder()?.join("target"));
-    synchronise(&root, edited)?;
-    binaries::build(&Build { root: &root, programs: &programs, what, profile: "dev" })
+fn build_copy(edited: &BTreeMap<String, String>, cargo_args: &[String]) -> Result<Vec<Binary>> {
+    let (root, programs) = (work_dir()?.join("tree"), work_dir()?.join("target"));
+    sync_copy(&root, edited)?;
+    binaries::build(&Build { root: &root, programs: &programs, what: cargo_args, profile: "dev" })
 }
 
 /// All of them, always in the same order.
-fn removals(index: &Index) -> Result<Vec<Removal>> {
-    let edits = index.edits.iter().map(|edit| Removal {
+fn collect_removals(index: &RuleIndex) -> Result<Vec<RuleRemoval>> {
+    let edits = index.edits.iter().map(|edit| RuleRemoval {
         rules: edit.rules.clone(),
-        place: edit.file.clone(),
+        location: edit.file.clone(),
         edit: edit.clone(),
     });
-    let mut removals: Vec<Removal> = edits.collect();
+    let mut removals: Vec<RuleRemoval> = edits.collect();
     for entry in index.entries.iter().filter(|entry| !entry.path.starts_with("systems/") && !entry.rules.is_empty()) {
-        let place = format!("{}:{}", entry.path, entry.line);
-        removals.push(Removal { rules: entry.rules.clone(), place, edit: compiled_in(entry)? });
+        let location = format!("{}:{}", entry.path, entry.line);
+        removals.push(RuleRemoval { rules: entry.rules.clone(), location, edit: removal_of_compiled_entry(entry)? });
     }
     Ok(removals)
 }
 
 /// A row of a file that is compiled in: the code that includes the file gets its text without the row.
-fn compiled_in(entry: &Entry) -> Result<Edit> {
+fn removal_of_compiled_entry(entry: &RuleEntry) -> Result<CodeEdit> {
     let path = tree::root().join(&entry.path).canonicalize()?;
     for code in tree::sources(|path| path.starts_with("crates/") && tree::has_extension(path, "rs"))? {
         let folder = tree::root().join(&code.path).parent().map(Path::to_path_buf).unwrap_or_default();
         for (at, head) in code.text.match_indices("include_str!(\"") {
             let Some((name, _)) = code.text[at + head.len()..].split_once('"') else { continue };
             if folder.join(name).canonicalize().is_ok_and(|included| included == path) {
-                return Ok(Edit {
+                return Ok(CodeEdit {
                     rules: entry.rules.clone(),
                     file: code.path.clone(),
                     find: format!("{head}{name}\")"),
-                    replace: format!("{:?}", lifecycle_file::without(&source(&entry.path)?, entry)),
-                    alone: false,
+                    replace: format!("{:?}", lifecycle_file::without_entry(&read_source(&entry.path)?, entry)),
+                    needs_own_build: false,
                 });
             }
         }
@@ -164,7 +170,7 @@ fn compiled_in(entry: &Entry) -> Result<Edit> {
 
 /// Makes the copy equal to the repository but for the files `edited`, touching only those that differ, so that cargo builds
 /// little again.
-fn synchronise(copy: &Path, edited: &BTreeMap<String, String>) -> Result<()> {
+fn sync_copy(copy: &Path, edited: &BTreeMap<String, String>) -> Result<()> {
     std::fs::create_dir_all(copy)?;
     let paths = tree::paths()?;
     for path in &paths {
@@ -178,14 +184,14 @@ fn synchronise(copy: &Path, edited: &BTreeMap<String, String>) -> Result<()> {
             std::fs::write(&there, bytes)?;
         }
     }
-    let kept: BTreeSet<PathBuf> = paths.iter().map(|path| copy.join(path)).collect();
+    let expected_files: BTreeSet<PathBuf> = paths.iter().map(|path| copy.join(path)).collect();
     let mut folders = vec![copy.to_path_buf()];
     while let Some(folder) = folders.pop() {
         for found in std::fs::read_dir(&folder)? {
             let found = found?.path();
             if found.is_dir() {
                 folders.push(found);
-            } else if !kept.contains(&found) {
+            } else if !expected_files.contains(&found) {
                 std::fs::remove_file(&found)?;
             }
         }

@@ -1,6 +1,6 @@
 //! The lab: each failure mode without its guard, with it, and recovered from.
 
-pub(crate) mod guards;
+pub(crate) mod safeguards;
 mod server;
 mod trial;
 
@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::copy::{self, Copy};
+use crate::copy::{self, RepositoryCopy};
 use crate::packages;
 use crate::prove::binaries::{self, Binary};
 use crate::rules::id::RuleId;
-use crate::rules::index::Index;
+use crate::rules::index::RuleIndex;
 use crate::workers::at_once;
-use guards::{Guards, Page, VARIABLE, Without};
-use server::Server;
-use trial::Trial;
+use safeguards::{FailureMode, REMOVED_ENV_VAR, SafeguardRemoval, Safeguards};
+use server::LabPostgres;
+use trial::LabTrial;
 
 /// The lab's tests, chosen as the gate chooses what it builds.
-const TESTS: [&str; 3] = ["--workspace", "--test", "lab"];
+const LAB_TEST_ARGS: [&str; 3] = ["--workspace", "--test", "lab"];
 
 /// A folder with files of shipped systems that stand in for those of the repository, read by testkit.
-const LIFECYCLES: &str = "ONCEWARD_MUTANT";
+const LIFECYCLES_ENV_VAR: &str = "ONCEWARD_MUTANT";
 
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let only = match words {
@@ -33,20 +33,20 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     };
     packages::have_postgres()?;
     packages::have_strace()?;
-    let guards = Guards::read()?;
-    let pages: Vec<&Page> =
-        guards.pages.iter().filter(|page| only.as_ref().is_none_or(|id| page.rule == *id)).collect();
-    if pages.is_empty() {
-        bail!("no such page in {}", guards::FILE);
+    let safeguards = Safeguards::read()?;
+    let failure_modes: Vec<&FailureMode> =
+        safeguards.failure_modes.iter().filter(|page| only.as_ref().is_none_or(|id| page.rule == *id)).collect();
+    if failure_modes.is_empty() {
+        bail!("no such page in {}", safeguards::SAFEGUARDS_FILE);
     }
-    let bench = Bench::build(&guards)?;
-    let shown = at_once(&pages, |page| {
+    let harness = LabHarness::build(&safeguards)?;
+    let reports = at_once(&failure_modes, |page| {
         let mut wrong = Vec::new();
-        Ok((bench.show(page, &mut wrong)?, wrong))
+        Ok((harness.run_failure_mode(page, &mut wrong)?, wrong))
     })?;
-    let (shown, wrong): (Vec<Shown>, Vec<Vec<String>>) = shown.into_iter().unzip();
+    let (shown, wrong): (Vec<FailureModeReport>, Vec<Vec<String>>) = reports.into_iter().unzip();
     let wrong = wrong.concat();
-    print(&shown);
+    print_reports(&shown);
     if wrong.is_empty() {
         return Ok(());
     }
@@ -54,149 +54,161 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
 }
 
 /// The lab's tests on the engine as it is, and on one whose guards can be taken out.
-struct Bench<'a> {
-    guards: &'a Guards,
-    folder: PathBuf,
-    whole: Binary,
-    guardless: Binary,
-    server: Server,
+struct LabHarness<'a> {
+    safeguards: &'a Safeguards,
+    work_dir: PathBuf,
+    original: Binary,
+    switched: Binary,
+    server: LabPostgres,
 }
 
 /// What a page has shown, for the table.
-struct Shown {
+struct FailureModeReport {
     rule: String,
     name: String,
     /// By kind: what the tests say they saw.
-    seen: [Vec<String>; 3],
+    observations: [Vec<String>; 3],
     /// By kind: tests that came out as they should, and tests that there are.
     counts: [(usize, usize); 3],
     /// The same of tests that must fail without their guard.
-    missed: (usize, usize),
-    took: Duration,
+    detected_removals: (usize, usize),
+    duration: Duration,
 }
 
-impl Shown {
-    fn of(page: &Page) -> Self {
+impl FailureModeReport {
+    fn new(failure_mode: &FailureMode) -> Self {
         Self {
-            rule: page.rule.to_string(),
-            name: page.name.clone(),
-            seen: [Vec::new(), Vec::new(), Vec::new()],
+            rule: failure_mode.rule.to_string(),
+            name: failure_mode.name.clone(),
+            observations: [Vec::new(), Vec::new(), Vec::new()],
             counts: [(0, 0); 3],
-            missed: (0, 0),
-            took: Duration::ZERO,
+            detected_removals: (0, 0),
+            duration: Duration::ZERO,
         }
     }
 
     /// A test that must pass has ended.
-    fn add(&mut self, kind: Kind, trial: &Trial) {
+    fn add_trial(&mut self, kind: LabTestKind, trial: &LabTrial) {
         let (good, all) = &mut self.counts[kind as usize];
         *good += usize::from(trial.passed);
         *all += 1;
         if trial.passed {
-            self.seen[kind as usize].extend(trial.seen.clone());
+            self.observations[kind as usize].extend(trial.observation.clone());
         }
-        self.took += trial.took;
+        self.duration += trial.duration;
     }
 }
 
-impl<'a> Bench<'a> {
-    fn build(guards: &'a Guards) -> Result<Self> {
-        let tests = TESTS.map(str::to_owned);
-        let whole = only(binaries::build_here(&tests, "dev")?)?;
-        let guardless = only(Copy::of(&Index::gather()?, guards)?.build(&tests)?)?;
-        let folder = copy::folder()?;
-        let server = Server::find(&whole)?;
-        Ok(Self { guards, folder, whole, guardless, server })
+impl<'a> LabHarness<'a> {
+    fn build(safeguards: &'a Safeguards) -> Result<Self> {
+        let tests = LAB_TEST_ARGS.map(str::to_owned);
+        let original = find_lab_binary(binaries::build_here(&tests, "dev")?)?;
+        let switched =
+            find_lab_binary(RepositoryCopy::from_index(&RuleIndex::read_all()?, safeguards)?.build_tests(&tests)?)?;
+        let folder = copy::work_dir()?;
+        let server = LabPostgres::find_or_start(&original)?;
+        Ok(Self { safeguards, work_dir: folder, original, switched, server })
     }
 
-    fn trial(&self, binary: &Binary, test: &str, variables: &[(&str, &str)]) -> Result<Trial> {
-        let variables = [variables, &[(server::VARIABLE, self.server.url.as_str())]].concat();
-        trial::run(binary, test, &variables, &self.folder.join(format!("{}.txt", test.replace("::", "."))))
+    fn run_trial(&self, binary: &Binary, test: &str, variables: &[(&str, &str)]) -> Result<LabTrial> {
+        let variables = [variables, &[(server::POSTGRES_ENV_VAR, self.server.url.as_str())]].concat();
+        trial::run_trial(binary, test, &variables, &self.work_dir.join(format!("{}.txt", test.replace("::", "."))))
     }
 
     /// Everything that a page promises.
-    fn show(&self, page: &Page, wrong: &mut Vec<String>) -> Result<Shown> {
-        let mut shown = Shown::of(page);
-        let tests = self.tests(page, wrong);
+    fn run_failure_mode(&self, failure_mode: &FailureMode, problems: &mut Vec<String>) -> Result<FailureModeReport> {
+        let mut report = FailureModeReport::new(failure_mode);
+        let tests = self.tests_of(failure_mode, problems);
         for test in &tests {
-            let trial = self.trial(&self.whole, test, &[])?;
-            match kind(test) {
-                Kind::Damage => {
-                    shown.took += trial.took;
+            let trial = self.run_trial(&self.original, test, &[])?;
+            match test_kind(test) {
+                LabTestKind::Damage => {
+                    report.duration += trial.duration;
                     if trial.passed {
-                        wrong.push(format!("{test} passes with every guard in"));
+                        problems.push(format!("{test} passes with every guard in"));
                     }
                 }
                 kind => {
-                    shown.add(kind, &trial);
+                    report.add_trial(kind, &trial);
                     if !trial.passed {
-                        wrong.push(format!("{test} fails:\n{}", indented(&trial.printed)));
+                        problems.push(format!("{test} fails:\n{}", indent(&trial.output)));
                     }
                 }
             }
         }
         // With every guard in, the copy must be as good as the original, or what fails in it would prove nothing.
-        for test in tests.iter().filter(|test| page.without.iter().any(|without| names(&without.fails, test))) {
-            let trial = self.trial(&self.guardless, test, &[])?;
-            shown.took += trial.took;
+        for test in tests
+            .iter()
+            .filter(|test| failure_mode.removals.iter().any(|without| contains_test(&without.failing_tests, test)))
+        {
+            let trial = self.run_trial(&self.switched, test, &[])?;
+            report.duration += trial.duration;
             if !trial.passed {
-                wrong.push(format!("{test} fails in the copy with every guard in:\n{}", indented(&trial.printed)));
+                problems.push(format!("{test} fails in the copy with every guard in:\n{}", indent(&trial.output)));
             }
         }
-        for without in &page.without {
-            let lifecycles = self.lifecycles(page, without)?;
-            let guards = without.guards.join(",");
-            let mut variables = vec![(VARIABLE, guards.as_str())];
+        for without in &failure_mode.removals {
+            let lifecycles = self.write_lifecycles(failure_mode, without)?;
+            let guards = without.safeguards.join(",");
+            let mut variables = vec![(REMOVED_ENV_VAR, guards.as_str())];
             if let Some(folder) = &lifecycles {
-                variables.push((LIFECYCLES, folder));
+                variables.push((LIFECYCLES_ENV_VAR, folder));
             }
-            for test in tests.iter().filter(|test| names(&without.damage, test)) {
-                let trial = self.trial(&self.guardless, test, &variables)?;
-                shown.add(Kind::Damage, &trial);
+            for test in tests.iter().filter(|test| contains_test(&without.damage_tests, test)) {
+                let trial = self.run_trial(&self.switched, test, &variables)?;
+                report.add_trial(LabTestKind::Damage, &trial);
                 if !trial.passed {
-                    let printed = indented(&trial.printed);
-                    wrong.push(format!("without {guards}, {test} finds no damage:\n{printed}"));
+                    let printed = indent(&trial.output);
+                    problems.push(format!("without {guards}, {test} finds no damage:\n{printed}"));
                 }
             }
-            for test in tests.iter().filter(|test| names(&without.fails, test)) {
-                let trial = self.trial(&self.guardless, test, &variables)?;
-                shown.took += trial.took;
-                shown.missed.0 += usize::from(!trial.passed);
-                shown.missed.1 += 1;
+            for test in tests.iter().filter(|test| contains_test(&without.failing_tests, test)) {
+                let trial = self.run_trial(&self.switched, test, &variables)?;
+                report.duration += trial.duration;
+                report.detected_removals.0 += usize::from(!trial.passed);
+                report.detected_removals.1 += 1;
                 if trial.passed {
-                    wrong.push(format!("without {guards}, {test} passes all the same"));
+                    problems.push(format!("without {guards}, {test} passes all the same"));
                 }
             }
         }
-        Ok(shown)
+        Ok(report)
     }
 
     /// The page's tests by their full names. What the page names must be there, and what is there must be named.
-    fn tests(&self, page: &Page, wrong: &mut Vec<String>) -> Vec<String> {
-        let own = format!("{}::", page.folder);
-        let tests: Vec<String> = self.whole.tests.iter().filter(|test| test.starts_with(&own)).cloned().collect();
-        let named: Vec<&String> =
-            page.without.iter().flat_map(|without| without.damage.iter().chain(&without.fails)).collect();
-        for name in &named {
-            if !tests.iter().any(|test| last(test) == name.as_str()) {
-                wrong.push(format!("{} names `{name}`, which {} has not", guards::FILE, page.folder));
+    fn tests_of(&self, failure_mode: &FailureMode, problems: &mut Vec<String>) -> Vec<String> {
+        let own = format!("{}::", failure_mode.module);
+        let tests: Vec<String> = self.original.tests.iter().filter(|test| test.starts_with(&own)).cloned().collect();
+        let named_tests: Vec<&String> = failure_mode
+            .removals
+            .iter()
+            .flat_map(|without| without.damage_tests.iter().chain(&without.failing_tests))
+            .collect();
+        for name in &named_tests {
+            if !tests.iter().any(|test| short_test_name(test) == name.as_str()) {
+                problems.push(format!(
+                    "{} names `{name}`, which {} has not",
+                    safeguards::SAFEGUARDS_FILE,
+                    failure_mode.module
+                ));
             }
         }
-        for test in tests.iter().filter(|test| kind(test) != Kind::Recovered) {
-            if !named.iter().any(|name| last(test) == name.as_str()) {
-                wrong.push(format!("{} does not name {test}: nobody knows what it shows", guards::FILE));
+        for test in tests.iter().filter(|test| test_kind(test) != LabTestKind::Recovered) {
+            if !named_tests.iter().any(|name| short_test_name(test) == name.as_str()) {
+                problems
+                    .push(format!("{} does not name {test}: nobody knows what it shows", safeguards::SAFEGUARDS_FILE));
             }
         }
         tests
     }
 
     /// A folder with the lifecycle files that these guards were taken out of, where they live in such files.
-    fn lifecycles(&self, page: &Page, without: &Without) -> Result<Option<String>> {
-        let changed = self.guards.lifecycles(&without.guards)?;
+    fn write_lifecycles(&self, failure_mode: &FailureMode, removal: &SafeguardRemoval) -> Result<Option<String>> {
+        let changed = self.safeguards.lifecycles_without(&removal.safeguards)?;
         if changed.is_empty() {
             return Ok(None);
         }
-        let folder = self.folder.join(&page.folder).join(without.guards.join("-").replace(' ', "_"));
+        let folder = self.work_dir.join(&failure_mode.module).join(removal.safeguards.join("-").replace(' ', "_"));
         for (name, text) in changed {
             let file = folder.join(name);
             std::fs::create_dir_all(file.parent().unwrap_or(&folder))?;
@@ -206,44 +218,44 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn only(binaries: Vec<Binary>) -> Result<Binary> {
+fn find_lab_binary(binaries: Vec<Binary>) -> Result<Binary> {
     binaries.into_iter().find(|binary| Path::new(&binary.main).ends_with("lab/lab.rs")).context("the lab has no tests")
 }
 
 /// What a test shows, by its name; also the number of its column.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LabTestKind {
     Damage,
     Prevented,
     Recovered,
 }
 
-fn kind(test: &str) -> Kind {
-    match last(test).split('_').next() {
-        Some("damage") => Kind::Damage,
-        Some("recovered") => Kind::Recovered,
-        _ => Kind::Prevented,
+fn test_kind(test: &str) -> LabTestKind {
+    match short_test_name(test).split('_').next() {
+        Some("damage") => LabTestKind::Damage,
+        Some("recovered") => LabTestKind::Recovered,
+        _ => LabTestKind::Prevented,
     }
 }
 
-fn last(test: &str) -> &str {
+fn short_test_name(test: &str) -> &str {
     test.rsplit("::").next().unwrap_or(test)
 }
 
-fn names(list: &[String], test: &str) -> bool {
-    list.iter().any(|name| last(test) == name)
+fn contains_test(list: &[String], test: &str) -> bool {
+    list.iter().any(|name| short_test_name(test) == name)
 }
 
-fn indented(printed: &str) -> String {
+fn indent(printed: &str) -> String {
     let lines = printed.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| format!("      {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// What was seen, then the table.
-fn print(shown: &[Shown]) {
-    for page in shown {
+fn print_reports(reports: &[FailureModeReport]) {
+    for page in reports {
         println!("{} {}", page.rule, page.name);
-        for (name, seen) in ["without its guard", "with it", "recovered"].iter().zip(&page.seen) {
+        for (name, seen) in ["without its guard", "with it", "recovered"].iter().zip(&page.observations) {
             for (number, line) in seen.iter().enumerate() {
                 println!("  {:<18} {line}", if number == 0 { name } else { "" });
             }
@@ -253,14 +265,14 @@ fn print(shown: &[Shown]) {
         "\n| | failure mode | damage without its guard | prevented with it | missed without it | recovered | time |"
     );
     println!("| --- | --- | --- | --- | --- | --- | ---: |");
-    for page in shown {
-        let [damage, prevented, recovered] = page.counts.map(counted);
-        let (missed, seconds) = (counted(page.missed), page.took.as_secs_f64());
-        let Shown { rule, name, .. } = page;
+    for page in reports {
+        let [damage, prevented, recovered] = page.counts.map(ratio_text);
+        let (missed, seconds) = (ratio_text(page.detected_removals), page.duration.as_secs_f64());
+        let FailureModeReport { rule, name, .. } = page;
         println!("| {rule} | {name} | {damage} | {prevented} | {missed} | {recovered} | {seconds:.1} s |");
     }
 }
 
-fn counted((good, all): (usize, usize)) -> String {
+fn ratio_text((good, all): (usize, usize)) -> String {
     if all == 0 { "-".to_owned() } else { format!("{good} of {all}") }
 }

@@ -10,22 +10,22 @@ use crate::prove::binaries::Binary;
 use crate::shell;
 
 /// Without its guard a test may wait for ever. That is no pass.
-const LIMIT: Duration = Duration::from_mins(5);
+const TRIAL_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A line by which a test says what it saw.
-const MARK: &str = "lab: ";
+const OBSERVATION_PREFIX: &str = "lab: ";
 
-pub(super) struct Trial {
+pub(super) struct LabTrial {
     pub(super) passed: bool,
     /// What it says it saw.
-    pub(super) seen: Option<String>,
-    pub(super) took: Duration,
+    pub(super) observation: Option<String>,
+    pub(super) duration: Duration,
     /// All that it printed.
-    pub(super) printed: String,
+    pub(super) output: String,
 }
 
 /// Runs one test, also an ignored one, with these variables set.
-pub(super) fn run(binary: &Binary, test: &str, variables: &[(&str, &str)], scratch: &Path) -> Result<Trial> {
+pub(super) fn run_trial(binary: &Binary, test: &str, variables: &[(&str, &str)], scratch: &Path) -> Result<LabTrial> {
     let mut command = shell::command(&binary.executable.to_string_lossy());
     command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package).env("RUST_BACKTRACE", "0");
     command.args(["--exact", test, "--include-ignored", "--nocapture", "--test-threads=1"]);
@@ -41,20 +41,20 @@ pub(super) fn run(binary: &Binary, test: &str, variables: &[(&str, &str)], scrat
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
-        if began.elapsed() > LIMIT {
+        if began.elapsed() > TRIAL_TIMEOUT {
             child.kill()?;
             child.wait()?;
             break None;
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let printed = String::from_utf8_lossy(&std::fs::read(scratch)?).into_owned();
-    let ran = printed.contains("test result: ok. 1 passed;");
-    let seen = printed.lines().filter_map(|line| line.split_once(MARK)).next_back();
-    Ok(Trial {
+    let output_text = String::from_utf8_lossy(&std::fs::read(scratch)?).into_owned();
+    let ran = output_text.contains("test result: ok. 1 passed;");
+    let observation = output_text.lines().filter_map(|line| line.split_once(OBSERVATION_PREFIX)).next_back();
+    Ok(LabTrial {
         passed: ran && status.is_some_and(|status| status.success()),
-        seen: seen.map(|(_, seen)| seen.trim().to_owned()),
-        took: began.elapsed(),
-        printed,
+        observation: observation.map(|(_, seen)| seen.trim().to_owned()),
+        duration: began.elapsed(),
+        output: output_text,
     })
 }

@@ -1,15 +1,15 @@
 //! `cargo xtask mutants --code`: small changes to the core that decides, each of which some test must notice. Hours for all of it;
-//! `--shard K/N` is one of N parts. In the gate the edits of `xtask/take_away.toml` stand for it.
+//! `--shard K/N` is one of N parts. In the gate the edits of `xtask/rule_removals.toml` stand for it.
 
 use anyhow::{Context, Result, bail};
 
 use crate::{shell, tree};
 
 /// Pinned, so that a run can be compared with the one before.
-const VERSION: &str = "27.1.0";
+const CARGO_MUTANTS_VERSION: &str = "27.1.0";
 
 /// What decides: a wrong move here is what all the tests are for.
-const FILES: [&str; 4] = [
+const DEFAULT_FILES: [&str; 4] = [
     "crates/core/src/decide/**/*.rs",
     "crates/core/src/project.rs",
     "crates/core/src/expr/eval/**/*.rs",
@@ -17,19 +17,19 @@ const FILES: [&str; 4] = [
 ];
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Options {
+pub(crate) struct CodeMutantOptions {
     shard: Option<String>,
     files: Vec<String>,
-    list: bool,
+    list_only: bool,
 }
 
-impl Options {
+impl CodeMutantOptions {
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self { shard: None, files: Vec::new(), list: false };
+        let mut options = Self { shard: None, files: Vec::new(), list_only: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
-                "--list" => options.list = true,
+                "--list" => options.list_only = true,
                 "--shard" => options.shard = Some((*words.next().context("--shard wants K/N")?).to_owned()),
                 other if other.starts_with('-') => bail!("mutants --code knows no {other}"),
                 file => options.files.push(file.to_owned()),
@@ -39,7 +39,7 @@ impl Options {
     }
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &CodeMutantOptions) -> Result<()> {
     let program = tree::root().join("target/tools/bin/cargo-mutants");
     if !program.is_file() {
         println!("cargo-mutants is missing: installing it into target/tools (a few minutes, once)");
@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "cargo-mutants",
             "--locked",
             "--version",
-            VERSION,
+            CARGO_MUTANTS_VERSION,
             "--root",
             "target/tools",
         ]))?;
@@ -57,15 +57,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     command.current_dir(tree::root()).args(["mutants", "--package", "onceward-core"]);
     // The tests that would notice stand in the systems, too.
     command.args(["--test-workspace=true", "--output", "target/mutants"]);
-    let usual = FILES.map(str::to_owned);
-    let files = if options.files.is_empty() { &usual[..] } else { &options.files[..] };
+    let default_files = DEFAULT_FILES.map(str::to_owned);
+    let files = if options.files.is_empty() { &default_files[..] } else { &options.files[..] };
     for file in files {
         command.args(["--file", file]);
     }
     if let Some(shard) = &options.shard {
         command.args(["--shard", shard]);
     }
-    if options.list {
+    if options.list_only {
         command.arg("--list");
     }
     shell::run(&mut command).context("some change went unnoticed: see target/mutants/mutants.out/missed.txt")
@@ -76,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_unknown_ones_refused() -> Result<()> {
-        let options = Options::parse(&["--shard", "0/8", "--list", "crates/core/src/project.rs"])?;
+    fn options_parse_and_reject_unknown() -> Result<()> {
+        let options = CodeMutantOptions::parse(&["--shard", "0/8", "--list", "crates/core/src/project.rs"])?;
         assert_eq!(options.shard.as_deref(), Some("0/8"));
-        assert!(options.list && options.files == ["crates/core/src/project.rs"]);
-        assert!(Options::parse(&["--what"]).is_err());
-        assert!(Options::parse(&["--shard"]).is_err());
+        assert!(options.list_only && options.files == ["crates/core/src/project.rs"]);
+        assert!(CodeMutantOptions::parse(&["--what"]).is_err());
+        assert!(CodeMutantOptions::parse(&["--shard"]).is_err());
         Ok(())
     }
 }

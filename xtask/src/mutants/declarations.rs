@@ -1,86 +1,100 @@
 //! Breaking what stands above the rows.
 
-use super::file::{Entry, File, Item, Value, find};
-use super::maker::Maker;
-use super::{Operator, expression};
+use super::file::{LifecycleFile, TomlEntry, TomlItem, TomlValue, find_item};
+use super::generator::MutantGenerator;
+use super::{MutationOperator, expression};
 
-pub(super) fn all(maker: &mut Maker) {
-    let file = maker.file;
-    settings(maker, file);
-    payload(maker, file.table("payload"));
-    states(maker, file);
-    maker.fields("fields", file.table("fields"));
-    for link in file.table("links") {
-        maker.drop_entry(Operator::DropKey, "links", link);
-        bounded(maker, &format!("links.{}", link.name), link.item.entries());
+pub(super) fn mutate_declarations(generator: &mut MutantGenerator) {
+    let file = generator.file;
+    mutate_settings(generator, file);
+    mutate_payload(generator, file.table_entries("payload"));
+    mutate_states(generator, file);
+    generator.mutate_fields("fields", file.table_entries("fields"));
+    for link in file.table_entries("links") {
+        generator.drop_entry(MutationOperator::DropConstraint, "links", link);
+        mutate_max(generator, &format!("links.{}", link.name), link.item.entries());
     }
-    for unique in file.table("unique") {
-        maker.drop_entry(Operator::DropKey, "unique", unique);
-        key(maker, &format!("unique.{}", unique.name), unique.item.entries());
+    for unique in file.table_entries("unique") {
+        generator.drop_entry(MutationOperator::DropConstraint, "unique", unique);
+        mutate_constraint(generator, &format!("unique.{}", unique.name), unique.item.entries());
     }
-    for limit in file.table("limit") {
-        maker.drop_entry(Operator::DropKey, "limit", limit);
-        key(maker, &format!("limit.{}", limit.name), limit.item.entries());
+    for limit in file.table_entries("limit") {
+        generator.drop_entry(MutationOperator::DropConstraint, "limit", limit);
+        mutate_constraint(generator, &format!("limit.{}", limit.name), limit.item.entries());
     }
-    work(maker, file.table("work"));
-    errors(maker, file.table("errors"));
-    checks(maker, file.table("checks"));
-    for lookup in file.table("refs") {
-        maker.drop_entry(Operator::Settings, "refs", lookup);
-        if let Some(key) = find(lookup.item.entries(), "key") {
-            maker.expression(&format!("refs.{} key", lookup.name), key);
+    mutate_work(generator, file.table_entries("work"));
+    mutate_errors(generator, file.table_entries("errors"));
+    mutate_checks(generator, file.table_entries("checks"));
+    for lookup in file.table_entries("refs") {
+        generator.drop_entry(MutationOperator::DropSetting, "refs", lookup);
+        if let Some(key) = find_item(lookup.item.entries(), "key") {
+            generator.mutate_expression(&format!("refs.{} key", lookup.name), key);
         }
     }
-    callers(maker, file);
+    mutate_callers(generator, file);
 }
 
-fn settings(maker: &mut Maker, file: &File) {
+fn mutate_settings(generator: &mut MutantGenerator, file: &LifecycleFile) {
     for entry in &file.root {
         match entry.name.as_str() {
-            "key" => maker.drop_entry(Operator::DropKey, "file", entry),
-            "asset" | "clock" | "outside" => maker.drop_entry(Operator::Settings, "file", entry),
+            "key" => generator.drop_entry(MutationOperator::DropConstraint, "file", entry),
+            "asset" | "clock" | "outside" => generator.drop_entry(MutationOperator::DropSetting, "file", entry),
             _ => {}
         }
         if entry.name == "outside" && entry.item.items().len() > 1 {
-            entry.item.items().iter().for_each(|name| maker.drop_item(Operator::Settings, "outside", name));
+            entry
+                .item
+                .items()
+                .iter()
+                .for_each(|name| generator.drop_item(MutationOperator::DropSetting, "outside", name));
         }
     }
 }
 
-fn payload(maker: &mut Maker, entries: &[Entry]) {
+fn mutate_payload(generator: &mut MutantGenerator, entries: &[TomlEntry]) {
     for entry in entries {
-        maker.drop_entry(Operator::Payload, "payload", entry);
-        let Some(size) = entry.item.text().and_then(expression::bytes) else { continue };
+        generator.drop_entry(MutationOperator::ShiftPayloadBound, "payload", entry);
+        let Some(size) = entry.item.text().and_then(expression::parse_bytes) else { continue };
         for new in [size + 1, size.saturating_sub(1)] {
             let name = format!("payload {}: becomes {new} B", entry.name);
-            maker.replace(Operator::Payload, name, &entry.item.span, format!("\"{new} B\""));
+            generator.replace(MutationOperator::ShiftPayloadBound, name, &entry.item.span, format!("\"{new} B\""));
         }
     }
 }
 
-fn states(maker: &mut Maker, file: &File) {
-    for state in file.table("states") {
-        let place = format!("states.{}", state.name);
+fn mutate_states(generator: &mut MutantGenerator, file: &LifecycleFile) {
+    for state in file.table_entries("states") {
+        let location = format!("states.{}", state.name);
         for mark in state.item.entries() {
             if matches!(mark.name.as_str(), "final" | "rest" | "ready" | "reserved") {
-                maker.drop_entry(Operator::StateMarks, &place, mark);
+                generator.drop_entry(MutationOperator::UnmarkState, &location, mark);
             }
             if mark.name == "final" {
-                maker.replace(Operator::StateMarks, format!("{place}: final becomes rest"), &mark.key, "rest");
+                generator.replace(
+                    MutationOperator::UnmarkState,
+                    format!("{location}: final becomes rest"),
+                    &mark.key,
+                    "rest",
+                );
             }
             if mark.name == "ready" && mark.item.text().is_some() {
-                maker.replace(Operator::StateMarks, format!("{place}: ready at once"), &mark.item.span, "true");
+                generator.replace(
+                    MutationOperator::UnmarkState,
+                    format!("{location}: ready at once"),
+                    &mark.item.span,
+                    "true",
+                );
             }
         }
         let new = format!("{}_X", state.name);
-        maker.replace(Operator::RenameState, format!("{place}: renamed here"), &state.key, &*new);
-        let edits: Vec<_> = words(&file.text, &state.name).into_iter().map(|range| (range, new.clone())).collect();
-        maker.edit(Operator::RenameState, format!("{place}: renamed in the whole file"), &edits);
+        generator.replace(MutationOperator::RenameState, format!("{location}: renamed here"), &state.key, &*new);
+        let edits: Vec<_> = find_word(&file.text, &state.name).into_iter().map(|range| (range, new.clone())).collect();
+        generator.edit(MutationOperator::RenameState, format!("{location}: renamed in the whole file"), &edits);
     }
 }
 
 /// Where a name stands as a word of its own.
-fn words(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
+fn find_word(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(name)
         .map(|(at, found)| at..at + found.len())
@@ -89,61 +103,75 @@ fn words(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
 }
 
 /// `max`, a number or an expression.
-fn bounded(maker: &mut Maker, place: &str, parts: &[Entry]) {
+fn mutate_max(generator: &mut MutantGenerator, location: &str, parts: &[TomlEntry]) {
     for part in parts.iter().filter(|part| part.name == "max") {
         match &part.item.value {
-            Value::Int(_) => maker.shifted(Operator::ChangeKey, &format!("{place} max"), &part.item),
-            _ => maker.expression(&format!("{place} max"), &part.item),
+            TomlValue::Int(_) => {
+                generator.shift_number(MutationOperator::ChangeConstraint, &format!("{location} max"), &part.item);
+            }
+            _ => generator.mutate_expression(&format!("{location} max"), &part.item),
         }
     }
 }
 
-fn key(maker: &mut Maker, place: &str, parts: &[Entry]) {
-    bounded(maker, place, parts);
+fn mutate_constraint(generator: &mut MutantGenerator, location: &str, parts: &[TomlEntry]) {
+    mutate_max(generator, location, parts);
     for part in parts {
-        let named = format!("{place} {}", part.name);
+        let named = format!("{location} {}", part.name);
         match part.name.as_str() {
             "on" | "in" => {
                 if part.name == "in" {
-                    maker.drop_entry(Operator::ChangeKey, place, part);
+                    generator.drop_entry(MutationOperator::ChangeConstraint, location, part);
                 }
-                part.item.items().iter().for_each(|item| maker.drop_item(Operator::ChangeKey, &named, item));
+                part.item
+                    .items()
+                    .iter()
+                    .for_each(|item| generator.drop_item(MutationOperator::ChangeConstraint, &named, item));
             }
             "per" => {
-                maker.drop_entry(Operator::ChangeKey, place, part);
-                maker.duration(&named, &part.item);
+                generator.drop_entry(MutationOperator::ChangeConstraint, location, part);
+                generator.double_duration(&named, &part.item);
             }
             "clash" if part.item.text() == Some("return") => {
-                maker.replace(Operator::ChangeAnswer, format!("{named}: a refusal"), &part.item.span, "\"409 taken\"");
+                generator.replace(
+                    MutationOperator::ChangeRefusalCode,
+                    format!("{named}: a refusal"),
+                    &part.item.span,
+                    "\"409 taken\"",
+                );
             }
-            "clash" => maker.answer(&named, &part.item),
+            "clash" => generator.mutate_refusal_code(&named, &part.item),
             _ => {}
         }
     }
 }
 
-fn work(maker: &mut Maker, entries: &[Entry]) {
+fn mutate_work(generator: &mut MutantGenerator, entries: &[TomlEntry]) {
     for entry in entries {
-        let place = format!("work {}", entry.name);
+        let location = format!("work {}", entry.name);
         match entry.name.as_str() {
-            "lease" => _ = maker.duration(&place, &entry.item),
+            "lease" => _ = generator.double_duration(&location, &entry.item),
             "stop" | "priority" => {
-                maker.drop_entry(Operator::Settings, "work", entry);
-                maker.expression(&place, &entry.item);
+                generator.drop_entry(MutationOperator::DropSetting, "work", entry);
+                generator.mutate_expression(&location, &entry.item);
             }
             "result" => {
-                maker.drop_entry(Operator::Settings, "work", entry);
-                maker.fields("work.result", entry.item.entries());
+                generator.drop_entry(MutationOperator::DropSetting, "work", entry);
+                generator.mutate_fields("work.result", entry.item.entries());
             }
             "key" => {
-                maker.drop_entry(Operator::Settings, "work", entry);
+                generator.drop_entry(MutationOperator::DropSetting, "work", entry);
                 for part in entry.item.entries() {
                     match &part.item.value {
-                        Value::Int(_) => maker.shifted(Operator::ChangeKey, &place, &part.item),
-                        Value::Bool(_) => maker.drop_entry(Operator::ChangeKey, &place, part),
+                        TomlValue::Int(_) => {
+                            generator.shift_number(MutationOperator::ChangeConstraint, &location, &part.item);
+                        }
+                        TomlValue::Bool(_) => generator.drop_entry(MutationOperator::ChangeConstraint, &location, part),
                         _ => {
                             let each = part.item.items().iter();
-                            each.for_each(|item| maker.drop_item(Operator::ChangeKey, &place, item));
+                            each.for_each(|item| {
+                                generator.drop_item(MutationOperator::ChangeConstraint, &location, item);
+                            });
                         }
                     }
                 }
@@ -153,54 +181,59 @@ fn work(maker: &mut Maker, entries: &[Entry]) {
     }
 }
 
-fn errors(maker: &mut Maker, entries: &[Entry]) {
-    let list = |name: &str| find(entries, name);
+fn mutate_errors(generator: &mut MutantGenerator, entries: &[TomlEntry]) {
+    let list = |name: &str| find_item(entries, name);
     for (own, other) in [("retryable", "terminal"), ("terminal", "retryable")] {
-        for code in list(own).map_or(&[][..], Item::items) {
-            let place = format!("errors.{own}");
-            maker.drop_item(Operator::Errors, &place, code);
+        for code in list(own).map_or(&[][..], TomlItem::items) {
+            let location = format!("errors.{own}");
+            generator.drop_item(MutationOperator::MoveErrorCode, &location, code);
             let Some(first) = list(other).and_then(|list| list.items().first()) else { continue };
-            let shown = maker.file.text[code.span.clone()].to_owned();
+            let shown = generator.file.text[code.span.clone()].to_owned();
             let edits = [
-                (maker.file.cut(&code.span), String::new()),
+                (generator.file.removal_span(&code.span), String::new()),
                 (first.span.start..first.span.start, format!("{shown}, ")),
             ];
-            maker.edit(Operator::Errors, format!("{place}: {shown} is {other}"), &edits);
+            generator.edit(MutationOperator::MoveErrorCode, format!("{location}: {shown} is {other}"), &edits);
         }
     }
 }
 
-fn checks(maker: &mut Maker, entries: &[Entry]) {
+fn mutate_checks(generator: &mut MutantGenerator, entries: &[TomlEntry]) {
     for check in entries {
-        let place = format!("checks.{}", check.name);
+        let location = format!("checks.{}", check.name);
         for part in check.item.entries() {
             match part.name.as_str() {
-                "payload" => maker.drop_entry(Operator::Settings, &place, part),
+                "payload" => generator.drop_entry(MutationOperator::DropSetting, &location, part),
                 "ask" => {
-                    for asked in part.item.entries() {
-                        maker.drop_entry(Operator::Settings, &format!("{place} ask"), asked);
-                        maker.expression(&format!("{place} ask {}", asked.name), &asked.item);
+                    for argument in part.item.entries() {
+                        generator.drop_entry(MutationOperator::DropSetting, &format!("{location} ask"), argument);
+                        generator.mutate_expression(&format!("{location} ask {}", argument.name), &argument.item);
                     }
                 }
-                "answer" => maker.fields(&format!("{place}.answer"), part.item.entries()),
+                "answer" => generator.mutate_fields(&format!("{location}.answer"), part.item.entries()),
                 _ => {}
             }
         }
     }
 }
 
-fn callers(maker: &mut Maker, file: &File) {
-    for who in file.table("who") {
-        let place = format!("who.{}", who.name);
-        let item = find(who.item.entries(), "is").unwrap_or(&who.item);
+fn mutate_callers(generator: &mut MutantGenerator, file: &LifecycleFile) {
+    for caller in file.table_entries("who") {
+        let location = format!("who.{}", caller.name);
+        let item = find_item(caller.item.entries(), "is").unwrap_or(&caller.item);
         for new in ["true", "false"] {
-            maker.replace(Operator::Callers, format!("{place}: {new}"), &item.span, format!("\"{new}\""));
+            generator.replace(
+                MutationOperator::ChangeCaller,
+                format!("{location}: {new}"),
+                &item.span,
+                format!("\"{new}\""),
+            );
         }
-        maker.expression(&place, item);
+        generator.mutate_expression(&location, item);
     }
-    let Some(readers) = find(file.table("access"), "read") else { return };
+    let Some(readers) = find_item(file.table_entries("access"), "read") else { return };
     for reader in readers.items() {
-        maker.drop_item(Operator::Callers, "access", reader);
+        generator.drop_item(MutationOperator::ChangeCaller, "access", reader);
     }
-    maker.replace(Operator::Callers, "access: anyone reads".into(), &readers.span, "[\"anyone\"]");
+    generator.replace(MutationOperator::ChangeCaller, "access: anyone reads".into(), &readers.span, "[\"anyone\"]");
 }

@@ -7,26 +7,26 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// One file of a shipped system.
-pub(super) struct File {
+pub(super) struct LifecycleFile {
     pub(super) system: String,
     /// From the root: `systems/image/job.toml`.
     pub(super) path: String,
     pub(super) text: String,
-    pub(super) root: Vec<Entry>,
+    pub(super) root: Vec<TomlEntry>,
 }
 
-pub(super) struct Entry {
+pub(super) struct TomlEntry {
     pub(super) name: String,
     pub(super) key: Range<usize>,
-    pub(super) item: Item,
+    pub(super) item: TomlItem,
 }
 
-pub(super) struct Item {
+pub(super) struct TomlItem {
     pub(super) span: Range<usize>,
-    pub(super) value: Value,
+    pub(super) value: TomlValue,
 }
 
-pub(super) enum Value {
+pub(super) enum TomlValue {
     Text {
         text: String,
         /// What stands between the quotes; none where escapes hide it.
@@ -36,43 +36,43 @@ pub(super) enum Value {
     /// As it stands there.
     Double(String),
     Bool(bool),
-    List(Vec<Item>),
-    Table(Vec<Entry>),
+    List(Vec<TomlItem>),
+    Table(Vec<TomlEntry>),
     Other,
 }
 
-impl File {
+impl LifecycleFile {
     pub(super) fn read(system: &str, path: &str, text: String) -> Result<Self> {
         let parsed = DeTable::parse(&text).map_err(|error| anyhow!("{path}: {error}"))?;
-        let root = entries(parsed.get_ref(), &text);
+        let root = parse_entries(parsed.get_ref(), &text);
         Ok(Self { system: system.to_owned(), path: path.to_owned(), text, root })
     }
 
-    pub(super) fn table(&self, name: &str) -> &[Entry] {
-        find(&self.root, name).map_or(&[], Item::entries)
+    pub(super) fn table_entries(&self, name: &str) -> &[TomlEntry] {
+        find_item(&self.root, name).map_or(&[], TomlItem::entries)
     }
 
     /// Rows of an event, in order: each `[[on.EVENT]]` table.
-    pub(super) fn events(&self) -> impl Iterator<Item = (&str, Vec<&[Entry]>)> {
-        self.table("on")
+    pub(super) fn events(&self) -> impl Iterator<Item = (&str, Vec<&[TomlEntry]>)> {
+        self.table_entries("on")
             .iter()
-            .map(|event| (event.name.as_str(), event.item.items().iter().map(Item::entries).collect()))
+            .map(|event| (event.name.as_str(), event.item.items().iter().map(TomlItem::entries).collect()))
     }
 
     pub(super) fn states(&self) -> Vec<&str> {
-        self.table("states").iter().map(|state| state.name.as_str()).collect()
+        self.table_entries("states").iter().map(|state| state.name.as_str()).collect()
     }
 
     /// From the row's header up to the next header.
-    pub(super) fn block(&self, row: &[Entry]) -> Option<Range<usize>> {
-        let within = row.iter().map(|entry| entry.key.start).min()?;
+    pub(super) fn transition_span(&self, transition: &[TomlEntry]) -> Option<Range<usize>> {
+        let within = transition.iter().map(|entry| entry.key.start).min()?;
         let start = self.text[..within].rfind("\n[[").map_or(0, |at| at + 1);
         let end = self.text[within..].find("\n[").map_or(self.text.len(), |at| within + at + 1);
         Some(start..end)
     }
 
     /// What to cut so that an entry of an inline table or a list goes, with its comma; or a line's key and value.
-    pub(super) fn cut(&self, range: &Range<usize>) -> Range<usize> {
+    pub(super) fn removal_span(&self, range: &Range<usize>) -> Range<usize> {
         let after = &self.text[range.end..];
         let spaces = after.len() - after.trim_start_matches([' ', '\n']).len();
         if after[spaces..].starts_with(',') {
@@ -84,43 +84,47 @@ impl File {
     }
 }
 
-impl Entry {
+impl TomlEntry {
     pub(super) fn span(&self) -> Range<usize> {
         self.key.start..self.item.span.end
     }
 }
 
-impl Item {
-    pub(super) fn entries(&self) -> &[Entry] {
-        if let Value::Table(entries) = &self.value { entries } else { &[] }
+impl TomlItem {
+    pub(super) fn entries(&self) -> &[TomlEntry] {
+        if let TomlValue::Table(entries) = &self.value { entries } else { &[] }
     }
 
     pub(super) fn items(&self) -> &[Self] {
-        if let Value::List(items) = &self.value { items } else { &[] }
+        if let TomlValue::List(items) = &self.value { items } else { &[] }
     }
 
     pub(super) fn text(&self) -> Option<&str> {
-        if let Value::Text { text, .. } = &self.value { Some(text) } else { None }
+        if let TomlValue::Text { text, .. } = &self.value { Some(text) } else { None }
     }
 
     /// A list, or the one thing that stands for it.
-    pub(super) fn several(&self) -> Vec<&Self> {
-        if let Value::List(items) = &self.value { items.iter().collect() } else { vec![self] }
+    pub(super) fn as_list(&self) -> Vec<&Self> {
+        if let TomlValue::List(items) = &self.value { items.iter().collect() } else { vec![self] }
     }
 }
 
-pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Item> {
+pub(super) fn find_item<'a>(entries: &'a [TomlEntry], name: &str) -> Option<&'a TomlItem> {
     entries.iter().find(|entry| entry.name == name).map(|entry| &entry.item)
 }
 
-fn entries(table: &DeTable, text: &str) -> Vec<Entry> {
+fn parse_entries(table: &DeTable, text: &str) -> Vec<TomlEntry> {
     table
         .iter()
-        .map(|(key, value)| Entry { name: key.get_ref().to_string(), key: key.span(), item: item(value, text) })
+        .map(|(key, value)| TomlEntry {
+            name: key.get_ref().to_string(),
+            key: key.span(),
+            item: parse_item(value, text),
+        })
         .collect()
 }
 
-fn item(node: &Spanned<DeValue>, text: &str) -> Item {
+fn parse_item(node: &Spanned<DeValue>, text: &str) -> TomlItem {
     let span = node.span();
     let value = match node.get_ref() {
         DeValue::String(found) => {
@@ -128,14 +132,14 @@ fn item(node: &Spanned<DeValue>, text: &str) -> Item {
             let quotes =
                 [1, 3, 4].into_iter().find(|quotes| raw.get(*quotes..).is_some_and(|raw| raw.starts_with(&**found)));
             let content = quotes.map(|quotes| span.start + quotes..span.start + quotes + found.len());
-            Value::Text { text: found.to_string(), content }
+            TomlValue::Text { text: found.to_string(), content }
         }
-        DeValue::Integer(found) => found.as_str().parse().map_or(Value::Other, Value::Int),
-        DeValue::Float(found) => Value::Double(found.as_str().to_owned()),
-        DeValue::Boolean(found) => Value::Bool(*found),
-        DeValue::Array(found) => Value::List(found.iter().map(|node| item(node, text)).collect()),
-        DeValue::Table(found) => Value::Table(entries(found, text)),
-        DeValue::Datetime(_) => Value::Other,
+        DeValue::Integer(found) => found.as_str().parse().map_or(TomlValue::Other, TomlValue::Int),
+        DeValue::Float(found) => TomlValue::Double(found.as_str().to_owned()),
+        DeValue::Boolean(found) => TomlValue::Bool(*found),
+        DeValue::Array(found) => TomlValue::List(found.iter().map(|node| parse_item(node, text)).collect()),
+        DeValue::Table(found) => TomlValue::Table(parse_entries(found, text)),
+        DeValue::Datetime(_) => TomlValue::Other,
     };
-    Item { span, value }
+    TomlItem { span, value }
 }

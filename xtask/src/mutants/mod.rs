@@ -1,16 +1,16 @@
 //! `cargo xtask mutants`: every shipped lifecycle file, broken in every systematic way. The checker, a scenario test or a
 //! property must notice each; docs/mutants.md tells who does. `--code` does the same to the Rust code of the core.
 
+mod analysis;
 pub(crate) mod code;
 mod declarations;
 mod expression;
 mod file;
-mod judge;
-mod maker;
+mod generator;
 mod operator;
 mod report;
-mod rows;
 mod survivors;
+mod transitions;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -21,36 +21,36 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use self::file::File;
-use self::judge::{Judge, Verdict};
-use self::maker::Mutant;
-use self::operator::Operator;
-use self::survivors::Survivors;
-use self::trial::{LIMIT, Outcome, PATIENCE, Part, Suite};
+use self::analysis::{AnalysisVerdict, MutantAnalyzer};
+use self::file::LifecycleFile;
+use self::generator::LifecycleMutant;
+use self::operator::MutationOperator;
+use self::survivors::KnownSurvivors;
+use self::trial::{RETRY_TIMEOUT, SuiteOutcome, SuitePart, SystemSuite, TRIAL_TIMEOUT};
 use crate::prove::binaries::{self, Binary};
 use crate::workers::at_once;
 use crate::{shell, tree};
 
 /// Trials at a time.
-const WORKERS: usize = 2;
+const CONCURRENT_TRIALS: usize = 2;
 /// Of a hundred mutants, so many must be noticed.
-const LEAST: f64 = 95.0;
+const MIN_SCORE_PERCENT: f64 = 95.0;
 /// What the gate tries: always the same ones, so that it never fails by chance.
-const SAMPLE: usize = 40;
-const SEED: u64 = 7;
+const SAMPLE_MUTANTS: usize = 40;
+const SAMPLE_SEED: u64 = 7;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Options {
-    short: bool,
-    diff: bool,
+pub(crate) struct MutantOptions {
+    sample_only: bool,
+    show_diff: bool,
     system: Option<String>,
     /// Any of these words in its file or name; none wants all.
-    find: Vec<String>,
+    name_filters: Vec<String>,
 }
 
-impl Options {
-    pub(crate) fn short() -> Self {
-        Self { short: true, ..Self::default() }
+impl MutantOptions {
+    pub(crate) fn sample() -> Self {
+        Self { sample_only: true, ..Self::default() }
     }
 
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
@@ -60,157 +60,159 @@ impl Options {
             let mut value =
                 || words.next().map(|word| (*word).to_owned()).with_context(|| format!("{word} wants a value"));
             match *word {
-                "--short" => options.short = true,
-                "--diff" => options.diff = true,
+                "--short" => options.sample_only = true,
+                "--diff" => options.show_diff = true,
                 "--system" => options.system = Some(value()?),
-                "--find" => options.find.push(value()?),
+                "--find" => options.name_filters.push(value()?),
                 other => bail!("mutants knows no {other}"),
             }
         }
         Ok(options)
     }
 
-    fn wants(&self, mutant: &Mutant) -> bool {
+    fn matches(&self, mutant: &LifecycleMutant) -> bool {
         self.system.as_ref().is_none_or(|system| *system == mutant.system)
-            && (self.find.is_empty()
-                || self.find.iter().any(|text| format!("{} {}", mutant.file, mutant.name).contains(text)))
+            && (self.name_filters.is_empty()
+                || self.name_filters.iter().any(|text| format!("{} {}", mutant.file, mutant.name).contains(text)))
     }
 
-    fn whole(&self) -> bool {
-        !self.short && self.system.is_none() && self.find.is_empty()
+    fn is_full_run(&self) -> bool {
+        !self.sample_only && self.system.is_none() && self.name_filters.is_empty()
     }
 }
 
 /// A mutant and who noticed it.
-struct Tried {
-    mutant: Mutant,
-    verdict: Verdict,
+struct TestedMutant {
+    mutant: LifecycleMutant,
+    verdict: AnalysisVerdict,
     /// What each kind of test made of it.
-    scenario: Outcome,
+    scenario: SuiteOutcome,
     /// Of the tables, which are played only where no scenario fails.
-    table: Outcome,
-    property: Outcome,
-    typed: Outcome,
+    table: SuiteOutcome,
+    property: SuiteOutcome,
+    typed_transitions: SuiteOutcome,
 }
 
-impl Tried {
-    fn counts(&self) -> bool {
-        self.verdict != Verdict::Identical
+impl TestedMutant {
+    fn is_real_mutant(&self) -> bool {
+        self.verdict != AnalysisVerdict::Identical
     }
 
     fn is_refused(&self) -> bool {
-        matches!(self.verdict, Verdict::Refused(_))
+        matches!(self.verdict, AnalysisVerdict::Refused(_))
     }
 
     fn is_caught(&self) -> bool {
-        self.is_caught_without_tables() || self.table.failed()
+        self.is_caught_without_tables() || self.table.is_failed()
     }
 
     fn is_caught_without_tables(&self) -> bool {
-        self.is_refused() || self.scenario.failed() || self.property.failed() || self.died()
+        self.is_refused() || self.scenario.is_failed() || self.property.is_failed() || self.has_crashed()
     }
 
     /// What may notice it, the warnings and the typed moves apart.
-    const fn played(&self) -> [&Outcome; 3] {
+    const fn test_outcomes(&self) -> [&SuiteOutcome; 3] {
         [&self.scenario, &self.table, &self.property]
     }
 
     /// No test failed, but the tests could not be played to their end.
     fn is_unclear(&self) -> bool {
-        let played = self.played();
-        !played.iter().any(|outcome| outcome.failed()) && played.iter().any(|outcome| outcome.is_unclear())
+        let outcomes = self.test_outcomes();
+        !outcomes.iter().any(|outcome| outcome.is_failed()) && outcomes.iter().any(|outcome| outcome.is_unclear())
     }
 
     /// The tests died of it, again when it was tried alone.
-    fn died(&self) -> bool {
-        self.is_unclear() && !self.is_endless()
+    fn has_crashed(&self) -> bool {
+        self.is_unclear() && !self.has_timed_out()
     }
 
     /// The tests came to no end, not even alone and with much time. That is no notice: it might be the machine.
-    fn is_endless(&self) -> bool {
-        self.is_unclear() && self.played().contains(&&Outcome::Endless)
+    fn has_timed_out(&self) -> bool {
+        self.is_unclear() && self.test_outcomes().contains(&&SuiteOutcome::TimedOut)
     }
 
     fn survives(&self) -> bool {
-        self.counts() && !self.is_caught()
+        self.is_real_mutant() && !self.is_caught()
     }
 }
 
 /// Thousands of trials are worth a build that runs faster; `Cargo.toml` has a profile for it. The few of the gate use
 /// what the gate has built anyway.
-const PROFILE: &str = "mutants";
+const MUTANTS_PROFILE: &str = "mutants";
 
 /// `cargo xtask mutants`, with its words: the long form runs in a faster build of this program.
-pub(crate) fn run_words(words: &[&str]) -> Result<()> {
-    let options = Options::parse(words)?;
-    let folder = tree::root().join("target").join(PROFILE);
-    if options.short || std::env::current_exe().is_ok_and(|own| own.starts_with(folder)) {
+pub(crate) fn run_with_args(words: &[&str]) -> Result<()> {
+    let options = MutantOptions::parse(words)?;
+    let folder = tree::root().join("target").join(MUTANTS_PROFILE);
+    if options.sample_only || std::env::current_exe().is_ok_and(|own| own.starts_with(folder)) {
         return run(&options);
     }
-    let mut again = shell::command("cargo");
-    again.current_dir(tree::root()).args([
+    let mut fast_build = shell::command("cargo");
+    fast_build.current_dir(tree::root()).args([
         "run",
         "--quiet",
         "--profile",
-        PROFILE,
+        MUTANTS_PROFILE,
         "--package",
         "xtask",
         "--",
         "mutants",
     ]);
-    shell::run(again.args(words))
+    shell::run(fast_build.args(words))
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let survivors = Survivors::read()?;
-    let mut files = files()?;
+pub(crate) fn run(options: &MutantOptions) -> Result<()> {
+    let survivors = KnownSurvivors::read()?;
+    let mut files = lifecycle_files()?;
     // A system that waits is tried when it is asked for by name.
-    files.retain(|file| options.system.as_ref() == Some(&file.system) || !survivors.waiting.contains(&file.system));
-    let all: Vec<Mutant> = files.iter().flat_map(maker::mutants).collect();
+    files.retain(|file| {
+        options.system.as_ref() == Some(&file.system) || !survivors.pending_systems.contains(&file.system)
+    });
+    let all: Vec<LifecycleMutant> = files.iter().flat_map(generator::generate_mutants).collect();
     if options.system.is_none() {
-        survivors.check(&all)?;
+        survivors.ensure_all_exist(&all)?;
     }
-    let print = report::fingerprint(&all);
-    if options.short {
-        report::is_current(&print)?;
+    let fingerprint = report::fingerprint(&all);
+    if options.sample_only {
+        report::ensure_page_current(&fingerprint)?;
     }
-    let mut chosen: Vec<Mutant> = all.into_iter().filter(|mutant| options.wants(mutant)).collect();
-    if options.short {
-        chosen = sample(chosen);
+    let mut chosen: Vec<LifecycleMutant> = all.into_iter().filter(|mutant| options.matches(mutant)).collect();
+    if options.sample_only {
+        chosen = pick_sample(chosen);
     }
-    let tried = try_all(&files, chosen, options)?;
-    if options.diff {
+    let tried = test_all(&files, chosen, options)?;
+    if options.show_diff {
         for tried in &tried {
-            print!("{}", report::shown(tried, &files));
+            print!("{}", report::describe_mutant(tried, &files));
         }
     }
-    let text = report::document(&tried, &files, &survivors, &print);
-    if options.whole() {
+    let text = report::report_page(&tried, &files, &survivors, &fingerprint);
+    if options.is_full_run() {
         tree::generate("docs/mutants.md", &text, false, "cargo xtask mutants")?;
     }
-    print!("{}", report::terminal(&tried, &files, &survivors));
-    verdict(&tried, &survivors, options)
+    print!("{}", report::terminal_report(&tried, &files, &survivors));
+    judge_results(&tried, &survivors, options)
 }
 
-fn verdict(tried: &[Tried], survivors: &Survivors, options: &Options) -> Result<()> {
-    let unknown = tried.iter().filter(|tried| tried.survives() && survivors.why(&tried.mutant).is_none()).count();
+fn judge_results(tested: &[TestedMutant], survivors: &KnownSurvivors, options: &MutantOptions) -> Result<()> {
+    let unknown = tested.iter().filter(|tried| tried.survives() && survivors.reason(&tried.mutant).is_none()).count();
     if unknown > 0 {
         bail!(
             "{unknown} mutants that nobody notices and nobody explains: test them, or say why in xtask/survivors.toml"
         );
     }
-    if let Some(caught) = tried.iter().find(|tried| !tried.survives() && survivors.why(&tried.mutant).is_some()) {
+    if let Some(caught) = tested.iter().find(|tried| !tried.survives() && survivors.reason(&tried.mutant).is_some()) {
         bail!("xtask/survivors.toml excuses a mutant that is noticed: {} {}", caught.mutant.file, caught.mutant.name);
     }
-    let score = report::score(tried.iter());
-    if options.whole() && score < LEAST {
-        bail!("{score:.1} % noticed: at least {LEAST} % must be");
+    let score = report::caught_percent(tested.iter());
+    if options.is_full_run() && score < MIN_SCORE_PERCENT {
+        bail!("{score:.1} % noticed: at least {MIN_SCORE_PERCENT} % must be");
     }
     Ok(())
 }
 
 /// The lifecycle files of all folders of `systems/`.
-fn files() -> Result<Vec<File>> {
+fn lifecycle_files() -> Result<Vec<LifecycleFile>> {
     let is_lifecycle = |path: &str| {
         let parts: Vec<&str> = path.split('/').collect();
         parts.len() == 3 && parts[0] == "systems" && parts[2] != "Cargo.toml" && tree::has_extension(path, "toml")
@@ -219,110 +221,119 @@ fn files() -> Result<Vec<File>> {
         .into_iter()
         .map(|source| {
             let system = source.path.split('/').nth(1).unwrap_or_default().to_owned();
-            File::read(&system, &source.path, source.text)
+            LifecycleFile::read(&system, &source.path, source.text)
         })
         .collect()
 }
 
-fn systems(files: &[File]) -> Vec<&str> {
+fn system_names(files: &[LifecycleFile]) -> Vec<&str> {
     let mut systems: Vec<&str> = files.iter().map(|file| file.system.as_str()).collect();
     systems.dedup();
     systems
 }
 
 /// A few of each operator first, then whatever chance brings; always the same.
-fn sample(mut all: Vec<Mutant>) -> Vec<Mutant> {
-    let mut state = SEED;
-    let mut draw = || {
+fn pick_sample(mut all: Vec<LifecycleMutant>) -> Vec<LifecycleMutant> {
+    let mut state = SAMPLE_SEED;
+    let mut next_random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
-    let mut keyed: Vec<(u64, Mutant)> = all.drain(..).map(|mutant| (draw(), mutant)).collect();
-    keyed.sort_by_key(|(key, _)| *key);
+    let mut shuffled: Vec<(u64, LifecycleMutant)> = all.drain(..).map(|mutant| (next_random(), mutant)).collect();
+    shuffled.sort_by_key(|(key, _)| *key);
     let mut seen = std::collections::BTreeSet::new();
     let (mut first, rest): (Vec<_>, Vec<_>) =
-        keyed.into_iter().map(|(_, mutant)| mutant).partition(|mutant| seen.insert(mutant.operator));
+        shuffled.into_iter().map(|(_, mutant)| mutant).partition(|mutant| seen.insert(mutant.operator));
     first.extend(rest);
-    first.truncate(SAMPLE);
+    first.truncate(SAMPLE_MUTANTS);
     first
 }
 
-fn try_all(files: &[File], mutants: Vec<Mutant>, options: &Options) -> Result<Vec<Tried>> {
-    let systems = systems(files);
-    let wanted: Vec<&str> =
+fn test_all(
+    files: &[LifecycleFile],
+    mutants: Vec<LifecycleMutant>,
+    options: &MutantOptions,
+) -> Result<Vec<TestedMutant>> {
+    let systems = system_names(files);
+    let wanted_systems: Vec<&str> =
         systems.iter().copied().filter(|system| mutants.iter().any(|mutant| mutant.system == **system)).collect();
     let target = tree::root().join("target");
-    let binaries = build(&wanted, options)?;
-    let mut judges = BTreeMap::new();
-    for system in wanted {
-        let own: Vec<&File> = files.iter().filter(|file| file.system == system).collect();
-        judges.insert(system.to_owned(), (Judge::new(&own)?, Suite::of(system, &binaries)));
+    let binaries = build_tests(&wanted_systems, options)?;
+    let mut analyzers = BTreeMap::new();
+    for system in wanted_systems {
+        let own: Vec<&LifecycleFile> = files.iter().filter(|file| file.system == system).collect();
+        analyzers.insert(system.to_owned(), (MutantAnalyzer::new(&own)?, SystemSuite::for_system(system, &binaries)));
     }
     let folder = target.join("lifecycle-mutants");
-    baseline(&judges, &folder, options)?;
+    assert_unchanged_passes(&analyzers, &folder, options)?;
     let (next, count) = (AtomicUsize::new(0), mutants.len());
-    let slots: Vec<Mutex<Option<Mutant>>> = mutants.into_iter().map(|mutant| Mutex::new(Some(mutant))).collect();
-    let done = Mutex::new(Vec::new());
+    let slots: Vec<Mutex<Option<LifecycleMutant>>> =
+        mutants.into_iter().map(|mutant| Mutex::new(Some(mutant))).collect();
+    let results = Mutex::new(Vec::new());
     let work = |worker: usize| -> Result<()> {
         let folder = folder.join(format!("worker-{worker}"));
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = slots.get(at) else { return Ok(()) };
             let Some(mutant) = slot.lock().map_err(|_| anyhow!("a worker panicked"))?.take() else { continue };
-            let (judge, suite) = judges.get(&mutant.system).context("every system has a judge")?;
-            let tried = attempt(mutant, (judge, suite), &folder, LIMIT, options)?;
+            let (judge, suite) = analyzers.get(&mutant.system).context("every system has a judge")?;
+            let tried = test_mutant(mutant, (judge, suite), &folder, TRIAL_TIMEOUT, options)?;
             if tried.survives() && !tried.is_unclear() {
                 eprintln!("  survives: {} {}", tried.mutant.file, tried.mutant.name);
             }
             if at % 100 == 99 {
                 eprintln!("  {} of {count}", at + 1);
             }
-            done.lock().map_err(|_| anyhow!("a worker panicked"))?.push((at, tried));
+            results.lock().map_err(|_| anyhow!("a worker panicked"))?.push((at, tried));
         }
     };
     std::thread::scope(|scope| -> Result<()> {
-        let workers: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(move || work(worker))).collect();
+        let workers: Vec<_> = (0..CONCURRENT_TRIALS).map(|worker| scope.spawn(move || work(worker))).collect();
         workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a worker panicked"))?)
     })?;
-    let mut done: Vec<(usize, Tried)> = done.into_inner().map_err(|_| anyhow!("a worker panicked"))?;
+    let mut done: Vec<(usize, TestedMutant)> = results.into_inner().map_err(|_| anyhow!("a worker panicked"))?;
     done.sort_by_key(|(at, _)| *at);
     // Alone, and with time: what is unclear then is not so because the machine was busy.
-    let again = |(_, tried): (usize, Tried)| {
+    let retry_unclear = |(_, tried): (usize, TestedMutant)| {
         if !tried.is_unclear() {
             return Ok(tried);
         }
         eprintln!("  again, alone: {} {}", tried.mutant.file, tried.mutant.name);
-        let (judge, suite) = judges.get(&tried.mutant.system).context("every system has a judge")?;
-        attempt(tried.mutant, (judge, suite), &folder.join("alone"), PATIENCE, options)
+        let (judge, suite) = analyzers.get(&tried.mutant.system).context("every system has a judge")?;
+        test_mutant(tried.mutant, (judge, suite), &folder.join("alone"), RETRY_TIMEOUT, options)
     };
-    done.into_iter().map(again).collect()
+    done.into_iter().map(retry_unclear).collect()
 }
 
 /// The tests of these systems: in the gate as it has built them anyway.
-fn build(systems: &[&str], options: &Options) -> Result<Vec<Binary>> {
-    if options.short {
+fn build_tests(systems: &[&str], options: &MutantOptions) -> Result<Vec<Binary>> {
+    if options.sample_only {
         let is_test = |path: &&String| systems.iter().any(|name| path.starts_with(&format!("systems/{name}/tests/")));
         let paths = tree::paths()?;
         let tests = paths.iter().filter(is_test).filter(|path| tree::has_extension(path, "rs"));
         return binaries::build_here(&binaries::targets(tests.map(String::as_str)), "dev");
     }
     let packages: Vec<String> = systems.iter().map(|system| format!("onceward-system-{system}")).collect();
-    binaries::build_here(&binaries::packages(packages.iter().map(String::as_str)), PROFILE)
+    binaries::build_here(&binaries::packages(packages.iter().map(String::as_str)), MUTANTS_PROFILE)
 }
 
 /// With the files as they stand all must pass, or a failure would say nothing.
-fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path, options: &Options) -> Result<()> {
-    let nothing = folder.join("nothing");
-    std::fs::create_dir_all(&nothing)?;
-    let mut parts = vec![Part::Scenarios, Part::Tables, Part::Properties];
-    if !options.short {
-        parts.push(Part::TypedMoves);
+fn assert_unchanged_passes(
+    judges: &BTreeMap<String, (MutantAnalyzer, SystemSuite)>,
+    folder: &Path,
+    options: &MutantOptions,
+) -> Result<()> {
+    let empty_dir = folder.join("nothing");
+    std::fs::create_dir_all(&empty_dir)?;
+    let mut parts = vec![SuitePart::Scenarios, SuitePart::Tables, SuitePart::Properties];
+    if !options.sample_only {
+        parts.push(SuitePart::TypedTransitions);
     }
-    let systems: Vec<(&String, &Suite)> = judges.iter().map(|(system, (_, suite))| (system, suite)).collect();
+    let systems: Vec<(&String, &SystemSuite)> = judges.iter().map(|(system, (_, suite))| (system, suite)).collect();
     let played = at_once(&systems, |(system, suite)| {
         for part in &parts {
-            match suite.noticed(*part, &nothing, PATIENCE)? {
-                Outcome::Passed => {}
+            match suite.run_part(*part, &empty_dir, RETRY_TIMEOUT)? {
+                SuiteOutcome::Passed => {}
                 outcome => bail!("{system}: with nothing changed its tests do not pass: {outcome:?}"),
             }
         }
@@ -331,44 +342,44 @@ fn baseline(judges: &BTreeMap<String, (Judge, Suite)>, folder: &Path, options: &
     played.map(drop)
 }
 
-fn attempt(
-    mutant: Mutant,
-    (judge, suite): (&Judge, &Suite),
+fn test_mutant(
+    mutant: LifecycleMutant,
+    (judge, suite): (&MutantAnalyzer, &SystemSuite),
     folder: &Path,
     limit: Duration,
-    options: &Options,
-) -> Result<Tried> {
-    let verdict = judge.judge(&mutant);
-    let mut tried = Tried {
+    options: &MutantOptions,
+) -> Result<TestedMutant> {
+    let verdict = judge.analyze(&mutant);
+    let mut tested = TestedMutant {
         mutant,
         verdict,
-        scenario: Outcome::Passed,
-        table: Outcome::Passed,
-        property: Outcome::Passed,
-        typed: Outcome::Passed,
+        scenario: SuiteOutcome::Passed,
+        table: SuiteOutcome::Passed,
+        property: SuiteOutcome::Passed,
+        typed_transitions: SuiteOutcome::Passed,
     };
-    if !tried.counts() || tried.is_refused() {
-        return Ok(tried);
+    if !tested.is_real_mutant() || tested.is_refused() {
+        return Ok(tested);
     }
     if folder.exists() {
         std::fs::remove_dir_all(folder)?;
     }
-    let file = folder.join(tried.mutant.file.trim_start_matches("systems/"));
+    let file = folder.join(tested.mutant.file.trim_start_matches("systems/"));
     std::fs::create_dir_all(file.parent().context("a file stands in a folder")?)?;
-    std::fs::write(&file, &tried.mutant.text)?;
-    tried.scenario = suite.noticed(Part::Scenarios, folder, limit)?;
+    std::fs::write(&file, &tested.mutant.text)?;
+    tested.scenario = suite.run_part(SuitePart::Scenarios, folder, limit)?;
     // What goes in a circle for one kind of test does for the others, and takes as long.
-    if options.short && tried.scenario.failed() || tried.scenario == Outcome::Endless {
-        return Ok(tried);
+    if options.sample_only && tested.scenario.is_failed() || tested.scenario == SuiteOutcome::TimedOut {
+        return Ok(tested);
     }
-    if !tried.scenario.failed() {
-        tried.table = suite.noticed(Part::Tables, folder, limit)?;
+    if !tested.scenario.is_failed() {
+        tested.table = suite.run_part(SuitePart::Tables, folder, limit)?;
     }
-    tried.property = suite.noticed(Part::Properties, folder, limit)?;
-    if !options.short {
-        tried.typed = suite.noticed(Part::TypedMoves, folder, limit)?;
+    tested.property = suite.run_part(SuitePart::Properties, folder, limit)?;
+    if !options.sample_only {
+        tested.typed_transitions = suite.run_part(SuitePart::TypedTransitions, folder, limit)?;
     }
-    Ok(tried)
+    Ok(tested)
 }
 
 #[cfg(test)]
@@ -376,20 +387,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_unknown_ones_refused() -> Result<()> {
-        let options = Options::parse(&["--short", "--system", "image", "--find", "on.fail", "--find", "on.lease"])?;
-        assert!(options.short && options.system.as_deref() == Some("image") && options.find == ["on.fail", "on.lease"]);
-        assert!(Options::parse(&["--what"]).is_err());
-        assert!(Options::parse(&["--system"]).is_err());
+    fn options_parse_and_reject_unknown() -> Result<()> {
+        let options =
+            MutantOptions::parse(&["--short", "--system", "image", "--find", "on.fail", "--find", "on.lease"])?;
+        assert!(
+            options.sample_only
+                && options.system.as_deref() == Some("image")
+                && options.name_filters == ["on.fail", "on.lease"]
+        );
+        assert!(MutantOptions::parse(&["--what"]).is_err());
+        assert!(MutantOptions::parse(&["--system"]).is_err());
         Ok(())
     }
 
     /// Every operator finds something to break in the shipped files, and no two mutants have one name.
     #[test]
-    fn every_operator_is_of_use() -> Result<()> {
-        let all: Vec<Mutant> = files()?.iter().flat_map(maker::mutants).collect();
-        for operator in Operator::ALL {
-            assert!(all.iter().any(|mutant| mutant.operator == operator), "{} breaks nothing", operator.name());
+    fn every_operator_yields_uniquely_named_mutants() -> Result<()> {
+        let all: Vec<LifecycleMutant> = lifecycle_files()?.iter().flat_map(generator::generate_mutants).collect();
+        for operator in MutationOperator::ALL {
+            assert!(all.iter().any(|mutant| mutant.operator == operator), "{} breaks nothing", operator.label());
         }
         let names: std::collections::BTreeSet<_> = all.iter().map(|mutant| (&mutant.file, &mutant.name)).collect();
         assert_eq!(names.len(), all.len());

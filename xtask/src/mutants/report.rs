@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail};
 
-use super::file::File;
-use super::judge::Verdict;
-use super::maker::Mutant;
-use super::operator::Operator;
-use super::survivors::Survivors;
-use super::trial::Outcome;
-use super::{Tried, systems};
+use super::analysis::AnalysisVerdict;
+use super::file::LifecycleFile;
+use super::generator::LifecycleMutant;
+use super::operator::MutationOperator;
+use super::survivors::KnownSurvivors;
+use super::trial::SuiteOutcome;
+use super::{TestedMutant, system_names};
 use crate::tree;
 
-const INTRODUCTION: &str = "\
+const PAGE_INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask mutants`; do not edit. -->
 # What happens to a wrong lifecycle
 
@@ -35,74 +35,76 @@ Where no test fails and the tests die or are not done in 40 seconds, the mutant 
 die again that counts, in a column of its own. **No end** does not: such a mutant is a survivor like any other.
 ";
 
-const HEAD: &str = "mutants | identical | checker | scenarios | tables alone | properties | properties alone | died | no end | warned | typed moves | without tables | noticed";
+const TABLE_HEADER: &str = "mutants | identical | checker | scenarios | tables alone | properties | properties alone | died | no end | warned | typed moves | without tables | noticed";
 
 /// One line of a table.
-struct Line {
-    made: usize,
+struct ReportLine {
+    total: usize,
     identical: usize,
     checker: usize,
     scenarios: usize,
     tables: usize,
     properties: usize,
-    alone: usize,
+    properties_alone: usize,
     died: usize,
     endless: usize,
     warned: usize,
-    typed: usize,
+    typed_transitions: usize,
     survivors: usize,
-    without: f64,
+    score_without_tables: f64,
     score: f64,
 }
 
-impl Line {
-    fn of(tried: &[&Tried]) -> Self {
-        let count = |fits: &dyn Fn(&Tried) -> bool| tried.iter().filter(|tried| fits(tried)).count();
+impl ReportLine {
+    fn from_tested(tried: &[&TestedMutant]) -> Self {
+        let count = |fits: &dyn Fn(&TestedMutant) -> bool| tried.iter().filter(|tried| fits(tried)).count();
         Self {
-            made: tried.len(),
-            identical: count(&|tried| !tried.counts()),
-            checker: count(&Tried::is_refused),
-            scenarios: count(&|tried| tried.scenario.failed()),
+            total: tried.len(),
+            identical: count(&|tried| !tried.is_real_mutant()),
+            checker: count(&TestedMutant::is_refused),
+            scenarios: count(&|tried| tried.scenario.is_failed()),
             tables: count(&|tried| tried.is_caught() && !tried.is_caught_without_tables()),
-            properties: count(&|tried| tried.property.failed()),
-            alone: count(&|tried| tried.property.failed() && !tried.scenario.failed() && !tried.table.failed()),
-            died: count(&Tried::died),
-            endless: count(&Tried::is_endless),
-            warned: count(&|tried| matches!(tried.verdict, Verdict::Warned(_))),
-            typed: count(&|tried| tried.typed.failed()),
-            survivors: count(&Tried::survives),
-            without: part(tried.iter().copied(), Tried::is_caught_without_tables),
-            score: score(tried.iter().copied()),
+            properties: count(&|tried| tried.property.is_failed()),
+            properties_alone: count(&|tried| {
+                tried.property.is_failed() && !tried.scenario.is_failed() && !tried.table.is_failed()
+            }),
+            died: count(&TestedMutant::has_crashed),
+            endless: count(&TestedMutant::has_timed_out),
+            warned: count(&|tried| matches!(tried.verdict, AnalysisVerdict::Warned(_))),
+            typed_transitions: count(&|tried| tried.typed_transitions.is_failed()),
+            survivors: count(&TestedMutant::survives),
+            score_without_tables: percent_of_real(tried.iter().copied(), TestedMutant::is_caught_without_tables),
+            score: caught_percent(tried.iter().copied()),
         }
     }
 
     fn cells(&self) -> [String; 13] {
         [
-            self.made.to_string(),
+            self.total.to_string(),
             self.identical.to_string(),
             self.checker.to_string(),
             self.scenarios.to_string(),
             self.tables.to_string(),
             self.properties.to_string(),
-            self.alone.to_string(),
+            self.properties_alone.to_string(),
             self.died.to_string(),
             self.endless.to_string(),
             self.warned.to_string(),
-            self.typed.to_string(),
-            format!("{:.1} %", self.without),
+            self.typed_transitions.to_string(),
+            format!("{:.1} %", self.score_without_tables),
             format!("{:.1} %", self.score),
         ]
     }
 }
 
 /// Of a hundred that count, so many are noticed.
-pub(super) fn score<'a>(tried: impl Iterator<Item = &'a Tried>) -> f64 {
-    part(tried, Tried::is_caught)
+pub(super) fn caught_percent<'a>(tried: impl Iterator<Item = &'a TestedMutant>) -> f64 {
+    percent_of_real(tried, TestedMutant::is_caught)
 }
 
-fn part<'a>(tried: impl Iterator<Item = &'a Tried>, fits: fn(&Tried) -> bool) -> f64 {
+fn percent_of_real<'a>(tried: impl Iterator<Item = &'a TestedMutant>, fits: fn(&TestedMutant) -> bool) -> f64 {
     let (mut all, mut caught) = (0_u32, 0_u32);
-    for tried in tried.filter(|tried| tried.counts()) {
+    for tried in tried.filter(|tried| tried.is_real_mutant()) {
         all += 1;
         caught += u32::from(fits(tried));
     }
@@ -110,7 +112,7 @@ fn part<'a>(tried: impl Iterator<Item = &'a Tried>, fits: fn(&Tried) -> bool) ->
 }
 
 /// Changes when a file, an operator or the list of mutants does: FNV-1a over all of them.
-pub(super) fn fingerprint(mutants: &[Mutant]) -> String {
+pub(super) fn fingerprint(mutants: &[LifecycleMutant]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for mutant in mutants {
         for byte in mutant.file.bytes().chain(mutant.name.bytes()).chain(mutant.text.bytes()) {
@@ -121,9 +123,9 @@ pub(super) fn fingerprint(mutants: &[Mutant]) -> String {
 }
 
 /// Fails where docs/mutants.md tells of other files.
-pub(super) fn is_current(print: &str) -> Result<()> {
+pub(super) fn ensure_page_current(fingerprint: &str) -> Result<()> {
     let text = std::fs::read_to_string(tree::root().join("docs/mutants.md")).unwrap_or_default();
-    if !text.contains(print) {
+    if !text.contains(fingerprint) {
         bail!(
             "docs/mutants.md tells of other mutants than there are now: run `cargo xtask mutants` (minutes) and commit it"
         );
@@ -131,81 +133,90 @@ pub(super) fn is_current(print: &str) -> Result<()> {
     Ok(())
 }
 
-fn by_operator(tried: &[Tried]) -> Vec<(&'static str, Line)> {
+fn lines_by_operator(tried: &[TestedMutant]) -> Vec<(&'static str, ReportLine)> {
     let of = |operator| tried.iter().filter(|tried| tried.mutant.operator == operator).collect::<Vec<_>>();
-    let lines = Operator::ALL.iter().map(|operator| (operator.name(), Line::of(&of(*operator))));
-    lines.filter(|(_, line)| line.made > 0).collect()
+    let lines =
+        MutationOperator::ALL.iter().map(|operator| (operator.label(), ReportLine::from_tested(&of(*operator))));
+    lines.filter(|(_, line)| line.total > 0).collect()
 }
 
-fn by_system<'f>(tried: &[Tried], files: &'f [File]) -> Vec<(&'f str, Line)> {
+fn lines_by_system<'f>(tried: &[TestedMutant], files: &'f [LifecycleFile]) -> Vec<(&'f str, ReportLine)> {
     let of = |system: &str| tried.iter().filter(|tried| tried.mutant.system == system).collect::<Vec<_>>();
-    let lines = systems(files).into_iter().map(|system| (system, Line::of(&of(system))));
-    lines.filter(|(_, line)| line.made > 0).collect()
+    let lines = system_names(files).into_iter().map(|system| (system, ReportLine::from_tested(&of(system))));
+    lines.filter(|(_, line)| line.total > 0).collect()
 }
 
 /// For people who wait.
-pub(super) fn terminal(tried: &[Tried], files: &[File], survivors: &Survivors) -> String {
+pub(super) fn terminal_report(tried: &[TestedMutant], files: &[LifecycleFile], survivors: &KnownSurvivors) -> String {
     let mut out = String::new();
     for tried in tried.iter().filter(|tried| tried.survives()) {
-        let _ = write!(out, "{}", shown(tried, files));
+        let _ = write!(out, "{}", describe_mutant(tried, files));
         let _ =
-            writeln!(out, "    {}\n", survivors.why(&tried.mutant).unwrap_or("NOBODY NOTICES, and nobody says why"));
+            writeln!(out, "    {}\n", survivors.reason(&tried.mutant).unwrap_or("NOBODY NOTICES, and nobody says why"));
     }
     let _ = write!(out, "{:<24}", "");
-    for name in HEAD.split(" | ") {
+    for name in TABLE_HEADER.split(" | ") {
         let _ = write!(out, "{name:>17}");
     }
     out.push('\n');
-    let all: Vec<&Tried> = tried.iter().collect();
-    let lines = by_operator(tried).into_iter().chain(by_system(tried, files)).chain([("all", Line::of(&all))]);
+    let all: Vec<&TestedMutant> = tried.iter().collect();
+    let lines = lines_by_operator(tried)
+        .into_iter()
+        .chain(lines_by_system(tried, files))
+        .chain([("all", ReportLine::from_tested(&all))]);
     for (name, line) in lines {
         let cells = line.cells().map(|cell| format!("{cell:>17}")).concat();
         let _ = writeln!(out, "{name:<24}{cells}");
     }
-    let _ = writeln!(out, "{} survive; {:.1} % noticed", Line::of(&all).survivors, score(tried.iter()));
+    let _ = writeln!(
+        out,
+        "{} survive; {:.1} % noticed",
+        ReportLine::from_tested(&all).survivors,
+        caught_percent(tried.iter())
+    );
     out
 }
 
 /// A mutant as a difference, and who noticed it.
-pub(super) fn shown(tried: &Tried, files: &[File]) -> String {
+pub(super) fn describe_mutant(tried: &TestedMutant, files: &[LifecycleFile]) -> String {
     let mutant = &tried.mutant;
-    let mut out = format!("{} · {} · {}\n", mutant.file, mutant.operator.name(), mutant.name);
-    let _ = write!(out, "{}", difference(mutant, files));
-    let test = |name: &str, outcome: &Outcome| match outcome {
-        Outcome::Passed => String::new(),
-        Outcome::Failed(test) => format!("{name} {test}"),
-        Outcome::Died => format!("{name}: the tests died"),
-        Outcome::Endless => format!("{name}: no end in time, which is no notice"),
+    let mut out = format!("{} · {} · {}\n", mutant.file, mutant.operator.label(), mutant.name);
+    let _ = write!(out, "{}", diff_lines(mutant, files));
+    let test = |name: &str, outcome: &SuiteOutcome| match outcome {
+        SuiteOutcome::Passed => String::new(),
+        SuiteOutcome::Failed(test) => format!("{name} {test}"),
+        SuiteOutcome::Crashed => format!("{name}: the tests died"),
+        SuiteOutcome::TimedOut => format!("{name}: no end in time, which is no notice"),
     };
-    let said = match tried.verdict {
-        Verdict::Identical => "identical".to_owned(),
-        Verdict::Refused(code) => format!("checker {code}"),
-        Verdict::Warned(code) => format!("warned {code}"),
-        Verdict::Sound => String::new(),
+    let verdict_text = match tried.verdict {
+        AnalysisVerdict::Identical => "identical".to_owned(),
+        AnalysisVerdict::Refused(code) => format!("checker {code}"),
+        AnalysisVerdict::Warned(code) => format!("warned {code}"),
+        AnalysisVerdict::Sound => String::new(),
     };
-    let who = [
-        said,
+    let noticed_by = [
+        verdict_text,
         test("scenario", &tried.scenario),
         test("table", &tried.table),
         test("property", &tried.property),
-        test("typed", &tried.typed),
+        test("typed", &tried.typed_transitions),
     ];
     let _ = writeln!(
         out,
         "    noticed by: {}",
-        who.iter().filter(|who| !who.is_empty()).cloned().collect::<Vec<_>>().join("; ")
+        noticed_by.iter().filter(|who| !who.is_empty()).cloned().collect::<Vec<_>>().join("; ")
     );
     out
 }
 
 /// The lines that differ.
-fn difference(mutant: &Mutant, files: &[File]) -> String {
+fn diff_lines(mutant: &LifecycleMutant, files: &[LifecycleFile]) -> String {
     let Some(file) = files.iter().find(|file| file.path == mutant.file) else { return String::new() };
     let (old, new): (Vec<&str>, Vec<&str>) = (file.text.lines().collect(), mutant.text.lines().collect());
     let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| pairs.take_while(|(old, new)| old == new).count();
     let start = same(&mut old.iter().zip(&new));
-    let most = old.len().min(new.len()) - start;
-    let end = same(&mut old.iter().rev().zip(new.iter().rev())).min(most);
+    let max_suffix = old.len().min(new.len()) - start;
+    let end = same(&mut old.iter().rev().zip(new.iter().rev())).min(max_suffix);
     let mut out = String::new();
     for (sign, lines) in [("-", &old[start..old.len() - end]), ("+", &new[start..new.len() - end])] {
         for line in lines.iter().filter(|line| !line.trim().is_empty()) {
@@ -216,47 +227,59 @@ fn difference(mutant: &Mutant, files: &[File]) -> String {
 }
 
 /// docs/mutants.md.
-pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, print: &str) -> String {
-    let all: Vec<&Tried> = tried.iter().collect();
-    let whole = Line::of(&all);
-    let without = all.iter().filter(|tried| tried.survives() && matches!(tried.verdict, Verdict::Warned(_))).count();
-    let mut out = INTRODUCTION.to_owned();
+pub(super) fn report_page(
+    tried: &[TestedMutant],
+    files: &[LifecycleFile],
+    survivors: &KnownSurvivors,
+    fingerprint: &str,
+) -> String {
+    let all: Vec<&TestedMutant> = tried.iter().collect();
+    let total = ReportLine::from_tested(&all);
+    let warned_survivors =
+        all.iter().filter(|tried| tried.survives() && matches!(tried.verdict, AnalysisVerdict::Warned(_))).count();
+    let mut out = PAGE_INTRODUCTION.to_owned();
     let _ = writeln!(
         out,
-        "\n**{:.1} %** of {} mutants are noticed ({:.1} % without the tables); {} survive. The command fails below 95 %. Of those that survive, {without} have a warning of the checker,\n\
-         and {} are noticed by the typed moves; the score counts neither. ({print})\n",
-        whole.score,
-        whole.made - whole.identical,
-        whole.without,
-        whole.survivors,
-        all.iter().filter(|tried| tried.survives() && tried.typed.failed()).count(),
+        "\n**{:.1} %** of {} mutants are noticed ({:.1} % without the tables); {} survive. The command fails below 95 %. Of those that survive, {warned_survivors} have a warning of the checker,\n\
+         and {} are noticed by the typed moves; the score counts neither. ({fingerprint})\n",
+        total.score,
+        total.total - total.identical,
+        total.score_without_tables,
+        total.survivors,
+        all.iter().filter(|tried| tried.survives() && tried.typed_transitions.is_failed()).count(),
     );
-    if !survivors.waiting.is_empty() {
-        let _ =
-            writeln!(out, "**Not gone through yet, and not in these figures: {}.**\n", survivors.waiting.join(", "));
+    if !survivors.pending_systems.is_empty() {
+        let _ = writeln!(
+            out,
+            "**Not gone through yet, and not in these figures: {}.**\n",
+            survivors.pending_systems.join(", ")
+        );
     }
-    table(
+    write_table(
         &mut out,
         "system",
-        by_system(tried, files).into_iter().chain([("all", whole)]).map(|(name, line)| (name.to_owned(), line)),
+        lines_by_system(tried, files).into_iter().chain([("all", total)]).map(|(name, line)| (name.to_owned(), line)),
     );
     out.push_str("\n## How files are broken\n");
     let about = |name: &str| {
-        Operator::ALL.iter().find(|operator| operator.name() == name).map_or("", |operator| operator.about())
+        MutationOperator::ALL
+            .iter()
+            .find(|operator| operator.label() == name)
+            .map_or("", |operator| operator.description())
     };
-    table(
+    write_table(
         &mut out,
         "operator",
-        by_operator(tried)
+        lines_by_operator(tried)
             .into_iter()
             .map(|(name, line)| (format!("**{name}**: {}", about(name).replace('|', "\\|")), line)),
     );
     out.push_str("\n## Survivors\nEach is here because no caller, worker or operator could see a difference. The gate knows them from `xtask/survivors.toml`.\n");
     for tried in all.iter().filter(|tried| tried.survives()) {
-        let why = survivors.why(&tried.mutant).unwrap_or("Not explained yet.");
+        let why = survivors.reason(&tried.mutant).unwrap_or("Not explained yet.");
         let _ = writeln!(out, "\n- `{}` {}: {}", tried.mutant.file, tried.mutant.name, why.trim());
         let _ = writeln!(out, "  ```diff");
-        difference(&tried.mutant, files).lines().for_each(|line| {
+        diff_lines(&tried.mutant, files).lines().for_each(|line| {
             let _ = writeln!(out, "  {line}");
         });
         let _ = writeln!(out, "  ```");
@@ -269,8 +292,8 @@ pub(super) fn document(tried: &[Tried], files: &[File], survivors: &Survivors, p
     out
 }
 
-fn table(out: &mut String, what: &str, lines: impl Iterator<Item = (String, Line)>) {
-    let _ = writeln!(out, "| {what} | {HEAD} |\n| --- {}|", "| ---: ".repeat(13));
+fn write_table(out: &mut String, what: &str, lines: impl Iterator<Item = (String, ReportLine)>) {
+    let _ = writeln!(out, "| {what} | {TABLE_HEADER} |\n| --- {}|", "| ---: ".repeat(13));
     for (name, line) in lines {
         let _ = writeln!(out, "| {name} | {} |", line.cells().join(" | "));
     }

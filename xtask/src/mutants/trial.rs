@@ -12,54 +12,54 @@ use crate::prove::binaries::Binary;
 use crate::shell;
 
 /// Read by testkit.
-const VARIABLE: &str = "ONCEWARD_MUTANT";
+const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT";
 
 /// A mutant may turn in a circle, or the machine may be busy: who is not done by then is tried again alone.
-pub(super) const LIMIT: Duration = Duration::from_secs(40);
+pub(super) const TRIAL_TIMEOUT: Duration = Duration::from_secs(40);
 /// How long it may take then. A busy machine is no excuse any more, and no end in this time is no notice.
-pub(super) const PATIENCE: Duration = Duration::from_mins(15);
+pub(super) const RETRY_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// What the tests made of a mutant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SuiteOutcome {
     /// All passed, or were not asked.
     #[default]
     Passed,
     /// The first test that failed.
     Failed(String),
     /// The program ended badly, and no test had failed: its stack ran over, or somebody else ended it.
-    Died,
+    Crashed,
     /// Not done in time.
-    Endless,
+    TimedOut,
 }
 
-impl Outcome {
-    pub(super) const fn failed(&self) -> bool {
+impl SuiteOutcome {
+    pub(super) const fn is_failed(&self) -> bool {
         matches!(self, Self::Failed(_))
     }
 
     /// Neither passed nor failed: it may be the mutant, or the machine.
     pub(super) const fn is_unclear(&self) -> bool {
-        matches!(self, Self::Died | Self::Endless)
+        matches!(self, Self::Crashed | Self::TimedOut)
     }
 }
 
 /// Tests that go through the states, events and callers of a whole system and hold each against a table that somebody typed. They
 /// are no picture of the file: each asserts its rule by name and was typed from the requirement, so they count. But who types
 /// such a table may look at the file, so the report says what the score would be without them.
-pub(super) const TABLES: [&str; 7] = [
-    "who_lacks_the_capability_moves_nothing",
-    "authorship_counts_for_nothing",
-    "the_users_voice_is_enough",
-    "each_state_knows_its_events",
-    "no_record_lends_a_capability",
-    "what_each_makes_of_a_loss",
-    "no_record_makes_what_a_node_may_not",
+pub(super) const TABLE_TESTS: [&str; 7] = [
+    "event_without_capability_is_refused_in_every_state",
+    "author_has_no_more_rights_than_other_node",
+    "confirm_and_reject_need_only_user_authority",
+    "each_state_refuses_exactly_the_listed_events",
+    "cascade_from_other_record_needs_caller_capability",
+    "support_lost_changes_each_state_as_specified",
+    "spawn_from_other_record_needs_caller_capability",
 ];
 
 /// The tests of one system, by what they are.
 #[derive(Default)]
-pub(super) struct Suite<'b> {
+pub(super) struct SystemSuite<'b> {
     /// Scenario tests, and beside them the matrix.
     scenarios: Vec<&'b Binary>,
     properties: Vec<&'b Binary>,
@@ -67,17 +67,17 @@ pub(super) struct Suite<'b> {
 
 /// Which of them to play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum SuitePart {
     /// Without the tables.
     Scenarios,
     Tables,
     Properties,
     /// The moves that somebody typed from the requirement; what was played before is not compared.
-    TypedMoves,
+    TypedTransitions,
 }
 
-impl<'b> Suite<'b> {
-    pub(super) fn of(system: &str, binaries: &'b [Binary]) -> Self {
+impl<'b> SystemSuite<'b> {
+    pub(super) fn for_system(system: &str, binaries: &'b [Binary]) -> Self {
         let mut suite = Self::default();
         let folder = format!("systems/{system}/tests/");
         for binary in binaries.iter().filter(|binary| binary.main.starts_with(&folder)) {
@@ -93,64 +93,64 @@ impl<'b> Suite<'b> {
     }
 
     /// What comes of the tests with the files in this folder, each program within this time.
-    pub(super) fn noticed(&self, part: Part, folder: &Path, limit: Duration) -> Result<Outcome> {
+    pub(super) fn run_part(&self, part: SuitePart, folder: &Path, limit: Duration) -> Result<SuiteOutcome> {
         let (binaries, arguments): (_, Vec<&str>) = match part {
-            Part::Scenarios => {
-                let skipped = ["matrix"].into_iter().chain(TABLES).flat_map(|name| ["--skip", name]);
+            SuitePart::Scenarios => {
+                let skipped = ["matrix"].into_iter().chain(TABLE_TESTS).flat_map(|name| ["--skip", name]);
                 (&self.scenarios, skipped.collect())
             }
-            Part::Tables => (&self.scenarios, ["--skip", "matrix"].into_iter().chain(TABLES).collect()),
-            Part::Properties => (&self.properties, Vec::new()),
-            Part::TypedMoves => (&self.scenarios, vec!["matrix"]),
+            SuitePart::Tables => (&self.scenarios, ["--skip", "matrix"].into_iter().chain(TABLE_TESTS).collect()),
+            SuitePart::Properties => (&self.properties, Vec::new()),
+            SuitePart::TypedTransitions => (&self.scenarios, vec!["matrix"]),
         };
         for binary in binaries {
             match first_failure(binary, &arguments, folder, limit)? {
-                Outcome::Passed => {}
+                SuiteOutcome::Passed => {}
                 outcome => return Ok(outcome),
             }
         }
-        Ok(Outcome::Passed)
+        Ok(SuiteOutcome::Passed)
     }
 }
 
-fn first_failure(binary: &Binary, arguments: &[&str], folder: &Path, limit: Duration) -> Result<Outcome> {
+fn first_failure(binary: &Binary, arguments: &[&str], folder: &Path, limit: Duration) -> Result<SuiteOutcome> {
     let mut command = shell::command(&binary.executable.to_string_lossy());
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONCEWARD_")) {
         command.env_remove(name);
     }
     command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package).env("RUST_BACKTRACE", "0");
-    command.env(VARIABLE, folder).arg("--test-threads=1").args(arguments);
+    command.env(MUTANT_DIR_ENV_VAR, folder).arg("--test-threads=1").args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", binary.executable.display()))?;
     let printed = child.stdout.take().context("its output is a pipe")?;
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         for line in BufReader::new(printed).lines().map_while(Result::ok) {
-            if tell.send(line).is_err() {
+            if sender.send(line).is_err() {
                 break;
             }
         }
     });
     let began = Instant::now();
-    let ended = loop {
-        match told.recv_timeout(limit.saturating_sub(began.elapsed())) {
+    let outcome = loop {
+        match receiver.recv_timeout(limit.saturating_sub(began.elapsed())) {
             Ok(line) => {
                 if let Some(test) = failed_test(&line) {
-                    break Outcome::Failed(test.to_owned());
+                    break SuiteOutcome::Failed(test.to_owned());
                 }
             }
-            Err(RecvTimeoutError::Timeout) => break Outcome::Endless,
-            Err(RecvTimeoutError::Disconnected) => break Outcome::Passed,
+            Err(RecvTimeoutError::Timeout) => break SuiteOutcome::TimedOut,
+            Err(RecvTimeoutError::Disconnected) => break SuiteOutcome::Passed,
         }
     };
     // One is enough to know, so the others need not play.
-    if ended != Outcome::Passed {
+    if outcome != SuiteOutcome::Passed {
         child.kill()?;
     }
     let status = child.wait()?;
-    drop(told);
+    drop(receiver);
     let _ = reader.join();
-    Ok(if ended == Outcome::Passed && !status.success() { Outcome::Died } else { ended })
+    Ok(if outcome == SuiteOutcome::Passed && !status.success() { SuiteOutcome::Crashed } else { outcome })
 }
 
 fn failed_test(line: &str) -> Option<&str> {
@@ -160,14 +160,14 @@ fn failed_test(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{TABLES, failed_test};
+    use super::{TABLE_TESTS, failed_test};
     use crate::tree;
 
     /// A name that no test has any more would skip nothing, and nobody would see it.
     #[test]
-    fn every_table_is_a_test() -> anyhow::Result<()> {
+    fn every_table_test_exists() -> anyhow::Result<()> {
         let tests = tree::sources(|path| path.starts_with("systems/") && path.contains("/tests/"))?;
-        for table in TABLES {
+        for table in TABLE_TESTS {
             let head = format!("fn {table}()");
             assert!(tests.iter().any(|source| source.text.contains(&head)), "{table} is no test");
         }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_read() {
+    fn failed_test_name_is_parsed() {
         assert_eq!(failed_test("test a::b ... FAILED"), Some("a::b"));
         assert_eq!(failed_test("test a::b ... ok"), None);
     }

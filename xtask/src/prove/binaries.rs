@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::rules::rust_file::Test;
+use crate::rules::rust_file::TestFunction;
 use crate::{shell, tree};
 
 pub(crate) struct Binary {
@@ -72,7 +72,7 @@ pub(crate) fn build(wanted: &Build<'_>) -> Result<Vec<Binary>> {
         .args(wanted.what);
     let mut artifacts: Vec<Value> = Vec::new();
     let mut errors = String::new();
-    let built = shell::lines(&mut command, |line| {
+    let built = shell::for_each_line(&mut command, |line| {
         let Ok(message) = serde_json::from_str::<Value>(line) else { return };
         if message["reason"] == "compiler-artifact" && message["profile"]["test"] == true {
             artifacts.push(message);
@@ -104,7 +104,7 @@ fn binary(root: &Path, artifact: &Value) -> Result<Binary> {
 }
 
 /// The binary that holds a test, and the test's full name there.
-pub(crate) fn find(binaries: &[Binary], test: &Test) -> Option<(usize, String)> {
+pub(crate) fn find(binaries: &[Binary], test: &TestFunction) -> Option<(usize, String)> {
     let mut best: Option<(u8, usize, String)> = None;
     for (at, binary) in binaries.iter().enumerate() {
         for name in binary.tests.iter().filter(|name| name.rsplit("::").next() == Some(&test.name)) {
@@ -118,7 +118,7 @@ pub(crate) fn find(binaries: &[Binary], test: &Test) -> Option<(usize, String)> 
 }
 
 /// How surely this name in this binary is the test of that file; 0: it is not.
-fn likeness(binary: &Binary, test: &Test, name: &str) -> u8 {
+fn likeness(binary: &Binary, test: &TestFunction, name: &str) -> u8 {
     if binary.main == test.path {
         return 3;
     }
@@ -150,7 +150,7 @@ mod tests {
             binary("systems/image/tests/job.rs", &["works"]),
         ];
         let find = |path: &str| {
-            let test = Test { path: path.into(), line: 1, name: "works".into(), rules: Vec::new() };
+            let test = TestFunction { path: path.into(), line: 1, name: "works".into(), rules: Vec::new() };
             super::find(&binaries, &test)
         };
         assert_eq!(find("crates/core/src/decide/fail.rs"), Some((0, "decide::fail::tests::works".into())));

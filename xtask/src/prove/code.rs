@@ -1,75 +1,79 @@
-//! Rules that live in code: each edit of `xtask/take_away.toml` is made in a copy of the repository, which must still compile,
+//! Rules that live in code: each edit of `xtask/rule_removals.toml` is made in a copy of the repository, which must still compile,
 //! and a test that cites the rule must fail there. Rows of built-in lifecycles are compiled in, so they are tried here too.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::trial::Trials;
-use super::{Options, Proof, proofs, sampled, show};
-use crate::copy::{self, Copy};
-use crate::lab::guards::Guards;
+use super::trial::RuleTrials;
+use super::{ProofOptions, RuleProof, pick_sample, print_proof, rule_proofs};
+use crate::copy::{self, RepositoryCopy};
+use crate::lab::safeguards::Safeguards;
 use crate::rules::id::RuleId;
-use crate::rules::index::Index;
-use crate::rules::rust_file::Test;
+use crate::rules::index::RuleIndex;
+use crate::rules::rust_file::TestFunction;
 use crate::workers::at_once;
 
 /// A removal by its number, and the rules that it is tried for.
-type Wanted = (usize, Vec<RuleId>);
+type RemovalTarget = (usize, Vec<RuleId>);
 
-pub(super) fn prove(index: &Index, options: &Options) -> Result<Vec<Proof>> {
-    let copy = Copy::of(index, &Guards::read()?)?;
-    let of_number = |(number, removal): (usize, &copy::Removal)| -> Wanted {
-        let rules = removal.rules.iter().filter(|id| options.wants(id) && !index.is_later(id));
+pub(super) fn prove_code_rules(index: &RuleIndex, options: &ProofOptions) -> Result<Vec<RuleProof>> {
+    let copy = RepositoryCopy::from_index(index, &Safeguards::read()?)?;
+    let of_number = |(number, removal): (usize, &copy::RuleRemoval)| -> RemovalTarget {
+        let rules = removal.rules.iter().filter(|id| options.includes(id) && !index.is_planned(id));
         (number, rules.cloned().collect())
     };
-    let mut wanted: Vec<Wanted> = copy.removals.iter().enumerate().map(of_number).collect();
-    wanted.retain(|(_, rules)| !rules.is_empty());
-    let wanted = sampled(wanted, options);
-    if wanted.is_empty() {
+    let mut targets: Vec<RemovalTarget> = copy.removals.iter().enumerate().map(of_number).collect();
+    targets.retain(|(_, rules)| !rules.is_empty());
+    let targets = pick_sample(targets, options);
+    if targets.is_empty() {
         return Ok(Vec::new());
     }
-    let tests = tests_of(index, wanted.iter().flat_map(|(_, rules)| rules));
-    let what = options.what(&tests);
-    let (alone, asked): (Vec<Wanted>, Vec<Wanted>) = wanted.into_iter().partition(|(number, _)| copy.is_alone(*number));
+    let tests = citing_tests(index, targets.iter().flat_map(|(_, rules)| rules));
+    let build_args = options.build_args(&tests);
+    let (unswitched, switched): (Vec<RemovalTarget>, Vec<RemovalTarget>) =
+        targets.into_iter().partition(|(number, _)| copy.needs_own_build(*number));
 
-    let binaries = copy.build(&what)?;
-    let trials = Trials::of(&binaries, &tests)?;
-    println!("{} edits in one build, {} in builds of their own", asked.len(), alone.len());
-    let proved = at_once(&asked, |(number, rules)| {
-        let variable = (copy::VARIABLE, number.to_string());
-        let noticed = trials.noticed(rules, tests_of(index, rules), Some((variable.0, &variable.1)))?;
-        trials.must_pass(noticed.values().copied())?;
-        let found = proofs(rules, &copy.removals[*number].place, &noticed);
-        found.iter().for_each(show);
+    let binaries = copy.build_tests(&build_args)?;
+    let trials = RuleTrials::new(&binaries, &tests)?;
+    println!("{} edits in one build, {} in builds of their own", switched.len(), unswitched.len());
+    let proofs_by_target = at_once(&switched, |(number, rules)| {
+        let variable = (copy::EDIT_ENV_VAR, number.to_string());
+        let noticed = trials.failing_tests(rules, citing_tests(index, rules), Some((variable.0, &variable.1)))?;
+        trials.ensure_pass_unchanged(noticed.values().copied())?;
+        let found = rule_proofs(rules, &copy.removals[*number].location, &noticed);
+        found.iter().for_each(print_proof);
         Ok(found)
     })?;
-    let mut proved: Vec<Proof> = proved.into_iter().flatten().collect();
-    for (number, rules) in &alone {
-        let place = &copy.removals[*number].place;
-        let found = match copy.build_alone(*number, &what) {
+    let mut proved: Vec<RuleProof> = proofs_by_target.into_iter().flatten().collect();
+    for (number, rules) in &unswitched {
+        let place = &copy.removals[*number].location;
+        let found = match copy.build_tests_with_edit(*number, &build_args) {
             Ok(binaries) => {
-                let own = tests_of(index, rules);
-                let noticed = Trials::of(&binaries, &own)?.noticed(rules, own, None)?;
-                trials.must_pass(noticed.values().copied())?;
-                proofs(rules, place, &noticed)
+                let own = citing_tests(index, rules);
+                let noticed = RuleTrials::new(&binaries, &own)?.failing_tests(rules, own, None)?;
+                trials.ensure_pass_unchanged(noticed.values().copied())?;
+                rule_proofs(rules, place, &noticed)
             }
             Err(error) => {
-                let failed = |rule: &RuleId| Proof {
+                let failed = |rule: &RuleId| RuleProof {
                     rule: rule.clone(),
-                    place: place.clone(),
+                    location: place.clone(),
                     outcome: Err(format!("{error:#}")),
                 };
                 rules.iter().map(failed).collect()
             }
         };
-        found.iter().for_each(show);
+        found.iter().for_each(print_proof);
         proved.extend(found);
     }
     Ok(proved)
 }
 
 /// The tests that cite one of the rules. Those of the lab prove by its own guards.
-fn tests_of<'a, 'b>(index: &'a Index, rules: impl IntoIterator<Item = &'b RuleId>) -> BTreeSet<&'a Test> {
+fn citing_tests<'a, 'b>(
+    index: &'a RuleIndex,
+    rules: impl IntoIterator<Item = &'b RuleId>,
+) -> BTreeSet<&'a TestFunction> {
     rules.into_iter().flat_map(|id| index.tests_of(id)).filter(|test| !test.path.starts_with("lab/")).collect()
 }

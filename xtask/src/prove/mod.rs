@@ -2,7 +2,7 @@
 
 pub(crate) mod binaries;
 mod code;
-mod rows;
+mod transitions;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,52 +11,52 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::rules::id::RuleId;
-use crate::rules::index::Index;
-use crate::rules::rust_file::Test;
+use crate::rules::index::RuleIndex;
+use crate::rules::rust_file::TestFunction;
 use crate::{shell, tree};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Options {
-    rows: bool,
+pub(crate) struct ProofOptions {
+    transitions: bool,
     code: bool,
     sample: Option<usize>,
     seed: Option<u64>,
-    only: Option<RuleId>,
+    only_rule: Option<RuleId>,
 }
 
-impl Options {
-    pub(crate) fn all_rows() -> Self {
-        Self { rows: true, code: false, sample: None, seed: None, only: None }
+impl ProofOptions {
+    pub(crate) fn all_transitions() -> Self {
+        Self { transitions: true, code: false, sample: None, seed: None, only_rule: None }
     }
 
     pub(crate) fn all_code() -> Self {
-        Self { rows: false, code: true, sample: None, seed: None, only: None }
+        Self { transitions: false, code: true, sample: None, seed: None, only_rule: None }
     }
 
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self { rows: true, code: true, sample: None, seed: None, only: None };
+        let mut options = Self { transitions: true, code: true, sample: None, seed: None, only_rule: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} wants a value"));
             match *word {
                 "--rows" => options.code = false,
-                "--code" => options.rows = false,
+                "--code" => options.transitions = false,
                 "--sample" => options.sample = Some(value()?.parse()?),
                 "--seed" => options.seed = Some(value()?.parse()?),
-                "--only" => options.only = Some(RuleId::parse(value()?).context("--only wants a rule id")?),
+                "--only" => options.only_rule = Some(RuleId::parse(value()?).context("--only wants a rule id")?),
                 other => bail!("rules --prove knows no {other}"),
             }
         }
         Ok(options)
     }
 
-    fn wants(&self, id: &RuleId) -> bool {
-        self.only.as_ref().is_none_or(|only| only == id)
+    fn includes(&self, id: &RuleId) -> bool {
+        self.only_rule.as_ref().is_none_or(|only| only == id)
     }
 
     /// What to build, in cargo's words: for one rule, the packages that its tests stand in.
-    fn what(&self, tests: &BTreeSet<&Test>) -> Vec<String> {
-        if self.only.is_none() {
+    fn build_args(&self, tests: &BTreeSet<&TestFunction>) -> Vec<String> {
+        if self.only_rule.is_none() {
             return binaries::targets(tests.iter().map(|test| test.path.as_str()));
         }
         let names: BTreeSet<String> = tests.iter().filter_map(|test| package_of(&test.path)).collect();
@@ -74,18 +74,18 @@ fn package_of(path: &str) -> Option<String> {
 }
 
 /// What became of one rule when one place that cites it was taken away.
-struct Proof {
+struct RuleProof {
     rule: RuleId,
-    place: String,
+    location: String,
     /// A test that failed, or why there is none.
     outcome: Result<String, String>,
 }
 
 /// A proof for each of these rules: what failed, or that nothing did.
-fn proofs(rules: &[RuleId], place: &str, noticed: &BTreeMap<RuleId, &Test>) -> Vec<Proof> {
-    let proof = |rule: &RuleId| Proof {
+fn rule_proofs(rules: &[RuleId], location: &str, noticed: &BTreeMap<RuleId, &TestFunction>) -> Vec<RuleProof> {
+    let proof = |rule: &RuleId| RuleProof {
         rule: rule.clone(),
-        place: place.to_owned(),
+        location: location.to_owned(),
         outcome: match noticed.get(rule) {
             Some(test) => Ok(test.name.clone()),
             None => Err(format!("no test of {rule} fails without it")),
@@ -94,16 +94,16 @@ fn proofs(rules: &[RuleId], place: &str, noticed: &BTreeMap<RuleId, &Test>) -> V
     rules.iter().map(proof).collect()
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let index = Index::gather()?;
+pub(crate) fn run(options: &ProofOptions) -> Result<()> {
+    let index = RuleIndex::read_all()?;
     let mut proofs = Vec::new();
-    if options.rows {
-        proofs.extend(rows::prove(&index, options)?);
+    if options.transitions {
+        proofs.extend(transitions::prove_transition_rules(&index, options)?);
     }
     if options.code {
-        proofs.extend(code::prove(&index, options)?);
+        proofs.extend(code::prove_code_rules(&index, options)?);
     }
-    let unproved: Vec<&Proof> = proofs.iter().filter(|proof| proof.outcome.is_err()).collect();
+    let unproved: Vec<&RuleProof> = proofs.iter().filter(|proof| proof.outcome.is_err()).collect();
     println!("{} taken away, {} noticed, {} not", proofs.len(), proofs.len() - unproved.len(), unproved.len());
     if !unproved.is_empty() {
         bail!("rules that no test would miss: see the lines marked NOT above");
@@ -111,16 +111,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn show(proof: &Proof) {
+fn print_proof(proof: &RuleProof) {
     match &proof.outcome {
-        Ok(test) => println!("  {:<7} {:<40} {test}", proof.rule.to_string(), proof.place),
-        Err(reason) => println!("  {:<7} {:<40} NOT: {reason}", proof.rule.to_string(), proof.place),
+        Ok(test) => println!("  {:<7} {:<40} {test}", proof.rule.to_string(), proof.location),
+        Err(reason) => println!("  {:<7} {:<40} NOT: {reason}", proof.rule.to_string(), proof.location),
     }
 }
 
 /// Some of many, the same ones for the same seed. Without a seed the last commit decides, so that the sample moves on as the
 /// project does and still repeats.
-fn sampled<T>(mut all: Vec<T>, options: &Options) -> Vec<T> {
+fn pick_sample<T>(mut all: Vec<T>, options: &ProofOptions) -> Vec<T> {
     let Some(count) = options.sample.filter(|count| *count < all.len()) else { return all };
     let seed = options.seed.unwrap_or_else(|| {
         let head = shell::output(shell::command("git").current_dir(tree::root()).args(["rev-parse", "HEAD"]));
@@ -146,21 +146,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_unknown_ones_refused() -> Result<()> {
-        let options = Options::parse(&["--rows", "--sample", "2", "--seed", "7", "--only", "EXE-9"])?;
-        assert!(options.rows && !options.code && options.sample == Some(2) && options.seed == Some(7));
-        assert!(Options::parse(&["--what"]).is_err());
-        assert!(Options::parse(&["--sample"]).is_err());
+    fn options_parse_and_reject_unknown() -> Result<()> {
+        let options = ProofOptions::parse(&["--rows", "--sample", "2", "--seed", "7", "--only", "EXE-9"])?;
+        assert!(options.transitions && !options.code && options.sample == Some(2) && options.seed == Some(7));
+        assert!(ProofOptions::parse(&["--what"]).is_err());
+        assert!(ProofOptions::parse(&["--sample"]).is_err());
         Ok(())
     }
 
     #[test]
-    fn a_sample_repeats_from_its_seed() -> Result<()> {
-        let options = Options::parse(&["--sample", "3", "--seed", "7"])?;
-        let first = sampled((0..20).collect::<Vec<u32>>(), &options);
-        assert_eq!(first, sampled((0..20).collect(), &options));
+    fn same_seed_gives_same_sample() -> Result<()> {
+        let options = ProofOptions::parse(&["--sample", "3", "--seed", "7"])?;
+        let first = pick_sample((0..20).collect::<Vec<u32>>(), &options);
+        assert_eq!(first, pick_sample((0..20).collect(), &options));
         assert_eq!(first.len(), 3);
-        assert_ne!(first, sampled((0..20).collect(), &Options::parse(&["--sample", "3", "--seed", "8"])?));
+        assert_ne!(first, pick_sample((0..20).collect(), &ProofOptions::parse(&["--sample", "3", "--seed", "8"])?));
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ impl RuleId {
 }
 
 /// All that look like ids, in order. `SHA-256` does too: the caller keeps the prefixes it knows.
-pub(crate) fn all_in(text: &str) -> Vec<RuleId> {
+pub(crate) fn find_rule_ids(text: &str) -> Vec<RuleId> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter_map(RuleId::parse).collect()
 }
 
@@ -47,14 +47,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_found_among_other_words() {
-        let found: Vec<String> =
-            all_in("EXE-8, DOC-10: (FM-1) exe-3 EXE-X UTF-8's X-1 ABCDE-1").iter().map(ToString::to_string).collect();
+    fn rule_ids_are_found_in_text() {
+        let found: Vec<String> = find_rule_ids("EXE-8, DOC-10: (FM-1) exe-3 EXE-X UTF-8's X-1 ABCDE-1")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(found, ["EXE-8", "DOC-10", "FM-1", "UTF-8"]);
     }
 
     #[test]
-    fn ids_sort_by_number() {
+    fn rule_ids_sort_by_number() {
         assert!(RuleId::parse("EXE-9") < RuleId::parse("EXE-10"));
     }
 }

@@ -5,30 +5,30 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 
-use super::declared::{self, Rule};
+use super::declared::{self, DeclaredRule};
 use super::id::RuleId;
-use super::lifecycle_file::{self, Entry};
-use super::rust_file::{self, Test};
-use super::take_away::{self, Edit};
-use crate::lab::guards::{self, Guards};
+use super::lifecycle_file::{self, RuleEntry};
+use super::rule_removals::{self, CodeEdit};
+use super::rust_file::{self, TestFunction};
+use crate::lab::safeguards::{self, Safeguards};
 use crate::tree;
 
 /// Rules that a later part will bring, each with its reason.
-const LATER: &str = "docs/rules-later.toml";
+const PLANNED_RULES_FILE: &str = "docs/rules-later.toml";
 
-pub(crate) struct Index {
-    pub(crate) rules: Vec<Rule>,
+pub(crate) struct RuleIndex {
+    pub(crate) rules: Vec<DeclaredRule>,
     /// Rows and entries of lifecycle files.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<RuleEntry>,
     /// Comments in code: file and rule.
     pub(crate) code: BTreeSet<(String, RuleId)>,
-    pub(crate) tests: Vec<Test>,
-    pub(crate) edits: Vec<Edit>,
+    pub(crate) tests: Vec<TestFunction>,
+    pub(crate) edits: Vec<CodeEdit>,
     /// Guards that the lab takes out: it proves their rules.
-    guards: Vec<Edit>,
-    later: BTreeMap<RuleId, String>,
+    safeguard_edits: Vec<CodeEdit>,
+    planned: BTreeMap<RuleId, String>,
     /// What is wrong with the files themselves.
-    faults: Vec<String>,
+    edit_errors: Vec<String>,
 }
 
 /// Code that citations are read from. The gate's own code cites rules only in its examples.
@@ -42,9 +42,9 @@ fn is_lifecycle(path: &str) -> bool {
     tree::has_extension(path, "toml") && (of_a_system || path.starts_with("crates/core/src/builtin/"))
 }
 
-impl Index {
-    pub(crate) fn gather() -> Result<Self> {
-        let rules = declared::rules()?;
+impl RuleIndex {
+    pub(crate) fn read_all() -> Result<Self> {
+        let rules = declared::declared_rules()?;
         if rules.is_empty() {
             bail!("no systems/*/README.md declares a rule");
         }
@@ -54,7 +54,7 @@ impl Index {
         };
         let mut entries = Vec::new();
         for source in tree::sources(is_lifecycle)? {
-            for mut entry in lifecycle_file::entries(&source)? {
+            for mut entry in lifecycle_file::read_entries(&source)? {
                 entry.rules = ours(entry.rules);
                 entries.push(entry);
             }
@@ -64,37 +64,46 @@ impl Index {
             for (_, found) in rust_file::citations(&source.path, &source.text) {
                 code.extend(ours(found).into_iter().map(|id| (source.path.clone(), id)));
             }
-            for mut test in rust_file::tests(&source.path, &source.text) {
+            for mut test in rust_file::test_functions(&source.path, &source.text) {
                 test.rules = ours(test.rules);
                 tests.push(test);
             }
         }
-        let edits = take_away::edits()?;
+        let edits = rule_removals::read_edits()?;
         let mut faults = Vec::new();
-        let guards: Vec<Edit> = Guards::read()?.places.into_iter().map(|place| place.edit).collect();
+        let guards: Vec<CodeEdit> = Safeguards::read()?.edits.into_iter().map(|place| place.edit).collect();
         for edit in edits.iter().chain(&guards) {
             match std::fs::read_to_string(tree::root().join(&edit.file)) {
                 Ok(text) => faults.extend(edit.apply(&text).err().map(|error| error.to_string())),
                 Err(error) => faults.push(format!("an edit cannot read {}: {error}", edit.file)),
             }
         }
-        Ok(Self { rules, entries, code, tests, edits, guards, later: later()?, faults })
+        Ok(Self {
+            rules,
+            entries,
+            code,
+            tests,
+            edits,
+            safeguard_edits: guards,
+            planned: read_planned()?,
+            edit_errors: faults,
+        })
     }
 
-    pub(crate) fn tests_of(&self, id: &RuleId) -> Vec<&Test> {
+    pub(crate) fn tests_of(&self, id: &RuleId) -> Vec<&TestFunction> {
         self.tests.iter().filter(|test| test.rules.contains(id)).collect()
     }
 
-    pub(crate) fn is_later(&self, id: &RuleId) -> bool {
-        self.later.contains_key(id)
+    pub(crate) fn is_planned(&self, id: &RuleId) -> bool {
+        self.planned.contains_key(id)
     }
 
     /// Whether the lab takes this rule's guard out.
-    pub(crate) fn is_in_the_lab(&self, id: &RuleId) -> bool {
-        self.guards.iter().any(|edit| edit.rules.contains(id))
+    pub(crate) fn has_safeguard(&self, id: &RuleId) -> bool {
+        self.safeguard_edits.iter().any(|edit| edit.rules.contains(id))
     }
 
-    fn entries_of(&self, id: &RuleId) -> Vec<&Entry> {
+    fn entries_of(&self, id: &RuleId) -> Vec<&RuleEntry> {
         self.entries.iter().filter(|entry| entry.rules.contains(id)).collect()
     }
 
@@ -103,23 +112,25 @@ impl Index {
     }
 
     /// Everything that keeps the index from being whole, one line each.
-    pub(crate) fn wrong(&self) -> Vec<String> {
-        let mut wrong = self.faults.clone();
-        for Rule { id, system, .. } in &self.rules {
-            let lives = !self.entries_of(id).is_empty() || !self.code_of(id).is_empty();
+    pub(crate) fn find_problems(&self) -> Vec<String> {
+        let mut problems = self.edit_errors.clone();
+        for DeclaredRule { id, system, .. } in &self.rules {
+            let is_cited = !self.entries_of(id).is_empty() || !self.code_of(id).is_empty();
             let tested = !self.tests_of(id).is_empty();
-            match (self.later.contains_key(id), lives && tested) {
-                (true, true) => wrong.push(format!("{id} is covered: take it out of {LATER}")),
+            match (self.planned.contains_key(id), is_cited && tested) {
+                (true, true) => problems.push(format!("{id} is covered: take it out of {PLANNED_RULES_FILE}")),
                 (true, false) | (false, true) => {}
                 (false, false) => {
-                    let lacks = if lives {
+                    let lacks = if is_cited {
                         "has no test"
                     } else if tested {
                         "is cited nowhere"
                     } else {
                         "has no citation and no test"
                     };
-                    wrong.push(format!("{id} ({system}) {lacks}; if a later part brings it, say so in {LATER}"));
+                    problems.push(format!(
+                        "{id} ({system}) {lacks}; if a later part brings it, say so in {PLANNED_RULES_FILE}"
+                    ));
                 }
             }
         }
@@ -132,31 +143,36 @@ impl Index {
         for test in &self.tests {
             cited.extend(test.rules.iter().map(|id| (format!("{}:{}", test.path, test.line), id)));
         }
-        cited
-            .extend(self.edits.iter().flat_map(|edit| edit.rules.iter().map(|id| ("xtask/take_away.toml".into(), id))));
-        cited.extend(self.guards.iter().flat_map(|edit| edit.rules.iter().map(|id| (guards::FILE.into(), id))));
-        cited.extend(self.later.keys().map(|id| (LATER.into(), id)));
+        cited.extend(
+            self.edits.iter().flat_map(|edit| edit.rules.iter().map(|id| ("xtask/rule_removals.toml".into(), id))),
+        );
+        cited.extend(
+            self.safeguard_edits
+                .iter()
+                .flat_map(|edit| edit.rules.iter().map(|id| (safeguards::SAFEGUARDS_FILE.into(), id))),
+        );
+        cited.extend(self.planned.keys().map(|id| (PLANNED_RULES_FILE.into(), id)));
         for (place, id) in cited.into_iter().filter(|(_, id)| !known.contains(id)) {
-            wrong.push(format!("{place} cites {id}, which no system declares"));
+            problems.push(format!("{place} cites {id}, which no system declares"));
         }
         let in_code: BTreeSet<&RuleId> = self.code.iter().map(|(_, id)| id).collect();
         for id in in_code {
-            let has_edit = self.edits.iter().chain(&self.guards).any(|edit| edit.rules.contains(id));
-            if known.contains(id) && !self.later.contains_key(id) && !has_edit {
-                wrong.push(format!(
-                    "{id} lives in {}, but xtask/take_away.toml has no edit that takes it away",
+            let has_edit = self.edits.iter().chain(&self.safeguard_edits).any(|edit| edit.rules.contains(id));
+            if known.contains(id) && !self.planned.contains_key(id) && !has_edit {
+                problems.push(format!(
+                    "{id} lives in {}, but xtask/rule_removals.toml has no edit that takes it away",
                     self.code_of(id).join(", ")
                 ));
             }
         }
-        wrong
+        problems
     }
 
     pub(crate) fn summary(&self) -> String {
         format!(
             "{} rules, {} of them for later; {} rows and entries, {} code files and {} tests cite them",
             self.rules.len(),
-            self.later.len(),
+            self.planned.len(),
             self.entries.iter().filter(|entry| !entry.rules.is_empty()).count(),
             self.code.iter().map(|(path, _)| path).collect::<BTreeSet<_>>().len(),
             self.tests.iter().filter(|test| !test.rules.is_empty()).count(),
@@ -164,7 +180,7 @@ impl Index {
     }
 
     /// The page `docs/rules.md`.
-    pub(crate) fn page(&self) -> String {
+    pub(crate) fn render_page(&self) -> String {
         let mut page = String::from(
             "# Rules index\n\n<!-- Written by `cargo xtask rules`. -->\n\n\
              Every rule of the systems that ship with Onceward: what it asks, where it lives, and the tests that fail when it is taken\n\
@@ -181,14 +197,20 @@ impl Index {
                 let mut lives: Vec<String> = entries
                     .iter()
                     .map(|entry| {
-                        format!("[{} `{}`](../{}#L{})", short(&entry.path), entry.what, entry.path, entry.line)
+                        format!(
+                            "[{} `{}`](../{}#L{})",
+                            short_path(&entry.path),
+                            entry.path_in_file,
+                            entry.path,
+                            entry.line
+                        )
                     })
                     .collect();
-                lives.extend(self.code_of(&rule.id).iter().map(|path| format!("[{}](../{path})", short(path))));
+                lives.extend(self.code_of(&rule.id).iter().map(|path| format!("[{}](../{path})", short_path(path))));
                 let tests = self.tests_of(&rule.id);
                 let mut shown: Vec<String> =
                     tests.iter().map(|test| format!("[`{}`](../{})", test.name, test.path)).collect();
-                if let Some(reason) = self.later.get(&rule.id) {
+                if let Some(reason) = self.planned.get(&rule.id) {
                     shown.push(format!("*later: {reason}*"));
                 }
                 let _ =
@@ -200,16 +222,19 @@ impl Index {
 }
 
 /// The path without what every path of its kind has.
-fn short(path: &str) -> String {
+fn short_path(path: &str) -> String {
     path.trim_start_matches("systems/").trim_start_matches("crates/").replace("/src/", "/")
 }
 
-fn later() -> Result<BTreeMap<RuleId, String>> {
-    let text = std::fs::read_to_string(tree::root().join(LATER)).with_context(|| format!("cannot read {LATER}"))?;
-    let table: BTreeMap<String, String> = toml::from_str(&text).context(LATER)?;
+fn read_planned() -> Result<BTreeMap<RuleId, String>> {
+    let text = std::fs::read_to_string(tree::root().join(PLANNED_RULES_FILE))
+        .with_context(|| format!("cannot read {PLANNED_RULES_FILE}"))?;
+    let table: BTreeMap<String, String> = toml::from_str(&text).context(PLANNED_RULES_FILE)?;
     table
         .into_iter()
-        .map(|(id, reason)| Ok((RuleId::parse(&id).with_context(|| format!("{LATER}: {id} is no rule id"))?, reason)))
+        .map(|(id, reason)| {
+            Ok((RuleId::parse(&id).with_context(|| format!("{PLANNED_RULES_FILE}: {id} is no rule id"))?, reason))
+        })
         .collect()
 }
 
@@ -221,61 +246,63 @@ mod tests {
         RuleId::parse(text).expect("an id")
     }
 
-    fn whole() -> Index {
-        let rule = |name: &str| Rule { id: id(name), wording: "w".into(), system: "execution".into() };
-        Index {
+    fn complete_index() -> RuleIndex {
+        let rule = |name: &str| DeclaredRule { id: id(name), wording: "w".into(), system: "execution".into() };
+        RuleIndex {
             rules: vec![rule("EXE-1"), rule("EXE-2"), rule("EXE-3")],
-            entries: vec![Entry {
+            entries: vec![RuleEntry {
                 path: "systems/execution/job.toml".into(),
                 line: 4,
-                what: "on.lease".into(),
+                path_in_file: "on.lease".into(),
                 rules: vec![id("EXE-1")],
             }],
             code: BTreeSet::from([("crates/core/src/x.rs".to_owned(), id("EXE-2"))]),
-            tests: vec![Test {
+            tests: vec![TestFunction {
                 path: "t.rs".into(),
                 line: 1,
                 name: "shows".into(),
                 rules: vec![id("EXE-1"), id("EXE-2")],
             }],
-            edits: vec![Edit {
+            edits: vec![CodeEdit {
                 rules: vec![id("EXE-2")],
                 file: "crates/core/src/x.rs".into(),
                 find: "a".into(),
                 replace: "b".into(),
-                alone: false,
+                needs_own_build: false,
             }],
-            guards: Vec::new(),
-            later: BTreeMap::from([(id("EXE-3"), "the store".to_owned())]),
-            faults: Vec::new(),
+            safeguard_edits: Vec::new(),
+            planned: BTreeMap::from([(id("EXE-3"), "the store".to_owned())]),
+            edit_errors: Vec::new(),
         }
     }
 
     #[test]
-    fn a_whole_index_has_no_faults_and_a_page() {
-        let index = whole();
-        assert_eq!(index.wrong(), Vec::<String>::new());
-        assert!(index.page().contains(
+    fn complete_index_has_no_problems_and_renders() {
+        let index = complete_index();
+        assert_eq!(index.find_problems(), Vec::<String>::new());
+        assert!(index.render_page().contains(
             "| EXE-1 | w | [execution/job.toml `on.lease`](../systems/execution/job.toml#L4) | [`shows`](../t.rs) |"
         ));
-        assert!(index.page().contains("*later: the store*"));
+        assert!(index.render_page().contains("*later: the store*"));
     }
 
     #[test]
-    fn each_gap_is_a_fault() {
-        let faults = |change: fn(&mut Index)| {
-            let mut index = whole();
+    fn each_gap_is_reported() {
+        let problems_after = |change: fn(&mut RuleIndex)| {
+            let mut index = complete_index();
             change(&mut index);
-            index.wrong().join("\n")
+            index.find_problems().join("\n")
         };
-        assert!(faults(|index| index.tests.clear()).contains("EXE-1 (execution) has no test"));
-        assert!(faults(|index| index.entries.clear()).contains("EXE-1 (execution) is cited nowhere"));
-        assert!(faults(|index| index.later.clear()).contains("EXE-3 (execution) has no citation and no test"));
-        assert!(faults(|index| index.edits.clear()).contains("no edit that takes it away"));
-        assert!(faults(|index| index.tests[0].rules.push(id("EXE-99"))).contains("t.rs:1 cites EXE-99"));
+        assert!(problems_after(|index| index.tests.clear()).contains("EXE-1 (execution) has no test"));
+        assert!(problems_after(|index| index.entries.clear()).contains("EXE-1 (execution) is cited nowhere"));
         assert!(
-            faults(|index| {
-                index.later.insert(id("EXE-1"), String::new());
+            problems_after(|index| index.planned.clear()).contains("EXE-3 (execution) has no citation and no test")
+        );
+        assert!(problems_after(|index| index.edits.clear()).contains("no edit that takes it away"));
+        assert!(problems_after(|index| index.tests[0].rules.push(id("EXE-99"))).contains("t.rs:1 cites EXE-99"));
+        assert!(
+            problems_after(|index| {
+                index.planned.insert(id("EXE-1"), String::new());
             })
             .contains("EXE-1 is covered")
         );

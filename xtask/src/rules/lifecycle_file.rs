@@ -5,20 +5,20 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::id::{self, RuleId};
-use crate::tree::Source;
+use crate::tree::SourceFile;
 
 /// A row or entry that carries `rule`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Entry {
+pub(crate) struct RuleEntry {
     pub(crate) path: String,
     /// Of the `[[on.x]]` or `[work]` header, or of the entry itself.
     pub(crate) line: usize,
-    /// `on.fail`, `states.FAILED`, `work`.
-    pub(crate) what: String,
+    /// `on.fail`, `states.FAILED_OPERATIONS`, `work`.
+    pub(crate) path_in_file: String,
     pub(crate) rules: Vec<RuleId>,
 }
 
-pub(crate) fn entries(source: &Source) -> Result<Vec<Entry>> {
+pub(crate) fn read_entries(source: &SourceFile) -> Result<Vec<RuleEntry>> {
     let parsed = DeTable::parse(&source.text).with_context(|| format!("{} is not TOML", source.path))?;
     let mut entries = Vec::new();
     for (name, value) in parsed.get_ref() {
@@ -27,40 +27,46 @@ pub(crate) fn entries(source: &Source) -> Result<Vec<Entry>> {
             for (event, rows) in table {
                 let DeValue::Array(rows) = rows.get_ref() else { continue };
                 for row in rows {
-                    cite(source, &format!("on.{}", event.get_ref()), row.span().start, row, &mut entries)?;
+                    push_citation(source, &format!("on.{}", event.get_ref()), row.span().start, row, &mut entries)?;
                 }
             }
             continue;
         }
-        cite(source, name.get_ref(), name.span().start, value, &mut entries)?;
+        push_citation(source, name.get_ref(), name.span().start, value, &mut entries)?;
         for (entry, value) in table {
-            cite(source, &format!("{}.{}", name.get_ref(), entry.get_ref()), entry.span().start, value, &mut entries)?;
+            push_citation(
+                source,
+                &format!("{}.{}", name.get_ref(), entry.get_ref()),
+                entry.span().start,
+                value,
+                &mut entries,
+            )?;
         }
     }
     entries.sort_by_key(|entry| entry.line);
     Ok(entries)
 }
 
-fn cite(
-    source: &Source,
-    what: &str,
+fn push_citation(
+    source: &SourceFile,
+    path_in_file: &str,
     start: usize,
     value: &Spanned<DeValue<'_>>,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<RuleEntry>,
 ) -> Result<()> {
     let DeValue::Table(table) = value.get_ref() else { return Ok(()) };
     let Some((_, rule)) = table.iter().find(|(key, _)| *key.get_ref() == "rule") else { return Ok(()) };
     let line = source.text.get(..start).unwrap_or_default().matches('\n').count() + 1;
-    let rules = rule.get_ref().as_str().map(id::all_in).unwrap_or_default();
+    let rules = rule.get_ref().as_str().map(id::find_rule_ids).unwrap_or_default();
     if rules.is_empty() {
         bail!("{}:{line}: `rule` names no rule", source.path);
     }
-    entries.push(Entry { path: source.path.clone(), line, what: what.into(), rules });
+    entries.push(RuleEntry { path: source.path.clone(), line, path_in_file: path_in_file.into(), rules });
     Ok(())
 }
 
 /// The file without that row or entry.
-pub(crate) fn without(text: &str, entry: &Entry) -> String {
+pub(crate) fn without_entry(text: &str, entry: &RuleEntry) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let first = entry.line.saturating_sub(1).min(lines.len());
     let is_table = lines.get(first).is_some_and(|line| line.starts_with('['));
@@ -77,7 +83,7 @@ pub(crate) fn without(text: &str, entry: &Entry) -> String {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "\
+    const SAMPLE_FILE: &str = "\
 lifecycle = \"a.b\"
 
 [states]
@@ -100,26 +106,26 @@ set = { x = [
 rule = \"EXE-7\"
 ";
 
-    fn found() -> Result<Vec<Entry>> {
-        entries(&Source { path: "systems/a/b.toml".into(), text: TEXT.into() })
+    fn read_sample() -> Result<Vec<RuleEntry>> {
+        read_entries(&SourceFile { path: "systems/a/b.toml".into(), text: SAMPLE_FILE.into() })
     }
 
     #[test]
-    fn citations_carry_the_line_of_their_header_or_entry() -> Result<()> {
-        let found = found()?;
-        let places: Vec<(usize, &str)> = found.iter().map(|entry| (entry.line, entry.what.as_str())).collect();
+    fn citation_has_line_of_header_or_entry() -> Result<()> {
+        let found = read_sample()?;
+        let places: Vec<(usize, &str)> = found.iter().map(|entry| (entry.line, entry.path_in_file.as_str())).collect();
         assert_eq!(places, [(4, "states.A"), (7, "work"), (11, "on.fail"), (15, "on.fail")]);
         assert_eq!(found[2].rules.len(), 2);
         Ok(())
     }
 
     #[test]
-    fn taking_away_drops_the_whole_block_and_nothing_else() -> Result<()> {
-        let found = found()?;
-        let without_row = without(TEXT, &found[2]);
+    fn without_entry_removes_only_its_block() -> Result<()> {
+        let found = read_sample()?;
+        let without_row = without_entry(SAMPLE_FILE, &found[2]);
         assert!(!without_row.contains("EXE-11") && without_row.contains("EXE-7") && without_row.contains("EXE-5"));
-        let without_state = without(TEXT, &found[0]);
-        assert_eq!(without_state.lines().count(), TEXT.lines().count() - 1);
+        let without_state = without_entry(SAMPLE_FILE, &found[0]);
+        assert_eq!(without_state.lines().count(), SAMPLE_FILE.lines().count() - 1);
         Ok(())
     }
 }

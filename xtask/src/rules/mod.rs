@@ -4,33 +4,33 @@ pub(crate) mod declared;
 pub(crate) mod id;
 pub(crate) mod index;
 pub(crate) mod lifecycle_file;
+pub(crate) mod rule_removals;
 pub(crate) mod rust_file;
-pub(crate) mod take_away;
 
 use anyhow::{Result, bail};
 
 use crate::tree;
-use index::Index;
+use index::RuleIndex;
 
-const PAGE: &str = "docs/rules.md";
+const RULES_PAGE: &str = "docs/rules.md";
 
 pub(crate) fn write() -> Result<()> {
-    let index = Index::gather()?;
-    tree::generate(PAGE, &index.page(), false, "")?;
-    println!("{PAGE}: {}", index.summary());
-    judge(&index)
+    let index = RuleIndex::read_all()?;
+    tree::generate(RULES_PAGE, &index.render_page(), false, "")?;
+    println!("{RULES_PAGE}: {}", index.summary());
+    ensure_complete(&index)
 }
 
 pub(crate) fn check() -> Result<()> {
-    let index = Index::gather()?;
-    judge(&index)?;
-    tree::generate(PAGE, &index.page(), true, "cargo xtask rules")?;
+    let index = RuleIndex::read_all()?;
+    ensure_complete(&index)?;
+    tree::generate(RULES_PAGE, &index.render_page(), true, "cargo xtask rules")?;
     println!("{}", index.summary());
     Ok(())
 }
 
-fn judge(index: &Index) -> Result<()> {
-    let wrong = index.wrong();
+fn ensure_complete(index: &RuleIndex) -> Result<()> {
+    let wrong = index.find_problems();
     if wrong.is_empty() {
         return Ok(());
     }

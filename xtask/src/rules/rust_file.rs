@@ -3,7 +3,7 @@
 use super::id::{self, RuleId};
 
 /// A line of code, without its comment.
-pub(crate) struct Line<'a> {
+pub(crate) struct CodeLine<'a> {
     pub(crate) number: usize,
     pub(crate) code: &'a str,
     pub(crate) comment: &'a str,
@@ -11,7 +11,7 @@ pub(crate) struct Line<'a> {
 
 /// A test function and the rules that its documentation names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Test {
+pub(crate) struct TestFunction {
     pub(crate) path: String,
     pub(crate) line: usize,
     pub(crate) name: String,
@@ -25,7 +25,7 @@ pub(crate) fn is_test_file(path: &str) -> bool {
 }
 
 /// The lines that are not in a `#[cfg(test)]` module.
-pub(crate) fn code_outside_tests<'a>(path: &str, text: &'a str) -> Vec<Line<'a>> {
+pub(crate) fn code_outside_tests<'a>(path: &str, text: &'a str) -> Vec<CodeLine<'a>> {
     if is_test_file(path) {
         return Vec::new();
     }
@@ -55,7 +55,7 @@ pub(crate) fn code_outside_tests<'a>(path: &str, text: &'a str) -> Vec<Line<'a>>
             continue;
         }
         let (code, comment) = split_comment(line);
-        lines.push(Line { number: number + 1, code, comment });
+        lines.push(CodeLine { number: number + 1, code, comment });
     }
     lines
 }
@@ -80,19 +80,19 @@ fn split_comment(line: &str) -> (&str, &str) {
 pub(crate) fn citations(path: &str, text: &str) -> Vec<(usize, Vec<RuleId>)> {
     code_outside_tests(path, text)
         .iter()
-        .map(|line| (line.number, line.comment.split('`').step_by(2).flat_map(id::all_in).collect::<Vec<_>>()))
+        .map(|line| (line.number, line.comment.split('`').step_by(2).flat_map(id::find_rule_ids).collect::<Vec<_>>()))
         .filter(|(_, rules)| !rules.is_empty())
         .collect()
 }
 
 /// The test functions, with the rules named in the comment above each.
-pub(crate) fn tests(path: &str, text: &str) -> Vec<Test> {
+pub(crate) fn test_functions(path: &str, text: &str) -> Vec<TestFunction> {
     let mut tests = Vec::new();
     let (mut rules, mut is_test) = (Vec::new(), false);
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if let Some(comment) = line.strip_prefix("//") {
-            rules.extend(id::all_in(comment));
+            rules.extend(id::find_rule_ids(comment));
         } else if line.starts_with("#[") {
             is_test |= line == "#[test]";
         } else {
@@ -100,7 +100,7 @@ pub(crate) fn tests(path: &str, text: &str) -> Vec<Test> {
                 line.trim_start_matches("pub ").strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
             if let (true, Some(name)) = (is_test, name) {
                 let rules = std::mem::take(&mut rules);
-                tests.push(Test { path: path.into(), line: number + 1, name: name.into(), rules });
+                tests.push(TestFunction { path: path.into(), line: number + 1, name: name.into(), rules });
             }
             rules.clear();
             is_test = false;
@@ -113,7 +113,7 @@ pub(crate) fn tests(path: &str, text: &str) -> Vec<Test> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "\
+    const SAMPLE_SOURCE: &str = "\
 // EXE-8: the token guards it.
 fn guard() -> &'static str { \"http://x // DOC-1\" } // EXE-9
 
@@ -132,17 +132,17 @@ mod tests {
 ";
 
     #[test]
-    fn comments_outside_tests_cite() {
-        let found = citations("crates/core/src/x.rs", TEXT);
+    fn comments_outside_tests_are_citations() {
+        let found = citations("crates/core/src/x.rs", SAMPLE_SOURCE);
         assert!(found.iter().all(|(_, rules)| rules.len() == 1), "{found:?}");
         let found: Vec<String> = found.iter().map(|(line, rules)| format!("{line} {}", rules[0])).collect();
         assert_eq!(found, ["1 EXE-8", "2 EXE-9", "15 INV-1"]);
-        assert!(citations("crates/core/tests/x.rs", TEXT).is_empty());
+        assert!(citations("crates/core/tests/x.rs", SAMPLE_SOURCE).is_empty());
     }
 
     #[test]
-    fn tests_carry_the_rules_above_them() {
-        let found = super::tests("crates/core/src/x.rs", TEXT);
+    fn test_function_has_rules_of_its_comment() {
+        let found = super::test_functions("crates/core/src/x.rs", SAMPLE_SOURCE);
         assert_eq!(found.len(), 2);
         assert_eq!((found[0].name.as_str(), found[0].rules.len()), ("refuses", 3));
         assert!(found[1].rules.is_empty());

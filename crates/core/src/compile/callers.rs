@@ -1,66 +1,75 @@
 //! `[who]`, `[access]` and `by`: callers by name.
 
-use super::lifecycle::{Builder, View, want};
+use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Access, By, Type, Who};
-use crate::near;
-use crate::syntax::ast::Text;
+use crate::model::{AllowedCaller, AllowedReader, CallerPredicate, DataType};
+use crate::suggest;
+use crate::syntax::ast::SourceText;
 
-impl Builder<'_> {
-    pub(super) fn who(&mut self) -> Vec<Who> {
+impl LifecycleBuilder<'_> {
+    pub(super) fn compile_callers(&mut self) -> Vec<CallerPredicate> {
         let source = self.source;
-        let view = View { actor: true, now: true, lookups: true, links: true, ..View::default() };
+        let view = VisibleNames { actor: true, now: true, lookups: true, links: true, ..VisibleNames::default() };
         let mut callers = Vec::new();
-        for who in &source.who {
-            let Some(formula) = self.formula(&who.is, view, &want(Type::Bool, false)) else { continue };
-            callers.push(Who { name: who.name.text.clone(), formula, rules: who.rules.clone(), at: who.name.at() });
+        for who in &source.callers {
+            let Some(formula) = self.compile_formula(&who.predicate, view, &expected_type(DataType::Bool, false))
+            else {
+                continue;
+            };
+            callers.push(CallerPredicate {
+                name: who.name.text.clone(),
+                condition: formula,
+                rules: who.rules.clone(),
+                span: who.name.span(),
+            });
         }
         callers
     }
 
-    pub(super) fn access(&mut self) -> Vec<Access> {
+    pub(super) fn compile_access(&mut self) -> Vec<AllowedReader> {
         let source = self.source;
-        let Some(read) = &source.access else { return vec![Access::By(By::Owner)] };
+        let Some(read) = &source.allowed_readers else { return vec![AllowedReader::Caller(AllowedCaller::Owner)] };
         let mut access = Vec::new();
         for name in read {
             match &*name.text {
-                "anyone" => access.push(Access::Anyone),
-                _ => access.extend(self.caller(name, &["owner", "operator", "anyone"]).map(Access::By)),
+                "anyone" => access.push(AllowedReader::Anyone),
+                _ => access
+                    .extend(self.resolve_caller(name, &["owner", "operator", "anyone"]).map(AllowedReader::Caller)),
             }
         }
         access
     }
 
     /// A caller by name: one that every lifecycle knows, as far as it is allowed here, or an entry of `[who]`.
-    pub(super) fn caller(&mut self, name: &Text, allowed: &[&str]) -> Option<By> {
+    pub(super) fn resolve_caller(&mut self, name: &SourceText, allowed: &[&str]) -> Option<AllowedCaller> {
         let text: &str = &name.text;
-        let known = match text {
-            "owner" => Some(By::Owner),
-            "operator" => Some(By::Operator),
-            "worker" => Some(By::Worker),
-            "record" => Some(By::Record),
+        let built_in = match text {
+            "owner" => Some(AllowedCaller::Owner),
+            "operator" => Some(AllowedCaller::Operator),
+            "worker" => Some(AllowedCaller::Worker),
+            "record" => Some(AllowedCaller::Record),
             _ => None,
         };
-        if let Some(by) = known
+        if let Some(by) = built_in
             && allowed.contains(&text)
         {
             return Some(by);
         }
-        let found = self.source.who.iter().position(|who| *who.name.text == *text);
+        let found = self.source.callers.iter().position(|who| *who.name.text == *text);
         if found.is_none() {
-            let callers = allowed.iter().copied().chain(self.source.who.iter().map(|who| &*who.name.text));
+            let callers = allowed.iter().copied().chain(self.source.callers.iter().map(|who| &*who.name.text));
             let help =
                 if matches!(text, "anyone" | "anybody" | "everyone" | "any" | "*") && !allowed.contains(&"anyone") {
                     "leave `by` out: then every key that may write is let in".to_owned()
                 } else {
-                    near::advice(self.told(), text, "callers that may stand here", callers)
+                    suggest::suggestion_text(self.diagnostic_count(), text, "callers that may stand here", callers)
                 };
             self.report(
-                Diagnostic::error("unknown-caller", name.at(), format!("`{text}` is nobody that may stand here"))
+                Diagnostic::error("unknown-caller", name.span(), format!("`{text}` is nobody that may stand here"))
                     .label("not a caller")
                     .help(help),
             );
         }
-        found.and_then(|at| u16::try_from(at).ok()).map(By::Who)
+        found.and_then(|at| u16::try_from(at).ok()).map(AllowedCaller::Predicate)
     }
 }

@@ -4,39 +4,39 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::declared::Declarer;
+use super::fields::DeclarationCompiler;
 use super::hash;
-use super::lifecycle::{Builder, World, payload_bounds};
-use super::shape;
+use super::lifecycle::{CompileContext, LifecycleBuilder, compile_payload_bounds};
+use super::signature;
 use crate::bounds;
-use crate::diagnostic::{Diagnostic, File, Files, Severity, Span};
-use crate::expr::Signatures;
+use crate::diagnostic::{Diagnostic, InputFile, InputFiles, Severity, Span};
+use crate::expr::LifecycleSignatures;
 use crate::model::Definitions;
-use crate::syntax::ast::Source;
+use crate::syntax::ast::LifecycleSource;
 use crate::syntax::parse;
 
 /// The built-in files are not among those given: no message ever points into them.
-const BUILTIN_FILE: u32 = u32::MAX;
+const BUILTIN_FILE_INDEX: u32 = u32::MAX;
 
 /// What came of the files: definitions where nothing was wrong, and what was found.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompileResult {
     pub definitions: Option<Definitions>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// Files to definitions: names resolved, expressions typed. Proves nothing about where the rows lead.
-pub fn compile(files: &Files) -> Compiled {
+pub fn compile(files: &InputFiles) -> CompileResult {
     let mut out = Vec::new();
-    let definitions = stages(files, &mut out);
+    let definitions = run_stages(files, &mut out);
     let good = !has_errors(&out);
-    out.truncate(bounds::DIAGNOSTICS);
-    Compiled { definitions: definitions.filter(|_| good), diagnostics: out }
+    out.truncate(bounds::MAX_DIAGNOSTICS);
+    CompileResult { definitions: definitions.filter(|_| good), diagnostics: out }
 }
 
 /// The lifecycles that files declare, right or wrong in all else.
-pub fn declared(files: &Files) -> BTreeSet<Arc<str>> {
-    let mut patterns = bounds::PATTERNS_TOGETHER;
+pub fn declared_lifecycles(files: &InputFiles) -> BTreeSet<Arc<str>> {
+    let mut patterns = bounds::MAX_PATTERNS_TOTAL;
     let sources = files.files.iter().filter_map(|file| parse(0, file, &mut patterns, &mut Vec::new()));
     sources.map(|source| source.lifecycle.text).collect()
 }
@@ -45,53 +45,54 @@ fn has_errors(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
 }
 
-fn stages(files: &Files, out: &mut Vec<Diagnostic>) -> Option<Definitions> {
-    let sources = read(files, out);
+fn run_stages(files: &InputFiles, out: &mut Vec<Diagnostic>) -> Option<Definitions> {
+    let sources = parse_files(files, out);
     if has_errors(out) {
         return None;
     }
-    let world = declare(&sources, out);
+    let context = build_context(&sources, out);
     if has_errors(out) {
         return None;
     }
     let mut definitions = Definitions::default();
     for source in &sources {
-        let own = world.signatures.get(&source.lifecycle.text)?;
-        let (mut lifecycle, diagnostics) = Builder::new(source, own, &world, out.len()).build();
+        let own = context.signatures.get(&source.lifecycle.text)?;
+        let (mut lifecycle, diagnostics) = LifecycleBuilder::new(source, own, &context, out.len()).build();
         out.extend(diagnostics);
         // The model holds no map with keys other than text and no number that JSON cannot write.
-        lifecycle.hash = hash::of(&lifecycle).ok()?;
+        lifecycle.hash = hash::lifecycle_hash(&lifecycle).ok()?;
         definitions.lifecycles.insert(lifecycle.name.clone(), Arc::new(lifecycle));
     }
     Some(definitions)
 }
 
-fn read(files: &Files, out: &mut Vec<Diagnostic>) -> Vec<Source> {
-    if files.files.len() > bounds::FILES {
-        out.push(
+fn parse_files(files: &InputFiles, diagnostics: &mut Vec<Diagnostic>) -> Vec<LifecycleSource> {
+    if files.files.len() > bounds::MAX_FILES {
+        diagnostics.push(
             Diagnostic::error(
                 "too-many-files",
                 Span::default(),
                 format!("{} files are too many at once", files.files.len()),
             )
             .label("the first of them")
-            .help(format!("give at most {} files together", bounds::FILES)),
+            .help(format!("give at most {} files together", bounds::MAX_FILES)),
         );
         return Vec::new();
     }
     // Messages to the outside; part of every set of definitions (EXE-16).
     let delivery = include_str!("../builtin/delivery.toml");
-    let builtin = File { name: "onceward.delivery".into(), text: delivery.into() };
-    let mut patterns = bounds::PATTERNS_TOGETHER + 2;
-    let mut sources: Vec<Source> = parse(BUILTIN_FILE, &builtin, &mut patterns, out).into_iter().collect();
+    let builtin = InputFile { name: "onceward.delivery".into(), text: delivery.into() };
+    let mut patterns = bounds::MAX_PATTERNS_TOTAL + 2;
+    let mut sources: Vec<LifecycleSource> =
+        parse(BUILTIN_FILE_INDEX, &builtin, &mut patterns, diagnostics).into_iter().collect();
     for (index, file) in files.files.iter().enumerate() {
         let Ok(index) = u32::try_from(index) else { continue };
-        let Some(source) = parse(index, file, &mut patterns, out) else { continue };
+        let Some(source) = parse(index, file, &mut patterns, diagnostics) else { continue };
         if source.lifecycle.text.starts_with("onceward.") {
-            out.push(
+            diagnostics.push(
                 Diagnostic::error(
                     "reserved-lifecycle",
-                    source.lifecycle.at(),
+                    source.lifecycle.span(),
                     "names in `onceward.` belong to the built-in lifecycles",
                 )
                 .label("reserved")
@@ -100,14 +101,14 @@ fn read(files: &Files, out: &mut Vec<Diagnostic>) -> Vec<Source> {
             continue;
         }
         if let Some(first) = sources.iter().find(|other| other.lifecycle.text == source.lifecycle.text) {
-            out.push(
+            diagnostics.push(
                 Diagnostic::error(
                     "duplicate-lifecycle",
-                    source.lifecycle.at(),
+                    source.lifecycle.span(),
                     format!("`{}` is declared twice", source.lifecycle.text),
                 )
                 .label("a second time")
-                .also(first.lifecycle.at(), "the first time")
+                .related(first.lifecycle.span(), "the first time")
                 .help("give one of the two another name, or leave one file out"),
             );
             continue;
@@ -117,26 +118,33 @@ fn read(files: &Files, out: &mut Vec<Diagnostic>) -> Vec<Source> {
     sources
 }
 
-fn declare(sources: &[Source], out: &mut Vec<Diagnostic>) -> World {
-    let lifecycles: BTreeSet<Arc<str>> = sources.iter().map(|source| source.lifecycle.text.clone()).collect();
-    let mut signatures = Signatures::new();
+fn build_context(sources: &[LifecycleSource], diagnostics: &mut Vec<Diagnostic>) -> CompileContext {
+    let lifecycle_names: BTreeSet<Arc<str>> = sources.iter().map(|source| source.lifecycle.text.clone()).collect();
+    let mut signatures = LifecycleSignatures::new();
     let mut payloads = BTreeMap::new();
     for source in sources {
-        payloads.insert(source.lifecycle.text.clone(), payload_bounds(source, out));
-        if let Some(signature) = shape::signature(source, &mut Declarer { lifecycles: &lifecycles, out }) {
+        payloads.insert(source.lifecycle.text.clone(), compile_payload_bounds(source, diagnostics));
+        if let Some(signature) = signature::compile_signature(
+            source,
+            &mut DeclarationCompiler { lifecycle_names: &lifecycle_names, diagnostics },
+        ) {
             signatures.insert(signature.name.clone(), signature);
         }
     }
     for source in sources {
-        let mut declarer = Declarer { lifecycles: &lifecycles, out };
-        source.links.iter().flat_map(|link| &link.from).for_each(|from| declarer.link_lifecycle(from));
-        source.lookups.iter().for_each(|lookup| _ = declarer.lifecycle(&lookup.to));
+        let mut declarer = DeclarationCompiler { lifecycle_names: &lifecycle_names, diagnostics };
+        source.links.iter().flat_map(|link| &link.from).for_each(|from| declarer.require_link_lifecycle(from));
+        source.lookups.iter().for_each(|lookup| _ = declarer.require_lifecycle(&lookup.target_lifecycle));
     }
-    let mut shapes = BTreeMap::new();
+    let mut transition_signatures = BTreeMap::new();
     for source in sources {
         let Some(signature) = signatures.get(&source.lifecycle.text) else { continue };
-        let found = shape::shapes(source, signature, &mut Declarer { lifecycles: &lifecycles, out });
-        shapes.insert(source.lifecycle.text.clone(), found);
+        let found = signature::compile_transition_signatures(
+            source,
+            signature,
+            &mut DeclarationCompiler { lifecycle_names: &lifecycle_names, diagnostics },
+        );
+        transition_signatures.insert(source.lifecycle.text.clone(), found);
     }
-    World { lifecycles, signatures, shapes, payloads }
+    CompileContext { lifecycle_names, signatures, transition_signatures, payload_bounds: payloads }
 }

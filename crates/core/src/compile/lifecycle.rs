@@ -3,30 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::declared::Declarer;
-use super::shape::{self, Shapes};
+use super::fields::DeclarationCompiler;
+use super::signature::{self, SignaturesByEvent};
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
-use crate::expr::{self, Scope, Signature, Signatures, Want};
+use crate::expr::{self, ExpectedType, ExprScope, LifecycleSignature, LifecycleSignatures};
 use crate::model::{
-    Clock, ErrorTable, Field, Formula, Lifecycle, PayloadBounds, Ready, State, StateIx, StateSet, Type, Typed,
+    ClockSource, DataType, ErrorTable, FieldDef, Formula, Lifecycle, PayloadBounds, StateDef, StateIndex,
+    StateReadiness, StateSet, ValueType,
 };
-use crate::near;
-use crate::syntax::ast::{self, Source, Text};
+use crate::suggest;
+use crate::syntax::ast::{self, LifecycleSource, SourceText};
 
 /// What all lifecycles that are compiled together may know of each other.
-pub(super) struct World {
-    pub(super) lifecycles: BTreeSet<Arc<str>>,
-    pub(super) signatures: Signatures,
-    pub(super) shapes: BTreeMap<Arc<str>, Shapes>,
-    pub(super) payloads: BTreeMap<Arc<str>, PayloadBounds>,
+pub(super) struct CompileContext {
+    pub(super) lifecycle_names: BTreeSet<Arc<str>>,
+    pub(super) signatures: LifecycleSignatures,
+    pub(super) transition_signatures: BTreeMap<Arc<str>, SignaturesByEvent>,
+    pub(super) payload_bounds: BTreeMap<Arc<str>, PayloadBounds>,
 }
 
 /// The names an expression may use besides `record`.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a name that may be visible by itself")]
-pub(super) struct View<'v> {
-    pub(super) input: Option<&'v [Field]>,
+pub(super) struct VisibleNames<'v> {
+    pub(super) input: Option<&'v [FieldDef]>,
     pub(super) result: bool,
     pub(super) error: bool,
     pub(super) checks: bool,
@@ -39,155 +40,168 @@ pub(super) struct View<'v> {
 /// A link's name, the lifecycles of its records, and its bound.
 type LinkScope = (Arc<str>, Vec<Arc<str>>, Option<u32>);
 
-pub(super) struct Builder<'a> {
-    pub(super) source: &'a Source,
-    pub(super) own: &'a Signature,
-    pub(super) world: &'a World,
-    pub(super) checks: Vec<(Arc<str>, Vec<Field>)>,
-    pub(super) result: Option<Vec<Field>>,
+pub(super) struct LifecycleBuilder<'a> {
+    pub(super) source: &'a LifecycleSource,
+    pub(super) own_signature: &'a LifecycleSignature,
+    pub(super) context: &'a CompileContext,
+    pub(super) checks: Vec<(Arc<str>, Vec<FieldDef>)>,
+    pub(super) result: Option<Vec<FieldDef>>,
     lookups: Vec<(Arc<str>, Arc<str>)>,
     links: Vec<LinkScope>,
     /// Paths that cannot be null in the rest of the row, because its guard or its refusals say so.
-    pub(super) known: Vec<expr::Path>,
+    pub(super) non_null_paths: Vec<expr::ValuePath>,
     /// The row's guard or one of its refusals cannot be read: what it would have ruled out is not known.
-    pub(super) unsure: bool,
-    pub(super) out: Vec<Diagnostic>,
+    pub(super) has_unreadable_guard: bool,
+    pub(super) diagnostics: Vec<Diagnostic>,
     /// Messages about other files, before this one's.
-    pub(super) before: usize,
+    pub(super) earlier_diagnostics: usize,
 }
 
-pub(super) fn payload_bounds(source: &Source, out: &mut Vec<Diagnostic>) -> PayloadBounds {
-    let Some(payload) = &source.payload else { return PayloadBounds { min: 0, max: bounds::PAYLOAD_BYTES } };
+pub(super) fn compile_payload_bounds(source: &LifecycleSource, diagnostics: &mut Vec<Diagnostic>) -> PayloadBounds {
+    let Some(payload) = &source.payload else {
+        return PayloadBounds { min_bytes: 0, max_bytes: bounds::DEFAULT_MAX_PAYLOAD_BYTES };
+    };
     let min = payload.min.map_or(0, |min| min.value);
-    let max = payload.max.map_or(bounds::PAYLOAD_BYTES.max(min), |max| max.value);
-    if let Some(at) = payload.max.filter(|max| max.value < min).map(|max| max.at) {
-        out.push(
+    let max = payload.max.map_or(bounds::DEFAULT_MAX_PAYLOAD_BYTES.max(min), |max| max.value);
+    if let Some(at) = payload.max.filter(|max| max.value < min).map(|max| max.span) {
+        diagnostics.push(
             Diagnostic::error("invalid-bound", at, "no payload could be given at all")
                 .label("`max` is below `min`")
                 .help("make `max` at least as large as `min`"),
         );
     }
-    PayloadBounds { min, max }
+    PayloadBounds { min_bytes: min, max_bytes: max }
 }
 
-pub(super) const fn want(ty: Type, nullable: bool) -> Want {
-    Want::Fits(Typed { ty, nullable })
+pub(super) const fn expected_type(ty: DataType, nullable: bool) -> ExpectedType {
+    ExpectedType::Fits(ValueType { ty, nullable })
 }
 
-impl<'a> Builder<'a> {
-    pub(super) fn new(source: &'a Source, own: &'a Signature, world: &'a World, before: usize) -> Self {
+impl<'a> LifecycleBuilder<'a> {
+    pub(super) fn new(
+        source: &'a LifecycleSource,
+        own_signature: &'a LifecycleSignature,
+        context: &'a CompileContext,
+        earlier_diagnostics: usize,
+    ) -> Self {
         Self {
             source,
-            own,
-            world,
+            own_signature,
+            context,
             checks: Vec::new(),
             result: None,
             lookups: Vec::new(),
             links: Vec::new(),
-            known: Vec::new(),
-            unsure: false,
-            out: Vec::new(),
-            before,
+            non_null_paths: Vec::new(),
+            has_unreadable_guard: false,
+            diagnostics: Vec::new(),
+            earlier_diagnostics,
         }
     }
 
     /// How many messages there are before the next.
-    pub(super) fn told(&self) -> usize {
-        self.before + self.out.len()
+    pub(super) fn diagnostic_count(&self) -> usize {
+        self.earlier_diagnostics + self.diagnostics.len()
     }
 
     /// The whole lifecycle, without its hash. Only to be used where nothing was reported.
     pub(super) fn build(mut self) -> (Lifecycle, Vec<Diagnostic>) {
-        self.names();
+        self.validate_names();
         let source = self.source;
-        let key = source.key.as_ref().and_then(|key| self.natural_key(key));
-        let links = self.links();
+        let key = source.natural_key.as_ref().and_then(|key| self.resolve_natural_key(key));
+        let links = self.compile_links();
         self.links = links
             .iter()
-            .map(|link| (link.name.clone(), link.from.iter().map(|from| from.lifecycle.clone()).collect(), link.max))
+            .map(|link| (link.name.clone(), link.sources.iter().map(|from| from.lifecycle.clone()).collect(), link.max))
             .collect();
-        let lookups = self.lookups();
+        let lookups = self.compile_lookups();
         self.lookups = lookups.iter().map(|lookup| (lookup.name.clone(), lookup.lifecycle.clone())).collect();
-        self.declare_answers();
+        self.declare_answers_and_result();
         // What reads a link or a lookup that is not right is not to blame: nothing more is told in that case.
-        let wrong = self.out.len();
-        let (events, readers) = if wrong == 0 { self.events() } else { (Vec::new(), Vec::new()) };
-        let (outside, outside_at) = self.outside();
+        let errors_so_far = self.diagnostics.len();
+        let (events, readers) = if errors_so_far == 0 { self.compile_events() } else { (Vec::new(), Vec::new()) };
+        let (outside, outside_at) = self.compile_outside_accounts();
         let lifecycle = Lifecycle {
             name: source.lifecycle.text.clone(),
-            about: about(source.about.as_ref()),
+            about: about_text(source.about.as_ref()),
             hash: "".into(),
-            key,
+            natural_key: key,
             asset: source.asset.as_ref().map(|asset| asset.text.clone()),
-            outside,
-            outside_at,
-            clock: if source.operation_clock.is_some() { Clock::Operation } else { Clock::Engine },
-            states: self.states(),
-            fields: self.own.fields.clone(),
-            uniques: self.uniques(key),
-            limits: self.limits(),
-            work: self.work(),
+            outside_accounts: outside,
+            outside_account_spans: outside_at,
+            clock: if source.operation_clock.is_some() { ClockSource::Operation } else { ClockSource::Engine },
+            states: self.compile_states(),
+            fields: self.own_signature.fields.clone(),
+            unique_constraints: self.compile_uniques(key),
+            limits: self.compile_limits(),
+            work: self.compile_work(),
             errors: source.errors.as_ref().map_or_else(ErrorTable::default, |errors| ErrorTable {
                 retryable: errors.retryable.iter().map(|code| code.text.clone()).collect(),
                 terminal: errors.terminal.iter().map(|code| code.text.clone()).collect(),
                 rules: errors.rules.clone(),
             }),
-            checks: self.asks(&readers),
+            checks: self.compile_checks(&readers),
             lookups,
-            who: self.who(),
-            access: self.access(),
-            payload: self
-                .world
-                .payloads
+            caller_predicates: self.compile_callers(),
+            allowed_readers: self.compile_access(),
+            payload_bounds: self
+                .context
+                .payload_bounds
                 .get(&source.lifecycle.text)
                 .copied()
-                .unwrap_or(PayloadBounds { min: 0, max: 0 }),
+                .unwrap_or(PayloadBounds { min_bytes: 0, max_bytes: 0 }),
             links,
             events,
         };
-        if wrong > 0 {
-            self.out.truncate(wrong);
+        if errors_so_far > 0 {
+            self.diagnostics.truncate(errors_so_far);
         }
-        (lifecycle, self.out)
+        (lifecycle, self.diagnostics)
     }
 
     pub(super) fn report(&mut self, diagnostic: Diagnostic) {
-        self.out.push(diagnostic);
+        self.diagnostics.push(diagnostic);
     }
 
-    pub(super) fn declarer(&mut self) -> Declarer<'_> {
-        Declarer { lifecycles: &self.world.lifecycles, out: &mut self.out }
+    pub(super) fn declaration_compiler(&mut self) -> DeclarationCompiler<'_> {
+        DeclarationCompiler { lifecycle_names: &self.context.lifecycle_names, diagnostics: &mut self.diagnostics }
     }
 
     /// Compile one expression; what is wrong with it is reported.
-    pub(super) fn expr(&mut self, text: &str, place: expr::Place, view: View, want: &Want) -> Option<expr::Expr> {
-        match self.try_expr(text, place, view, want) {
+    pub(super) fn compile_expr(
+        &mut self,
+        text: &str,
+        location: expr::ExprLocation,
+        view: VisibleNames,
+        expected: &ExpectedType,
+    ) -> Option<expr::Expr> {
+        match self.try_compile_expr(text, location, view, expected) {
             Ok(expr) => Some(expr),
             Err(diagnostics) => {
-                self.tell(diagnostics);
+                self.report_expr_errors(diagnostics);
                 None
             }
         }
     }
 
     /// What is wrong with an expression, but for what may only follow from a guard that cannot be read.
-    pub(super) fn tell(&mut self, mut diagnostics: Vec<Diagnostic>) {
-        if self.unsure {
+    pub(super) fn report_expr_errors(&mut self, mut diagnostics: Vec<Diagnostic>) {
+        if self.has_unreadable_guard {
             diagnostics.retain(|diagnostic| diagnostic.code != "maybe-null");
         }
-        self.out.extend(diagnostics);
+        self.diagnostics.extend(diagnostics);
     }
 
-    pub(super) fn try_expr(
+    pub(super) fn try_compile_expr(
         &self,
         text: &str,
-        place: expr::Place,
-        view: View,
-        want: &Want,
+        location: expr::ExprLocation,
+        view: VisibleNames,
+        expected: &ExpectedType,
     ) -> Result<expr::Expr, Vec<Diagnostic>> {
-        let scope = Scope {
-            signatures: &self.world.signatures,
-            own: self.own,
+        let scope = ExprScope {
+            signatures: &self.context.signatures,
+            own_signature: self.own_signature,
             input: view.input,
             result: self.result.as_deref().filter(|_| view.result),
             error: view.error,
@@ -196,126 +210,146 @@ impl<'a> Builder<'a> {
             links: if view.links { &self.links } else { &[] },
             actor: view.actor,
             now: view.now,
-            told: self.told(),
+            diagnostic_count: self.diagnostic_count(),
         };
-        let failed = match expr::compile(text, place, &scope, want) {
+        let failed = match expr::compile(text, location, &scope, expected) {
             Ok(expr) => return Ok(expr),
             Err(diagnostics) => diagnostics,
         };
         // A path that may be null by its type will do where the row has made sure that it is not.
-        if let Want::Fits(Typed { ty, nullable: false }) = want
-            && let Ok(mut expr) = expr::compile(text, place, &scope, &self::want(ty.clone(), true))
-            && matches!(&expr.kind, expr::Kind::Read(path) if self.known.contains(path))
+        if let ExpectedType::Fits(ValueType { ty, nullable: false }) = expected
+            && let Ok(mut expr) = expr::compile(text, location, &scope, &self::expected_type(ty.clone(), true))
+            && matches!(&expr.kind, expr::ExprKind::Read(path) if self.non_null_paths.contains(path))
         {
-            expr.typed.nullable = false;
+            expr.value_type.nullable = false;
             return Ok(expr);
         }
-        if let Ok(expr) = expr::compile_knowing(text, place, &scope, want, &self.known) {
+        if let Ok(expr) = expr::compile_with_non_null(text, location, &scope, expected, &self.non_null_paths) {
             return Ok(expr);
         }
         Err(failed)
     }
 
-    pub(super) fn formula(&mut self, text: &Text, view: View, want: &Want) -> Option<Formula> {
-        let expr = self.expr(&text.text, text.place, view, want)?;
+    pub(super) fn compile_formula(
+        &mut self,
+        text: &SourceText,
+        view: VisibleNames,
+        expected: &ExpectedType,
+    ) -> Option<Formula> {
+        let expr = self.compile_expr(&text.text, text.location, view, expected)?;
         Some(Formula { expr, text: text.text.clone() })
     }
 
-    pub(super) fn state(&mut self, name: &Text) -> Option<StateIx> {
-        self.state_at(&name.text, name.at())
+    pub(super) fn resolve_state(&mut self, name: &SourceText) -> Option<StateIndex> {
+        self.resolve_state_at(&name.text, name.span())
     }
 
-    pub(super) fn state_at(&mut self, name: &str, at: crate::diagnostic::Span) -> Option<StateIx> {
-        let found = self.own.states.iter().position(|state| **state == *name);
+    pub(super) fn resolve_state_at(&mut self, name: &str, span: crate::diagnostic::Span) -> Option<StateIndex> {
+        let found = self.own_signature.states.iter().position(|state| **state == *name);
         if found.is_none() {
-            let help = near::advice(self.told(), name, "states", self.own.states.iter().map(|state| &**state));
+            let help = suggest::suggestion_text(
+                self.diagnostic_count(),
+                name,
+                "states",
+                self.own_signature.states.iter().map(|state| &**state),
+            );
             self.report(
-                Diagnostic::error("unknown-state", at, format!("{} has no state `{name}`", self.own.name))
+                Diagnostic::error("unknown-state", span, format!("{} has no state `{name}`", self.own_signature.name))
                     .label("not declared in [states]")
                     .help(help),
             );
         }
-        found.and_then(|at| StateIx::try_from(at).ok())
+        found.and_then(|at| StateIndex::try_from(at).ok())
     }
 
-    pub(super) fn state_set(&mut self, names: &[Text]) -> StateSet {
-        names.iter().filter_map(|name| self.state(name)).collect()
+    pub(super) fn resolve_states(&mut self, names: &[SourceText]) -> StateSet {
+        names.iter().filter_map(|name| self.resolve_state(name)).collect()
     }
 
-    fn names(&mut self) {
+    fn validate_names(&mut self) {
         let source = self.source;
-        for who in &source.who {
+        for who in &source.callers {
             if matches!(&*who.name.text, "owner" | "operator" | "worker" | "record" | "anyone") {
-                self.declarer().reserved_name(&who.name, "a caller", "every lifecycle knows it already");
+                self.declaration_compiler().report_reserved_name(
+                    &who.name,
+                    "a caller",
+                    "every lifecycle knows it already",
+                );
             }
         }
         if source.states.is_empty() {
             self.report(
-                Diagnostic::error("no-states", source.lifecycle.at(), format!("{} has no states", self.own.name))
-                    .label("nothing to be in")
-                    .help("declare at least one under [states], as DONE = { final = true }"),
+                Diagnostic::error(
+                    "no-states",
+                    source.lifecycle.span(),
+                    format!("{} has no states", self.own_signature.name),
+                )
+                .label("nothing to be in")
+                .help("declare at least one under [states], as DONE = { final = true }"),
             );
         }
     }
 
-    fn natural_key(&mut self, key: &Text) -> Option<crate::model::Slot> {
-        let slot = shape::slot(self.own, key, &mut self.out)?;
-        let field = &self.own.fields[usize::from(slot)];
-        if !matches!(field.ty, Type::Text | Type::Int | Type::Enum(_)) {
-            let at = field.at;
+    fn resolve_natural_key(&mut self, key: &SourceText) -> Option<crate::model::FieldIndex> {
+        let field_index = signature::resolve_field(self.own_signature, key, &mut self.diagnostics)?;
+        let field = &self.own_signature.fields[usize::from(field_index)];
+        if !matches!(field.ty, DataType::Text | DataType::Int | DataType::Enum(_)) {
+            let at = field.span;
             self.report(
-                Diagnostic::error("invalid-key", key.at(), format!("`{}` cannot be a natural key", key.text))
+                Diagnostic::error("invalid-key", key.span(), format!("`{}` cannot be a natural key", key.text))
                     .label("neither a string nor an int")
-                    .also(at, "declared here")
+                    .related(at, "declared here")
                     .help("a natural key is a string or an int field"),
             );
             return None;
         }
-        Some(slot)
+        Some(field_index)
     }
 
-    fn states(&mut self) -> Vec<State> {
+    fn compile_states(&mut self) -> Vec<StateDef> {
         let source = self.source;
         let mut states = Vec::new();
         for state in &source.states {
             let ready = match &state.ready {
-                None => Ready::No,
-                Some(ast::Ready::Yes(_)) => Ready::Yes,
-                Some(ast::Ready::From(field)) => self.time_field(field).map_or(Ready::No, Ready::From),
+                None => StateReadiness::NotReady,
+                Some(ast::ReadyDecl::Immediate(_)) => StateReadiness::Immediate,
+                Some(ast::ReadyDecl::FromField(field)) => {
+                    self.resolve_time_field(field).map_or(StateReadiness::NotReady, StateReadiness::FromField)
+                }
             };
-            self.state_placement(state);
-            states.push(State {
+            self.validate_state(state);
+            states.push(StateDef {
                 name: state.name.text.clone(),
-                about: about(state.about.as_ref()),
-                ready,
-                is_final: state.is_final.is_some(),
-                rest: state.rest.is_some(),
-                reserved: state.reserved.is_some(),
+                about: about_text(state.about.as_ref()),
+                readiness: ready,
+                is_final: state.final_span.is_some(),
+                can_rest: state.rest_span.is_some(),
+                is_reserved: state.reserved_span.is_some(),
                 rules: state.rules.clone(),
-                at: state.name.at(),
+                span: state.name.span(),
             });
         }
         states
     }
 
     /// A field that holds a time.
-    pub(super) fn time_field(&mut self, name: &Text) -> Option<crate::model::Slot> {
-        let slot = shape::slot(self.own, name, &mut self.out)?;
-        let field = &self.own.fields[usize::from(slot)];
-        if field.ty != Type::Time {
-            let at = field.at;
+    pub(super) fn resolve_time_field(&mut self, name: &SourceText) -> Option<crate::model::FieldIndex> {
+        let field_index = signature::resolve_field(self.own_signature, name, &mut self.diagnostics)?;
+        let field = &self.own_signature.fields[usize::from(field_index)];
+        if field.ty != DataType::Time {
+            let at = field.span;
             self.report(
-                Diagnostic::error("not-a-time", name.at(), format!("`{}` is not a time field", name.text))
+                Diagnostic::error("not-a-time", name.span(), format!("`{}` is not a time field", name.text))
                     .label("a time is needed here")
-                    .also(at, "declared here")
+                    .related(at, "declared here")
                     .help("name a field with type = \"time\""),
             );
             return None;
         }
-        Some(slot)
+        Some(field_index)
     }
 }
 
-pub(super) fn about(text: Option<&Text>) -> Arc<str> {
+pub(super) fn about_text(text: Option<&SourceText>) -> Arc<str> {
     text.map_or_else(|| "".into(), |text| text.text.clone())
 }

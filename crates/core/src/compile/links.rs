@@ -1,98 +1,108 @@
 //! Ways to other records: `[links]` and `[refs]`.
 
-use super::lifecycle::{Builder, View, want};
-use super::shape;
+use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
+use super::signature;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::expr;
-use crate::model::{Link, LinkSource, Lookup, Type};
-use crate::syntax::ast::Text;
+use crate::model::{DataType, LinkDef, LinkSource, RecordLookup};
+use crate::syntax::ast::SourceText;
 
-impl Builder<'_> {
-    pub(super) fn links(&mut self) -> Vec<Link> {
+impl LifecycleBuilder<'_> {
+    pub(super) fn compile_links(&mut self) -> Vec<LinkDef> {
         let source = self.source;
         let mut links = Vec::new();
         for link in &source.links {
-            let from = link.from.iter().filter_map(|from| self.link_source(from)).collect();
-            links.push(Link {
+            let from = link.from.iter().filter_map(|from| self.resolve_link_source(from)).collect();
+            links.push(LinkDef {
                 name: link.name.text.clone(),
-                from,
+                sources: from,
                 max: link.max.map(|max| max.value),
-                at: link.name.at(),
+                span: link.name.span(),
             });
         }
         links
     }
 
-    fn link_source(&mut self, from: &Text) -> Option<LinkSource> {
+    fn resolve_link_source(&mut self, from: &SourceText) -> Option<LinkSource> {
         let Some((lifecycle, field)) = from.text.rsplit_once('.') else {
-            self.link_problem(from, "it names no field", None);
+            self.report_invalid_link(from, "it names no field", None);
             return None;
         };
-        let named = |range: std::ops::Range<usize>| Text {
+        let named = |range: std::ops::Range<usize>| SourceText {
             text: from.text[range.clone()].into(),
-            place: expr::Place { whole: from.part(range), content: None },
+            location: expr::ExprLocation { value_span: from.part_span(range), content_start: None },
         };
-        if !self.declarer().lifecycle(&named(0..lifecycle.len())) {
+        if !self.declaration_compiler().require_lifecycle(&named(0..lifecycle.len())) {
             return None;
         }
-        let world = self.world;
-        let signature = world.signatures.get(lifecycle)?;
-        let slot = shape::slot(signature, &named(lifecycle.len() + 1..from.text.len()), &mut self.out)?;
-        let declared = &signature.fields[usize::from(slot)];
+        let context = self.context;
+        let signature = context.signatures.get(lifecycle)?;
+        let field_index =
+            signature::resolve_field(signature, &named(lifecycle.len() + 1..from.text.len()), &mut self.diagnostics)?;
+        let declared = &signature.fields[usize::from(field_index)];
         let target = match &declared.ty {
-            Type::List(of) => of,
+            DataType::List(of) => of,
             other => other,
         };
-        if !matches!(target, Type::Ref(to) if to.contains(&self.own.name)) {
-            self.link_problem(from, &format!("that field does not point to {}", self.own.name), Some(declared.at));
+        if !matches!(target, DataType::Ref(to) if to.contains(&self.own_signature.name)) {
+            self.report_invalid_link(
+                from,
+                &format!("that field does not point to {}", self.own_signature.name),
+                Some(declared.span),
+            );
             return None;
         }
         Some(LinkSource { lifecycle: lifecycle.into(), field: field.into() })
     }
 
-    fn link_problem(&mut self, from: &Text, why: &str, declared: Option<Span>) {
+    fn report_invalid_link(&mut self, from: &SourceText, why: &str, declared: Option<Span>) {
         let mut diagnostic = Diagnostic::error(
             "not-a-link",
-            from.at(),
+            from.span(),
             format!("`{}` cannot be followed: {why}", from.text),
         )
         .label("not a ref to this lifecycle")
         .help("name a `ref` or `refs` field of another lifecycle that may point here, as \"relay.submission.job\"");
         if let Some(declared) = declared {
-            diagnostic = diagnostic.also(declared, "declared here");
+            diagnostic = diagnostic.related(declared, "declared here");
         }
         self.report(diagnostic);
     }
 
-    pub(super) fn lookups(&mut self) -> Vec<Lookup> {
+    pub(super) fn compile_lookups(&mut self) -> Vec<RecordLookup> {
         let source = self.source;
         let mut lookups = Vec::new();
         for lookup in &source.lookups {
-            if !self.declarer().lifecycle(&lookup.to) {
+            if !self.declaration_compiler().require_lifecycle(&lookup.target_lifecycle) {
                 continue;
             }
-            let world = self.world;
-            let Some(target) = world.signatures.get(&lookup.to.text) else { continue };
-            let Some(field) = target.key.as_ref().and_then(|key| target.fields.iter().find(|field| field.name == *key))
+            let context = self.context;
+            let Some(target) = context.signatures.get(&lookup.target_lifecycle.text) else { continue };
+            let Some(field) =
+                target.natural_key.as_ref().and_then(|key| target.fields.iter().find(|field| field.name == *key))
             else {
                 self.report(
-                    Diagnostic::error("no-natural-key", lookup.to.at(), format!("{} has no natural key", target.name))
-                        .label("nothing to find its records by")
-                        .help("give that lifecycle a `key`, or keep a `ref` field here"),
+                    Diagnostic::error(
+                        "no-natural-key",
+                        lookup.target_lifecycle.span(),
+                        format!("{} has no natural key", target.name),
+                    )
+                    .label("nothing to find its records by")
+                    .help("give that lifecycle a `key`, or keep a `ref` field here"),
                 );
                 continue;
             };
             let ty = match &field.ty {
-                Type::Enum(_) => Type::Text,
+                DataType::Enum(_) => DataType::Text,
                 other => other.clone(),
             };
-            let view = View { actor: true, ..View::default() };
-            let Some(key) = self.formula(&lookup.key, view, &want(ty, true)) else { continue };
-            lookups.push(Lookup {
+            let view = VisibleNames { actor: true, ..VisibleNames::default() };
+            let Some(key) = self.compile_formula(&lookup.natural_key, view, &expected_type(ty, true)) else { continue };
+            lookups.push(RecordLookup {
                 name: lookup.name.text.clone(),
                 lifecycle: target.name.clone(),
-                key,
-                at: lookup.name.at(),
+                natural_key: key,
+                span: lookup.name.span(),
             });
         }
         lookups

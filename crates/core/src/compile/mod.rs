@@ -1,21 +1,21 @@
 //! From files to the model: names resolved, expressions typed. Says nothing of what the rows may lead to; that is for
 //! [`check`](crate::check).
 
-mod account;
-mod asks;
-mod bounded;
+mod actions;
 mod callers;
-mod cause;
-mod declared;
+mod checks;
+mod constraints;
+mod field_bounds;
+mod fields;
 mod files;
 mod hash;
-mod keys;
 mod lifecycle;
 mod links;
 mod literal;
-mod placement;
-mod row;
-mod shape;
+mod signature;
+mod transfers;
+mod transition;
+mod validate;
 mod work;
 
-pub use files::{Compiled, compile, declared};
+pub use files::{CompileResult, compile, declared_lifecycles};

@@ -1,52 +1,62 @@
 //! `[work]`: what workers are told of a job before they have it.
 
-use super::lifecycle::{Builder, View, want};
+use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Type, Work, WorkKey};
+use crate::model::{ConcurrencyPolicy, DataType, WorkPolicy};
 use crate::syntax::ast;
 
-impl Builder<'_> {
+impl LifecycleBuilder<'_> {
     /// The result's fields, before any row reads them.
-    pub(super) fn declare_answers(&mut self) {
+    pub(super) fn declare_answers_and_result(&mut self) {
         let source = self.source;
         for check in &source.checks {
-            let fields = check.answer.iter().filter_map(|field| self.declarer().field(field)).collect();
+            let fields = check
+                .answer_fields
+                .iter()
+                .filter_map(|field| self.declaration_compiler().compile_field(field))
+                .collect();
             self.checks.push((check.name.text.clone(), fields));
         }
         let declared = source.work.as_ref().and_then(|work| work.result.as_ref());
-        self.result = declared.map(|fields| fields.iter().filter_map(|field| self.declarer().field(field)).collect());
+        self.result = declared
+            .map(|fields| fields.iter().filter_map(|field| self.declaration_compiler().compile_field(field)).collect());
     }
 
-    pub(super) fn work(&mut self) -> Option<Work> {
+    pub(super) fn compile_work(&mut self) -> Option<WorkPolicy> {
         let work = self.source.work.as_ref()?;
-        let told = View { now: true, ..View::default() };
-        let stop = work.stop.as_ref().and_then(|stop| self.formula(stop, told, &want(Type::Bool, false)));
-        let priority =
-            work.priority.as_ref().and_then(|text| self.formula(text, View::default(), &want(Type::Int, false)));
-        let key = work.key.as_ref().map(|key| self.work_key(work, key));
-        Some(Work {
-            lease: work.lease,
+        let visible_names = VisibleNames { now: true, ..VisibleNames::default() };
+        let stop = work
+            .stop_condition
+            .as_ref()
+            .and_then(|stop| self.compile_formula(stop, visible_names, &expected_type(DataType::Bool, false)));
+        let priority = work
+            .priority
+            .as_ref()
+            .and_then(|text| self.compile_formula(text, VisibleNames::default(), &expected_type(DataType::Int, false)));
+        let key = work.concurrency.as_ref().map(|key| self.compile_concurrency_policy(work, key));
+        Some(WorkPolicy {
+            lease_duration: work.lease_duration,
             result: self.result.clone(),
-            stop,
+            stop_condition: stop,
             priority,
-            key,
+            concurrency: key,
             rules: work.rules.clone(),
-            at: work.at,
+            span: work.span,
         })
     }
 
-    fn work_key(&mut self, work: &ast::Work, key: &ast::WorkKey) -> WorkKey {
+    fn compile_concurrency_policy(&mut self, work: &ast::WorkDecl, key: &ast::ConcurrencyDecl) -> ConcurrencyPolicy {
         if let (Some(limit), true) = (key.limit, key.ordered) {
             self.report(
-                Diagnostic::error("conflicting-keys", limit.at, "jobs that go one after another need no `limit`")
+                Diagnostic::error("conflicting-keys", limit.span, "jobs that go one after another need no `limit`")
                     .label("`limit` beside `ordered = true`")
                     .help("keep one of them"),
             );
         }
         if key.on.is_empty() {
-            self.empty_key(work.at, "a key of nothing would hold all jobs together");
+            self.report_empty_key(work.span, "a key of nothing would hold all jobs together");
         }
-        let on = self.key_parts(&key.on);
-        WorkKey { on, limit: key.limit.map(|limit| limit.value), ordered: key.ordered }
+        let on = self.compile_key_parts(&key.on);
+        ConcurrencyPolicy { on, limit: key.limit.map(|limit| limit.value), ordered: key.ordered }
     }
 }

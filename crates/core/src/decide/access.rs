@@ -1,17 +1,17 @@
 //! Who may read a record, and who may take a row.
 
 use super::draft::Draft;
-use super::halt::{Halt, Step};
-use crate::expr::{Env, eval};
-use crate::model::{Access, By, Lifecycle, Row};
-use crate::record::{Actor, Execution, Record, Token};
+use super::halt::{DecideResult, Halt};
+use crate::expr::{EvalEnv, eval};
+use crate::model::{AllowedCaller, AllowedReader, Lifecycle, Transition};
+use crate::record::{Actor, Execution, FencingToken, Record};
 use crate::value::Value;
 
 /// Where an event comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Caller {
+pub(super) enum EventCaller {
     /// A key, with the token of a lease where it sent one.
-    Key(Option<Token>),
+    ApiKey(Option<FencingToken>),
     /// Another record's require, cascade or spawn.
     Record,
     /// The engine: its own events, on its own or on a worker's word.
@@ -30,22 +30,27 @@ pub(super) fn is_holder(execution: &Execution, actor: &Actor) -> bool {
 }
 
 /// Whether the call carries the token of the live lease, from the key that took it.
-fn holds_lease(record: &Record, actor: &Actor, token: Option<Token>) -> bool {
-    let held = |execution: &Execution| Some(execution.token) == token && is_holder(execution, actor);
-    is_worker(actor) && record.live_execution().is_some_and(held)
+fn holds_lease(record: &Record, actor: &Actor, token: Option<FencingToken>) -> bool {
+    let is_own = |execution: &Execution| Some(execution.token) == token && is_holder(execution, actor);
+    is_worker(actor) && record.live_execution().is_some_and(is_own)
 }
 
 /// One owner never sees another's records unless the lifecycle says so; a live lease grants reading while it lasts.
-pub(super) fn may_read(draft: &Draft, record: &Record, actor: &Actor, token: Option<Token>) -> Step<bool> {
+pub(super) fn can_read(
+    draft: &Draft,
+    record: &Record,
+    actor: &Actor,
+    token: Option<FencingToken>,
+) -> DecideResult<bool> {
     if holds_lease(record, actor, token) {
         return Ok(true);
     }
     let lifecycle = &record.lifecycle;
-    for access in &lifecycle.access {
+    for access in &lifecycle.allowed_readers {
         let admitted = match access {
-            Access::Anyone => true,
+            AllowedReader::Anyone => true,
             // A caller of whom it cannot be said is not admitted, nor told that there is something to fault.
-            Access::By(by) => match admits(draft, by, record, actor, Caller::Key(token)) {
+            AllowedReader::Caller(by) => match matches_caller(draft, by, record, actor, EventCaller::ApiKey(token)) {
                 Err(Halt::Fault(_)) => false,
                 answer => answer?,
             },
@@ -58,23 +63,28 @@ pub(super) fn may_read(draft: &Draft, record: &Record, actor: &Actor, token: Opt
 }
 
 /// Whether a row is for this caller.
-pub(super) fn is_for(draft: &Draft, row: &Row, record: &Record, caller: Caller) -> Step<bool> {
+pub(super) fn admits_caller(
+    draft: &Draft,
+    transition: &Transition,
+    record: &Record,
+    caller: EventCaller,
+) -> DecideResult<bool> {
     let actor = &draft.operation.actor;
     // A key that may only look moves nothing, not even its own owner's records.
-    if matches!(caller, Caller::Key(_)) && !actor.may_write() {
+    if matches!(caller, EventCaller::ApiKey(_)) && !actor.can_write() {
         return Ok(false);
     }
     // A worker's key works: it creates nothing and moves nothing, but for the record whose lease it holds, and but for rows that name
     // it.
-    let moves = match caller {
-        Caller::Key(token) => actor.may_produce() || holds_lease(record, actor, token),
-        Caller::Record | Caller::Engine => true,
+    let can_act = match caller {
+        EventCaller::ApiKey(token) => actor.can_produce() || holds_lease(record, actor, token),
+        EventCaller::Record | EventCaller::Engine => true,
     };
-    if row.by.is_empty() {
-        return Ok(moves);
+    if transition.by.is_empty() {
+        return Ok(can_act);
     }
-    for by in &row.by {
-        if (moves || !matches!(by, By::Owner)) && admits(draft, by, record, actor, caller)? {
+    for by in &transition.by {
+        if (can_act || !matches!(by, AllowedCaller::Owner)) && matches_caller(draft, by, record, actor, caller)? {
             return Ok(true);
         }
     }
@@ -82,46 +92,55 @@ pub(super) fn is_for(draft: &Draft, row: &Row, record: &Record, caller: Caller) 
 }
 
 /// What a caller for whom none of these rows is may know of why: its own roles, and whom the rows name.
-pub(super) fn turned_away<'a>(
+pub(super) fn denial_hint<'a>(
     actor: &Actor,
     lifecycle: &Lifecycle,
-    rows: impl IntoIterator<Item = &'a Row> + Clone,
+    transitions: impl IntoIterator<Item = &'a Transition> + Clone,
 ) -> String {
-    let is_usual = |row: &Row| row.by.is_empty() || row.by.contains(&By::Owner);
-    if !actor.may_produce() && rows.clone().into_iter().any(is_usual) {
+    let is_for_producers =
+        |transition: &Transition| transition.by.is_empty() || transition.by.contains(&AllowedCaller::Owner);
+    if !actor.can_produce() && transitions.clone().into_iter().any(is_for_producers) {
         let roles: Vec<String> = actor.roles.iter().map(|role| format!("`{role}`")).collect();
         let roles =
             if roles.is_empty() { "no role".to_owned() } else { format!("no role but {}", roles.join(" and ")) };
         return format!("; it has {roles}, and making and moving records is for `producer`");
     }
-    let mut named: Vec<&str> = Vec::new();
-    for by in rows.into_iter().flat_map(|row| &row.by) {
+    let mut caller_names: Vec<&str> = Vec::new();
+    for by in transitions.into_iter().flat_map(|transition| &transition.by) {
         let name = match by {
-            By::Owner => "owner",
-            By::Operator => "operator",
-            By::Worker => "worker",
-            By::Record => "record",
-            By::Who(number) => lifecycle.who.get(usize::from(*number)).map_or("", |who| &who.name),
+            AllowedCaller::Owner => "owner",
+            AllowedCaller::Operator => "operator",
+            AllowedCaller::Worker => "worker",
+            AllowedCaller::Record => "record",
+            AllowedCaller::Predicate(number) => {
+                lifecycle.caller_predicates.get(usize::from(*number)).map_or("", |who| &who.name)
+            }
         };
-        if !named.contains(&name) {
-            named.push(name);
+        if !caller_names.contains(&name) {
+            caller_names.push(name);
         }
     }
-    if named.is_empty() { String::new() } else { format!("; it is for {}", named.join(", ")) }
+    if caller_names.is_empty() { String::new() } else { format!("; it is for {}", caller_names.join(", ")) }
 }
 
-fn admits(draft: &Draft, by: &By, record: &Record, actor: &Actor, caller: Caller) -> Step<bool> {
+fn matches_caller(
+    draft: &Draft,
+    by: &AllowedCaller,
+    record: &Record,
+    actor: &Actor,
+    caller: EventCaller,
+) -> DecideResult<bool> {
     Ok(match by {
-        By::Owner => actor.id == record.owner,
-        By::Operator => actor.has_role("operator"),
-        By::Worker => match caller {
-            Caller::Key(token) => holds_lease(record, actor, token),
+        AllowedCaller::Owner => actor.id == record.owner,
+        AllowedCaller::Operator => actor.has_role("operator"),
+        AllowedCaller::Worker => match caller {
+            EventCaller::ApiKey(token) => holds_lease(record, actor, token),
             _ => false,
         },
-        By::Record => caller == Caller::Record,
-        By::Who(number) => {
-            let who = &record.lifecycle.who[usize::from(*number)];
-            eval(&who.formula.expr, &Env { actor, ..draft.env(record) })? == Value::Bool(true)
+        AllowedCaller::Record => caller == EventCaller::Record,
+        AllowedCaller::Predicate(number) => {
+            let who = &record.lifecycle.caller_predicates[usize::from(*number)];
+            eval(&who.condition.expr, &EvalEnv { actor, ..draft.env(record) })? == Value::Bool(true)
         }
     })
 }

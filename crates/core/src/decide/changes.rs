@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::snapshot::{CountKey, Key, UniqueKey};
-use crate::record::{Execution, Payload, Record, Token};
+use super::snapshot::{CounterKey, ReadKey, UniqueKey};
+use crate::record::{Execution, FencingToken, PayloadRef, Record};
 use crate::time::{Duration, Time};
 use crate::value::RecordId;
 
@@ -19,12 +19,12 @@ pub enum Decision {
     /// Not allowed; no record changes.
     Refusal(Box<Refusal>),
     /// Load these and ask again.
-    Missing(Vec<Key>),
+    Missing(Vec<ReadKey>),
     /// Apply `Call::Due` to these first, each an operation of its own, and ask again. At this time or later: a record in
     /// reach may have been logged after the clock's `now`, and by the clock alone nothing would be due.
     Due { records: Vec<RecordId>, at: Time },
     /// Put these questions to the outside and ask again with the answers.
-    Ask(Vec<Question>),
+    NeedsChecks(Vec<CheckQuery>),
 }
 
 #[derive(Clone, Debug)]
@@ -34,23 +34,23 @@ pub struct Changes {
     /// Each record that changes, once, in the order first changed.
     pub records: Vec<RecordChange>,
     /// Keys claimed (`Some`) and released (`None`).
-    pub uniques: Vec<(UniqueKey, Option<RecordId>)>,
-    pub counts: Vec<(CountKey, i64)>,
-    pub moves: Vec<LedgerMove>,
+    pub unique_claims: Vec<(UniqueKey, Option<RecordId>)>,
+    pub counter_deltas: Vec<(CounterKey, i64)>,
+    pub transfers: Vec<Transfer>,
     /// Executions that began, moved or ended.
     pub executions: Vec<(RecordId, Execution)>,
     pub effects: Vec<Effect>,
     /// Contents that came into being inside the operation (message bodies).
     pub payloads: Vec<NewPayload>,
-    pub audit: Vec<AuditEntry>,
+    pub audit_entries: Vec<AuditEntry>,
     /// A lease extended by a heartbeat: no log entry, no version.
     pub heartbeat: Option<(RecordId, Execution)>,
     /// The heartbeat's word to the worker.
-    pub stop: bool,
+    pub stop_requested: bool,
     /// The record that the caller asked about.
     pub subject: RecordId,
     /// Every key the decision rests on: what `save` must find unchanged.
-    pub reads: Vec<Key>,
+    pub read_keys: Vec<ReadKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub struct RecordChange {
     pub before: Option<Arc<Record>>,
     pub after: Arc<Record>,
     /// The rows taken, in order: event and the row's number among the event's rows.
-    pub rows: Vec<(Arc<str>, u16)>,
+    pub transitions: Vec<(Arc<str>, u16)>,
 }
 
 /// A ledger account. A record's own hold is known by the record; nobody else can name it.
@@ -70,12 +70,12 @@ pub enum Account {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedgerMove {
+pub struct Transfer {
     pub from: Account,
     pub to: Account,
     pub amount: i64,
     /// The record whose row moved it.
-    pub cause: RecordId,
+    pub caused_by: RecordId,
 }
 
 /// What a committed execution leaves: at most one per job, ever (EXE-12).
@@ -83,13 +83,13 @@ pub struct LedgerMove {
 pub struct Effect {
     pub record: RecordId,
     /// Of the execution that left it.
-    pub token: Token,
+    pub token: FencingToken,
     pub result: Json,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPayload {
-    pub payload: Payload,
+    pub payload: PayloadRef,
     pub bytes: Arc<str>,
 }
 
@@ -105,8 +105,8 @@ pub struct NoOp {
     pub subject: RecordId,
     pub reason: NoOpReason,
     /// Where the rows would have spawned: who holds the keys of what they would have made. The caller may not be one to see them.
-    pub met: Vec<RecordId>,
-    pub reads: Vec<Key>,
+    pub existing: Vec<RecordId>,
+    pub read_keys: Vec<ReadKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ pub enum NoOpReason {
     /// The same call came before; the answer is as it was then (EXE-8).
     Repeated,
     /// A unique key with `clash = "return"` is held by the subject.
-    Holder,
+    ExistingRecord,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -134,18 +134,18 @@ pub struct Refusal {
     /// Tag of the recordless log entry, where the refusal is audited.
     pub audit: Option<Arc<str>>,
     /// `already_committed`: the execution whose effect won.
-    pub committed: Option<Token>,
-    /// A limit `per` a time: when the next one begins.
+    pub committed_token: Option<FencingToken>,
+    /// A limit `window` a time: when the next one begins.
     pub retry_after: Option<Duration>,
     /// A denial (403 or 404 for want of right) is logged, rate-bounded (INV-9).
-    pub denial: bool,
+    pub is_denial: bool,
 }
 
 /// A question to the outside.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct CheckQuery {
     pub lifecycle: Arc<str>,
     pub check: Arc<str>,
     pub arguments: Map<String, Json>,
-    pub payload: Option<Payload>,
+    pub payload: Option<PayloadRef>,
 }

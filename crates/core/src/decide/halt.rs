@@ -2,53 +2,54 @@
 
 use std::sync::Arc;
 
-use super::changes::{Question, Refusal};
-use super::snapshot::Key;
-use crate::expr::{Fault, Stop};
-use crate::record::{Record, Token};
+use super::changes::{CheckQuery, Refusal};
+use super::snapshot::ReadKey;
+use crate::expr::{EvalFault, EvalStop};
+use crate::record::{FencingToken, Record};
 use crate::time::Time;
 use crate::value::RecordId;
 
 /// Ends the whole attempt, whatever is half done: the draft is dropped.
 #[derive(Debug)]
 pub(super) enum Halt {
-    Missing(Vec<Key>),
+    Missing(Vec<ReadKey>),
     Due(Vec<RecordId>),
-    Ask(Vec<Question>),
+    NeedsChecks(Vec<CheckQuery>),
     Refuse(Box<Refusal>),
-    Fault(Fault),
+    Fault(EvalFault),
     /// A record that this creation would repeat holds its unique key.
-    Holder(RecordId),
-    /// A record in reach was logged later than the operation's `now`: begin again at that time.
-    Later(Time),
+    ExistingRecord(RecordId),
+    /// A record in reach was logged later than the operation's `narrowed`: begin again at that time.
+    ClockBehind(Time),
 }
 
-pub(super) type Step<T> = Result<T, Halt>;
+pub(super) type DecideResult<T> = Result<T, Halt>;
 
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Self {
+impl From<EvalStop> for Halt {
+    fn from(stop: EvalStop) -> Self {
         match stop {
-            Stop::Missing(keys) => Self::Missing(keys),
-            Stop::Due(ids) => Self::Due(ids),
-            Stop::Later(time) => Self::Later(time),
-            Stop::Fault(fault) => Self::Fault(fault),
+            EvalStop::Missing(keys) => Self::Missing(keys),
+            EvalStop::Due(ids) => Self::Due(ids),
+            EvalStop::ClockBehind(time) => Self::ClockBehind(time),
+            EvalStop::Fault(fault) => Self::Fault(fault),
             // Answers are resolved before any expression that reads them; one that is not is a bug of ours, and the
             // safe answer is a fault.
-            Stop::Unanswered(_) => {
-                Self::Fault(Fault { kind: crate::expr::FaultKind::WrongType, at: crate::diagnostic::Span::default() })
-            }
+            EvalStop::UnansweredCheck(_) => Self::Fault(EvalFault {
+                kind: crate::expr::FaultKind::WrongType,
+                span: crate::diagnostic::Span::default(),
+            }),
         }
     }
 }
 
-impl From<Fault> for Halt {
-    fn from(fault: Fault) -> Self {
+impl From<EvalFault> for Halt {
+    fn from(fault: EvalFault) -> Self {
         Self::Fault(fault)
     }
 }
 
 /// A refusal about a record that the caller may know of.
-pub(super) fn refusal(
+pub(super) fn record_refusal(
     record: &Record,
     event: &str,
     status: u16,
@@ -64,14 +65,14 @@ pub(super) fn refusal(
         event: event.into(),
         reason: reason.into(),
         audit: None,
-        committed: None,
+        committed_token: None,
         retry_after: None,
-        denial: status == 403,
+        is_denial: status == 403,
     })
 }
 
 /// A refusal that names no record: none is there, or none that the caller may know of.
-pub(super) fn refusal_of_call(event: &str, status: u16, code: &str, reason: impl Into<String>) -> Box<Refusal> {
+pub(super) fn recordless_refusal(event: &str, status: u16, code: &str, reason: impl Into<String>) -> Box<Refusal> {
     Box::new(Refusal {
         status,
         code: code.into(),
@@ -81,23 +82,24 @@ pub(super) fn refusal_of_call(event: &str, status: u16, code: &str, reason: impl
         event: event.into(),
         reason: reason.into(),
         audit: None,
-        committed: None,
+        committed_token: None,
         retry_after: None,
-        denial: status == 403,
+        is_denial: status == 403,
     })
 }
 
 /// What a worker is told whose token is not, or no longer, that of its lease.
-pub(super) const LEASE_LOST: &str = "the token is not that of a live lease on this record";
+pub(super) const LEASE_LOST_REASON: &str = "the token is not that of a live lease on this record";
 
 /// The answer to a worker whose lease is over (EXE-8).
-pub(super) fn lease_lost(record: &Record, event: &str, token: Token) -> Box<Refusal> {
-    match record.committed {
+pub(super) fn lease_lost_refusal(record: &Record, event: &str, token: FencingToken) -> Box<Refusal> {
+    match record.committed_token {
         Some(winner) if winner != token => {
-            let mut refusal = refusal(record, event, 409, "already_committed", "another execution's effect has landed");
-            refusal.committed = Some(winner);
+            let mut refusal =
+                record_refusal(record, event, 409, "already_committed", "another execution's effect has landed");
+            refusal.committed_token = Some(winner);
             refusal
         }
-        _ => refusal(record, event, 409, "lease_lost", LEASE_LOST),
+        _ => record_refusal(record, event, 409, "lease_lost", LEASE_LOST_REASON),
     }
 }

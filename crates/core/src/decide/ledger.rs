@@ -2,52 +2,57 @@
 
 use std::sync::Arc;
 
-use super::changes::{Account, LedgerMove};
-use super::draft::{Draft, fault};
-use super::halt::{Halt, Step, refusal};
-use crate::expr::{Env, FaultKind, eval};
-use crate::model::{AccountRef, Amount, Move, Template, TemplatePart};
+use super::changes::{Account, Transfer};
+use super::draft::{Draft, fault_halt};
+use super::halt::{DecideResult, Halt, record_refusal};
+use crate::expr::{EvalEnv, FaultKind, eval};
+use crate::model::{AccountRef, AccountTemplate, TemplatePart, TransferAction, TransferAmount};
 use crate::record::Record;
 use crate::value::Value;
 
 /// A move with its account names and amount worked out.
-pub(super) struct PlannedMove {
-    from: Party,
-    to: Party,
+pub(super) struct PlannedTransfer {
+    from: TransferParty,
+    to: TransferParty,
     /// `None`: the rest of the hold.
     amount: Option<i64>,
-    short: Option<(u16, Arc<str>)>,
+    shortage_refusal: Option<(u16, Arc<str>)>,
 }
 
-enum Party {
+enum TransferParty {
     Hold,
     Named(Arc<str>),
 }
 
-pub(super) fn plan(moves: &[Move], env: &Env) -> Step<Vec<PlannedMove>> {
-    moves.iter().map(|entry| plan_one(entry, env)).collect()
+pub(super) fn plan_transfers(transfers: &[TransferAction], env: &EvalEnv) -> DecideResult<Vec<PlannedTransfer>> {
+    transfers.iter().map(|transfer| plan_transfer(transfer, env)).collect()
 }
 
-pub(super) fn plan_one(entry: &Move, env: &Env) -> Step<PlannedMove> {
-    let amount = match &entry.amount {
-        Amount::Rest => None,
-        Amount::Formula(formula) => match eval(&formula.expr, env)? {
+pub(super) fn plan_transfer(transfer: &TransferAction, env: &EvalEnv) -> DecideResult<PlannedTransfer> {
+    let amount = match &transfer.amount {
+        TransferAmount::Rest => None,
+        TransferAmount::Computed(formula) => match eval(&formula.expr, env)? {
             Value::Int(amount) => Some(amount),
-            _ => return Err(fault(FaultKind::Null)),
+            _ => return Err(fault_halt(FaultKind::Null)),
         },
     };
-    Ok(PlannedMove { from: party(&entry.from, env)?, to: party(&entry.to, env)?, amount, short: entry.short.clone() })
+    Ok(PlannedTransfer {
+        from: resolve_party(&transfer.from, env)?,
+        to: resolve_party(&transfer.to, env)?,
+        amount,
+        shortage_refusal: transfer.shortage_refusal.clone(),
+    })
 }
 
-fn party(account: &AccountRef, env: &Env) -> Step<Party> {
+fn resolve_party(account: &AccountRef, env: &EvalEnv) -> DecideResult<TransferParty> {
     Ok(match account {
-        AccountRef::Hold => Party::Hold,
-        AccountRef::Named(template) => Party::Named(fill(template, env)?),
+        AccountRef::Hold => TransferParty::Hold,
+        AccountRef::Named(template) => TransferParty::Named(render_account_name(template, env)?),
     })
 }
 
 /// `user:{record.owner}` with its values in place.
-fn fill(template: &Template, env: &Env) -> Step<Arc<str>> {
+fn render_account_name(template: &AccountTemplate, env: &EvalEnv) -> DecideResult<Arc<str>> {
     if let [TemplatePart::Literal(name)] = &template.parts[..] {
         return Ok(Arc::clone(name));
     }
@@ -59,8 +64,8 @@ fn fill(template: &Template, env: &Env) -> Step<Arc<str>> {
                 Value::Text(text) => name.push_str(&text),
                 Value::Ref(id) => name.push_str(&id.to_string()),
                 Value::Int(number) => name.push_str(&number.to_string()),
-                Value::Null => return Err(fault(FaultKind::Null)),
-                _ => return Err(fault(FaultKind::WrongType)),
+                Value::Null => return Err(fault_halt(FaultKind::Null)),
+                _ => return Err(fault_halt(FaultKind::WrongType)),
             },
         }
     }
@@ -68,42 +73,47 @@ fn fill(template: &Template, env: &Env) -> Step<Arc<str>> {
 }
 
 /// Carry out a row's moves in order; the record's own hold changes in `record`.
-pub(super) fn carry_out(draft: &mut Draft, record: &mut Record, moves: Vec<PlannedMove>, event: &str) -> Step<()> {
+pub(super) fn apply_transfers(
+    draft: &mut Draft,
+    record: &mut Record,
+    transfers: Vec<PlannedTransfer>,
+    event: &str,
+) -> DecideResult<()> {
     let Some(asset) = record.lifecycle.asset.clone() else { return Ok(()) };
-    for planned in moves {
+    for planned in transfers {
         let amount = planned.amount.unwrap_or(record.hold);
         if amount == 0 {
             continue;
         }
         if amount < 0 {
-            return Err(fault(FaultKind::NegativeAmount));
+            return Err(fault_halt(FaultKind::NegativeAmount));
         }
-        let short = |record: &Record, name: &str| {
-            let (status, code) = planned.short.clone().unwrap_or_else(|| (402, "insufficient_funds".into()));
-            Halt::Refuse(refusal(record, event, status, &code, format!("`{name}` holds less than {amount}")))
+        let shortage_halt = |record: &Record, name: &str| {
+            let (status, code) = planned.shortage_refusal.clone().unwrap_or_else(|| (402, "insufficient_funds".into()));
+            Halt::Refuse(record_refusal(record, event, status, &code, format!("`{name}` holds less than {amount}")))
         };
-        let account = |party: &Party, record: &Record| match party {
-            Party::Hold => Account::Hold { asset: Arc::clone(&asset), record: record.id },
-            Party::Named(name) => Account::Named { asset: Arc::clone(&asset), name: Arc::clone(name) },
+        let account = |party: &TransferParty, record: &Record| match party {
+            TransferParty::Hold => Account::Hold { asset: Arc::clone(&asset), record: record.id },
+            TransferParty::Named(name) => Account::Named { asset: Arc::clone(&asset), name: Arc::clone(name) },
         };
         let (from, to) = (account(&planned.from, record), account(&planned.to, record));
         match &planned.from {
-            Party::Hold if record.hold < amount => return Err(short(record, "hold")),
-            Party::Hold => record.hold -= amount,
-            Party::Named(name) => {
-                if !draft.definitions.is_outside(&asset, name) && draft.balance(&from)? < amount {
-                    return Err(short(record, name));
+            TransferParty::Hold if record.hold < amount => return Err(shortage_halt(record, "hold")),
+            TransferParty::Hold => record.hold -= amount,
+            TransferParty::Named(name) => {
+                if !draft.definitions.is_outside_account(&asset, name) && draft.balance(&from)? < amount {
+                    return Err(shortage_halt(record, name));
                 }
-                draft.add_balance(from.clone(), -amount)?;
+                draft.add_to_balance(from.clone(), -amount)?;
             }
         }
         match &planned.to {
-            Party::Hold => {
-                record.hold = record.hold.checked_add(amount).ok_or_else(|| fault(FaultKind::Overflow))?;
+            TransferParty::Hold => {
+                record.hold = record.hold.checked_add(amount).ok_or_else(|| fault_halt(FaultKind::Overflow))?;
             }
-            Party::Named(_) => draft.add_balance(to.clone(), amount)?,
+            TransferParty::Named(_) => draft.add_to_balance(to.clone(), amount)?,
         }
-        draft.moves.push(LedgerMove { from, to, amount, cause: record.id });
+        draft.transfers.push(Transfer { from, to, amount, caused_by: record.id });
     }
     Ok(())
 }

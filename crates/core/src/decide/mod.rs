@@ -1,43 +1,44 @@
 //! `decide`: the state of the world, an operation and a time give changes, or a reason why not.
 
 mod access;
-mod carry;
+mod apply;
 mod changes;
+mod checks;
+mod constraints;
 mod create;
 mod draft;
+mod draft_source;
 mod halt;
 mod input;
-mod keys;
+mod leases;
 mod ledger;
 mod links;
-mod moving;
 mod operation;
-mod outside;
 mod plan;
 mod readiness;
-mod reading;
 mod run;
 mod snapshot;
 mod timers;
-mod view;
-mod work;
+mod version_migration;
+mod visibility;
 
 pub use changes::{
-    Account, AuditEntry, Changes, Decision, Effect, LedgerMove, NewPayload, NoOp, NoOpReason, Question, RecordChange,
-    Refusal,
+    Account, AuditEntry, Changes, CheckQuery, Decision, Effect, NewPayload, NoOp, NoOpReason, RecordChange, Refusal,
+    Transfer,
 };
-pub use input::fits;
-pub use moving::{Misfit, carry_over};
-pub use operation::{Answer, Call, Create, ErrorReport, Move, Operation};
-pub use readiness::{Waiting, in_order, readiness};
-pub use reading::{Reading, Shown, reading, sees_all, shown_to};
+pub use input::validate_value;
+pub use operation::{Call, CheckAnswer, CreateRecord, FailureReport, Operation, RecordMigration};
+pub use readiness::{Readiness, ordered_queue_key, readiness};
 pub use run::decide;
 pub(crate) use snapshot::ref_changes;
 pub use snapshot::{
-    CountKey, Key, LinkChange, LinkKey, QueueKey, Snapshot, UniqueKey, key_parts, link_changes, queue_of,
+    ConcurrencyKey, CounterKey, LinkChange, LinkKey, ReadKey, Snapshot, UniqueKey, canonical_key_parts,
+    concurrency_key, link_changes,
 };
 pub use timers::{is_due, next_due};
+pub use version_migration::{VersionMismatch, find_mismatches};
+pub use visibility::{ReadAccess, Visibility, read_access, reads_everything, visibility};
 
 /// Raised by every change by which the same operation on the same world may be decided otherwise. Each log entry names the
 /// version that decided it, so that `verify` knows which ones it may decide again.
-pub const DECIDING_VERSION: u32 = 3;
+pub const DECIDE_VERSION: u32 = 3;

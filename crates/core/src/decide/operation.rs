@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use crate::record::{Actor, Payload, Token};
+use crate::record::{Actor, FencingToken, PayloadRef};
 use crate::time::Duration;
-use crate::trace::Trace;
+use crate::trace::TraceContext;
 use crate::value::RecordId;
 
 /// One event to apply, with everything that the answer may depend on besides the records: kept whole in the log, so
@@ -22,15 +22,15 @@ pub struct Operation {
     pub call: Call,
     /// The outside's answers so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Answer>,
+    pub check_answers: Vec<CheckAnswer>,
     /// The request that asks, in a distributed trace: what the operation makes remembers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Call {
-    Create(Create),
+    Create(CreateRecord),
     /// An event called by name; `token` where a worker calls it.
     Fire {
         record: RecordId,
@@ -38,7 +38,7 @@ pub enum Call {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         input: Map<String, Json>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<Token>,
+        token: Option<FencingToken>,
         /// Refuse unless the record has this version (`If-Match`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         if_version: Option<u64>,
@@ -55,17 +55,17 @@ pub enum Call {
     },
     Start {
         record: RecordId,
-        token: Token,
+        token: FencingToken,
     },
     Heartbeat {
         record: RecordId,
-        token: Token,
+        token: FencingToken,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lease: Option<Duration>,
     },
     Commit {
         record: RecordId,
-        token: Token,
+        token: FencingToken,
         /// Typed by the lifecycle's `result` where it declares one.
         #[serde(default)]
         result: Json,
@@ -74,43 +74,43 @@ pub enum Call {
     },
     Finish {
         record: RecordId,
-        token: Token,
+        token: FencingToken,
     },
     Fail {
         record: RecordId,
-        token: Token,
-        error: ErrorReport,
+        token: FencingToken,
+        error: FailureReport,
     },
     Yield {
         record: RecordId,
-        token: Token,
+        token: FencingToken,
     },
     /// The engine: whatever is due on this record first: a timer, or a lease that ran out (lost before the commit,
     /// finished after it).
-    Due {
+    FireDue {
         record: RecordId,
     },
     /// The engine knows that the worker is gone before its lease ran out (its own in-process worker, after a restart).
-    Lost {
+    LoseLease {
         record: RecordId,
-        token: Token,
+        token: FencingToken,
     },
     /// An operator: from now on the record lives by another version of its lifecycle.
-    Move(Move),
+    MigrateVersion(RecordMigration),
 }
 
 /// A record carried over to another version of its lifecycle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Move {
+pub struct RecordMigration {
     pub record: RecordId,
     /// The version's hash.
-    pub to: Arc<str>,
+    pub target_hash: Arc<str>,
     /// State by state, where the other version calls it differently. One that is not named keeps its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub states: BTreeMap<Arc<str>, Arc<str>>,
+    pub state_map: BTreeMap<Arc<str>, Arc<str>>,
     /// A record that has ended, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ended: bool,
+    pub include_ended: bool,
 }
 
 impl Call {
@@ -126,15 +126,15 @@ impl Call {
             | Self::Finish { record, .. }
             | Self::Fail { record, .. }
             | Self::Yield { record, .. }
-            | Self::Due { record }
-            | Self::Lost { record, .. }
-            | Self::Move(Move { record, .. }) => Some(*record),
+            | Self::FireDue { record }
+            | Self::LoseLease { record, .. }
+            | Self::MigrateVersion(RecordMigration { record, .. }) => Some(*record),
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Create {
+pub struct CreateRecord {
     pub lifecycle: Arc<str>,
     /// Given by the caller, or derived from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,12 +145,12 @@ pub struct Create {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Payload>,
+    pub payload: Option<PayloadRef>,
 }
 
 /// A failure as a worker words it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorReport {
+pub struct FailureReport {
     pub code: Arc<str>,
     #[serde(default)]
     pub message: Arc<str>,
@@ -161,7 +161,7 @@ pub struct ErrorReport {
     pub retry_after: Option<Duration>,
 }
 
-impl ErrorReport {
+impl FailureReport {
     /// A failure of which the worker does not say whether trying again helps.
     pub fn new(code: &str, message: &str) -> Self {
         Self { code: code.into(), message: message.into(), retryable: None, retry_after: None }
@@ -170,12 +170,12 @@ impl ErrorReport {
 
 /// The outside's answer to one question, bound to what was asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct CheckAnswer {
     pub lifecycle: Arc<str>,
     pub check: Arc<str>,
     /// What was asked, as JSON by name, and of which payload.
     pub arguments: Map<String, Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Payload>,
+    pub payload: Option<PayloadRef>,
     pub answer: Map<String, Json>,
 }

@@ -4,33 +4,33 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::access::{Caller, is_for, may_read};
-use super::changes::Question;
-use super::draft::{Draft, fault};
-use super::halt::{Halt, Step, refusal};
-use super::input::{self, Given};
-use super::ledger::{self, PlannedMove};
-use super::outside::{self, Answers, Known};
-use crate::expr::{Env, FaultKind, Kind, Path, Root, Stop, checks_read, eval};
-use crate::model::{Cause, Deliver, Formula, Row, Slot, Spawn, SpawnPayload};
-use crate::record::{Record, WorkError};
+use super::access::{EventCaller, admits_caller, can_read};
+use super::changes::CheckQuery;
+use super::checks::{self, PartialPlan, ResolvedChecks};
+use super::draft::{Draft, fault_halt};
+use super::halt::{DecideResult, Halt, record_refusal};
+use super::input::{self, EventInput};
+use super::ledger::{self, PlannedTransfer};
+use crate::expr::{EvalEnv, EvalStop, ExprKind, FaultKind, PathRoot, ValuePath, eval, referenced_checks};
+use crate::model::{DeliverAction, EventAction, FieldIndex, Formula, SpawnAction, SpawnPayload, Transition};
+use crate::record::{ClassifiedFailure, Record};
 use crate::value::{RecordId, Value};
 
 /// An event on its way to a record.
 #[derive(Clone, Copy)]
-pub(super) struct Occasion<'a> {
+pub(super) struct EventContext<'a> {
     pub(super) event: &'a str,
-    pub(super) caller: Caller,
-    pub(super) given: Given<'a>,
+    pub(super) caller: EventCaller,
+    pub(super) input: EventInput<'a>,
     /// What a commit brings, typed.
     pub(super) result: &'a [Value],
-    pub(super) error: Option<&'a WorkError>,
-    pub(super) creating: bool,
+    pub(super) error: Option<&'a ClassifiedFailure>,
+    pub(super) is_creation: bool,
 }
 
 /// How far the best row came: the later, the closer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum NotTaken {
+pub(super) enum NoMatch {
     State,
     Caller,
     Input(String),
@@ -38,164 +38,187 @@ pub(super) enum NotTaken {
 }
 
 /// What came of weighing a row that was not found wanting.
-pub(super) enum Weighed {
-    Holds(Plan),
+pub(super) enum Evaluation {
+    Matches(TransitionPlan),
     /// These questions are open. What is known without them, where the guard holds already.
-    Waits(Vec<Question>, Option<Known>),
+    NeedsChecks(Vec<CheckQuery>, Option<PartialPlan>),
 }
 
 /// What a row that holds will do, all of it worked out beforehand.
-pub(super) struct Plan {
-    pub(super) set: Vec<(Slot, Value)>,
-    pub(super) moves: Vec<PlannedMove>,
+pub(super) struct TransitionPlan {
+    pub(super) set: Vec<(FieldIndex, Value)>,
+    pub(super) transfers: Vec<PlannedTransfer>,
     pub(super) spawn: Vec<PlannedSpawn>,
     pub(super) deliver: Vec<PlannedDelivery>,
-    pub(super) require: Vec<PlannedCause>,
-    pub(super) cascade: Vec<PlannedCause>,
+    pub(super) require: Vec<PlannedEventAction>,
+    pub(super) cascade: Vec<PlannedEventAction>,
 }
 
 pub(super) struct PlannedSpawn {
     pub(super) lifecycle: Arc<str>,
     pub(super) fields: Vec<(Arc<str>, Value)>,
     pub(super) owner: Arc<str>,
-    pub(super) same_payload: bool,
+    pub(super) copies_payload: bool,
 }
 
 pub(super) struct PlannedDelivery {
-    pub(super) to: Value,
+    pub(super) url: Value,
     pub(super) body: Arc<str>,
 }
 
-pub(super) struct PlannedCause {
+pub(super) struct PlannedEventAction {
     pub(super) targets: Vec<RecordId>,
     pub(super) event: Arc<str>,
     pub(super) input: Arc<[(Arc<str>, Value)]>,
 }
 
 /// Weigh a row whose states fit. `record` is as it was; at creation, with its defaults.
-pub(super) fn weigh(draft: &Draft, record: &Record, row: &Row, occasion: Occasion) -> Step<Result<Weighed, NotTaken>> {
-    let inputs = match input::read(row, occasion.creating, occasion.given) {
+pub(super) fn evaluate(
+    draft: &Draft,
+    record: &Record,
+    transition: &Transition,
+    context: EventContext,
+) -> DecideResult<Result<Evaluation, NoMatch>> {
+    let inputs = match input::parse_inputs(transition, context.is_creation, context.input) {
         Ok(inputs) => inputs,
         Err(reason) => {
-            return unfit(draft, row, record, occasion.caller, reason).map(Err);
+            return input_no_match(draft, transition, record, context.caller, reason).map(Err);
         }
     };
-    let mut set = Vec::with_capacity(row.set.len());
-    for (at, input) in row.inputs.iter().enumerate() {
-        if let (Some(slot), true) = (input.take, inputs.given[at]) {
-            set.push((slot, inputs.values[at].clone()));
+    let mut set = Vec::with_capacity(transition.set.len());
+    for (index, input) in transition.inputs.iter().enumerate() {
+        if let (Some(slot), true) = (input.target_field, inputs.is_given[index]) {
+            set.push((slot, inputs.values[index].clone()));
         }
     }
-    let created;
-    let record = if occasion.creating && !set.is_empty() {
+    let with_taken_inputs;
+    let record = if context.is_creation && !set.is_empty() {
         let mut with_inputs = record.clone();
         for (slot, value) in &set {
             with_inputs.fields[usize::from(*slot)] = value.clone();
         }
-        created = with_inputs;
-        &created
+        with_taken_inputs = with_inputs;
+        &with_taken_inputs
     } else {
         record
     };
-    if let Some(reason) = unfit_ref(draft, row, &inputs.values, occasion.caller)? {
-        return unfit(draft, row, record, occasion.caller, reason).map(Err);
+    if let Some(reason) = invalid_ref_message(draft, transition, &inputs.values, context.caller)? {
+        return input_no_match(draft, transition, record, context.caller, reason).map(Err);
     }
-    if !is_for(draft, row, record, occasion.caller)? {
-        return Ok(Err(NotTaken::Caller));
+    if !admits_caller(draft, transition, record, context.caller)? {
+        return Ok(Err(NoMatch::Caller));
     }
-    let mut env = Env { input: &inputs.values, result: occasion.result, error: occasion.error, ..draft.env(record) };
+    let mut env = EvalEnv { input: &inputs.values, result: context.result, error: context.error, ..draft.env(record) };
     let answers;
-    if !row.checks.is_empty() {
+    if !transition.checks.is_empty() {
         // What holds or fails without the outside does so whatever it would answer.
-        let open = match row.when.as_ref().map_or(Ok(Some(true)), |when| judged(when, &env))? {
-            Some(false) => return Ok(Err(NotTaken::Guard)),
-            when => when.is_none(),
-        };
-        answers = match outside::answers(draft, row, &env) {
-            Ok(Answers { given, open: questions }) if questions.is_empty() => given,
-            Ok(Answers { given, open: questions }) => {
+        let is_guard_open =
+            match transition.when.as_ref().map_or(Ok(Some(true)), |when| eval_without_checks(when, &env))? {
+                Some(false) => return Ok(Err(NoMatch::Guard)),
+                when => when.is_none(),
+            };
+        answers = match checks::resolve_checks(draft, transition, &env) {
+            Ok(ResolvedChecks { answers: given, open_queries: queries }) if queries.is_empty() => given,
+            Ok(ResolvedChecks { answers: given, open_queries: queries }) => {
                 env.answers = &given;
-                let known = if open { None } else { Some(outside::known(row, &env, set, occasion.event)?) };
-                return Ok(Ok(Weighed::Waits(questions, known)));
+                let partial_plan = if is_guard_open {
+                    None
+                } else {
+                    Some(checks::plan_partially(transition, &env, set, context.event)?)
+                };
+                return Ok(Ok(Evaluation::NeedsChecks(queries, partial_plan)));
             }
-            Err(halt) if open => return Err(halt),
+            Err(halt) if is_guard_open => return Err(halt),
             Err(halt) => {
-                refuse(row, &env, occasion.event, |formula, env| Ok(judged(formula, env)? == Some(true)))?;
+                apply_refusal_clauses(transition, &env, context.event, |formula, env| {
+                    Ok(eval_without_checks(formula, env)? == Some(true))
+                })?;
                 return Err(halt);
             }
         };
         env.answers = &answers;
     }
-    if !holds(row, &env)? {
-        return Ok(Err(NotTaken::Guard));
+    if !guard_holds(transition, &env)? {
+        return Ok(Err(NoMatch::Guard));
     }
-    refuse(row, &env, occasion.event, is_true)?;
-    for (slot, formula) in &row.set {
-        set.push((*slot, assigned(*slot, formula, &env)?));
+    apply_refusal_clauses(transition, &env, context.event, eval_condition)?;
+    for (slot, formula) in &transition.set {
+        set.push((*slot, eval_assignment(*slot, formula, &env)?));
     }
-    Ok(Ok(Weighed::Holds(Plan {
+    Ok(Ok(Evaluation::Matches(TransitionPlan {
         set,
-        moves: ledger::plan(&row.moves, &env)?,
-        spawn: plan_spawns(&row.spawn, &env)?,
-        deliver: plan_deliveries(&row.deliver, &env)?,
-        require: plan_causes(draft, &row.require, &env)?,
-        cascade: plan_causes(draft, &row.cascade, &env)?,
+        transfers: ledger::plan_transfers(&transition.transfers, &env)?,
+        spawn: plan_spawns(&transition.spawn, &env)?,
+        deliver: plan_deliveries(&transition.deliver, &env)?,
+        require: plan_event_actions(draft, &transition.require, &env)?,
+        cascade: plan_event_actions(draft, &transition.cascade, &env)?,
     })))
 }
 
 /// The value that a field is set to, within the field's bounds.
-pub(super) fn assigned(slot: Slot, formula: &Formula, env: &Env) -> Step<Value> {
+pub(super) fn eval_assignment(field_index: FieldIndex, formula: &Formula, env: &EvalEnv) -> DecideResult<Value> {
     let value = eval(&formula.expr, env)?;
-    let field = &env.record.lifecycle.fields[usize::from(slot)];
-    if input::fits(field, &value).is_err() {
+    let field = &env.record.lifecycle.fields[usize::from(field_index)];
+    if input::validate_value(field, &value).is_err() {
         let kind = if value.is_null() { FaultKind::Null } else { FaultKind::OutOfBounds };
-        return Err(Halt::Fault(crate::expr::Fault { kind, at: formula.expr.at }));
+        return Err(Halt::Fault(crate::expr::EvalFault { kind, span: formula.expr.span }));
     }
     Ok(value)
 }
 
-fn holds(row: &Row, env: &Env) -> Step<bool> {
-    row.when.as_ref().map_or(Ok(true), |when| is_true(when, env))
+fn guard_holds(transition: &Transition, env: &EvalEnv) -> DecideResult<bool> {
+    transition.when.as_ref().map_or(Ok(true), |when| eval_condition(when, env))
 }
 
-fn is_true(formula: &Formula, env: &Env) -> Step<bool> {
+fn eval_condition(formula: &Formula, env: &EvalEnv) -> DecideResult<bool> {
     match eval(&formula.expr, env)? {
         Value::Bool(truth) => Ok(truth),
-        _ => Err(Halt::Fault(crate::expr::Fault { kind: FaultKind::Null, at: formula.expr.at })),
+        _ => Err(Halt::Fault(crate::expr::EvalFault { kind: FaultKind::Null, span: formula.expr.span })),
     }
 }
 
 /// A condition without the outside; `None` where it cannot be judged before an answer is there.
-pub(super) fn judged(formula: &Formula, env: &Env) -> Step<Option<bool>> {
+pub(super) fn eval_without_checks(formula: &Formula, env: &EvalEnv) -> DecideResult<Option<bool>> {
     match eval(&formula.expr, env) {
         Ok(Value::Bool(truth)) => Ok(Some(truth)),
-        Ok(_) => Err(Halt::Fault(crate::expr::Fault { kind: FaultKind::Null, at: formula.expr.at })),
-        Err(Stop::Unanswered(_)) => Ok(None),
+        Ok(_) => Err(Halt::Fault(crate::expr::EvalFault { kind: FaultKind::Null, span: formula.expr.span })),
+        Err(EvalStop::UnansweredCheck(_)) => Ok(None),
         Err(stop) => Err(stop.into()),
     }
 }
 
 /// Whoever may not call at all is told that, not what the input lacks; where the right to call hangs on the input itself,
 /// the input is what is wrong.
-fn unfit(draft: &Draft, row: &Row, record: &Record, caller: Caller, reason: String) -> Step<NotTaken> {
-    match is_for(draft, row, record, caller) {
-        Ok(true) | Err(Halt::Fault(_)) => Ok(NotTaken::Input(reason)),
-        Ok(false) => Ok(NotTaken::Caller),
+fn input_no_match(
+    draft: &Draft,
+    transition: &Transition,
+    record: &Record,
+    caller: EventCaller,
+    reason: String,
+) -> DecideResult<NoMatch> {
+    match admits_caller(draft, transition, record, caller) {
+        Ok(true) | Err(Halt::Fault(_)) => Ok(NoMatch::Input(reason)),
+        Ok(false) => Ok(NoMatch::Caller),
         Err(halt) => Err(halt),
     }
 }
 
-pub(super) fn refuse(row: &Row, env: &Env, event: &str, applies: impl Fn(&Formula, &Env) -> Step<bool>) -> Step<()> {
-    for entry in &row.refuse {
-        if applies(&entry.condition, env)? {
+pub(super) fn apply_refusal_clauses(
+    transition: &Transition,
+    env: &EvalEnv,
+    event: &str,
+    applies: impl Fn(&Formula, &EvalEnv) -> DecideResult<bool>,
+) -> DecideResult<()> {
+    for clause in &transition.refuse {
+        if applies(&clause.condition, env)? {
             // What the outside found is not told on: a prompt that is blocked hears that it is, not by what (IMG-15).
-            let reason = if checks_read(&entry.condition.expr).is_empty() {
-                format!("refused because {}", entry.condition.text)
+            let reason = if referenced_checks(&clause.condition.expr).is_empty() {
+                format!("refused because {}", clause.condition.text)
             } else {
-                entry.code.replace('_', " ")
+                clause.code.replace('_', " ")
             };
-            let mut refusal = refusal(env.record, event, entry.status, &entry.code, reason);
-            refusal.audit.clone_from(&entry.audit);
+            let mut refusal = record_refusal(env.record, event, clause.status, &clause.code, reason);
+            refusal.audit.clone_from(&clause.audit);
             return Err(Halt::Refuse(refusal));
         }
     }
@@ -203,117 +226,126 @@ pub(super) fn refuse(row: &Row, env: &Env, event: &str, applies: impl Fn(&Formul
 }
 
 /// A given ref must point to a record of the right lifecycle that the caller may know of.
-fn unfit_ref(draft: &Draft, row: &Row, values: &[Value], caller: Caller) -> Step<Option<String>> {
-    for (input, value) in row.inputs.iter().zip(values) {
+fn invalid_ref_message(
+    draft: &Draft,
+    transition: &Transition,
+    values: &[Value],
+    caller: EventCaller,
+) -> DecideResult<Option<String>> {
+    for (input, value) in transition.inputs.iter().zip(values) {
         let (ids, lifecycles): (Vec<RecordId>, _) = match (&input.field.ty, value) {
-            (crate::model::Type::Ref(to), Value::Ref(id)) => (vec![*id], to),
-            (crate::model::Type::List(element), Value::List(items)) => {
-                let crate::model::Type::Ref(to) = &**element else { continue };
+            (crate::model::DataType::Ref(to), Value::Ref(id)) => (vec![*id], to),
+            (crate::model::DataType::List(element), Value::List(items)) => {
+                let crate::model::DataType::Ref(to) = &**element else { continue };
                 let ids = items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None });
                 (ids.collect(), to)
             }
             _ => continue,
         };
-        draft.gather(&ids)?;
+        draft.require_loaded(&ids)?;
         for id in ids {
-            let known = match draft.find(id)? {
+            let is_readable = match draft.find(id)? {
                 Some(target) if !lifecycles.contains(&target.lifecycle.name) => false,
                 Some(target) => match caller {
-                    Caller::Key(token) => may_read(draft, target, &draft.operation.actor, token)?,
-                    Caller::Record | Caller::Engine => true,
+                    EventCaller::ApiKey(token) => can_read(draft, target, &draft.operation.actor, token)?,
+                    EventCaller::Record | EventCaller::Engine => true,
                 },
                 None => false,
             };
-            if !known {
-                let wanted = lifecycles.join(" or ");
-                return Ok(Some(format!("`{}` is not the id of a {wanted}", input.field.name)));
+            if !is_readable {
+                let expected = lifecycles.join(" or ");
+                return Ok(Some(format!("`{}` is not the id of a {expected}", input.field.name)));
             }
         }
     }
     Ok(None)
 }
 
-fn applies(condition: Option<&Formula>, env: &Env) -> Step<bool> {
-    condition.map_or(Ok(true), |formula| is_true(formula, env))
+fn condition_holds(condition: Option<&Formula>, env: &EvalEnv) -> DecideResult<bool> {
+    condition.map_or(Ok(true), |formula| eval_condition(formula, env))
 }
 
-fn plan_spawns(spawns: &[Spawn], env: &Env) -> Step<Vec<PlannedSpawn>> {
+fn plan_spawns(spawns: &[SpawnAction], env: &EvalEnv) -> DecideResult<Vec<PlannedSpawn>> {
     let mut planned = Vec::with_capacity(spawns.len());
     for spawn in spawns {
-        if !applies(spawn.condition.as_ref(), env)? {
+        if !condition_holds(spawn.condition.as_ref(), env)? {
             continue;
         }
         let owner = match &spawn.owner {
             Some(formula) => match eval(&formula.expr, env)? {
                 // An empty one is none.
                 Value::Text(owner) if owner.is_empty() => Arc::clone(&env.record.owner),
-                Value::Text(owner) if !input::is_bounded(&owner) => return Err(fault(FaultKind::OutOfBounds)),
+                Value::Text(owner) if !input::is_valid_name(&owner) => return Err(fault_halt(FaultKind::OutOfBounds)),
                 Value::Text(owner) => owner,
-                _ => return Err(fault(FaultKind::Null)),
+                _ => return Err(fault_halt(FaultKind::Null)),
             },
             None => Arc::clone(&env.record.owner),
         };
         planned.push(PlannedSpawn {
             lifecycle: Arc::clone(&spawn.lifecycle),
-            fields: values(&spawn.fields, env)?,
+            fields: eval_named(&spawn.fields, env)?,
             owner,
-            same_payload: spawn.payload == SpawnPayload::Same,
+            copies_payload: spawn.payload == SpawnPayload::CopyFromSpawner,
         });
     }
     Ok(planned)
 }
 
-fn plan_deliveries(deliveries: &[Deliver], env: &Env) -> Step<Vec<PlannedDelivery>> {
+fn plan_deliveries(deliveries: &[DeliverAction], env: &EvalEnv) -> DecideResult<Vec<PlannedDelivery>> {
     let mut planned = Vec::with_capacity(deliveries.len());
     for deliver in deliveries {
-        if !applies(deliver.condition.as_ref(), env)? {
+        if !condition_holds(deliver.condition.as_ref(), env)? {
             continue;
         }
-        let body: Map<String, Json> =
-            values(&deliver.body, env)?.into_iter().map(|(name, value)| (name.to_string(), value.to_json())).collect();
-        planned.push(PlannedDelivery { to: eval(&deliver.to.expr, env)?, body: Json::Object(body).to_string().into() });
+        let body: Map<String, Json> = eval_named(&deliver.body, env)?
+            .into_iter()
+            .map(|(name, value)| (name.to_string(), value.to_json()))
+            .collect();
+        planned
+            .push(PlannedDelivery { url: eval(&deliver.url.expr, env)?, body: Json::Object(body).to_string().into() });
     }
     Ok(planned)
 }
 
-fn plan_causes(draft: &Draft, causes: &[Cause], env: &Env) -> Step<Vec<PlannedCause>> {
-    let mut planned = Vec::with_capacity(causes.len());
-    for cause in causes {
-        if !applies(cause.condition.as_ref(), env)? {
+fn plan_event_actions(draft: &Draft, actions: &[EventAction], env: &EvalEnv) -> DecideResult<Vec<PlannedEventAction>> {
+    let mut planned = Vec::with_capacity(actions.len());
+    for action in actions {
+        if !condition_holds(action.condition.as_ref(), env)? {
             continue;
         }
-        let targets = match eval(&cause.to.expr, env)? {
+        let targets = match eval(&action.targets.expr, env)? {
             Value::Ref(id) => vec![id],
             Value::List(items) => {
                 let ids: Vec<RecordId> =
                     items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect();
                 // A whole link comes in creation order already.
-                let is_link = matches!(&cause.to.expr.kind, Kind::Read(Path { root: Root::Link(_), .. }));
-                if is_link { ids } else { in_creation_order(draft, &ids)? }
+                let is_link =
+                    matches!(&action.targets.expr.kind, ExprKind::Read(ValuePath { root: PathRoot::Link(_), .. }));
+                if is_link { ids } else { sort_by_creation(draft, &ids)? }
             }
             _ => Vec::new(),
         };
-        planned.push(PlannedCause {
+        planned.push(PlannedEventAction {
             targets,
-            event: Arc::clone(&cause.event),
-            input: values(&cause.input, env)?.into(),
+            event: Arc::clone(&action.event),
+            input: eval_named(&action.input, env)?.into(),
         });
     }
     Ok(planned)
 }
 
 /// Targets that a field lists, each once.
-fn in_creation_order(draft: &Draft, ids: &[RecordId]) -> Step<Vec<RecordId>> {
-    draft.gather(ids)?;
+fn sort_by_creation(draft: &Draft, ids: &[RecordId]) -> DecideResult<Vec<RecordId>> {
+    draft.require_loaded(ids)?;
     let mut dated = Vec::with_capacity(ids.len());
     for id in ids {
-        dated.push((draft.expect(*id)?.created_at, *id));
+        dated.push((draft.expect_record(*id)?.created_at, *id));
     }
     dated.sort_unstable();
     dated.dedup();
     Ok(dated.into_iter().map(|(_, id)| id).collect())
 }
 
-fn values(formulas: &[(Arc<str>, Formula)], env: &Env) -> Step<Vec<(Arc<str>, Value)>> {
+fn eval_named(formulas: &[(Arc<str>, Formula)], env: &EvalEnv) -> DecideResult<Vec<(Arc<str>, Value)>> {
     formulas.iter().map(|(name, formula)| Ok((Arc::clone(name), eval(&formula.expr, env)?))).collect()
 }

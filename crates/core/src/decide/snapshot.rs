@@ -7,27 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use super::changes::{Account, Changes};
 use crate::model::KeyPart;
-use crate::record::{Execution, Record, Token};
+use crate::record::{Execution, FencingToken, Record};
 use crate::time::Time;
 use crate::value::{RecordId, Value};
 
 /// Something that `decide` may need loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Key {
+pub enum ReadKey {
     Record(RecordId),
     Unique(UniqueKey),
-    Count(CountKey),
+    Counter(CounterKey),
     Account(Account),
     Links(LinkKey),
     /// An execution older than the record's newest.
-    Execution(RecordId, Token),
+    Execution(RecordId, FencingToken),
     /// The oldest unfinished job of a work key whose jobs go in order.
-    Queue(QueueKey),
+    ConcurrencyQueue(ConcurrencyKey),
 }
 
 /// The jobs of one work key, where `[work] key` is `ordered`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct QueueKey {
+pub struct ConcurrencyKey {
     pub lifecycle: Arc<str>,
     pub parts: Vec<Arc<str>>,
 }
@@ -43,12 +43,12 @@ pub struct UniqueKey {
 
 /// A counter of a `limit`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct CountKey {
+pub struct CounterKey {
     pub lifecycle: Arc<str>,
     pub limit: Arc<str>,
     pub parts: Vec<Arc<str>>,
-    /// Start of the window in microseconds since the epoch, for `per`.
-    pub window: Option<i64>,
+    /// Start of the window in microseconds since the epoch, for `window`.
+    pub window_start: Option<i64>,
 }
 
 /// The records of one lifecycle that point to a record by one field.
@@ -64,22 +64,22 @@ pub struct LinkKey {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The whole world is here: what is not here does not exist. For the reference model and simulations.
-    pub complete: bool,
+    pub is_complete: bool,
     pub records: HashMap<RecordId, Option<Arc<Record>>>,
-    pub uniques: HashMap<UniqueKey, Option<RecordId>>,
-    pub counts: HashMap<CountKey, u64>,
+    pub unique_holders: HashMap<UniqueKey, Option<RecordId>>,
+    pub counters: HashMap<CounterKey, u64>,
     /// Only accounts that can run short need to be here.
     pub accounts: HashMap<Account, i64>,
     pub links: HashMap<LinkKey, Vec<RecordId>>,
-    pub executions: HashMap<(RecordId, Token), Option<Execution>>,
+    pub executions: HashMap<(RecordId, FencingToken), Option<Execution>>,
     /// Unfinished jobs by age. A partial snapshot needs the first only.
-    pub queues: HashMap<QueueKey, BTreeSet<(Time, RecordId)>>,
+    pub concurrency_queues: HashMap<ConcurrencyKey, BTreeSet<(Time, RecordId)>>,
 }
 
 impl Snapshot {
     /// An empty world that is known to be empty.
-    pub fn world() -> Self {
-        Self { complete: true, ..Self::default() }
+    pub fn empty_complete() -> Self {
+        Self { is_complete: true, ..Self::default() }
     }
 
     /// A record that is known here; `None` for one that is not, or not loaded.
@@ -92,7 +92,7 @@ impl Snapshot {
     pub fn apply(&mut self, changes: &Changes) {
         for change in &changes.records {
             self.apply_links(change.before.as_deref(), &change.after);
-            self.apply_queue(change.before.as_deref(), &change.after);
+            self.apply_concurrency_queue(change.before.as_deref(), &change.after);
             self.records.insert(change.after.id, Some(Arc::clone(&change.after)));
         }
         for (record, execution) in &changes.executions {
@@ -104,20 +104,20 @@ impl Snapshot {
                 Arc::make_mut(record).execution = Some(execution.clone());
             }
         }
-        for (key, holder) in &changes.uniques {
-            self.uniques.insert(key.clone(), *holder);
+        for (key, holder) in &changes.unique_claims {
+            self.unique_holders.insert(key.clone(), *holder);
         }
-        for (key, delta) in &changes.counts {
-            if self.complete {
-                let count = self.counts.entry(key.clone()).or_default();
+        for (key, delta) in &changes.counter_deltas {
+            if self.is_complete {
+                let count = self.counters.entry(key.clone()).or_default();
                 *count = count.saturating_add_signed(*delta);
-            } else if let Some(count) = self.counts.get_mut(key) {
+            } else if let Some(count) = self.counters.get_mut(key) {
                 *count = count.saturating_add_signed(*delta);
             }
         }
-        for entry in &changes.moves {
-            for (account, delta) in [(&entry.from, -entry.amount), (&entry.to, entry.amount)] {
-                if self.complete {
+        for transfer in &changes.transfers {
+            for (account, delta) in [(&transfer.from, -transfer.amount), (&transfer.to, transfer.amount)] {
+                if self.is_complete {
                     *self.accounts.entry(account.clone()).or_default() += delta;
                 } else if let Some(balance) = self.accounts.get_mut(account) {
                     *balance += delta;
@@ -130,14 +130,14 @@ impl Snapshot {
         for change in ref_changes(before, after) {
             let key =
                 LinkKey { target: change.target, lifecycle: Arc::clone(&after.lifecycle.name), field: change.field };
-            let linked = if self.complete {
+            let linked = if self.is_complete {
                 self.links.entry(key).or_default()
             } else if let Some(linked) = self.links.get_mut(&key) {
                 linked
             } else {
                 continue;
             };
-            if change.added {
+            if change.is_added {
                 // A record that is new is in no list yet; looking through a long one for each would add up.
                 if before.is_none() || !linked.contains(&after.id) {
                     linked.push(after.id);
@@ -148,43 +148,43 @@ impl Snapshot {
         }
     }
 
-    fn apply_queue(&mut self, before: Option<&Record>, after: &Record) {
-        let ordered = |record: &Record| {
-            record.lifecycle.work.as_ref().and_then(|work| work.key.as_ref()).is_some_and(|key| key.ordered)
+    fn apply_concurrency_queue(&mut self, before: Option<&Record>, after: &Record) {
+        let is_ordered = |record: &Record| {
+            record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()).is_some_and(|key| key.ordered)
         };
-        let old = before.filter(|before| ordered(before)).and_then(queue_of);
-        let new = Some(after).filter(|after| ordered(after) && !after.is_final()).and_then(queue_of);
+        let old = before.filter(|before| is_ordered(before)).and_then(concurrency_key);
+        let new = Some(after).filter(|after| is_ordered(after) && !after.is_final()).and_then(concurrency_key);
         if old.is_none() && new.is_none() {
             return;
         }
-        if self.complete {
+        if self.is_complete {
             if let Some(key) = old {
-                self.queues.entry(key).or_default().remove(&(after.created_at, after.id));
+                self.concurrency_queues.entry(key).or_default().remove(&(after.created_at, after.id));
             }
             if let Some(key) = new {
-                self.queues.entry(key).or_default().insert((after.created_at, after.id));
+                self.concurrency_queues.entry(key).or_default().insert((after.created_at, after.id));
             }
         } else {
             // Who is first now is the store's to say.
             for key in [old, new].into_iter().flatten() {
-                self.queues.remove(&key);
+                self.concurrency_queues.remove(&key);
             }
         }
     }
 }
 
 /// The ordered queue that a record stands in by its work key.
-pub fn queue_of(record: &Record) -> Option<QueueKey> {
-    let key = record.lifecycle.work.as_ref()?.key.as_ref()?;
-    let parts = key_parts(record, &key.on)?;
-    Some(QueueKey { lifecycle: Arc::clone(&record.lifecycle.name), parts })
+pub fn concurrency_key(record: &Record) -> Option<ConcurrencyKey> {
+    let key = record.lifecycle.work.as_ref()?.concurrency.as_ref()?;
+    let parts = canonical_key_parts(record, &key.on)?;
+    Some(ConcurrencyKey { lifecycle: Arc::clone(&record.lifecycle.name), parts })
 }
 
 /// A link that a change of a record makes or takes away.
 pub(crate) struct RefChange {
     pub(crate) field: Arc<str>,
     pub(crate) target: RecordId,
-    pub(crate) added: bool,
+    pub(crate) is_added: bool,
 }
 
 /// The refs that differ between two versions of a record.
@@ -195,35 +195,35 @@ pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
         return changes;
     }
     // A record that was moved to another version of its lifecycle has its fields in other places, and others of them.
-    let moved = before.filter(|before| before.lifecycle.hash != after.lifecycle.hash);
+    let before_migration = before.filter(|before| before.lifecycle.hash != after.lifecycle.hash);
     for (slot, (new, field)) in after.fields.iter().zip(&after.lifecycle.fields).enumerate() {
-        let old = match moved {
+        let old = match before_migration {
             Some(before) => before.field(&field.name),
             None => before.and_then(|record| record.fields.get(slot)),
         };
-        differences(&field.name, old.unwrap_or(&Value::Null), new, &mut changes);
+        push_ref_changes(&field.name, old.unwrap_or(&Value::Null), new, &mut changes);
     }
-    if let Some(before) = moved {
+    if let Some(before) = before_migration {
         let gone = before.fields.iter().zip(&before.lifecycle.fields);
-        for (old, field) in gone.filter(|(_, field)| after.lifecycle.field(&field.name).is_none()) {
-            differences(&field.name, old, &Value::Null, &mut changes);
+        for (old, field) in gone.filter(|(_, field)| after.lifecycle.field_index(&field.name).is_none()) {
+            push_ref_changes(&field.name, old, &Value::Null, &mut changes);
         }
     }
     changes
 }
 
-fn differences(field: &Arc<str>, old: &Value, new: &Value, changes: &mut Vec<RefChange>) {
+fn push_ref_changes(field: &Arc<str>, old: &Value, new: &Value, changes: &mut Vec<RefChange>) {
     // Most rows leave most refs alone, and a list of them may be long.
     if old == new {
         return;
     }
-    let (old, new) = (targets(old), targets(new));
-    let change = |target: &RecordId, added| RefChange { field: Arc::clone(field), target: *target, added };
+    let (old, new) = (ref_targets(old), ref_targets(new));
+    let change = |target: &RecordId, added| RefChange { field: Arc::clone(field), target: *target, is_added: added };
     changes.extend(old.difference(&new).map(|id| change(id, false)));
     changes.extend(new.difference(&old).map(|id| change(id, true)));
 }
 
-fn targets(value: &Value) -> BTreeSet<RecordId> {
+fn ref_targets(value: &Value) -> BTreeSet<RecordId> {
     match value {
         Value::Ref(id) => BTreeSet::from([*id]),
         Value::List(items) => {
@@ -237,7 +237,7 @@ fn targets(value: &Value) -> BTreeSet<RecordId> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
     pub key: LinkKey,
-    pub added: bool,
+    pub is_added: bool,
 }
 
 /// The links that a record has gained and lost between two of its versions.
@@ -246,23 +246,23 @@ pub fn link_changes(before: Option<&Record>, after: &Record) -> Vec<LinkChange> 
     changes
         .map(|change| LinkChange {
             key: LinkKey { target: change.target, lifecycle: Arc::clone(&after.lifecycle.name), field: change.field },
-            added: change.added,
+            is_added: change.is_added,
         })
         .collect()
 }
 
 /// The parts of a record's key; `None` where one of them is null: no key.
-pub fn key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
+pub fn canonical_key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
     on.iter()
         .map(|part| match part {
             KeyPart::Owner => Some(format!("s{}", record.owner).into()),
-            KeyPart::Field(slot) => key_part(&record.fields[usize::from(*slot)]),
+            KeyPart::Field(slot) => canonical_key_part(&record.fields[usize::from(*slot)]),
         })
         .collect()
 }
 
 /// One part of a key as text that no other value shares: a kind letter, then the value.
-pub(super) fn key_part(value: &Value) -> Option<Arc<str>> {
+pub(super) fn canonical_key_part(value: &Value) -> Option<Arc<str>> {
     let text = match value {
         Value::Null => return None,
         Value::Bool(b) => format!("b{b}"),
@@ -275,7 +275,8 @@ pub(super) fn key_part(value: &Value) -> Option<Arc<str>> {
         Value::Ref(id) => format!("r{id}"),
         Value::Json(text) => format!("j{text}"),
         Value::List(items) => {
-            let parts: Vec<_> = items.iter().map(|item| key_part(item).unwrap_or_else(|| "n".into())).collect();
+            let parts: Vec<_> =
+                items.iter().map(|item| canonical_key_part(item).unwrap_or_else(|| "n".into())).collect();
             format!("l{}", serde_json::to_string(&parts).ok()?)
         }
     };

@@ -2,138 +2,146 @@
 
 use std::collections::BTreeMap;
 
-use super::words::{Said, Tone, said};
-use crate::model::{Event, EventKind, Lifecycle, StateIx};
+use super::labels::{TransitionLabel, TriggerKind, transition_label};
+use crate::model::{EventDef, EventKind, Lifecycle, StateIndex};
 
 /// Number of a node: 0 is the start marker, a state is one more than its index.
-pub(super) type NodeIx = usize;
-pub(super) const START: NodeIx = 0;
+pub(super) type NodeIndex = usize;
+pub(super) const START_NODE: NodeIndex = 0;
 
 /// More edges than this nobody can follow, and the work of the layout grows with them. What does not fit is told in
 /// the box of the state that is left.
-const EDGES: usize = 120;
+const MAX_EDGES: usize = 120;
 /// Rows told on one edge; the rest is counted.
-pub(super) const ROWS_ON_EDGE: usize = 8;
+pub(super) const MAX_TRANSITIONS_ON_EDGE: usize = 8;
 /// Rows told in one box; the rest is counted.
-pub(super) const ROWS_IN_BOX: usize = 16;
+pub(super) const MAX_TRANSITIONS_IN_BOX: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Graph {
+pub(super) struct StateGraph {
     /// By node; the start marker's is empty.
-    pub(super) inside: Vec<Inside>,
-    pub(super) edges: Vec<Edge>,
+    pub(super) box_contents: Vec<BoxContents>,
+    pub(super) edges: Vec<StateEdge>,
     /// Edges of the way that a record takes if all goes well, in order.
-    pub(super) main: Vec<usize>,
+    pub(super) main_path: Vec<usize>,
 }
 
 /// The rows told in a state's box.
 #[derive(Debug, Default)]
-pub(super) struct Inside {
-    pub(super) rows: Vec<InsideRow>,
-    pub(super) more: usize,
+pub(super) struct BoxContents {
+    pub(super) transitions: Vec<BoxTransition>,
+    pub(super) omitted: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct InsideRow {
-    pub(super) said: Said,
+pub(super) struct BoxTransition {
+    pub(super) label: TransitionLabel,
     /// Where it goes, if it leaves the state after all (only where there are too many edges to draw) or enters it anew.
-    pub(super) to: Option<StateIx>,
+    pub(super) to: Option<StateIndex>,
 }
 
 /// All rows from one state to another.
 #[derive(Debug)]
-pub(super) struct Edge {
-    pub(super) from: NodeIx,
-    pub(super) to: NodeIx,
-    pub(super) rows: Vec<Said>,
-    pub(super) more: usize,
+pub(super) struct StateEdge {
+    pub(super) from: NodeIndex,
+    pub(super) to: NodeIndex,
+    pub(super) labels: Vec<TransitionLabel>,
+    pub(super) omitted: usize,
     /// How well the edge fits the way on which all goes well; less is better.
-    standing: (u8, usize),
+    main_path_rank: (u8, usize),
 }
 
-impl Edge {
+impl StateEdge {
     /// The tone of its rows; `None` where there are several.
-    pub(super) fn tone(&self) -> Option<Tone> {
-        let first = self.rows.first()?.tone;
-        self.rows.iter().all(|row| row.tone == first).then_some(first)
+    pub(super) fn trigger(&self) -> Option<TriggerKind> {
+        let first = self.labels.first()?.trigger;
+        self.labels.iter().all(|row| row.trigger == first).then_some(first)
     }
 }
 
-pub(super) fn node(state: StateIx) -> NodeIx {
+pub(super) fn state_node(state: StateIndex) -> NodeIndex {
     usize::from(state) + 1
 }
 
-pub(super) fn graph(lifecycle: &Lifecycle) -> Graph {
-    let mut graph = Graph {
-        inside: std::iter::repeat_with(Inside::default).take(lifecycle.states.len() + 1).collect(),
+pub(super) fn build_graph(lifecycle: &Lifecycle) -> StateGraph {
+    let mut graph = StateGraph {
+        box_contents: std::iter::repeat_with(BoxContents::default).take(lifecycle.states.len() + 1).collect(),
         edges: Vec::new(),
-        main: Vec::new(),
+        main_path: Vec::new(),
     };
     let mut by_ends = BTreeMap::new();
     let mut count = 0;
     for event in &lifecycle.events {
-        for at in 0..event.rows.len() {
+        for index in 0..event.transitions.len() {
             count += 1;
-            graph.add(lifecycle, event, at, count, &mut by_ends);
+            graph.add_transition(lifecycle, event, index, count, &mut by_ends);
         }
     }
-    graph.main = graph.main_way(lifecycle);
+    graph.main_path = graph.find_main_path(lifecycle);
     graph
 }
 
-impl Graph {
-    fn add(
+impl StateGraph {
+    fn add_transition(
         &mut self,
         lifecycle: &Lifecycle,
-        event: &Event,
-        at: usize,
-        count: usize,
-        by_ends: &mut BTreeMap<(NodeIx, NodeIx), usize>,
+        event: &EventDef,
+        index: usize,
+        order: usize,
+        by_ends: &mut BTreeMap<(NodeIndex, NodeIndex), usize>,
     ) {
-        let row = &event.rows[at];
-        let exists = |state: &StateIx| usize::from(*state) < lifecycle.states.len();
+        let row = &event.transitions[index];
+        let exists = |state: &StateIndex| usize::from(*state) < lifecycle.states.len();
         let to = row.to.filter(exists);
-        let mut from: Vec<Option<StateIx>> = row.from.iter().filter(exists).map(Some).collect();
+        let mut from: Vec<Option<StateIndex>> = row.from.iter().filter(exists).map(Some).collect();
         if from.is_empty() && event.kind == EventKind::Create {
             from.push(None);
         }
         for from in from {
-            let start = from.map_or(START, node);
+            let start = from.map_or(START_NODE, state_node);
             let target = to.filter(|to| Some(*to) != from);
-            let edge = target.map(|to| (start, node(to))).filter(|ends| {
+            let edge = target.map(|to| (start, state_node(to))).filter(|ends| {
                 // Creation is always drawn: its start marker has no box to tell it in.
-                by_ends.contains_key(ends) || by_ends.len() < EDGES || start == START
+                by_ends.contains_key(ends) || by_ends.len() < MAX_EDGES || start == START_NODE
             });
             if let Some((from_node, to_node)) = edge {
-                let standing = (standing(event.kind), count);
+                let standing = (event_rank(event.kind), order);
                 let edges = &mut self.edges;
                 let ix = *by_ends.entry((from_node, to_node)).or_insert_with(|| {
-                    edges.push(Edge { from: from_node, to: to_node, rows: Vec::new(), more: 0, standing });
+                    edges.push(StateEdge {
+                        from: from_node,
+                        to: to_node,
+                        labels: Vec::new(),
+                        omitted: 0,
+                        main_path_rank: standing,
+                    });
                     edges.len() - 1
                 });
                 let edge = &mut edges[ix];
-                edge.standing = edge.standing.min(standing);
-                if edge.rows.len() < ROWS_ON_EDGE {
-                    edge.rows.push(said(lifecycle, event, at, from));
+                edge.main_path_rank = edge.main_path_rank.min(standing);
+                if edge.labels.len() < MAX_TRANSITIONS_ON_EDGE {
+                    edge.labels.push(transition_label(lifecycle, event, index, from));
                 } else {
-                    edge.more += 1;
+                    edge.omitted += 1;
                 }
             } else {
-                let inside = &mut self.inside[start];
-                if inside.rows.len() < ROWS_IN_BOX {
-                    inside.rows.push(InsideRow { said: said(lifecycle, event, at, from), to });
+                let inside = &mut self.box_contents[start];
+                if inside.transitions.len() < MAX_TRANSITIONS_IN_BOX {
+                    inside
+                        .transitions
+                        .push(BoxTransition { label: transition_label(lifecycle, event, index, from), to });
                 } else {
-                    inside.more += 1;
+                    inside.omitted += 1;
                 }
             }
         }
     }
 
     /// From the start by the best edge each time, until a state ends or was seen.
-    fn main_way(&self, lifecycle: &Lifecycle) -> Vec<usize> {
-        let mut seen = vec![false; self.inside.len()];
-        let mut at = START;
-        let mut way = Vec::new();
+    fn find_main_path(&self, lifecycle: &Lifecycle) -> Vec<usize> {
+        let mut seen = vec![false; self.box_contents.len()];
+        let mut at = START_NODE;
+        let mut path = Vec::new();
         loop {
             seen[at] = true;
             let next = self
@@ -141,18 +149,18 @@ impl Graph {
                 .iter()
                 .enumerate()
                 .filter(|(_, edge)| edge.from == at && !seen[edge.to])
-                .min_by_key(|(_, edge)| edge.standing);
-            let Some((ix, edge)) = next else { return way };
-            way.push(ix);
+                .min_by_key(|(_, edge)| edge.main_path_rank);
+            let Some((ix, edge)) = next else { return path };
+            path.push(ix);
             at = edge.to;
             if lifecycle.states[at - 1].is_final {
-                return way;
+                return path;
             }
         }
     }
 }
 
-fn standing(kind: EventKind) -> u8 {
+fn event_rank(kind: EventKind) -> u8 {
     match kind {
         EventKind::Create | EventKind::Lease => 0,
         EventKind::Commit => 1,

@@ -1,12 +1,12 @@
 //! What the signs mean: only those that the picture has.
 
-use super::graph::Graph;
-use super::plate::{Line, line};
-use super::words::{ANOTHER_RECORD, EffectKind, Said, Tone};
-use crate::model::{Lifecycle, Ready};
+use super::graph::StateGraph;
+use super::labels::{EffectLabelKind, RECORD_CALLER_NAME, TransitionLabel, TriggerKind};
+use super::text_block::{TextLine, measured_line};
+use crate::model::{Lifecycle, StateReadiness};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sign {
+pub(super) enum LegendSymbol {
     Start,
     Ready,
     Rest,
@@ -18,77 +18,89 @@ pub(super) enum Sign {
     /// An arrow that stands for several of these.
     Mixed,
     /// Words alone, in their colour.
-    Words,
+    TextOnly,
 }
 
 #[derive(Debug)]
-pub(super) struct Item {
-    pub(super) sign: Sign,
-    pub(super) line: Line,
+pub(super) struct LegendItem {
+    pub(super) symbol: LegendSymbol,
+    pub(super) line: TextLine,
     /// Its upper left corner.
     pub(super) x: f64,
     pub(super) y: f64,
 }
 
-pub(super) const SIGN: f64 = 30.0;
-const ITEM_GAP: f64 = 22.0;
-const ROW: f64 = 20.0;
+pub(super) const SYMBOL_WIDTH: f64 = 30.0;
+const LEGEND_ITEM_GAP: f64 = 22.0;
+const LEGEND_ROW_HEIGHT: f64 = 20.0;
 
 /// The items in rows of at most `width`, and their height.
-pub(super) fn legend(lifecycle: &Lifecycle, graph: &Graph, width: f64) -> (Vec<Item>, f64) {
+pub(super) fn layout_legend(lifecycle: &Lifecycle, graph: &StateGraph, width: f64) -> (Vec<LegendItem>, f64) {
     let (mut x, mut y) = (0.0, 0.0);
     let mut items = Vec::new();
-    for (sign, line) in entries(lifecycle, graph) {
-        let sign_width = if sign == Sign::Words { 0.0 } else { SIGN };
+    for (sign, line) in legend_entries(lifecycle, graph) {
+        let sign_width = if sign == LegendSymbol::TextOnly { 0.0 } else { SYMBOL_WIDTH };
         if x > 0.0 && x + sign_width + line.width > width {
             x = 0.0;
-            y += ROW;
+            y += LEGEND_ROW_HEIGHT;
         }
-        let next = x + sign_width + line.width + ITEM_GAP;
-        items.push(Item { sign, line, x, y });
+        let next = x + sign_width + line.width + LEGEND_ITEM_GAP;
+        items.push(LegendItem { symbol: sign, line, x, y });
         x = next;
     }
-    (items, y + ROW)
+    (items, y + LEGEND_ROW_HEIGHT)
 }
 
-fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
+fn legend_entries(lifecycle: &Lifecycle, graph: &StateGraph) -> Vec<(LegendSymbol, TextLine)> {
     let states = &lifecycle.states;
-    let edges = || graph.edges.iter().flat_map(|edge| &edge.rows);
-    let rows = || edges().chain(graph.inside.iter().flat_map(|inside| inside.rows.iter().map(|row| &row.said)));
-    let has_tone = |tone: Tone| rows().any(|row| row.tone == tone);
-    let has_effect = |test: &dyn Fn(&Said) -> bool| rows().any(test);
-    let stays = graph.inside.iter().any(|inside| inside.rows.iter().any(|row| row.to.is_none()));
-    let leaves = graph.inside.iter().any(|inside| inside.rows.iter().any(|row| row.to.is_some()));
-    let plain = |text: &str| line(None, vec![("legend", text.to_owned())]);
+    let edges = || graph.edges.iter().flat_map(|edge| &edge.labels);
+    let labels =
+        || edges().chain(graph.box_contents.iter().flat_map(|inside| inside.transitions.iter().map(|row| &row.label)));
+    let has_tone = |tone: TriggerKind| labels().any(|row| row.trigger == tone);
+    let has_effect = |test: &dyn Fn(&TransitionLabel) -> bool| labels().any(test);
+    let stays = graph.box_contents.iter().any(|inside| inside.transitions.iter().any(|row| row.to.is_none()));
+    let leaves = graph.box_contents.iter().any(|inside| inside.transitions.iter().any(|row| row.to.is_some()));
+    let plain = |text: &str| measured_line(None, vec![("legend", text.to_owned())]);
     let all = [
-        (edges().next().is_some(), Sign::Start, plain("start")),
-        (states.iter().any(|state| state.ready != Ready::No), Sign::Ready, plain("ready: a worker may lease it")),
-        (states.iter().any(|state| state.rest), Sign::Rest, plain("may rest here for ever")),
-        (states.iter().any(|state| state.is_final), Sign::Final, plain("final")),
-        (states.iter().any(|state| state.reserved), Sign::Reserved, plain("reserved")),
+        (edges().next().is_some(), LegendSymbol::Start, plain("start")),
         (
-            has_tone(Tone::Called),
-            Sign::Called,
-            line(None, vec![("called", "event".to_owned()), ("legend", " · who may call it".to_owned())]),
+            states.iter().any(|state| state.readiness != StateReadiness::NotReady),
+            LegendSymbol::Ready,
+            plain("ready: a worker may lease it"),
+        ),
+        (states.iter().any(|state| state.can_rest), LegendSymbol::Rest, plain("may rest here for ever")),
+        (states.iter().any(|state| state.is_final), LegendSymbol::Final, plain("final")),
+        (states.iter().any(|state| state.is_reserved), LegendSymbol::Reserved, plain("reserved")),
+        (
+            has_tone(TriggerKind::Called),
+            LegendSymbol::Called,
+            measured_line(None, vec![("called", "event".to_owned()), ("legend", " · who may call it".to_owned())]),
         ),
         (
-            has_tone(Tone::Engine),
-            Sign::Engine,
-            line(
+            has_tone(TriggerKind::Engine),
+            LegendSymbol::Engine,
+            measured_line(
                 None,
                 vec![("engine", "event".to_owned()), ("legend", " of the engine or the worker's lease".to_owned())],
             ),
         ),
         (
-            has_tone(Tone::Timer),
-            Sign::Timer,
-            line(None, vec![("timer", "timer".to_owned()), ("legend", " since entering, or at a time".to_owned())]),
+            has_tone(TriggerKind::Timer),
+            LegendSymbol::Timer,
+            measured_line(
+                None,
+                vec![("timer", "timer".to_owned()), ("legend", " since entering, or at a time".to_owned())],
+            ),
         ),
-        (graph.edges.iter().any(|edge| edge.tone().is_none()), Sign::Mixed, plain("several of these on one arrow")),
         (
-            has_effect(&|row| row.effects.iter().any(|effect| effect.kind == EffectKind::Money)),
-            Sign::Words,
-            line(
+            graph.edges.iter().any(|edge| edge.trigger().is_none()),
+            LegendSymbol::Mixed,
+            plain("several of these on one arrow"),
+        ),
+        (
+            has_effect(&|row| row.effects.iter().any(|effect| effect.kind == EffectLabelKind::Money)),
+            LegendSymbol::TextOnly,
+            measured_line(
                 None,
                 vec![
                     ("money", "from → to (amount)".to_owned()),
@@ -97,28 +109,28 @@ fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
             ),
         ),
         (
-            rows().any(|row| row.caller.as_deref() == Some(ANOTHER_RECORD)),
-            Sign::Words,
-            line(
+            labels().any(|row| row.caller.as_deref() == Some(RECORD_CALLER_NAME)),
+            LegendSymbol::TextOnly,
+            measured_line(
                 None,
                 vec![
                     ("called", "event".to_owned()),
-                    ("who", format!(" ← {ANOTHER_RECORD}")),
+                    ("who", format!(" ← {RECORD_CALLER_NAME}")),
                     ("legend", ": only another record sends it, no caller".to_owned()),
                 ],
             ),
         ),
         (
-            rows().any(|row| row.turn.is_some()),
-            Sign::Words,
+            labels().any(|row| row.order.is_some()),
+            LegendSymbol::TextOnly,
             plain(
                 "1. 2. before an event or a timer: its rows are tried in this order, and the first that fits is taken",
             ),
         ),
         (
-            rows().any(|row| row.refusals.is_some()),
-            Sign::Words,
-            line(
+            labels().any(|row| row.refusals.is_some()),
+            LegendSymbol::TextOnly,
+            measured_line(
                 None,
                 vec![
                     ("who", "refused: codes".to_owned()),
@@ -126,8 +138,8 @@ fn entries(lifecycle: &Lifecycle, graph: &Graph) -> Vec<(Sign, Line)> {
                 ],
             ),
         ),
-        (stays, Sign::Words, plain("under a line in a box: what may happen without leaving the state")),
-        (leaves, Sign::Words, plain("→ state in a box: a move with no line drawn")),
+        (stays, LegendSymbol::TextOnly, plain("under a line in a box: what may happen without leaving the state")),
+        (leaves, LegendSymbol::TextOnly, plain("→ state in a box: a move with no line drawn")),
     ];
     all.into_iter().filter(|(used, ..)| *used).map(|(_, sign, line)| (sign, line)).collect()
 }

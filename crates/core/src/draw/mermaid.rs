@@ -2,40 +2,40 @@
 
 use std::fmt::Write as _;
 
-use super::graph::{Graph, START, graph};
-use super::text::{clean, wrap};
-use super::words::{Said, Tone};
-use crate::counted;
-use crate::model::{Lifecycle, Ready, State};
+use super::graph::{START_NODE, StateGraph, build_graph};
+use super::labels::{TransitionLabel, TriggerKind};
+use super::text::{sanitize_line, wrap_text};
+use crate::model::{Lifecycle, StateDef, StateReadiness};
+use crate::plural::count_noun;
 
 /// Names and what states are about are cut here; Mermaid does not wrap them well.
-const CHARS: usize = 90;
+const MAX_NAME_CHARS: usize = 90;
 /// A guard or an effect is broken here, in pixels of the size that Mermaid sets it in, and has at most so many lines.
-const WIDTH: f64 = 640.0;
-const SIZE: f64 = 12.0;
-const LINES: usize = 5;
+const WRAP_WIDTH: f64 = 640.0;
+const WRAP_FONT_SIZE: f64 = 12.0;
+const MAX_WRAPPED_LINES: usize = 5;
 /// What one row causes is told up to here, and the rest counted: a file of 256 KB must not become a text of many megabytes.
-const EFFECT_CHARS: usize = 2_000;
+const MAX_EFFECT_BYTES: usize = 2_000;
 
 /// Tells a lifecycle as a Mermaid state diagram.
-pub fn mermaid(lifecycle: &Lifecycle) -> String {
-    let graph = graph(lifecycle);
+pub fn render_mermaid(lifecycle: &Lifecycle) -> String {
+    let graph = build_graph(lifecycle);
     let mut out = String::from("stateDiagram-v2\n");
-    let _ = writeln!(out, "  accTitle: {}", plain(&lifecycle.name));
-    if !clean(&lifecycle.about).is_empty() {
-        let _ = writeln!(out, "  accDescr: {}", plain(&lifecycle.about));
+    let _ = writeln!(out, "  accTitle: {}", accessible_text(&lifecycle.name));
+    if !sanitize_line(&lifecycle.about).is_empty() {
+        let _ = writeln!(out, "  accDescr: {}", accessible_text(&lifecycle.about));
     }
     for (ix, state) in lifecycle.states.iter().enumerate() {
-        let name = format!("{}{}", cut(&state.name), standing(state));
-        let about = cut(&state.about);
+        let name = format!("{}{}", encode_truncated(&state.name), state_suffix(state));
+        let about = encode_truncated(&state.about);
         let words = if about.is_empty() { name } else { format!("{name}<br/>{about}") };
         let _ = writeln!(out, "  state \"{words}\" as s{ix}");
     }
     for edge in &graph.edges {
-        let from = if edge.from == START { "[*]".to_owned() } else { format!("s{}", edge.from - 1) };
-        let mut words: Vec<String> = edge.rows.iter().map(short).collect();
-        if edge.more > 0 {
-            words.push(format!("and {} more", edge.more));
+        let from = if edge.from == START_NODE { "[*]".to_owned() } else { format!("s{}", edge.from - 1) };
+        let mut words: Vec<String> = edge.labels.iter().map(label_text).collect();
+        if edge.omitted > 0 {
+            words.push(format!("and {} more", edge.omitted));
         }
         let _ = writeln!(out, "  {from} --> s{} : {}", edge.to - 1, words.join("<br/>"));
     }
@@ -44,46 +44,50 @@ pub fn mermaid(lifecycle: &Lifecycle) -> String {
             let _ = writeln!(out, "  s{ix} --> [*]");
         }
     }
-    notes(&mut out, lifecycle, &graph);
-    classes(&mut out, lifecycle);
+    write_notes(&mut out, lifecycle, &graph);
+    write_classes(&mut out, lifecycle);
     out
 }
 
 /// There is no legend to say what a border means.
-fn standing(state: &State) -> &'static str {
-    match state.ready {
-        _ if state.reserved => " (reserved)",
+fn state_suffix(state: &StateDef) -> &'static str {
+    match state.readiness {
+        _ if state.is_reserved => " (reserved)",
         _ if state.is_final => " (final)",
-        Ready::Yes | Ready::From(_) => " (ready)",
-        Ready::No if state.rest => " (may rest)",
-        Ready::No => "",
+        StateReadiness::Immediate | StateReadiness::FromField(_) => " (ready)",
+        StateReadiness::NotReady if state.can_rest => " (may rest)",
+        StateReadiness::NotReady => "",
     }
 }
 
-fn notes(out: &mut String, lifecycle: &Lifecycle, graph: &Graph) {
-    for (ix, inside) in graph.inside.iter().enumerate().skip(1) {
-        if inside.rows.is_empty() {
+fn write_notes(out: &mut String, lifecycle: &Lifecycle, graph: &StateGraph) {
+    for (ix, inside) in graph.box_contents.iter().enumerate().skip(1) {
+        if inside.transitions.is_empty() {
             continue;
         }
         let _ = writeln!(out, "  note right of s{}", ix - 1);
-        for row in &inside.rows {
+        for row in &inside.transitions {
             let to = row.to.and_then(|to| lifecycle.states.get(usize::from(to)));
-            let to = to.map_or(String::new(), |to| format!(" → {}", cut(&to.name)));
-            let _ = writeln!(out, "    {}{to}", short(&row.said));
+            let to = to.map_or(String::new(), |to| format!(" → {}", encode_truncated(&to.name)));
+            let _ = writeln!(out, "    {}{to}", label_text(&row.label));
         }
-        if inside.more > 0 {
-            let _ = writeln!(out, "    and {} more", inside.more);
+        if inside.omitted > 0 {
+            let _ = writeln!(out, "    and {} more", inside.omitted);
         }
         out.push_str("  end note\n");
     }
 }
 
-fn classes(out: &mut String, lifecycle: &Lifecycle) {
+fn write_classes(out: &mut String, lifecycle: &Lifecycle) {
     let kinds: [(&str, &str, Vec<usize>); 4] = [
-        ("ready", "stroke:#0969da,stroke-width:3px", picked(lifecycle, |ix| lifecycle.states[ix].ready != Ready::No)),
-        ("rest", "stroke:#9a6700,stroke-width:2px", picked(lifecycle, |ix| lifecycle.states[ix].rest)),
-        ("ended", "stroke-width:4px", picked(lifecycle, |ix| lifecycle.states[ix].is_final)),
-        ("reserved", "stroke-dasharray:5 4", picked(lifecycle, |ix| lifecycle.states[ix].reserved)),
+        (
+            "ready",
+            "stroke:#0969da,stroke-width:3px",
+            states_where(lifecycle, |ix| lifecycle.states[ix].readiness != StateReadiness::NotReady),
+        ),
+        ("rest", "stroke:#9a6700,stroke-width:2px", states_where(lifecycle, |ix| lifecycle.states[ix].can_rest)),
+        ("ended", "stroke-width:4px", states_where(lifecycle, |ix| lifecycle.states[ix].is_final)),
+        ("reserved", "stroke-dasharray:5 4", states_where(lifecycle, |ix| lifecycle.states[ix].is_reserved)),
     ];
     for (name, style, states) in kinds {
         if states.is_empty() {
@@ -96,49 +100,52 @@ fn classes(out: &mut String, lifecycle: &Lifecycle) {
     }
 }
 
-fn picked(lifecycle: &Lifecycle, test: impl Fn(usize) -> bool) -> Vec<usize> {
+fn states_where(lifecycle: &Lifecycle, test: impl Fn(usize) -> bool) -> Vec<usize> {
     (0..lifecycle.states.len()).filter(|ix| test(*ix)).collect()
 }
 
-fn short(said: &Said) -> String {
-    let mut first = said.turned();
-    if said.tone == Tone::Timer {
+fn label_text(label: &TransitionLabel) -> String {
+    let mut first = label.numbered_head();
+    if label.trigger == TriggerKind::Timer {
         first.insert_str(0, "⏱ ");
     }
-    if let Some(caller) = &said.caller {
+    if let Some(caller) = &label.caller {
         let _ = write!(first, " · {caller}");
     }
-    let mut words = vec![cut(&first)];
-    words.extend(said.guard.iter().flat_map(|guard| lines(guard)));
-    words.extend(said.refusals.iter().flat_map(|refusals| lines(refusals)));
+    let mut words = vec![encode_truncated(&first)];
+    words.extend(label.guard.iter().flat_map(|guard| encode_wrapped(guard)));
+    words.extend(label.refusals.iter().flat_map(|refusals| encode_wrapped(refusals)));
     // Each on a line of its own and whole: a reader must not miss where money goes.
-    let mut told = 0;
-    for (at, effect) in said.effects.iter().enumerate() {
-        if told > EFFECT_CHARS {
-            words.push(format!("and {}", counted(said.effects.len() - at, "more effect", "more effects")));
+    let mut written_bytes = 0;
+    for (at, effect) in label.effects.iter().enumerate() {
+        if written_bytes > MAX_EFFECT_BYTES {
+            words.push(format!("and {}", count_noun(label.effects.len() - at, "more effect", "more effects")));
             break;
         }
-        let effect = lines(&effect.text);
-        told += effect.iter().map(String::len).sum::<usize>();
+        let effect = encode_wrapped(&effect.text);
+        written_bytes += effect.iter().map(String::len).sum::<usize>();
         words.extend(effect);
     }
     words.join("<br/>")
 }
 
-fn lines(text: &str) -> Vec<String> {
-    wrap(text, WIDTH, SIZE, false, LINES).iter().map(|line| encode(line)).collect()
+fn encode_wrapped(text: &str) -> Vec<String> {
+    wrap_text(text, WRAP_WIDTH, WRAP_FONT_SIZE, false, MAX_WRAPPED_LINES)
+        .iter()
+        .map(|line| encode_mermaid(line))
+        .collect()
 }
 
-fn cut(text: &str) -> String {
-    let text = clean(text);
-    match text.char_indices().nth(CHARS) {
-        Some((at, _)) => encode(&format!("{}…", text[..at].trim_end())),
-        None => encode(&text),
+fn encode_truncated(text: &str) -> String {
+    let text = sanitize_line(text);
+    match text.char_indices().nth(MAX_NAME_CHARS) {
+        Some((at, _)) => encode_mermaid(&format!("{}…", text[..at].trim_end())),
+        None => encode_mermaid(&text),
     }
 }
 
 /// Everything that Mermaid, Markdown or HTML could take for more than text goes by its number.
-fn encode(text: &str) -> String {
+fn encode_mermaid(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let is_text =
@@ -155,8 +162,8 @@ fn encode(text: &str) -> String {
 }
 
 /// For the lines that Mermaid gives to screen readers, which know no numbers for characters.
-fn plain(text: &str) -> String {
-    let text: String = clean(text).chars().take(300).collect();
+fn accessible_text(text: &str) -> String {
+    let text: String = sanitize_line(text).chars().take(300).collect();
     text.chars()
         .map(|c| if matches!(c, '#' | ';' | '{' | '}' | '%' | ':' | '<' | '>' | '"') { ' ' } else { c })
         .collect()

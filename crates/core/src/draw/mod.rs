@@ -5,23 +5,23 @@
 //! (`graph`), rank, order, place, route, render. Lifecycle files come from untrusted authors, so every step is
 //! bounded and every text is cut, measured and escaped (`text`).
 
+mod coordinates;
 mod graph;
+mod labels;
 mod layers;
 mod legend;
 mod mermaid;
 mod order;
-mod place;
-mod plate;
 mod rank;
-mod render;
 mod route;
 mod scene;
 mod style;
+mod svg;
 mod text;
-mod words;
+mod text_block;
 
 #[cfg(test)]
 mod tests;
 
-pub use mermaid::mermaid;
-pub use render::svg;
+pub use mermaid::render_mermaid;
+pub use svg::render_svg;

@@ -1,18 +1,18 @@
 //! Left to right within each row, so that few edges cross.
 
-use super::layers::{CellIx, Layers};
+use super::layers::{CellIndex, CellLayers};
 
 /// Sweeps up and down. More rarely helps; pictures with many cells get fewer, to keep the work bounded.
-const SWEEPS: usize = 16;
-const CELLS_FOR_ALL_SWEEPS: usize = 2_000;
+const MAX_SWEEPS: usize = 16;
+const MAX_CELLS_FOR_ALL_SWEEPS: usize = 2_000;
 
 /// `attempt` picks the order to start from; how many edges cross is returned.
-pub(super) fn order(layers: &mut Layers, attempt: u64) -> usize {
-    first_order(layers, attempt);
+pub(super) fn minimize_crossings(layers: &mut CellLayers, attempt: u64) -> usize {
+    set_initial_order(layers, attempt);
     let mut best = layers.rows.clone();
-    let mut fewest = crossings(layers);
-    let sweeps = if layers.cells.len() > CELLS_FOR_ALL_SWEEPS { SWEEPS / 4 } else { SWEEPS };
-    let mut at = vec![0.0; layers.cells.len()];
+    let mut fewest = count_crossings(layers);
+    let sweeps = if layers.cells.len() > MAX_CELLS_FOR_ALL_SWEEPS { MAX_SWEEPS / 4 } else { MAX_SWEEPS };
+    let mut positions = vec![0.0; layers.cells.len()];
     let mut worse = 0;
     for sweep in 0..sweeps {
         if fewest == 0 || worse > 5 {
@@ -20,15 +20,15 @@ pub(super) fn order(layers: &mut Layers, attempt: u64) -> usize {
         }
         if sweep % 2 == 0 {
             for row in 1..layers.rows.len() {
-                sort_row(layers, row, true, &mut at);
+                sort_row_by_neighbors(layers, row, true, &mut positions);
             }
         } else {
             for row in (0..layers.rows.len()).rev() {
-                sort_row(layers, row, false, &mut at);
+                sort_row_by_neighbors(layers, row, false, &mut positions);
             }
         }
-        swap_neighbours(layers);
-        let now = crossings(layers);
+        swap_neighbors(layers);
+        let now = count_crossings(layers);
         if now < fewest {
             fewest = now;
             best.clone_from(&layers.rows);
@@ -42,32 +42,32 @@ pub(super) fn order(layers: &mut Layers, attempt: u64) -> usize {
 }
 
 /// As a walk from the start meets the cells; which of a cell's edges it takes first differs from attempt to attempt.
-fn first_order(layers: &mut Layers, attempt: u64) {
-    let shuffled = |cell: &CellIx| {
+fn set_initial_order(layers: &mut CellLayers, attempt: u64) {
+    let shuffled = |cell: &CellIndex| {
         let mixed = (*cell as u64).wrapping_add(1).wrapping_mul(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ mixed >> 29
     };
-    let mut met = vec![usize::MAX; layers.cells.len()];
+    let mut visit_order = vec![usize::MAX; layers.cells.len()];
     let mut count = 0;
     for root in 0..layers.cells.len() {
         let mut todo = vec![root];
         while let Some(cell) = todo.pop() {
-            if met[cell] != usize::MAX {
+            if visit_order[cell] != usize::MAX {
                 continue;
             }
-            met[cell] = count;
+            visit_order[cell] = count;
             count += 1;
-            let mut next = layers.down[cell].clone();
+            let mut next = layers.neighbors_below[cell].clone();
             next.sort_by_key(shuffled);
             todo.extend(next.iter().rev());
         }
     }
     for row in &mut layers.rows {
-        row.sort_by_key(|cell| met[*cell]);
+        row.sort_by_key(|cell| visit_order[*cell]);
     }
 }
 
-fn positions(layers: &Layers) -> Vec<usize> {
+fn cell_positions(layers: &CellLayers) -> Vec<usize> {
     let mut at = vec![0; layers.cells.len()];
     for row in &layers.rows {
         for (position, cell) in row.iter().enumerate() {
@@ -79,23 +79,23 @@ fn positions(layers: &Layers) -> Vec<usize> {
 
 /// Sorts a row by the mean position of what its cells are joined to. Cells joined to nothing keep their place. `at` is
 /// room for positions, by cell.
-fn sort_row(layers: &mut Layers, row: usize, by_upper: bool, at: &mut [f64]) {
-    let neighbours = if by_upper { &layers.up } else { &layers.down };
-    let beside = if by_upper { row.checked_sub(1) } else { Some(row + 1) };
-    let Some(beside) = beside.and_then(|row| layers.rows.get(row)) else { return };
+fn sort_row_by_neighbors(layers: &mut CellLayers, row: usize, by_upper: bool, positions: &mut [f64]) {
+    let neighbors = if by_upper { &layers.neighbors_above } else { &layers.neighbors_below };
+    let adjacent_row = if by_upper { row.checked_sub(1) } else { Some(row + 1) };
+    let Some(beside) = adjacent_row.and_then(|row| layers.rows.get(row)) else { return };
     let mut position = 0.0;
     for cell in beside {
-        at[*cell] = position;
+        positions[*cell] = position;
         position += 1.0;
     }
     let mut own = 0.0;
-    let mut keyed: Vec<(f64, CellIx)> = Vec::with_capacity(layers.rows[row].len());
+    let mut keyed: Vec<(f64, CellIndex)> = Vec::with_capacity(layers.rows[row].len());
     for cell in &layers.rows[row] {
-        let joined = &neighbours[*cell];
+        let joined = &neighbors[*cell];
         let mut sum = 0.0;
         let mut count = 0.0;
         for other in joined {
-            sum += at[*other];
+            sum += positions[*other];
             count += 1.0;
         }
         keyed.push((if count > 0.0 { sum / count } else { own }, *cell));
@@ -105,23 +105,23 @@ fn sort_row(layers: &mut Layers, row: usize, by_upper: bool, at: &mut [f64]) {
     layers.rows[row] = keyed.into_iter().map(|(_, cell)| cell).collect();
 }
 
-fn swap_neighbours(layers: &mut Layers) {
-    if layers.cells.len() > CELLS_FOR_ALL_SWEEPS {
+fn swap_neighbors(layers: &mut CellLayers) {
+    if layers.cells.len() > MAX_CELLS_FOR_ALL_SWEEPS {
         return;
     }
     for _ in 0..4 {
-        let mut at = positions(layers);
+        let mut positions = cell_positions(layers);
         let mut better = false;
         for row in 0..layers.rows.len() {
             for left in 0..layers.rows[row].len().saturating_sub(1) {
                 let (a, b) = (layers.rows[row][left], layers.rows[row][left + 1]);
-                let crossings = |a: CellIx, b: CellIx| {
-                    pair_crossings(&layers.up[a], &layers.up[b], &at)
-                        + pair_crossings(&layers.down[a], &layers.down[b], &at)
+                let crossings = |a: CellIndex, b: CellIndex| {
+                    pair_crossings(&layers.neighbors_above[a], &layers.neighbors_above[b], &positions)
+                        + pair_crossings(&layers.neighbors_below[a], &layers.neighbors_below[b], &positions)
                 };
                 if crossings(b, a) < crossings(a, b) {
                     layers.rows[row].swap(left, left + 1);
-                    at.swap(a, b);
+                    positions.swap(a, b);
                     better = true;
                 }
             }
@@ -133,20 +133,25 @@ fn swap_neighbours(layers: &mut Layers) {
 }
 
 /// How many edges of `a` cross edges of `b` with `a` left of `b`.
-fn pair_crossings(a: &[CellIx], b: &[CellIx], at: &[usize]) -> usize {
-    a.iter().map(|of_a| b.iter().filter(|of_b| at[**of_b] < at[*of_a]).count()).sum()
+fn pair_crossings(a: &[CellIndex], b: &[CellIndex], positions: &[usize]) -> usize {
+    a.iter().map(|of_a| b.iter().filter(|of_b| positions[**of_b] < positions[*of_a]).count()).sum()
 }
 
-fn crossings(layers: &Layers) -> usize {
-    let at = positions(layers);
+fn count_crossings(layers: &CellLayers) -> usize {
+    let positions = cell_positions(layers);
     let mut count = 0;
     for row in &layers.rows {
-        let widest = row.iter().flat_map(|cell| &layers.down[*cell]).map(|cell| at[*cell] + 1).max().unwrap_or(0);
+        let widest = row
+            .iter()
+            .flat_map(|cell| &layers.neighbors_below[*cell])
+            .map(|cell| positions[*cell] + 1)
+            .max()
+            .unwrap_or(0);
         // A count tree over positions below: how many ends so far lie right of this one.
         let mut tree = vec![0_usize; widest + 1];
         let mut seen = 0;
         for cell in row {
-            let ends: Vec<usize> = layers.down[*cell].iter().map(|cell| at[*cell] + 1).collect();
+            let ends: Vec<usize> = layers.neighbors_below[*cell].iter().map(|cell| positions[*cell] + 1).collect();
             for end in &ends {
                 let (mut below, mut ix) = (0, *end);
                 while ix > 0 {

@@ -1,43 +1,43 @@
 //! Which state stands above which: cycles broken, then each state below all that lead to it.
 
-use super::graph::{Graph, NodeIx, START};
+use super::graph::{NodeIndex, START_NODE, StateGraph};
 
 #[derive(Debug)]
-pub(super) struct Ranks {
+pub(super) struct NodeRanks {
     /// By node.
-    pub(super) of: Vec<usize>,
+    pub(super) ranks: Vec<usize>,
     /// By edge: drawn upwards, against the flow.
-    pub(super) back: Vec<bool>,
+    pub(super) is_back_edge: Vec<bool>,
 }
 
 /// A row of boxes and labels wider than this no longer fits a page beside text; states that nothing follows then go
 /// one row further down.
-const ROW_WIDTH: f64 = 1_120.0;
+const MAX_ROW_WIDTH: f64 = 1_120.0;
 
 /// `box_width` and `label_width` are by node and by edge.
-pub(super) fn ranks(graph: &Graph, box_width: &[f64], label_width: &[f64]) -> Ranks {
-    let back = back_edges(graph);
-    let mut of = longest_ways(graph, &back);
-    pull_down(graph, &back, &mut of);
-    spread_ends(graph, &back, &mut of, box_width, label_width);
-    Ranks { of, back }
+pub(super) fn assign_ranks(graph: &StateGraph, box_width: &[f64], label_width: &[f64]) -> NodeRanks {
+    let back = find_back_edges(graph);
+    let mut ranks = longest_path_ranks(graph, &back);
+    lower_unentered_states(graph, &back, &mut ranks);
+    spread_leaf_states(graph, &back, &mut ranks, box_width, label_width);
+    NodeRanks { ranks, is_back_edge: back }
 }
 
 /// Edges that lead to a state from which they were reached, in a walk that goes the main way first.
-fn back_edges(graph: &Graph) -> Vec<bool> {
-    let mut out: Vec<Vec<usize>> = vec![Vec::new(); graph.inside.len()];
+fn find_back_edges(graph: &StateGraph) -> Vec<bool> {
+    let mut out: Vec<Vec<usize>> = vec![Vec::new(); graph.box_contents.len()];
     for (ix, edge) in graph.edges.iter().enumerate() {
         out[edge.from].push(ix);
     }
     for edges in &mut out {
-        edges.sort_by_key(|edge| !graph.main.contains(edge));
+        edges.sort_by_key(|edge| !graph.main_path.contains(edge));
     }
     let mut back = vec![false; graph.edges.len()];
     // 0: not seen, 1: on the walk's way, 2: done.
-    let mut mark = vec![0_u8; graph.inside.len()];
-    let mut without_entry: Vec<NodeIx> = (0..graph.inside.len()).collect();
+    let mut mark = vec![0_u8; graph.box_contents.len()];
+    let mut without_entry: Vec<NodeIndex> = (0..graph.box_contents.len()).collect();
     without_entry.sort_by_key(|node| graph.edges.iter().any(|edge| edge.to == *node));
-    for root in std::iter::once(START).chain(without_entry) {
+    for root in std::iter::once(START_NODE).chain(without_entry) {
         if mark[root] != 0 {
             continue;
         }
@@ -65,22 +65,22 @@ fn back_edges(graph: &Graph) -> Vec<bool> {
 }
 
 /// The two ends of an edge, upper one first.
-pub(super) fn ends(graph: &Graph, back: &[bool], edge: usize) -> (NodeIx, NodeIx) {
-    let Some(ends) = graph.edges.get(edge) else { return (START, START) };
+pub(super) fn edge_ends(graph: &StateGraph, back: &[bool], edge: usize) -> (NodeIndex, NodeIndex) {
+    let Some(ends) = graph.edges.get(edge) else { return (START_NODE, START_NODE) };
     if back[edge] { (ends.to, ends.from) } else { (ends.from, ends.to) }
 }
 
-fn longest_ways(graph: &Graph, back: &[bool]) -> Vec<usize> {
-    let nodes = graph.inside.len();
+fn longest_path_ranks(graph: &StateGraph, back: &[bool]) -> Vec<usize> {
+    let nodes = graph.box_contents.len();
     // Only the start marker stands in the first row.
-    let mut of: Vec<usize> = (0..nodes).map(|node| usize::from(node != START)).collect();
+    let mut ranks: Vec<usize> = (0..nodes).map(|node| usize::from(node != START_NODE)).collect();
     // Without cycles the longest way has fewer edges than there are nodes, so this settles.
     for _ in 0..nodes {
         let mut settled = true;
         for edge in 0..graph.edges.len() {
-            let (upper, lower) = ends(graph, back, edge);
-            if of[lower] <= of[upper] {
-                of[lower] = of[upper] + 1;
+            let (upper, lower) = edge_ends(graph, back, edge);
+            if ranks[lower] <= ranks[upper] {
+                ranks[lower] = ranks[upper] + 1;
                 settled = false;
             }
         }
@@ -88,42 +88,46 @@ fn longest_ways(graph: &Graph, back: &[bool]) -> Vec<usize> {
             break;
         }
     }
-    of
+    ranks
 }
 
 /// A state that nothing above leads to goes down to just above what follows it.
-fn pull_down(graph: &Graph, back: &[bool], of: &mut [usize]) {
-    for node in 1..of.len() {
-        let entered = (0..graph.edges.len()).any(|edge| ends(graph, back, edge).1 == node);
+fn lower_unentered_states(graph: &StateGraph, back: &[bool], ranks: &mut [usize]) {
+    for node in 1..ranks.len() {
+        let entered = (0..graph.edges.len()).any(|edge| edge_ends(graph, back, edge).1 == node);
         let below = (0..graph.edges.len())
-            .map(|edge| ends(graph, back, edge))
+            .map(|edge| edge_ends(graph, back, edge))
             .filter(|(upper, _)| *upper == node)
-            .map(|(_, lower)| of[lower])
+            .map(|(_, lower)| ranks[lower])
             .min();
         if let (false, Some(below)) = (entered, below) {
-            of[node] = of[node].max(below - 1);
+            ranks[node] = ranks[node].max(below - 1);
         }
     }
 }
 
-fn spread_ends(graph: &Graph, back: &[bool], of: &mut [usize], box_width: &[f64], label_width: &[f64]) {
-    let has_below: Vec<bool> =
-        (0..of.len()).map(|node| (0..graph.edges.len()).any(|edge| ends(graph, back, edge).0 == node)).collect();
-    let labels_of = |node: NodeIx| -> f64 {
-        (0..graph.edges.len()).filter(|edge| ends(graph, back, *edge).1 == node).map(|edge| label_width[edge]).sum()
+fn spread_leaf_states(graph: &StateGraph, back: &[bool], ranks: &mut [usize], box_width: &[f64], label_width: &[f64]) {
+    let has_below: Vec<bool> = (0..ranks.len())
+        .map(|node| (0..graph.edges.len()).any(|edge| edge_ends(graph, back, edge).0 == node))
+        .collect();
+    let labels_of = |node: NodeIndex| -> f64 {
+        (0..graph.edges.len())
+            .filter(|edge| edge_ends(graph, back, *edge).1 == node)
+            .map(|edge| label_width[edge])
+            .sum()
     };
-    let wanted: Vec<f64> = (0..of.len()).map(|node| box_width[node].max(labels_of(node)) + 40.0).collect();
+    let wanted: Vec<f64> = (0..ranks.len()).map(|node| box_width[node].max(labels_of(node)) + 40.0).collect();
     // Each step moves the overflow of one row; a row that takes it up overflows in turn.
     let mut rank = 1;
-    while rank <= 2 * of.len() {
+    while rank <= 2 * ranks.len() {
         let mut used: f64 =
-            (1..of.len()).filter(|node| of[*node] == rank && has_below[*node]).map(|node| wanted[node]).sum();
+            (1..ranks.len()).filter(|node| ranks[*node] == rank && has_below[*node]).map(|node| wanted[node]).sum();
         let mut kept = used > 0.0;
-        for node in 1..of.len() {
-            if of[node] == rank && !has_below[node] {
+        for node in 1..ranks.len() {
+            if ranks[node] == rank && !has_below[node] {
                 // Something must stay in each row, or an over-wide box would sink for ever.
-                if kept && used + wanted[node] > ROW_WIDTH {
-                    of[node] += 1;
+                if kept && used + wanted[node] > MAX_ROW_WIDTH {
+                    ranks[node] += 1;
                 } else {
                     used += wanted[node];
                     kept = true;

@@ -1,7 +1,7 @@
 //! The style sheet: plain colours for programs that know no media queries, then those of the dark scheme. Text keeps a
 //! contrast of at least 4.5 to 1 with its ground in both.
 
-pub(super) const STYLE: &str = "\
+pub(super) const STYLE_SHEET: &str = "\
 text{font-family:-apple-system,BlinkMacSystemFont,\"Segoe UI\",\"Noto Sans\",Helvetica,Arial,sans-serif;font-size:11px;fill:#1f2328}
 .ground{fill:#fff;stroke:#d1d9e0}
 .title{font-size:20px;font-weight:700}

@@ -2,7 +2,7 @@
 
 /// Widths of the characters from space to `~` in hundredths of the font size: those of a wide system font, so that
 /// text set in a narrower one still fits.
-const WIDTHS: [u8; 95] = [
+const CHAR_WIDTHS: [u8; 95] = [
     32, 40, 46, 84, 64, 95, 78, 28, 39, 39, 50, 84, 32, 36, 32, 34, // space to /
     64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 34, 34, 84, 84, 84, 56, // 0 to ?
     100, 68, 69, 72, 77, 67, 61, 78, 75, 29, 50, 67, 56, 86, 75, 79, // @ to O
@@ -12,14 +12,14 @@ const WIDTHS: [u8; 95] = [
 ];
 
 /// Bold letters are wider by about this much.
-const BOLD: f64 = 1.13;
+const BOLD_WIDTH_FACTOR: f64 = 1.13;
 
 const ELLIPSIS: char = '…';
 
 fn char_width(c: char) -> f64 {
     let code = c as u32;
     match code {
-        0x20..=0x7e => f64::from(WIDTHS[(code - 0x20) as usize]) / 100.0,
+        0x20..=0x7e => f64::from(CHAR_WIDTHS[(code - 0x20) as usize]) / 100.0,
         // Combining marks are counted too: better a gap than an overflow.
         0x00..=0x2fff => 1.0,
         // Ideographs, full-width forms, emoji and whatever a fallback font makes of the rest.
@@ -27,24 +27,24 @@ fn char_width(c: char) -> f64 {
     }
 }
 
-pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
+pub(super) fn text_width(text: &str, size: f64, bold: bool) -> f64 {
     let em: f64 = text.chars().map(char_width).sum();
-    em * size * if bold { BOLD } else { 1.0 }
+    em * size * if bold { BOLD_WIDTH_FACTOR } else { 1.0 }
 }
 
 /// One line with no more than `max` pixels, ending in an ellipsis where something was cut.
-pub(super) fn fit(text: &str, max: f64, size: f64, bold: bool) -> String {
-    let text = clean(text);
+pub(super) fn fit_to_width(text: &str, max_width: f64, size: f64, bold: bool) -> String {
+    let text = sanitize_line(text);
     // Even the narrowest character takes a quarter of the size; nothing beyond can be seen, so nothing more is read.
-    let most = bounded(&text, max / (size * 0.25));
-    if most.len() == text.len() && width(most, size, bold) <= max {
+    let visible = take_chars(&text, max_width / (size * 0.25));
+    if visible.len() == text.len() && text_width(visible, size, bold) <= max_width {
         return text;
     }
     let mut out = String::new();
-    let room = max - width(&ELLIPSIS.to_string(), size, bold);
+    let room = max_width - text_width(&ELLIPSIS.to_string(), size, bold);
     let mut used = 0.0;
-    for c in most.chars() {
-        used += width(c.encode_utf8(&mut [0; 4]), size, bold);
+    for c in visible.chars() {
+        used += text_width(c.encode_utf8(&mut [0; 4]), size, bold);
         if used > room {
             break;
         }
@@ -55,31 +55,31 @@ pub(super) fn fit(text: &str, max: f64, size: f64, bold: bool) -> String {
     out
 }
 
-fn bounded(text: &str, chars: f64) -> &str {
+fn take_chars(text: &str, max_chars: f64) -> &str {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count of characters")]
-    let chars = chars.max(1.0) as usize;
+    let chars = max_chars.max(1.0) as usize;
     text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
 }
 
 /// Lines of at most `max` pixels, broken at spaces where there are any, best before an operator that joins conditions;
 /// at most `lines` of them, the last one cut.
-pub(super) fn wrap(text: &str, max: f64, size: f64, bold: bool, lines: usize) -> Vec<String> {
-    let text = clean(text);
+pub(super) fn wrap_text(text: &str, max_width: f64, size: f64, bold: bool, max_lines: usize) -> Vec<String> {
+    let text = sanitize_line(text);
     let mut rest = text.as_str();
     let mut out = Vec::new();
     while !rest.is_empty() {
-        if out.len() + 1 == lines {
-            out.push(fit(rest, max, size, bold));
+        if out.len() + 1 == max_lines {
+            out.push(fit_to_width(rest, max_width, size, bold));
             break;
         }
-        let (line, after) = first_line(rest, max, size, bold);
+        let (line, after) = first_line(rest, max_width, size, bold);
         out.push(line.to_owned());
         rest = after;
     }
     out
 }
 
-fn first_line(text: &str, max: f64, size: f64, bold: bool) -> (&str, &str) {
+fn first_line(text: &str, max_width: f64, size: f64, bold: bool) -> (&str, &str) {
     let mut used = 0.0;
     let mut depth = 0_i32;
     let mut break_at = None;
@@ -89,10 +89,10 @@ fn first_line(text: &str, max: f64, size: f64, bold: bool) -> (&str, &str) {
         match c {
             ' ' => {
                 break_at = Some(at);
-                let place = looseness(text, at).map(|looseness| (depth, looseness, at));
+                let place = break_penalty(text, at).map(|looseness| (depth, looseness, at));
                 // Not so early that the line would be nearly empty; among equals the last.
                 if let Some(place) = place
-                    && used > max * 0.3
+                    && used > max_width * 0.3
                     && best.is_none_or(|best| (place.0, place.1) <= (best.0, best.1))
                 {
                     best = Some(place);
@@ -102,8 +102,8 @@ fn first_line(text: &str, max: f64, size: f64, bold: bool) -> (&str, &str) {
             ')' | ']' => depth -= 1,
             _ => {}
         }
-        used += width(c.encode_utf8(&mut [0; 4]), size, bold);
-        if used > max && at > 0 {
+        used += text_width(c.encode_utf8(&mut [0; 4]), size, bold);
+        if used > max_width && at > 0 {
             let cut = best.map(|(.., at)| at).or(break_at).filter(|at| *at > 0).unwrap_or(at);
             return (text[..cut].trim_end(), text[cut..].trim_start());
         }
@@ -113,7 +113,7 @@ fn first_line(text: &str, max: f64, size: f64, bold: bool) -> (&str, &str) {
 
 /// How well the text may be broken at this space, less is better: before an operator that joins conditions, or before
 /// what is said of money or of an effect in addition.
-fn looseness(text: &str, space: usize) -> Option<i32> {
+fn break_penalty(text: &str, space: usize) -> Option<i32> {
     let rest = &text[space + 1..];
     let starts = |words: &[&str]| words.iter().any(|word| rest.starts_with(word));
     if starts(&["|| "]) {
@@ -130,7 +130,7 @@ fn looseness(text: &str, space: usize) -> Option<i32> {
 }
 
 /// One line without what XML forbids and without what would turn the reading direction of the text around it.
-pub(super) fn clean(text: &str) -> String {
+pub(super) fn sanitize_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -139,7 +139,7 @@ pub(super) fn clean(text: &str) -> String {
                     out.push(' ');
                 }
             }
-            c if is_forbidden(c) => out.push('\u{fffd}'),
+            c if is_forbidden_in_xml(c) => out.push('\u{fffd}'),
             '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -149,12 +149,12 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// What XML forbids, or may only hold in ways that not every reader knows.
-fn is_forbidden(c: char) -> bool {
+fn is_forbidden_in_xml(c: char) -> bool {
     c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Text as it may stand in XML, in an element or between double quotes.
-pub(super) fn escape(text: &str) -> String {
+pub(super) fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -164,7 +164,7 @@ pub(super) fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
-            c if is_forbidden(c) => out.push('\u{fffd}'),
+            c if is_forbidden_in_xml(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -2,38 +2,45 @@
 
 use std::borrow::Cow;
 
-use super::env::{Env, Stop};
-use super::eval::Machine;
+use super::env::{EvalEnv, EvalStop};
+use super::eval::Evaluator;
 use super::parse;
-use super::scope::{Place, Scope, Want, span_of};
-use super::tree::{Expr, Path};
-use super::typing::Typer;
+use super::scope::{ExpectedType, ExprLocation, ExprScope, span_in_file};
+use super::tree::{Expr, ValuePath};
+use super::typing::ExprTyper;
 use crate::diagnostic::Diagnostic;
 use crate::value::Value;
 
 /// Parse, type and lower one expression.
-pub fn compile(text: &str, place: Place, scope: &Scope, want: &Want) -> Result<Expr, Vec<Diagnostic>> {
-    compile_knowing(text, place, scope, want, &[])
+pub fn compile(
+    text: &str,
+    location: ExprLocation,
+    scope: &ExprScope,
+    expected: &ExpectedType,
+) -> Result<Expr, Vec<Diagnostic>> {
+    compile_with_non_null(text, location, scope, expected, &[])
 }
 
 /// As `compile`, where some paths are known not to be null: by what a row's guard and its refusals have [learned],
 /// say.
 ///
 /// [learned]: super::learned
-pub fn compile_knowing(
+pub fn compile_with_non_null(
     text: &str,
-    place: Place,
-    scope: &Scope,
-    want: &Want,
-    known: &[Path],
+    location: ExprLocation,
+    scope: &ExprScope,
+    expected: &ExpectedType,
+    non_null: &[ValuePath],
 ) -> Result<Expr, Vec<Diagnostic>> {
-    match parse::parse(text) {
-        Ok(node) => Typer::new(scope, place, known).finish(&node, want),
-        Err(bad) => Err(vec![Diagnostic::error(bad.code, span_of(place, &bad.at), bad.message).help(bad.help)]),
+    match parse::parse_expr(text) {
+        Ok(node) => ExprTyper::new(scope, location, non_null).type_expr(&node, expected),
+        Err(error) => Err(vec![
+            Diagnostic::error(error.code, span_in_file(location, &error.range), error.message).help(error.help),
+        ]),
     }
 }
 
 /// The value of an expression.
-pub fn eval(expr: &Expr, env: &Env) -> Result<Value, Stop> {
-    Machine::new(env).run(expr).map(Cow::into_owned).map_err(|stop| *stop)
+pub fn eval(expr: &Expr, env: &EvalEnv) -> Result<Value, EvalStop> {
+    Evaluator::new(env).evaluate(expr).map(Cow::into_owned).map_err(|stop| *stop)
 }

@@ -3,25 +3,25 @@
 //! at the largest number instead of wrapping.
 
 use crate::bounds;
-use crate::model::{Bounds, Type};
+use crate::model::{DataType, FieldBounds};
 
-pub(super) fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
+pub(super) fn saturating_sum(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, u64::saturating_add)
 }
 
-pub(super) fn comprehension(range: u64, items: u64, body: u64) -> u64 {
-    sum([range, items.saturating_mul(body.saturating_add(1)), 1])
+pub(super) fn comprehension_cost(range: u64, max_items: u64, body: u64) -> u64 {
+    saturating_sum([range, max_items.saturating_mul(body.saturating_add(1)), 1])
 }
 
 /// Elements a field may hold.
-pub(super) fn items(ty: &Type, bounds: &Bounds) -> u64 {
+pub(super) fn max_items(ty: &DataType, bounds: &FieldBounds) -> u64 {
     match ty {
-        Type::List(_) => bounds.size.map_or(bounds::LIST_ITEMS as u64, |(_, most)| most),
+        DataType::List(_) => bounds.size.map_or(bounds::DEFAULT_MAX_LIST_ITEMS as u64, |(_, most)| most),
         _ => 0,
     }
 }
 
 /// A cost as a message shows it.
-pub(super) fn shown(cost: u64) -> String {
+pub(super) fn format_cost(cost: u64) -> String {
     if cost == u64::MAX { "more than 10^19".to_owned() } else { cost.to_string() }
 }

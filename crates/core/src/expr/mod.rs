@@ -5,8 +5,8 @@ mod compile;
 mod cost;
 mod env;
 mod eval;
-mod facts;
 mod lex;
+mod null_facts;
 mod parse;
 mod scope;
 mod suggest;
@@ -15,9 +15,12 @@ mod types;
 mod typing;
 mod walk;
 
-pub use compile::{compile, compile_knowing, eval};
-pub use env::{Env, Fault, FaultKind, Stop, World};
-pub use facts::learned;
-pub use scope::{LinkScope, Place, Scope, Signature, Signatures, Want};
-pub use tree::{ActorPart, Binary, Comprehension, ErrorPart, Expr, Function, Kind, Path, Root, Step};
-pub use walk::{NullRisk, checks_read, may_be_null, null_risks, paths_read, walk};
+pub use compile::{compile, compile_with_non_null, eval};
+pub use env::{EvalEnv, EvalFault, EvalStop, FaultKind, RecordSource};
+pub use null_facts::non_null_paths;
+pub use scope::{ExpectedType, ExprLocation, ExprScope, LifecycleSignature, LifecycleSignatures, LinkScope};
+pub use tree::{
+    ActorPart, BinaryOperator, BuiltinFunction, ComprehensionKind, ErrorPart, Expr, ExprKind, PathRoot, PathStep,
+    ValuePath,
+};
+pub use walk::{NullRisk, can_be_null, null_risks, referenced_checks, referenced_paths, walk};

@@ -5,20 +5,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::Span;
-use crate::model::{Field, Typed};
+use crate::model::{FieldDef, ValueType};
 
 /// What other files may know of a lifecycle before any expression is compiled: read through refs.
 #[derive(Clone, Debug)]
-pub struct Signature {
+pub struct LifecycleSignature {
     pub name: Arc<str>,
     pub states: Vec<Arc<str>>,
-    pub fields: Vec<Field>,
+    pub fields: Vec<FieldDef>,
     /// The natural key's field.
-    pub key: Option<Arc<str>>,
+    pub natural_key: Option<Arc<str>>,
 }
 
 /// All lifecycles that are compiled together.
-pub type Signatures = BTreeMap<Arc<str>, Signature>;
+pub type LifecycleSignatures = BTreeMap<Arc<str>, LifecycleSignature>;
 
 /// A link as expressions see it: name, the lifecycles its records may be of, and its bound.
 pub type LinkScope = (Arc<str>, Vec<Arc<str>>, Option<u32>);
@@ -26,54 +26,56 @@ pub type LinkScope = (Arc<str>, Vec<Arc<str>>, Option<u32>);
 /// The names visible to one expression. What is `None` or empty is not visible there, and naming it is an error that
 /// says so.
 #[derive(Clone, Copy)]
-pub struct Scope<'a> {
-    pub signatures: &'a Signatures,
+pub struct ExprScope<'a> {
+    pub signatures: &'a LifecycleSignatures,
     /// The lifecycle the expression belongs to: `record.…`.
-    pub own: &'a Signature,
+    pub own_signature: &'a LifecycleSignature,
     /// `input.…`: the row's inputs, in order.
-    pub input: Option<&'a [Field]>,
+    pub input: Option<&'a [FieldDef]>,
     /// `result.…`: only in commit rows, where the lifecycle types its result.
-    pub result: Option<&'a [Field]>,
+    pub result: Option<&'a [FieldDef]>,
     /// `error.…`: only in fail rows.
     pub error: bool,
-    /// `checks.NAME.PART`.
-    pub checks: &'a [(Arc<str>, Vec<Field>)],
-    /// `refs.NAME`: name and lifecycle.
+    /// `checks.NAME_FONT_SIZE.PART`.
+    pub checks: &'a [(Arc<str>, Vec<FieldDef>)],
+    /// `ref_type.NAME_FONT_SIZE`: name and lifecycle.
     pub lookups: &'a [(Arc<str>, Arc<str>)],
-    /// `links.NAME`.
+    /// `links.NAME_FONT_SIZE`.
     pub links: &'a [LinkScope],
     /// `actor.…`.
     pub actor: bool,
     /// `now`.
     pub now: bool,
     /// How many messages there are already; past some no more is guessed at what was meant.
-    pub told: usize,
+    pub diagnostic_count: usize,
 }
 
 /// Where an expression's text stands in its file.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct ExprLocation {
     /// The whole TOML value, quotes included.
-    pub whole: Span,
+    pub value_span: Span,
     /// Offset of the text's first byte in the file, where the string has no escapes; else positions inside it are
     /// unknown and messages point at the whole.
-    pub content: Option<u32>,
+    pub content_start: Option<u32>,
 }
 
 /// Where some bytes of an expression's text stand in its file.
-pub(super) fn span_of(place: Place, at: &Range<usize>) -> Span {
-    match place.content {
-        Some(content) => Span::new(place.whole.file, content as usize + at.start..content as usize + at.end),
-        None => place.whole,
+pub(super) fn span_in_file(location: ExprLocation, range: &Range<usize>) -> Span {
+    match location.content_start {
+        Some(content) => {
+            Span::new(location.value_span.file, content as usize + range.start..content as usize + range.end)
+        }
+        None => location.value_span,
     }
 }
 
 /// What the expression must come to.
 #[derive(Clone, Debug)]
-pub enum Want {
+pub enum ExpectedType {
     /// A value that fits this type: the same type, an int where a double is wanted is NOT converted; null only where
     /// nullable; a string literal or bare name where an enum is wanted; a string literal where a duration is wanted.
-    Fits(Typed),
+    Fits(ValueType),
     /// A ref, a nullable ref or a list of refs: the target of a cause.
     Targets,
     /// Anything.

@@ -1,18 +1,22 @@
 //! Did you mean …?
 
-pub(super) use crate::near::guessed;
+pub(super) use crate::suggest::suggest_name;
 
 /// What to do about an unknown name: the nearest known one, or all of them where they are few. `told` counts the messages so
 /// far.
-pub(super) fn help<'a>(told: usize, written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 12;
+pub(super) fn suggestion_help<'a>(
+    diagnostic_count: usize,
+    unknown_name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    const MAX_LISTED_NAMES: usize = 12;
     let known: Vec<&str> = known.into_iter().collect();
-    match guessed(told, written, known.iter().copied()) {
+    match suggest_name(diagnostic_count, unknown_name, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None if known.is_empty() => "none is declared: declare it in this file first".to_owned(),
         None => {
-            let names: Vec<String> = known.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
-            format!("known are {}{}", names.join(", "), if known.len() > SHOWN { ", …" } else { "" })
+            let names: Vec<String> = known.iter().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect();
+            format!("known are {}{}", names.join(", "), if known.len() > MAX_LISTED_NAMES { ", …" } else { "" })
         }
     }
 }

@@ -5,33 +5,33 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::diagnostic::Span;
-use crate::model::{Slot, Typed};
+use crate::model::{FieldIndex, ValueType};
 use crate::value::Value;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Expr {
-    pub kind: Kind,
-    pub typed: Typed,
+    pub kind: ExprKind,
+    pub value_type: ValueType,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub enum Kind {
+pub enum ExprKind {
     Const(Value),
-    Read(Path),
+    Read(ValuePath),
     Not(Box<Expr>),
     Negate(Box<Expr>),
     /// Left to right; the right side is not evaluated where the left decides; no error is absorbed.
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
     If(Box<Expr>, Box<Expr>, Box<Expr>),
-    Binary(Binary, Box<Expr>, Box<Expr>),
-    Call(Function, Vec<Expr>),
+    Binary(BinaryOperator, Box<Expr>, Box<Expr>),
+    Call(BuiltinFunction, Vec<Expr>),
     List(Vec<Expr>),
     /// `range.all(x, body)` and its kin; the variable is the local of that number.
     Comprehension {
-        how: Comprehension,
+        kind: ComprehensionKind,
         range: Box<Expr>,
         local: u16,
         body: Box<Expr>,
@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Binary {
+pub enum BinaryOperator {
     Add,
     Subtract,
     Multiply,
@@ -55,14 +55,14 @@ pub enum Binary {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Comprehension {
+pub enum ComprehensionKind {
     All,
     Exists,
     Filter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Function {
+pub enum BuiltinFunction {
     /// Characters of a text, elements of a list.
     Size,
     /// From double (toward zero), time (whole seconds) or int.
@@ -79,7 +79,7 @@ pub enum Function {
     /// Null-tolerant: where one operand is null, the other.
     Max,
     Min,
-    /// `backoff(n, base, factor, cap)` = min(cap, base · factor^n), never overflowing.
+    /// `backoff(n, base_task, factor, cap)` = min(cap, base · factor^n), never overflowing.
     Backoff,
     /// `jitter(max)`: from zero up to, not including, max; a hash of record id and version.
     Jitter,
@@ -87,26 +87,26 @@ pub enum Function {
 
 /// A value reached from a root by hops from record to record.
 #[derive(Clone, Debug, Serialize)]
-pub struct Path {
-    pub root: Root,
+pub struct ValuePath {
+    pub root: PathRoot,
     /// Each step reads from the record that stands before it; null reaches through (null's field is a fault).
-    pub steps: Vec<Step>,
+    pub steps: Vec<PathStep>,
     /// The steps, by index, before which the value may be null as far as the expression itself shows: what the
     /// checker must prove. No part of what the path is, so it neither compares nor is hashed.
     #[serde(skip)]
-    pub doubtful: Vec<u8>,
+    pub nullable_steps: Vec<u8>,
 }
 
-impl PartialEq for Path {
+impl PartialEq for ValuePath {
     fn eq(&self, other: &Self) -> bool {
         self.root == other.root && self.steps == other.steps
     }
 }
 
-impl Eq for Path {}
+impl Eq for ValuePath {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Root {
+pub enum PathRoot {
     /// The record itself; at least one step follows.
     Record,
     /// By index into the row's inputs.
@@ -119,7 +119,7 @@ pub enum Root {
         check: u16,
         part: u16,
     },
-    /// By index into `[refs]`: a ref, or null where no record has the key.
+    /// By index into `[ref_type]`: a ref, or null where no record has the key.
     Lookup(u16),
     /// By index into `[links]`: a list of refs, in creation order.
     Link(u16),
@@ -130,11 +130,11 @@ pub enum Root {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Step {
+pub enum PathStep {
     /// By name, with the slot it has in the version that was checked; a record of another version is asked by name.
     Field {
         name: Arc<str>,
-        slot: Slot,
+        index: FieldIndex,
     },
     Id,
     State,

@@ -2,92 +2,99 @@
 
 use std::sync::Arc;
 
-use crate::model::{Type, Typed};
+use crate::model::{DataType, ValueType};
 
 /// A type, and whether null is possible.
-pub(super) fn typed(ty: Type, nullable: bool) -> Typed {
-    Typed { ty, nullable }
+pub(super) fn value_type(ty: DataType, nullable: bool) -> ValueType {
+    ValueType { ty, nullable }
 }
 
 /// What a type is called in messages.
-pub(super) fn name_of(ty: &Type) -> String {
+pub(super) fn type_name(ty: &DataType) -> String {
     match ty {
-        Type::Null => "null".to_owned(),
-        Type::Bool => "a bool".to_owned(),
-        Type::Int => "an int".to_owned(),
-        Type::Double => "a double".to_owned(),
-        Type::Text => "a string".to_owned(),
-        Type::Enum(values) => format!("one of {}", listed(values)),
-        Type::Time => "a time".to_owned(),
-        Type::Duration => "a duration".to_owned(),
-        Type::Json => "json".to_owned(),
-        Type::Ref(lifecycles) => format!("a ref to {}", lifecycles.join(" or ")),
-        Type::List(element) => match &**element {
-            Type::Null => "an empty list".to_owned(),
-            element => format!("a list of {}", name_of(element).trim_start_matches("a ").trim_start_matches("an ")),
+        DataType::Null => "null".to_owned(),
+        DataType::Bool => "a bool".to_owned(),
+        DataType::Int => "an int".to_owned(),
+        DataType::Double => "a double".to_owned(),
+        DataType::Text => "a string".to_owned(),
+        DataType::Enum(values) => format!("one of {}", list_names(values)),
+        DataType::Time => "a time".to_owned(),
+        DataType::Duration => "a duration".to_owned(),
+        DataType::Json => "json".to_owned(),
+        DataType::Ref(lifecycles) => format!("a ref to {}", lifecycles.join(" or ")),
+        DataType::List(element) => match &**element {
+            DataType::Null => "an empty list".to_owned(),
+            element => format!("a list of {}", type_name(element).trim_start_matches("a ").trim_start_matches("an ")),
         },
     }
 }
 
 /// The first few names, so that a message stays one line.
-pub(super) fn listed(names: &[Arc<str>]) -> String {
-    const SHOWN: usize = 8;
-    let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
+pub(super) fn list_names(names: &[Arc<str>]) -> String {
+    const MAX_LISTED_NAMES: usize = 8;
+    let mut text = names.iter().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if names.len() > MAX_LISTED_NAMES {
         text.push_str(", …");
     }
     text
 }
 
-fn shares(one: &[Arc<str>], other: &[Arc<str>]) -> bool {
+fn intersects(one: &[Arc<str>], other: &[Arc<str>]) -> bool {
     one.iter().any(|name| other.contains(name))
 }
 
-fn within(part: &[Arc<str>], whole: &[Arc<str>]) -> bool {
+fn is_subset(part: &[Arc<str>], whole: &[Arc<str>]) -> bool {
     part.iter().all(|name| whole.contains(name))
 }
 
-fn union(one: &[Arc<str>], other: &[Arc<str>]) -> Arc<[Arc<str>]> {
+fn union_names(one: &[Arc<str>], other: &[Arc<str>]) -> Arc<[Arc<str>]> {
     let mut all = one.to_vec();
     all.extend(other.iter().filter(|name| !one.contains(name)).cloned());
     all.into()
 }
 
 /// Whether `==` between them can ever be true.
-pub(super) fn comparable(one: &Type, other: &Type) -> bool {
+pub(super) fn is_comparable(one: &DataType, other: &DataType) -> bool {
     match (one, other) {
-        (Type::Null, _) | (_, Type::Null) | (Type::Enum(_), Type::Text) | (Type::Text, Type::Enum(_)) => true,
-        (Type::Json, _) | (_, Type::Json) => false,
-        (Type::Enum(one), Type::Enum(other)) | (Type::Ref(one), Type::Ref(other)) => shares(one, other),
-        (Type::List(one), Type::List(other)) => comparable(one, other),
+        (DataType::Null, _)
+        | (_, DataType::Null)
+        | (DataType::Enum(_), DataType::Text)
+        | (DataType::Text, DataType::Enum(_)) => true,
+        (DataType::Json, _) | (_, DataType::Json) => false,
+        (DataType::Enum(one), DataType::Enum(other)) | (DataType::Ref(one), DataType::Ref(other)) => {
+            intersects(one, other)
+        }
+        (DataType::List(one), DataType::List(other)) => is_comparable(one, other),
         _ => one == other,
     }
 }
 
 /// Whether every value of the one type is a value of the other.
-pub(super) fn fits(value: &Type, want: &Type) -> bool {
-    match (value, want) {
-        (Type::Null, _) | (Type::Enum(_), Type::Text) => true,
-        (Type::Enum(value), Type::Enum(want)) | (Type::Ref(value), Type::Ref(want)) => within(value, want),
-        (Type::List(value), Type::List(want)) => fits(value, want),
-        _ => value == want,
+pub(super) fn is_assignable(value: &DataType, expected: &DataType) -> bool {
+    match (value, expected) {
+        (DataType::Null, _) | (DataType::Enum(_), DataType::Text) => true,
+        (DataType::Enum(value), DataType::Enum(want)) | (DataType::Ref(value), DataType::Ref(want)) => {
+            is_subset(value, want)
+        }
+        (DataType::List(value), DataType::List(want)) => is_assignable(value, want),
+        _ => value == expected,
     }
 }
 
 /// The narrowest type that holds the values of both.
-pub(super) fn join(one: &Type, other: &Type) -> Option<Type> {
+pub(super) fn join_types(one: &DataType, other: &DataType) -> Option<DataType> {
     Some(match (one, other) {
-        (Type::Null, ty) | (ty, Type::Null) => ty.clone(),
-        (Type::Enum(one), Type::Enum(other)) => Type::Enum(union(one, other)),
-        (Type::Enum(_), Type::Text) | (Type::Text, Type::Enum(_)) => Type::Text,
-        (Type::Ref(one), Type::Ref(other)) => Type::Ref(union(one, other)),
-        (Type::List(one), Type::List(other)) => Type::List(Box::new(join(one, other)?)),
+        (DataType::Null, ty) | (ty, DataType::Null) => ty.clone(),
+        (DataType::Enum(one), DataType::Enum(other)) => DataType::Enum(union_names(one, other)),
+        (DataType::Enum(_), DataType::Text) | (DataType::Text, DataType::Enum(_)) => DataType::Text,
+        (DataType::Ref(one), DataType::Ref(other)) => DataType::Ref(union_names(one, other)),
+        (DataType::List(one), DataType::List(other)) => DataType::List(Box::new(join_types(one, other)?)),
         (one, other) if one == other => one.clone(),
         _ => return None,
     })
 }
 
 /// Text, or a word out of a closed list, which is text too.
-pub(super) fn is_text(ty: &Type) -> bool {
-    matches!(ty, Type::Text | Type::Enum(_))
+pub(super) fn is_text(ty: &DataType) -> bool {
+    matches!(ty, DataType::Text | DataType::Enum(_))
 }

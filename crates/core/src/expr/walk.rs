@@ -1,29 +1,29 @@
 //! Looking through a typed tree: what it reads, and where null could still meet an operator.
 
-use super::tree::{Binary, Expr, Function, Kind, Path, Root};
+use super::tree::{BinaryOperator, BuiltinFunction, Expr, ExprKind, PathRoot, ValuePath};
 use crate::diagnostic::Span;
 
 /// Every part of the tree, each before its own parts.
 pub fn walk(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(expr);
     match &expr.kind {
-        Kind::Const(_) | Kind::Read(_) => {}
-        Kind::Not(inner) | Kind::Negate(inner) => walk(inner, visit),
-        Kind::And(left, right) | Kind::Or(left, right) | Kind::Binary(_, left, right) => {
+        ExprKind::Const(_) | ExprKind::Read(_) => {}
+        ExprKind::Not(inner) | ExprKind::Negate(inner) => walk(inner, visit),
+        ExprKind::And(left, right) | ExprKind::Or(left, right) | ExprKind::Binary(_, left, right) => {
             walk(left, visit);
             walk(right, visit);
         }
-        Kind::If(condition, yes, no) => {
+        ExprKind::If(condition, yes, no) => {
             walk(condition, visit);
             walk(yes, visit);
             walk(no, visit);
         }
-        Kind::Call(_, parts) | Kind::List(parts) => {
+        ExprKind::Call(_, parts) | ExprKind::List(parts) => {
             for part in parts {
                 walk(part, visit);
             }
         }
-        Kind::Comprehension { range, body, .. } => {
+        ExprKind::Comprehension { range, body, .. } => {
             walk(range, visit);
             walk(body, visit);
         }
@@ -31,10 +31,10 @@ pub fn walk(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
 }
 
 /// The checks whose answers the expression reads, by index, in order and each once.
-pub fn checks_read(expr: &Expr) -> Vec<u16> {
+pub fn referenced_checks(expr: &Expr) -> Vec<u16> {
     let mut checks = Vec::new();
     walk(expr, &mut |part| {
-        if let Kind::Read(Path { root: Root::Answer { check, .. }, .. }) = part.kind {
+        if let ExprKind::Read(ValuePath { root: PathRoot::Answer { check, .. }, .. }) = part.kind {
             checks.push(check);
         }
     });
@@ -44,10 +44,10 @@ pub fn checks_read(expr: &Expr) -> Vec<u16> {
 }
 
 /// Every path the expression reads, in order.
-pub fn paths_read(expr: &Expr) -> Vec<Path> {
+pub fn referenced_paths(expr: &Expr) -> Vec<ValuePath> {
     let mut paths = Vec::new();
     walk(expr, &mut |part| {
-        if let Kind::Read(path) = &part.kind {
+        if let ExprKind::Read(path) = &part.kind {
             paths.push(path.clone());
         }
     });
@@ -57,20 +57,22 @@ pub fn paths_read(expr: &Expr) -> Vec<Path> {
 /// A place where a null would be a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NullRisk {
-    pub at: Span,
+    pub span: Span,
     /// What may be null there, where it is a path; proving that it is not removes the risk.
-    pub path: Option<Path>,
+    pub path: Option<ValuePath>,
 }
 
 /// Whether the expression's own value may be null, given paths known from elsewhere not to be.
-pub fn may_be_null(expr: &Expr, known: &[Path]) -> bool {
-    if !expr.typed.nullable {
+pub fn can_be_null(expr: &Expr, non_null: &[ValuePath]) -> bool {
+    if !expr.value_type.nullable {
         return false;
     }
     match &expr.kind {
-        Kind::Read(path) => !known.contains(path),
-        Kind::If(_, yes, no) => may_be_null(yes, known) || may_be_null(no, known),
-        Kind::Call(Function::Max | Function::Min, parts) => parts.iter().all(|part| may_be_null(part, known)),
+        ExprKind::Read(path) => !non_null.contains(path),
+        ExprKind::If(_, yes, no) => can_be_null(yes, non_null) || can_be_null(no, non_null),
+        ExprKind::Call(BuiltinFunction::Max | BuiltinFunction::Min, parts) => {
+            parts.iter().all(|part| can_be_null(part, non_null))
+        }
         _ => true,
     }
 }
@@ -78,57 +80,57 @@ pub fn may_be_null(expr: &Expr, known: &[Path]) -> bool {
 /// The places inside the expression where a null may meet an operator that takes none, or a field is read of a ref
 /// that may be null. Tests inside the expression (`x != null && …`) were taken into account when it was compiled;
 /// `known` adds what the caller has proved. Empty means that null can be no reason for a fault.
-pub fn null_risks(expr: &Expr, known: &[Path]) -> Vec<NullRisk> {
+pub fn null_risks(expr: &Expr, non_null: &[ValuePath]) -> Vec<NullRisk> {
     let mut risks = Vec::new();
     walk(expr, &mut |part| {
-        if let Kind::Read(path) = &part.kind {
-            for step in &path.doubtful {
-                let prefix = Path {
+        if let ExprKind::Read(path) = &part.kind {
+            for step in &path.nullable_steps {
+                let prefix = ValuePath {
                     root: path.root,
                     steps: path.steps[..usize::from(*step).min(path.steps.len())].to_vec(),
-                    doubtful: Vec::new(),
+                    nullable_steps: Vec::new(),
                 };
-                if !known.contains(&prefix) {
-                    risks.push(NullRisk { at: part.at, path: Some(prefix) });
+                if !non_null.contains(&prefix) {
+                    risks.push(NullRisk { span: part.span, path: Some(prefix) });
                 }
             }
         }
         for operand in strict_operands(part) {
-            operand_risks(operand, known, &mut risks);
+            collect_operand_risks(operand, non_null, &mut risks);
         }
     });
     risks
 }
 
 /// The reads inside an operand that could make it null.
-fn operand_risks(operand: &Expr, known: &[Path], risks: &mut Vec<NullRisk>) {
-    if !may_be_null(operand, known) {
+fn collect_operand_risks(operand: &Expr, non_null: &[ValuePath], risks: &mut Vec<NullRisk>) {
+    if !can_be_null(operand, non_null) {
         return;
     }
     match &operand.kind {
-        Kind::Read(path) => {
-            let path = Path { doubtful: Vec::new(), ..path.clone() };
-            risks.push(NullRisk { at: operand.at, path: Some(path) });
+        ExprKind::Read(path) => {
+            let path = ValuePath { nullable_steps: Vec::new(), ..path.clone() };
+            risks.push(NullRisk { span: operand.span, path: Some(path) });
         }
-        Kind::If(_, yes, no) => {
-            operand_risks(yes, known, risks);
-            operand_risks(no, known, risks);
+        ExprKind::If(_, yes, no) => {
+            collect_operand_risks(yes, non_null, risks);
+            collect_operand_risks(no, non_null, risks);
         }
-        _ => risks.push(NullRisk { at: operand.at, path: None }),
+        _ => risks.push(NullRisk { span: operand.span, path: None }),
     }
 }
 
 /// The parts that must not be null for this part to have a value.
 fn strict_operands(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
-        Kind::Const(_)
-        | Kind::Read(_)
-        | Kind::Call(Function::Max | Function::Min, _)
-        | Kind::Binary(Binary::Equal | Binary::NotEqual, _, _) => Vec::new(),
-        Kind::Not(inner) | Kind::Negate(inner) => vec![inner],
-        Kind::If(condition, _, _) => vec![condition],
-        Kind::And(left, right) | Kind::Or(left, right) | Kind::Binary(_, left, right) => vec![left, right],
-        Kind::Call(_, parts) | Kind::List(parts) => parts.iter().collect(),
-        Kind::Comprehension { range, body, .. } => vec![range, body],
+        ExprKind::Const(_)
+        | ExprKind::Read(_)
+        | ExprKind::Call(BuiltinFunction::Max | BuiltinFunction::Min, _)
+        | ExprKind::Binary(BinaryOperator::Equal | BinaryOperator::NotEqual, _, _) => Vec::new(),
+        ExprKind::Not(inner) | ExprKind::Negate(inner) => vec![inner],
+        ExprKind::If(condition, _, _) => vec![condition],
+        ExprKind::And(left, right) | ExprKind::Or(left, right) | ExprKind::Binary(_, left, right) => vec![left, right],
+        ExprKind::Call(_, parts) | ExprKind::List(parts) => parts.iter().collect(),
+        ExprKind::Comprehension { range, body, .. } => vec![range, body],
     }
 }

@@ -12,15 +12,15 @@ pub enum FoldError {
     )]
     EngineClock { lifecycle: Arc<str> },
     #[error("{lifecycle} sends messages to the outside, which a fold could not take back: drop its `deliver`")]
-    Delivers { lifecycle: Arc<str> },
-    #[error("the log is full: it holds {held} operations and may hold {most}")]
-    Full { held: usize, most: usize },
+    HasDeliveries { lifecycle: Arc<str> },
+    #[error("the log is full: it holds {operations} operations and may hold {max_operations}")]
+    LogFull { operations: usize, max_operations: usize },
     #[error(
-        "{waiting} operations would wait for others that have not arrived, and {most} may: bring those others first"
+        "{waiting} operations would wait for others that have not arrived, and {max_waiting} may: bring those others first"
     )]
-    TooManyWaiting { waiting: usize, most: usize },
+    TooManyWaiting { waiting: usize, max_waiting: usize },
     #[error("two different operations have the id {0}: ids must be hashes of what was signed")]
     IdReused(OperationId),
     #[error("no operation on the log has the id {0}")]
-    Unknown(OperationId),
+    UnknownOperation(OperationId),
 }

@@ -4,23 +4,23 @@
 //! them one after another in the order of their clocks, and so it hangs on the set alone. One that comes late is put in its
 //! place: what stands behind it is taken back and decided again. See docs/fold.md.
 
-mod admit;
+mod admission;
+mod authority;
+mod before_image;
 mod clock;
+mod contention;
+mod eligibility;
 mod error;
-mod image;
-mod judge;
 mod log;
 mod operation;
 mod replay;
-mod standing;
 mod state;
-mod tie;
 mod verdict;
 
-pub use admit::Malformed;
-pub use clock::Moment;
+pub use admission::AdmissionError;
+pub use authority::{Authority, AuthorityGrant, CheckResolver};
+pub use clock::HybridTimestamp;
 pub use error::FoldError;
 pub use operation::{LogCall, LogOperation, OperationId};
-pub use standing::{Grant, Outside, Standing};
-pub use state::{Bounds, Fold, Receipt};
-pub use verdict::{Admission, Applied, Reason, Verdict, Wait};
+pub use state::{Fold, FoldLimits, FoldReceipt};
+pub use verdict::{Admission, ApplyStatus, FoldRefusalReason, OperationVerdict, WaitReason};

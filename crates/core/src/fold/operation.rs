@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 
-use super::clock::Moment;
-use super::standing::Grant;
-use crate::decide::{Call, Create, Operation};
-use crate::record::{Actor, Payload};
+use super::authority::AuthorityGrant;
+use super::clock::HybridTimestamp;
+use crate::decide::{Call, CreateRecord, Operation};
+use crate::record::{Actor, PayloadRef};
 use crate::value::RecordId;
 
 /// The hash of what was signed: no two operations share one.
@@ -46,10 +46,10 @@ pub struct LogOperation {
     /// The node that signed it. Also the last word where clocks are equal, so nobody can speak in another's place of the
     /// order.
     pub author: Arc<str>,
-    pub moment: Moment,
+    pub timestamp: HybridTimestamp,
     /// Operations that this one builds on. An honest author names its own last one among them.
     #[serde(default)]
-    pub after: Vec<OperationId>,
+    pub dependencies: Vec<OperationId>,
     pub call: LogCall,
 }
 
@@ -65,7 +65,7 @@ pub enum LogCall {
         #[serde(default)]
         fields: Map<String, Json>,
         #[serde(default)]
-        payload: Option<Payload>,
+        payload: Option<PayloadRef>,
     },
     Fire {
         record: RecordId,
@@ -77,9 +77,9 @@ pub enum LogCall {
 
 impl LogOperation {
     /// As `decide` takes it, with the rights that the author has been found to hold.
-    pub(super) fn with(&self, grant: &Grant) -> Operation {
+    pub(super) fn to_operation(&self, grant: &AuthorityGrant) -> Operation {
         let call = match &self.call {
-            LogCall::Create { lifecycle, id, fields, payload } => Call::Create(Create {
+            LogCall::Create { lifecycle, id, fields, payload } => Call::Create(CreateRecord {
                 lifecycle: Arc::clone(lifecycle),
                 id: *id,
                 owner: None,
@@ -100,6 +100,6 @@ impl LogOperation {
             capabilities: grant.capabilities.clone(),
             user: grant.user,
         };
-        Operation { seed: self.id.seed(), actor, call, answers: Vec::new(), trace: None }
+        Operation { seed: self.id.seed(), actor, call, check_answers: Vec::new(), trace: None }
     }
 }

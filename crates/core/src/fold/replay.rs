@@ -1,117 +1,121 @@
 //! MSH-24: taking back what stands behind the first change and deciding it again, in the order of the clocks.
 
-use super::clock::Moment;
-use super::image::Image;
-use super::judge::{Heard, Ruling, eligible, rule};
-use super::log::Place;
-use super::standing::Outside;
+use super::authority::CheckResolver;
+use super::before_image::BeforeImage;
+use super::clock::HybridTimestamp;
+use super::contention::Contention;
+use super::eligibility::{CheckExchange, DecideOutcome, decide_operation, require_eligible};
+use super::log::FoldPosition;
 use super::state::Fold;
-use super::tie::Ties;
-use super::verdict::{Applied, Reason};
+use super::verdict::{ApplyStatus, FoldRefusalReason};
 use crate::decide::Snapshot;
 
 impl Fold {
     /// Judge everything of this moment and later anew. Whole moments, since operations of one moment may stand in each
     /// other's way.
-    pub(super) fn replay(&mut self, outside: &dyn Outside, from: Option<Moment>) {
+    pub(super) fn replay_from(&mut self, resolver: &dyn CheckResolver, from: Option<HybridTimestamp>) {
         let Some(from) = from else { return };
-        let from = self.undo_to(Place::start_of(from));
-        let places = self.log.places_from(&from);
-        for moment in places.chunk_by(|one, next| one.moment == next.moment) {
-            let mut ties = Ties::of(&self.log, moment);
-            for place in moment {
-                self.judge(outside, place, &mut ties);
+        let from = self.roll_back_to(FoldPosition::first_at(from));
+        let positions = self.log.positions_from(&from);
+        for same_timestamp in positions.chunk_by(|one, next| one.timestamp == next.timestamp) {
+            let mut contention = Contention::find_rivals(&self.log, same_timestamp);
+            for position in same_timestamp {
+                self.apply_position(resolver, position, &mut contention);
             }
         }
     }
 
-    fn judge(&mut self, outside: &dyn Outside, place: &Place, ties: &mut Ties) {
-        let (applied, image, mut heard) = self.verdict_on(outside, place, ties);
-        heard.extend(ties.heard_of(place));
-        if heard.is_empty() {
-            self.asking.remove(place);
+    fn apply_position(&mut self, resolver: &dyn CheckResolver, position: &FoldPosition, contention: &mut Contention) {
+        let (status, image, mut exchanges) = self.evaluate_position(resolver, position, contention);
+        exchanges.extend(contention.take_exchanges(position));
+        if exchanges.is_empty() {
+            self.positions_with_checks.remove(position);
         } else {
-            self.asking.insert(place.clone());
+            self.positions_with_checks.insert(position.clone());
         }
-        self.imaged += image.as_ref().map_or(0, Image::records);
-        if let Some(entry) = self.log.get_mut(place) {
-            entry.applied = applied;
-            entry.image = image;
-            entry.heard = heard;
+        self.before_image_records += image.as_ref().map_or(0, BeforeImage::record_count);
+        if let Some(entry) = self.log.get_mut(position) {
+            entry.status = status;
+            entry.before_image = image;
+            entry.check_exchanges = exchanges;
         }
-        self.drop_oldest_images();
+        self.drop_oldest_before_images();
     }
 
-    fn verdict_on(
+    fn evaluate_position(
         &mut self,
-        outside: &dyn Outside,
-        place: &Place,
-        ties: &mut Ties,
-    ) -> (Applied, Option<Image>, Vec<Heard>) {
-        if let Err(applied) = eligible(&self.log, place) {
+        resolver: &dyn CheckResolver,
+        position: &FoldPosition,
+        contention: &mut Contention,
+    ) -> (ApplyStatus, Option<BeforeImage>, Vec<CheckExchange>) {
+        if let Err(applied) = require_eligible(&self.log, position) {
             return (applied, None, Vec::new());
         }
-        if let Some(with) = self.rival_of(outside, place, ties) {
-            return (Applied::Refused(Reason::Tie { with }), None, Vec::new());
+        if let Some(with) = self.losing_rival_of(resolver, position, contention) {
+            return (ApplyStatus::Refused(FoldRefusalReason::Contended { with }), None, Vec::new());
         }
-        match self.rule_on(outside, place) {
-            (Ruling::Other(applied), heard) => (applied, None, heard),
-            (Ruling::Changes(changes), heard) => {
-                let image = Image::take(&self.world, &changes);
-                self.world.apply(&changes);
-                (Applied::Changed, Some(image), heard)
+        match self.decide_position(resolver, position) {
+            (DecideOutcome::NoChanges(applied), heard) => (applied, None, heard),
+            (DecideOutcome::Changes(changes), heard) => {
+                let image = BeforeImage::capture(&self.snapshot, &changes);
+                self.snapshot.apply(&changes);
+                (ApplyStatus::Changed, Some(image), heard)
             }
         }
     }
 
     /// What the lifecycle says of an operation, as the world is now.
-    pub(super) fn rule_on(&mut self, outside: &dyn Outside, place: &Place) -> (Ruling, Vec<Heard>) {
-        match eligible(&self.log, place) {
-            Err(applied) => (Ruling::Other(applied), Vec::new()),
+    pub(super) fn decide_position(
+        &mut self,
+        resolver: &dyn CheckResolver,
+        position: &FoldPosition,
+    ) -> (DecideOutcome, Vec<CheckExchange>) {
+        match require_eligible(&self.log, position) {
+            Err(applied) => (DecideOutcome::NoChanges(applied), Vec::new()),
             Ok((operation, grant)) => {
-                self.decided += 1;
-                rule(&self.definitions, &self.world, outside, operation, grant)
+                self.decide_calls += 1;
+                decide_operation(&self.definitions, &self.snapshot, resolver, operation, grant)
             }
         }
     }
 
     /// The world before this place, or before an earlier one where images are gone; that place.
-    fn undo_to(&mut self, from: Place) -> Place {
-        if self.undo_from.as_ref().is_some_and(|kept| from < *kept) {
-            self.forget();
-            return self.log.first_place().unwrap_or(from);
+    fn roll_back_to(&mut self, from: FoldPosition) -> FoldPosition {
+        if self.oldest_before_image.as_ref().is_some_and(|first_kept| from < *first_kept) {
+            self.reset_state();
+            return self.log.first_position().unwrap_or(from);
         }
         for (_, entry) in self.log.entries_from_mut(&from).rev() {
-            if let Some(image) = entry.image.take() {
-                self.imaged -= image.records();
-                image.restore(&mut self.world);
+            if let Some(image) = entry.before_image.take() {
+                self.before_image_records -= image.record_count();
+                image.restore(&mut self.snapshot);
             }
         }
         from
     }
 
     /// Back to the empty world.
-    pub(super) fn forget(&mut self) {
-        self.world = Snapshot::world();
-        self.imaged = 0;
-        self.undo_from = None;
-        self.log.drop_images();
+    pub(super) fn reset_state(&mut self) {
+        self.snapshot = Snapshot::empty_complete();
+        self.before_image_records = 0;
+        self.oldest_before_image = None;
+        self.log.drop_before_images();
     }
 
     /// Memory stays bounded however much an operation changes. The newest images are the likeliest to be needed.
-    fn drop_oldest_images(&mut self) {
-        if self.imaged <= self.bounds.images {
+    fn drop_oldest_before_images(&mut self) {
+        if self.before_image_records <= self.limits.max_before_image_records {
             return;
         }
-        let Some(start) = self.undo_from.clone().or_else(|| self.log.first_place()) else { return };
+        let Some(start) = self.oldest_before_image.clone().or_else(|| self.log.first_position()) else { return };
         for (place, entry) in self.log.entries_from_mut(&start) {
-            if self.imaged <= self.bounds.images {
+            if self.before_image_records <= self.limits.max_before_image_records {
                 break;
             }
-            if let Some(image) = entry.image.take() {
-                self.imaged -= image.records();
+            if let Some(image) = entry.before_image.take() {
+                self.before_image_records -= image.record_count();
             }
-            self.undo_from = Some(place.clone());
+            self.oldest_before_image = Some(place.clone());
         }
     }
 }

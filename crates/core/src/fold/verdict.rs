@@ -3,81 +3,88 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::admit::Malformed;
+use super::admission::AdmissionError;
 use super::operation::OperationId;
 use crate::decide::{NoOpReason, Refusal};
 
 /// Both verdicts on one operation.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct OperationVerdict {
     /// Final, since it hangs on the operation alone.
-    pub admitted: Admission,
+    pub admission: Admission,
     /// As the set stands now; more operations, or other rights, may change it.
-    pub applied: Applied,
+    pub status: ApplyStatus,
 }
 
 /// Whether an operation is on the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     Admitted,
-    Refused(Malformed),
+    Refused(AdmissionError),
 }
 
 /// What an operation does to the state.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Applied {
+pub enum ApplyStatus {
     Changed,
     /// Applied, and all was so already.
-    Nothing(NoOpReason),
+    NoOp(NoOpReason),
     /// Will be decided at its own place once what it waits for is there.
-    Waiting(Wait),
+    Waiting(WaitReason),
     /// MSH-19: its author was suspended; it stays on the log for the day the suspension lifts.
-    Held {
-        why: Arc<str>,
+    AuthorSuspended {
+        reason: Arc<str>,
     },
-    Refused(Reason),
+    Refused(FoldRefusalReason),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitReason {
     /// The operation it builds on has not arrived.
-    Absent(OperationId),
+    DependencyAbsent(OperationId),
     /// The operation it builds on is here and not applied.
-    Unapplied(OperationId),
+    DependencyUnapplied(OperationId),
     /// Nobody can answer this check of this lifecycle.
-    Unanswered { lifecycle: Arc<str>, check: Arc<str> },
+    CheckUnanswered { lifecycle: Arc<str>, check: Arc<str> },
 }
 
 /// Why an operation that is on the log is kept out of the state.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
+pub enum FoldRefusalReason {
     /// It never entered the log.
     NotAdmitted,
     /// Its author used the same clock for another operation.
     ClockReused,
     /// It says that it builds on an operation of the same time or later, which its author cannot have seen.
-    NotAfter(OperationId),
+    DependencyNotEarlier(OperationId),
     /// It builds on one that can never be applied.
-    Hopeless(OperationId),
+    DependencyRefused(OperationId),
     /// No valid chain of delegations covers it.
-    NoAuthority { why: Arc<str> },
+    NoAuthority { reason: Arc<str> },
     /// Another node asked for the same thing at the same time, and both cannot have it.
-    Tie { with: OperationId },
+    Contended { with: OperationId },
     /// The lifecycle says no.
-    Decided(Box<Refusal>),
+    RefusedByLifecycle(Box<Refusal>),
     /// The lifecycle is none that a fold can carry: it asks for timers or for parts of the world that are not there.
     Undecidable,
 }
 
-impl Applied {
+impl ApplyStatus {
     /// What builds on it may go ahead.
     pub const fn is_applied(&self) -> bool {
-        matches!(self, Self::Changed | Self::Nothing(_))
+        matches!(self, Self::Changed | Self::NoOp(_))
     }
 
     /// Whether no further operation and no other rights can ever change it.
-    pub const fn is_hopeless(&self) -> bool {
-        matches!(self, Self::Refused(Reason::ClockReused | Reason::NotAfter(_) | Reason::Hopeless(_)))
+    pub const fn is_permanently_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused(
+                FoldRefusalReason::ClockReused
+                    | FoldRefusalReason::DependencyNotEarlier(_)
+                    | FoldRefusalReason::DependencyRefused(_)
+            )
+        )
     }
 }
 
@@ -90,32 +97,32 @@ impl fmt::Display for Admission {
     }
 }
 
-impl fmt::Display for Applied {
+impl fmt::Display for ApplyStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed => f.write_str("applied"),
-            Self::Nothing(_) => f.write_str("applied: all was so already"),
-            Self::Waiting(Wait::Absent(id)) => write!(f, "waiting: {id} has not arrived"),
-            Self::Waiting(Wait::Unapplied(id)) => write!(f, "waiting: {id} is not applied"),
-            Self::Waiting(Wait::Unanswered { lifecycle, check }) => {
+            Self::NoOp(_) => f.write_str("applied: all was so already"),
+            Self::Waiting(WaitReason::DependencyAbsent(id)) => write!(f, "waiting: {id} has not arrived"),
+            Self::Waiting(WaitReason::DependencyUnapplied(id)) => write!(f, "waiting: {id} is not applied"),
+            Self::Waiting(WaitReason::CheckUnanswered { lifecycle, check }) => {
                 write!(f, "waiting: nobody answers the check `{check}` of {lifecycle}")
             }
-            Self::Held { why } => write!(f, "held: its author was suspended ({why})"),
+            Self::AuthorSuspended { reason: why } => write!(f, "held: its author was suspended ({why})"),
             Self::Refused(reason) => write!(f, "refused: {reason}"),
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for FoldRefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAdmitted => f.write_str("it is not on the log"),
             Self::ClockReused => f.write_str("its author used this clock for another operation"),
-            Self::NotAfter(id) => write!(f, "it builds on {id}, whose clock is not before its own"),
-            Self::Hopeless(id) => write!(f, "it builds on {id}, which can never be applied"),
-            Self::NoAuthority { why } => write!(f, "no valid chain covers it ({why})"),
-            Self::Tie { with } => write!(f, "{with} asked for the same at the same time"),
-            Self::Decided(refusal) => write!(f, "{} {}: {}", refusal.status, refusal.code, refusal.reason),
+            Self::DependencyNotEarlier(id) => write!(f, "it builds on {id}, whose clock is not before its own"),
+            Self::DependencyRefused(id) => write!(f, "it builds on {id}, which can never be applied"),
+            Self::NoAuthority { reason: why } => write!(f, "no valid chain covers it ({why})"),
+            Self::Contended { with } => write!(f, "{with} asked for the same at the same time"),
+            Self::RefusedByLifecycle(refusal) => write!(f, "{} {}: {}", refusal.status, refusal.code, refusal.reason),
             Self::Undecidable => f.write_str("its lifecycle asks for more than a fold has"),
         }
     }

@@ -10,7 +10,7 @@ use crate::value::Value;
 
 /// What a value may be, apart from null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Type {
+pub enum DataType {
     /// The type of the literal `null` alone.
     Null,
     Bool,
@@ -25,36 +25,36 @@ pub enum Type {
     Json,
     /// A record of one of these lifecycles.
     Ref(Arc<[Arc<str>]>),
-    List(Box<Type>),
+    List(Box<DataType>),
 }
 
 /// A type and whether null is possible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Typed {
-    pub ty: Type,
+pub struct ValueType {
+    pub ty: DataType,
     pub nullable: bool,
 }
 
 /// A declared field of a record, an input, a result or an answer.
 #[derive(Clone, Debug, Serialize)]
-pub struct Field {
+pub struct FieldDef {
     pub name: Arc<str>,
     #[serde(skip)]
     pub about: Arc<str>,
-    pub ty: Type,
+    pub ty: DataType,
     /// `optional`: may be null.
     pub nullable: bool,
     /// What a new record starts with; for a `const` field, what it always is.
     pub default: Option<Value>,
-    pub constant: bool,
-    pub bounds: Bounds,
+    pub is_constant: bool,
+    pub bounds: FieldBounds,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 /// What a value of the field's type must keep to. Which of them apply follows from the type; an unset one does not.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Bounds {
+pub struct FieldBounds {
     /// Int: least and greatest value.
     pub int: Option<(i64, i64)>,
     /// Double: least and greatest value.
@@ -68,7 +68,7 @@ pub struct Bounds {
     #[serde(serialize_with = "pattern_text")]
     pub pattern: Option<regex::Regex>,
     /// List of text: the bounds of each element.
-    pub element: Option<Box<Bounds>>,
+    pub element: Option<Box<FieldBounds>>,
 }
 
 #[expect(clippy::ref_option, reason = "the shape that serde asks for")]

@@ -5,29 +5,29 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::data::Field;
-use super::row::{By, Formula, Row};
+use super::data::FieldDef;
+use super::transition::{AllowedCaller, Formula, Transition};
 use crate::diagnostic::Span;
-use crate::expr::{ActorPart, Binary, Kind, Path, Root, walk};
-use crate::near;
+use crate::expr::{ActorPart, BinaryOperator, ExprKind, PathRoot, ValuePath, walk};
+use crate::suggest;
 use crate::time::Duration;
 use crate::value::Value;
 
 /// Number of a state within its lifecycle.
-pub type StateIx = u8;
+pub type StateIndex = u8;
 /// Number of a field within its lifecycle.
-pub type Slot = u16;
+pub type FieldIndex = u16;
 
 /// A set of states of one lifecycle: one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct StateSet(pub u64);
 
 impl StateSet {
-    pub const fn contains(self, state: StateIx) -> bool {
+    pub const fn contains(self, state: StateIndex) -> bool {
         self.0 >> state & 1 == 1
     }
 
-    pub const fn with(self, state: StateIx) -> Self {
+    pub const fn with(self, state: StateIndex) -> Self {
         Self(self.0 | 1 << state)
     }
 
@@ -35,13 +35,13 @@ impl StateSet {
         self.0 == 0
     }
 
-    pub fn iter(self) -> impl Iterator<Item = StateIx> {
+    pub fn iter(self) -> impl Iterator<Item = StateIndex> {
         (0..64).filter(move |state| self.contains(*state))
     }
 }
 
-impl FromIterator<StateIx> for StateSet {
-    fn from_iter<I: IntoIterator<Item = StateIx>>(states: I) -> Self {
+impl FromIterator<StateIndex> for StateSet {
+    fn from_iter<I: IntoIterator<Item = StateIndex>>(states: I) -> Self {
         states.into_iter().fold(Self::default(), Self::with)
     }
 }
@@ -55,34 +55,34 @@ pub struct Lifecycle {
     #[serde(skip)]
     pub hash: Arc<str>,
     /// The field that is its natural key. Also stands as the permanent unique `key` in `uniques`.
-    pub key: Option<Slot>,
+    pub natural_key: Option<FieldIndex>,
     pub asset: Option<Arc<str>>,
     /// Accounts that stand for the world and may go below zero.
-    pub outside: Vec<Arc<str>>,
+    pub outside_accounts: Vec<Arc<str>>,
     /// Where each of them is declared.
     #[serde(skip)]
-    pub outside_at: Vec<Span>,
-    pub clock: Clock,
-    pub states: Vec<State>,
-    pub fields: Vec<Field>,
-    pub links: Vec<Link>,
-    pub uniques: Vec<Unique>,
-    pub limits: Vec<Limit>,
-    pub work: Option<Work>,
+    pub outside_account_spans: Vec<Span>,
+    pub clock: ClockSource,
+    pub states: Vec<StateDef>,
+    pub fields: Vec<FieldDef>,
+    pub links: Vec<LinkDef>,
+    pub unique_constraints: Vec<UniqueConstraint>,
+    pub limits: Vec<CountLimit>,
+    pub work: Option<WorkPolicy>,
     pub errors: ErrorTable,
-    pub checks: Vec<Check>,
-    /// `[refs]`.
-    pub lookups: Vec<Lookup>,
-    pub who: Vec<Who>,
+    pub checks: Vec<ExternalCheck>,
+    /// `[ref_type]`.
+    pub lookups: Vec<RecordLookup>,
+    pub caller_predicates: Vec<CallerPredicate>,
     /// `[access]`: who may read.
-    pub access: Vec<Access>,
-    pub payload: PayloadBounds,
+    pub allowed_readers: Vec<AllowedReader>,
+    pub payload_bounds: PayloadBounds,
     /// In file order of their first rows.
-    pub events: Vec<Event>,
+    pub events: Vec<EventDef>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Clock {
+pub enum ClockSource {
     /// The engine's.
     Engine,
     /// The operation's own: a fold over a signed log. No timers, no leases.
@@ -90,27 +90,27 @@ pub enum Clock {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct State {
+pub struct StateDef {
     pub name: Arc<str>,
     #[serde(skip)]
     pub about: Arc<str>,
-    pub ready: Ready,
+    pub readiness: StateReadiness,
     pub is_final: bool,
-    pub rest: bool,
-    pub reserved: bool,
+    pub can_rest: bool,
+    pub is_reserved: bool,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 /// Whether workers may lease a record in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Ready {
-    No,
-    Yes,
+pub enum StateReadiness {
+    NotReady,
+    Immediate,
     /// From the time in this field on; at once where it is null.
-    From(Slot),
+    FromField(FieldIndex),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -127,7 +127,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    pub fn of(name: &str) -> Self {
+    pub fn from_name(name: &str) -> Self {
         match name {
             "create" => Self::Create,
             "lease" => Self::Lease,
@@ -142,25 +142,25 @@ impl EventKind {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Event {
+pub struct EventDef {
     pub name: Arc<str>,
     pub kind: EventKind,
     /// Tried in order.
-    pub rows: Vec<Row>,
+    pub transitions: Vec<Transition>,
 }
 
 /// A named set of records that point here.
 #[derive(Clone, Debug, Serialize)]
-pub struct Link {
+pub struct LinkDef {
     pub name: Arc<str>,
-    pub from: Vec<LinkSource>,
+    pub sources: Vec<LinkSource>,
     /// Needed where expressions read the link.
     pub max: Option<u32>,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
-/// The `ref` or `refs` field at the other end of a link.
+/// The `ref` or `ref_type` field at the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct LinkSource {
     pub lifecycle: Arc<str>,
@@ -170,26 +170,26 @@ pub struct LinkSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum KeyPart {
     Owner,
-    Field(Slot),
+    Field(FieldIndex),
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Unique {
+pub struct UniqueConstraint {
     pub name: Arc<str>,
     pub on: Vec<KeyPart>,
     /// Only among these states; `None`: for ever.
-    pub within: Option<StateSet>,
-    pub clash: Clash,
+    pub in_states: Option<StateSet>,
+    pub on_duplicate: DuplicatePolicy,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Clash {
+pub enum DuplicatePolicy {
     /// Answer with the record that holds the key.
-    Return,
+    ReturnExisting,
     Refuse {
         status: u16,
         code: Arc<str>,
@@ -197,40 +197,40 @@ pub enum Clash {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Limit {
+pub struct CountLimit {
     pub name: Arc<str>,
     pub on: Vec<KeyPart>,
     /// Count the records now in these states; `None`: all ever made.
-    pub within: Option<StateSet>,
+    pub in_states: Option<StateSet>,
     /// Count creations in fixed, epoch-aligned windows of this length.
-    pub per: Option<Duration>,
+    pub window: Option<Duration>,
     pub max: Formula,
     pub status: u16,
     pub code: Arc<str>,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Work {
-    pub lease: Duration,
+pub struct WorkPolicy {
+    pub lease_duration: Duration,
     /// What a commit brings; `None`: anything, kept with the effect and read by no expression.
-    pub result: Option<Vec<Field>>,
+    pub result: Option<Vec<FieldDef>>,
     /// Asks the worker to stop, in the heartbeat's answer.
-    pub stop: Option<Formula>,
+    pub stop_condition: Option<Formula>,
     /// Larger goes first; 0 where absent.
     pub priority: Option<Formula>,
-    pub key: Option<WorkKey>,
+    pub concurrency: Option<ConcurrencyPolicy>,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct WorkKey {
+pub struct ConcurrencyPolicy {
     /// A null part means no key.
     pub on: Vec<KeyPart>,
     /// At most so many running per key.
@@ -250,78 +250,78 @@ pub struct ErrorTable {
 
 /// A question to the outside.
 #[derive(Clone, Debug, Serialize)]
-pub struct Check {
+pub struct ExternalCheck {
     pub name: Arc<str>,
     /// The record's payload goes with the question.
-    pub payload: bool,
-    pub ask: Vec<(Arc<str>, Formula)>,
-    pub answer: Vec<Field>,
+    pub sends_payload: bool,
+    pub arguments: Vec<(Arc<str>, Formula)>,
+    pub answer_fields: Vec<FieldDef>,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
-/// `[refs]`: a record found by its natural key.
+/// `[ref_type]`: a record found by its natural key.
 #[derive(Clone, Debug, Serialize)]
-pub struct Lookup {
+pub struct RecordLookup {
     pub name: Arc<str>,
     pub lifecycle: Arc<str>,
-    pub key: Formula,
+    pub natural_key: Formula,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Who {
+pub struct CallerPredicate {
     pub name: Arc<str>,
-    pub formula: Formula,
+    pub condition: Formula,
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
     #[serde(skip)]
-    pub at: Span,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum Access {
+pub enum AllowedReader {
     Anyone,
-    By(By),
+    Caller(AllowedCaller),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PayloadBounds {
     /// At least one byte means that a payload must come.
-    pub min: u64,
-    pub max: u64,
+    pub min_bytes: u64,
+    pub max_bytes: u64,
 }
 
 impl Lifecycle {
-    pub fn state(&self, name: &str) -> Option<StateIx> {
-        self.states.iter().position(|state| *state.name == *name).and_then(|at| u8::try_from(at).ok())
+    pub fn state_index(&self, name: &str) -> Option<StateIndex> {
+        self.states.iter().position(|state| *state.name == *name).and_then(|index| u8::try_from(index).ok())
     }
 
-    pub fn field(&self, name: &str) -> Option<Slot> {
-        self.fields.iter().position(|field| *field.name == *name).and_then(|at| u16::try_from(at).ok())
+    pub fn field_index(&self, name: &str) -> Option<FieldIndex> {
+        self.fields.iter().position(|field| *field.name == *name).and_then(|index| u16::try_from(index).ok())
     }
 
-    pub fn event(&self, name: &str) -> Option<&Event> {
+    pub fn event(&self, name: &str) -> Option<&EventDef> {
         self.events.iter().find(|event| *event.name == *name)
     }
 
     /// The roles that it asks for, as in `'moderator' in actor.roles`: in its `[who]`, or in what its rows set.
-    pub fn roles(&self) -> BTreeSet<Arc<str>> {
+    pub fn referenced_roles(&self) -> BTreeSet<Arc<str>> {
         let mut roles = BTreeSet::new();
-        let mut formulas: Vec<&Formula> = self.who.iter().map(|who| &who.formula).collect();
-        for row in self.events.iter().flat_map(|event| &event.rows) {
-            formulas.extend(&row.when);
-            formulas.extend(row.refuse.iter().map(|refuse| &refuse.condition));
-            formulas.extend(row.set.iter().map(|(_, formula)| formula));
+        let mut formulas: Vec<&Formula> = self.caller_predicates.iter().map(|who| &who.condition).collect();
+        for transition in self.events.iter().flat_map(|event| &event.transitions) {
+            formulas.extend(&transition.when);
+            formulas.extend(transition.refuse.iter().map(|refuse| &refuse.condition));
+            formulas.extend(transition.set.iter().map(|(_, formula)| formula));
         }
         for formula in formulas {
             walk(&formula.expr, &mut |part| {
-                if let Kind::Binary(Binary::In, role, list) = &part.kind
-                    && let Kind::Const(Value::Text(role)) = &role.kind
-                    && let Kind::Read(Path { root: Root::Actor(ActorPart::Roles), .. }) = &list.kind
+                if let ExprKind::Binary(BinaryOperator::In, role, list) = &part.kind
+                    && let ExprKind::Const(Value::Text(role)) = &role.kind
+                    && let ExprKind::Read(ValuePath { root: PathRoot::Actor(ActorPart::Roles), .. }) = &list.kind
                 {
                     roles.insert(Arc::clone(role));
                 }
@@ -331,8 +331,8 @@ impl Lifecycle {
     }
 
     /// The rows of one of the engine's own events.
-    pub fn rows(&self, kind: EventKind) -> &[Row] {
-        self.events.iter().find(|event| event.kind == kind).map_or(&[], |event| &event.rows)
+    pub fn transitions(&self, kind: EventKind) -> &[Transition] {
+        self.events.iter().find(|event| event.kind == kind).map_or(&[], |event| &event.transitions)
     }
 }
 
@@ -350,20 +350,21 @@ impl Definitions {
     }
 
     /// What somebody is told who named a lifecycle that is not among these.
-    pub fn no_lifecycle(&self, name: &str) -> String {
+    pub fn unknown_lifecycle_message(&self, name: &str) -> String {
         let known = self.lifecycles.keys().map(|known| &**known).filter(|known| !known.starts_with("onceward."));
-        format!("there is no lifecycle `{name}`; {}", near::advice(0, name, "lifecycles", known))
+        format!("there is no lifecycle `{name}`; {}", suggest::suggestion_text(0, name, "lifecycles", known))
     }
 
     /// A version by its hash, current or not.
-    pub fn version(&self, hash: &str) -> Option<&Arc<Lifecycle>> {
+    pub fn find_version(&self, hash: &str) -> Option<&Arc<Lifecycle>> {
         self.versions.get(hash).or_else(|| self.lifecycles.values().find(|lifecycle| *lifecycle.hash == *hash))
     }
 
     /// Whether an account may go below zero: some lifecycle of its asset says that it stands for the world.
-    pub fn is_outside(&self, asset: &str, account: &str) -> bool {
+    pub fn is_outside_account(&self, asset: &str, account: &str) -> bool {
         self.lifecycles.values().any(|lifecycle| {
-            lifecycle.asset.as_deref() == Some(asset) && lifecycle.outside.iter().any(|name| **name == *account)
+            lifecycle.asset.as_deref() == Some(asset)
+                && lifecycle.outside_accounts.iter().any(|name| **name == *account)
         })
     }
 }

@@ -3,14 +3,15 @@
 
 mod data;
 mod lifecycle;
-mod row;
+mod transition;
 
-pub use data::{Bounds, Field, Type, Typed};
+pub use data::{DataType, FieldBounds, FieldDef, ValueType};
 pub use lifecycle::{
-    Access, Check, Clash, Clock, Definitions, ErrorTable, Event, EventKind, KeyPart, Lifecycle, Limit, Link,
-    LinkSource, Lookup, PayloadBounds, Ready, Slot, State, StateIx, StateSet, Unique, Who, Work, WorkKey,
+    AllowedReader, CallerPredicate, ClockSource, ConcurrencyPolicy, CountLimit, Definitions, DuplicatePolicy,
+    ErrorTable, EventDef, EventKind, ExternalCheck, FieldIndex, KeyPart, Lifecycle, LinkDef, LinkSource, PayloadBounds,
+    RecordLookup, StateDef, StateIndex, StateReadiness, StateSet, UniqueConstraint, WorkPolicy,
 };
-pub use row::{
-    AccountRef, Amount, By, Cause, Deliver, Formula, Input, Move, Refuse, Row, Spawn, SpawnPayload, Template,
-    TemplatePart, Timing,
+pub use transition::{
+    AccountRef, AccountTemplate, AllowedCaller, DeliverAction, EventAction, Formula, RefusalClause, SpawnAction,
+    SpawnPayload, TemplatePart, TimerSpec, TransferAction, TransferAmount, Transition, TransitionInput,
 };

@@ -3,103 +3,103 @@
 use std::sync::Arc;
 
 use crate::diagnostic::Span;
-use crate::expr::Place;
+use crate::expr::ExprLocation;
 use crate::time::Duration;
 
 /// A string of the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Text {
+pub(crate) struct SourceText {
     pub(crate) text: Arc<str>,
-    pub(crate) place: Place,
+    pub(crate) location: ExprLocation,
 }
 
-impl Text {
+impl SourceText {
     /// The place of a part of the text, given in bytes of it; the whole where escapes hide it.
-    pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Span {
-        let Some(content) = self.place.content else { return self.place.whole };
+    pub(crate) fn part_span(&self, range: std::ops::Range<usize>) -> Span {
+        let Some(content) = self.location.content_start else { return self.location.value_span };
         let content = content as usize;
-        Span::new(self.place.whole.file, content + range.start..content + range.end)
+        Span::new(self.location.value_span.file, content + range.start..content + range.end)
     }
 
-    pub(crate) fn at(&self) -> Span {
-        self.place.whole
+    pub(crate) fn span(&self) -> Span {
+        self.location.value_span
     }
 }
 
 /// A value and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct At<T> {
+pub(crate) struct WithSpan<T> {
     pub(crate) value: T,
-    pub(crate) at: Span,
+    pub(crate) span: Span,
 }
 
 /// What a row gives to a field or an input: an expression, or a literal that reads as one.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
-    pub(crate) name: Text,
-    pub(crate) value: Text,
+pub(crate) struct NamedExpr {
+    pub(crate) name: SourceText,
+    pub(crate) value: SourceText,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) lifecycle: Text,
-    pub(crate) about: Option<Text>,
-    pub(crate) key: Option<Text>,
-    pub(crate) asset: Option<Text>,
-    pub(crate) outside: Vec<Text>,
+pub(crate) struct LifecycleSource {
+    pub(crate) lifecycle: SourceText,
+    pub(crate) about: Option<SourceText>,
+    pub(crate) natural_key: Option<SourceText>,
+    pub(crate) asset: Option<SourceText>,
+    pub(crate) outside_accounts: Vec<SourceText>,
     pub(crate) operation_clock: Option<Span>,
-    pub(crate) payload: Option<Payload>,
-    pub(crate) states: Vec<State>,
-    pub(crate) fields: Vec<Field>,
-    pub(crate) links: Vec<Link>,
-    pub(crate) uniques: Vec<Unique>,
-    pub(crate) limits: Vec<Limit>,
-    pub(crate) work: Option<Work>,
-    pub(crate) errors: Option<Errors>,
-    pub(crate) checks: Vec<Check>,
-    pub(crate) lookups: Vec<Lookup>,
-    pub(crate) who: Vec<Who>,
+    pub(crate) payload: Option<PayloadDecl>,
+    pub(crate) states: Vec<StateDecl>,
+    pub(crate) fields: Vec<FieldDecl>,
+    pub(crate) links: Vec<LinkDecl>,
+    pub(crate) uniques: Vec<UniqueDecl>,
+    pub(crate) limits: Vec<LimitDecl>,
+    pub(crate) work: Option<WorkDecl>,
+    pub(crate) errors: Option<ErrorsDecl>,
+    pub(crate) checks: Vec<CheckDecl>,
+    pub(crate) lookups: Vec<LookupDecl>,
+    pub(crate) callers: Vec<CallerDecl>,
     /// `[access] read`.
-    pub(crate) access: Option<Vec<Text>>,
-    pub(crate) events: Vec<Event>,
+    pub(crate) allowed_readers: Option<Vec<SourceText>>,
+    pub(crate) events: Vec<EventDecl>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Payload {
-    pub(crate) min: Option<At<u64>>,
-    pub(crate) max: Option<At<u64>>,
+pub(crate) struct PayloadDecl {
+    pub(crate) min: Option<WithSpan<u64>>,
+    pub(crate) max: Option<WithSpan<u64>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct State {
-    pub(crate) name: Text,
-    pub(crate) about: Option<Text>,
-    pub(crate) ready: Option<Ready>,
-    pub(crate) is_final: Option<Span>,
-    pub(crate) rest: Option<Span>,
-    pub(crate) reserved: Option<Span>,
+pub(crate) struct StateDecl {
+    pub(crate) name: SourceText,
+    pub(crate) about: Option<SourceText>,
+    pub(crate) ready: Option<ReadyDecl>,
+    pub(crate) final_span: Option<Span>,
+    pub(crate) rest_span: Option<Span>,
+    pub(crate) reserved_span: Option<Span>,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Ready {
-    Yes(Span),
-    From(Text),
+pub(crate) enum ReadyDecl {
+    Immediate(Span),
+    FromField(SourceText),
 }
 
 /// A literal in a declaration: `default`, `const`, `min`, `max`.
 #[derive(Clone, Debug)]
-pub(crate) enum Literal {
+pub(crate) enum FieldLiteral {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(Text),
+    Text(SourceText),
     /// A bound of a duration; elsewhere a duration is a text until its field's type is known.
     Duration(Duration),
-    List(Vec<At<Literal>>),
+    List(Vec<WithSpan<FieldLiteral>>),
 }
 
-impl Literal {
+impl FieldLiteral {
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Bool(_) => "a boolean",
@@ -114,193 +114,193 @@ impl Literal {
 
 /// A declared field of a record, an input, a result or an answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
-    pub(crate) name: Text,
-    pub(crate) about: Option<Text>,
-    pub(crate) ty: Text,
+pub(crate) struct FieldDecl {
+    pub(crate) name: SourceText,
+    pub(crate) about: Option<SourceText>,
+    pub(crate) ty: SourceText,
     /// Written as a bare type name (or, for inputs, as a field's name).
-    pub(crate) short: bool,
-    pub(crate) values: Option<At<Vec<Text>>>,
-    pub(crate) of: Option<Text>,
-    pub(crate) to: Option<At<Vec<Text>>>,
+    pub(crate) is_shorthand: bool,
+    pub(crate) enum_values: Option<WithSpan<Vec<SourceText>>>,
+    pub(crate) element_type: Option<SourceText>,
+    pub(crate) ref_targets: Option<WithSpan<Vec<SourceText>>>,
     pub(crate) optional: bool,
-    pub(crate) default: Option<At<Literal>>,
-    pub(crate) constant: Option<At<Literal>>,
-    pub(crate) min: Option<At<Literal>>,
-    pub(crate) max: Option<At<Literal>>,
-    pub(crate) pattern: Option<Text>,
+    pub(crate) default: Option<WithSpan<FieldLiteral>>,
+    pub(crate) constant: Option<WithSpan<FieldLiteral>>,
+    pub(crate) min: Option<WithSpan<FieldLiteral>>,
+    pub(crate) max: Option<WithSpan<FieldLiteral>>,
+    pub(crate) pattern: Option<SourceText>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
-    pub(crate) name: Text,
-    pub(crate) from: Vec<Text>,
-    pub(crate) max: Option<At<u32>>,
+pub(crate) struct LinkDecl {
+    pub(crate) name: SourceText,
+    pub(crate) from: Vec<SourceText>,
+    pub(crate) max: Option<WithSpan<u32>>,
 }
 
 /// What a refusal answers: `"409 code"`.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RefusalResponse {
     pub(crate) status: u16,
     pub(crate) code: Arc<str>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Clash {
+pub(crate) enum DuplicatePolicyDecl {
     Return,
-    Refuse(Answer),
+    Refuse(RefusalResponse),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Unique {
-    pub(crate) name: Text,
-    pub(crate) on: Vec<Text>,
-    pub(crate) within: Option<Vec<Text>>,
-    pub(crate) clash: Clash,
+pub(crate) struct UniqueDecl {
+    pub(crate) name: SourceText,
+    pub(crate) on: Vec<SourceText>,
+    pub(crate) in_states: Option<Vec<SourceText>>,
+    pub(crate) on_duplicate: DuplicatePolicyDecl,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Limit {
-    pub(crate) name: Text,
-    pub(crate) on: Vec<Text>,
-    pub(crate) within: Option<At<Vec<Text>>>,
-    pub(crate) per: Option<At<Duration>>,
-    pub(crate) max: Text,
-    pub(crate) clash: Answer,
+pub(crate) struct LimitDecl {
+    pub(crate) name: SourceText,
+    pub(crate) on: Vec<SourceText>,
+    pub(crate) in_states: Option<WithSpan<Vec<SourceText>>>,
+    pub(crate) window: Option<WithSpan<Duration>>,
+    pub(crate) max: SourceText,
+    pub(crate) on_exceeded: RefusalResponse,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Work {
-    pub(crate) at: Span,
-    pub(crate) lease: Duration,
-    pub(crate) result: Option<Vec<Field>>,
-    pub(crate) stop: Option<Text>,
-    pub(crate) priority: Option<Text>,
-    pub(crate) key: Option<WorkKey>,
+pub(crate) struct WorkDecl {
+    pub(crate) span: Span,
+    pub(crate) lease_duration: Duration,
+    pub(crate) result: Option<Vec<FieldDecl>>,
+    pub(crate) stop_condition: Option<SourceText>,
+    pub(crate) priority: Option<SourceText>,
+    pub(crate) concurrency: Option<ConcurrencyDecl>,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct WorkKey {
-    pub(crate) on: Vec<Text>,
-    pub(crate) limit: Option<At<u32>>,
+pub(crate) struct ConcurrencyDecl {
+    pub(crate) on: Vec<SourceText>,
+    pub(crate) limit: Option<WithSpan<u32>>,
     pub(crate) ordered: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Errors {
-    pub(crate) retryable: Vec<Text>,
-    pub(crate) terminal: Vec<Text>,
+pub(crate) struct ErrorsDecl {
+    pub(crate) retryable: Vec<SourceText>,
+    pub(crate) terminal: Vec<SourceText>,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Check {
-    pub(crate) name: Text,
-    pub(crate) payload: bool,
-    pub(crate) ask: Vec<Given>,
-    pub(crate) answer: Vec<Field>,
+pub(crate) struct CheckDecl {
+    pub(crate) name: SourceText,
+    pub(crate) sends_payload: bool,
+    pub(crate) arguments: Vec<NamedExpr>,
+    pub(crate) answer_fields: Vec<FieldDecl>,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Lookup {
-    pub(crate) name: Text,
-    pub(crate) to: Text,
-    pub(crate) key: Text,
+pub(crate) struct LookupDecl {
+    pub(crate) name: SourceText,
+    pub(crate) target_lifecycle: SourceText,
+    pub(crate) natural_key: SourceText,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Who {
-    pub(crate) name: Text,
-    pub(crate) is: Text,
+pub(crate) struct CallerDecl {
+    pub(crate) name: SourceText,
+    pub(crate) predicate: SourceText,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
-    pub(crate) name: Text,
-    pub(crate) rows: Vec<Row>,
+pub(crate) struct EventDecl {
+    pub(crate) name: SourceText,
+    pub(crate) transitions: Vec<TransitionDecl>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Go {
+pub(crate) struct StatePath {
     /// Empty for creation.
-    pub(crate) from: Vec<At<Arc<str>>>,
-    pub(crate) to: Option<At<Arc<str>>>,
-    pub(crate) at: Span,
+    pub(crate) from: Vec<WithSpan<Arc<str>>>,
+    pub(crate) to: Option<WithSpan<Arc<str>>>,
+    pub(crate) span: Span,
 }
 
-impl Go {
-    pub(crate) const fn creates(&self) -> bool {
+impl StatePath {
+    pub(crate) const fn is_creation(&self) -> bool {
         self.from.is_empty()
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct TransitionDecl {
     /// The line of the `[[on.…]]` header, from 1.
     pub(crate) line: u32,
-    pub(crate) go: Go,
-    pub(crate) by: Option<At<Vec<Text>>>,
-    pub(crate) when: Option<Text>,
-    pub(crate) refuse: Vec<Refuse>,
-    pub(crate) take: Option<At<Vec<Text>>>,
-    pub(crate) input: Option<At<Vec<Field>>>,
-    pub(crate) set: Vec<Given>,
-    pub(crate) moves: Vec<Move>,
-    pub(crate) spawn: Vec<Spawn>,
-    pub(crate) require: Vec<Cause>,
-    pub(crate) cascade: Vec<Cause>,
-    pub(crate) deliver: Vec<Deliver>,
-    pub(crate) after: Option<Text>,
-    pub(crate) until: Option<Text>,
-    pub(crate) forever: Option<Span>,
-    pub(crate) audit: Option<Text>,
+    pub(crate) path: StatePath,
+    pub(crate) by: Option<WithSpan<Vec<SourceText>>>,
+    pub(crate) when: Option<SourceText>,
+    pub(crate) refuse: Vec<RefusalDecl>,
+    pub(crate) take: Option<WithSpan<Vec<SourceText>>>,
+    pub(crate) input: Option<WithSpan<Vec<FieldDecl>>>,
+    pub(crate) set: Vec<NamedExpr>,
+    pub(crate) transfers: Vec<TransferDecl>,
+    pub(crate) spawn: Vec<SpawnDecl>,
+    pub(crate) require: Vec<EventActionDecl>,
+    pub(crate) cascade: Vec<EventActionDecl>,
+    pub(crate) deliver: Vec<DeliverDecl>,
+    pub(crate) after: Option<SourceText>,
+    pub(crate) at_field: Option<SourceText>,
+    pub(crate) forever_span: Option<Span>,
+    pub(crate) audit: Option<SourceText>,
     pub(crate) rules: Vec<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Refuse {
-    pub(crate) condition: Text,
-    pub(crate) answer: Answer,
-    pub(crate) audit: Option<Text>,
+pub(crate) struct RefusalDecl {
+    pub(crate) condition: SourceText,
+    pub(crate) response: RefusalResponse,
+    pub(crate) audit: Option<SourceText>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Move {
-    pub(crate) from: Text,
-    pub(crate) to: Text,
-    pub(crate) amount: Text,
-    pub(crate) short: Option<Answer>,
-    pub(crate) at: Span,
+pub(crate) struct TransferDecl {
+    pub(crate) from: SourceText,
+    pub(crate) to: SourceText,
+    pub(crate) amount: SourceText,
+    pub(crate) shortage_refusal: Option<RefusalResponse>,
+    pub(crate) span: Span,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Spawn {
-    pub(crate) lifecycle: Text,
-    pub(crate) condition: Option<Text>,
-    pub(crate) fields: Vec<Given>,
-    pub(crate) owner: Option<Text>,
+pub(crate) struct SpawnDecl {
+    pub(crate) lifecycle: SourceText,
+    pub(crate) condition: Option<SourceText>,
+    pub(crate) fields: Vec<NamedExpr>,
+    pub(crate) owner: Option<SourceText>,
     pub(crate) same_payload: bool,
-    pub(crate) at: Span,
+    pub(crate) span: Span,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Cause {
-    pub(crate) condition: Option<Text>,
-    pub(crate) to: Text,
-    pub(crate) event: Text,
-    pub(crate) input: Vec<Given>,
-    pub(crate) at: Span,
+pub(crate) struct EventActionDecl {
+    pub(crate) condition: Option<SourceText>,
+    pub(crate) to: SourceText,
+    pub(crate) event: SourceText,
+    pub(crate) input: Vec<NamedExpr>,
+    pub(crate) span: Span,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Deliver {
-    pub(crate) condition: Option<Text>,
-    pub(crate) to: Text,
-    pub(crate) body: Vec<Given>,
-    pub(crate) at: Span,
+pub(crate) struct DeliverDecl {
+    pub(crate) condition: Option<SourceText>,
+    pub(crate) to: SourceText,
+    pub(crate) body: Vec<NamedExpr>,
+    pub(crate) span: Span,
 }

@@ -3,92 +3,98 @@
 use toml::de::DeValue;
 
 use super::ast::{
-    At, Check, Clash, Errors, Field, Limit, Link, Literal, Lookup, Payload, Ready, State, Text, Unique, Who, Work,
-    WorkKey,
+    CallerDecl, CheckDecl, ConcurrencyDecl, DuplicatePolicyDecl, ErrorsDecl, FieldDecl, FieldLiteral, LimitDecl,
+    LinkDecl, LookupDecl, PayloadDecl, ReadyDecl, SourceText, StateDecl, UniqueDecl, WithSpan, WorkDecl,
 };
-use super::read::{Node, Reader, Table};
+use super::toml_reader::{TomlNode, TomlReader, TomlTable};
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
 
 /// Where a field declaration stands decides which keys it may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum FieldStorage {
     /// `[fields]`: kept with the record.
-    InRecord,
+    Stored,
     /// An input, a result, an answer: passes by.
-    PassingBy,
+    Transient,
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     /// The entries of a top-level table, names checked and counted.
-    fn named<'t>(
+    fn named_entries<'t>(
         &mut self,
-        top: Table<'t>,
+        top: TomlTable<'t>,
         key: &str,
         what: &'static str,
-        bound: (usize, &'static str),
-    ) -> Vec<(Text, &'t Node<'t>)> {
-        let Some(table) = self.table_at(top, key, what) else { return Vec::new() };
-        self.entries(table, what, bound)
+        limit: (usize, &'static str),
+    ) -> Vec<(SourceText, &'t TomlNode<'t>)> {
+        let Some(table) = self.read_table_at(top, key, what) else { return Vec::new() };
+        self.validated_entries(table, what, limit)
     }
 
-    fn entries<'t>(
+    fn validated_entries<'t>(
         &mut self,
-        table: Table<'t>,
+        table: TomlTable<'t>,
         what: &str,
-        (bound, code): (usize, &'static str),
-    ) -> Vec<(Text, &'t Node<'t>)> {
-        self.at_most(table.entries.len(), bound, code, table.at, &format!("entries in {what}"));
+        (max, code): (usize, &'static str),
+    ) -> Vec<(SourceText, &'t TomlNode<'t>)> {
+        self.limit_count(table.entries.len(), max, code, table.span, &format!("entries in {what}"));
         let mut entries = Vec::new();
-        for (name, node) in table.entries.iter().take(bound) {
+        for (name, node) in table.entries.iter().take(max) {
             let name = self.key(name);
-            if self.name(&name, &format!("a name in {what}")) {
+            if self.validate_name(&name, &format!("a name in {what}")) {
                 entries.push((name, node));
             }
         }
         entries
     }
 
-    pub(crate) fn states_of(&mut self, top: Table) -> Vec<State> {
+    pub(crate) fn read_states(&mut self, top: TomlTable) -> Vec<StateDecl> {
         let mut states = Vec::new();
-        for (name, node) in self.named(top, "states", "[states]", (bounds::STATES, "too-many-states")) {
-            let Some(table) = self.table(node, "a state") else { continue };
-            self.only(table, &["about", "ready", "final", "rest", "reserved", "rule"]);
+        for (name, node) in self.named_entries(top, "states", "[states]", (bounds::MAX_STATES, "too-many-states")) {
+            let Some(table) = self.read_table(node, "a state") else { continue };
+            self.allow_only_keys(table, &["about", "ready", "final", "rest", "reserved", "rule"]);
             let ready = Self::get(table, "ready").and_then(|node| match node.get_ref() {
                 DeValue::Boolean(false) => None,
-                DeValue::Boolean(true) => Some(Ready::Yes(self.span(node))),
-                _ => self.text(node, "`ready`").map(Ready::From),
+                DeValue::Boolean(true) => Some(ReadyDecl::Immediate(self.span(node))),
+                _ => self.read_text(node, "`ready`").map(ReadyDecl::FromField),
             });
-            states.push(State {
+            states.push(StateDecl {
                 name,
-                about: self.text_at(table, "about"),
+                about: self.read_text_at(table, "about"),
                 ready,
-                is_final: self.flag(table, "final"),
-                rest: self.flag(table, "rest"),
-                reserved: self.flag(table, "reserved"),
-                rules: self.rules(table),
+                final_span: self.read_flag_at(table, "final"),
+                rest_span: self.read_flag_at(table, "rest"),
+                reserved_span: self.read_flag_at(table, "reserved"),
+                rules: self.read_rule_ids(table),
             });
         }
         states
     }
 
-    pub(crate) fn fields_at(&mut self, top: Table, key: &str, what: &'static str, kept: Kept) -> Option<Vec<Field>> {
-        let table = self.table_at(top, key, what)?;
-        let entries = self.entries(table, what, (bounds::FIELDS, "too-many-fields"));
-        Some(entries.into_iter().filter_map(|(name, node)| self.field(name, node, kept)).collect())
+    pub(crate) fn read_fields_at(
+        &mut self,
+        top: TomlTable,
+        key: &str,
+        what: &'static str,
+        storage: FieldStorage,
+    ) -> Option<Vec<FieldDecl>> {
+        let table = self.read_table_at(top, key, what)?;
+        let entries = self.validated_entries(table, what, (bounds::MAX_FIELDS, "too-many-fields"));
+        Some(entries.into_iter().filter_map(|(name, node)| self.read_field(name, node, storage)).collect())
     }
 
-    fn field(&mut self, name: Text, node: &Node, kept: Kept) -> Option<Field> {
+    fn read_field(&mut self, name: SourceText, node: &TomlNode, storage: FieldStorage) -> Option<FieldDecl> {
         if matches!(node.get_ref(), DeValue::String(_)) {
-            let ty = self.text(node, "a type")?;
-            return Some(Field {
+            let ty = self.read_text(node, "a type")?;
+            return Some(FieldDecl {
                 name,
                 about: None,
                 ty,
-                short: true,
-                values: None,
-                of: None,
-                to: None,
+                is_shorthand: true,
+                enum_values: None,
+                element_type: None,
+                ref_targets: None,
                 optional: false,
                 default: None,
                 constant: None,
@@ -97,45 +103,46 @@ impl Reader<'_> {
                 pattern: None,
             });
         }
-        let table = self.table(node, "a field")?;
-        match kept {
-            Kept::InRecord => self.only(
+        let table = self.read_table(node, "a field")?;
+        match storage {
+            FieldStorage::Stored => self.allow_only_keys(
                 table,
                 &["type", "about", "enum", "of", "to", "optional", "default", "const", "min", "max", "pattern"],
             ),
-            Kept::PassingBy => self.only_passing(&name, table),
+            FieldStorage::Transient => self.allow_only_transient_keys(&name, table),
         }
         let ty = self
-            .required(
+            .require_key(
                 table,
                 "type",
                 "add `type`, one of string, int, double, bool, time, duration, list, json, ref, refs",
             )
-            .and_then(|node| self.text(node, "`type`"))?;
-        let (min, max) = (self.bound_at(table, "min", &ty.text), self.bound_at(table, "max", &ty.text));
-        Some(Field {
+            .and_then(|node| self.read_text(node, "`type`"))?;
+        let (min, max) = (self.read_bound_at(table, "min", &ty.text), self.read_bound_at(table, "max", &ty.text));
+        Some(FieldDecl {
             name,
-            about: self.text_at(table, "about"),
+            about: self.read_text_at(table, "about"),
             ty,
-            short: false,
-            values: self.texts_at(table, "enum"),
-            of: self.text_at(table, "of"),
-            to: self.texts_at(table, "to"),
-            optional: self.flag(table, "optional").is_some(),
-            default: self.literal_at(table, "default"),
-            constant: self.literal_at(table, "const"),
+            is_shorthand: false,
+            enum_values: self.read_texts_at(table, "enum"),
+            element_type: self.read_text_at(table, "of"),
+            ref_targets: self.read_texts_at(table, "to"),
+            optional: self.read_flag_at(table, "optional").is_some(),
+            default: self.read_literal_at(table, "default"),
+            constant: self.read_literal_at(table, "const"),
             min,
             max,
-            pattern: self.pattern_at(table),
+            pattern: self.read_pattern_at(table),
         })
     }
 
     /// What passes by is not kept, so it starts with nothing.
-    fn only_passing(&mut self, name: &Text, table: Table) {
-        const KEYS: [&str; 9] = ["type", "about", "enum", "of", "to", "optional", "min", "max", "pattern"];
-        const KEPT: [&str; 2] = ["default", "const"];
-        let kept = table.entries.iter().filter(|(key, _)| KEPT.contains(&&**key.get_ref()));
-        for (key, _) in kept {
+    fn allow_only_transient_keys(&mut self, name: &SourceText, table: TomlTable) {
+        const TRANSIENT_FIELD_KEYS: [&str; 9] =
+            ["type", "about", "enum", "of", "to", "optional", "min", "max", "pattern"];
+        const STORED_ONLY_KEYS: [&str; 2] = ["default", "const"];
+        let stored_only = table.entries.iter().filter(|(key, _)| STORED_ONLY_KEYS.contains(&&**key.get_ref()));
+        for (key, _) in stored_only {
             let (at, key) = (self.span(key), key.get_ref());
             let name = &name.text;
             self.report(
@@ -149,206 +156,244 @@ impl Reader<'_> {
                     }),
             );
         }
-        self.only_besides(table, &KEYS, |key| KEPT.contains(&key));
+        self.allow_only_keys_besides(table, &TRANSIENT_FIELD_KEYS, |key| STORED_ONLY_KEYS.contains(&key));
     }
 
     /// `min` and `max`: a number, a size, which becomes one, or a duration where the field is one.
-    fn bound_at(&mut self, table: Table, key: &str, ty: &str) -> Option<At<Literal>> {
+    fn read_bound_at(&mut self, table: TomlTable, key: &str, ty: &str) -> Option<WithSpan<FieldLiteral>> {
         if ty == "duration" {
-            let text = Self::get(table, key).and_then(|node| self.duration_text(node, key))?;
-            return Some(At { value: Literal::Duration(self.length(&text)?), at: text.at() });
+            let text = Self::get(table, key).and_then(|node| self.read_duration_text(node, key))?;
+            return Some(WithSpan { value: FieldLiteral::Duration(self.parse_duration(&text)?), span: text.span() });
         }
-        let At { value, at } = self.literal_at(table, key)?;
+        let WithSpan { value, span: at } = self.read_literal_at(table, key)?;
         match value {
-            Literal::Text(text) => {
-                let size = self.size(&text)?;
-                Some(At { value: Literal::Int(i64::try_from(size).unwrap_or(i64::MAX)), at })
+            FieldLiteral::Text(text) => {
+                let size = self.parse_size(&text)?;
+                Some(WithSpan { value: FieldLiteral::Int(i64::try_from(size).unwrap_or(i64::MAX)), span: at })
             }
-            value => Some(At { value, at }),
+            value => Some(WithSpan { value, span: at }),
         }
     }
 
-    pub(crate) fn links_of(&mut self, top: Table) -> Vec<Link> {
+    pub(crate) fn read_links(&mut self, top: TomlTable) -> Vec<LinkDecl> {
         let mut links = Vec::new();
-        for (name, node) in self.named(top, "links", "[links]", (bounds::ENTRIES, "too-many-entries")) {
-            let Some(table) = self.table(node, "a link") else { continue };
-            self.only(table, &["from", "max"]);
-            let from = self.required(table, "from", "name the field that points here, as \"relay.submission.job\"");
+        for (name, node) in
+            self.named_entries(top, "links", "[links]", (bounds::MAX_TRANSITION_ENTRIES, "too-many-entries"))
+        {
+            let Some(table) = self.read_table(node, "a link") else { continue };
+            self.allow_only_keys(table, &["from", "max"]);
+            let from = self.require_key(table, "from", "name the field that points here, as \"relay.submission.job\"");
             let Some(from) = from else { continue };
-            links.push(Link { name, from: self.texts(from, "`from`"), max: self.count_at(table, "max") });
+            links.push(LinkDecl { name, from: self.read_texts(from, "`from`"), max: self.read_count_at(table, "max") });
         }
         links
     }
 
-    pub(crate) fn uniques_of(&mut self, top: Table) -> Vec<Unique> {
+    pub(crate) fn read_uniques(&mut self, top: TomlTable) -> Vec<UniqueDecl> {
         let mut uniques = Vec::new();
-        for (name, node) in self.named(top, "unique", "[unique]", (bounds::ENTRIES, "too-many-entries")) {
-            let Some(table) = self.table(node, "a unique") else { continue };
-            self.only(table, &["on", "in", "clash", "rule"]);
-            let on = self.required(
+        for (name, node) in
+            self.named_entries(top, "unique", "[unique]", (bounds::MAX_TRANSITION_ENTRIES, "too-many-entries"))
+        {
+            let Some(table) = self.read_table(node, "a unique") else { continue };
+            self.allow_only_keys(table, &["on", "in", "clash", "rule"]);
+            let on = self.require_key(
                 table,
                 "on",
                 "list the fields that must be unique together, as on = [\"owner\", \"requestId\"]",
             );
-            let clash = self.required(
+            let clash = self.require_key(
                 table,
                 "clash",
                 "say what a clash answers: \"return\" the holder, or a code, as \"409 taken\"",
             );
             let (Some(on), Some(clash)) = (on, clash) else { continue };
-            let on = self.texts(on, "`on`");
-            let Some(clash) = self.text(clash, "`clash`") else { continue };
+            let on = self.read_texts(on, "`on`");
+            let Some(clash) = self.read_text(clash, "`clash`") else { continue };
             let clash = match &*clash.text {
-                "return" => Clash::Return,
-                _ => match self.answer(&clash) {
-                    Some(answer) => Clash::Refuse(answer),
+                "return" => DuplicatePolicyDecl::Return,
+                _ => match self.parse_response(&clash) {
+                    Some(answer) => DuplicatePolicyDecl::Refuse(answer),
                     None => continue,
                 },
             };
-            let within = self.texts_at(table, "in").map(|states| states.value);
-            uniques.push(Unique { name, on, within, clash, rules: self.rules(table) });
+            let within = self.read_texts_at(table, "in").map(|states| states.value);
+            uniques.push(UniqueDecl {
+                name,
+                on,
+                in_states: within,
+                on_duplicate: clash,
+                rules: self.read_rule_ids(table),
+            });
         }
         uniques
     }
 
-    pub(crate) fn limits_of(&mut self, top: Table) -> Vec<Limit> {
+    pub(crate) fn read_limits(&mut self, top: TomlTable) -> Vec<LimitDecl> {
         let mut limits = Vec::new();
-        for (name, node) in self.named(top, "limit", "[limit]", (bounds::ENTRIES, "too-many-entries")) {
-            let Some(table) = self.table(node, "a limit") else { continue };
-            self.only(table, &["on", "in", "per", "max", "clash", "rule"]);
-            let max = self.required(table, "max", "say how many: a number or an expression");
-            let clash = self.required(table, "clash", "say what a full limit answers, as \"429 quota\"");
+        for (name, node) in
+            self.named_entries(top, "limit", "[limit]", (bounds::MAX_TRANSITION_ENTRIES, "too-many-entries"))
+        {
+            let Some(table) = self.read_table(node, "a limit") else { continue };
+            self.allow_only_keys(table, &["on", "in", "per", "max", "clash", "rule"]);
+            let max = self.require_key(table, "max", "say how many: a number or an expression");
+            let clash = self.require_key(table, "clash", "say what a full limit answers, as \"429 quota\"");
             let (Some(max), Some(clash)) = (max, clash) else { continue };
-            let on = self.texts_at(table, "on").map_or_else(Vec::new, |on| on.value);
-            let Some(max) = self.expression(max, "`max`") else { continue };
-            let Some(clash) = self.text(clash, "`clash`").and_then(|clash| self.answer(&clash)) else { continue };
-            let within = self.texts_at(table, "in");
-            let per = self.duration_at(table, "per");
-            limits.push(Limit { name, on, within, per, max, clash, rules: self.rules(table) });
+            let on = self.read_texts_at(table, "on").map_or_else(Vec::new, |on| on.value);
+            let Some(max) = self.read_expression(max, "`max`") else { continue };
+            let Some(clash) = self.read_text(clash, "`clash`").and_then(|clash| self.parse_response(&clash)) else {
+                continue;
+            };
+            let within = self.read_texts_at(table, "in");
+            let per = self.read_duration_at(table, "per");
+            limits.push(LimitDecl {
+                name,
+                on,
+                in_states: within,
+                window: per,
+                max,
+                on_exceeded: clash,
+                rules: self.read_rule_ids(table),
+            });
         }
         limits
     }
 
-    pub(crate) fn work_of(&mut self, top: Table) -> Option<Work> {
-        let table = self.table_at(top, "work", "[work]")?;
-        self.only(table, &["lease", "result", "stop", "priority", "key", "rule"]);
-        let lease = self.required(
+    pub(crate) fn read_work(&mut self, top: TomlTable) -> Option<WorkDecl> {
+        let table = self.read_table_at(top, "work", "[work]")?;
+        self.allow_only_keys(table, &["lease", "result", "stop", "priority", "key", "rule"]);
+        let lease = self.require_key(
             table,
             "lease",
             "say how long a worker holds the job without a heartbeat, as lease = \"30s\"",
         )?;
-        let lease = self.duration_text(lease, "lease").and_then(|lease| self.duration(&lease))?;
-        Some(Work {
-            at: table.at,
-            lease,
-            result: self.fields_at(table, "result", "`result`", Kept::PassingBy),
-            stop: self.expression_at(table, "stop"),
-            priority: self.expression_at(table, "priority"),
-            key: self.work_key(table),
-            rules: self.rules(table),
+        let lease = self.read_duration_text(lease, "lease").and_then(|lease| self.parse_positive_duration(&lease))?;
+        Some(WorkDecl {
+            span: table.span,
+            lease_duration: lease,
+            result: self.read_fields_at(table, "result", "`result`", FieldStorage::Transient),
+            stop_condition: self.read_expression_at(table, "stop"),
+            priority: self.read_expression_at(table, "priority"),
+            concurrency: self.read_concurrency(table),
+            rules: self.read_rule_ids(table),
         })
     }
 
-    fn work_key(&mut self, work: Table) -> Option<WorkKey> {
-        let table = self.table_at(work, "key", "`key` of [work]")?;
-        self.only(table, &["on", "limit", "ordered"]);
-        let on = self.required(table, "on", "list the fields that make the key, as on = [\"customer\"]")?;
-        let on = self.texts(on, "`on`");
-        let limit = self.count_at(table, "limit");
-        let ordered = self.flag(table, "ordered").is_some();
+    fn read_concurrency(&mut self, work: TomlTable) -> Option<ConcurrencyDecl> {
+        let table = self.read_table_at(work, "key", "`key` of [work]")?;
+        self.allow_only_keys(table, &["on", "limit", "ordered"]);
+        let on = self.require_key(table, "on", "list the fields that make the key, as on = [\"customer\"]")?;
+        let on = self.read_texts(on, "`on`");
+        let limit = self.read_count_at(table, "limit");
+        let ordered = self.read_flag_at(table, "ordered").is_some();
         if limit.is_none() && !ordered {
             self.report(
-                Diagnostic::error("missing-key", table.at, "`key` of [work] says nothing")
+                Diagnostic::error("missing-key", table.span, "`key` of [work] says nothing")
                     .label("neither `limit` nor `ordered`")
                     .help("add `limit = 3` (at most so many running per key) or `ordered = true` (one after another)"),
             );
             return None;
         }
-        Some(WorkKey { on, limit, ordered })
+        Some(ConcurrencyDecl { on, limit, ordered })
     }
 
-    pub(crate) fn errors_of(&mut self, top: Table) -> Option<Errors> {
-        let table = self.table_at(top, "errors", "[errors]")?;
-        self.only(table, &["retryable", "terminal", "rule"]);
-        let mut codes = |key| self.texts_at(table, key).map_or_else(Vec::new, |codes| codes.value);
+    pub(crate) fn read_errors(&mut self, top: TomlTable) -> Option<ErrorsDecl> {
+        let table = self.read_table_at(top, "errors", "[errors]")?;
+        self.allow_only_keys(table, &["retryable", "terminal", "rule"]);
+        let mut codes = |key| self.read_texts_at(table, key).map_or_else(Vec::new, |codes| codes.value);
         let (retryable, terminal) = (codes("retryable"), codes("terminal"));
         for code in &terminal {
             if let Some(first) = retryable.iter().find(|other| other.text == code.text) {
                 self.report(
                     Diagnostic::error(
                         "error-classed-twice",
-                        code.at(),
+                        code.span(),
                         format!("`{}` is both retryable and terminal", code.text),
                     )
                     .label("terminal here")
-                    .also(first.at(), "retryable here")
+                    .related(first.span(), "retryable here")
                     .help("keep it in one of the two lists"),
                 );
             }
         }
-        Some(Errors { retryable, terminal, rules: self.rules(table) })
+        Some(ErrorsDecl { retryable, terminal, rules: self.read_rule_ids(table) })
     }
 
-    pub(crate) fn checks_of(&mut self, top: Table) -> Vec<Check> {
+    pub(crate) fn read_checks(&mut self, top: TomlTable) -> Vec<CheckDecl> {
         let mut checks = Vec::new();
-        for (name, node) in self.named(top, "checks", "[checks]", (bounds::ENTRIES, "too-many-entries")) {
-            let Some(table) = self.table(node, "a check") else { continue };
-            self.only(table, &["ask", "answer", "payload", "rule"]);
-            let ask = self.given_at(table, "ask", "`ask`");
-            self.required(table, "answer", "say what is answered, as answer = { ok = \"bool\" }");
-            let Some(answer) = self.fields_at(table, "answer", "`answer`", Kept::PassingBy) else { continue };
-            let payload = self.flag(table, "payload").is_some();
-            checks.push(Check { name, payload, ask, answer, rules: self.rules(table) });
+        for (name, node) in
+            self.named_entries(top, "checks", "[checks]", (bounds::MAX_TRANSITION_ENTRIES, "too-many-entries"))
+        {
+            let Some(table) = self.read_table(node, "a check") else { continue };
+            self.allow_only_keys(table, &["ask", "answer", "payload", "rule"]);
+            let ask = self.read_named_exprs_at(table, "ask", "`ask`");
+            self.require_key(table, "answer", "say what is answered, as answer = { ok = \"bool\" }");
+            let Some(answer) = self.read_fields_at(table, "answer", "`answer`", FieldStorage::Transient) else {
+                continue;
+            };
+            let payload = self.read_flag_at(table, "payload").is_some();
+            checks.push(CheckDecl {
+                name,
+                sends_payload: payload,
+                arguments: ask,
+                answer_fields: answer,
+                rules: self.read_rule_ids(table),
+            });
         }
         checks
     }
 
-    pub(crate) fn lookups_of(&mut self, top: Table) -> Vec<Lookup> {
+    pub(crate) fn read_lookups(&mut self, top: TomlTable) -> Vec<LookupDecl> {
         let mut lookups = Vec::new();
-        for (name, node) in self.named(top, "refs", "[refs]", (bounds::ENTRIES, "too-many-entries")) {
-            let Some(table) = self.table(node, "a lookup in [refs]") else { continue };
-            self.only(table, &["to", "key"]);
-            let to = self.required(table, "to", "name the lifecycle whose record is looked up");
-            let key = self.required(table, "key", "give the expression whose value is the record's natural key");
+        for (name, node) in
+            self.named_entries(top, "refs", "[refs]", (bounds::MAX_TRANSITION_ENTRIES, "too-many-entries"))
+        {
+            let Some(table) = self.read_table(node, "a lookup in [refs]") else { continue };
+            self.allow_only_keys(table, &["to", "key"]);
+            let to = self.require_key(table, "to", "name the lifecycle whose record is looked up");
+            let key = self.require_key(table, "key", "give the expression whose value is the record's natural key");
             let (Some(to), Some(key)) = (to, key) else { continue };
-            let (Some(to), Some(key)) = (self.text(to, "`to`"), self.expression(key, "`key`")) else { continue };
-            lookups.push(Lookup { name, to, key });
+            let (Some(to), Some(key)) = (self.read_text(to, "`to`"), self.read_expression(key, "`key`")) else {
+                continue;
+            };
+            lookups.push(LookupDecl { name, target_lifecycle: to, natural_key: key });
         }
         lookups
     }
 
-    pub(crate) fn who_of(&mut self, top: Table) -> Vec<Who> {
+    pub(crate) fn read_callers(&mut self, top: TomlTable) -> Vec<CallerDecl> {
         let mut callers = Vec::new();
-        for (name, node) in self.named(top, "who", "[who]", (bounds::ENTRIES, "too-many-entries")) {
+        for (name, node) in
+            self.named_entries(top, "who", "[who]", (bounds::MAX_TRANSITION_ENTRIES, "too-many-entries"))
+        {
             if matches!(node.get_ref(), DeValue::String(_)) {
-                let Some(is) = self.text(node, "a caller") else { continue };
-                callers.push(Who { name, is, rules: Vec::new() });
+                let Some(is) = self.read_text(node, "a caller") else { continue };
+                callers.push(CallerDecl { name, predicate: is, rules: Vec::new() });
                 continue;
             }
-            let Some(table) = self.table(node, "a caller in [who]") else { continue };
-            self.only(table, &["is", "rule"]);
-            let Some(is) = self.required(table, "is", "give the expression that is true for this caller") else {
+            let Some(table) = self.read_table(node, "a caller in [who]") else { continue };
+            self.allow_only_keys(table, &["is", "rule"]);
+            let Some(is) = self.require_key(table, "is", "give the expression that is true for this caller") else {
                 continue;
             };
-            let Some(is) = self.expression(is, "`is`") else { continue };
-            callers.push(Who { name, is, rules: self.rules(table) });
+            let Some(is) = self.read_expression(is, "`is`") else { continue };
+            callers.push(CallerDecl { name, predicate: is, rules: self.read_rule_ids(table) });
         }
         callers
     }
 
-    pub(crate) fn access_of(&mut self, top: Table) -> Option<Vec<Text>> {
-        let table = self.table_at(top, "access", "[access]")?;
-        self.only(table, &["read"]);
-        self.texts_at(table, "read").map(|read| read.value)
+    pub(crate) fn read_access(&mut self, top: TomlTable) -> Option<Vec<SourceText>> {
+        let table = self.read_table_at(top, "access", "[access]")?;
+        self.allow_only_keys(table, &["read"]);
+        self.read_texts_at(table, "read").map(|read| read.value)
     }
 
-    pub(crate) fn payload_of(&mut self, top: Table) -> Option<Payload> {
-        let table = self.table_at(top, "payload", "[payload]")?;
-        self.only(table, &["min", "max"]);
+    pub(crate) fn read_payload_bounds(&mut self, top: TomlTable) -> Option<PayloadDecl> {
+        let table = self.read_table_at(top, "payload", "[payload]")?;
+        self.allow_only_keys(table, &["min", "max"]);
         let mut size = |key| {
-            let text = self.text_at(table, key)?;
-            Some(At { value: self.size(&text)?, at: text.at() })
+            let text = self.read_text_at(table, key)?;
+            Some(WithSpan { value: self.parse_size(&text)?, span: text.span() })
         };
-        Some(Payload { min: size("min"), max: size("max") })
+        Some(PayloadDecl { min: size("min"), max: size("max") })
     }
 }

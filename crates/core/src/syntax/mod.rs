@@ -3,9 +3,9 @@
 pub(crate) mod ast;
 mod declarations;
 mod file;
-mod read;
-mod rows;
-mod words;
+mod literals;
+mod toml_reader;
+mod transitions;
 
 pub(crate) use file::parse;
-pub(crate) use words::{is_name, is_negative};
+pub(crate) use literals::{is_name, is_negative_duration};

@@ -1,10 +1,10 @@
 //! Expressions: what they mean, what is refused, and that nothing given to them breaks anything.
 
-mod against_cel;
 mod bounds;
-mod house;
+mod cel_conformance;
+mod fuzz;
 mod names;
 mod nulls;
-mod soup;
+mod support;
 mod types;
 mod values;

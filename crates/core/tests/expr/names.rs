@@ -1,22 +1,22 @@
 //! Names: what they resolve to, and what is said of those that resolve to nothing.
 
-use onceward_core::expr::{Kind, Want};
-use onceward_core::model::Type;
+use onceward_core::expr::{ExpectedType, ExprKind};
+use onceward_core::model::DataType;
 use onceward_core::value::Value;
 
-use crate::house::{arcs, compiled, fits, list, refs, refused, refused_as};
+use crate::support::{arc_names, compile_any, expect_type, list_type, ref_type, rejection, rejection_for};
 
 /// Each text with the code it is refused with and the bytes the message points at.
-fn refusals(cases: &[(&str, &str, &str)]) {
+fn assert_rejections(cases: &[(&str, &str, &str)]) {
     for (text, code, at) in cases {
-        let (found, place, diagnostic) = refused(text);
+        let (found, place, diagnostic) = rejection(text);
         assert_eq!((found, place), (*code, *at), "{text}: {diagnostic:?}");
     }
 }
 
 #[test]
-fn unknown_names_are_pointed_at() {
-    refusals(&[
+fn unknown_name_is_rejected_at_its_span() {
+    assert_rejections(&[
         ("record.cout > 1", "unknown-field", "cout"),
         ("record.job.nam == 'x'", "unknown-field", "nam"),
         ("recrd.count > 1", "unknown-name", "recrd"),
@@ -53,7 +53,7 @@ fn unknown_names_are_pointed_at() {
 }
 
 #[test]
-fn near_names_are_suggested() {
+fn unknown_name_suggests_closest_name() {
     for (text, near) in [
         ("record.cout > 1", "`count`"),
         ("record.state == PAYED", "`PAID`"),
@@ -63,14 +63,14 @@ fn near_names_are_suggested() {
         ("sze(record.tags) > 0", "`size`"),
         ("record.note.startWith('a')", "`startsWith`"),
     ] {
-        let (_, _, diagnostic) = refused(text);
+        let (_, _, diagnostic) = rejection(text);
         assert!(diagnostic.help.as_deref().unwrap_or("").contains(near), "{text}: {diagnostic:?}");
     }
 }
 
 #[test]
-fn what_the_scope_lacks_is_not_here() {
-    let house = crate::house::House::new();
+fn name_outside_scope_is_rejected_as_not_here() {
+    let house = crate::support::ExprFixture::new();
     let mut scope = house.scope();
     scope.error = false;
     scope.result = None;
@@ -78,13 +78,14 @@ fn what_the_scope_lacks_is_not_here() {
     scope.actor = false;
     scope.now = false;
     for text in ["error.code == 'x'", "result.url == 'x'", "input.amount == 1", "actor.id == 'x'", "now > record.at"] {
-        let errors = onceward_core::expr::compile(text, crate::house::place(text), &scope, &Want::Any).unwrap_err();
+        let errors = onceward_core::expr::compile(text, crate::support::location_of(text), &scope, &ExpectedType::Any)
+            .unwrap_err();
         assert_eq!(errors[0].code, "not-here", "{text}");
     }
 }
 
 #[test]
-fn bare_names_resolve_by_what_they_meet() {
+fn bare_names_resolve_by_expected_enum() {
     for text in [
         "record.state == PAID",
         "PAID == record.state",
@@ -99,72 +100,72 @@ fn bare_names_resolve_by_what_they_meet() {
         "record.kinds + [record.kind] == [payout]",
         "[record.kind, payout] == record.kinds",
     ] {
-        compiled(text);
+        compile_any(text);
     }
-    let kind = || Type::Enum(arcs(&["payout", "refund"]));
-    let house = crate::house::House::new();
+    let kind = || DataType::Enum(arc_names(&["payout", "refund"]));
+    let house = crate::support::ExprFixture::new();
     for text in ["payout", "'payout'", "record.flag ? payout : refund", "record.flag ? 'payout' : refund"] {
-        house.compile(text, &fits(kind(), false)).unwrap();
+        house.compile(text, &expect_type(kind(), false)).unwrap();
     }
-    house.compile("[payout, 'refund']", &fits(list(kind()), false)).unwrap();
-    house.compile("record.flag ? [payout] : []", &fits(list(kind()), false)).unwrap();
+    house.compile("[payout, 'refund']", &expect_type(list_type(kind()), false)).unwrap();
+    house.compile("record.flag ? [payout] : []", &expect_type(list_type(kind()), false)).unwrap();
     // What is text already does not fit a closed list.
-    assert_eq!(refused_as("record.note", &fits(kind(), false)).0, "type-mismatch");
+    assert_eq!(rejection_for("record.note", &expect_type(kind(), false)).0, "type-mismatch");
     // A closed list is text, and a smaller one fits a larger one.
-    house.compile("record.state", &fits(Type::Text, false)).unwrap();
-    assert_eq!(refused_as("record.kind", &fits(kind(), false)).0, "type-mismatch");
+    house.compile("record.state", &expect_type(DataType::Text, false)).unwrap();
+    assert_eq!(rejection_for("record.kind", &expect_type(kind(), false)).0, "type-mismatch");
 }
 
 #[test]
-fn a_name_with_two_meanings_is_ambiguous() {
-    assert_eq!(refused("record.kind == now").0, "ambiguous-name");
-    compiled("record.kind == 'now'");
-    assert_eq!(refused("record.tags.exists(payout, record.kind == payout)").0, "ambiguous-name");
-    assert_eq!(refused("record.tags.exists(record, true)").0, "ambiguous-name");
-    assert_eq!(refused("record.tags.exists(t, record.tags.exists(t, true))").0, "ambiguous-name");
+fn name_with_two_meanings_is_rejected_as_ambiguous() {
+    assert_eq!(rejection("record.kind == now").0, "ambiguous-name");
+    compile_any("record.kind == 'now'");
+    assert_eq!(rejection("record.tags.exists(payout, record.kind == payout)").0, "ambiguous-name");
+    assert_eq!(rejection("record.tags.exists(record, true)").0, "ambiguous-name");
+    assert_eq!(rejection("record.tags.exists(t, record.tags.exists(t, true))").0, "ambiguous-name");
 }
 
 #[test]
-fn refs_to_several_lifecycles_read_what_all_declare_alike() {
-    compiled("record.support.all(s, s.both > 1)");
-    assert_eq!(refused("record.support.all(s, s.name == 'x')").0, "type-mismatch");
-    assert_eq!(refused("record.support.all(s, s.score > 1.0)").0, "unknown-field");
-    assert_eq!(refused("record.support.all(s, s.state == NEW)").0, "unknown-name");
+fn multi_lifecycle_ref_reads_only_common_fields() {
+    compile_any("record.support.all(s, s.both > 1)");
+    assert_eq!(rejection("record.support.all(s, s.name == 'x')").0, "type-mismatch");
+    assert_eq!(rejection("record.support.all(s, s.score > 1.0)").0, "unknown-field");
+    assert_eq!(rejection("record.support.all(s, s.state == NEW)").0, "unknown-name");
 }
 
 #[test]
-fn paths_are_bounded() {
-    compiled("record.job.boss.boss.name == 'x'");
-    assert_eq!(refused("record.job.boss.boss.boss.name == 'x'").0, "too-many-hops");
-    assert_eq!(refused("links.parts.exists(p, p.boss.boss.boss.name == 'x')").0, "too-many-hops");
-    compiled("record.job.boss.boss.boss.id == record.job");
+fn path_with_too_many_hops_is_rejected() {
+    compile_any("record.job.boss.boss.name == 'x'");
+    assert_eq!(rejection("record.job.boss.boss.boss.name == 'x'").0, "too-many-hops");
+    assert_eq!(rejection("links.parts.exists(p, p.boss.boss.boss.name == 'x')").0, "too-many-hops");
+    compile_any("record.job.boss.boss.boss.id == record.job");
 }
 
 #[test]
-fn refs_read_as_refs() {
-    let expr = compiled("record.job");
-    assert_eq!(expr.typed.ty, refs(&["shop.job"]));
-    assert_eq!(compiled("record.job.id").typed.ty, refs(&["shop.job"]));
-    assert_eq!(compiled("record.id").typed.ty, refs(&["shop.order"]));
-    assert_eq!(refused("record.job == record.id").0, "type-mismatch");
-    assert_eq!(refused("record.job == actor.id").0, "type-mismatch");
-    let house = crate::house::House::new();
+fn ref_paths_have_ref_type() {
+    let expr = compile_any("record.job");
+    assert_eq!(expr.value_type.ty, ref_type(&["shop.job"]));
+    assert_eq!(compile_any("record.job.id").value_type.ty, ref_type(&["shop.job"]));
+    assert_eq!(compile_any("record.id").value_type.ty, ref_type(&["shop.order"]));
+    assert_eq!(rejection("record.job == record.id").0, "type-mismatch");
+    assert_eq!(rejection("record.job == actor.id").0, "type-mismatch");
+    let house = crate::support::ExprFixture::new();
     for text in ["record.job", "record.parent", "links.parts", "links.endless", "record.support", "refs.me"] {
-        house.compile(text, &Want::Targets).unwrap();
+        house.compile(text, &ExpectedType::Targets).unwrap();
     }
-    assert_eq!(refused_as("record.count", &Want::Targets).0, "type-mismatch");
-    assert_eq!(refused_as("links.endless.filter(p, true)", &Want::Targets).0, "unbounded-link");
+    assert_eq!(rejection_for("record.count", &ExpectedType::Targets).0, "type-mismatch");
+    assert_eq!(rejection_for("links.endless.filter(p, true)", &ExpectedType::Targets).0, "unbounded-link");
 }
 
 #[test]
-fn literals_of_durations_and_times_are_folded() {
-    let house = crate::house::House::new();
-    let second = house.compile("'1s'", &fits(Type::Duration, false)).unwrap();
-    assert!(matches!(second.kind, Kind::Const(Value::Duration(_))));
-    assert!(matches!(compiled("duration('1h30m')").kind, Kind::Const(Value::Duration(_))));
-    assert!(matches!(compiled("timestamp('2026-01-31T12:00:00Z')").kind, Kind::Const(Value::Time(_))));
-    assert_eq!(refused("duration('soon')").0, "bad-duration");
-    assert_eq!(refused("timestamp('soon')").0, "bad-time");
-    assert_eq!(refused("duration(record.note)").0, "type-mismatch");
-    assert_eq!(refused_as("'soon'", &fits(Type::Duration, false)).0, "bad-duration");
+fn duration_and_time_literals_are_folded_at_compile() {
+    let house = crate::support::ExprFixture::new();
+    let second = house.compile("'1s'", &expect_type(DataType::Duration, false)).unwrap();
+    assert!(matches!(second.kind, ExprKind::Const(Value::Duration(_))));
+    assert!(matches!(compile_any("duration('1h30m')").kind, ExprKind::Const(Value::Duration(_))));
+    assert!(matches!(compile_any("timestamp('2026-01-31T12:00:00Z')").kind, ExprKind::Const(Value::Time(_))));
+    assert_eq!(rejection("duration('soon')").0, "bad-duration");
+    assert_eq!(rejection("timestamp('soon')").0, "bad-time");
+    assert_eq!(rejection("duration(record.note)").0, "type-mismatch");
+    assert_eq!(rejection_for("'soon'", &expect_type(DataType::Duration, false)).0, "bad-duration");
 }

@@ -1,13 +1,13 @@
 //! Null: where it is known not to be, and where it still may.
 
-use onceward_core::expr::{self, Kind, Want};
-use onceward_core::model::Type;
+use onceward_core::expr::{self, ExpectedType, ExprKind};
+use onceward_core::model::DataType;
 
-use crate::house::{House, compiled, fits, refused_as};
+use crate::support::{ExprFixture, compile_any, expect_type, rejection_for};
 
 #[test]
-fn tests_against_null_narrow() {
-    let house = House::new();
+fn null_comparison_narrows_nullable_type() {
+    let house = ExprFixture::new();
     for text in [
         "record.limit == null ? 0 : record.limit",
         "record.limit != null ? record.limit : 0",
@@ -21,7 +21,7 @@ fn tests_against_null_narrow() {
         "max(record.limit, 3)",
         "record.limit < 5 ? record.limit : 0",
     ] {
-        house.compile(text, &fits(Type::Int, false)).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
+        house.compile(text, &expect_type(DataType::Int, false)).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
     }
     for text in [
         "record.limit",
@@ -34,17 +34,17 @@ fn tests_against_null_narrow() {
         "record.limit == record.limit ? record.limit : 0",
         "record.nums.exists(n, record.limit != null) ? record.limit : 0",
     ] {
-        assert_eq!(refused_as(text, &fits(Type::Int, false)).0, "maybe-null", "{text}");
-        house.compile(text, &fits(Type::Int, true)).unwrap();
+        assert_eq!(rejection_for(text, &expect_type(DataType::Int, false)).0, "maybe-null", "{text}");
+        house.compile(text, &expect_type(DataType::Int, true)).unwrap();
     }
 }
 
-fn risks(text: &str) -> usize {
-    expr::null_risks(&compiled(text), &[]).len()
+fn null_risk_count(text: &str) -> usize {
+    expr::null_risks(&compile_any(text), &[]).len()
 }
 
 #[test]
-fn risks_of_null_are_listed() {
+fn null_risks_lists_unguarded_operands() {
     for text in [
         "record.count + 1 > 2",
         "record.due != null && record.due <= now",
@@ -54,7 +54,7 @@ fn risks_of_null_are_listed() {
         "refs.me != null && links.parts.exists(p, p.id == refs.me.id)",
         "record.title == 'x'",
     ] {
-        assert_eq!(risks(text), 0, "{text}");
+        assert_eq!(null_risk_count(text), 0, "{text}");
     }
     for text in [
         "record.due <= now",
@@ -70,46 +70,46 @@ fn risks_of_null_are_listed() {
         "[record.title] == []",
         "record.limit < 5 || record.limit > 7",
     ] {
-        assert_eq!(risks(text), 1, "{text}");
+        assert_eq!(null_risk_count(text), 1, "{text}");
     }
 }
 
 #[test]
-fn what_the_checker_knows_removes_risks() {
-    let expr = compiled("record.parent.count > 1 && record.due <= now");
+fn known_non_null_paths_remove_null_risks() {
+    let expr = compile_any("record.parent.count > 1 && record.due <= now");
     let risks = expr::null_risks(&expr, &[]);
     assert_eq!(risks.len(), 2);
-    let known: Vec<_> = risks.into_iter().map(|risk| risk.path.unwrap()).collect();
-    assert!(expr::null_risks(&expr, &known).is_empty());
-    let value = compiled("record.flag ? record.due : now");
-    assert!(expr::may_be_null(&value, &[]));
-    assert!(!expr::may_be_null(&value, &known));
+    let non_null: Vec<_> = risks.into_iter().map(|risk| risk.path.unwrap()).collect();
+    assert!(expr::null_risks(&expr, &non_null).is_empty());
+    let value = compile_any("record.flag ? record.due : now");
+    assert!(expr::can_be_null(&value, &[]));
+    assert!(!expr::can_be_null(&value, &non_null));
 }
 
 #[test]
-fn reads_are_told() {
-    let expr = compiled("checks.deposit.ok && checks.deposit.sum > record.count");
-    assert_eq!(expr::checks_read(&expr), [0]);
-    assert_eq!(expr::paths_read(&expr).len(), 3);
+fn referenced_checks_and_paths_are_listed() {
+    let expr = compile_any("checks.deposit.ok && checks.deposit.sum > record.count");
+    assert_eq!(expr::referenced_checks(&expr), [0]);
+    assert_eq!(expr::referenced_paths(&expr).len(), 3);
     let mut parts = 0;
     expr::walk(&expr, &mut |_| parts += 1);
     assert_eq!(parts, 5);
-    assert!(matches!(expr.kind, Kind::And(..)));
-    assert!(House::new().compile("checks.deposit.ok", &Want::Any).is_ok());
+    assert!(matches!(expr.kind, ExprKind::And(..)));
+    assert!(ExprFixture::new().compile("checks.deposit.ok", &ExpectedType::Any).is_ok());
 }
 
 /// What a row's guard has shown holds in the rest of the row.
 #[test]
-fn what_one_expression_learns_another_may_know() {
-    let house = House::new();
+fn non_null_paths_of_guard_apply_to_other_expression() {
+    let house = ExprFixture::new();
     let text = "record.limit + record.parent.count";
-    let guard = compiled("record.limit != null && record.parent.count > 1");
-    let known = expr::learned(&guard, Some(true));
-    let want = fits(Type::Int, false);
-    let place = crate::house::place(text);
-    let knowing = expr::compile_knowing(text, place, &house.scope(), &want, &known).unwrap();
-    assert!(expr::null_risks(&knowing, &[]).is_empty());
-    assert_eq!(expr::null_risks(&compiled(text), &[]).len(), 2);
-    assert_eq!(expr::null_risks(&compiled(text), &expr::learned(&guard, Some(false))).len(), 2);
-    assert!(expr::compile_knowing("record.limit", place, &house.scope(), &want, &known).is_ok());
+    let guard = compile_any("record.limit != null && record.parent.count > 1");
+    let non_null = expr::non_null_paths(&guard, Some(true));
+    let expected = expect_type(DataType::Int, false);
+    let location = crate::support::location_of(text);
+    let narrowed = expr::compile_with_non_null(text, location, &house.scope(), &expected, &non_null).unwrap();
+    assert!(expr::null_risks(&narrowed, &[]).is_empty());
+    assert_eq!(expr::null_risks(&compile_any(text), &[]).len(), 2);
+    assert_eq!(expr::null_risks(&compile_any(text), &expr::non_null_paths(&guard, Some(false))).len(), 2);
+    assert!(expr::compile_with_non_null("record.limit", location, &house.scope(), &expected, &non_null).is_ok());
 }

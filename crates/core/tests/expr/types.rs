@@ -1,49 +1,49 @@
 //! What each operator and function takes.
 
-use onceward_core::model::Type;
+use onceward_core::model::DataType;
 
-use crate::house::{compiled, fits, list, refused, refused_as};
+use crate::support::{compile_any, expect_type, list_type, rejection, rejection_for};
 
 #[test]
-fn operators_give_their_types() {
+fn operators_and_functions_return_declared_types() {
     for (text, ty) in [
-        ("1 + 2", Type::Int),
-        ("1.0 / 2.0", Type::Double),
-        ("7 % 2", Type::Int),
-        ("-record.count", Type::Int),
-        ("'a' + record.note", Type::Text),
-        ("record.state + '!'", Type::Text),
-        ("record.tags + ['x']", list(Type::Text)),
-        ("now - record.at", Type::Duration),
-        ("now - record.wait", Type::Time),
-        ("record.wait + now", Type::Time),
-        ("record.wait - record.wait", Type::Duration),
-        ("now < record.at", Type::Bool),
-        ("record.wait >= duration('1s')", Type::Bool),
-        ("'a' < record.note", Type::Bool),
-        ("1 in record.nums", Type::Bool),
-        ("record.tags == []", Type::Bool),
-        ("null == null", Type::Bool),
-        ("record.nums.filter(n, n > 1)", list(Type::Int)),
-        ("record.nums.exists(n, n > 1)", Type::Bool),
-        ("size(record.tags) + size(record.note)", Type::Int),
-        ("int(now) / 60", Type::Int),
-        ("int(1.5)", Type::Int),
-        ("double(1)", Type::Double),
-        ("string(record.job) + string(1) + string(true)", Type::Text),
-        ("max(record.wait, '5s')", Type::Duration),
-        ("min(1, 2, 3)", Type::Int),
-        ("backoff(record.count, '1s', 2, '5m') + jitter('1s')", Type::Duration),
-        ("record.note.startsWith('a')", Type::Bool),
-        ("record.flag ? 1 : 2", Type::Int),
-        ("[]", list(Type::Null)),
+        ("1 + 2", DataType::Int),
+        ("1.0 / 2.0", DataType::Double),
+        ("7 % 2", DataType::Int),
+        ("-record.count", DataType::Int),
+        ("'a' + record.note", DataType::Text),
+        ("record.state + '!'", DataType::Text),
+        ("record.tags + ['x']", list_type(DataType::Text)),
+        ("now - record.at", DataType::Duration),
+        ("now - record.wait", DataType::Time),
+        ("record.wait + now", DataType::Time),
+        ("record.wait - record.wait", DataType::Duration),
+        ("now < record.at", DataType::Bool),
+        ("record.wait >= duration('1s')", DataType::Bool),
+        ("'a' < record.note", DataType::Bool),
+        ("1 in record.nums", DataType::Bool),
+        ("record.tags == []", DataType::Bool),
+        ("null == null", DataType::Bool),
+        ("record.nums.filter(n, n > 1)", list_type(DataType::Int)),
+        ("record.nums.exists(n, n > 1)", DataType::Bool),
+        ("size(record.tags) + size(record.note)", DataType::Int),
+        ("int(now) / 60", DataType::Int),
+        ("int(1.5)", DataType::Int),
+        ("double(1)", DataType::Double),
+        ("string(record.job) + string(1) + string(true)", DataType::Text),
+        ("max(record.wait, '5s')", DataType::Duration),
+        ("min(1, 2, 3)", DataType::Int),
+        ("backoff(record.count, '1s', 2, '5m') + jitter('1s')", DataType::Duration),
+        ("record.note.startsWith('a')", DataType::Bool),
+        ("record.flag ? 1 : 2", DataType::Int),
+        ("[]", list_type(DataType::Null)),
     ] {
-        assert_eq!(compiled(text).typed.ty, ty, "{text}");
+        assert_eq!(compile_any(text).value_type.ty, ty, "{text}");
     }
 }
 
 #[test]
-fn operands_of_other_types_are_refused() {
+fn mismatched_operand_types_are_rejected() {
     for text in [
         "1 + 1.0",
         "1 == 1.0",
@@ -90,40 +90,40 @@ fn operands_of_other_types_are_refused() {
         "now - '1s' < now",
         "backoff(1.0, '1s', 2, '5m') > record.wait",
     ] {
-        assert_eq!(refused(text).0, "type-mismatch", "{text}");
+        assert_eq!(rejection(text).0, "type-mismatch", "{text}");
     }
     for text in
         ["backoff(1, '1s', record.count, '5m')", "backoff(1, '1s', 0, '5m')", "size()", "max(1)", "record.nums.all(x)"]
     {
-        assert_eq!(refused(text).0, "wrong-arguments", "{text}");
+        assert_eq!(rejection(text).0, "wrong-arguments", "{text}");
     }
-    assert_eq!(refused("[null] == []").0, "maybe-null");
+    assert_eq!(rejection("[null] == []").0, "maybe-null");
     for (text, at) in [("[[1], [2]] == []", "[1]"), ("[1, []] == []", "[]"), ("[record.nums] == []", "record.nums")] {
-        let (code, place, told) = refused(text);
+        let (code, place, told) = rejection(text);
         assert_eq!((code, place, &*told.message), ("type-mismatch", at, "a list holds no lists"), "{text}");
     }
 }
 
 #[test]
-fn what_is_wanted_must_fit() {
+fn expression_must_fit_expected_type() {
     for (text, ty) in [
-        ("1", Type::Double),
-        ("1.0", Type::Int),
-        ("record.count", Type::Bool),
-        ("record.job", Type::Text),
-        ("record.tags", list(Type::Int)),
-        ("'2026-01-31T12:00:00Z'", Type::Time),
+        ("1", DataType::Double),
+        ("1.0", DataType::Int),
+        ("record.count", DataType::Bool),
+        ("record.job", DataType::Text),
+        ("record.tags", list_type(DataType::Int)),
+        ("'2026-01-31T12:00:00Z'", DataType::Time),
     ] {
-        assert_eq!(refused_as(text, &fits(ty, true)).0, "type-mismatch", "{text}");
+        assert_eq!(rejection_for(text, &expect_type(ty, true)).0, "type-mismatch", "{text}");
     }
-    let house = crate::house::House::new();
-    house.compile("[]", &fits(list(Type::Int), false)).unwrap();
-    house.compile("null", &fits(Type::Int, true)).unwrap();
-    house.compile("record.flag ? null : 1", &fits(Type::Int, true)).unwrap();
+    let house = crate::support::ExprFixture::new();
+    house.compile("[]", &expect_type(list_type(DataType::Int), false)).unwrap();
+    house.compile("null", &expect_type(DataType::Int, true)).unwrap();
+    house.compile("record.flag ? null : 1", &expect_type(DataType::Int, true)).unwrap();
 }
 
 #[test]
-fn what_is_not_in_the_subset_is_named() {
+fn syntax_outside_subset_is_rejected() {
     for text in [
         "record.tags[0] == 'a'",
         "{'a': 1}",
@@ -141,7 +141,7 @@ fn what_is_not_in_the_subset_is_named() {
         "1 > 0 // always",
         "type(1) == int",
     ] {
-        assert_eq!(refused(text).0, "not-in-subset", "{text}");
+        assert_eq!(rejection(text).0, "not-in-subset", "{text}");
     }
     for (text, at) in [
         ("1 +", "+"),
@@ -160,13 +160,13 @@ fn what_is_not_in_the_subset_is_named() {
         ("a ?? b", "?"),
         ("#", "#"),
     ] {
-        let (code, place, diagnostic) = refused(text);
+        let (code, place, diagnostic) = rejection(text);
         assert_eq!((code, place), ("bad-expression", at), "{text}: {diagnostic:?}");
     }
 }
 
 #[test]
-fn messages_point_at_the_exact_bytes() {
+fn diagnostics_point_at_exact_bytes() {
     for (text, at) in [
         ("record.note == 'é' && (1 + (2.0)) > 3", "1 + (2.0)"),
         ("true && size( 1 ) > 2", "1"),
@@ -174,21 +174,22 @@ fn messages_point_at_the_exact_bytes() {
         ("[1, -2, 'x'] == []", "'x'"),
         ("(record.count) + ((record.rate)) > 1", "(record.count) + ((record.rate))"),
     ] {
-        assert_eq!(refused(text).1, at, "{text}");
+        assert_eq!(rejection(text).1, at, "{text}");
     }
     // Where escapes hide the positions, messages point at the whole.
-    let house = crate::house::House::new();
-    let mut place = crate::house::place("1 + 'a'");
-    place.content = None;
+    let house = crate::support::ExprFixture::new();
+    let mut place = crate::support::location_of("1 + 'a'");
+    place.content_start = None;
     let errors =
-        onceward_core::expr::compile("1 + 'a'", place, &house.scope(), &onceward_core::expr::Want::Any).unwrap_err();
-    assert_eq!(errors[0].at, place.whole);
+        onceward_core::expr::compile("1 + 'a'", place, &house.scope(), &onceward_core::expr::ExpectedType::Any)
+            .unwrap_err();
+    assert_eq!(errors[0].span, place.value_span);
 }
 
 #[test]
-fn both_sides_are_looked_at() {
-    let errors = crate::house::House::new()
-        .compile("record.x == 1 && record.y == 2", &onceward_core::expr::Want::Any)
+fn errors_on_both_sides_are_reported() {
+    let errors = crate::support::ExprFixture::new()
+        .compile("record.x == 1 && record.y == 2", &onceward_core::expr::ExpectedType::Any)
         .unwrap_err();
     assert_eq!(errors.len(), 2);
 }

@@ -1,14 +1,14 @@
 //! What expressions come to, and what faults.
 
-use onceward_core::expr::{FaultKind, Stop};
+use onceward_core::expr::{EvalStop, FaultKind};
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::Value;
 
-use crate::house::{Scene, compiled, id};
+use crate::support::{EvalFixture, compile_any, record_id};
 
 #[test]
-fn conditions_come_true() {
-    let scene = Scene::new();
+fn expressions_evaluate_to_true() {
+    let scene = EvalFixture::new();
     for text in [
         "record.count + 1 >= record.budget",
         "record.state == PAID",
@@ -57,13 +57,13 @@ fn conditions_come_true() {
         "!(false && 1 / 0 == 1)",
         "record.flag ? true : 1 / 0 == 1",
     ] {
-        assert_eq!(scene.value(text), Value::Bool(true), "{text}");
+        assert_eq!(scene.eval_text(text), Value::Bool(true), "{text}");
     }
 }
 
 #[test]
-fn faults_are_faults_and_never_false() {
-    let scene = Scene::new();
+fn runtime_errors_are_faults_not_false() {
+    let scene = EvalFixture::new();
     for (text, kind) in [
         ("9223372036854775807 + record.count > 0", FaultKind::Overflow),
         ("-9223372036854775808 - record.count > 0", FaultKind::Overflow),
@@ -94,48 +94,48 @@ fn faults_are_faults_and_never_false() {
         ("1 / 0 == 1 && false", FaultKind::DivisionByZero),
         ("record.nums.exists(n, 1 / (n - 1) > 5 || n == 2)", FaultKind::DivisionByZero),
     ] {
-        assert_eq!(scene.fault(text), kind, "{text}");
+        assert_eq!(scene.eval_fault(text), kind, "{text}");
     }
 }
 
 #[test]
-fn a_fault_points_at_its_part() {
+fn fault_span_covers_failing_operand() {
     let text = "record.flag && record.due < now";
-    let Err(Stop::Fault(fault)) = Scene::new().eval(&compiled(text)) else { panic!() };
-    assert_eq!(&text[fault.at.range().start - 100..fault.at.range().end - 100], "record.due");
+    let Err(EvalStop::Fault(fault)) = EvalFixture::new().eval(&compile_any(text)) else { panic!() };
+    assert_eq!(&text[fault.span.range().start - 100..fault.span.range().end - 100], "record.due");
 }
 
 #[test]
-fn unanswered_checks_stop_only_where_they_are_read() {
-    let mut scene = Scene::new();
-    assert_eq!(scene.eval(&compiled("checks.deposit.ok")), Err(Stop::Unanswered(0)));
-    assert_eq!(scene.value("record.flag || checks.deposit.ok"), Value::Bool(true));
+fn unanswered_check_stops_only_expressions_that_read_it() {
+    let mut scene = EvalFixture::new();
+    assert_eq!(scene.eval(&compile_any("checks.deposit.ok")), Err(EvalStop::UnansweredCheck(0)));
+    assert_eq!(scene.eval_text("record.flag || checks.deposit.ok"), Value::Bool(true));
     scene.answers = vec![Some([Value::Bool(true), Value::Int(7)].into())];
-    assert_eq!(scene.value("checks.deposit.ok && checks.deposit.sum == 7"), Value::Bool(true));
+    assert_eq!(scene.eval_text("checks.deposit.ok && checks.deposit.sum == 7"), Value::Bool(true));
 }
 
 #[test]
-fn backoff_grows_to_its_cap_and_never_overflows() {
-    let mut scene = Scene::new();
+fn backoff_is_capped_and_never_overflows() {
+    let mut scene = EvalFixture::new();
     for (tries, seconds) in [(-5, 1), (0, 1), (1, 2), (3, 8), (8, 256), (9, 300), (i64::MAX, 300)] {
-        scene.set("count", Value::Int(tries));
-        let value = scene.value("backoff(record.count, '1s', 2, '5m')");
+        scene.set_field("count", Value::Int(tries));
+        let value = scene.eval_text("backoff(record.count, '1s', 2, '5m')");
         assert_eq!(value, Value::Duration(Duration::from_secs(seconds)), "{tries}");
     }
-    assert_eq!(scene.value("backoff(9, '1s', 1, '5m')"), Value::Duration(Duration::from_secs(1)));
-    assert_eq!(scene.value("backoff(9, '10m', 3, '5m')"), Value::Duration(Duration::from_secs(300)));
-    assert_eq!(scene.value("backoff(9, '0s', 3, '5m')"), Value::Duration(Duration::ZERO));
-    assert_eq!(scene.value("backoff(99, '1us', 1000, '3000000d')"), scene.value("duration('3000000d')"));
+    assert_eq!(scene.eval_text("backoff(9, '1s', 1, '5m')"), Value::Duration(Duration::from_secs(1)));
+    assert_eq!(scene.eval_text("backoff(9, '10m', 3, '5m')"), Value::Duration(Duration::from_secs(300)));
+    assert_eq!(scene.eval_text("backoff(9, '0s', 3, '5m')"), Value::Duration(Duration::ZERO));
+    assert_eq!(scene.eval_text("backoff(99, '1us', 1000, '3000000d')"), scene.eval_text("duration('3000000d')"));
 }
 
 #[test]
-fn jitter_is_stable_and_spread() {
-    let mut scene = Scene::new();
-    let expr = compiled("jitter('1s')");
+fn jitter_is_deterministic_and_evenly_spread() {
+    let mut scene = EvalFixture::new();
+    let expr = compile_any("jitter('1s')");
     let mut seen = Vec::new();
     for version in 0..1_000 {
         scene.record.version = version;
-        scene.record.id = id(u128::from(version / 2));
+        scene.record.id = record_id(u128::from(version / 2));
         let Ok(Value::Duration(length)) = scene.eval(&expr) else { panic!() };
         assert_eq!(scene.eval(&expr), Ok(Value::Duration(length)));
         assert!((0..1_000_000).contains(&length.micros()));
@@ -146,35 +146,35 @@ fn jitter_is_stable_and_spread() {
     seen.sort_unstable();
     seen.dedup();
     assert!(seen.len() > 990);
-    assert_eq!(scene.value("jitter('0s')"), Value::Duration(Duration::ZERO));
-    assert_eq!(scene.value("jitter(duration('0s') - record.wait)"), Value::Duration(Duration::ZERO));
+    assert_eq!(scene.eval_text("jitter('0s')"), Value::Duration(Duration::ZERO));
+    assert_eq!(scene.eval_text("jitter(duration('0s') - record.wait)"), Value::Duration(Duration::ZERO));
 }
 
 #[test]
-fn a_record_of_another_version_is_asked_by_name() {
-    let mut scene = Scene::new();
-    let expr = compiled("record.job.both == 7");
-    let job = scene.shelf.records.get_mut(&id(2)).unwrap();
+fn field_of_other_version_is_read_by_name() {
+    let mut scene = EvalFixture::new();
+    let expr = compile_any("record.job.both == 7");
+    let job = scene.records.records.get_mut(&record_id(2)).unwrap();
     let mut lifecycle = (*job.lifecycle).clone();
     lifecycle.fields.reverse();
     job.lifecycle = lifecycle.into();
     job.fields.reverse();
     assert_eq!(scene.eval(&expr), Ok(Value::Bool(true)));
-    let job = scene.shelf.records.get_mut(&id(2)).unwrap();
+    let job = scene.records.records.get_mut(&record_id(2)).unwrap();
     let mut lifecycle = (*job.lifecycle).clone();
     lifecycle.fields.retain(|field| &*field.name != "both");
     job.lifecycle = lifecycle.into();
     job.fields.remove(0);
-    assert_eq!(scene.fault("record.job.both == 7"), FaultKind::WrongType);
+    assert_eq!(scene.eval_fault("record.job.both == 7"), FaultKind::WrongType);
 }
 
 #[test]
-fn what_stops_the_world_stops_the_expression() {
-    let mut scene = Scene::new();
-    scene.set("job", Value::Ref(id(77)));
-    assert_eq!(scene.fault("record.job.name == 'x'"), FaultKind::Dangling);
+fn dangling_ref_is_fault_only_when_record_is_read() {
+    let mut scene = EvalFixture::new();
+    scene.set_field("job", Value::Ref(record_id(77)));
+    assert_eq!(scene.eval_fault("record.job.name == 'x'"), FaultKind::DanglingRef);
     // The ref itself needs no record.
-    assert_eq!(scene.value("record.job.id == record.job"), Value::Bool(true));
-    scene.set("at", Value::Time(Time::MAX));
-    assert_eq!(scene.fault("record.at + record.wait > now"), FaultKind::Overflow);
+    assert_eq!(scene.eval_text("record.job.id == record.job"), Value::Bool(true));
+    scene.set_field("at", Value::Time(Time::MAX));
+    assert_eq!(scene.eval_fault("record.at + record.wait > now"), FaultKind::Overflow);
 }

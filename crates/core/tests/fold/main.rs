@@ -2,6 +2,6 @@
 
 mod bounds;
 mod clocks;
-mod cost;
-mod lifecycles;
-mod same_set;
+mod convergence;
+mod replay_cost;
+mod test_lifecycles;

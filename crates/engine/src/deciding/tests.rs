@@ -4,33 +4,33 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use onceward_core::decide::{Call, Create, Decision, Operation, Snapshot, decide};
-use onceward_core::diagnostic::Files;
+use onceward_core::decide::{Call, CreateRecord, Decision, Operation, Snapshot, decide};
+use onceward_core::diagnostic::InputFiles;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Batch, Clock, MemoryStore, Outcome, Save, Store, Write};
-use onceward_testkit::random::{self, Chance, Play, seeds};
+use onceward_store::{Batch, Clock, DecidedOperation, MemoryStore, OperationOutcome, SaveResult, Store};
+use onceward_testkit::random::{self, Rng, Simulation, theme_seeds};
 use onceward_testkit::{systems, user};
 use serde_json::Map;
 
-use super::{Decided, Hints, decide_all};
+use super::{DecidedBatch, RetryHints, decide_batch};
 use crate::error::EngineError;
-use crate::queue::Request;
+use crate::queue::QueuedOperation;
 
-const OPERATIONS: usize = 200;
+const OPERATIONS_PER_CASE: usize = 200;
 
 /// A decision without the keys that it rests on: a whole world is asked in another order than a part of it.
-fn outline(write: &Write) -> String {
+fn describe_write(write: &DecidedOperation) -> String {
     match &write.outcome {
-        Outcome::Changes(changes) => random::changes(changes),
-        Outcome::NoOp(no_op) => format!("no-op {} {:?}", no_op.subject, no_op.reason),
-        Outcome::Refusal(refusal) => format!("{refusal:?}"),
+        OperationOutcome::Changes(changes) => random::changes_text(changes),
+        OperationOutcome::NoOp(no_op) => format!("no-op {} {:?}", no_op.subject, no_op.reason),
+        OperationOutcome::Refusal(refusal) => format!("{refusal:?}"),
     }
 }
 
-fn expected(decision: &Decision) -> String {
+fn describe_decision(decision: &Decision) -> String {
     match decision {
-        Decision::Changes(changes) => random::changes(changes),
+        Decision::Changes(changes) => random::changes_text(changes),
         Decision::NoOp(no_op) => format!("no-op {} {:?}", no_op.subject, no_op.reason),
         Decision::Refusal(refusal) => format!("{refusal:?}"),
         other => format!("{other:?}"),
@@ -39,20 +39,20 @@ fn expected(decision: &Decision) -> String {
 
 /// What came of a case.
 #[derive(Debug, Default)]
-struct Came {
+struct CaseTotals {
     batches: usize,
     operations: usize,
     /// Operations that nobody handed in: what was due came first.
     due: usize,
-    asks: usize,
+    checks: usize,
 }
 
 /// Operations of the same time, some at once: a batch has one time.
-fn batches(log: Vec<(Operation, Time)>, chance: &mut Chance) -> Vec<(Vec<Operation>, Time)> {
+fn split_into_batches(log: Vec<(Operation, Time)>, rng: &mut Rng) -> Vec<(Vec<Operation>, Time)> {
     let mut batches: Vec<(Vec<Operation>, Time)> = Vec::new();
     for (operation, now) in log {
         match batches.last_mut() {
-            Some((batch, time)) if *time == now && !chance.yes(10) => batch.push(operation),
+            Some((batch, time)) if *time == now && !rng.percent(10) => batch.push(operation),
             _ => batches.push((vec![operation], now)),
         }
     }
@@ -60,38 +60,45 @@ fn batches(log: Vec<(Operation, Time)>, chance: &mut Chance) -> Vec<(Vec<Operati
 }
 
 /// Of what is due: the same in every run of a case.
-static DUE: AtomicU64 = AtomicU64::new(0);
+static NEXT_DUE_SEED: AtomicU64 = AtomicU64::new(0);
 
 #[expect(clippy::unnecessary_wraps, reason = "the machine's own may fail")]
 fn due_seed() -> Result<u128, EngineError> {
-    Ok(u128::from(DUE.fetch_add(1, Ordering::SeqCst)) << 64)
+    Ok(u128::from(NEXT_DUE_SEED.fetch_add(1, Ordering::SeqCst)) << 64)
 }
 
-async fn case(system: &str, seed: u64, came: &mut Came) {
-    DUE.store(seed, Ordering::SeqCst);
+async fn run_case(system: &str, seed: u64, totals: &mut CaseTotals) {
+    NEXT_DUE_SEED.store(seed, Ordering::SeqCst);
     let store = MemoryStore::new(Clock::manual(Time::from_secs(0)));
-    let catalog = store.put_definitions(&Files { files: systems::sources(system) }).await.expect("a sound system");
+    let catalog =
+        store.put_lifecycles(&InputFiles { files: systems::source_files(system) }).await.expect("a sound system");
     let definitions = &catalog.definitions;
-    let mut play = Play::new(definitions.clone(), true, seed);
-    assert!(play.play(OPERATIONS, &mut []).is_ok());
-    let mut chance = Chance::new(!seed);
+    let mut simulation = Simulation::new(definitions.clone(), true, seed);
+    assert!(simulation.run_operations(OPERATIONS_PER_CASE, &mut []).is_ok());
+    let mut rng = Rng::new(!seed);
     // Left to find out for itself what is due, or told as well.
-    let told = chance.yes(50);
-    let log = play.log.into_iter().filter(|(operation, _)| told || !matches!(operation.call, Call::Due { .. }));
-    let mut world = Snapshot::world();
-    for (operations, now) in batches(log.collect(), &mut chance) {
-        let groups: Vec<u64> = operations.iter().map(|_| u64::from(chance.yes(50))).collect();
-        let handed = operations.len();
-        let requests: Vec<Request> =
-            operations.into_iter().zip(&groups).map(|(operation, group)| Request::of(operation, *group)).collect();
+    let includes_due = rng.percent(50);
+    let log = simulation
+        .log
+        .into_iter()
+        .filter(|(operation, _)| includes_due || !matches!(operation.call, Call::FireDue { .. }));
+    let mut world = Snapshot::empty_complete();
+    for (operations, now) in split_into_batches(log.collect(), &mut rng) {
+        let groups: Vec<u64> = operations.iter().map(|_| u64::from(rng.percent(50))).collect();
+        let submitted = operations.len();
+        let requests: Vec<QueuedOperation> = operations
+            .into_iter()
+            .zip(&groups)
+            .map(|(operation, group)| QueuedOperation::for_test(operation, *group))
+            .collect();
         let decided =
-            decide_all(&store, definitions, &requests, Hints::default(), now, due_seed).await.expect("decided");
-        let Decided { base, writes, replies, asks, .. } = decided;
-        assert_eq!(replies.iter().flatten().count() + asks.len(), handed, "each is answered or asks");
-        came.batches += 1;
-        came.operations += handed;
-        came.due += writes.len() + asks.len() - handed;
-        came.asks += asks.len();
+            decide_batch(&store, definitions, &requests, RetryHints::default(), now, due_seed).await.expect("decided");
+        let DecidedBatch { read_set: base, writes, replies, checks: checks_needed, .. } = decided;
+        assert_eq!(replies.iter().flatten().count() + checks_needed.len(), submitted, "each is answered or asks");
+        totals.batches += 1;
+        totals.operations += submitted;
+        totals.due += writes.len() + checks_needed.len() - submitted;
+        totals.checks += checks_needed.len();
         for group in [0, 1] {
             let own = |operation: &Operation| {
                 requests.iter().position(|request| request.group == group && request.operation == *operation)
@@ -101,54 +108,55 @@ async fn case(system: &str, seed: u64, came: &mut Came) {
         }
         for write in &writes {
             // What is due may be done later than the batch, where a record was logged later.
-            let at = match &write.outcome {
-                Outcome::Changes(changes) => changes.now.max(now),
+            let decided_at = match &write.outcome {
+                OperationOutcome::Changes(changes) => changes.now.max(now),
                 _ => now,
             };
-            let decision = decide(definitions, &world, &write.operation, at);
-            assert_eq!(outline(write), expected(&decision), "{:?}", write.operation);
+            let decision = decide(definitions, &world, &write.operation, decided_at);
+            assert_eq!(describe_write(write), describe_decision(&decision), "{:?}", write.operation);
             if let Decision::Changes(changes) = &decision {
                 world.apply(changes);
             }
         }
-        let batch = Batch { writes, now, catalog: catalog.number() };
+        let batch = Batch { operations: writes, decided_at: now, catalog_revision: catalog.revision() };
         let save = store.save(&Arc::new(base), &Arc::new(batch)).await.expect("saved");
-        assert!(matches!(save, Save::Saved { .. }), "nobody else is here: {save:?}");
+        assert!(matches!(save, SaveResult::Saved { .. }), "nobody else is here: {save:?}");
     }
 }
 
 #[test]
-fn a_batch_is_what_one_by_one_would_be() {
+fn batch_decisions_equal_sequential_decisions() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let mut came = Came::default();
+    let mut totals = CaseTotals::default();
     for system in ["execution", "document", "image", "relay"] {
-        for seed in seeds(system, 8) {
+        for seed in theme_seeds(system, 8) {
             println!("{system}: ONCEWARD_SEED={seed}");
-            runtime.block_on(case(system, seed, &mut came));
+            runtime.block_on(run_case(system, seed, &mut totals));
         }
     }
-    println!("{came:?}");
-    assert!(came.batches < came.operations && came.due > 0, "{came:?}");
+    println!("{totals:?}");
+    assert!(totals.batches < totals.operations && totals.due > 0, "{totals:?}");
 }
 
 /// The store is not asked for a record whose id was made here; for one that the caller names it is.
 #[test]
-fn an_id_of_our_own_is_not_looked_for() {
+fn generated_record_id_is_not_loaded() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let store = MemoryStore::new(Clock::manual(Time::from_secs(0)));
-        let files = Files { files: systems::sources("execution") };
-        let catalog = store.put_definitions(&files).await.expect("a sound system");
-        for (id, looks) in [(None, 0), (Some(RecordId(uuid::Uuid::from_u128(7 << 76 | 2 << 62))), 1)] {
+        let files = InputFiles { files: systems::source_files("execution") };
+        let catalog = store.put_lifecycles(&files).await.expect("a sound system");
+        for (id, load_rounds) in [(None, 0), (Some(RecordId(uuid::Uuid::from_u128(7 << 76 | 2 << 62))), 1)] {
             let fields = Map::new();
-            let create = Create { lifecycle: "execution.job".into(), id, owner: None, fields, payload: None };
+            let create = CreateRecord { lifecycle: "execution.job".into(), id, owner: None, fields, payload: None };
             let call = Call::Create(create);
-            let operation = Operation { seed: 1, actor: user("ann"), call, answers: Vec::new(), trace: None };
-            let (request, now) = (Request::of(operation, 0), Time::from_secs(0));
-            let decided = decide_all(&store, &catalog.definitions, &[request], Hints::default(), now, due_seed).await;
+            let operation = Operation { seed: 1, actor: user("ann"), call, check_answers: Vec::new(), trace: None };
+            let (request, now) = (QueuedOperation::for_test(operation, 0), Time::from_secs(0));
+            let decided =
+                decide_batch(&store, &catalog.definitions, &[request], RetryHints::default(), now, due_seed).await;
             let decided = decided.expect("decided");
-            assert!(matches!(decided.writes[0].outcome, Outcome::Changes(_)), "{:?}", decided.writes);
-            assert_eq!(decided.looks, looks);
+            assert!(matches!(decided.writes[0].outcome, OperationOutcome::Changes(_)), "{:?}", decided.writes);
+            assert_eq!(decided.load_rounds, load_rounds);
         }
     });
 }

@@ -16,21 +16,21 @@ use onceward_core::hex;
 use tokio::sync::RwLock;
 
 use super::ObjectError;
-use super::folder::{DRAFTS, Found, LEFT_BEHIND, NAMED};
-use super::name::Name;
-use super::trouble::{found, trouble};
+use super::errors::{none_if_missing, to_object_error};
+use super::folder::{DRAFTS_FOLDER, MIN_DRAFT_AGE, NAMED_FOLDER, StoredObject};
+use super::name::ObjectName;
 
 /// What names an upload that has begun has this at its end, and the upload's id in it: an upload itself cannot be seen among the
 /// objects, and its parts are kept until somebody ends it.
-pub(super) const NOTE: &str = ".upload";
+pub(super) const UPLOAD_NOTE_SUFFIX: &str = ".upload";
 
 /// Bytes in pieces, as they come.
-pub(super) type Pieces = BoxStream<'static, Result<Bytes, Error>>;
+pub(super) type ChunkStream = BoxStream<'static, Result<Bytes, Error>>;
 
 /// Names, as they are listed.
-pub(super) type Names = BoxStream<'static, Result<String, ObjectError>>;
+pub(super) type NameStream = BoxStream<'static, Result<String, ObjectError>>;
 
-pub(super) struct Bucket {
+pub(super) struct S3Bucket {
     pub(super) store: AmazonS3,
     /// With a slash at its end, or empty.
     prefix: String,
@@ -38,159 +38,173 @@ pub(super) struct Bucket {
     url: String,
     /// By a hash's first byte: held together to give an object its name, and alone to look whether it is still old and take it
     /// out.
-    names: Vec<RwLock<()>>,
+    name_locks: Vec<RwLock<()>>,
 }
 
 /// The store's own picture shows its keys.
-impl fmt::Debug for Bucket {
+impl fmt::Debug for S3Bucket {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Bucket").field(&self.url).finish()
     }
 }
 
-impl Bucket {
-    pub(super) fn new(store: AmazonS3, prefix: Option<&Name>, url: &str) -> Self {
+impl S3Bucket {
+    pub(super) fn new(store: AmazonS3, prefix: Option<&ObjectName>, url: &str) -> Self {
         let prefix = prefix.map_or_else(String::new, |prefix| format!("{}/", prefix.as_str()));
-        let names = (0..=u8::MAX).map(|_| RwLock::new(())).collect();
-        Self { store, prefix, url: url.to_owned(), names }
+        let name_locks = (0..=u8::MAX).map(|_| RwLock::new(())).collect();
+        Self { store, prefix, url: url.to_owned(), name_locks }
     }
 
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    fn path(&self, sha256: &[u8; 32]) -> Path {
+    fn object_path(&self, sha256: &[u8; 32]) -> Path {
         let name = hex::encode(sha256);
         Path::from(format!("{}{}/{}", self.prefix, &name[..2], &name[2..]))
     }
 
-    fn named(&self, name: &Name) -> Path {
-        Path::from(format!("{}{NAMED}/{}", self.prefix, name.as_str()))
+    fn named_path(&self, name: &ObjectName) -> Path {
+        Path::from(format!("{}{NAMED_FOLDER}/{}", self.prefix, name.as_str()))
     }
 
-    pub(super) fn draft(&self, name: &str) -> Path {
-        Path::from(format!("{}{DRAFTS}/{name}", self.prefix))
+    pub(super) fn draft_path(&self, name: &str) -> Path {
+        Path::from(format!("{}{DRAFTS_FOLDER}/{name}", self.prefix))
     }
 
     /// Ask for its first object, whether there is one or not.
-    pub(super) async fn look(&self) -> Result<(), Error> {
-        let one = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
+    pub(super) async fn probe(&self) -> Result<(), Error> {
+        let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
         let prefix = Some(self.prefix.as_str()).filter(|prefix| !prefix.is_empty());
-        self.store.list_paginated(prefix, one).await.map(drop)
+        self.store.list_paginated(prefix, options).await.map(drop)
     }
 
     /// Now, by the clock that the objects' own times come from. They are told in whole seconds: it is the end of this one.
     /// Shows also that we may write.
     pub(super) async fn now(&self) -> Result<SystemTime, Error> {
-        let chance = super::chance().map_err(|source| Error::Generic { store: "chance", source: source.into() })?;
-        let path = self.draft(&chance);
+        let draft_name =
+            super::random_name().map_err(|source| Error::Generic { store: "chance", source: source.into() })?;
+        let path = self.draft_path(&draft_name);
         self.store.put(&path, Bytes::new().into()).await?;
         let about = self.store.head(&path).await?;
         self.store.delete(&path).await?;
         Ok(SystemTime::from(about.last_modified) + Duration::from_secs(1))
     }
 
-    pub(super) async fn keep(&self, sha256: &[u8; 32], bytes: Bytes) -> Result<(), ObjectError> {
-        let _arriving = self.arriving(sha256).await;
-        self.store.put(&self.path(sha256), bytes.into()).await.map_err(trouble)?;
+    pub(super) async fn put_object(&self, sha256: &[u8; 32], bytes: Bytes) -> Result<(), ObjectError> {
+        let _name_lock = self.lock_name_shared(sha256).await;
+        self.store.put(&self.object_path(sha256), bytes.into()).await.map_err(to_object_error)?;
         Ok(())
     }
 
     /// Give a finished draft its name. The bucket copies it by itself; one that is there already is replaced, and is young again.
-    pub(super) async fn keep_draft(&self, draft: &Path, sha256: &[u8; 32]) -> Result<(), ObjectError> {
-        let _arriving = self.arriving(sha256).await;
-        self.store.copy(draft, &self.path(sha256)).await.map_err(trouble)
+    pub(super) async fn publish_draft(&self, draft: &Path, sha256: &[u8; 32]) -> Result<(), ObjectError> {
+        let _name_lock = self.lock_name_shared(sha256).await;
+        self.store.copy(draft, &self.object_path(sha256)).await.map_err(to_object_error)
     }
 
-    async fn arriving(&self, sha256: &[u8; 32]) -> tokio::sync::RwLockReadGuard<'_, ()> {
-        self.names[usize::from(sha256[0])].read().await
+    async fn lock_name_shared(&self, sha256: &[u8; 32]) -> tokio::sync::RwLockReadGuard<'_, ()> {
+        self.name_locks[usize::from(sha256[0])].read().await
     }
 
-    pub(super) async fn keep_named(&self, name: &Name, bytes: Bytes) -> Result<(), ObjectError> {
-        self.store.put(&self.named(name), bytes.into()).await.map_err(trouble)?;
+    pub(super) async fn put_named(&self, name: &ObjectName, bytes: Bytes) -> Result<(), ObjectError> {
+        self.store.put(&self.named_path(name), bytes.into()).await.map_err(to_object_error)?;
         Ok(())
     }
 
-    pub(super) async fn read(&self, sha256: &[u8; 32]) -> Result<Option<Pieces>, ObjectError> {
-        let got = found(self.store.get(&self.path(sha256)).await)?;
+    pub(super) async fn open_object(&self, sha256: &[u8; 32]) -> Result<Option<ChunkStream>, ObjectError> {
+        let got = none_if_missing(self.store.get(&self.object_path(sha256)).await)?;
         Ok(got.map(object_store::GetResult::into_stream))
     }
 
-    pub(super) async fn read_named(&self, name: &Name) -> Result<Option<Pieces>, ObjectError> {
-        let got = found(self.store.get(&self.named(name)).await)?;
+    pub(super) async fn open_named(&self, name: &ObjectName) -> Result<Option<ChunkStream>, ObjectError> {
+        let got = none_if_missing(self.store.get(&self.named_path(name)).await)?;
         Ok(got.map(object_store::GetResult::into_stream))
     }
 
-    pub(super) async fn size(&self, sha256: &[u8; 32]) -> Result<Option<u64>, ObjectError> {
-        Ok(found(self.store.head(&self.path(sha256)).await)?.map(|about| about.size))
+    pub(super) async fn object_size(&self, sha256: &[u8; 32]) -> Result<Option<u64>, ObjectError> {
+        Ok(none_if_missing(self.store.head(&self.object_path(sha256)).await)?.map(|about| about.size))
     }
 
-    pub(super) async fn size_named(&self, name: &Name) -> Result<Option<u64>, ObjectError> {
-        Ok(found(self.store.head(&self.named(name)).await)?.map(|about| about.size))
+    pub(super) async fn named_size(&self, name: &ObjectName) -> Result<Option<u64>, ObjectError> {
+        Ok(none_if_missing(self.store.head(&self.named_path(name)).await)?.map(|about| about.size))
     }
 
-    pub(super) async fn remove_named(&self, name: &Name) -> Result<(), ObjectError> {
-        found(self.store.delete(&self.named(name)).await).map(drop)
+    pub(super) async fn remove_named(&self, name: &ObjectName) -> Result<(), ObjectError> {
+        none_if_missing(self.store.delete(&self.named_path(name)).await).map(drop)
     }
 
     /// What lies under a name, page by page, by the names that a system knows.
-    pub(super) fn under(&self, name: &Name, old: impl Fn(&ObjectMeta) -> bool + Send + 'static) -> Names {
-        let before = format!("{}{NAMED}/", self.prefix);
-        let all = self.store.list(Some(&self.named(name))).map_err(trouble);
+    pub(super) fn list_named(
+        &self,
+        name: &ObjectName,
+        is_selected: impl Fn(&ObjectMeta) -> bool + Send + 'static,
+    ) -> NameStream {
+        let before = format!("{}{NAMED_FOLDER}/", self.prefix);
+        let all = self.store.list(Some(&self.named_path(name))).map_err(to_object_error);
         let names = all.try_filter_map(move |about| {
-            let name = about.location.as_ref().strip_prefix(&before).filter(|_| old(&about)).map(str::to_owned);
+            let name = about.location.as_ref().strip_prefix(&before).filter(|_| is_selected(&about)).map(str::to_owned);
             std::future::ready(Ok(name))
         });
         names.boxed()
     }
 
     /// Take out drafts, and end uploads, that whoever began them has left behind.
-    pub(super) async fn sweep(&self, now: SystemTime, age: Duration) -> Result<(), ObjectError> {
-        let prefix = Path::from(format!("{}{DRAFTS}", self.prefix));
+    pub(super) async fn delete_stale_drafts(&self, now: SystemTime, age: Duration) -> Result<(), ObjectError> {
+        let prefix = Path::from(format!("{}{DRAFTS_FOLDER}", self.prefix));
         let mut drafts = self.store.list(Some(&prefix));
-        while let Some(about) = drafts.try_next().await.map_err(trouble)? {
-            if !is_old(&about, now, age.max(LEFT_BEHIND)) {
+        while let Some(about) = drafts.try_next().await.map_err(to_object_error)? {
+            if !is_stale(&about, now, age.max(MIN_DRAFT_AGE)) {
                 continue;
             }
-            if let Some(draft) = about.location.as_ref().strip_suffix(NOTE)
-                && let Some(note) = found(self.store.get(&about.location).await)?
+            if let Some(draft) = about.location.as_ref().strip_suffix(UPLOAD_NOTE_SUFFIX)
+                && let Some(note) = none_if_missing(self.store.get(&about.location).await)?
             {
-                let id = note.bytes().await.map_err(trouble)?;
+                let id = note.bytes().await.map_err(to_object_error)?;
                 let id = String::from_utf8_lossy(&id).into_owned();
-                found(self.store.abort_multipart(&Path::from(draft), &id).await)?;
+                none_if_missing(self.store.abort_multipart(&Path::from(draft), &id).await)?;
             }
-            found(self.store.delete(&about.location).await)?;
+            none_if_missing(self.store.delete(&about.location).await)?;
         }
         Ok(())
     }
 
     /// Objects that were written so long ago, page by page.
-    pub(super) fn old(&self, now: SystemTime, age: Duration) -> BoxStream<'_, Result<Found, ObjectError>> {
+    pub(super) fn list_stale(
+        &self,
+        now: SystemTime,
+        age: Duration,
+    ) -> BoxStream<'_, Result<StoredObject, ObjectError>> {
         let prefix = Path::from(self.prefix.as_str());
         let all = self.store.list(Some(&prefix).filter(|prefix| !prefix.as_ref().is_empty()));
-        let old = all.map_err(trouble).try_filter_map(move |about| {
-            let sha256 = self.hash(&about.location).filter(|_| is_old(&about, now, age));
-            std::future::ready(Ok(sha256.map(|sha256| Found { sha256, bytes: about.size })))
+        let old = all.map_err(to_object_error).try_filter_map(move |about| {
+            let sha256 = self.parse_hash(&about.location).filter(|_| is_stale(&about, now, age));
+            std::future::ready(Ok(sha256.map(|sha256| StoredObject { sha256, bytes: about.size })))
         });
         old.boxed()
     }
 
     /// The hash whose object has this name.
-    fn hash(&self, path: &Path) -> Option<[u8; 32]> {
+    fn parse_hash(&self, path: &Path) -> Option<[u8; 32]> {
         let (first, rest) = path.as_ref().strip_prefix(&self.prefix)?.split_once('/')?;
         let byte = u8::from_str_radix(first, 16).ok().filter(|byte| hex::encode(&[*byte]) == first)?;
-        super::hash(byte, rest)
+        super::parse_hash(byte, rest)
     }
 
     /// Take an object out if it is still as old: somebody may have brought it again meanwhile.
-    pub(super) async fn remove(&self, sha256: &[u8; 32], now: SystemTime, age: Duration) -> Result<bool, ObjectError> {
-        let path = self.path(sha256);
-        let _alone = self.names[usize::from(sha256[0])].write().await;
-        let Some(about) = found(self.store.head(&path).await)? else { return Ok(false) };
-        Ok(is_old(&about, now, age) && found(self.store.delete(&path).await)?.is_some())
+    pub(super) async fn remove_if_stale(
+        &self,
+        sha256: &[u8; 32],
+        now: SystemTime,
+        age: Duration,
+    ) -> Result<bool, ObjectError> {
+        let path = self.object_path(sha256);
+        let _name_lock = self.name_locks[usize::from(sha256[0])].write().await;
+        let Some(about) = none_if_missing(self.store.head(&path).await)? else { return Ok(false) };
+        Ok(is_stale(&about, now, age) && none_if_missing(self.store.delete(&path).await)?.is_some())
     }
 }
 
-pub(super) fn is_old(about: &ObjectMeta, now: SystemTime, age: Duration) -> bool {
+pub(super) fn is_stale(about: &ObjectMeta, now: SystemTime, age: Duration) -> bool {
     now.duration_since(SystemTime::from(about.last_modified)).is_ok_and(|since| since >= age)
 }

@@ -1,71 +1,76 @@
 //! Whether large payloads are where they should be.
 
 use onceward_core::hex;
-use onceward_core::record::Payload;
-use onceward_store::Difference;
-use onceward_store::scan::{At, Kept, Scan, Table};
+use onceward_core::record::PayloadRef;
+use onceward_store::TableDifference;
+use onceward_store::scan::{ProjectionTable, RowSubject, Scan, StoredRow};
 use sha2::{Digest, Sha256};
 
-use super::{ObjectError, Objects};
+use super::{ObjectError, ObjectStorage};
 use crate::error::EngineError;
-use crate::verify::{Report, Watch};
+use crate::verify::{ProgressObserver, VerifyReport};
 
 /// Rows that are read in one transaction.
-const PAGE: usize = 500;
+const SCAN_PAGE_ROWS: usize = 500;
 
 /// Look for every payload that a record has and the database has not: is it among the objects, and with `contents`, are its bytes
 /// those of its hash? What is wrong is added to the report.
 pub async fn verify_objects<S: Scan>(
     store: &S,
-    objects: &Objects,
-    contents: bool,
-    watch: &mut dyn Watch,
-    report: &mut Report,
+    storage: &ObjectStorage,
+    verify_bytes: bool,
+    observer: &mut dyn ProgressObserver,
+    report: &mut VerifyReport,
 ) -> Result<(), EngineError> {
-    let (mut cursor, mut done) = (None, 0);
+    let (mut cursor, mut examined) = (None, 0);
     loop {
-        let page = store.scan(Table::Contents, cursor, PAGE).await?;
+        let page = store.scan(ProjectionTable::Contents, cursor, SCAN_PAGE_ROWS).await?;
         for row in &page.rows {
-            let Some(sha256) = elsewhere(row) else { continue };
-            done += 1;
-            if let Some(why) = wrong(objects, &sha256, contents).await? {
-                let difference = Difference::broken(Table::Contents.name(), hex::encode(&sha256), why);
-                watch.difference(&difference);
-                report.add(difference);
+            let Some(sha256) = externally_stored_hash(row) else { continue };
+            examined += 1;
+            if let Some(problem) = object_problem(storage, &sha256, verify_bytes).await? {
+                let difference =
+                    TableDifference::invalid(ProjectionTable::Contents.name(), hex::encode(&sha256), problem);
+                observer.on_difference(&difference);
+                report.add_difference(difference);
             }
         }
-        watch.progress("objects", done, done);
+        observer.on_progress("objects", examined, examined);
         cursor = page.next;
         if cursor.is_none() {
-            report.objects = done;
+            report.objects = examined;
             return Ok(());
         }
     }
 }
 
 /// The hash of bytes that some record has, and the database has not.
-fn elsewhere(row: &Kept) -> Option<[u8; 32]> {
+fn externally_stored_hash(row: &StoredRow) -> Option<[u8; 32]> {
     let value =
         |column: &str| row.columns.iter().find(|(name, _)| *name == column).and_then(|(_, kept)| kept.as_deref());
-    let At::Key(key) = &row.at else { return None };
-    let none = hex::encode(&Sha256::digest(b""));
-    let is_here = value("bytes") != Some(&none) || *key == none;
-    if is_here || value("refs") == Some("0") {
+    let RowSubject::Key(key) = &row.subject else { return None };
+    let empty_hash = hex::encode(&Sha256::digest(b""));
+    let is_inline = value("bytes") != Some(&empty_hash) || *key == empty_hash;
+    if is_inline || value("refs") == Some("0") {
         return None;
     }
-    super::hash(u8::from_str_radix(key.get(..2)?, 16).ok()?, key.get(2..)?)
+    super::parse_hash(u8::from_str_radix(key.get(..2)?, 16).ok()?, key.get(2..)?)
 }
 
-async fn wrong(objects: &Objects, sha256: &[u8; 32], contents: bool) -> Result<Option<String>, EngineError> {
-    let Some(bytes) = objects.size(sha256).await? else {
+async fn object_problem(
+    storage: &ObjectStorage,
+    sha256: &[u8; 32],
+    verify_bytes: bool,
+) -> Result<Option<String>, EngineError> {
+    let Some(bytes) = storage.object_size(sha256).await? else {
         return Ok(Some("its bytes are neither in the database nor among the objects".to_owned()));
     };
-    if !contents {
+    if !verify_bytes {
         return Ok(None);
     }
-    let Some(mut reader) = objects.get(&Payload { sha256: *sha256, bytes }).await? else { return Ok(None) };
+    let Some(mut reader) = storage.get(&PayloadRef { sha256: *sha256, bytes }).await? else { return Ok(None) };
     loop {
-        match reader.next().await {
+        match reader.next_chunk().await {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(None),
             Err(error @ ObjectError::Damaged(_)) => return Ok(Some(error.to_string())),

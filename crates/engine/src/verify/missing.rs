@@ -2,73 +2,84 @@
 
 use onceward_core::decide::readiness;
 use onceward_core::time::Time;
-use onceward_store::scan::{At, Known, SEPARATOR, Scan, Table, What, stands};
-use onceward_store::{Difference, Kind, StoreError};
+use onceward_store::scan::{
+    DifferenceKind, KEY_SEPARATOR, ProjectionTable, ReplayedRecord, RowSubject, Scan, expects_row,
+};
+use onceward_store::{ReplayTable, StoreError, TableDifference};
 
-use super::seen::Seen;
-use super::tables::{kind, rule};
-use super::{PAGE, Verify};
+use super::row_bitmap::RowBitmap;
+use super::tables::{replay_table, violated_rule};
+use super::{SCAN_PAGE_ROWS, Verifier};
 
 /// A table that was read.
-pub(super) struct Met {
-    pub(super) table: Table,
+pub(super) struct ScannedTable {
+    pub(super) table: ProjectionTable,
     /// How far the log went when that began.
-    pub(super) since: Option<u64>,
-    pub(super) seen: Seen,
+    pub(super) since_seq: Option<u64>,
+    pub(super) seen_rows: RowBitmap,
 }
 
-impl Met {
-    pub(super) fn of(table: Table) -> Self {
-        Self { table, since: None, seen: Seen::default() }
+impl ScannedTable {
+    pub(super) fn new(table: ProjectionTable) -> Self {
+        Self { table, since_seq: None, seen_rows: RowBitmap::default() }
     }
 }
 
 /// Whether a table has at most one row of each record, and none of anything else.
-pub(super) const fn is_of_records(table: Table) -> bool {
+pub(super) const fn is_record_table(table: ProjectionTable) -> bool {
     matches!(
         table,
-        Table::Records | Table::Effects | Table::Queues | Table::Ready | Table::Lanes | Table::Later | Table::Timers
+        ProjectionTable::Records
+            | ProjectionTable::Effects
+            | ProjectionTable::Queues
+            | ProjectionTable::Ready
+            | ProjectionTable::Lanes
+            | ProjectionTable::Delayed
+            | ProjectionTable::Timers
     )
 }
 
-impl<S: Scan> Verify<'_, S> {
+impl<S: Scan> Verifier<'_, S> {
     /// All tables of records at once; those that miss something. Nothing is told yet.
-    pub(super) fn missing_records(&mut self, tables: Vec<Met>) -> Result<Vec<Met>, StoreError> {
-        let mut short = vec![false; tables.len()];
-        let (mut last, all) = (0, self.scratch.records);
+    pub(super) fn tables_missing_records(
+        &mut self,
+        scanned_tables: Vec<ScannedTable>,
+    ) -> Result<Vec<ScannedTable>, StoreError> {
+        let mut has_missing = vec![false; scanned_tables.len()];
+        let (mut last_row, total) = (0, self.replay.created_records);
         loop {
-            let records = self.scratch.records_after(last, PAGE)?;
+            let records = self.replay.records_after(last_row, SCAN_PAGE_ROWS)?;
             let Some(known) = records.last() else { break };
-            last = known.row;
+            last_row = known.row_id;
             for known in &records {
-                for (met, short) in tables.iter().zip(&mut short) {
-                    let is_met = met.seen.has(known.row) || known.entry > met.since.unwrap_or(0);
-                    *short |= !is_met && self.stands_in(met.table, known).is_some();
+                for (met, short) in scanned_tables.iter().zip(&mut has_missing) {
+                    let is_found = met.seen_rows.contains(known.row_id) || known.head_seq > met.since_seq.unwrap_or(0);
+                    *short |= !is_found && self.expected_table(met.table, known).is_some();
                 }
             }
-            self.at("missing", last, all);
+            self.report_progress("missing", last_row, total);
         }
-        Ok(tables.into_iter().zip(short).filter_map(|(met, is_short)| is_short.then_some(met)).collect())
+        Ok(scanned_tables.into_iter().zip(has_missing).filter_map(|(met, is_short)| is_short.then_some(met)).collect())
     }
 
     /// Rows that should be there and were not met; how many. Those that changed while the table was read are left out.
-    pub(super) fn missing(&mut self, met: &Met, tell: bool) -> Result<u64, StoreError> {
-        let (since, mut missing) = (met.since.unwrap_or(0), 0);
-        let mut last = 0;
+    pub(super) fn count_missing(&mut self, scanned: &ScannedTable, should_report: bool) -> Result<u64, StoreError> {
+        let (since_seq, mut missing) = (scanned.since_seq.unwrap_or(0), 0);
+        let mut last_row = 0;
         loop {
-            let rows = self.rows_after(met.table, last)?;
+            let rows = self.expected_rows_after(scanned.table, last_row)?;
             let Some((row, ..)) = rows.last() else { break };
-            last = *row;
-            for (row, stands, born) in rows {
-                let Some((table, at)) = stands.filter(|_| !met.seen.has(row)) else { continue };
-                if born > since {
-                    self.report.too_young += u64::from(tell);
+            last_row = *row;
+            for (row, location, changed_seq) in rows {
+                let Some((table, at)) = location.filter(|_| !scanned.seen_rows.contains(row)) else { continue };
+                if changed_seq > since_seq {
+                    self.report.changed_while_read += u64::from(should_report);
                     continue;
                 }
                 missing += 1;
-                if tell {
-                    let difference = Difference::new(table.name(), at, What::Missing);
-                    self.found(Difference { rule: rule(table), ..difference });
+                if should_report {
+                    let difference = TableDifference::new(table.name(), at, DifferenceKind::Missing);
+                    self.add_difference(TableDifference { rule: violated_rule(table), ..difference });
                 }
             }
         }
@@ -76,43 +87,48 @@ impl<S: Scan> Verify<'_, S> {
     }
 
     /// Rows of the scratch after a number: what each stands for in which table, if it stands for something, and since when.
-    fn rows_after(&mut self, table: Table, last: u64) -> Result<Vec<Expected>, StoreError> {
-        if let Some(kind) = kind(table) {
-            let rows = self.scratch.keyed_after(kind, last, PAGE)?.into_iter();
+    fn expected_rows_after(&mut self, table: ProjectionTable, last_row: u64) -> Result<Vec<ExpectedRow>, StoreError> {
+        if let Some(kind) = replay_table(table) {
+            let rows = self.replay.rows_after(kind, last_row, SCAN_PAGE_ROWS)?.into_iter();
             return Ok(rows
                 .map(|row| {
                     // A row that counts nothing may as well not be there.
-                    let counts = match (kind, row.value.as_deref()) {
+                    let is_expected = match (kind, row.value.as_deref()) {
                         (_, None) => false,
-                        (Kind::Count, Some(_)) if self.is_of_an_ended_window(&row.at) => false,
-                        (Kind::Count | Kind::Tally | Kind::Reference, Some(value)) => value != "0",
+                        (ReplayTable::Count, Some(_)) if self.is_expired_window(&row.subject) => false,
+                        (ReplayTable::Count | ReplayTable::StateCount | ReplayTable::PayloadReference, Some(value)) => {
+                            value != "0"
+                        }
                         _ => true,
                     };
-                    (row.row, counts.then_some((table, row.at)), row.born)
+                    (row.row_id, is_expected.then_some((table, row.subject)), row.written_seq)
                 })
                 .collect());
         }
         Ok(match table {
-            Table::Counter | Table::Pruned | Table::KeyChanges => {
-                vec![(1, Some((table, At::Key("1".to_owned()))), 0)].into_iter().filter(|_| last == 0).collect()
+            ProjectionTable::LogSeq | ProjectionTable::PruneState | ProjectionTable::ApiKeysRevision => {
+                vec![(1, Some((table, RowSubject::Key("1".to_owned()))), 0)]
+                    .into_iter()
+                    .filter(|_| last_row == 0)
+                    .collect()
             }
-            Table::Executions => {
-                let rows = self.scratch.executions_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
+            ProjectionTable::Executions => {
+                let rows = self.replay.executions_after(last_row, SCAN_PAGE_ROWS)?.into_iter();
+                rows.map(|row| (row.row_id, Some((table, row.subject)), row.written_seq)).collect()
             }
-            Table::Entries => {
-                let rows = self.scratch.moved_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
+            ProjectionTable::AccountEntries => {
+                let rows = self.replay.account_entries_after(last_row, SCAN_PAGE_ROWS)?.into_iter();
+                rows.map(|row| (row.row_id, Some((table, row.subject)), row.written_seq)).collect()
             }
-            Table::Links => {
-                let rows = self.scratch.links_after(last, PAGE)?.into_iter();
-                rows.map(|row| (row.row, Some((table, row.at)), row.born)).collect()
+            ProjectionTable::Links => {
+                let rows = self.replay.links_after(last_row, SCAN_PAGE_ROWS)?.into_iter();
+                rows.map(|row| (row.row_id, Some((table, row.subject)), row.written_seq)).collect()
             }
             _ => {
-                let rows = self.scratch.records_after(last, PAGE)?.into_iter();
+                let rows = self.replay.records_after(last_row, SCAN_PAGE_ROWS)?.into_iter();
                 rows.map(|known| {
-                    let at = |table| (table, At::Record(known.record.id));
-                    (known.row, self.stands_in(table, &known).map(at), known.entry)
+                    let at = |table| (table, RowSubject::Record(known.record.id));
+                    (known.row_id, self.expected_table(table, &known).map(at), known.head_seq)
                 })
                 .collect()
             }
@@ -120,34 +136,37 @@ impl<S: Scan> Verify<'_, S> {
     }
 
     /// Whether a count is of a window of a limit `per` a time that is over: it may be pruned, and nobody asks for it.
-    fn is_of_an_ended_window(&self, at: &At) -> bool {
-        let At::Key(key) = at else { return false };
-        let window = key.rsplit(SEPARATOR).next().and_then(|window| window.parse().ok());
-        let lifecycles = self.scratch.catalog().lifecycles();
+    fn is_expired_window(&self, at: &RowSubject) -> bool {
+        let RowSubject::Key(key) = at else { return false };
+        let window = key.rsplit(KEY_SEPARATOR).next().and_then(|window| window.parse().ok());
+        let lifecycles = self.replay.catalog().lifecycles();
         let limits = lifecycles.values().flat_map(|lifecycle| &lifecycle.limits);
-        let Some(longest) = limits.filter_map(|limit| limit.per).max() else { return false };
-        let end = window.and_then(|window| Time::from_micros(window).checked_add(longest));
-        end.is_some_and(|end| end <= self.now.max(self.latest))
+        let Some(longest_window) = limits.filter_map(|limit| limit.window).max() else { return false };
+        let end = window.and_then(|window| Time::from_micros(window).checked_add(longest_window));
+        end.is_some_and(|end| end <= self.now.max(self.latest_at))
     }
 
     /// The table that must have a row of a record, where it is this one, or where the record should still wait for its time before it
-    /// stands in this one. In `ready` that is not known of jobs with a work key: their lane says it.
-    fn stands_in(&self, table: Table, known: &Known) -> Option<Table> {
-        if known.lost {
+    /// stands in this one. In `ready_jobs` that is not known of jobs with a work key: their lane says it.
+    fn expected_table(&self, table: ProjectionTable, replayed: &ReplayedRecord) -> Option<ProjectionTable> {
+        if replayed.is_log_damaged {
             return None;
         }
-        if !stands(table, known) {
+        if !expects_row(table, replayed) {
             return None;
         }
-        let (Table::Ready | Table::Lanes, Some(waiting)) = (table, readiness(&known.record)) else {
+        let (ProjectionTable::Ready | ProjectionTable::Lanes, Some(readiness_of)) =
+            (table, readiness(&replayed.record))
+        else {
             return Some(table);
         };
-        if waiting.from > self.now.max(self.latest) {
-            return ((table == Table::Lanes) == waiting.key.is_some()).then_some(Table::Later);
+        if readiness_of.ready_at > self.now.max(self.latest_at) {
+            return ((table == ProjectionTable::Lanes) == readiness_of.concurrency_key.is_some())
+                .then_some(ProjectionTable::Delayed);
         }
-        (table == Table::Lanes || waiting.key.is_none()).then_some(table)
+        (table == ProjectionTable::Lanes || readiness_of.concurrency_key.is_none()).then_some(table)
     }
 }
 
 /// A row that should be there: its number in the scratch, what it stands for in which table, if it does, and since when.
-type Expected = (u64, Option<(Table, At)>, u64);
+type ExpectedRow = (u64, Option<(ProjectionTable, RowSubject)>, u64);

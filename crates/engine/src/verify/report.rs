@@ -1,22 +1,22 @@
 //! What was found.
 
-use onceward_store::Difference;
+use onceward_store::TableDifference;
 
 /// So many differences are kept in the report; the rest is counted. Whoever wants all of them watches.
-const MOST: usize = 1_000;
+const MAX_KEPT_DIFFERENCES: usize = 1_000;
 
 /// An operation that would be decided otherwise today, by the same version of the deciding code. Not damage: what is kept is
 /// what was decided then.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Drift {
+pub struct DecisionDrift {
     /// The place of the operation's first entry.
     pub seq: u64,
-    pub why: String,
+    pub reason: String,
 }
 
-/// What `verify` has seen and found.
+/// What `verifier` has seen and found.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct VerifyReport {
     /// The last entry that was read.
     pub seq: u64,
     pub entries: u64,
@@ -33,12 +33,12 @@ pub struct Report {
     /// compares again, so that under load there may be some.
     pub other_refusals: u64,
     /// What pruning took, which can no longer be proved.
-    pub pruned: Beyond,
+    pub pruned: PrunedSummary,
     /// Rows that came while their table was read, and were not met.
-    pub too_young: u64,
-    pub differences: Vec<Difference>,
+    pub changed_while_read: u64,
+    pub differences: Vec<TableDifference>,
     pub more_differences: u64,
-    pub drifts: Vec<Drift>,
+    pub drifts: Vec<DecisionDrift>,
     pub more_drifts: u64,
     /// Why it did not go on to the end.
     pub stopped: Option<String>,
@@ -46,42 +46,42 @@ pub struct Report {
 
 /// What checkpoints say that pruning took: they are taken at their word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Beyond {
+pub struct PrunedSummary {
     pub checkpoints: u64,
     pub records: u64,
     pub entries: u64,
     /// The last place that was taken. Operations up to here are not decided again.
-    pub floor: u64,
+    pub floor_seq: u64,
     /// Operations that could not be decided again: up to the floor, or by records that are gone.
     pub undecided: u64,
 }
 
-impl Report {
+impl VerifyReport {
     /// Nothing differs and nothing has drifted.
     pub fn is_clean(&self) -> bool {
         self.differences.is_empty() && self.drifts.is_empty()
     }
 
     /// All differences, also those that were only counted.
-    pub fn all_differences(&self) -> u64 {
+    pub fn total_differences(&self) -> u64 {
         self.more_differences + u64::try_from(self.differences.len()).unwrap_or(u64::MAX)
     }
 
-    pub fn all_drifts(&self) -> u64 {
+    pub fn total_drifts(&self) -> u64 {
         self.more_drifts + u64::try_from(self.drifts.len()).unwrap_or(u64::MAX)
     }
 
     /// One more. So many are kept; of the others there is a number.
-    pub fn add(&mut self, difference: Difference) {
-        if self.differences.len() < MOST {
+    pub fn add_difference(&mut self, difference: TableDifference) {
+        if self.differences.len() < MAX_KEPT_DIFFERENCES {
             self.differences.push(difference);
         } else {
             self.more_differences += 1;
         }
     }
 
-    pub(super) fn drift(&mut self, drift: Drift) {
-        if self.drifts.len() < MOST {
+    pub(super) fn add_drift(&mut self, drift: DecisionDrift) {
+        if self.drifts.len() < MAX_KEPT_DIFFERENCES {
             self.drifts.push(drift);
         } else {
             self.more_drifts += 1;
@@ -90,14 +90,14 @@ impl Report {
 }
 
 /// Whoever wants to know before it is over.
-pub trait Watch: Send {
-    fn difference(&mut self, _difference: &Difference) {}
+pub trait ProgressObserver: Send {
+    fn on_difference(&mut self, _difference: &TableDifference) {}
 
-    fn drift(&mut self, _drift: &Drift) {}
+    fn on_drift(&mut self, _drift: &DecisionDrift) {}
 
     /// What is being read, how much of it is done, and about how much there is.
-    fn progress(&mut self, _what: &'static str, _done: u64, _all: u64) {}
+    fn on_progress(&mut self, _table_name: &'static str, _done: u64, _total: u64) {}
 }
 
 /// Nobody watches.
-impl Watch for () {}
+impl ProgressObserver for () {}

@@ -2,380 +2,433 @@
 
 use onceward_core::decide::readiness;
 use onceward_core::hex;
-use onceward_core::model::WorkKey;
+use onceward_core::model::ConcurrencyPolicy;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
 use onceward_store::scan::{
-    At, Beside, Cell, Columns, Kept, Known, MANY, Scan, Table, What, effect_columns, execution_columns, expected,
-    key_columns,
+    CellText, ColumnCells, DifferenceKind, MAX_COUNTED_JOBS_AHEAD, ProjectionTable, ReplayedRecord, RowContext,
+    RowSubject, Scan, StoredRow, api_key_columns, effect_columns, execution_columns, expected_columns,
 };
-use onceward_store::{Difference, Keyed, Kind, Standing, StoreError};
+use onceward_store::{PruneState, ReplayTable, ReplayedRow, StoreError, TableDifference};
 use sha2::{Digest, Sha256};
 
-use super::missing::{Met, is_of_records};
-use super::seen::Seen;
-use super::{PAGE, Stop, Verify};
+use super::missing::{ScannedTable, is_record_table};
+use super::row_bitmap::RowBitmap;
+use super::{SCAN_PAGE_ROWS, Verifier, VerifyStop};
 
 /// How often a table is read before a row is called missing. A heartbeat may carry a row from before the reader to behind it
 /// without a word in the log; twice in a row it would have to be very unlucky.
-const ROUNDS: usize = 3;
+const MAX_READ_ROUNDS: usize = 3;
 
 /// No lease is longer.
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const MAX_LEASE_SPAN: Duration = Duration::from_secs(24 * 3600);
 
-impl<S: Scan> Verify<'_, S> {
+impl<S: Scan> Verifier<'_, S> {
     /// Every table, and what is missing in it.
-    pub(super) async fn tables(&mut self) -> Result<(), Stop> {
-        let mut of_records = Vec::new();
+    pub(super) async fn verify_tables(&mut self) -> Result<(), VerifyStop> {
+        let mut record_tables = Vec::new();
         for table in self.store.tables() {
-            let mut met = Met::of(*table);
-            self.read(&mut met, true).await?;
-            if is_of_records(*table) {
+            let mut scanned = ScannedTable::new(*table);
+            self.read_table(&mut scanned, true).await?;
+            if is_record_table(*table) {
                 // All of them are asked of each record once, at the end: reading a record back takes longer than a row.
-                of_records.push(met);
-            } else if self.missing(&met, false)? > 0 {
-                self.again(met).await?;
+                record_tables.push(scanned);
+            } else if self.count_missing(&scanned, false)? > 0 {
+                self.reread_until_complete(scanned).await?;
             }
         }
-        for met in self.missing_records(of_records)? {
-            self.again(met).await?;
+        for met in self.tables_missing_records(record_tables)? {
+            self.reread_until_complete(met).await?;
         }
         Ok(())
     }
 
     /// Something was missing: it may have gone from before the reader to behind it.
-    async fn again(&mut self, mut met: Met) -> Result<(), Stop> {
-        for round in 2..=ROUNDS {
-            self.read(&mut met, false).await?;
-            if self.missing(&met, round == ROUNDS)? == 0 {
+    async fn reread_until_complete(&mut self, mut scanned: ScannedTable) -> Result<(), VerifyStop> {
+        for round in 2..=MAX_READ_ROUNDS {
+            self.read_table(&mut scanned, false).await?;
+            if self.count_missing(&scanned, round == MAX_READ_ROUNDS)? == 0 {
                 break;
             }
         }
         Ok(())
     }
 
-    async fn read(&mut self, met: &mut Met, is_first: bool) -> Result<(), Stop> {
+    async fn read_table(&mut self, scanned: &mut ScannedTable, is_first: bool) -> Result<(), VerifyStop> {
         // Whoever waits for its time stands in `later`, and is put where it belongs at any moment after that, without a word in the
         // log: first there, then here, it is met once at least.
-        if matches!(met.table, Table::Ready | Table::Lanes) {
-            let tell = is_first && met.table == Table::Ready;
-            self.pages(Table::Later, &mut met.since, &mut met.seen, tell).await?;
+        if matches!(scanned.table, ProjectionTable::Ready | ProjectionTable::Lanes) {
+            let should_report = is_first && scanned.table == ProjectionTable::Ready;
+            self.read_pages(ProjectionTable::Delayed, &mut scanned.since_seq, &mut scanned.seen_rows, should_report)
+                .await?;
         }
-        self.pages(met.table, &mut met.since, &mut met.seen, is_first).await
+        self.read_pages(scanned.table, &mut scanned.since_seq, &mut scanned.seen_rows, is_first).await
     }
 
     /// All rows of a table. What is wrong with them is told once, and they are counted once.
-    async fn pages(&mut self, table: Table, since: &mut Option<u64>, seen: &mut Seen, tell: bool) -> Result<(), Stop> {
+    async fn read_pages(
+        &mut self,
+        table: ProjectionTable,
+        since_seq: &mut Option<u64>,
+        seen_rows: &mut RowBitmap,
+        should_report: bool,
+    ) -> Result<(), VerifyStop> {
         let mut cursor = None;
         let mut done = 0;
         loop {
-            let page = self.store.scan(table, cursor, PAGE).await?;
-            self.catch_up(page.seq).await?;
-            since.get_or_insert(page.seq);
+            let page = self.store.scan(table, cursor, SCAN_PAGE_ROWS).await?;
+            self.read_log_to(page.seq).await?;
+            since_seq.get_or_insert(page.seq);
             done += u64::try_from(page.rows.len()).unwrap_or(0);
             for row in page.rows {
-                self.row(table, &row, page.seq, seen, tell)?;
+                self.verify_row(table, &row, page.seq, seen_rows, should_report)?;
             }
-            self.at(table.name(), done, self.about(table));
+            self.report_progress(table.name(), done, self.expected_rows(table));
             cursor = page.next;
             if cursor.is_none() {
                 break;
             }
         }
-        self.report.rows += if tell { done } else { 0 };
+        self.report.rows += if should_report { done } else { 0 };
         Ok(())
     }
 
     /// One row as it is kept. What is wrong with it is told once, in the first round.
-    fn row(&mut self, table: Table, row: &Kept, seq: u64, seen: &mut Seen, tell: bool) -> Result<(), StoreError> {
-        let mut wrong = Vec::new();
-        match &row.at {
-            At::Record(id) if table == Table::Effects => self.of_effect(*id, row, seen, &mut wrong)?,
-            At::Record(id) => self.of_record(table, *id, row, seen, (tell, &mut wrong))?,
-            At::Execution(id, token) => self.of_execution(*id, *token, row, seen, &mut wrong)?,
-            At::Link { target, name, source } => match self.scratch.link(*target, name, *source)? {
-                Some(link) => seen.mark(link.row),
-                None => wrong.push(What::Extra),
+    fn verify_row(
+        &mut self,
+        table: ProjectionTable,
+        row: &StoredRow,
+        seq: u64,
+        seen_rows: &mut RowBitmap,
+        should_report: bool,
+    ) -> Result<(), StoreError> {
+        let mut problems = Vec::new();
+        match &row.subject {
+            RowSubject::Record(id) if table == ProjectionTable::Effects => {
+                self.verify_effect_row(*id, row, seen_rows, &mut problems)?;
+            }
+            RowSubject::Record(id) => {
+                self.verify_record_row(table, *id, row, seen_rows, (should_report, &mut problems))?;
+            }
+            RowSubject::Execution(id, token) => {
+                self.verify_execution_row(*id, *token, row, seen_rows, &mut problems)?;
+            }
+            RowSubject::Link { target, name, source } => match self.replay.link(*target, name, *source)? {
+                Some(link) => seen_rows.mark(link.row_id),
+                None => problems.push(DifferenceKind::Extra),
             },
-            At::Key(key) => self.of_key(table, key, row, seq, seen, &mut wrong)?,
-            At::Nobody(_) => wrong.push(What::Extra),
+            RowSubject::Key(key) => self.verify_keyed_row(table, key, row, seq, seen_rows, &mut problems)?,
+            RowSubject::MissingRecord(_) => problems.push(DifferenceKind::Extra),
         }
-        if tell {
-            for what in wrong {
-                self.found(Difference { rule: rule(table), ..Difference::new(table.name(), &row.at, what) });
+        if should_report {
+            for what in problems {
+                self.add_difference(TableDifference {
+                    rule: violated_rule(table),
+                    ..TableDifference::new(table.name(), &row.subject, what)
+                });
             }
         }
         Ok(())
     }
 
-    fn of_record(
+    fn verify_record_row(
         &mut self,
-        table: Table,
+        table: ProjectionTable,
         id: RecordId,
-        row: &Kept,
-        seen: &mut Seen,
-        (tell, wrong): (bool, &mut Vec<What>),
+        row: &StoredRow,
+        seen_rows: &mut RowBitmap,
+        (should_report, problems): (bool, &mut Vec<DifferenceKind>),
     ) -> Result<(), StoreError> {
-        let Some(known) = self.scratch.known(id)? else {
-            wrong.push(What::Extra);
+        let Some(replayed) = self.replay.replayed_record(id)? else {
+            problems.push(DifferenceKind::Extra);
             return Ok(());
         };
-        seen.mark(known.row);
-        if known.lost {
+        seen_rows.mark(replayed.row_id);
+        if replayed.is_log_damaged {
             return Ok(());
         }
-        let Some(told) = expected(table, &known, self.scratch.catalog(), row.beside) else {
-            wrong.push(What::Extra);
+        let Some(expected_columns) = expected_columns(table, &replayed, self.replay.catalog(), row.context) else {
+            problems.push(DifferenceKind::Extra);
             return Ok(());
         };
-        let mut told = told;
+        let mut expected_columns = expected_columns;
         if let Some((_, number)) =
-            told.iter_mut().find(|(name, _)| *name == "row" && self.scratch.standing().checkpoint > 0)
+            expected_columns.iter_mut().find(|(name, _)| *name == "row" && self.replay.prune_state().checkpoint_seq > 0)
         {
             // Where records are gone, those that stay keep their numbers: none has a smaller one than it has a place.
             let kept = row.columns.iter().find(|(name, _)| *name == "row").and_then(|(_, kept)| kept.clone());
-            if kept.as_deref().and_then(|kept| kept.parse().ok()).is_some_and(|kept: u64| kept >= known.row) {
+            if kept.as_deref().and_then(|kept| kept.parse().ok()).is_some_and(|kept: u64| kept >= replayed.row_id) {
                 *number = kept;
             }
         }
-        compare(&row.columns, &told, wrong);
+        compare_columns(&row.columns, &expected_columns, problems);
         // Entries are found by the record's id, and the hash is of it too.
-        if table == Table::Records && !known.vouched {
-            wrong.push(What::Broken("no entry of its log carries a hash that fits its id".to_owned()));
+        if table == ProjectionTable::Records && !replayed.has_verified_entry {
+            problems.push(DifferenceKind::Invalid("no entry of its log carries a hash that fits its id".to_owned()));
         }
-        match row.beside {
-            Beside::Front(false) => {
-                wrong.push(What::Broken("it stands in `ready`, and not in front of its work key's lane".to_owned()));
+        match row.context {
+            RowContext::LaneFront(false) => {
+                problems.push(DifferenceKind::Invalid(
+                    "it stands in `ready`, and not in front of its work key's lane".to_owned(),
+                ));
             }
-            Beside::Lane { front, ready, better } => {
+            RowContext::LanePosition { front, is_ready: ready, jobs_ahead: better } => {
                 // The two disagree, and which of them is right nobody knows: both are named.
                 if front != i64::from(ready) {
-                    wrong.push(differs("front", front, i64::from(ready)));
-                    if tell && !ready {
-                        let ready = Difference::new(Table::Ready.name(), &row.at, What::Missing);
-                        self.found(Difference { rule: rule(Table::Ready), ..ready });
+                    problems.push(differs_in("front", front, i64::from(ready)));
+                    if should_report && !ready {
+                        let ready =
+                            TableDifference::new(ProjectionTable::Ready.name(), &row.subject, DifferenceKind::Missing);
+                        self.add_difference(TableDifference { rule: violated_rule(ProjectionTable::Ready), ..ready });
                     }
-                } else if front == 0 && self.is_held_back(&known, better)? {
-                    wrong.push(What::Broken("it stands at the back of its lane, and nobody is before it".to_owned()));
+                } else if front == 0 && self.belongs_in_front(&replayed, better)? {
+                    problems.push(DifferenceKind::Invalid(
+                        "it stands at the back of its lane, and nobody is before it".to_owned(),
+                    ));
                 }
             }
-            Beside::Twice(true) => {
-                wrong.push(What::Broken("it waits for its time, and is handed out already".to_owned()));
+            RowContext::AlsoReady(true) => {
+                problems.push(DifferenceKind::Invalid("it waits for its time, and is handed out already".to_owned()));
             }
-            Beside::Nothing | Beside::Front(true) | Beside::Twice(false) | Beside::Lease(_) => {}
+            RowContext::Empty
+            | RowContext::LaneFront(true)
+            | RowContext::AlsoReady(false)
+            | RowContext::LeaseEnd(_) => {}
         }
         if let Some((_, Some(links))) = row.columns.iter().find(|(name, _)| *name == "links") {
-            let (least, most) = (known.linked, known.raised);
-            if !links.parse().is_ok_and(|links: u64| (least..=most).contains(&links)) {
-                wrong.push(differs("links", links, format!("{least} to {most}")));
+            let (min_links, max_links) = (replayed.incoming_links, replayed.link_version);
+            if !links.parse().is_ok_and(|links: u64| (min_links..=max_links).contains(&links)) {
+                problems.push(differs_in("links", links, format!("{min_links} to {max_links}")));
             }
         }
         Ok(())
     }
 
-    fn of_effect(
+    fn verify_effect_row(
         &mut self,
         id: RecordId,
-        row: &Kept,
-        seen: &mut Seen,
-        wrong: &mut Vec<What>,
+        row: &StoredRow,
+        seen_rows: &mut RowBitmap,
+        problems: &mut Vec<DifferenceKind>,
     ) -> Result<(), StoreError> {
-        let Some(known) = self.scratch.brief(id)? else {
-            wrong.push(What::Extra);
+        let Some(summary) = self.replay.record_summary(id)? else {
+            problems.push(DifferenceKind::Extra);
             return Ok(());
         };
-        seen.mark(known.row);
-        match &known.effect {
-            _ if known.lost => {}
-            Some(effect) => compare(&row.columns, &effect_columns(effect), wrong),
-            None => wrong.push(What::Extra),
+        seen_rows.mark(summary.row_id);
+        match &summary.effect {
+            _ if summary.is_log_damaged => {}
+            Some(effect) => compare_columns(&row.columns, &effect_columns(effect), problems),
+            None => problems.push(DifferenceKind::Extra),
         }
         Ok(())
     }
 
     /// Whether a job that stands at the back of its lane should stand in front: there is room for one more than those before it.
-    fn is_held_back(&mut self, known: &Known, better: u64) -> Result<bool, StoreError> {
-        let Some(key) = readiness(&known.record).and_then(|waiting| waiting.key) else { return Ok(false) };
-        let same = |key: &WorkKey| (key.ordered, key.limit);
-        let own = known.record.lifecycle.work.as_ref().and_then(|work| work.key.as_ref()).map(same);
-        let current = self.scratch.catalog().definitions.get(&key.lifecycle);
-        let current = current.and_then(|lifecycle| lifecycle.work.as_ref()?.key.as_ref()).map(same);
+    fn belongs_in_front(&mut self, known: &ReplayedRecord, ahead: u64) -> Result<bool, StoreError> {
+        let Some(key) = readiness(&known.record).and_then(|waiting| waiting.concurrency_key) else { return Ok(false) };
+        let policy = |key: &ConcurrencyPolicy| (key.ordered, key.limit);
+        let own = known.record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()).map(policy);
+        let current = self.replay.catalog().definitions.get(&key.lifecycle);
+        let current = current.and_then(|lifecycle| lifecycle.work.as_ref()?.concurrency.as_ref()).map(policy);
         // Where versions share a key in different ways, who stands in front is a guess, and `decide` has the last word.
         let (Some((ordered, limit)), true) = (own, own == current) else { return Ok(false) };
         if ordered {
-            let first = self.scratch.first_of(&key)?;
+            let first = self.replay.queue_front(&key)?;
             return Ok(first.first().is_some_and(|(_, id)| *id == known.record.id));
         }
-        let count = onceward_core::decide::CountKey {
+        let count = onceward_core::decide::CounterKey {
             lifecycle: key.lifecycle,
             limit: "work.key".into(),
             parts: key.parts,
-            window: None,
+            window_start: None,
         };
-        let running = u64::try_from(self.scratch.count(&count)?).unwrap_or(0);
-        Ok(better < MANY && limit.is_none_or(|limit| better < u64::from(limit).saturating_sub(running)))
+        let running = u64::try_from(self.replay.read_counter(&count)?).unwrap_or(0);
+        Ok(ahead < MAX_COUNTED_JOBS_AHEAD && limit.is_none_or(|limit| ahead < u64::from(limit).saturating_sub(running)))
     }
 
-    fn of_execution(
+    fn verify_execution_row(
         &mut self,
         id: RecordId,
         token: i64,
-        row: &Kept,
-        seen: &mut Seen,
-        wrong: &mut Vec<What>,
+        row: &StoredRow,
+        seen_rows: &mut RowBitmap,
+        problems: &mut Vec<DifferenceKind>,
     ) -> Result<(), StoreError> {
-        let Some(known) = self.scratch.brief(id)? else {
-            wrong.push(What::Extra);
+        let Some(summary) = self.replay.record_summary(id)? else {
+            problems.push(DifferenceKind::Extra);
             return Ok(());
         };
-        let execution = match self.scratch.execution(known.row, id, token)? {
-            Some(Keyed { row, value, .. }) => {
-                seen.mark(row);
+        let execution = match self.replay.execution(summary.row_id, id, token)? {
+            Some(ReplayedRow { row_id: row, value, .. }) => {
+                seen_rows.mark(row);
                 value
             }
-            None if known.lost => return Ok(()),
+            None if summary.is_log_damaged => return Ok(()),
             None => {
-                wrong.push(What::Extra);
+                problems.push(DifferenceKind::Extra);
                 return Ok(());
             }
         };
-        if known.lost {
+        if summary.is_log_damaged {
             return Ok(());
         }
-        let mut kept = row.columns.clone();
+        let mut stored_columns = row.columns.clone();
         if execution.status.is_live() {
-            let ends = kept.iter().position(|(name, _)| *name == "expires_at");
-            let ends = ends.and_then(|at| kept.remove(at).1).and_then(|ends| ends.parse::<i64>().ok());
-            let least = execution.expires_at;
-            let most = self.now.max(self.latest).checked_add(DAY).unwrap_or(Time::MAX).max(least);
-            if !ends.is_some_and(|ends| (least.micros()..=most.micros()).contains(&ends)) {
-                let told = format!("{} or later, and at most {}", least.micros(), most.micros());
-                wrong.push(differs("expires_at", ends.unwrap_or_default(), told));
+            let position = stored_columns.iter().position(|(name, _)| *name == "expires_at");
+            let expires_at =
+                position.and_then(|at| stored_columns.remove(at).1).and_then(|ends| ends.parse::<i64>().ok());
+            let earliest_end = execution.expires_at;
+            let latest_end =
+                self.now.max(self.latest_at).checked_add(MAX_LEASE_SPAN).unwrap_or(Time::MAX).max(earliest_end);
+            if !expires_at.is_some_and(|ends| (earliest_end.micros()..=latest_end.micros()).contains(&ends)) {
+                let told = format!("{} or later, and at most {}", earliest_end.micros(), latest_end.micros());
+                problems.push(differs_in("expires_at", expires_at.unwrap_or_default(), told));
             }
         }
-        compare(&kept, &execution_columns(&execution), wrong);
+        compare_columns(&stored_columns, &execution_columns(&execution), problems);
         Ok(())
     }
 
-    fn of_key(
+    fn verify_keyed_row(
         &mut self,
-        table: Table,
+        table: ProjectionTable,
         key: &str,
-        row: &Kept,
+        row: &StoredRow,
         seq: u64,
-        seen: &mut Seen,
-        wrong: &mut Vec<What>,
+        seen_rows: &mut RowBitmap,
+        problems: &mut Vec<DifferenceKind>,
     ) -> Result<(), StoreError> {
-        if table == Table::Counter {
-            seen.mark(1);
-            compare(&row.columns, &vec![("one", cell(1)), ("seq", cell(seq))], wrong);
+        if table == ProjectionTable::LogSeq {
+            seen_rows.mark(1);
+            compare_columns(&row.columns, &vec![("one", to_cell(1)), ("seq", to_cell(seq))], problems);
             return Ok(());
         }
-        if table == Table::Pruned {
-            seen.mark(1);
-            let Standing { checkpoint, head, floor } = *self.scratch.standing();
+        if table == ProjectionTable::PruneState {
+            seen_rows.mark(1);
+            let PruneState { checkpoint_seq: checkpoint, checkpoint_hash: head, last_pruned_seq: floor } =
+                *self.replay.prune_state();
             let head = hex::encode(&head);
-            let told =
-                [("one", cell(1)), ("checkpoint", cell(checkpoint)), ("floor", cell(floor)), ("head", cell(head))];
-            compare(&row.columns, &told.to_vec(), wrong);
+            let expected_columns = [
+                ("one", to_cell(1)),
+                ("checkpoint", to_cell(checkpoint)),
+                ("floor", to_cell(floor)),
+                ("head", to_cell(head)),
+            ];
+            compare_columns(&row.columns, &expected_columns.to_vec(), problems);
             return Ok(());
         }
-        if table == Table::Entries {
-            match self.scratch.moved(key)? {
-                Some(moved) => seen.mark(moved.row),
-                None => wrong.push(What::Extra),
+        if table == ProjectionTable::AccountEntries {
+            match self.replay.account_entry(key)? {
+                Some(account_entry) => seen_rows.mark(account_entry.row_id),
+                None => problems.push(DifferenceKind::Extra),
             }
             return Ok(());
         }
-        if table == Table::KeyChanges {
-            seen.mark(1);
-            compare(&row.columns, &vec![("one", cell(1)), ("changes", cell(self.scratch.key_changes))], wrong);
+        if table == ProjectionTable::ApiKeysRevision {
+            seen_rows.mark(1);
+            compare_columns(
+                &row.columns,
+                &vec![("one", to_cell(1)), ("changes", to_cell(self.replay.api_keys_revision))],
+                problems,
+            );
             return Ok(());
         }
-        let Some(kind) = kind(table) else { return Ok(()) };
-        let kept = self.scratch.keyed(kind, key)?;
-        if let Some(kept) = &kept {
-            seen.mark(kept.row);
+        let Some(kind) = replay_table(table) else { return Ok(()) };
+        let replayed_row = self.replay.find_row(kind, key)?;
+        if let Some(kept) = &replayed_row {
+            seen_rows.mark(kept.row_id);
         }
-        let value = kept.and_then(|kept| kept.value);
-        let told: Columns = match (table, value) {
-            (Table::Contents, refs) => {
+        let value = replayed_row.and_then(|kept| kept.value);
+        let expected_columns: ColumnCells = match (table, value) {
+            (ProjectionTable::Contents, refs) => {
                 // Whether what a caller named ever came is not in the log; what an operation made itself was there.
-                let none = hex::encode(&Sha256::digest(b""));
-                let made = self.scratch.keyed(Kind::Content, key)?.is_some();
-                let has_come = made || row.columns.first().is_none_or(|(_, bytes)| bytes.as_deref() != Some(&none));
-                let bytes = if has_come { key.to_owned() } else { none };
-                vec![("bytes", cell(bytes)), ("refs", cell(refs.unwrap_or_else(|| "0".to_owned())))]
+                let empty_hash = hex::encode(&Sha256::digest(b""));
+                let is_generated = self.replay.find_row(ReplayTable::GeneratedPayload, key)?.is_some();
+                let is_present =
+                    is_generated || row.columns.first().is_none_or(|(_, bytes)| bytes.as_deref() != Some(&empty_hash));
+                let bytes = if is_present { key.to_owned() } else { empty_hash };
+                vec![("bytes", to_cell(bytes)), ("refs", to_cell(refs.unwrap_or_else(|| "0".to_owned())))]
             }
             // PostgreSQL locks a work key by its count, so that there is one also where nothing ran yet.
-            (Table::Counts, None) if key.contains("work.key") && row.columns == [("count", cell(0))] => return Ok(()),
-            (_, None) => {
-                wrong.push(What::Extra);
+            (ProjectionTable::Counts, None) if key.contains("work.key") && row.columns == [("count", to_cell(0))] => {
                 return Ok(());
             }
-            (Table::ApiKeys, Some(_)) => match self.scratch.api_key(key)? {
-                Some(known) => key_columns(&known),
-                None => Columns::new(),
-            },
-            (Table::Uniques, Some(holder)) => vec![("holder", cell(holder))],
-            (Table::Accounts, Some(balance)) => {
-                let (asset, name) = key.split_once(onceward_store::scan::SEPARATOR).unwrap_or((key, ""));
-                let outside = self.scratch.catalog().ever_outside(asset, name);
-                vec![("outside", cell(u8::from(outside))), ("balance", cell(balance))]
+            (_, None) => {
+                problems.push(DifferenceKind::Extra);
+                return Ok(());
             }
-            (_, Some(count)) => vec![("count", cell(count))],
+            (ProjectionTable::ApiKeys, Some(_)) => match self.replay.api_key(key)? {
+                Some(known) => api_key_columns(&known),
+                None => ColumnCells::new(),
+            },
+            (ProjectionTable::Uniques, Some(holder)) => vec![("holder", to_cell(holder))],
+            (ProjectionTable::Accounts, Some(balance)) => {
+                let (asset, name) = key.split_once(onceward_store::scan::KEY_SEPARATOR).unwrap_or((key, ""));
+                let outside = self.replay.catalog().is_outside_account(asset, name);
+                vec![("outside", to_cell(u8::from(outside))), ("balance", to_cell(balance))]
+            }
+            (_, Some(count)) => vec![("count", to_cell(count))],
         };
-        compare(&row.columns, &told, wrong);
+        compare_columns(&row.columns, &expected_columns, problems);
         Ok(())
     }
 }
 
 /// The rows with keys that a table keeps.
-pub(super) const fn kind(table: Table) -> Option<Kind> {
+pub(super) const fn replay_table(table: ProjectionTable) -> Option<ReplayTable> {
     match table {
-        Table::Uniques => Some(Kind::Unique),
-        Table::Counts => Some(Kind::Count),
-        Table::Accounts => Some(Kind::Account),
-        Table::Tallies => Some(Kind::Tally),
-        Table::Contents => Some(Kind::Reference),
-        Table::ApiKeys => Some(Kind::ApiKey),
+        ProjectionTable::Uniques => Some(ReplayTable::Unique),
+        ProjectionTable::Counts => Some(ReplayTable::Count),
+        ProjectionTable::Accounts => Some(ReplayTable::Account),
+        ProjectionTable::StateCounts => Some(ReplayTable::StateCount),
+        ProjectionTable::Contents => Some(ReplayTable::PayloadReference),
+        ProjectionTable::ApiKeys => Some(ReplayTable::ApiKey),
         _ => None,
     }
 }
 
 /// What does not hold when a table is wrong.
-pub(super) const fn rule(table: Table) -> Option<&'static str> {
+pub(super) const fn violated_rule(table: ProjectionTable) -> Option<&'static str> {
     match table {
-        Table::Effects => Some("INV-1"),
-        Table::Records | Table::Executions => Some("INV-3"),
+        ProjectionTable::Effects => Some("INV-1"),
+        ProjectionTable::Records | ProjectionTable::Executions => Some("INV-3"),
         // Whoever waits is found, and what is due is done.
-        Table::Queues | Table::Ready | Table::Lanes | Table::Later | Table::Timers => Some("INV-4"),
-        Table::Counts | Table::Accounts | Table::Entries => Some("INV-7"),
-        Table::ApiKeys | Table::KeyChanges => Some("INV-8"),
+        ProjectionTable::Queues
+        | ProjectionTable::Ready
+        | ProjectionTable::Lanes
+        | ProjectionTable::Delayed
+        | ProjectionTable::Timers => Some("INV-4"),
+        ProjectionTable::Counts | ProjectionTable::Accounts | ProjectionTable::AccountEntries => Some("INV-7"),
+        ProjectionTable::ApiKeys | ProjectionTable::ApiKeysRevision => Some("INV-8"),
         _ => None,
     }
 }
 
-fn compare(kept: &Columns, told: &Columns, wrong: &mut Vec<What>) {
-    for (column, kept) in kept {
+fn compare_columns(stored: &ColumnCells, expected: &ColumnCells, problems: &mut Vec<DifferenceKind>) {
+    for (column, stored_cell) in stored {
         if *column == "links" {
             continue;
         }
-        let told = told.iter().find(|(name, _)| name == column).map(|(_, told)| told);
-        if told != Some(kept) && !is_hash_of(kept, told) {
-            wrong.push(What::Differs { column, kept: kept.clone(), told: told.cloned().flatten() });
+        let expected_cell = expected.iter().find(|(name, _)| name == column).map(|(_, told)| told);
+        if expected_cell != Some(stored_cell) && !is_hash_of_expected(stored_cell, expected_cell) {
+            problems.push(DifferenceKind::Differs {
+                column,
+                stored: stored_cell.clone(),
+                expected: expected_cell.cloned().flatten(),
+            });
         }
     }
 }
 
 /// A store whose indexes take no long text keeps a long key as its hash.
-fn is_hash_of(kept: &Cell, told: Option<&Cell>) -> bool {
-    let (Some(kept), Some(Some(told))) = (kept, told) else { return false };
+fn is_hash_of_expected(stored: &CellText, expected: Option<&CellText>) -> bool {
+    let (Some(kept), Some(Some(told))) = (stored, expected) else { return false };
     kept.strip_prefix('#').is_some_and(|hash| hash == hex::encode(&Sha256::digest(told.as_bytes())))
 }
 
-fn differs(column: &'static str, kept: impl ToString, told: impl ToString) -> What {
-    What::Differs { column, kept: cell(kept), told: cell(told) }
+fn differs_in(column: &'static str, stored: impl ToString, expected: impl ToString) -> DifferenceKind {
+    DifferenceKind::Differs { column, stored: to_cell(stored), expected: to_cell(expected) }
 }
 
 #[expect(
@@ -383,6 +436,6 @@ fn differs(column: &'static str, kept: impl ToString, told: impl ToString) -> Wh
     clippy::needless_pass_by_value,
     reason = "a column may be nothing; numbers are copied"
 )]
-fn cell(value: impl ToString) -> Cell {
+fn to_cell(value: impl ToString) -> CellText {
     Some(value.to_string().into())
 }

@@ -2,48 +2,49 @@
 
 use std::slice::from_ref;
 
-use onceward_core::record::Token;
+use onceward_core::record::FencingToken;
 use onceward_core::value::RecordId;
-use onceward_engine::{Config, Wanted};
+use onceward_engine::{EngineConfig, LeaseRequest};
 use onceward_testkit::worker;
 
-use crate::stage::race::{Prizes, one_commit, one_lease};
-use crate::stage::{JOB, job, leased, on_each};
+use crate::support::race::{PrizeRaces, assert_one_commit_wins, assert_one_lease_wins};
+use crate::support::{JOB_LIFECYCLE, create_job, lease_one, on_each_store};
 
 /// Enough that a second batch sets out while the first is being written: 32 do.
-const TASKS: usize = 64;
+const RACING_TASKS: usize = 64;
 
 /// Of each kind and on each store.
-const ROUNDS: usize = 100;
+const RACES_PER_STORE: usize = 100;
 
 /// One of all workers has the lease, asked for by name.
 #[test]
-fn one_has_the_lease() {
-    on_each(Config::default(), async |engine, _| {
-        for _ in 0..ROUNDS {
-            let id = job(engine).await;
-            one_lease(from_ref(engine), TASKS, id).await;
+fn racing_leases_have_one_winner() {
+    on_each_store(EngineConfig::default(), async |engine, _| {
+        for _ in 0..RACES_PER_STORE {
+            let id = create_job(engine).await;
+            assert_one_lease_wins(from_ref(engine), RACING_TASKS, id).await;
         }
     });
 }
 
 /// Workers that take what there is: every job goes to one of them.
 #[test]
-fn one_worker_for_each_job() {
-    on_each(Config::default(), async |engine, _| {
-        let jobs: Vec<_> = (0..ROUNDS).map(|_| crate::stage::new_job()).collect();
+fn each_job_is_leased_to_one_worker() {
+    on_each_store(EngineConfig::default(), async |engine, _| {
+        let jobs: Vec<_> = (0..RACES_PER_STORE).map(|_| crate::support::new_job_submission()).collect();
         engine.submit_all(jobs).await.unwrap();
-        let tasks = (0..TASKS).map(|number| {
+        let tasks = (0..RACING_TASKS).map(|number| {
             let engine = engine.clone();
             tokio::spawn(async move {
                 let mut had: Vec<RecordId> = Vec::new();
                 loop {
-                    let wanted = Wanted { most: 1 + number % 3, ..Wanted::one(JOB, "w") };
+                    let wanted =
+                        LeaseRequest { max_jobs: 1 + number % 3, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
                     let found = engine.lease(&worker(&format!("w{number}")), &wanted).await.expect("leasing");
                     if found.is_empty() {
                         return had;
                     }
-                    assert!(found.iter().all(|held| held.token == Token(1)));
+                    assert!(found.iter().all(|held| held.token == FencingToken(1)));
                     had.extend(found.iter().map(|held| held.record.id));
                 }
             })
@@ -53,36 +54,36 @@ fn one_worker_for_each_job() {
             had.extend(task.await.expect("no panic"));
         }
         // Where one gave up because others had the last ones on offer, nothing is left all the same.
-        while let Some(held) = leased(engine).await {
+        while let Some(held) = lease_one(engine).await {
             had.push(held.record.id);
         }
-        assert_eq!(had.len(), ROUNDS);
+        assert_eq!(had.len(), RACES_PER_STORE);
         had.sort_unstable();
         had.dedup();
-        assert_eq!(had.len(), ROUNDS, "none was handed out twice");
+        assert_eq!(had.len(), RACES_PER_STORE, "none was handed out twice");
     });
 }
 
 /// Many commits of one execution leave one effect; all the others hear that it has landed.
 #[test]
-fn one_has_the_commit() {
-    on_each(Config::default(), async |engine, _| {
-        for _ in 0..ROUNDS {
-            let id = job(engine).await;
-            assert_eq!(leased(engine).await.expect("the job").record.id, id);
-            one_commit(from_ref(engine), TASKS, id).await;
+fn racing_commits_leave_one_effect() {
+    on_each_store(EngineConfig::default(), async |engine, _| {
+        for _ in 0..RACES_PER_STORE {
+            let id = create_job(engine).await;
+            assert_eq!(lease_one(engine).await.expect("the job").record.id, id);
+            assert_one_commit_wins(from_ref(engine), RACING_TASKS, id).await;
         }
     });
 }
 
 /// The owner takes the prize back while entries are judged: either one entry has won it, or nobody has.
 #[test]
-fn a_cancel_or_one_winner() {
-    on_each(Config::default(), async |engine, _| {
-        let mut prizes = Prizes::default();
-        for _ in 0..ROUNDS {
+fn cancel_races_end_with_cancel_or_one_winner() {
+    on_each_store(EngineConfig::default(), async |engine, _| {
+        let mut prizes = PrizeRaces::default();
+        for _ in 0..RACES_PER_STORE {
             let before = prizes.won;
-            let told = prizes.race(from_ref(engine), TASKS).await;
+            let told = prizes.run_race(from_ref(engine), RACING_TASKS).await;
             // Who cancels too late hears of it; whose entry is judged too late does not.
             let expected: &[&str] = if prizes.won > before { &["wrong_state"] } else { &[] };
             assert_eq!(told, expected);

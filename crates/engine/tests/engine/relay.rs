@@ -3,95 +3,95 @@
 use std::slice::from_ref;
 use std::sync::Arc;
 
-use onceward_core::decide::{Call, Create};
-use onceward_core::diagnostic::Files;
+use onceward_core::decide::{Call, CreateRecord};
+use onceward_core::diagnostic::InputFiles;
 use onceward_core::record::{Actor, Record};
 use onceward_core::value::{RecordId, Value};
-use onceward_engine::{Checks, Config, Engine, Leased, Submission, Wanted};
+use onceward_engine::{CheckRegistry, Engine, EngineConfig, LeaseRequest, LeasedJob, Submission};
 use onceward_store::{AnyStore, ListQuery};
 use onceward_testkit::{systems, user, worker};
 use serde_json::{Map, Value as Json, json};
 
-use crate::stage::race::race;
-use crate::stage::{code, object, on_each, ops, state};
+use crate::support::race::race;
+use crate::support::{json_object, on_each_store, operator_actor, reply_code, state_of};
 
-const PRICE: i64 = 10_000_000;
-const DEPOSITOR: &str = "0xd0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
-const WALLET: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const JOB_PRICE: i64 = 10_000_000;
+const DEPOSITOR_ADDRESS: &str = "0xd0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
+const WALLET_ADDRESS: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Who asks for one refund at once.
-const DEVICES: usize = 8;
-const ROUNDS: usize = 10;
+const CONCURRENT_REFUNDS: usize = 8;
+const RACE_ROUNDS: usize = 10;
 
 /// A chain on which every transaction brought the price.
-fn chain() -> Checks {
-    Checks::default().on("relay.job", "deposit", |asked| async move {
-        let tx_hash = asked.question.arguments["tx_hash"].clone();
-        Ok(object(json!({ "ok": true, "on_chain": true, "amount": PRICE, "sender": DEPOSITOR, "tx_hash": tx_hash })))
+fn fake_chain_checks() -> CheckRegistry {
+    CheckRegistry::default().register("relay.job", "deposit", |asked| async move {
+        let tx_hash = asked.query.arguments["tx_hash"].clone();
+        Ok(json_object(json!({ "ok": true, "on_chain": true, "amount": JOB_PRICE, "sender": DEPOSITOR_ADDRESS, "tx_hash": tx_hash })))
     })
 }
 
 /// The market of one test.
-struct Market<'a> {
+struct RelayMarket<'a> {
     engine: &'a Engine<AnyStore>,
 }
 
 /// The same on each store.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
-fn in_a_market(test: impl AsyncFn(&Market)) {
-    on_each(Config { checks: chain(), ..Config::default() }, async |engine, _| {
-        engine.define(&Files { files: systems::sources("relay") }).await.expect("sound files");
-        let market = Market { engine };
+fn with_market(test: impl AsyncFn(&RelayMarket)) {
+    on_each_store(EngineConfig { checks: fake_chain_checks(), ..EngineConfig::default() }, async |engine, _| {
+        engine.put_lifecycles(&InputFiles { files: systems::source_files("relay") }).await.expect("sound files");
+        let market = RelayMarket { engine };
         for name in ["alice", "bob", "carol"] {
-            market.create(name, "relay.agent", json!({ "agent_id": name, "wallet": WALLET })).await;
+            market.create(name, "relay.agent", json!({ "agent_id": name, "wallet": WALLET_ADDRESS })).await;
         }
         test(&market).await;
     });
 }
 
-impl Market<'_> {
-    async fn create(&self, who: &str, lifecycle: &str, fields: Json) -> RecordId {
-        self.engine.create(&user(who), lifecycle, object(fields)).await.expect("it is made").subject
+impl RelayMarket<'_> {
+    async fn create(&self, user_name: &str, lifecycle: &str, fields: Json) -> RecordId {
+        self.engine.create(&user(user_name), lifecycle, json_object(fields)).await.expect("it is made").subject
     }
 
-    async fn fire(&self, who: &str, record: RecordId, event: &str, input: Json) {
-        self.engine.fire(&user(who), record, event, object(input)).await.expect("it is taken");
+    async fn fire(&self, user_name: &str, record: RecordId, event: &str, input: Json) {
+        self.engine.fire(&user(user_name), record, event, json_object(input)).await.expect("it is taken");
     }
 
     /// Alice's, paid for by a transaction of its own.
-    async fn funded(&self) -> RecordId {
-        let fields = json!({ "title": "A haiku", "description": "About relays", "price": PRICE });
+    async fn create_funded_job(&self) -> RecordId {
+        let fields = json!({ "title": "A haiku", "description": "About relays", "price": JOB_PRICE });
         let job = self.create("alice", "relay.job", fields).await;
-        let number = self.all("relay.job").await.len();
+        let number = self.list_all("relay.job").await.len();
         self.fire("alice", job, "fund", json!({ "tx_hash": format!("0x{number:064x}") })).await;
         job
     }
 
-    async fn submitted(&self, job: RecordId, who: &str) -> RecordId {
-        self.fire(who, job, "claim", json!({})).await;
-        let fields = object(json!({ "job": job.to_string() }));
+    async fn submit_work(&self, job: RecordId, user_name: &str) -> RecordId {
+        self.fire(user_name, job, "claim", json!({})).await;
+        let fields = json_object(json!({ "job": job.to_string() }));
         let (lifecycle, id, owner, payload) = ("relay.submission".into(), None, None, None);
-        let create = Create { lifecycle, id, owner, fields, payload };
-        let made = self.engine.create_with(&user(who), create, *b"five, seven, five").await;
+        let create = CreateRecord { lifecycle, id, owner, fields, payload };
+        let made = self.engine.create_with_payload(&user(user_name), create, *b"five, seven, five").await;
         made.expect("it is handed in").subject
     }
 
     async fn record(&self, id: RecordId) -> Arc<Record> {
-        self.engine.get(&ops(), id).await.expect("reading").expect("it is there")
+        self.engine.get(&operator_actor(), id).await.expect("reading").expect("it is there")
     }
 
     async fn field(&self, id: RecordId, name: &str) -> Json {
         self.record(id).await.field(name).map_or(Json::Null, Value::to_json)
     }
 
-    async fn all(&self, lifecycle: &str) -> Vec<Arc<Record>> {
+    async fn list_all(&self, lifecycle: &str) -> Vec<Arc<Record>> {
         let query = ListQuery { lifecycle: Some(lifecycle.into()), limit: 1_000, ..ListQuery::default() };
-        self.engine.list(&ops(), &query).await.expect("a list").records
+        self.engine.list(&operator_actor(), &query).await.expect("a list").records
     }
 
     /// The settlements of a job.
     async fn settlements(&self, job: RecordId) -> Vec<Arc<Record>> {
-        let all = self.all("relay.settlement").await.into_iter();
+        let all = self.list_all("relay.settlement").await.into_iter();
         all.filter(|one| one.field("job").is_some_and(|of| of.to_json() == json!(job.to_string()))).collect()
     }
 }
@@ -100,7 +100,7 @@ fn oracle() -> Actor {
     worker("oracle")
 }
 
-fn pass(held: &Leased) -> Submission {
+fn passing_commit(held: &LeasedJob) -> Submission {
     let (record, token, result) = (held.record.id, held.token, json!({ "score": 100, "steps": [] }));
     Submission::new(&oracle(), Call::Commit { record, token, result, finish: true })
 }
@@ -108,28 +108,29 @@ fn pass(held: &Leased) -> Submission {
 /// REL-3, REL-12: two pass in one batch, that is in one transaction, in either order: the first wins, the second has lost its
 /// lease, and one payout is made.
 #[test]
-fn two_pass_in_one_batch() {
-    in_a_market(async |market| {
+fn two_passes_in_one_batch_pay_only_the_first() {
+    with_market(async |market| {
         for swapped in [false, true] {
-            let job = market.funded().await;
+            let job = market.create_funded_job().await;
             for who in ["bob", "carol"] {
-                market.submitted(job, who).await;
+                market.submit_work(job, who).await;
             }
-            let wanted = Wanted { most: 2, ..Wanted::one("relay.submission", "w1") };
+            let wanted = LeaseRequest { max_jobs: 2, ..LeaseRequest::single_job("relay.submission", "w1") };
             let mut held = market.engine.lease(&oracle(), &wanted).await.expect("leasing");
             assert_eq!(held.len(), 2);
             if swapped {
                 held.reverse();
             }
-            let before = market.engine.tally();
-            let replies = market.engine.submit_all(held.iter().map(pass).collect()).await.expect("room for two");
-            let after = market.engine.tally();
+            let before = market.engine.counters();
+            let replies =
+                market.engine.submit_all(held.iter().map(passing_commit).collect()).await.expect("room for two");
+            let after = market.engine.counters();
             assert_eq!(after.batches - before.batches, 1, "one transaction");
-            assert_eq!(replies.iter().map(code).collect::<Vec<_>>(), ["ok", "lease_lost"]);
+            assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "lease_lost"]);
             let [first, second] = [&held[0], &held[1]].map(|held| held.record.id);
             assert_eq!(market.field(job, "result_data").await, json!(first.to_string()));
-            assert_eq!(state(market.engine, first).await, "passed");
-            assert_eq!(state(market.engine, second).await, "failed");
+            assert_eq!(state_of(market.engine, first).await, "passed");
+            assert_eq!(state_of(market.engine, second).await, "failed");
             assert_eq!(market.field(second, "reason").await, "another_won");
             assert_eq!(market.settlements(job).await.len(), 1, "paid once");
         }
@@ -138,38 +139,42 @@ fn two_pass_in_one_batch() {
 
 /// REL-6: a refund asked for by many at once is made once, whichever of them it was.
 #[test]
-fn a_refund_asked_many_times_at_once() {
-    in_a_market(async |market| {
-        for _ in 0..ROUNDS {
-            let job = market.funded().await;
+fn concurrent_refunds_pay_once() {
+    with_market(async |market| {
+        for _ in 0..RACE_ROUNDS {
+            let job = market.create_funded_job().await;
             market.fire("alice", job, "cancel", json!({})).await;
-            let (won, told) = race(from_ref(market.engine), DEVICES, |engine, _| async move {
+            let (won, told) = race(from_ref(market.engine), CONCURRENT_REFUNDS, |engine, _| async move {
                 engine.fire(&user("alice"), job, "refund", Map::new()).await
             })
             .await;
             assert_eq!(won, 1, "{told:?}");
             assert!(told.iter().all(|code| code == "already_refunded"), "{told:?}");
             let made = market.settlements(job).await;
-            assert_eq!(made.iter().map(|one| one.hold).collect::<Vec<_>>(), [PRICE], "one, of the whole deposit");
+            assert_eq!(made.iter().map(|one| one.hold).collect::<Vec<_>>(), [JOB_PRICE], "one, of the whole deposit");
         }
     });
 }
 
 /// REL-3, REL-5: the buyer cancels while an oracle's pass is on its way: one of the two is taken, and the money goes there.
 #[test]
-fn a_pass_and_a_cancel_at_once() {
-    in_a_market(async |market| {
-        for _ in 0..ROUNDS {
-            let job = market.funded().await;
-            market.submitted(job, "bob").await;
-            let held = market.engine.lease(&oracle(), &Wanted::one("relay.submission", "w1")).await.expect("leasing");
+fn pass_wins_against_concurrent_cancel() {
+    with_market(async |market| {
+        for _ in 0..RACE_ROUNDS {
+            let job = market.create_funded_job().await;
+            market.submit_work(job, "bob").await;
+            let held = market
+                .engine
+                .lease(&oracle(), &LeaseRequest::single_job("relay.submission", "w1"))
+                .await
+                .expect("leasing");
             let buyer = user("alice");
             let cancel = market.engine.fire(&buyer, job, "cancel", Map::new());
-            let (passed, cancelled) = tokio::join!(market.engine.submit(pass(&held[0])), cancel);
+            let (passed, cancelled) = tokio::join!(market.engine.submit(passing_commit(&held[0])), cancel);
             // While it is judged nobody cancels, and afterwards there is nothing to cancel: the pass is never lost.
-            assert_eq!(code(&passed), "ok");
-            assert!(["judging", "wrong_state"].contains(&code(&cancelled).as_str()), "{cancelled:?}");
-            assert_eq!(state(market.engine, job).await, "resolved");
+            assert_eq!(reply_code(&passed), "ok");
+            assert!(["judging", "wrong_state"].contains(&reply_code(&cancelled).as_str()), "{cancelled:?}");
+            assert_eq!(state_of(market.engine, job).await, "resolved");
             assert_eq!(market.settlements(job).await.len(), 1);
         }
     });

@@ -1,74 +1,74 @@
 //! What is wrong, or worth a look, and what to do about it.
 
-use onceward_core::counted;
+use onceward_core::count_noun;
 use onceward_core::time::Time;
-use onceward_engine::DELIVERY;
-use onceward_store::{Setting, StoreError};
+use onceward_engine::DELIVERY_LIFECYCLE;
+use onceward_store::{DatabaseSetting, StoreError};
 
-use super::Seen;
-use super::words::{age, at_least, size, the_first};
+use super::HealthSnapshot;
+use super::report::{count_at_least, first_prefix, format_age, format_size};
 
 /// An engine does what is due at once. Later than this, none does.
-const LATE_SECS: i64 = 10;
+const MAX_OVERDUE_SECS: i64 = 10;
 
 /// Letters are drained at least once a second.
-const INBOX_SECS: i64 = 60;
+const MAX_INBOX_WAIT_SECS: i64 = 60;
 
 /// A job that has waited for so long is worth a look: no worker may be there for it.
-const WAITED_SECS: i64 = 3_600;
+const MAX_READY_WAIT_SECS: i64 = 3_600;
 
 /// An engine folds the WAL back from 32 MB on, and lets about 130 come together. Twice that means that somebody keeps it from it.
-const WAL_BYTES: u64 = 256 << 20;
+const MAX_WAL_BYTES: u64 = 256 << 20;
 
 /// Less than this on the disk, and the next hours are in doubt.
-const FREE_BYTES: u64 = 512 << 20;
+const MIN_FREE_BYTES: u64 = 512 << 20;
 
 /// So long a transaction keeps PostgreSQL from cleaning up, and with it everybody's leases slow.
-const OPEN_SECS: i64 = 300;
+const MAX_TRANSACTION_SECS: i64 = 300;
 
 /// Clocks so far apart: times in answers do not fit what people see.
-const APART_MICROS: i64 = 2_000_000;
+const MAX_CLOCK_SKEW_MICROS: i64 = 2_000_000;
 
-pub(crate) struct Finding {
+pub(crate) struct HealthFinding {
     /// A stable word for scripts.
     pub(crate) code: &'static str,
-    pub(crate) is_wrong: bool,
-    pub(crate) what: String,
+    pub(crate) is_error: bool,
+    pub(crate) message: String,
     pub(crate) advice: &'static str,
 }
 
-impl Finding {
-    fn wrong(code: &'static str, what: String, advice: &'static str) -> Self {
-        Self { code, is_wrong: true, what, advice }
+impl HealthFinding {
+    fn error(code: &'static str, what: String, advice: &'static str) -> Self {
+        Self { code, is_error: true, message: what, advice }
     }
 
     /// Worth a look, nothing more.
     fn note(code: &'static str, what: String, advice: &'static str) -> Self {
-        Self { is_wrong: false, ..Self::wrong(code, what, advice) }
+        Self { is_error: false, ..Self::error(code, what, advice) }
     }
 
     /// Where nothing could be looked at.
     pub(crate) fn unreadable(error: &StoreError) -> Self {
         let (code, advice) = match error {
-            StoreError::TooOld { .. } => ("schema", "make a backup, then run `onceward migrate`"),
-            StoreError::TooNew { .. } => ("schema", "use the program that wrote it, or a newer one"),
+            StoreError::SchemaTooOld { .. } => ("schema", "make a backup, then run `onceward migrate`"),
+            StoreError::SchemaTooNew { .. } => ("schema", "use the program that wrote it, or a newer one"),
             _ => ("damaged", "restore a backup, or ask `onceward verify` what is left"),
         };
-        Self::wrong(code, error.to_string(), advice)
+        Self::error(code, error.to_string(), advice)
     }
 }
 
-pub(crate) fn of(seen: &Seen) -> Vec<Finding> {
-    let mut found = Vec::new();
-    found.extend(seen.look.settings.iter().filter(|setting| !setting.is_good).map(setting));
-    work(seen, &mut found);
-    room(seen, &mut found);
-    clocks(seen, &mut found);
-    found
+pub(crate) fn find_problems(snapshot: &HealthSnapshot) -> Vec<HealthFinding> {
+    let mut findings = Vec::new();
+    findings.extend(snapshot.status.settings.iter().filter(|setting| !setting.is_recommended).map(setting_finding));
+    add_work_findings(snapshot, &mut findings);
+    add_space_findings(snapshot, &mut findings);
+    add_clock_findings(snapshot, &mut findings);
+    findings
 }
 
-fn setting(setting: &Setting) -> Finding {
-    let Setting { name, value, .. } = setting;
+fn setting_finding(setting: &DatabaseSetting) -> HealthFinding {
+    let DatabaseSetting { name, value, .. } = setting;
     let what = format!("{name} is {value}");
     let (code, advice) = match name.as_str() {
         "autovacuum" => ("autovacuum", "turn it on: the tables of waiting work only grow without it"),
@@ -76,47 +76,52 @@ fn setting(setting: &Setting) -> Finding {
         "zero_damaged_pages" => ("durability", "turn it off: it throws damaged pages away unseen"),
         _ => ("durability", "turn it on: what was answered can be lost when the power goes"),
     };
-    Finding::wrong(code, what, advice)
+    HealthFinding::error(code, what, advice)
 }
 
-fn work(seen: &Seen, found: &mut Vec<Finding>) {
-    let look = &seen.look;
-    let late = |first: Option<Time>| first.map_or(0, |first| look.now.secs() - first.secs());
-    let overdue = look.overdue;
-    if late(overdue.first) > LATE_SECS {
-        let of_them = match (overdue.leases, overdue.committed) {
+fn add_work_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding>) {
+    let status = &snapshot.status;
+    let lateness_secs = |first: Option<Time>| first.map_or(0, |first| status.now.secs() - first.secs());
+    let overdue = status.overdue;
+    if lateness_secs(overdue.oldest_due_at) > MAX_OVERDUE_SECS {
+        let of_them = match (overdue.expired_leases, overdue.unfinished_commits) {
             (0, 0) => String::new(),
             (leases, committed) => format!(
                 "; {}, {}",
-                counted(leases, "lease has ended", "leases have ended"),
-                counted(committed, "commit is not done", "commits are not done")
+                count_noun(leases, "lease has ended", "leases have ended"),
+                count_noun(committed, "commit is not done", "commits are not done")
             ),
         };
-        let count = at_least(overdue.count, "record is overdue", "records are overdue");
-        let since = format!("{}by {}", the_first(overdue.count), age(late(overdue.first)));
-        let advice = match (&seen.engine, seen.is_embedded) {
+        let count = count_at_least(overdue.count, "record is overdue", "records are overdue");
+        let since = format!("{}by {}", first_prefix(overdue.count), format_age(lateness_secs(overdue.oldest_due_at)));
+        let advice = match (&snapshot.engine, snapshot.is_embedded) {
             (None, true) => "start an engine: none has the database open, and it does what is due when it starts",
             (Some(_), _) => "the engine stands still or does not keep up: look at what it says, and restart it",
             (None, false) => "start an engine, or look at what those say that run",
         };
-        found.push(Finding::wrong("overdue", format!("{count}, {since}{of_them}"), advice));
+        findings.push(HealthFinding::error("overdue", format!("{count}, {since}{of_them}"), advice));
     }
-    if let Some(inbox) = look.inbox.filter(|inbox| late(inbox.first) > INBOX_SECS) {
-        let count = at_least(inbox.count, "letter waits in the inbox", "letters wait in the inbox");
-        let what = format!("{count}, {}for {}", the_first(inbox.count), age(late(inbox.first)));
-        found.push(Finding::wrong("inbox", what, "start an engine that has the lifecycles they name"));
+    if let Some(inbox) = status.inbox.filter(|inbox| lateness_secs(inbox.oldest_due_at) > MAX_INBOX_WAIT_SECS) {
+        let count = count_at_least(inbox.count, "letter waits in the inbox", "letters wait in the inbox");
+        let what =
+            format!("{count}, {}for {}", first_prefix(inbox.count), format_age(lateness_secs(inbox.oldest_due_at)));
+        findings.push(HealthFinding::error("inbox", what, "start an engine that has the lifecycles they name"));
     }
-    for waiting in look.waiting.iter().filter(|waiting| late(waiting.since) > WAITED_SECS) {
+    for waiting in
+        status.ready_backlogs.iter().filter(|waiting| lateness_secs(waiting.oldest_since) > MAX_READY_WAIT_SECS)
+    {
         let (one, many) =
             (format!("job of {} waits", waiting.lifecycle), format!("jobs of {} wait", waiting.lifecycle));
-        let count = at_least(waiting.count, &one, &many);
-        let what = format!("{count}, {}for {}", the_first(waiting.count), age(late(waiting.since)));
-        found.push(Finding::note("waiting", what, "see that enough workers lease this lifecycle"));
+        let count = count_at_least(waiting.count, &one, &many);
+        let what =
+            format!("{count}, {}for {}", first_prefix(waiting.count), format_age(lateness_secs(waiting.oldest_since)));
+        findings.push(HealthFinding::note("waiting", what, "see that enough workers lease this lifecycle"));
     }
-    let dead = look.counts.iter().find(|count| &*count.lifecycle == DELIVERY && &*count.state == "dead");
+    let dead =
+        status.state_counts.iter().find(|count| &*count.lifecycle == DELIVERY_LIFECYCLE && &*count.state == "dead");
     if let Some(dead) = dead {
-        let what = counted(dead.count, "delivery was given up", "deliveries were given up");
-        found.push(Finding::note(
+        let what = count_noun(dead.count, "delivery was given up", "deliveries were given up");
+        findings.push(HealthFinding::note(
             "deliveries",
             what,
             "their receivers have not answered for about an hour: list onceward.delivery in state dead",
@@ -124,27 +129,27 @@ fn work(seen: &Seen, found: &mut Vec<Finding>) {
     }
 }
 
-fn room(seen: &Seen, found: &mut Vec<Finding>) {
-    let look = &seen.look;
-    if let Some(bytes) = look.wal_bytes.filter(|bytes| *bytes > WAL_BYTES) {
-        let what = format!("the WAL has {}", size(bytes));
-        found.push(Finding::wrong(
+fn add_space_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding>) {
+    let status = &snapshot.status;
+    if let Some(bytes) = status.wal_bytes.filter(|bytes| *bytes > MAX_WAL_BYTES) {
+        let what = format!("the WAL has {}", format_size(bytes));
+        findings.push(HealthFinding::error(
             "wal",
             what,
             "somebody keeps reading one old state of the database: end that program",
         ));
     }
-    if let Some(bytes) = seen.free_bytes.filter(|bytes| *bytes < FREE_BYTES) {
-        found.push(Finding::wrong(
+    if let Some(bytes) = snapshot.free_bytes.filter(|bytes| *bytes < MIN_FREE_BYTES) {
+        findings.push(HealthFinding::error(
             "disk",
-            format!("{} are left on its disk", size(bytes)),
+            format!("{} are left on its disk", format_size(bytes)),
             "make room: on a full disk nothing is written",
         ));
     }
-    let open = look.oldest_transaction.map_or(0, |since| look.now.secs() - since.secs());
-    if open > OPEN_SECS {
-        let what = format!("somebody has had a transaction open for {}", age(open));
-        found.push(Finding::wrong(
+    let open = status.oldest_transaction.map_or(0, |since| status.now.secs() - since.secs());
+    if open > MAX_TRANSACTION_SECS {
+        let what = format!("somebody has had a transaction open for {}", format_age(open));
+        findings.push(HealthFinding::error(
             "transaction",
             what,
             "end it: nothing that was deleted since can be cleaned up (see pg_stat_activity)",
@@ -152,16 +157,19 @@ fn room(seen: &Seen, found: &mut Vec<Finding>) {
     }
 }
 
-fn clocks(seen: &Seen, found: &mut Vec<Finding>) {
-    if seen.clock_ahead.abs() > APART_MICROS {
-        let word = if seen.clock_ahead > 0 { "ahead of" } else { "behind" };
-        let what = format!("the database's clock is {} {word} this machine's", age(seen.clock_ahead.abs() / 1_000_000));
-        found.push(Finding::note("clock", what, "time is the database's; set whichever is wrong"));
+fn add_clock_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding>) {
+    if snapshot.clock_ahead_micros.abs() > MAX_CLOCK_SKEW_MICROS {
+        let word = if snapshot.clock_ahead_micros > 0 { "ahead of" } else { "behind" };
+        let what = format!(
+            "the database's clock is {} {word} this machine's",
+            format_age(snapshot.clock_ahead_micros.abs() / 1_000_000)
+        );
+        findings.push(HealthFinding::note("clock", what, "time is the database's; set whichever is wrong"));
     }
-    let ahead = seen.look.last_entry_at.map_or(0, |at| at.micros().saturating_sub(seen.look.now.micros()));
-    if ahead > APART_MICROS {
-        let what = format!("the log's last entry is {} in the future", age(ahead / 1_000_000));
-        found.push(Finding::wrong(
+    let ahead = snapshot.status.last_entry_at.map_or(0, |at| at.micros().saturating_sub(snapshot.status.now.micros()));
+    if ahead > MAX_CLOCK_SKEW_MICROS {
+        let what = format!("the log's last entry is {} in the future", format_age(ahead / 1_000_000));
+        findings.push(HealthFinding::error(
             "clock",
             what,
             "the clock has gone back: set it, or leases and timers come late by as much",
@@ -171,59 +179,74 @@ fn clocks(seen: &Seen, found: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use onceward_store::{COUNTED, Look, Overdue, StateCount, Waiting};
+    use onceward_store::{DatabaseStatus, MAX_COUNTED_ROWS, OverdueSummary, ReadyBacklog, StateCount};
 
     use super::*;
 
-    fn healthy() -> Seen {
+    fn healthy_snapshot() -> HealthSnapshot {
         let now = Time::from_secs(1_000_000);
-        let look = Look {
-            server: "SQLite 3".to_owned(),
-            schema: 1,
+        let look = DatabaseStatus {
+            server_version: "SQLite 3".to_owned(),
+            schema_version: 1,
             now,
-            bytes: 1 << 20,
+            database_bytes: 1 << 20,
             wal_bytes: Some(1 << 20),
-            last_entry: 7,
+            last_seq: 7,
             last_entry_at: Some(now),
-            counts: Vec::new(),
-            waiting: Vec::new(),
-            behind: 0,
-            later: 0,
-            overdue: Overdue::default(),
+            state_counts: Vec::new(),
+            ready_backlogs: Vec::new(),
+            waiting_behind_key: 0,
+            delayed: 0,
+            overdue: OverdueSummary::default(),
             inbox: None,
             settings: Vec::new(),
             oldest_transaction: None,
         };
-        Seen { look, engine: None, is_embedded: true, free_bytes: Some(1 << 40), clock_ahead: 0 }
+        HealthSnapshot {
+            status: look,
+            engine: None,
+            is_embedded: true,
+            free_bytes: Some(1 << 40),
+            clock_ahead_micros: 0,
+        }
     }
 
-    fn told(change: impl FnOnce(&mut Seen)) -> Vec<(&'static str, bool)> {
-        let mut seen = healthy();
+    fn finding_codes(change: impl FnOnce(&mut HealthSnapshot)) -> Vec<(&'static str, bool)> {
+        let mut seen = healthy_snapshot();
         change(&mut seen);
-        of(&seen).iter().map(|finding| (finding.code, finding.is_wrong)).collect()
+        find_problems(&seen).iter().map(|finding| (finding.code, finding.is_error)).collect()
     }
 
     #[test]
-    fn each_trouble_is_found_and_nothing_else() {
+    fn each_unhealthy_status_yields_its_finding_only() {
         let early = |seconds: i64| Some(Time::from_secs(1_000_000 - seconds));
-        assert_eq!(told(|_| ()), []);
-        assert_eq!(told(|seen| seen.look.overdue = Overdue { count: 3, first: early(9), ..Overdue::default() }), []);
-        let overdue = Overdue { count: COUNTED, first: early(11), leases: 2, committed: 1 };
-        assert_eq!(told(|seen| seen.look.overdue = overdue), [("overdue", true)]);
-        let inbox = Some(Overdue { count: 1, first: early(61), ..Overdue::default() });
-        assert_eq!(told(|seen| seen.look.inbox = inbox), [("inbox", true)]);
-        let waiting = Waiting { lifecycle: "a.b".into(), count: 1, since: early(4_000) };
-        assert_eq!(told(|seen| seen.look.waiting.push(waiting)), [("waiting", false)]);
-        let dead = StateCount { lifecycle: DELIVERY.into(), state: "dead".into(), count: 1 };
-        assert_eq!(told(|seen| seen.look.counts.push(dead)), [("deliveries", false)]);
-        assert_eq!(told(|seen| seen.look.wal_bytes = Some(1 << 30)), [("wal", true)]);
-        assert_eq!(told(|seen| seen.free_bytes = Some(1 << 20)), [("disk", true)]);
-        assert_eq!(told(|seen| seen.look.oldest_transaction = early(400)), [("transaction", true)]);
-        assert_eq!(told(|seen| seen.clock_ahead = -3_000_000), [("clock", false)]);
-        assert_eq!(told(|seen| seen.look.last_entry_at = early(-60)), [("clock", true)]);
+        assert_eq!(finding_codes(|_| ()), []);
+        assert_eq!(
+            finding_codes(|seen| seen.status.overdue =
+                OverdueSummary { count: 3, oldest_due_at: early(9), ..OverdueSummary::default() }),
+            []
+        );
+        let overdue = OverdueSummary {
+            count: MAX_COUNTED_ROWS,
+            oldest_due_at: early(11),
+            expired_leases: 2,
+            unfinished_commits: 1,
+        };
+        assert_eq!(finding_codes(|seen| seen.status.overdue = overdue), [("overdue", true)]);
+        let inbox = Some(OverdueSummary { count: 1, oldest_due_at: early(61), ..OverdueSummary::default() });
+        assert_eq!(finding_codes(|seen| seen.status.inbox = inbox), [("inbox", true)]);
+        let waiting = ReadyBacklog { lifecycle: "a.b".into(), count: 1, oldest_since: early(4_000) };
+        assert_eq!(finding_codes(|seen| seen.status.ready_backlogs.push(waiting)), [("waiting", false)]);
+        let dead = StateCount { lifecycle: DELIVERY_LIFECYCLE.into(), state: "dead".into(), count: 1 };
+        assert_eq!(finding_codes(|seen| seen.status.state_counts.push(dead)), [("deliveries", false)]);
+        assert_eq!(finding_codes(|seen| seen.status.wal_bytes = Some(1 << 30)), [("wal", true)]);
+        assert_eq!(finding_codes(|seen| seen.free_bytes = Some(1 << 20)), [("disk", true)]);
+        assert_eq!(finding_codes(|seen| seen.status.oldest_transaction = early(400)), [("transaction", true)]);
+        assert_eq!(finding_codes(|seen| seen.clock_ahead_micros = -3_000_000), [("clock", false)]);
+        assert_eq!(finding_codes(|seen| seen.status.last_entry_at = early(-60)), [("clock", true)]);
         for (name, code) in [("fsync", "durability"), ("autovacuum", "autovacuum")] {
-            let setting = Setting { name: name.to_owned(), value: "off".to_owned(), is_good: false };
-            assert_eq!(told(|seen| seen.look.settings.push(setting)), [(code, true)]);
+            let setting = DatabaseSetting { name: name.to_owned(), value: "off".to_owned(), is_recommended: false };
+            assert_eq!(finding_codes(|seen| seen.status.settings.push(setting)), [(code, true)]);
         }
     }
 }

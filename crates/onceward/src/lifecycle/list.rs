@@ -6,41 +6,41 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::desk::{At, VersionLine};
-use crate::answer::{Outcome, say};
+use super::backend::{BackendArgs, LifecycleVersionInfo};
+use crate::output::{CommandStatus, print_stdout};
 
 /// The versions of a lifecycle, or of all of them, oldest first
 #[derive(Args)]
 #[command(after_help = "Example:\n  onceward lifecycle list\n  onceward lifecycle list shop.refund --json")]
-pub(crate) struct List {
+pub(crate) struct LifecycleListArgs {
     /// Only of this lifecycle
     name: Option<String>,
     #[command(flatten)]
-    at: At,
+    backend: BackendArgs,
     /// Print them as JSON on standard output
     #[arg(long)]
     json: bool,
 }
 
-impl List {
-    pub(super) fn run(&self) -> Result<Outcome> {
-        self.at.with(self.json, async |desk| {
+impl LifecycleListArgs {
+    pub(super) fn run(&self) -> Result<CommandStatus> {
+        self.backend.run(self.json, async |desk| {
             let versions = desk.versions(self.name.as_deref()).await?;
-            say(&if self.json { format!("{:#}\n", as_json(&versions)) } else { shown(&versions) })?;
-            Ok(Outcome::Done)
+            print_stdout(&if self.json { format!("{:#}\n", as_json(&versions)) } else { render(&versions) })?;
+            Ok(CommandStatus::Success)
         })
     }
 }
 
-fn shown(versions: &[VersionLine]) -> String {
+fn render(versions: &[LifecycleVersionInfo]) -> String {
     let mut text = String::new();
     let width = versions.iter().map(|version| version.lifecycle.chars().count()).max().unwrap_or(0);
     for version in versions {
-        let mark = if version.current { "current" } else { "" };
+        let current_mark = if version.current { "current" } else { "" };
         let by = version.by.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
         let _ = writeln!(
             text,
-            "{:width$}  {}  {mark:7}  since {}{by}  {} living, {} ended",
+            "{:width$}  {}  {current_mark:7}  since {}{by}  {} living, {} ended",
             version.lifecycle,
             version.hash.get(..12).unwrap_or(&version.hash),
             version.current_since,
@@ -51,10 +51,10 @@ fn shown(versions: &[VersionLine]) -> String {
     text
 }
 
-fn as_json(versions: &[VersionLine]) -> Value {
-    let one = |version: &VersionLine| {
+fn as_json(versions: &[LifecycleVersionInfo]) -> Value {
+    let one = |version: &LifecycleVersionInfo| {
         json!({
-            "lifecycle": version.lifecycle, "hash": version.hash, "current": version.current, "came_at": version.came_at,
+            "lifecycle": version.lifecycle, "hash": version.hash, "current": version.current, "added_at": version.added_at,
             "current_since": version.current_since, "by": version.by, "living": version.living, "ended": version.ended,
         })
     };

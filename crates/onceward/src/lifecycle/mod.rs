@@ -1,14 +1,14 @@
 //! `onceward lifecycle`: the versions of lifecycles, which one is current, and by which one records live.
 
-mod desk;
+mod backend;
 mod list;
-mod moving;
-mod turn;
+mod move_records;
+mod use_version;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use crate::answer::Outcome;
+use crate::output::CommandStatus;
 
 /// Versions of lifecycles: look at them, make one current, move records from one to another
 ///
@@ -18,24 +18,24 @@ use crate::answer::Outcome;
 #[command(
     after_help = "Example:\n  onceward lifecycle list shop.refund\n  onceward lifecycle use shop.refund 3f1c9a0e\n  onceward lifecycle move shop.refund --map approved=to_pay --dry-run"
 )]
-pub(crate) struct Lifecycle {
+pub(crate) struct LifecycleArgs {
     #[command(subcommand)]
-    verb: Verb,
+    command: LifecycleCommand,
 }
 
 #[derive(Subcommand)]
-enum Verb {
-    List(list::List),
-    Use(turn::Use),
-    Move(moving::MoveRecords),
+enum LifecycleCommand {
+    List(list::LifecycleListArgs),
+    Use(use_version::UseVersionArgs),
+    Move(move_records::MoveRecordsArgs),
 }
 
-impl Lifecycle {
-    pub(crate) fn run(&self) -> Result<Outcome> {
-        match &self.verb {
-            Verb::List(list) => list.run(),
-            Verb::Use(turn) => turn.run(),
-            Verb::Move(moving) => moving.run(),
+impl LifecycleArgs {
+    pub(crate) fn run(&self) -> Result<CommandStatus> {
+        match &self.command {
+            LifecycleCommand::List(list) => list.run(),
+            LifecycleCommand::Use(turn) => turn.run(),
+            LifecycleCommand::Move(moving) => moving.run(),
         }
     }
 }

@@ -5,24 +5,26 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
-use onceward_engine::{Checks, Engine};
+use onceward_engine::{CheckRegistry, Engine};
 use onceward_store::AnyStore;
-use onceward_system_image::provider::{Moderation, OpenAi, OpenAiConfig, Provider};
-use onceward_system_image::{Guard, Studio, Words, checks, open_clearing, open_studio};
+use onceward_system_image::provider::{ImageProvider, ModerationClient, OpenAiClient, OpenAiConfig};
+use onceward_system_image::{
+    ImageWorkerConfig, PromptFilter, WordList, register_prompt_check, start_cleanup, start_image_worker,
+};
 
 /// Where the provider's key is: not a flag, which everybody on the machine could read.
-const KEY: &str = "ONCEWARD_IMAGE_KEY";
-const MODERATION_KEY: &str = "ONCEWARD_IMAGE_MODERATION_KEY";
+const API_KEY_VAR: &str = "ONCEWARD_IMAGE_KEY";
+const MODERATION_API_KEY_VAR: &str = "ONCEWARD_IMAGE_MODERATION_KEY";
 
 /// How long moderation may take. The engine waits no longer for a check.
-const MODERATION_TIME: Duration = Duration::from_secs(8);
+const MODERATION_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Bytes of moderation's answer.
-const MODERATION_BYTES: usize = 1 << 20;
+const MAX_MODERATION_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Who draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Drawn {
+enum ImageProviderKind {
     /// This program itself, without a network
     Local,
     /// A service with OpenAI's images endpoint, at --image-url
@@ -34,10 +36,10 @@ enum Drawn {
 // No doc comment: clap would take it for the verb's own help. A field is called as its flag is.
 #[allow(clippy::struct_field_names, reason = "flags of one system begin alike")]
 #[derive(Args)]
-pub(super) struct Image {
+pub(super) struct ImageArgs {
     /// Who draws; `local` unless there is an --image-url
     #[arg(long, value_enum, value_name = "WHO", env = "ONCEWARD_IMAGE_PROVIDER")]
-    image_provider: Option<Drawn>,
+    image_provider: Option<ImageProviderKind>,
     /// The base address of a service that speaks OpenAI's images protocol, such as `https://host/v1`. Its key stands in the variable
     /// `ONCEWARD_IMAGE_KEY`
     #[arg(long, value_name = "URL", env = "ONCEWARD_IMAGE_URL")]
@@ -72,84 +74,86 @@ pub(super) struct Image {
 }
 
 /// The image system as it was asked for: what can be wrong with that was told.
-pub(super) struct Ready {
-    studio: Option<Studio>,
+pub(super) struct ImageSetup {
+    worker_config: Option<ImageWorkerConfig>,
 }
 
-impl Image {
+impl ImageArgs {
     /// Read what is configured; the guard answers orders' check from here on.
-    pub(super) fn ready(&self, all: Checks) -> Result<(Checks, Ready)> {
-        let guard = Guard { words: self.words()?, moderation: self.moderation()? };
-        let studio = self.provider()?.map(|provider| Studio { provider, at_once: self.image_at_once.max(1) });
-        Ok((checks(all, guard), Ready { studio }))
+    pub(super) fn build(&self, registry: CheckRegistry) -> Result<(CheckRegistry, ImageSetup)> {
+        let prompt_filter = PromptFilter { word_list: self.load_blocked_words()?, moderation: self.moderation()? };
+        let worker_config =
+            self.provider()?.map(|provider| ImageWorkerConfig { provider, concurrency: self.image_at_once.max(1) });
+        Ok((register_prompt_check(registry, prompt_filter), ImageSetup { worker_config }))
     }
 
-    fn words(&self) -> Result<Words> {
-        let Some(path) = set(self.image_words.as_ref(), |path| path.as_os_str().is_empty()) else {
-            return Ok(Words::default());
+    fn load_blocked_words(&self) -> Result<WordList> {
+        let Some(path) = non_empty(self.image_words.as_ref(), |path| path.as_os_str().is_empty()) else {
+            return Ok(WordList::default());
         };
-        let place = || path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(place)?;
-        Words::read(&text).with_context(place)
+        let path_text = || path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(path_text)?;
+        WordList::parse(&text).with_context(path_text)
     }
 
-    fn moderation(&self) -> Result<Option<Moderation>> {
-        let Some(url) = set(self.image_moderation_url.as_ref(), String::is_empty) else { return Ok(None) };
+    fn moderation(&self) -> Result<Option<ModerationClient>> {
+        let Some(url) = non_empty(self.image_moderation_url.as_ref(), String::is_empty) else { return Ok(None) };
         let config = OpenAiConfig {
             url: url.clone(),
-            key: key(MODERATION_KEY).or_else(|| self.is_the_same_service(url).then(|| key(KEY)).flatten()),
+            api_key: env_api_key(MODERATION_API_KEY_VAR)
+                .or_else(|| self.shares_origin(url).then(|| env_api_key(API_KEY_VAR)).flatten()),
             model: self.image_moderation_model.clone(),
-            time: MODERATION_TIME,
-            most_bytes: MODERATION_BYTES,
+            timeout: MODERATION_TIMEOUT,
+            max_bytes: MAX_MODERATION_RESPONSE_BYTES,
         };
-        Moderation::open(config).map(Some).context("--image-moderation-url")
+        ModerationClient::open(config).map(Some).context("--image-moderation-url")
     }
 
     /// One service's key is nothing for another to see: without a service that draws, the key is nobody's here.
-    fn is_the_same_service(&self, url: &str) -> bool {
-        let other = set(self.image_url.as_ref(), String::is_empty);
+    fn shares_origin(&self, url: &str) -> bool {
+        let other = non_empty(self.image_url.as_ref(), String::is_empty);
         other.is_some_and(|other| origin(other).eq_ignore_ascii_case(origin(url)))
     }
 
-    fn provider(&self) -> Result<Option<Provider>> {
-        let url = set(self.image_url.as_ref(), String::is_empty);
-        let usual = if url.is_some() { Drawn::Openai } else { Drawn::Local };
-        match (self.image_provider.unwrap_or(usual), url) {
-            (Drawn::None, _) => Ok(None),
-            (Drawn::Local, _) => Ok(Some(Provider::Local)),
-            (Drawn::Openai, None) => bail!("--image-provider openai needs an --image-url"),
-            (Drawn::Openai, Some(url)) => {
+    fn provider(&self) -> Result<Option<ImageProvider>> {
+        let url = non_empty(self.image_url.as_ref(), String::is_empty);
+        let default_kind = if url.is_some() { ImageProviderKind::Openai } else { ImageProviderKind::Local };
+        match (self.image_provider.unwrap_or(default_kind), url) {
+            (ImageProviderKind::None, _) => Ok(None),
+            (ImageProviderKind::Local, _) => Ok(Some(ImageProvider::Local)),
+            (ImageProviderKind::Openai, None) => bail!("--image-provider openai needs an --image-url"),
+            (ImageProviderKind::Openai, Some(url)) => {
                 let config = OpenAiConfig {
                     url: url.clone(),
-                    key: key(KEY),
+                    api_key: env_api_key(API_KEY_VAR),
                     model: self.image_model.clone(),
-                    time: Duration::from_secs(self.image_time.max(1)),
-                    most_bytes: self.image_megabytes.clamp(1, 1 << 10) << 20,
+                    timeout: Duration::from_secs(self.image_time.max(1)),
+                    max_bytes: self.image_megabytes.clamp(1, 1 << 10) << 20,
                 };
-                let service = OpenAi::open(config).context("--image-url")?;
-                Ok(Some(Provider::OpenAi(service)))
+                let service = OpenAiClient::open(config).context("--image-url")?;
+                Ok(Some(ImageProvider::OpenAi(service)))
             }
         }
     }
 }
 
-impl Ready {
+impl ImageSetup {
     /// Where there is a place for pictures: begin to take out what is removed, and to draw, where somebody here does.
-    pub(super) fn open(self, engine: &Engine<AnyStore>) {
-        let Some(objects) = engine.objects().cloned() else { return };
-        open_clearing(engine, &objects);
-        if let Some(studio) = self.studio {
-            open_studio(engine, &objects, studio);
+    pub(super) fn start(self, engine: &Engine<AnyStore>) {
+        let Some(objects) = engine.object_storage().cloned() else { return };
+        start_cleanup(engine, &objects);
+        if let Some(studio) = self.worker_config {
+            start_image_worker(engine, &objects, studio);
         }
     }
 }
 
 /// A variable that is set to nothing is none.
-fn set<T>(value: Option<&T>, is_nothing: impl Fn(&T) -> bool) -> Option<&T> {
-    value.filter(|value| !is_nothing(value))
+fn non_empty<T>(value: Option<&T>, is_empty: impl Fn(&T) -> bool) -> Option<&T> {
+    value.filter(|value| !is_empty(value))
 }
 
-fn key(variable: &str) -> Option<String> {
+fn env_api_key(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|key| !key.is_empty())
 }
 
@@ -165,14 +169,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_begins_with_its_origin() {
-        for (url, is) in [
+    fn origin_is_scheme_host_and_port() {
+        for (url, expected) in [
             ("https://a.example/v1", "https://a.example"),
             ("https://a.example:8443", "https://a.example:8443"),
             ("http://a.example/x/y/", "http://a.example"),
             ("a/b", "a"),
         ] {
-            assert_eq!(origin(url), is);
+            assert_eq!(origin(url), expected);
         }
     }
 }

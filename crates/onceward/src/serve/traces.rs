@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use onceward_server::{Observe, Tracing};
+use onceward_server::{Telemetry, TraceExport};
 
 /// Traces to this collector, with the headers and the part of requests that OpenTelemetry's own variables name.
-pub(super) fn observe(endpoint: &str) -> Result<Arc<Observe>> {
+pub(super) fn telemetry_for(endpoint: &str) -> Result<Arc<Telemetry>> {
     if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
         bail!("--otlp wants the http:// or https:// address of a collector");
     }
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let headers = headers(&variable("OTEL_EXPORTER_OTLP_HEADERS")).context("OTEL_EXPORTER_OTLP_HEADERS")?;
-    let sample = sample(&variable("OTEL_TRACES_SAMPLER_ARG")).context("OTEL_TRACES_SAMPLER_ARG")?;
-    Observe::tracing(Tracing { endpoint: endpoint.to_owned(), headers, sample }).context("traces")
+    let headers = parse_headers(&variable("OTEL_EXPORTER_OTLP_HEADERS")).context("OTEL_EXPORTER_OTLP_HEADERS")?;
+    let sample = parse_sample_ratio(&variable("OTEL_TRACES_SAMPLER_ARG")).context("OTEL_TRACES_SAMPLER_ARG")?;
+    Telemetry::with_traces(TraceExport { endpoint: endpoint.to_owned(), headers, sample_ratio: sample })
+        .context("traces")
 }
 
-fn headers(text: &str) -> Result<Vec<(String, String)>> {
+fn parse_headers(text: &str) -> Result<Vec<(String, String)>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let read = |pair: &str| {
         let (name, value) = pair.split_once('=').context("is a list of name=value")?;
@@ -25,26 +26,27 @@ fn headers(text: &str) -> Result<Vec<(String, String)>> {
     pairs.map(read).collect()
 }
 
-fn sample(text: &str) -> Result<f64> {
+fn parse_sample_ratio(text: &str) -> Result<f64> {
     if text.trim().is_empty() {
         return Ok(1.0);
     }
-    let part: f64 = text.trim().parse().context("is a number from 0 to 1")?;
-    if (0.0..=1.0).contains(&part) { Ok(part) } else { bail!("is a number from 0 to 1") }
+    let ratio: f64 = text.trim().parse().context("is a number from 0 to 1")?;
+    if (0.0..=1.0).contains(&ratio) { Ok(ratio) } else { bail!("is a number from 0 to 1") }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{headers, sample};
+    use super::{parse_headers, parse_sample_ratio};
 
     #[test]
-    fn the_environment_is_read() {
+    fn otlp_variables_are_parsed() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(headers("a=b, c = d=e,").unwrap(), [pair("a", "b"), pair("c", "d=e")]);
-        assert!(headers("").unwrap().is_empty() && headers("a").is_err());
+        assert_eq!(parse_headers("a=b, c = d=e,").unwrap(), [pair("a", "b"), pair("c", "d=e")]);
+        assert!(parse_headers("").unwrap().is_empty() && parse_headers("a").is_err());
         assert!(
-            (sample("").unwrap() - 1.0).abs() < f64::EPSILON && (sample("0.5").unwrap() - 0.5).abs() < f64::EPSILON
+            (parse_sample_ratio("").unwrap() - 1.0).abs() < f64::EPSILON
+                && (parse_sample_ratio("0.5").unwrap() - 0.5).abs() < f64::EPSILON
         );
-        assert!(sample("2").is_err() && sample("x").is_err());
+        assert!(parse_sample_ratio("2").is_err() && parse_sample_ratio("x").is_err());
     }
 }

@@ -3,13 +3,13 @@
 
 use std::process::Child;
 
-use onceward_testkit::served::BOTH;
+use onceward_testkit::server_process::ALL_DATABASES;
 use serde_json::{Value as Json, json};
 
-use crate::house::House;
+use crate::support::DocumentServer;
 
 /// Fails with a time-out as long as there are no so many lines in the file, and then says how often it was run.
-const SCRIPT: &str = r#"
+const TIMEOUT_SCRIPT: &str = r#"
 cat >/dev/null
 echo once >>"$1"
 tries=$(wc -l <"$1")
@@ -20,77 +20,86 @@ exit 75
 
 /// Between failing and being queued again, in milliseconds: a second. How much later it may be on a busy machine is not for this test to
 /// say; that it is no other pause is.
-const WAIT: std::ops::Range<i128> = 1_000..10_000;
+const RETRY_DELAY_RANGE_MILLIS: std::ops::Range<i128> = 1_000..10_000;
 
 /// A worker that times out so often.
-fn worker(house: &House, timeouts: &str) -> Child {
-    let tries = house.folder.join("tries");
-    house.work(&[], &["sh", "-c", SCRIPT, "sh", &tries.to_string_lossy(), timeouts]).spawn().expect("the binary runs")
+fn spawn_worker(server: &DocumentServer, timeouts: &str) -> Child {
+    let tries = server.folder.join("tries");
+    server
+        .work_command(&[], &["sh", "-c", TIMEOUT_SCRIPT, "sh", &tries.to_string_lossy(), timeouts])
+        .spawn()
+        .expect("the binary runs")
 }
 
-fn end(mut worker: Child) {
+fn kill_worker(mut worker: Child) {
     worker.kill().expect("it runs");
     worker.wait().expect("it ends");
 }
 
 /// A job's whole log.
-fn entries(house: &House, id: &str) -> Vec<Json> {
-    let history = house.get(&house.alice, &format!("/v1/records/{id}/history")).json();
+fn history_entries(server: &DocumentServer, id: &str) -> Vec<Json> {
+    let history = server.get(&server.alice, &format!("/v1/records/{id}/history")).json();
     history["entries"].as_array().expect("its log").clone()
 }
 
 /// By the log's own times: how long each wait was.
-fn waits(house: &House, id: &str) -> Vec<i128> {
+fn retry_delays_millis(server: &DocumentServer, id: &str) -> Vec<i128> {
     let at = |entry: &Json| entry["at"].as_str().expect("a time").parse::<jiff::Timestamp>().expect("RFC 3339");
-    let entries = entries(house, id);
+    let entries = history_entries(server, id);
     let pairs = entries.windows(2).filter(|pair| pair[0]["state"] == "RETRYING" && pair[1]["state"] == "QUEUED");
     pairs.map(|pair| at(&pair[1]).duration_since(at(&pair[0])).as_millis()).collect()
 }
 
 /// Up to the end, with three retries on the way.
-fn three_retries_and(end: &str) -> Vec<&str> {
+fn states_with_three_retries(end: &str) -> Vec<&str> {
     let retry = ["RUNNING", "RETRYING", "QUEUED"];
     [&["CREATED", "QUEUED"], &retry[..], &retry, &retry, &["RUNNING", end]].concat()
 }
 
 /// Three time-outs, each followed by a wait of a second, then a success; by a real worker, in real time.
 #[test]
-fn three_timeouts_and_a_success() {
-    for db in BOTH {
-        let house = House::open(db);
-        let id = house.submitted("a", b"a document");
-        let worker = worker(&house, "3");
-        let story = house.until(&id, &["SUCCEEDED", "FAILED"]);
-        end(worker);
-        assert_eq!(story, three_retries_and("SUCCEEDED"));
-        let job = house.job(&id);
+fn job_succeeds_after_three_timeouts() {
+    for db in ALL_DATABASES {
+        let server = DocumentServer::open(db);
+        let id = server.submit_document("a", b"a document");
+        let worker = spawn_worker(&server, "3");
+        let states = server.wait_for_states(&id, &["SUCCEEDED", "FAILED"]);
+        kill_worker(worker);
+        assert_eq!(states, states_with_three_retries("SUCCEEDED"));
+        let job = server.job(&id);
         assert_eq!((&job["retryCount"], &job["lastError"], &job["errorType"]), (&json!(3), &json!(null), &json!(null)));
-        assert_eq!(house.get(&house.alice, &format!("/document/jobs/{id}/result")).text(), "run 4 times");
-        let waits = waits(&house, &id);
-        assert!(waits.len() == 3 && waits.iter().all(|wait| WAIT.contains(wait)), "{db:?}: {waits:?} ms");
+        assert_eq!(server.get(&server.alice, &format!("/document/jobs/{id}/result")).text(), "run 4 times");
+        let waits = retry_delays_millis(&server, &id);
+        assert!(
+            waits.len() == 3 && waits.iter().all(|wait| RETRY_DELAY_RANGE_MILLIS.contains(wait)),
+            "{db:?}: {waits:?} ms"
+        );
     }
 }
 
 /// A time-out each time: the fourth is the last, and the worker is given no fifth try, though it goes on and does others' jobs.
 #[test]
-fn the_fourth_timeout_is_the_last() {
-    for db in BOTH {
-        let house = House::open(db);
-        let id = house.submitted("a", b"a document");
-        let worker = worker(&house, "4");
-        let story = house.until(&id, &["SUCCEEDED", "FAILED"]);
-        assert_eq!(story, three_retries_and("FAILED"));
-        let waits = waits(&house, &id);
-        assert!(waits.len() == 3 && waits.iter().all(|wait| WAIT.contains(wait)), "{db:?}: {waits:?} ms");
-        let after = house.submitted("b", b"another document");
-        house.until(&after, &["SUCCEEDED"]);
-        end(worker);
-        let told = house.get(&house.alice, &format!("/document/jobs/{after}/result")).text();
-        assert_eq!(told, "run 5 times", "four for the first, one for the other");
-        let job = house.job(&id);
+fn fourth_timeout_fails_job() {
+    for db in ALL_DATABASES {
+        let server = DocumentServer::open(db);
+        let id = server.submit_document("a", b"a document");
+        let worker = spawn_worker(&server, "4");
+        let states = server.wait_for_states(&id, &["SUCCEEDED", "FAILED"]);
+        assert_eq!(states, states_with_three_retries("FAILED"));
+        let waits = retry_delays_millis(&server, &id);
+        assert!(
+            waits.len() == 3 && waits.iter().all(|wait| RETRY_DELAY_RANGE_MILLIS.contains(wait)),
+            "{db:?}: {waits:?} ms"
+        );
+        let after = server.submit_document("b", b"another document");
+        server.wait_for_states(&after, &["SUCCEEDED"]);
+        kill_worker(worker);
+        let result = server.get(&server.alice, &format!("/document/jobs/{after}/result")).text();
+        assert_eq!(result, "run 5 times", "four for the first, one for the other");
+        let job = server.job(&id);
         assert_eq!((&job["state"], &job["retryCount"]), (&json!("FAILED"), &json!(3)));
         assert_eq!((&job["errorType"], &job["lastError"]), (&json!("RETRYABLE"), &json!("too slow, try 4")));
-        let tries = house.get(&house.operator, &format!("/v1/records/{id}/executions")).json();
+        let tries = server.get(&server.operator, &format!("/v1/records/{id}/executions")).json();
         assert_eq!(tries["executions"].as_array().map(Vec::len), Some(4), "{tries}");
     }
 }

@@ -3,59 +3,59 @@
 
 use std::path::{Path, PathBuf};
 
-use onceward_testkit::served::{BOTH, Db};
+use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
 use serde_json::{Value as Json, json};
 
-use crate::house::House;
+use crate::support::DocumentServer;
 
-fn system() -> PathBuf {
+fn system_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems/document").canonicalize().expect("the system")
 }
 
 fn sample(name: &str) -> Vec<u8> {
-    let path = system().join("samples").join(name);
+    let path = system_folder().join("samples").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn script() -> String {
-    system().join("worker/extract.sh").to_string_lossy().into_owned()
+    system_folder().join("worker/extract.sh").to_string_lossy().into_owned()
 }
 
 /// The code of the last attempt at a job.
-fn code(house: &House, id: &str) -> Json {
-    let all = house.get(&house.alice, &format!("/v1/records/{id}/executions")).json();
+fn last_error_code(server: &DocumentServer, id: &str) -> Json {
+    let all = server.get(&server.alice, &format!("/v1/records/{id}/executions")).json();
     all["executions"].as_array().and_then(|all| all.last()).expect("an attempt")["aborted"]["code"].clone()
 }
 
 /// DOC-3, DOC-4, DOC-11: a text PDF and a scan become text; what is truncated, encrypted or no document ends with its code, in words
 /// that hold nothing of the document.
 #[test]
-fn documents_are_read_by_real_programs() {
+fn extract_script_reads_documents_or_fails_with_code() {
     let letter = sample("letter.pdf");
-    for db in BOTH {
-        let house = House::open(db);
+    for db in ALL_DATABASES {
+        let server = DocumentServer::open(db);
         let good = [("letter.pdf", "The parcel weighs 42 kilograms."), ("scan.pdf", "keeper of the lighthouse")];
-        let good: Vec<_> = good.map(|(name, words)| (house.submitted(name, &sample(name)), words)).into();
+        let good: Vec<_> = good.map(|(name, words)| (server.submit_document(name, &sample(name)), words)).into();
         let bad = [
             ("truncated", letter[..letter.len() / 2].to_vec(), "CORRUPT_DATA"),
             ("encrypted", sample("sealed.pdf"), "UNSUPPORTED_FORMAT"),
             ("no document", b"MARK my words: I am no PDF".to_vec(), "UNSUPPORTED_FORMAT"),
         ];
-        let bad: Vec<_> = bad.map(|(name, bytes, code)| (house.submitted(name, &bytes), code)).into();
+        let bad: Vec<_> = bad.map(|(name, bytes, code)| (server.submit_document(name, &bytes), code)).into();
         let options = ["--until-idle", "--result", "text"];
-        let worked = house.work(&options, &[&script()]).output().expect("the binary runs");
+        let worked = server.work_command(&options, &[&script()]).output().expect("the binary runs");
         let said = String::from_utf8_lossy(&worked.stderr);
         assert!(worked.status.success(), "{said}");
         for (id, words) in &good {
-            assert_eq!(house.job(id)["state"], "SUCCEEDED", "{}\n{said}", house.job(id));
-            let text = house.get(&house.alice, &format!("/document/jobs/{id}/result"));
+            assert_eq!(server.job(id)["state"], "SUCCEEDED", "{}\n{said}", server.job(id));
+            let text = server.get(&server.alice, &format!("/document/jobs/{id}/result"));
             assert_eq!(text.header("content-type"), Some("text/plain; charset=utf-8"));
             assert!(text.text().contains(words), "{}", text.text());
         }
         for (id, expected) in &bad {
-            let job = house.job(id);
+            let job = server.job(id);
             assert_eq!((&job["state"], &job["errorType"]), (&json!("FAILED"), &json!("TERMINAL")), "{job}");
-            assert_eq!((code(&house, id), &job["retryCount"]), (json!(expected), &json!(0)), "{job}");
+            assert_eq!((last_error_code(&server, id), &job["retryCount"]), (json!(expected), &json!(0)), "{job}");
             assert!(!job["lastError"].as_str().expect("words").contains("MARK"), "{job}");
         }
         assert!(!said.contains("MARK"), "{said}");
@@ -64,40 +64,40 @@ fn documents_are_read_by_real_programs() {
 
 /// DOC-17: where its programs are missing the script says so, and the worker gives the job back and stops.
 #[test]
-fn a_worker_without_its_programs_stops() {
-    let house = House::open(Db::Sqlite);
-    let id = house.submitted("a", &sample("letter.pdf"));
-    let mut work = house.work(&[], &[&script()]);
-    let worked = work.env("PATH", house.objects()).output().expect("the binary runs");
+fn worker_stops_when_programs_are_missing() {
+    let server = DocumentServer::open(DatabaseKind::Sqlite);
+    let id = server.submit_document("a", &sample("letter.pdf"));
+    let mut work = server.work_command(&[], &[&script()]);
+    let worked = work.env("PATH", server.objects()).output().expect("the binary runs");
     let said = String::from_utf8_lossy(&worked.stderr);
     assert_eq!(worked.status.code(), Some(1), "{said}");
     assert!(said.contains("is not installed"), "{said}");
     // Given back, which costs a retry; nothing is wrong with it.
-    let job = house.job(&id);
+    let job = server.job(&id);
     assert_eq!((&job["retryCount"], &job["errorType"]), (&json!(1), &json!("RETRYABLE")), "{job}");
 }
 
 /// DOC-10, DOC-11: a full temporary folder says nothing about the document, and may pass; a picture that is too large will not, and what
 /// is too large to be read is not tried.
 #[test]
-fn a_full_folder_may_pass_and_a_large_picture_does_not() {
-    let house = House::open(Db::Sqlite);
+fn full_disk_is_retryable_and_oversized_picture_terminal() {
+    let server = DocumentServer::open(DatabaseKind::Sqlite);
     let mut bomb = sample("page.png");
     // Its head says 20,000 by 20,000 pixels.
     bomb[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
-    let (scan, bomb) = (house.submitted("scan", &sample("scan.pdf")), house.submitted("bomb", &bomb));
+    let (scan, bomb) = (server.submit_document("scan", &sample("scan.pdf")), server.submit_document("bomb", &bomb));
     // Files of 60 KB: both documents have their room, the page that is rendered has not.
     let limited = "trap '' XFSZ; ulimit -f 120; exec \"$0\"";
-    let worked = house
-        .work(&["--until-idle", "--result", "text"], &["sh", "-c", limited, &script()])
+    let worked = server
+        .work_command(&["--until-idle", "--result", "text"], &["sh", "-c", limited, &script()])
         .output()
         .expect("the binary runs");
     let said = String::from_utf8_lossy(&worked.stderr);
     assert!(worked.status.success(), "{said}");
-    let (job, code_of) = (house.job(&scan), code(&house, &scan));
+    let (job, code_of) = (server.job(&scan), last_error_code(&server, &scan));
     assert_eq!((&job["errorType"], code_of), (&json!("RETRYABLE"), json!("SYSTEM_TRANSIENT")), "{job}\n{said}");
     assert!(job["retryCount"].as_u64() >= Some(1), "{job}");
-    let (job, code_of) = (house.job(&bomb), code(&house, &bomb));
+    let (job, code_of) = (server.job(&bomb), last_error_code(&server, &bomb));
     assert_eq!((&job["errorType"], code_of), (&json!("TERMINAL"), json!("LIMIT_EXCEEDED")), "{job}\n{said}");
     assert_eq!((&job["state"], &job["retryCount"]), (&json!("FAILED"), &json!(0)), "{job}");
 }

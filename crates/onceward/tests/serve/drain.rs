@@ -3,124 +3,126 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 
-use onceward_testkit::http::{JSON, PATIENCE, answer, write};
+use onceward_testkit::http::{JSON_CONTENT_TYPE, TEST_TIMEOUT, read_response, write_request};
 use onceward_testkit::postgres;
-use onceward_testkit::served::{self, BOTH, Db, Served};
+use onceward_testkit::server_process::{self, ALL_DATABASES, DatabaseKind, ServerProcess};
 use serde_json::json;
 
-use crate::server::{BINARY, start};
+use crate::server::{BINARY, start_server};
 
-const WANTED: &[u8] = br#"{"lifecycles": ["execution.job"], "worker": "w", "wait_ms": 120000}"#;
+const LEASE_BODY: &[u8] = br#"{"lifecycles": ["execution.job"], "worker": "w", "wait_ms": 120000}"#;
 
 /// A worker that waits.
-fn waiting(served: &Served) -> TcpStream {
-    let mut stream = served.connect();
-    write(&mut stream, "POST", "/v1/leases", &[], Some(WANTED));
+fn start_long_poll(server: &ServerProcess) -> TcpStream {
+    let mut stream = server.connect();
+    write_request(&mut stream, "POST", "/v1/leases", &[], Some(LEASE_BODY));
     stream
 }
 
 /// What a request has sent of its body is counted from when it is under way until it is answered. That a later one has its answer says
 /// nothing of those before it: each connection has its own turn.
-const BODIES: &str = "onceward_http_body_bytes";
+const BODY_BYTES_METRIC: &str = "onceward_http_body_bytes";
 
 #[test]
-fn what_is_under_way_is_finished() {
-    for db in BOTH {
-        let mut served = start(db);
+fn drain_finishes_requests_in_progress() {
+    for db in ALL_DATABASES {
+        let mut server = start_server(db);
         // A worker that waits, and a call whose body has only half come.
-        let waiting = waiting(&served);
+        let long_poll = start_long_poll(&server);
         let body = br#"{"payload": "in flight"}"#;
-        let headers = [JSON, ("content-length", &*body.len().to_string())];
-        let mut half = served.begin_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
+        let headers = [JSON_CONTENT_TYPE, ("content-length", &*body.len().to_string())];
+        let mut half = server.begin_request_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
         half.write_all(&body[..1]).unwrap();
         // Until both are under way. But a lease asks the database before it waits.
-        served.until(BODIES, WANTED.len() as u64 + 1);
-        served.until("onceward_http_long_polls", 1);
-        served.signal("TERM");
+        server.wait_for_metric(BODY_BYTES_METRIC, LEASE_BODY.len() as u64 + 1);
+        server.wait_for_metric("onceward_http_long_polls", 1);
+        server.signal("TERM");
         // The worker is told at once that there is nothing.
-        let empty = answer(&waiting);
+        let empty = read_response(&long_poll);
         assert_eq!((empty.status, empty.json()), (200, json!({ "executions": [] })), "{db:?}");
         // Who comes now is told why not.
-        served.call("POST", "/v1/leases", &[], Some(WANTED)).is_problem(503, "draining");
-        let ready = served.get("/readyz");
-        ready.is_problem(503, "draining");
+        server.call("POST", "/v1/leases", &[], Some(LEASE_BODY)).assert_problem(503, "draining");
+        let ready = server.get("/readyz");
+        ready.assert_problem(503, "draining");
         assert!(ready.header("retry-after").is_some());
         half.write_all(&body[1..]).unwrap();
-        let made = answer(&half);
+        let made = read_response(&half);
         assert_eq!((made.status, &made.json()["state"]), (201, &json!("PENDING")), "{db:?}");
-        assert_eq!(served.ended().code(), Some(0), "{db:?}");
+        assert_eq!(server.wait_for_exit().code(), Some(0), "{db:?}");
     }
 }
 
 #[test]
-fn with_nothing_under_way_it_ends_at_once() {
-    let mut served = start(Db::Sqlite);
+fn idle_server_exits_at_once_on_sigint() {
+    let mut server = start_server(DatabaseKind::Sqlite);
     // One that is kept open keeps nobody.
-    let _idle = served.connect();
-    let mut kept = served.connect();
-    write(&mut kept, "GET", "/livez", &[], None);
-    assert_eq!(answer(&kept).status, 200);
-    served.signal("INT");
-    assert_eq!(served.ended().code(), Some(0));
+    let _idle = server.connect();
+    let mut keep_alive = server.connect();
+    write_request(&mut keep_alive, "GET", "/livez", &[], None);
+    assert_eq!(read_response(&keep_alive).status, 200);
+    server.signal("INT");
+    assert_eq!(server.wait_for_exit().code(), Some(0));
 }
 
 /// The end of its terminal is one, too. Under `nohup`, as some gates run, it would mind none.
 #[test]
-fn a_closed_terminal_ends_it_in_order() {
-    let folder = onceward_testkit::Folder::new();
-    let usual = served::command(BINARY, &Db::Sqlite.url(&folder));
+fn sighup_drains_server() {
+    let folder = onceward_testkit::TempDir::new();
+    let usual = server_process::serve_command(BINARY, &DatabaseKind::Sqlite.new_url(&folder));
     let mut command = std::process::Command::new("env");
     command.arg("--default-signal=HUP").arg(usual.get_program()).args(usual.get_args());
-    let mut served = Served::start(&mut command).keeping(folder);
-    served.job(&json!(1));
-    served.signal("HUP");
-    assert_eq!(served.ended().code(), Some(0));
+    let mut server = ServerProcess::start(&mut command).with_temp_dir(folder);
+    server.create_job(&json!(1));
+    server.signal("HUP");
+    assert_eq!(server.wait_for_exit().code(), Some(0));
 }
 
 /// A database that stands still keeps nobody: neither calls that wait for it nor the engine's own end.
 #[test]
-fn a_frozen_database_does_not_keep_it() {
-    let database = postgres::Server::start();
-    let mut served = Served::start(served::command(BINARY, &database.database()).args(["--drain", "2s"]));
-    served.job(&json!(1));
-    let headers = [JSON, ("content-length", "2")];
-    let mut under_way = served.begin_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
+fn drain_times_out_while_database_hangs() {
+    let database = postgres::PostgresServer::start();
+    let mut server = ServerProcess::start(
+        server_process::serve_command(BINARY, &database.create_database()).args(["--drain", "2s"]),
+    );
+    server.create_job(&json!(1));
+    let headers = [JSON_CONTENT_TYPE, ("content-length", "2")];
+    let mut under_way = server.begin_request_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
     under_way.write_all(b"{").unwrap();
     // Metrics look at the database, so before it stands still.
-    served.until(BODIES, 1);
+    server.wait_for_metric(BODY_BYTES_METRIC, 1);
     database.freeze();
     under_way.write_all(b"}").unwrap();
-    served.signal("TERM");
-    let code = ended_in_time(&mut served);
+    server.signal("TERM");
+    let code = exit_code_or_kill(&mut server);
     database.thaw();
     assert_eq!(code, Some(1));
 }
 
 /// Its exit code. One that goes on for long is killed, and has none.
-fn ended_in_time(served: &mut Served) -> Option<i32> {
-    let (pid, (over, waits)) = (served.pid().to_string(), std::sync::mpsc::channel::<()>());
+fn exit_code_or_kill(server: &mut ServerProcess) -> Option<i32> {
+    let (pid, (done_sender, done)) = (server.pid().to_string(), std::sync::mpsc::channel::<()>());
     let guard = std::thread::spawn(move || {
-        if waits.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if done.recv_timeout(TEST_TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             let _ = std::process::Command::new("kill").args(["-KILL", &pid]).status();
         }
     });
-    let code = served.ended().code();
-    drop(over);
+    let code = server.wait_for_exit().code();
+    drop(done_sender);
     guard.join().expect("it ends");
     code
 }
 
 #[test]
-fn a_second_signal_ends_it() {
-    let mut served = start(Db::Sqlite);
-    let mut half = served.begin_as("", "POST", "/v1/leases", &[JSON, ("content-length", "50")]);
+fn second_signal_exits_at_once() {
+    let mut server = start_server(DatabaseKind::Sqlite);
+    let mut half = server.begin_request_as("", "POST", "/v1/leases", &[JSON_CONTENT_TYPE, ("content-length", "50")]);
     half.write_all(b"{").unwrap();
-    served.until(BODIES, 1);
-    let waiting = waiting(&served);
-    served.signal("TERM");
+    server.wait_for_metric(BODY_BYTES_METRIC, 1);
+    let long_poll = start_long_poll(&server);
+    server.signal("TERM");
     // It has heard the first when whoever waits is told so.
-    let told = answer(&waiting);
-    assert!(told.status == 200 || told.status == 503, "{}", told.text());
-    served.signal("TERM");
-    assert_eq!(served.ended().code(), Some(1));
+    let response = read_response(&long_poll);
+    assert!(response.status == 200 || response.status == 503, "{}", response.text());
+    server.signal("TERM");
+    assert_eq!(server.wait_for_exit().code(), Some(1));
 }

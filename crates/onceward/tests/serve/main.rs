@@ -1,13 +1,13 @@
 //! The server as its users meet it: the real program, real HTTP, both databases.
 
 mod drain;
-mod hostile;
-mod idle;
-mod keep;
-mod life;
-mod look_ups;
-mod objects;
-mod pruned;
+mod idle_workers;
+mod job_lifecycle;
+mod keys_after_prune;
+mod malformed_requests;
+mod object_storage;
+mod read_endpoints;
+mod retention;
 mod server;
 mod stream;
-mod work;
+mod worker_api;

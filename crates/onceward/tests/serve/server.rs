@@ -1,11 +1,11 @@
 //! A server of the test's own.
 
-use onceward_testkit::Folder;
-use onceward_testkit::served::{self, Db, Served};
+use onceward_testkit::TempDir;
+use onceward_testkit::server_process::{self, DatabaseKind, ServerProcess};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
 
-pub(crate) fn start(db: Db) -> Served {
-    let folder = Folder::new();
-    Served::start(&mut served::command(BINARY, &db.url(&folder))).keeping(folder)
+pub(crate) fn start_server(db: DatabaseKind) -> ServerProcess {
+    let folder = TempDir::new();
+    ServerProcess::start(&mut server_process::serve_command(BINARY, &db.new_url(&folder))).with_temp_dir(folder)
 }

@@ -4,15 +4,15 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::stage::{Pipe, Stage, signal};
+use crate::support::{NamedPipe, WorkerTestServer, signal};
 
 /// A lease that is waited for until it runs out, and must not have run out before: its hearts beat each second, and a machine that is busy
 /// for two of them loses nothing.
-const KEPT: &str = "3s";
+const LEASE_DURATION: &str = "3s";
 
 /// Everything that a program can leave behind has the pipe open: a child in its group, one outside of it, and one whose parent is
 /// gone.
-fn with_a_family(pipe: &Pipe) -> String {
+fn spawn_descendants_script(pipe: &NamedPipe) -> String {
     format!(
         "exec 3>{}; sleep 1000 & setsid sleep 1001 & (setsid sh -c 'sleep 1002 & sleep 1003' &); trap '' TERM; echo up >&3; wait",
         pipe.path()
@@ -22,158 +22,160 @@ fn with_a_family(pipe: &Pipe) -> String {
 /// A worker is killed in the middle. Nothing of its program stays, the job is taken over, and its effect
 /// lands once.
 #[test]
-fn a_killed_worker_leaves_nothing_and_its_job_finishes_once() {
-    let stage = Stage::new("killed");
-    let pipe = stage.pipe("up");
-    let family = with_a_family(&pipe);
-    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
-    let worker = stage.work(&["--lease", KEPT]);
-    let mut heard = pipe.read();
-    assert_eq!(heard.line(), "up");
+fn killed_worker_leaves_no_process_and_job_commits_once() {
+    let server = WorkerTestServer::new("killed");
+    let pipe = server.create_pipe("up");
+    let family = spawn_descendants_script(&pipe);
+    let id = server.create_job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
+    let worker = server.spawn_worker(&["--lease", LEASE_DURATION]);
+    let mut reader = pipe.open_reader();
+    assert_eq!(reader.read_line(), "up");
     worker.signal(Signal::KILL);
-    assert_eq!(heard.until_all_are_gone(), "");
-    assert_eq!(stage.get(id).attempt, 1);
-    let _other = stage.work(&[]);
-    let record = stage.until(id, "DONE");
+    assert_eq!(reader.read_until_closed(), "");
+    assert_eq!(server.get(id).attempt, 1);
+    let _other = server.spawn_worker(&[]);
+    let record = server.wait_for_state(id, "DONE");
     assert_eq!((record.attempt, record.field("code")), (2, "lost".into()));
-    assert_eq!(stage.commits(id), 1);
-    assert_eq!(stage.effect(id)["result"], "fine");
+    assert_eq!(server.commit_count(id), 1);
+    assert_eq!(server.effect(id)["result"], "fine");
 }
 
 /// A program that tells of its supervisor, which is killed: nothing of the program stays, and the job is done by the next attempt.
-fn with_its_supervisor_killed(stage: &Stage, program: impl Fn(&Pipe) -> String) {
-    let pipe = stage.pipe("up");
-    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {}; fi; echo fine", program(&pipe)));
-    let _worker = stage.work(&[]);
-    let mut heard = pipe.read();
-    signal(&heard.line(), Signal::KILL);
-    assert_eq!(heard.until_all_are_gone(), "");
-    let record = stage.until(id, "DONE");
+fn assert_cleanup_after_supervisor_kill(server: &WorkerTestServer, program: impl Fn(&NamedPipe) -> String) {
+    let pipe = server.create_pipe("up");
+    let id = server.create_job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {}; fi; echo fine", program(&pipe)));
+    let _worker = server.spawn_worker(&[]);
+    let mut reader = pipe.open_reader();
+    signal(&reader.read_line(), Signal::KILL);
+    assert_eq!(reader.read_until_closed(), "");
+    let record = server.wait_for_state(id, "DONE");
     assert_eq!((record.attempt, record.field("code")), (2, "SIGNAL_9".into()));
 }
 
 #[test]
-fn a_killed_supervisor_takes_the_program_with_it() {
-    with_its_supervisor_killed(&Stage::new("supervisor"), |pipe| {
+fn killed_supervisor_ends_its_program() {
+    assert_cleanup_after_supervisor_kill(&WorkerTestServer::new("supervisor"), |pipe| {
         format!("exec 3>{}; echo $PPID >&3; exec sleep 1000", pipe.path())
     });
 }
 
 /// It has no time to see to what the program started: the worker does, before anybody else gets the job.
 #[test]
-fn a_killed_supervisor_leaves_no_family() {
-    with_its_supervisor_killed(&Stage::new("orphans"), |pipe| with_a_family(pipe).replace("echo up", "echo $PPID"));
+fn killed_supervisor_leaves_no_descendants() {
+    assert_cleanup_after_supervisor_kill(&WorkerTestServer::new("orphans"), |pipe| {
+        spawn_descendants_script(pipe).replace("echo up", "echo $PPID")
+    });
 }
 
 /// What is sent to all processes of a terminal or a unit is for the worker to mind.
 #[test]
-fn a_supervisor_minds_no_signals_but_its_workers_words() {
-    let stage = Stage::new("unminded");
-    let (up, go) = (stage.pipe("up"), stage.pipe("go"));
-    let id = stage.job(&format!("exec 4<>{}; echo $PPID >{}; read x <&4; echo fine", go.path(), up.path()));
-    let _worker = stage.work(&[]);
-    let supervisor = up.read().line();
-    for unminded in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
-        signal(&supervisor, unminded);
+fn supervisor_ignores_termination_signals() {
+    let server = WorkerTestServer::new("unminded");
+    let (up, go) = (server.create_pipe("up"), server.create_pipe("go"));
+    let id = server.create_job(&format!("exec 4<>{}; echo $PPID >{}; read x <&4; echo fine", go.path(), up.path()));
+    let _worker = server.spawn_worker(&[]);
+    let supervisor = up.open_reader().read_line();
+    for ignored in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        signal(&supervisor, ignored);
     }
     go.release(1);
-    assert_eq!(stage.until(id, "DONE").attempt, 1);
+    assert_eq!(server.wait_for_state(id, "DONE").attempt, 1);
 }
 
 #[test]
-fn a_job_that_is_to_stop_stops_its_program_and_its_children() {
-    let stage = Stage::new("cancelled");
-    let pipe = stage.pipe("up");
-    let id = stage.job(&with_a_family(&pipe));
-    let _worker = stage.work(&["--lease", KEPT, "--kill-after", "50ms"]);
-    let mut heard = pipe.read();
-    assert_eq!(heard.line(), "up");
-    stage.fire(id, "cancel");
-    assert_eq!(heard.until_all_are_gone(), "");
-    assert_eq!(stage.until(id, "CANCELLED").field("code"), "yielded");
+fn cancelled_job_ends_program_and_descendants() {
+    let server = WorkerTestServer::new("cancelled");
+    let pipe = server.create_pipe("up");
+    let id = server.create_job(&spawn_descendants_script(&pipe));
+    let _worker = server.spawn_worker(&["--lease", LEASE_DURATION, "--kill-after", "50ms"]);
+    let mut reader = pipe.open_reader();
+    assert_eq!(reader.read_line(), "up");
+    server.fire(id, "cancel");
+    assert_eq!(reader.read_until_closed(), "");
+    assert_eq!(server.wait_for_state(id, "CANCELLED").field("code"), "yielded");
 }
 
 #[test]
-fn a_program_that_minds_has_time_to_tidy_up() {
-    let stage = Stage::new("tidy");
-    let pipe = stage.pipe("up");
-    let id = stage.job(&format!(
+fn cancelled_program_can_clean_up_on_sigterm() {
+    let server = WorkerTestServer::new("tidy");
+    let pipe = server.create_pipe("up");
+    let id = server.create_job(&format!(
         "exec 3>{}; trap 'echo tidied >&3; exit 0' TERM; echo up >&3; while :; do sleep 0.05; done",
         pipe.path()
     ));
-    let _worker = stage.work(&["--lease", KEPT, "--kill-after", "60s"]);
-    let mut heard = pipe.read();
-    assert_eq!(heard.line(), "up");
-    stage.fire(id, "cancel");
-    assert_eq!(heard.until_all_are_gone(), "tidied\n");
+    let _worker = server.spawn_worker(&["--lease", LEASE_DURATION, "--kill-after", "60s"]);
+    let mut reader = pipe.open_reader();
+    assert_eq!(reader.read_line(), "up");
+    server.fire(id, "cancel");
+    assert_eq!(reader.read_until_closed(), "tidied\n");
     // It ended with 0, and not because its work was done.
-    stage.until(id, "CANCELLED");
-    assert_eq!(stage.commits(id), 0);
+    server.wait_for_state(id, "CANCELLED");
+    assert_eq!(server.commit_count(id), 0);
 }
 
 /// A worker sleeps past its lease. Its program ends with the lease all the same; the one who took over commits, and
 /// the sleeper changes nothing when it wakes up.
 #[test]
-fn a_worker_that_slept_too_long_has_lost() {
-    let stage = Stage::new("slept");
-    let pipe = stage.pipe("up");
-    let family = with_a_family(&pipe);
-    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo second"));
-    let sleeper = stage.work(&["--lease", KEPT]);
-    let mut heard = pipe.read();
-    assert_eq!(heard.line(), "up");
+fn worker_suspended_past_lease_cannot_commit() {
+    let server = WorkerTestServer::new("slept");
+    let pipe = server.create_pipe("up");
+    let family = spawn_descendants_script(&pipe);
+    let id = server.create_job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo second"));
+    let sleeper = server.spawn_worker(&["--lease", LEASE_DURATION]);
+    let mut reader = pipe.open_reader();
+    assert_eq!(reader.read_line(), "up");
     sleeper.signal(Signal::STOP);
-    assert_eq!(heard.until_all_are_gone(), "");
-    let other = stage.work(&[]);
-    stage.until(id, "DONE");
+    assert_eq!(reader.read_until_closed(), "");
+    let other = server.spawn_worker(&[]);
+    server.wait_for_state(id, "DONE");
     drop(other);
     sleeper.signal(Signal::CONT);
     // It is well, and works on.
-    stage.until(stage.job("echo third"), "DONE");
-    assert_eq!(stage.get(id).attempt, 2);
-    assert_eq!(stage.commits(id), 1);
-    assert_eq!(stage.effect(id)["result"], "second");
+    server.wait_for_state(server.create_job("echo third"), "DONE");
+    assert_eq!(server.get(id).attempt, 2);
+    assert_eq!(server.commit_count(id), 1);
+    assert_eq!(server.effect(id)["result"], "second");
 }
 
 #[test]
-fn no_program_outlives_its_lease_when_the_server_is_away() {
-    let mut stage = Stage::new("away");
-    let pipe = stage.pipe("up");
-    let family = with_a_family(&pipe);
-    let id = stage.job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
-    let _worker = stage.work(&["--lease", KEPT]);
-    let mut heard = pipe.read();
-    assert_eq!(heard.line(), "up");
-    stage.kill_server();
-    assert_eq!(heard.until_all_are_gone(), "");
-    stage.restart_server();
+fn program_ends_with_lease_while_server_is_down() {
+    let mut server = WorkerTestServer::new("away");
+    let pipe = server.create_pipe("up");
+    let family = spawn_descendants_script(&pipe);
+    let id = server.create_job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {family}; fi; echo fine"));
+    let _worker = server.spawn_worker(&["--lease", LEASE_DURATION]);
+    let mut reader = pipe.open_reader();
+    assert_eq!(reader.read_line(), "up");
+    server.kill_server();
+    assert_eq!(reader.read_until_closed(), "");
+    server.restart_server();
     // The worker is still there, and takes it up again.
-    assert_eq!(stage.until(id, "DONE").attempt, 2);
-    assert_eq!(stage.commits(id), 1);
+    assert_eq!(server.wait_for_state(id, "DONE").attempt, 2);
+    assert_eq!(server.commit_count(id), 1);
 }
 
 /// A server that dies and comes back in the middle of a job costs nothing: the same attempt commits.
 #[test]
-fn a_server_that_comes_back_gets_the_report() {
-    let mut stage = Stage::new("restarted");
-    let (id, up, go) = stage.held();
-    let _worker = stage.work(&["--lease", "60s"]);
-    assert_eq!(up.read().line(), "up");
-    stage.kill_server();
+fn report_is_retried_until_server_restarts() {
+    let mut server = WorkerTestServer::new("restarted");
+    let (id, up, go) = server.create_gated_job();
+    let _worker = server.spawn_worker(&["--lease", "60s"]);
+    assert_eq!(up.open_reader().read_line(), "up");
+    server.kill_server();
     go.release(1);
-    stage.restart_server();
-    let record = stage.until(id, "DONE");
-    assert_eq!((record.attempt, stage.commits(id)), (1, 1));
-    assert_eq!(stage.effect(id)["result"], "fine");
+    server.restart_server();
+    let record = server.wait_for_state(id, "DONE");
+    assert_eq!((record.attempt, server.commit_count(id)), (1, 1));
+    assert_eq!(server.effect(id)["result"], "fine");
 }
 
 #[test]
-fn a_worker_that_the_server_will_not_have_says_so() {
-    let stage = Stage::new("refused");
-    let output = stage.onceward(&["work", "desk.nothing", "--", "true"]);
+fn worker_for_unknown_lifecycle_exits_1() {
+    let server = WorkerTestServer::new("refused");
+    let output = server.run_onceward(&["work", "desk.nothing", "--", "true"]);
     assert_eq!(output.status.code(), Some(1));
-    let told = crate::stage::text(&output.stderr);
-    assert!(told.contains("404 no_such_lifecycle"), "{told}");
-    let worker = stage.work_with(&["--until-idle"], &["true"], Stdio::null());
-    assert_eq!(worker.ended(), Some(0), "nothing to do");
+    let stderr = crate::support::lossy_utf8(&output.stderr);
+    assert!(stderr.contains("404 no_such_lifecycle"), "{stderr}");
+    let worker = server.spawn_worker_with(&["--until-idle"], &["true"], Stdio::null());
+    assert_eq!(worker.wait_exit_code(), Some(0), "nothing to do");
 }

@@ -1,8 +1,8 @@
 //! Workers against a real server: programs that end in every way, workers that are killed, servers that come back.
 
-mod endings;
+mod client_commands;
+mod exit_outcomes;
 mod leases;
-mod rust;
+mod rust_worker;
 mod shutdown;
-mod stage;
-mod verbs;
+mod support;

@@ -4,145 +4,147 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::stage::{Stage, signal};
+use crate::support::{WorkerTestServer, signal};
 
 #[test]
-fn what_runs_may_finish_when_the_worker_is_to_end() {
-    let stage = Stage::new("drained");
-    let (id, up, go) = stage.held();
-    let mut worker = stage.work_with(&[], &["sh"], Stdio::piped());
-    assert_eq!(up.read().line(), "up");
+fn sigterm_lets_running_program_finish() {
+    let server = WorkerTestServer::new("drained");
+    let (id, up, go) = server.create_gated_job();
+    let mut worker = server.spawn_worker_with(&[], &["sh"], Stdio::piped());
+    assert_eq!(up.open_reader().read_line(), "up");
     worker.signal(Signal::TERM);
     // It has heard it, before it could ask for the next.
-    worker.says("a second signal ends at once");
-    let later = stage.job("echo later");
+    worker.wait_for_stderr("a second signal ends at once");
+    let later = server.create_job("echo later");
     go.release(1);
-    assert_eq!(worker.ended(), Some(0));
-    assert_eq!(stage.until(id, "DONE").attempt, 1);
-    assert_eq!(stage.get(later).state, "WAITING", "it takes no more");
+    assert_eq!(worker.wait_exit_code(), Some(0));
+    assert_eq!(server.wait_for_state(id, "DONE").attempt, 1);
+    assert_eq!(server.get(later).state, "WAITING", "it takes no more");
 }
 
 #[test]
-fn what_does_not_finish_in_time_is_given_back() {
-    let stage = Stage::new("given-back");
-    let up = stage.pipe("up");
-    let id = stage.job(&format!("exec 3>{}; trap '' TERM; echo up >&3; sleep 1000 & wait; wait", up.path()));
-    let worker = stage.work(&["--grace", "300ms", "--kill-after", "100ms"]);
-    let mut heard = up.read();
-    assert_eq!(heard.line(), "up");
+fn job_unfinished_after_grace_is_yielded() {
+    let server = WorkerTestServer::new("given-back");
+    let up = server.create_pipe("up");
+    let id = server.create_job(&format!("exec 3>{}; trap '' TERM; echo up >&3; sleep 1000 & wait; wait", up.path()));
+    let worker = server.spawn_worker(&["--grace", "300ms", "--kill-after", "100ms"]);
+    let mut reader = up.open_reader();
+    assert_eq!(reader.read_line(), "up");
     worker.signal(Signal::INT);
-    assert_eq!(heard.until_all_are_gone(), "");
-    assert_eq!(worker.ended(), Some(0));
-    let record = stage.get(id);
+    assert_eq!(reader.read_until_closed(), "");
+    assert_eq!(worker.wait_exit_code(), Some(0));
+    let record = server.get(id);
     assert_eq!((record.state.as_str(), record.field("yields")), ("WAITING", 1.into()));
 }
 
 /// A terminal that is closed is a wish to end, like any other.
 #[test]
-fn a_hang_up_lets_what_runs_finish() {
-    let stage = Stage::new("hung-up");
-    let (id, up, go) = stage.held();
-    let worker = stage.work(&[]);
-    assert_eq!(up.read().line(), "up");
+fn sighup_lets_running_program_finish() {
+    let server = WorkerTestServer::new("hung-up");
+    let (id, up, go) = server.create_gated_job();
+    let worker = server.spawn_worker(&[]);
+    assert_eq!(up.open_reader().read_line(), "up");
     worker.signal(Signal::HUP);
     go.release(1);
-    assert_eq!(worker.ended(), Some(0));
-    assert_eq!(stage.get(id).state, "DONE");
+    assert_eq!(worker.wait_exit_code(), Some(0));
+    assert_eq!(server.get(id).state, "DONE");
 }
 
 /// But for who has started it so that the terminal does not matter.
 #[test]
-fn nohup_keeps_it_working() {
-    let stage = Stage::new("nohup");
-    let (id, up, go) = stage.held();
-    let worker = stage.work_under(&["nohup"], &[], &["sh"], Stdio::null());
-    assert_eq!(up.read().line(), "up");
+fn worker_under_nohup_ignores_sighup() {
+    let server = WorkerTestServer::new("nohup");
+    let (id, up, go) = server.create_gated_job();
+    let worker = server.spawn_worker_under(&["nohup"], &[], &["sh"], Stdio::null());
+    assert_eq!(up.open_reader().read_line(), "up");
     worker.signal(Signal::HUP);
     go.release(1);
-    stage.until(id, "DONE");
+    server.wait_for_state(id, "DONE");
     // It takes the next one as well.
-    stage.until(stage.job("echo later"), "DONE");
+    server.wait_for_state(server.create_job("echo later"), "DONE");
     worker.signal(Signal::TERM);
-    assert_eq!(worker.ended(), Some(0));
+    assert_eq!(worker.wait_exit_code(), Some(0));
 }
 
 /// Nobody reads its standard error: neither leases nor the wish to end hang on that.
 #[test]
-fn a_worker_that_nobody_listens_to_works_on() {
-    let stage = Stage::new("unheard");
-    let (long, up, go) = stage.held();
-    let worker = stage.work_with(&["--concurrency", "4", "--lease", "5s", "--grace", "1s"], &["sh"], Stdio::piped());
-    assert_eq!(up.read().line(), "up");
+fn unread_stderr_does_not_block_worker() {
+    let server = WorkerTestServer::new("unheard");
+    let (long, up, go) = server.create_gated_job();
+    let worker =
+        server.spawn_worker_with(&["--concurrency", "4", "--lease", "5s", "--grace", "1s"], &["sh"], Stdio::piped());
+    assert_eq!(up.open_reader().read_line(), "up");
     // Each of them alone is more than a pipe takes.
-    let loud: Vec<_> = (0..6).map(|_| stage.job("yes 'some words to read' | head -c 300000 >&2; echo loud")).collect();
+    let loud: Vec<_> =
+        (0..6).map(|_| server.create_job("yes 'some words to read' | head -c 300000 >&2; echo loud")).collect();
     for id in loud {
-        assert_eq!(stage.until(id, "DONE").attempt, 1);
+        assert_eq!(server.wait_for_state(id, "DONE").attempt, 1);
     }
     go.release(1);
-    assert_eq!(stage.until(long, "DONE").attempt, 1);
+    assert_eq!(server.wait_for_state(long, "DONE").attempt, 1);
     worker.signal(Signal::TERM);
-    assert_eq!(worker.ended(), Some(0));
+    assert_eq!(worker.wait_exit_code(), Some(0));
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
-    let stage = Stage::new("second-signal");
-    let up = stage.pipe("up");
-    stage.job(&format!("exec 3>{}; trap '' TERM; echo up >&3; sleep 1000 & wait; wait", up.path()));
-    let mut worker = stage.work_with(&["--grace", "1h"], &["sh"], Stdio::piped());
-    let mut heard = up.read();
-    assert_eq!(heard.line(), "up");
+fn second_signal_kills_running_program() {
+    let server = WorkerTestServer::new("second-signal");
+    let up = server.create_pipe("up");
+    server.create_job(&format!("exec 3>{}; trap '' TERM; echo up >&3; sleep 1000 & wait; wait", up.path()));
+    let mut worker = server.spawn_worker_with(&["--grace", "1h"], &["sh"], Stdio::piped());
+    let mut reader = up.open_reader();
+    assert_eq!(reader.read_line(), "up");
     worker.signal(Signal::TERM);
-    worker.says("a second signal ends at once");
+    worker.wait_for_stderr("a second signal ends at once");
     worker.signal(Signal::TERM);
-    assert_eq!(worker.ended(), Some(1));
-    assert_eq!(heard.until_all_are_gone(), "");
+    assert_eq!(worker.wait_exit_code(), Some(1));
+    assert_eq!(reader.read_until_closed(), "");
 }
 
 #[test]
-fn a_worker_that_waits_for_jobs_ends_at_once() {
-    let stage = Stage::new("idle");
-    let mut worker = stage.work_with(&[], &["sh"], Stdio::piped());
-    worker.says("works on desk.job");
-    stage.until(stage.job("echo first"), "DONE");
+fn idle_worker_exits_at_once_on_sigterm() {
+    let server = WorkerTestServer::new("idle");
+    let mut worker = server.spawn_worker_with(&[], &["sh"], Stdio::piped());
+    worker.wait_for_stderr("works on desk.job");
+    server.wait_for_state(server.create_job("echo first"), "DONE");
     worker.signal(Signal::TERM);
-    assert_eq!(worker.ended(), Some(0));
-    let id = stage.job("echo second");
-    assert_eq!(stage.get(id).state, "WAITING");
+    assert_eq!(worker.wait_exit_code(), Some(0));
+    let id = server.create_job("echo second");
+    assert_eq!(server.get(id).state, "WAITING");
 }
 
 /// As systemd ends a unit unless it is told otherwise: program, supervisor and worker are all told at once. The job is given back, not failed.
 #[test]
-fn what_is_ended_together_with_its_worker_is_given_back() {
-    let stage = Stage::new("unit");
-    let up = stage.pipe("up");
-    let id = stage.job(&format!("exec 3>{}; echo $$ >&3; echo $PPID >&3; exec sleep 1000", up.path()));
-    let worker = stage.work(&[]);
-    let mut heard = up.read();
+fn program_signaled_with_its_worker_is_yielded() {
+    let server = WorkerTestServer::new("unit");
+    let up = server.create_pipe("up");
+    let id = server.create_job(&format!("exec 3>{}; echo $$ >&3; echo $PPID >&3; exec sleep 1000", up.path()));
+    let worker = server.spawn_worker(&[]);
+    let mut reader = up.open_reader();
     // Both first: the program has nothing more to say when it is told to end.
-    for line in [heard.line(), heard.line()] {
+    for line in [reader.read_line(), reader.read_line()] {
         signal(&line, Signal::TERM);
     }
     worker.signal(Signal::TERM);
-    assert_eq!(heard.until_all_are_gone(), "");
-    assert_eq!(worker.ended(), Some(0));
-    let record = stage.get(id);
+    assert_eq!(reader.read_until_closed(), "");
+    assert_eq!(worker.wait_exit_code(), Some(0));
+    let record = server.get(id);
     let fields = (record.field("yields"), record.field("failures"));
     assert_eq!((record.state.as_str(), fields), ("WAITING", (1.into(), 0.into())));
 }
 
 /// Its standard error is full and stays so: leases are kept, jobs are done, and it ends when it is told to.
 #[test]
-fn nobody_need_read_what_a_worker_says() {
-    let stage = Stage::new("unread");
-    let long = stage.job("sleep 7; echo fine");
-    let loud: Vec<_> = (0..6).map(|_| stage.job("yes 'not to be read' | head -c 300000 >&2")).collect();
+fn unread_stderr_does_not_lose_leases() {
+    let server = WorkerTestServer::new("unread");
+    let long = server.create_job("sleep 7; echo fine");
+    let loud: Vec<_> = (0..6).map(|_| server.create_job("yes 'not to be read' | head -c 300000 >&2")).collect();
     let options = ["--lease", "3s", "--concurrency", "3", "--grace", "2s"];
-    let worker = stage.work_with(&options, &["sh"], Stdio::piped());
+    let worker = server.spawn_worker_with(&options, &["sh"], Stdio::piped());
     for id in loud {
-        stage.until(id, "DONE");
+        server.wait_for_state(id, "DONE");
     }
-    assert_eq!(stage.until(long, "DONE").attempt, 1);
+    assert_eq!(server.wait_for_state(long, "DONE").attempt, 1);
     worker.signal(Signal::TERM);
-    assert_eq!(worker.ended(), Some(0));
+    assert_eq!(worker.wait_exit_code(), Some(0));
 }

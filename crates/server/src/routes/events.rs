@@ -6,24 +6,24 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use onceward_core::decide::Call;
-use onceward_core::record::{Actor, Token};
+use onceward_core::record::{Actor, FencingToken};
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, EngineError, Submission};
+use onceward_engine::{EngineError, Receipt, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::records::submit;
-use crate::app::App;
+use super::records::submit_batch;
+use crate::app::AppState;
 use crate::caller::Caller;
-use crate::input::{self, At, Calls, Given, Small};
-use crate::observe;
+use crate::extract::{self, BatchItems, BoundedJson, JsonBody, PathParams};
 use crate::problem::{self, Problem};
-use crate::shape::{RecordShape, Text, ok};
+use crate::response::{DisplayText, RecordJson, json_ok};
+use crate::telemetry;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(fire)).routes(routes!(fire_batch))
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct NewEvent {
     /// By name, as the event's rows take it.
     #[serde(default)]
     #[schema(value_type = Object)]
-    input: Small<Map<String, Json>>,
+    input: BoundedJson<Map<String, Json>>,
     /// Of the execution, where a worker fires it.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
@@ -43,18 +43,18 @@ pub(crate) struct NewEvent {
 
 /// What came of an event.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Fired<'a> {
+pub(crate) struct FireResult<'a> {
     /// As the event left it. Null where a key came before and the record is no longer there, or no longer for this caller.
-    record: Option<RecordShape<'a>>,
+    record: Option<RecordJson<'a>>,
     /// The ids of the records that were made by it.
     #[schema(value_type = Vec<String>)]
-    spawned: Vec<Text<RecordId>>,
+    spawned: Vec<DisplayText<RecordId>>,
 }
 
-impl<'a> Fired<'a> {
-    fn of(answer: &'a Answer) -> Self {
-        let spawned = answer.spawned.iter().copied().map(Text).collect();
-        Self { record: answer.record.as_deref().map(RecordShape::of), spawned }
+impl<'a> FireResult<'a> {
+    fn new(answer: &'a Receipt) -> Self {
+        let spawned = answer.spawned.iter().copied().map(DisplayText).collect();
+        Self { record: answer.record.as_deref().map(RecordJson::new), spawned }
     }
 }
 
@@ -72,48 +72,61 @@ impl<'a> Fired<'a> {
     ),
     request_body = NewEvent,
     responses(
-        (status = 200, description = "Taken", body = Fired),
-        (status = 402, description = "Not enough money", body = problem::Shape, content_type = "application/problem+json"),
-        (status = 409, description = "Refused", body = problem::Shape, content_type = "application/problem+json"),
-        (status = 412, description = "Another version", body = problem::Shape, content_type = "application/problem+json"),
+        (status = 200, description = "Taken", body = FireResult),
+        (status = 402, description = "Not enough money", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "Refused", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 412, description = "Another version", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn fire(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At((record, event)): At<(RecordId, String)>,
+    PathParams((record, event)): PathParams<(RecordId, String)>,
     headers: HeaderMap,
-    Given(new): Given<NewEvent>,
+    JsonBody(new): JsonBody<NewEvent>,
 ) -> Result<Response, Problem> {
-    let versions = input::if_match(&headers)?;
-    let if_version = versions.as_deref().map(|versions| versions.first().copied().unwrap_or(NO_VERSION));
-    let call =
-        Call::Fire { record, event: event.into(), input: new.input.open()?, token: new.token.map(Token), if_version };
-    let submission = input::keyed(&headers, Submission::new(&caller.actor, call).traced(observe::trace()))?;
+    let versions = extract::parse_if_match(&headers)?;
+    let if_version = versions.as_deref().map(|versions| versions.first().copied().unwrap_or(NO_SUCH_VERSION));
+    let call = Call::Fire {
+        record,
+        event: event.into(),
+        input: new.input.into_inner()?,
+        token: new.token.map(FencingToken),
+        if_version,
+    };
+    let submission = extract::with_idempotency_key(
+        &headers,
+        Submission::new(&caller.actor, call).with_trace(telemetry::current_trace()),
+    )?;
     let answer = match versions.as_deref() {
-        Some(versions @ [_, _, ..]) => any_of(&app, submission, record, versions).await?,
+        Some(versions @ [_, _, ..]) => submit_for_any_version(&app, submission, record, versions).await?,
         _ => app.engine().submit(submission).await?,
     };
-    ok(&Fired::of(&answer))
+    json_ok(&FireResult::new(&answer))
 }
 
 /// No record ever has it: what asks for it finds another.
-const NO_VERSION: u64 = 0;
+const NO_SUCH_VERSION: u64 = 0;
 
 /// The engine compares with one version, in the moment in which it decides: with the one that the record has now, where that will do. Should
 /// the record move on meanwhile, its next version may do as well. All are one call, under one key.
-async fn any_of(app: &App, mut asked: Submission, record: RecordId, versions: &[u64]) -> Result<Answer, EngineError> {
-    asked.once = asked.once.map(|once| once.with(&format!("{versions:?}")));
-    let mut tries = versions.len();
+async fn submit_for_any_version(
+    app: &AppState,
+    mut submission: Submission,
+    record: RecordId,
+    versions: &[u64],
+) -> Result<Receipt, EngineError> {
+    submission.idempotency_key = submission.idempotency_key.map(|once| once.with_context(&format!("{versions:?}")));
+    let mut attempts_left = versions.len();
     loop {
-        let now = app.engine().get(&asked.actor, record).await?.map(|record| record.version);
-        let fits = now.filter(|now| versions.contains(now));
-        if let Call::Fire { if_version, .. } = &mut asked.call {
-            *if_version = Some(fits.unwrap_or(NO_VERSION));
+        let current = app.engine().get(&submission.actor, record).await?.map(|record| record.version);
+        let fits = current.filter(|now| versions.contains(now));
+        if let Call::Fire { if_version, .. } = &mut submission.call {
+            *if_version = Some(fits.unwrap_or(NO_SUCH_VERSION));
         }
-        tries -= 1;
-        match app.engine().submit(asked.clone()).await {
-            Err(error) if error.code() == "version_mismatch" && fits.is_some() && tries > 0 => {}
+        attempts_left -= 1;
+        match app.engine().submit(submission.clone()).await {
+            Err(error) if error.code() == "version_mismatch" && fits.is_some() && attempts_left > 0 => {}
             answer => return answer,
         }
     }
@@ -121,14 +134,14 @@ async fn any_of(app: &App, mut asked: Submission, record: RecordId, versions: &[
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct EventOf {
+pub(crate) struct BatchEvent {
     #[schema(value_type = String, format = Uuid)]
     record: RecordId,
     #[schema(value_type = String)]
     event: Arc<str>,
     #[serde(default)]
     #[schema(value_type = Object)]
-    input: Small<Map<String, Json>>,
+    input: BoundedJson<Map<String, Json>>,
     #[serde(default)]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: Option<u64>,
@@ -142,13 +155,19 @@ pub(crate) struct EventOf {
     key: Option<String>,
 }
 
-impl EventOf {
-    fn submission(self, actor: &Actor) -> Result<Submission, Problem> {
+impl BatchEvent {
+    fn into_submission(self, actor: &Actor) -> Result<Submission, Problem> {
         let Self { record, event, input, token, version, key } = self;
-        let call = Call::Fire { record, event, input: input.open()?, token: token.map(Token), if_version: version };
-        let submission = Submission::new(actor, call).traced(observe::trace());
+        let call = Call::Fire {
+            record,
+            event,
+            input: input.into_inner()?,
+            token: token.map(FencingToken),
+            if_version: version,
+        };
+        let submission = Submission::new(actor, call).with_trace(telemetry::current_trace());
         Ok(match &key {
-            Some(key) => submission.once(key),
+            Some(key) => submission.with_idempotency_key(key),
             None => submission,
         })
     }
@@ -156,37 +175,37 @@ impl EventOf {
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewEvents {
-    #[schema(value_type = Vec<EventOf>, max_items = 1000)]
-    events: Calls<EventOf>,
+pub(crate) struct NewEventBatch {
+    #[schema(value_type = Vec<BatchEvent>, max_items = 1000)]
+    events: BatchItems<BatchEvent>,
 }
 
 /// What became of each, in the order of the call.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FiredEvents<'a> {
-    results: Vec<FiredEvent<'a>>,
+pub(crate) struct FireBatchResult<'a> {
+    results: Vec<FireBatchItem<'a>>,
 }
 
 /// Either has `record` and `spawned`, or an `error`.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FiredEvent<'a> {
+pub(crate) struct FireBatchItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<RecordShape<'a>>,
+    record: Option<RecordJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<String>, required = false)]
-    spawned: Option<Vec<Text<RecordId>>>,
+    spawned: Option<Vec<DisplayText<RecordId>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<problem::Shape<'a>>,
+    error: Option<problem::ProblemBody<'a>>,
 }
 
-impl<'a> FiredEvent<'a> {
-    fn of(answer: &'a Result<Answer, Problem>) -> Self {
+impl<'a> FireBatchItem<'a> {
+    fn new(answer: &'a Result<Receipt, Problem>) -> Self {
         match answer {
             Ok(answer) => {
-                let Fired { record, spawned } = Fired::of(answer);
+                let FireResult { record, spawned } = FireResult::new(answer);
                 Self { record, spawned: Some(spawned), error: None }
             }
-            Err(problem) => Self { record: None, spawned: None, error: Some(problem.shape()) },
+            Err(problem) => Self { record: None, spawned: None, error: Some(problem.body()) },
         }
     }
 }
@@ -197,11 +216,15 @@ impl<'a> FiredEvent<'a> {
 /// those after it do not wait for it.
 #[utoipa::path(
     post, path = "/v1/events/batch", tag = "records",
-    request_body = NewEvents,
-    responses((status = 200, description = "What became of each", body = FiredEvents))
+    request_body = NewEventBatch,
+    responses((status = 200, description = "What became of each", body = FireBatchResult))
 )]
-async fn fire_batch(State(app): State<App>, caller: Caller, Given(new): Given<NewEvents>) -> Result<Response, Problem> {
-    let submissions = new.events.0.into_iter().map(|event| event?.submission(&caller.actor));
-    let answers = submit(&app, submissions.collect()).await?;
-    ok(&FiredEvents { results: answers.iter().map(FiredEvent::of).collect() })
+async fn fire_batch(
+    State(app): State<AppState>,
+    caller: Caller,
+    JsonBody(new): JsonBody<NewEventBatch>,
+) -> Result<Response, Problem> {
+    let submissions = new.events.0.into_iter().map(|event| event?.into_submission(&caller.actor));
+    let answers = submit_batch(&app, submissions.collect()).await?;
+    json_ok(&FireBatchResult { results: answers.iter().map(FireBatchItem::new).collect() })
 }

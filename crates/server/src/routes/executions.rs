@@ -2,13 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use onceward_core::decide::{Call, ErrorReport};
+use onceward_core::decide::{Call, FailureReport};
 use onceward_core::execution_id::ExecutionId;
-use onceward_core::record::{Actor, Execution, Token};
+use onceward_core::record::{Actor, Execution, FencingToken};
 use onceward_core::time::Duration;
-use onceward_core::trace::Trace;
+use onceward_core::trace::TraceContext;
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, Submission};
+use onceward_engine::{Receipt, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
@@ -16,22 +16,22 @@ use utoipa::openapi::schema::{AllOf, Array, ArrayBuilder, ObjectBuilder, Ref};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::records::submit;
-use crate::app::App;
+use super::records::submit_batch;
+use crate::app::AppState;
 use crate::caller::Caller;
-use crate::input::{At, Calls, Given, Object, Small, from_base64};
-use crate::observe;
+use crate::extract::{BatchItems, BoundedJson, JsonBody, PathParams, StrictObject, decode_base64};
 use crate::problem::{self, Problem};
-use crate::shape::{EffectShape, ExecutionShape, RecordShape, is_bytes, of_bytes, ok};
+use crate::response::{EffectJson, ExecutionJson, RecordJson, is_wrapped_base64, json_ok, wrap_base64};
+use crate::telemetry;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(get)).routes(routes!(report)).routes(routes!(report_batch))
 }
 
 /// What is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Report {
+pub(crate) enum ReportKind {
     /// The work begins.
     Start,
     /// It goes on: the lease is kept. `stop` in the answer asks to give up.
@@ -46,9 +46,9 @@ pub(crate) enum Report {
     Yield,
 }
 
-impl Report {
+impl ReportKind {
     /// A name that is none is no word on the job: it would read as if that were gone.
-    fn named(name: String) -> Result<Self, Problem> {
+    fn parse(name: String) -> Result<Self, Problem> {
         serde_json::from_value(Json::String(name)).map_err(|_| {
             let detail = "there is no such report: start, heartbeat, commit, finish, fail and yield are the reports";
             Problem::new(404, "no_such_route", detail)
@@ -59,8 +59,8 @@ impl Report {
 /// A failure.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = WorkError)]
-pub(crate) struct Failure {
+#[schema(as = FailureReport)]
+pub(crate) struct FailureBody {
     #[schema(min_length = 1)]
     code: String,
     #[serde(default)]
@@ -83,8 +83,8 @@ pub(crate) struct NewReport {
     execution: Option<ExecutionId>,
     /// In a batch: what is reported.
     #[serde(default, rename = "do")]
-    #[schema(value_type = Report, required = false)]
-    report: Option<Report>,
+    #[schema(value_type = ReportKind, required = false)]
+    kind: Option<ReportKind>,
     /// In a batch: W3C trace context, each report's own. One that is none is passed over, as in the header.
     #[serde(default)]
     traceparent: Option<String>,
@@ -94,7 +94,7 @@ pub(crate) struct NewReport {
     /// Of a commit: any JSON, or as the lifecycle declares it.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
-    result: Option<Small<Json>>,
+    result: Option<BoundedJson<Json>>,
     /// Of a commit: bytes in place of JSON.
     #[serde(default)]
     #[schema(content_encoding = "base64")]
@@ -104,8 +104,8 @@ pub(crate) struct NewReport {
     finish: bool,
     /// Of a failure.
     #[serde(default)]
-    #[schema(value_type = Option<Failure>)]
-    error: Option<Object<Failure>>,
+    #[schema(value_type = Option<FailureBody>)]
+    error: Option<StrictObject<FailureBody>>,
     /// Of a heartbeat: how long the lease is from now on.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 86_400_000)]
@@ -113,118 +113,129 @@ pub(crate) struct NewReport {
 }
 
 /// A year: no wait is longer.
-const LONGEST_WAIT_MS: u64 = 31_536_000_000;
+const MAX_RETRY_AFTER_MS: u64 = 31_536_000_000;
 
 impl NewReport {
     /// Of which execution it is, and what, as a batch tells it.
-    fn told(&self) -> Result<(ExecutionId, Report), Problem> {
-        match (self.execution, self.report) {
+    fn batch_target(&self) -> Result<(ExecutionId, ReportKind), Problem> {
+        match (self.execution, self.kind) {
             (Some(at), Some(report)) => Ok((at, report)),
-            _ => Err(not_told()),
+            _ => Err(missing_batch_target()),
         }
     }
 
-    fn submission(self, actor: &Actor, at: ExecutionId, report: Report) -> Result<Submission, Problem> {
-        let ExecutionId { record, token } = at;
-        if self.execution.is_some_and(|told| told != at) || self.report.is_some_and(|told| told != report) {
+    fn into_submission(
+        self,
+        actor: &Actor,
+        execution_id: ExecutionId,
+        kind: ReportKind,
+    ) -> Result<Submission, Problem> {
+        let ExecutionId { record, token } = execution_id;
+        if self.execution.is_some_and(|told| told != execution_id) || self.kind.is_some_and(|told| told != kind) {
             return Err(Problem::bad_input("`execution` and `do` are not those of the path"));
         }
-        if token != Token(self.token) {
+        if token != FencingToken(self.token) {
             return Err(Problem::bad_input("`token` is not this execution's"));
         }
-        let call = match report {
-            Report::Start => Call::Start { record, token },
-            Report::Heartbeat => Call::Heartbeat { record, token, lease: self.lease_ms.map(length) },
-            Report::Commit => {
-                let result = result(self.result, self.result_base64.as_deref())?;
+        let call = match kind {
+            ReportKind::Start => Call::Start { record, token },
+            ReportKind::Heartbeat => Call::Heartbeat { record, token, lease: self.lease_ms.map(duration_from_millis) },
+            ReportKind::Commit => {
+                let result = parse_result(self.result, self.result_base64.as_deref())?;
                 Call::Commit { record, token, result, finish: self.finish }
             }
-            Report::Finish => Call::Finish { record, token },
-            Report::Fail => {
-                let Some(Object(error)) = self.error else {
+            ReportKind::Finish => Call::Finish { record, token },
+            ReportKind::Fail => {
+                let Some(StrictObject(error)) = self.error else {
                     return Err(Problem::bad_input("a failure needs its `error`"));
                 };
-                Call::Fail { record, token, error: error.report()? }
+                Call::Fail { record, token, error: error.into_failure_report()? }
             }
-            Report::Yield => Call::Yield { record, token },
+            ReportKind::Yield => Call::Yield { record, token },
         };
-        let own = self.traceparent.as_deref().and_then(Trace::parse);
-        Ok(Submission::new(actor, call).traced(own.or_else(observe::trace)))
+        let own = self.traceparent.as_deref().and_then(TraceContext::parse);
+        Ok(Submission::new(actor, call).with_trace(own.or_else(telemetry::current_trace)))
     }
 }
 
-fn not_told() -> Problem {
+fn missing_batch_target() -> Problem {
     Problem::bad_input("each report of a batch names its `execution`, and says what to `do`")
 }
 
-fn length(ms: u64) -> Duration {
+fn duration_from_millis(ms: u64) -> Duration {
     Duration::from_micros(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000))
 }
 
-fn result(json: Option<Small<Json>>, base64: Option<&str>) -> Result<Json, Problem> {
-    match (json.map(Small::open).transpose()?, base64) {
-        (Some(json), _) if is_bytes(&json) => {
+fn parse_result(json: Option<BoundedJson<Json>>, base64: Option<&str>) -> Result<Json, Problem> {
+    match (json.map(BoundedJson::into_inner).transpose()?, base64) {
+        (Some(json), _) if is_wrapped_base64(&json) => {
             Err(Problem::bad_input("an object with nothing but `$base64` is how bytes are kept: give result_base64"))
         }
         (Some(_), Some(_)) => Err(Problem::bad_input("give result or result_base64, not both")),
         (json, None) => Ok(json.unwrap_or_default()),
-        (None, Some(text)) => from_base64(text, "result_base64").map(|_| of_bytes(text)),
+        (None, Some(text)) => decode_base64(text, "result_base64").map(|_| wrap_base64(text)),
     }
 }
 
-impl Failure {
-    fn report(self) -> Result<ErrorReport, Problem> {
+impl FailureBody {
+    fn into_failure_report(self) -> Result<FailureReport, Problem> {
         if self.code.is_empty() {
             return Err(Problem::bad_input("an error's `code` is not empty"));
         }
-        if self.retry_after_ms.is_some_and(|ms| ms > LONGEST_WAIT_MS) {
+        if self.retry_after_ms.is_some_and(|ms| ms > MAX_RETRY_AFTER_MS) {
             return Err(Problem::bad_input("`retry_after_ms` is at most a year"));
         }
-        Ok(ErrorReport {
+        Ok(FailureReport {
             retryable: self.retryable,
-            retry_after: self.retry_after_ms.map(length),
-            ..ErrorReport::new(&self.code, &self.message)
+            retry_after: self.retry_after_ms.map(duration_from_millis),
+            ..FailureReport::new(&self.code, &self.message)
         })
     }
 }
 
 /// What came of a report.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Reported<'a> {
+pub(crate) struct ReportResult<'a> {
     /// Null where the caller may no longer look at it.
-    execution: Option<ExecutionShape<'a>>,
-    record: Option<RecordShape<'a>>,
+    execution: Option<ExecutionJson<'a>>,
+    record: Option<RecordJson<'a>>,
     /// Whether the worker is asked to give up.
     stop: bool,
 }
 
 /// An answer, and the execution that it is about where another has begun since.
-struct Known {
-    at: ExecutionId,
-    answer: Answer,
-    older: Option<Execution>,
+struct ReportOutcome {
+    execution_id: ExecutionId,
+    receipt: Receipt,
+    earlier_execution: Option<Execution>,
 }
 
-impl Known {
-    async fn of(app: &App, actor: &Actor, at: ExecutionId, mut answer: Answer) -> Result<Self, Problem> {
-        if answer.already.is_some() {
+impl ReportOutcome {
+    async fn load(
+        app: &AppState,
+        actor: &Actor,
+        execution_id: ExecutionId,
+        mut receipt: Receipt,
+    ) -> Result<Self, Problem> {
+        if receipt.no_op.is_some() {
             // Nothing was done, and the lease may be long over: what the record is now is not for everybody who once had it.
-            answer.record = app.engine().get(actor, at.record).await?;
+            receipt.record = app.engine().get(actor, execution_id.record).await?;
         }
-        let newest = answer.record.as_ref().and_then(|record| record.execution.as_ref());
-        let is_newest = newest.is_some_and(|execution| execution.token == at.token);
-        let older = if is_newest { None } else { app.engine().execution(actor, at).await? };
-        Ok(Self { at, answer, older })
+        let newest = receipt.record.as_ref().and_then(|record| record.execution.as_ref());
+        let is_newest = newest.is_some_and(|execution| execution.token == execution_id.token);
+        let older = if is_newest { None } else { app.engine().execution(actor, execution_id).await? };
+        Ok(Self { execution_id, receipt, earlier_execution: older })
     }
 
-    fn shape(&self) -> Reported<'_> {
-        let at = self.at;
-        let newest = self.answer.record.as_ref().and_then(|record| record.execution.as_ref());
-        let execution = newest.filter(|execution| execution.token == at.token).or(self.older.as_ref());
-        Reported {
-            execution: execution.map(|execution| ExecutionShape::of(at.record, execution)),
-            record: self.answer.record.as_deref().map(RecordShape::of),
-            stop: self.answer.stop,
+    fn to_json(&self) -> ReportResult<'_> {
+        let execution_id = self.execution_id;
+        let newest = self.receipt.record.as_ref().and_then(|record| record.execution.as_ref());
+        let execution =
+            newest.filter(|execution| execution.token == execution_id.token).or(self.earlier_execution.as_ref());
+        ReportResult {
+            execution: execution.map(|execution| ExecutionJson::new(execution_id.record, execution)),
+            record: self.receipt.record.as_deref().map(RecordJson::new),
+            stop: self.receipt.stop_requested,
         }
     }
 }
@@ -236,37 +247,37 @@ impl Known {
     post, path = "/v1/executions/{id}/{report}", tag = "work",
     params(
         ("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$"),
-        ("report" = Report, Path, description = "What is reported"),
+        ("report" = ReportKind, Path, description = "What is reported"),
     ),
     request_body = NewReport,
     responses(
-        (status = 200, description = "Taken", body = Reported),
-        (status = 409, description = "Not taken", body = problem::Shape, content_type = "application/problem+json"),
+        (status = 200, description = "Taken", body = ReportResult),
+        (status = 409, description = "Not taken", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn report(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At((at, report)): At<(ExecutionId, String)>,
-    Given(new): Given<NewReport>,
+    PathParams((execution_id, report)): PathParams<(ExecutionId, String)>,
+    JsonBody(new): JsonBody<NewReport>,
 ) -> Result<Response, Problem> {
-    let report = Report::named(report)?;
-    let submission = new.submission(&caller.actor, at, report)?;
+    let report = ReportKind::parse(report)?;
+    let submission = new.into_submission(&caller.actor, execution_id, report)?;
     match app.engine().submit(submission).await {
-        Ok(answer) => ok(&Known::of(&app, &caller.actor, at, answer).await?.shape()),
-        Err(error) => Err(with_effect(&app, &caller.actor, at.record, error.into()).await),
+        Ok(answer) => json_ok(&ReportOutcome::load(&app, &caller.actor, execution_id, answer).await?.to_json()),
+        Err(error) => Err(with_winning_effect(&app, &caller.actor, execution_id.record, error.into()).await),
     }
 }
 
 /// What won, for one who comes too late and may see it.
-async fn with_effect(app: &App, actor: &Actor, record: RecordId, problem: Problem) -> Problem {
+async fn with_winning_effect(app: &AppState, actor: &Actor, record: RecordId, problem: Problem) -> Problem {
     if problem.code() != "already_committed" {
         return problem;
     }
     match app.engine().effect(actor, record).await {
         Ok(Some(effect)) => {
             // Text, numbers and what was JSON already.
-            problem.with("effect", serde_json::to_value(EffectShape::of(&effect)).unwrap_or_default())
+            problem.with_member("effect", serde_json::to_value(EffectJson::new(&effect)).unwrap_or_default())
         }
         // The refusal names its execution.
         Ok(None) | Err(_) => problem,
@@ -275,13 +286,13 @@ async fn with_effect(app: &App, actor: &Actor, record: RecordId, problem: Proble
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewReports {
-    #[schema(schema_with = told_in_full)]
-    reports: Calls<NewReport>,
+pub(crate) struct NewReportBatch {
+    #[schema(schema_with = batch_reports_schema)]
+    reports: BatchItems<NewReport>,
 }
 
 /// Here they have no path to say the rest.
-fn told_in_full() -> Array {
+fn batch_reports_schema() -> Array {
     let rest = ObjectBuilder::new().required("execution").required("do");
     let report = AllOf::builder().item(Ref::from_schema_name("NewReport")).item(rest);
     ArrayBuilder::new().items(report).max_items(Some(1_000)).build()
@@ -289,31 +300,31 @@ fn told_in_full() -> Array {
 
 /// What became of each, in the order of the call.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ReportedAll<'a> {
-    results: Vec<ReportedOne<'a>>,
+pub(crate) struct ReportBatchResult<'a> {
+    results: Vec<ReportBatchItem<'a>>,
 }
 
 /// Either has `execution`, `record` and `stop`, or an `error`.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ReportedOne<'a> {
+pub(crate) struct ReportBatchItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    execution: Option<ExecutionShape<'a>>,
+    execution: Option<ExecutionJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<RecordShape<'a>>,
+    record: Option<RecordJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<problem::Shape<'a>>,
+    error: Option<problem::ProblemBody<'a>>,
 }
 
-impl<'a> ReportedOne<'a> {
-    fn of(known: &'a Result<Known, Problem>) -> Self {
-        match known {
+impl<'a> ReportBatchItem<'a> {
+    fn new(outcome: &'a Result<ReportOutcome, Problem>) -> Self {
+        match outcome {
             Ok(known) => {
-                let Reported { execution, record, stop } = known.shape();
+                let ReportResult { execution, record, stop } = known.to_json();
                 Self { execution, record, stop: Some(stop), error: None }
             }
-            Err(problem) => Self { execution: None, record: None, stop: None, error: Some(problem.shape()) },
+            Err(problem) => Self { execution: None, record: None, stop: None, error: Some(problem.body()) },
         }
     }
 }
@@ -323,42 +334,46 @@ impl<'a> ReportedOne<'a> {
 /// In their order, each taken or refused on its own.
 #[utoipa::path(
     post, path = "/v1/executions/batch", tag = "work",
-    request_body = NewReports,
-    responses((status = 200, description = "What became of each", body = ReportedAll))
+    request_body = NewReportBatch,
+    responses((status = 200, description = "What became of each", body = ReportBatchResult))
 )]
 async fn report_batch(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    Given(new): Given<NewReports>,
+    JsonBody(new): JsonBody<NewReportBatch>,
 ) -> Result<Response, Problem> {
     // One that cannot be told apart is refused in its place, and keeps nobody from the others.
-    let (mut told, mut submissions) = (Vec::new(), Vec::new());
+    let (mut execution_ids, mut submissions) = (Vec::new(), Vec::new());
     for report in new.reports.0 {
-        let read = report.and_then(|report| report.told().map(|told| (report, told)));
-        told.push(read.as_ref().ok().map(|(_, (at, _))| *at));
-        submissions.push(read.and_then(|(report, (at, what))| report.submission(&caller.actor, at, what)));
+        let read = report.and_then(|report| report.batch_target().map(|told| (report, told)));
+        execution_ids.push(read.as_ref().ok().map(|(_, (at, _))| *at));
+        submissions.push(read.and_then(|(report, (at, what))| report.into_submission(&caller.actor, at, what)));
     }
-    let answers = submit(&app, submissions).await?;
-    let mut known = Vec::with_capacity(answers.len());
-    for (at, answer) in told.into_iter().zip(answers) {
-        known.push(match (at, answer) {
-            (Some(at), Ok(answer)) => Known::of(&app, &caller.actor, at, answer).await,
+    let answers = submit_batch(&app, submissions).await?;
+    let mut outcomes = Vec::with_capacity(answers.len());
+    for (at, answer) in execution_ids.into_iter().zip(answers) {
+        outcomes.push(match (at, answer) {
+            (Some(at), Ok(answer)) => ReportOutcome::load(&app, &caller.actor, at, answer).await,
             // Of an effect that won only whose it is: a thousand times the whole of it would be asked for with a few bytes.
             (_, Err(problem)) => Err(problem),
-            (None, Ok(_)) => Err(not_told()),
+            (None, Ok(_)) => Err(missing_batch_target()),
         });
     }
-    ok(&ReportedAll { results: known.iter().map(ReportedOne::of).collect() })
+    json_ok(&ReportBatchResult { results: outcomes.iter().map(ReportBatchItem::new).collect() })
 }
 
 /// An attempt at a job
 #[utoipa::path(
     get, path = "/v1/executions/{id}", tag = "work",
     params(("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")),
-    responses((status = 200, description = "The execution", body = ExecutionShape))
+    responses((status = 200, description = "The execution", body = ExecutionJson))
 )]
-async fn get(State(app): State<App>, caller: Caller, At(at): At<ExecutionId>) -> Result<Response, Problem> {
+async fn get(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(execution_id): PathParams<ExecutionId>,
+) -> Result<Response, Problem> {
     let none = || Problem::new(404, "not_found", "there is no such execution, or it is not for you");
-    let execution = app.engine().execution(&caller.actor, at).await?.ok_or_else(none)?;
-    ok(&ExecutionShape::of(at.record, &execution))
+    let execution = app.engine().execution(&caller.actor, execution_id).await?.ok_or_else(none)?;
+    json_ok(&ExecutionJson::new(execution_id.record, &execution))
 }

@@ -10,26 +10,26 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::problem::{self, Problem};
-use crate::shape::ok;
+use crate::response::json_ok;
 
 /// A database that has not told its time by then is not ready.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READINESS_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(livez)).routes(routes!(readyz))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Health {
+pub(crate) struct HealthStatus {
     status: &'static str,
 }
 
 /// Whether the process lives
-#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It does", body = Health)))]
+#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It does", body = HealthStatus)))]
 async fn livez() -> Result<Response, Problem> {
-    ok(&Health { status: "live" })
+    json_ok(&HealthStatus { status: "live" })
 }
 
 /// Whether it can serve
@@ -38,17 +38,17 @@ async fn livez() -> Result<Response, Problem> {
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
-        (status = 200, description = "It can", body = Health),
-        (status = 503, description = "It cannot now", body = problem::Shape, content_type = "application/problem+json"),
+        (status = 200, description = "It can", body = HealthStatus),
+        (status = 503, description = "It cannot now", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
-async fn readyz(State(app): State<App>) -> Result<Response, Problem> {
-    if app.gate().is_leaving() {
-        return Err(Problem::leaving());
+async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
+    if app.capacity().is_draining() {
+        return Err(Problem::draining());
     }
-    match tokio::time::timeout(PATIENCE, app.engine().store().last()).await {
+    match tokio::time::timeout(READINESS_TIMEOUT, app.engine().store().last_seq()).await {
         Ok(last) => last?,
         Err(_) => return Err(Problem::new(503, "store_unavailable", "the database does not answer")),
     };
-    ok(&Health { status: "ready" })
+    json_ok(&HealthStatus { status: "ready" })
 }

@@ -7,13 +7,13 @@ use onceward_store::Store as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::caller::Caller;
-use crate::input::At;
-use crate::pages;
+use crate::error_pages;
+use crate::extract::PathParams;
 use crate::problem::Problem;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default()
         .routes(routes!(home))
         .routes(routes!(contract))
@@ -26,8 +26,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     get, path = "/", tag = "about",
     responses((status = 200, description = "A page for people", body = String, content_type = "text/html"))
 )]
-async fn home(State(app): State<App>, caller: Result<Caller, Problem>) -> Result<Response, Problem> {
-    let catalog = app.engine().store().definitions().await?;
+async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> Result<Response, Problem> {
+    let catalog = app.engine().store().catalog().await?;
     let names = catalog.definitions.lifecycles.keys().filter(|name| !name.starts_with("onceward."));
     // Whoever has shown no key is not told what is done here.
     let names = names.filter(|_| caller.is_ok());
@@ -56,11 +56,12 @@ async fn home(State(app): State<App>, caller: Result<Caller, Problem>) -> Result
     get, path = "/openapi.json", tag = "about",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
 )]
-async fn contract(State(app): State<App>) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.contract().to_owned()).into_response()
+async fn contract(State(app): State<AppState>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.openapi_json().to_owned())
+        .into_response()
 }
 
-const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+const MARKDOWN_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
 
 /// All error codes
 #[utoipa::path(
@@ -68,7 +69,7 @@ const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=u
     responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"))
 )]
 async fn errors() -> Response {
-    ([(header::CONTENT_TYPE, MARKDOWN)], pages::list()).into_response()
+    ([(header::CONTENT_TYPE, MARKDOWN_CONTENT_TYPE)], error_pages::render_index()).into_response()
 }
 
 /// What an error code means
@@ -77,7 +78,8 @@ async fn errors() -> Response {
     params(("code" = String, Path, description = "As a problem gives it")),
     responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"))
 )]
-async fn error(At(code): At<String>) -> Result<Response, Problem> {
-    let page = pages::page(&code).ok_or_else(|| Problem::new(404, "not_found", "there is no such code"))?;
-    Ok(([(header::CONTENT_TYPE, MARKDOWN)], page).into_response())
+async fn error(PathParams(code): PathParams<String>) -> Result<Response, Problem> {
+    let page =
+        error_pages::render_page(&code).ok_or_else(|| Problem::new(404, "not_found", "there is no such code"))?;
+    Ok(([(header::CONTENT_TYPE, MARKDOWN_CONTENT_TYPE)], page).into_response())
 }

@@ -7,42 +7,42 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use onceward_core::draw;
-use onceward_core::model::{EventKind, Lifecycle, Ready};
+use onceward_core::model::{EventKind, Lifecycle, StateReadiness};
 use onceward_store::StateCount;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::caller::Caller;
-use crate::input::At;
-use crate::named;
+use crate::extract::PathParams;
+use crate::known_names;
 use crate::problem::Problem;
-use crate::shape::{Text, ok};
+use crate::response::{DisplayText, json_ok};
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(get)).routes(routes!(svg)).routes(routes!(mermaid))
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Lifecycles<'a> {
-    lifecycles: Vec<LifecycleShape<'a>>,
+pub(crate) struct LifecycleList<'a> {
+    lifecycles: Vec<LifecycleJson<'a>>,
 }
 
 /// How a kind of thing lives.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Lifecycle)]
-pub(crate) struct LifecycleShape<'a> {
+pub(crate) struct LifecycleJson<'a> {
     name: &'a str,
     about: &'a str,
     /// Names this version.
     hash: &'a str,
     /// Whether workers lease its records, and for how long at a time.
     #[schema(value_type = Option<String>)]
-    lease: Option<Text<onceward_core::time::Duration>>,
-    states: Vec<StateShape<'a>>,
-    fields: Vec<FieldShape<'a>>,
+    lease: Option<DisplayText<onceward_core::time::Duration>>,
+    states: Vec<StateJson<'a>>,
+    fields: Vec<FieldJson<'a>>,
     /// What may be fired by name.
     events: Vec<&'a str>,
     /// How many records that the caller may count are in each state; the others have none.
@@ -51,7 +51,7 @@ pub(crate) struct LifecycleShape<'a> {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = State)]
-struct StateShape<'a> {
+struct StateJson<'a> {
     name: &'a str,
     about: &'a str,
     /// Nothing moves it on from here.
@@ -63,35 +63,31 @@ struct StateShape<'a> {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Field)]
-struct FieldShape<'a> {
+struct FieldJson<'a> {
     name: &'a str,
     about: &'a str,
 }
 
-impl<'a> LifecycleShape<'a> {
-    fn of(lifecycle: &'a Lifecycle, counts: &'a [StateCount]) -> Self {
+impl<'a> LifecycleJson<'a> {
+    fn new(lifecycle: &'a Lifecycle, counts: &'a [StateCount]) -> Self {
         let own = counts.iter().filter(|count| count.lifecycle == lifecycle.name);
         let called = lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
         Self {
             name: &lifecycle.name,
             about: &lifecycle.about,
             hash: &lifecycle.hash,
-            lease: lifecycle.work.as_ref().map(|work| Text(work.lease)),
+            lease: lifecycle.work.as_ref().map(|work| DisplayText(work.lease_duration)),
             states: lifecycle
                 .states
                 .iter()
-                .map(|state| StateShape {
+                .map(|state| StateJson {
                     name: &state.name,
                     about: &state.about,
                     is_final: state.is_final,
-                    ready: state.ready != Ready::No,
+                    ready: state.readiness != StateReadiness::NotReady,
                 })
                 .collect(),
-            fields: lifecycle
-                .fields
-                .iter()
-                .map(|field| FieldShape { name: &field.name, about: &field.about })
-                .collect(),
+            fields: lifecycle.fields.iter().map(|field| FieldJson { name: &field.name, about: &field.about }).collect(),
             events: called.map(|event| &*event.name).collect(),
             counts: own.map(|count| (&*count.state, count.count)).collect(),
         }
@@ -101,30 +97,34 @@ impl<'a> LifecycleShape<'a> {
 /// List lifecycles
 #[utoipa::path(
     get, path = "/v1/lifecycles", tag = "lifecycles",
-    responses((status = 200, description = "All of them", body = Lifecycles))
+    responses((status = 200, description = "All of them", body = LifecycleList))
 )]
-async fn list(State(app): State<App>, caller: Caller) -> Result<Response, Problem> {
+async fn list(State(app): State<AppState>, caller: Caller) -> Result<Response, Problem> {
     let counts = app.engine().counts(&caller.actor).await?;
     let catalog = app.engine().lifecycles().await?;
     let lifecycles = catalog.definitions.lifecycles.values();
-    ok(&Lifecycles { lifecycles: lifecycles.map(|lifecycle| LifecycleShape::of(lifecycle, &counts)).collect() })
+    json_ok(&LifecycleList { lifecycles: lifecycles.map(|lifecycle| LifecycleJson::new(lifecycle, &counts)).collect() })
 }
 
 /// Get a lifecycle
 #[utoipa::path(
     get, path = "/v1/lifecycles/{name}", tag = "lifecycles",
     params(("name" = String, Path, description = "The lifecycle's name")),
-    responses((status = 200, description = "The lifecycle", body = LifecycleShape))
+    responses((status = 200, description = "The lifecycle", body = LifecycleJson))
 )]
-async fn get(State(app): State<App>, caller: Caller, At(name): At<String>) -> Result<Response, Problem> {
-    let lifecycle = known(&app, &name).await?;
+async fn get(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(name): PathParams<String>,
+) -> Result<Response, Problem> {
+    let lifecycle = find_lifecycle(&app, &name).await?;
     let counts = app.engine().counts(&caller.actor).await?;
-    ok(&LifecycleShape::of(&lifecycle, &counts))
+    json_ok(&LifecycleJson::new(&lifecycle, &counts))
 }
 
-async fn known(app: &App, name: &str) -> Result<Arc<Lifecycle>, Problem> {
+async fn find_lifecycle(app: &AppState, name: &str) -> Result<Arc<Lifecycle>, Problem> {
     let catalog = app.engine().lifecycles().await?;
-    catalog.definitions.get(name).cloned().ok_or_else(|| named::no_lifecycle(app, &catalog, name))
+    catalog.definitions.get(name).cloned().ok_or_else(|| known_names::lifecycle_not_found(app, &catalog, name))
 }
 
 /// A lifecycle as a picture
@@ -133,9 +133,14 @@ async fn known(app: &App, name: &str) -> Result<Arc<Lifecycle>, Problem> {
     params(("name" = String, Path, description = "The lifecycle's name")),
     responses((status = 200, description = "SVG", body = String, content_type = "image/svg+xml"))
 )]
-async fn svg(State(app): State<App>, _caller: Caller, At(name): At<String>) -> Result<Response, Problem> {
-    let lifecycle = known(&app, &name).await?;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("image/svg+xml"))], draw::svg(&lifecycle)).into_response())
+async fn svg(
+    State(app): State<AppState>,
+    _caller: Caller,
+    PathParams(name): PathParams<String>,
+) -> Result<Response, Problem> {
+    let lifecycle = find_lifecycle(&app, &name).await?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("image/svg+xml"))], draw::render_svg(&lifecycle))
+        .into_response())
 }
 
 /// A lifecycle as Mermaid text
@@ -144,8 +149,12 @@ async fn svg(State(app): State<App>, _caller: Caller, At(name): At<String>) -> R
     params(("name" = String, Path, description = "The lifecycle's name")),
     responses((status = 200, description = "Mermaid", body = String, content_type = "text/plain"))
 )]
-async fn mermaid(State(app): State<App>, _caller: Caller, At(name): At<String>) -> Result<Response, Problem> {
-    let lifecycle = known(&app, &name).await?;
+async fn mermaid(
+    State(app): State<AppState>,
+    _caller: Caller,
+    PathParams(name): PathParams<String>,
+) -> Result<Response, Problem> {
+    let lifecycle = find_lifecycle(&app, &name).await?;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], draw::mermaid(&lifecycle)).into_response())
+    Ok(([(header::CONTENT_TYPE, kind)], draw::render_mermaid(&lifecycle)).into_response())
 }

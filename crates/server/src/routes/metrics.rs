@@ -6,18 +6,18 @@ use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
-use crate::observe;
+use crate::app::AppState;
+use crate::telemetry;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(metrics))
 }
 
 /// Metrics in Prometheus's text form, or as `OpenMetrics` where `Accept` asks for it. For operators, and for keys with the role `metrics`.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, description = "the metrics", content_type = "text/plain", body = String)))]
-async fn metrics(State(app): State<App>, headers: HeaderMap) -> Response {
+async fn metrics(State(app): State<AppState>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let (kind, page) = observe::page(&app, accept).await;
+    let (kind, page) = telemetry::render_metrics(&app, accept).await;
     ([(header::CONTENT_TYPE, kind)], page).into_response()
 }

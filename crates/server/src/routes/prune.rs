@@ -6,28 +6,28 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use onceward_core::time::Duration as Length;
-use onceward_engine::{PruneOptions, Pruned, Retention};
+use onceward_engine::{PruneOptions, PruneReport, RetentionPolicy};
 use onceward_store::Store as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::caller::Caller;
-use crate::input::Given;
-use crate::named;
+use crate::extract::JsonBody;
+use crate::known_names;
 use crate::problem::Problem;
-use crate::shape::ok;
+use crate::response::json_ok;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(prune))
 }
 
 /// What is to go. Lengths are written as in lifecycle files: `30d`, `12h`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewPrune {
+pub(crate) struct PruneBody {
     /// How long after its end a record is kept; left out, as the server keeps it. A lifecycle with a length of its own has that, unless `only` names it.
     #[serde(default)]
     #[schema(example = "30d", pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$")]
@@ -45,25 +45,25 @@ pub(crate) struct NewPrune {
     dry_run: bool,
 }
 
-fn length(text: Option<&str>, name: &str) -> Result<Option<Duration>, Problem> {
+fn parse_duration(text: Option<&str>, name: &str) -> Result<Option<Duration>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let length: Length = text.parse().map_err(|error| Problem::bad_input(format!("`{name}`: {error}")))?;
     Ok(Some(Duration::from_micros(u64::try_from(length.micros()).unwrap_or(0))))
 }
 
-impl NewPrune {
-    /// `usual`: as the server keeps things by itself.
-    fn options(&self, usual: &Retention) -> Result<PruneOptions, Problem> {
-        let records = length(self.older_than.as_deref(), "older_than")?;
-        let requests = length(self.keys_older_than.as_deref(), "keys_older_than")?;
-        let mut retention = usual.clone();
-        retention.records = records.or(retention.records);
-        retention.requests = requests.or(retention.requests);
+impl PruneBody {
+    /// `defaults`: as the server keeps things by itself.
+    fn options(&self, defaults: &RetentionPolicy) -> Result<PruneOptions, Problem> {
+        let records = parse_duration(self.older_than.as_deref(), "older_than")?;
+        let requests = parse_duration(self.keys_older_than.as_deref(), "keys_older_than")?;
+        let mut retention = defaults.clone();
+        retention.records_ttl = records.or(retention.records_ttl);
+        retention.idempotency_keys_ttl = requests.or(retention.idempotency_keys_ttl);
         if !self.only.is_empty() {
-            let own = |name: &Arc<str>| usual.lifecycles.get(name).copied().unwrap_or(retention.records);
+            let own = |name: &Arc<str>| defaults.ttl_by_lifecycle.get(name).copied().unwrap_or(retention.records_ttl);
             let named = self.only.iter().map(|name| (Arc::clone(name), records.or_else(|| own(name))));
-            retention.lifecycles = named.collect();
-            retention.records = None;
+            retention.ttl_by_lifecycle = named.collect();
+            retention.records_ttl = None;
         }
         Ok(PruneOptions { retention, dry_run: self.dry_run, ..PruneOptions::default() })
     }
@@ -71,8 +71,8 @@ impl NewPrune {
 
 /// What went, or would go.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Pruned)]
-pub(crate) struct PrunedShape<'a> {
+#[schema(as = PruneReport)]
+pub(crate) struct PruneReportJson<'a> {
     records: u64,
     entries: u64,
     /// Answers to callers' keys.
@@ -83,13 +83,13 @@ pub(crate) struct PrunedShape<'a> {
     busy: u64,
     /// The place of the last checkpoint.
     checkpoint: Option<u64>,
-    shares: Vec<ShareShape<'a>>,
-    damaged: Vec<DamagedShape<'a>>,
+    shares: Vec<PrunedShareJson<'a>>,
+    damaged: Vec<DamagedRecordJson<'a>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = PrunedShare)]
-struct ShareShape<'a> {
+#[schema(as = LifecyclePruneReport)]
+struct PrunedShareJson<'a> {
     lifecycle: &'a str,
     owner: &'a str,
     state: &'a str,
@@ -98,33 +98,33 @@ struct ShareShape<'a> {
 
 /// A record whose log does not come to what is kept of it. It stays.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Damaged)]
-struct DamagedShape<'a> {
+#[schema(as = PruneBlocked)]
+struct DamagedRecordJson<'a> {
     record: String,
     why: &'a str,
 }
 
-impl<'a> PrunedShape<'a> {
-    fn of(pruned: &'a Pruned) -> Self {
-        let share = |share: &'a onceward_store::log::Share| ShareShape {
+impl<'a> PruneReportJson<'a> {
+    fn new(report: &'a PruneReport) -> Self {
+        let share = |share: &'a onceward_store::log::PrunedCount| PrunedShareJson {
             lifecycle: &share.lifecycle,
             owner: &share.owner,
             state: &share.state,
             records: share.records,
         };
-        let damaged = |damaged: &'a onceward_store::Unsound| DamagedShape {
+        let damaged = |damaged: &'a onceward_store::PruneBlocked| DamagedRecordJson {
             record: damaged.record.to_string(),
             why: &damaged.why,
         };
         Self {
-            records: pruned.records,
-            entries: pruned.entries,
-            requests: pruned.requests,
-            held: pruned.held,
-            busy: pruned.busy,
-            checkpoint: pruned.checkpoint,
-            shares: pruned.shares.iter().map(share).collect(),
-            damaged: pruned.damaged.iter().map(damaged).collect(),
+            records: report.records,
+            entries: report.entries,
+            requests: report.idempotency_keys,
+            held: report.held_back,
+            busy: report.changed,
+            checkpoint: report.checkpoint_seq,
+            shares: report.shares.iter().map(share).collect(),
+            damaged: report.damaged.iter().map(damaged).collect(),
         }
     }
 }
@@ -134,16 +134,20 @@ impl<'a> PrunedShape<'a> {
 /// For operators. Records that ended, with all of their log entries, and old answers to callers' keys.
 #[utoipa::path(
     post, path = "/v1/prune", tag = "operators",
-    request_body = NewPrune,
-    responses((status = 200, description = "What went", body = PrunedShape))
+    request_body = PruneBody,
+    responses((status = 200, description = "What went", body = PruneReportJson))
 )]
-async fn prune(State(app): State<App>, caller: Caller, Given(new): Given<NewPrune>) -> Result<Response, Problem> {
-    caller.must_be_operator()?;
+async fn prune(
+    State(app): State<AppState>,
+    caller: Caller,
+    JsonBody(new): JsonBody<PruneBody>,
+) -> Result<Response, Problem> {
+    caller.require_operator()?;
     let options = new.options(app.engine().retention())?;
-    let catalog = app.engine().store().definitions().await?;
+    let catalog = app.engine().store().catalog().await?;
     if let Some(name) = new.only.iter().find(|name| catalog.definitions.get(name).is_none()) {
-        return Err(named::no_lifecycle(&app, &catalog, name));
+        return Err(known_names::lifecycle_not_found(&app, &catalog, name));
     }
-    let pruned = app.engine().prune(&options).await?;
-    ok(&PrunedShape::of(&pruned))
+    let report = app.engine().prune(&options).await?;
+    json_ok(&PruneReportJson::new(&report))
 }

@@ -3,10 +3,10 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use onceward_core::decide::{Call, Create};
+use onceward_core::decide::{Call, CreateRecord};
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
-use onceward_engine::{Answer, EngineError, Submission};
+use onceward_engine::{EngineError, Receipt, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
@@ -14,15 +14,15 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::caller::Caller;
-use crate::input::{self, At, Calls, Given, IDEMPOTENCY_KEY, Small};
-use crate::named;
-use crate::observe;
+use crate::extract::{self, BatchItems, BoundedJson, IDEMPOTENCY_KEY, JsonBody, PathParams};
+use crate::known_names;
 use crate::problem::{self, Problem};
-use crate::shape::{RecordShape, ok};
+use crate::response::{RecordJson, json_ok};
+use crate::telemetry;
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(create)).routes(routes!(create_batch))
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct NewRecord {
     /// By name; those that the lifecycle takes from a caller.
     #[serde(default)]
     #[schema(value_type = Object)]
-    fields: Small<Map<String, Json>>,
+    fields: BoundedJson<Map<String, Json>>,
     /// Any JSON. It is kept as it is written here, byte for byte; null is none.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
@@ -57,17 +57,17 @@ pub(crate) struct NewRecord {
 }
 
 impl NewRecord {
-    fn submission(self, actor: &Actor, lifecycle: &str) -> Result<Submission, Problem> {
-        let content = input::content(self.payload, self.payload_base64.as_deref())?;
+    fn into_submission(self, actor: &Actor, lifecycle: &str) -> Result<Submission, Problem> {
+        let content = extract::parse_payload(self.payload, self.payload_base64.as_deref())?;
         let payload = content.as_ref().map(|content| content.payload);
         let owner = self.owner.map(Into::into);
-        let fields = self.fields.open()?;
-        let create = Create { lifecycle: lifecycle.into(), id: self.id, owner, fields, payload };
+        let fields = self.fields.into_inner()?;
+        let create = CreateRecord { lifecycle: lifecycle.into(), id: self.id, owner, fields, payload };
         let submission =
-            Submission { contents: content.into_iter().collect(), ..Submission::new(actor, Call::Create(create)) }
-                .traced(observe::trace());
+            Submission { payloads: content.into_iter().collect(), ..Submission::new(actor, Call::Create(create)) }
+                .with_trace(telemetry::current_trace());
         Ok(match &self.key {
-            Some(key) => submission.once(key),
+            Some(key) => submission.with_idempotency_key(key),
             None => submission,
         })
     }
@@ -85,70 +85,70 @@ impl NewRecord {
     ),
     request_body = NewRecord,
     responses(
-        (status = 201, description = "Made", body = RecordShape, headers(("ETag" = String))),
-        (status = 200, description = "It was there before", body = RecordShape, headers(("ETag" = String))),
-        (status = 402, description = "Not enough money", body = problem::Shape, content_type = "application/problem+json"),
-        (status = 409, description = "Refused", body = problem::Shape, content_type = "application/problem+json"),
-        (status = 410, description = "It was made before, and is gone", body = problem::Shape, content_type = "application/problem+json"),
+        (status = 201, description = "Made", body = RecordJson, headers(("ETag" = String))),
+        (status = 200, description = "It was there before", body = RecordJson, headers(("ETag" = String))),
+        (status = 402, description = "Not enough money", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "Refused", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "It was made before, and is gone", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn create(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At(lifecycle): At<String>,
+    PathParams(lifecycle): PathParams<String>,
     headers: HeaderMap,
-    Given(mut new): Given<NewRecord>,
+    JsonBody(mut new): JsonBody<NewRecord>,
 ) -> Result<Response, Problem> {
-    if let Some(key) = input::text(&headers, &IDEMPOTENCY_KEY)? {
+    if let Some(key) = extract::header_text(&headers, &IDEMPOTENCY_KEY)? {
         if new.key.as_ref().is_some_and(|other| *other != *key) {
             return Err(Problem::bad_input("`key` and the header Idempotency-Key differ"));
         }
         new.key = Some(key.to_owned());
     }
-    let submission = new.submission(&caller.actor, &lifecycle)?;
+    let submission = new.into_submission(&caller.actor, &lifecycle)?;
     let submitted = app.engine().submit(submission).await;
-    let answer = submitted.map_err(|error| named::explained(&app, error, &lifecycle))?;
+    let answer = submitted.map_err(|error| known_names::explain_missing_lifecycle(&app, error, &lifecycle))?;
     let status = if answer.is_new() { StatusCode::CREATED } else { StatusCode::OK };
     match &answer.record {
-        Some(record) => RecordShape::answer(status, record),
+        Some(record) => RecordJson::response_with_etag(status, record),
         None => Err(Problem::gone(answer.subject)),
     }
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct NewRecords {
+pub(crate) struct NewRecordBatch {
     #[schema(value_type = Vec<NewRecord>, max_items = 1000)]
-    records: Calls<NewRecord>,
+    records: BatchItems<NewRecord>,
 }
 
 /// What became of each, in the order of the call.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MadeRecords<'a> {
-    results: Vec<MadeRecord<'a>>,
+pub(crate) struct CreateBatchResult<'a> {
+    results: Vec<CreateBatchItem<'a>>,
 }
 
 /// Either has its `record`, or an `error`.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MadeRecord<'a> {
+pub(crate) struct CreateBatchItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<RecordShape<'a>>,
+    record: Option<RecordJson<'a>>,
     /// Whether it is new, or was there before.
     #[serde(skip_serializing_if = "Option::is_none")]
     created: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<problem::Shape<'a>>,
+    error: Option<problem::ProblemBody<'a>>,
 }
 
-impl<'a> MadeRecord<'a> {
-    fn of(answer: &'a Result<Answer, Problem>) -> Self {
+impl<'a> CreateBatchItem<'a> {
+    fn new(answer: &'a Result<Receipt, Problem>) -> Self {
         match answer {
             Ok(answer) => Self {
-                record: answer.record.as_deref().map(RecordShape::of),
+                record: answer.record.as_deref().map(RecordJson::new),
                 created: Some(answer.is_new()),
                 error: None,
             },
-            Err(problem) => Self { record: None, created: None, error: Some(problem.shape()) },
+            Err(problem) => Self { record: None, created: None, error: Some(problem.body()) },
         }
     }
 }
@@ -159,48 +159,48 @@ impl<'a> MadeRecord<'a> {
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/records/batch", tag = "records",
     params(("name" = String, Path, description = "The lifecycle's name")),
-    request_body = NewRecords,
-    responses((status = 200, description = "What became of each", body = MadeRecords))
+    request_body = NewRecordBatch,
+    responses((status = 200, description = "What became of each", body = CreateBatchResult))
 )]
 async fn create_batch(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At(lifecycle): At<String>,
-    Given(new): Given<NewRecords>,
+    PathParams(lifecycle): PathParams<String>,
+    JsonBody(new): JsonBody<NewRecordBatch>,
 ) -> Result<Response, Problem> {
-    let submissions = new.records.0.into_iter().map(|new| new?.submission(&caller.actor, &lifecycle));
-    let answers = submit(&app, submissions.collect()).await?;
+    let submissions = new.records.0.into_iter().map(|new| new?.into_submission(&caller.actor, &lifecycle));
+    let answers = submit_batch(&app, submissions.collect()).await?;
     let answers = answers.into_iter().map(|answer| match answer {
         Ok(answer) if answer.record.is_none() => Err(Problem::gone(answer.subject)),
         other => other,
     });
     let answers: Vec<_> = answers.collect();
-    ok(&MadeRecords { results: answers.iter().map(MadeRecord::of).collect() })
+    json_ok(&CreateBatchResult { results: answers.iter().map(CreateBatchItem::new).collect() })
 }
 
 /// Hand in those that are of the right shape, and answer all in their order.
-pub(super) async fn submit(
-    app: &App,
+pub(super) async fn submit_batch(
+    app: &AppState,
     submissions: Vec<Result<Submission, Problem>>,
-) -> Result<Vec<Result<Answer, Problem>>, Problem> {
-    let most = app.settings().batch;
-    if submissions.len() > most {
-        return Err(EngineError::BatchTooLarge { most }.into());
+) -> Result<Vec<Result<Receipt, Problem>>, Problem> {
+    let max_items = app.config().max_batch_items;
+    if submissions.len() > max_items {
+        return Err(EngineError::BatchTooLarge { max_operations: max_items }.into());
     }
-    let (mut good, mut answers) = (Vec::with_capacity(submissions.len()), Vec::with_capacity(submissions.len()));
+    let (mut valid, mut answers) = (Vec::with_capacity(submissions.len()), Vec::with_capacity(submissions.len()));
     for submission in submissions {
         match submission {
             Ok(submission) => {
-                good.push(submission);
+                valid.push(submission);
                 answers.push(None);
             }
             Err(problem) => answers.push(Some(Err(problem))),
         }
     }
-    let mut given = app.engine().submit_all(good).await?.into_iter();
+    let mut receipts = app.engine().submit_all(valid).await?.into_iter();
     let all = answers.into_iter().map(|answer| match answer {
         Some(answer) => answer,
-        None => given.next().unwrap_or(Err(EngineError::Closed)).map_err(Problem::from),
+        None => receipts.next().unwrap_or(Err(EngineError::Closed)).map_err(Problem::from),
     });
     Ok(all.collect())
 }

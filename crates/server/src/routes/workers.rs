@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use onceward_engine::WorkerNow;
+use onceward_engine::WorkerStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::caller::Caller;
-use crate::input::{Asked, limit};
+use crate::extract::{QueryParams, parse_limit};
 use crate::problem::Problem;
-use crate::shape::{When, ok};
+use crate::response::{Rfc3339, json_ok};
 
-pub(crate) fn routes() -> OpenApiRouter<App> {
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(workers))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Which {
+struct WorkersParams {
     #[param(minimum = 1, maximum = 1_000)]
     limit: Option<u32>,
 }
@@ -31,8 +31,8 @@ struct Which {
 /// Those who came for jobs in the last day, the last first, and whoever holds a lease.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Workers)]
-struct WorkersShape<'a> {
-    workers: Vec<WorkerShape<'a>>,
+struct WorkersJson<'a> {
+    workers: Vec<WorkerJson<'a>>,
     /// All leases were counted. Where very many timers run, `holding` may be less than there is.
     complete: bool,
 }
@@ -40,7 +40,7 @@ struct WorkersShape<'a> {
 /// A worker.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Worker)]
-struct WorkerShape<'a> {
+struct WorkerJson<'a> {
     /// What it calls itself.
     worker: &'a str,
     /// The owner of the key that it comes with.
@@ -50,20 +50,20 @@ struct WorkerShape<'a> {
     lifecycles: &'a [Arc<str>],
     /// When it last asked, to half a minute where it asked another process; none where only its leases tell of it.
     #[schema(value_type = Option<String>, format = DateTime)]
-    last_seen: Option<When>,
+    last_seen: Option<Rfc3339>,
     /// How many executions it holds now.
     #[schema(minimum = 0)]
     holding: u64,
 }
 
-impl<'a> WorkerShape<'a> {
-    fn of(worker: &'a WorkerNow) -> Self {
+impl<'a> WorkerJson<'a> {
+    fn new(worker: &'a WorkerStatus) -> Self {
         Self {
             worker: &worker.name.worker,
             owner: &worker.name.holder,
             lifecycles: &worker.lifecycles,
-            last_seen: worker.seen.map(When),
-            holding: worker.holds,
+            last_seen: worker.last_seen_at.map(Rfc3339),
+            holding: worker.live_leases,
         }
     }
 }
@@ -72,10 +72,14 @@ impl<'a> WorkerShape<'a> {
 ///
 /// Who came for jobs in the last day, to whichever process: all workers for an operator, else the caller's own.
 #[utoipa::path(
-    get, path = "/v1/workers", tag = "work", params(Which),
-    responses((status = 200, description = "The last first", body = WorkersShape))
+    get, path = "/v1/workers", tag = "work", params(WorkersParams),
+    responses((status = 200, description = "The last first", body = WorkersJson))
 )]
-async fn workers(State(app): State<App>, caller: Caller, Asked(which): Asked<Which>) -> Result<Response, Problem> {
-    let found = app.engine().workers(&caller.actor, limit(which.limit)?).await?;
-    ok(&WorkersShape { workers: found.workers.iter().map(WorkerShape::of).collect(), complete: found.is_whole })
+async fn workers(
+    State(app): State<AppState>,
+    caller: Caller,
+    QueryParams(params): QueryParams<WorkersParams>,
+) -> Result<Response, Problem> {
+    let found = app.engine().workers(&caller.actor, parse_limit(params.limit)?).await?;
+    json_ok(&WorkersJson { workers: found.workers.iter().map(WorkerJson::new).collect(), complete: found.is_complete })
 }

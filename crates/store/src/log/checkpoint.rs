@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use onceward_core::decide::{CountKey, UniqueKey};
+use onceward_core::decide::{CounterKey, UniqueKey};
 use onceward_core::hex;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use serde::{Deserialize, Serialize};
 
-use super::entry::Hash;
-use super::places::Places;
+use super::entry::Sha256Hash;
+use super::seq_ranges::SeqRanges;
 
 /// Records that were pruned together, each with all of its entries. What those entries had left elsewhere is carried forward
 /// here, so that the rest of the log still comes to what the tables say.
@@ -19,15 +19,15 @@ use super::places::Places;
 pub struct Checkpoint {
     /// The place of the checkpoint before this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<u64>,
+    pub previous_seq: Option<u64>,
     /// All of them had ended at this time or before.
-    pub until: Time,
-    pub taken: Vec<Share>,
+    pub cutoff: Time,
+    pub pruned: Vec<PrunedCount>,
     /// The places that their entries had.
-    pub places: Places,
+    pub seqs: SeqRanges,
     /// Of the id and the last entry's hash of each, in the order of their first entries.
     #[serde(with = "hex::hash")]
-    pub digest: Hash,
+    pub digest: Sha256Hash,
     /// What their entries moved to named accounts, by asset and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<(Arc<str>, Arc<str>, i64)>,
@@ -36,7 +36,7 @@ pub struct Checkpoint {
     pub holds: Vec<(RecordId, i64)>,
     /// What they counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub counts: Vec<(CountKey, i64)>,
+    pub counts: Vec<(CounterKey, i64)>,
     /// The last word on keys: the place where it was said, the key, and who holds it from there on. All permanent ones are here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uniques: Vec<(u64, UniqueKey, Option<RecordId>)>,
@@ -44,13 +44,13 @@ pub struct Checkpoint {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<(RecordId, u64)>,
     /// What they held and counted in until now, and no longer do.
-    #[serde(default, skip_serializing_if = "Freed::is_nothing")]
-    pub freed: Freed,
+    #[serde(default, skip_serializing_if = "ReleasedKeys::is_empty")]
+    pub released: ReleasedKeys,
 }
 
 /// Records of one lifecycle and owner that ended in one state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Share {
+pub struct PrunedCount {
     pub lifecycle: Arc<str>,
     pub owner: Arc<str>,
     pub state: Arc<str>,
@@ -59,27 +59,27 @@ pub struct Share {
 
 /// Keys and limits `in` states, of records that ended in one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Freed {
+pub struct ReleasedKeys {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uniques: Vec<UniqueKey>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub counts: Vec<(CountKey, i64)>,
+    pub counts: Vec<(CounterKey, i64)>,
 }
 
-impl Freed {
-    fn is_nothing(&self) -> bool {
+impl ReleasedKeys {
+    fn is_empty(&self) -> bool {
         self.uniques.is_empty() && self.counts.is_empty()
     }
 }
 
 impl Checkpoint {
     /// How many records were taken.
-    pub fn records(&self) -> u64 {
-        self.taken.iter().map(|share| share.records).fold(0, u64::saturating_add)
+    pub fn pruned_records(&self) -> u64 {
+        self.pruned.iter().map(|share| share.records).fold(0, u64::saturating_add)
     }
 
     /// The last place that was taken: what follows it is still whole.
-    pub fn floor(&self) -> u64 {
-        self.places.last().unwrap_or(0)
+    pub fn last_pruned_seq(&self) -> u64 {
+        self.seqs.last().unwrap_or(0)
     }
 }

@@ -4,29 +4,29 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use onceward_core::model::Lifecycle;
-use onceward_core::record::{Execution, Payload, Record, Timer, Token};
+use onceward_core::record::{Execution, FencingToken, PayloadRef, Record, Timer};
 use onceward_core::time::Time;
-use onceward_core::trace::Trace;
+use onceward_core::trace::TraceContext;
 use onceward_core::value::{RecordId, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::plain::Plain;
+use crate::value_json::ValueJson;
 
 /// What has changed; what is absent has not. `updated_at` is the entry's own time, and version, id and the rest of what
 /// never changes stand in the entry or in the record's first one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Diff {
+pub struct RecordDiff {
     /// Only in a record's first entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created: Option<Created>,
+    pub created: Option<CreationInfo>,
     /// The hash of the version that the record lives by from now on; then all of its fields stand here, as in a first entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub moved: Option<Arc<str>>,
+    pub migrated_to: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
     /// By name; in a first entry, and where the record was moved, those that are not null.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    fields: BTreeMap<Arc<str>, Plain>,
+    fields: BTreeMap<Arc<str>, ValueJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,73 +43,74 @@ pub struct Diff {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Execution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub committed: Option<Token>,
+    pub committed: Option<FencingToken>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stuck: Option<Stuck>,
+    pub stuck: Option<StuckChange>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Created {
+pub struct CreationInfo {
     pub lifecycle: Arc<str>,
     /// Hash of the version that the record lives by.
     pub definition: Arc<str>,
     pub owner: Arc<str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Payload>,
+    pub payload: Option<PayloadRef>,
     /// Where the request stood that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 /// Set aside, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stuck {
-    Because(Arc<str>),
+pub enum StuckChange {
+    Set(Arc<str>),
     Cleared,
 }
 
-impl Diff {
-    pub fn between(before: Option<&Record>, after: &Record) -> Self {
-        let Some(before) = before else { return Self::first(after) };
-        let moved = before.lifecycle.hash != after.lifecycle.hash;
+impl RecordDiff {
+    pub fn compute(before: Option<&Record>, after: &Record) -> Self {
+        let Some(before) = before else { return Self::for_creation(after) };
+        let is_migrated = before.lifecycle.hash != after.lifecycle.hash;
         let changed = after.fields.iter().zip(&before.fields).zip(&after.lifecycle.fields);
         Self {
             created: None,
-            moved: moved.then(|| Arc::clone(&after.lifecycle.hash)),
-            state: (moved || before.state != after.state).then(|| Arc::clone(after.state_name())),
-            fields: if moved {
-                all_fields(after)
+            migrated_to: is_migrated.then(|| Arc::clone(&after.lifecycle.hash)),
+            state: (is_migrated || before.state != after.state).then(|| Arc::clone(after.state_name())),
+            fields: if is_migrated {
+                non_null_fields(after)
             } else {
                 changed
                     .filter(|((new, old), _)| new != old)
-                    .map(|((new, _), field)| (Arc::clone(&field.name), Plain(new.clone())))
+                    .map(|((new, _), field)| (Arc::clone(&field.name), ValueJson(new.clone())))
                     .collect()
             },
-            attempt: differs(&before.attempt, &after.attempt),
-            started_at: differs(&before.started_at, &after.started_at).flatten(),
-            finished_at: differs(&before.finished_at, &after.finished_at).flatten(),
-            entered_at: differs(&before.entered_at, &after.entered_at),
-            hold: differs(&before.hold, &after.hold),
-            timers: differs(&before.timers, &after.timers),
-            execution: differs(&before.execution, &after.execution).flatten(),
-            committed: differs(&before.committed, &after.committed).flatten(),
-            stuck: differs(&before.stuck, &after.stuck).map(|stuck| stuck.map_or(Stuck::Cleared, Stuck::Because)),
+            attempt: changed_value(&before.attempt, &after.attempt),
+            started_at: changed_value(&before.started_at, &after.started_at).flatten(),
+            finished_at: changed_value(&before.finished_at, &after.finished_at).flatten(),
+            entered_at: changed_value(&before.entered_at, &after.entered_at),
+            hold: changed_value(&before.hold, &after.hold),
+            timers: changed_value(&before.timers, &after.timers),
+            execution: changed_value(&before.execution, &after.execution).flatten(),
+            committed: changed_value(&before.committed_token, &after.committed_token).flatten(),
+            stuck: changed_value(&before.stuck_reason, &after.stuck_reason)
+                .map(|stuck| stuck.map_or(StuckChange::Cleared, StuckChange::Set)),
         }
     }
 
-    fn first(after: &Record) -> Self {
+    fn for_creation(after: &Record) -> Self {
         Self {
-            created: Some(Created {
+            created: Some(CreationInfo {
                 lifecycle: Arc::clone(&after.lifecycle.name),
                 definition: Arc::clone(&after.lifecycle.hash),
                 owner: Arc::clone(&after.owner),
                 payload: after.payload,
                 trace: after.trace,
             }),
-            moved: None,
+            migrated_to: None,
             state: Some(Arc::clone(after.state_name())),
-            fields: all_fields(after),
+            fields: non_null_fields(after),
             attempt: (after.attempt != 0).then_some(after.attempt),
             started_at: after.started_at,
             finished_at: after.finished_at,
@@ -117,8 +118,8 @@ impl Diff {
             hold: (after.hold != 0).then_some(after.hold),
             timers: (!after.timers.is_empty()).then(|| after.timers.clone()),
             execution: after.execution.clone(),
-            committed: after.committed,
-            stuck: after.stuck.clone().map(Stuck::Because),
+            committed: after.committed_token,
+            stuck: after.stuck_reason.clone().map(StuckChange::Set),
         }
     }
 
@@ -137,7 +138,7 @@ impl Diff {
         lifecycles: &HashMap<Arc<str>, Arc<Lifecycle>>,
     ) -> Option<Record> {
         let mut record = before;
-        if let Some(hash) = &self.moved {
+        if let Some(hash) = &self.migrated_to {
             record.lifecycle = Arc::clone(lifecycles.get(hash)?);
             record.fields = vec![Value::Null; record.lifecycle.fields.len()];
             self.state.as_ref()?;
@@ -145,25 +146,25 @@ impl Diff {
         record.version = version;
         record.updated_at = at;
         if let Some(state) = &self.state {
-            record.state = record.lifecycle.state(state)?;
+            record.state = record.lifecycle.state_index(state)?;
         }
         for (name, value) in &self.fields {
-            let slot = record.lifecycle.field(name)?;
+            let slot = record.lifecycle.field_index(name)?;
             record.fields[usize::from(slot)] = value.0.clone();
         }
-        put(&mut record.attempt, self.attempt);
-        put(&mut record.entered_at, self.entered_at);
-        put(&mut record.hold, self.hold);
-        put(&mut record.timers, self.timers.clone());
+        set_if_some(&mut record.attempt, self.attempt);
+        set_if_some(&mut record.entered_at, self.entered_at);
+        set_if_some(&mut record.hold, self.hold);
+        set_if_some(&mut record.timers, self.timers.clone());
         record.started_at = self.started_at.or(record.started_at);
         record.finished_at = self.finished_at.or(record.finished_at);
-        record.committed = self.committed.or(record.committed);
+        record.committed_token = self.committed.or(record.committed_token);
         if self.execution.is_some() {
             record.execution.clone_from(&self.execution);
         }
         match &self.stuck {
-            Some(Stuck::Because(why)) => record.stuck = Some(Arc::clone(why)),
-            Some(Stuck::Cleared) => record.stuck = None,
+            Some(StuckChange::Set(why)) => record.stuck_reason = Some(Arc::clone(why)),
+            Some(StuckChange::Cleared) => record.stuck_reason = None,
             None => {}
         }
         Some(record)
@@ -171,14 +172,14 @@ impl Diff {
 }
 
 /// Those that are not null, by name.
-fn all_fields(record: &Record) -> BTreeMap<Arc<str>, Plain> {
+fn non_null_fields(record: &Record) -> BTreeMap<Arc<str>, ValueJson> {
     let fields = record.fields.iter().zip(&record.lifecycle.fields).filter(|(value, _)| !value.is_null());
-    fields.map(|(value, field)| (Arc::clone(&field.name), Plain(value.clone()))).collect()
+    fields.map(|(value, field)| (Arc::clone(&field.name), ValueJson(value.clone()))).collect()
 }
 
-impl Created {
+impl CreationInfo {
     /// A record as it is before its first entry.
-    pub(crate) fn unborn(&self, id: RecordId, lifecycle: &Arc<Lifecycle>, at: Time) -> Record {
+    pub(crate) fn initial_record(&self, id: RecordId, lifecycle: &Arc<Lifecycle>, at: Time) -> Record {
         Record {
             id,
             lifecycle: Arc::clone(lifecycle),
@@ -195,20 +196,20 @@ impl Created {
             hold: 0,
             timers: Vec::new(),
             execution: None,
-            committed: None,
+            committed_token: None,
             payload: self.payload,
-            stuck: None,
+            stuck_reason: None,
             trace: self.trace,
         }
     }
 }
 
-fn differs<T: Clone + PartialEq>(before: &T, after: &T) -> Option<T> {
+fn changed_value<T: Clone + PartialEq>(before: &T, after: &T) -> Option<T> {
     (before != after).then(|| after.clone())
 }
 
-fn put<T>(place: &mut T, value: Option<T>) {
+fn set_if_some<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
-        *place = value;
+        *target = value;
     }
 }

@@ -4,13 +4,16 @@
 mod checkpoint;
 mod diff;
 mod entry;
-mod places;
 mod replay;
+mod seq_ranges;
 
-pub use checkpoint::{Checkpoint, Freed, Share};
-pub use diff::Diff;
+pub use checkpoint::{Checkpoint, PrunedCount, ReleasedKeys};
+pub use diff::RecordDiff;
 pub use entry::result_hash;
-pub use entry::{Body, EffectMark, Entry, Hash, NO_HASH, RefusalMark, Used, as_logged, same_outcome};
-pub(crate) use entry::{NewEntry, entries_of, entry_of, entry_of_use, key_entry};
-pub use places::Places;
-pub use replay::{Replay, ReplayError};
+pub use entry::{
+    EffectRef, LogEntry, LogEntryBody, LoggedRefusal, Sha256Hash, VersionActivated, ZERO_HASH, expected_entries,
+    has_same_outcome,
+};
+pub(crate) use entry::{NewLogEntry, activation_entry, api_key_entry, checkpoint_entry, operation_entries};
+pub use replay::{LogReplay, ReplayError};
+pub use seq_ranges::SeqRanges;

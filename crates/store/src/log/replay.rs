@@ -8,17 +8,17 @@ use onceward_core::model::Lifecycle;
 use onceward_core::record::Record;
 use onceward_core::value::RecordId;
 
-use super::entry::{EffectMark, Entry, Hash, NO_HASH};
+use super::entry::{EffectRef, LogEntry, Sha256Hash, ZERO_HASH};
 use crate::StoreError;
 
 /// What the entries so far have made of an empty world.
 #[derive(Clone, Debug)]
-pub struct Replay {
+pub struct LogReplay {
     lifecycles: HashMap<Arc<str>, Arc<Lifecycle>>,
-    pub world: Snapshot,
-    pub effects: HashMap<RecordId, EffectMark>,
+    pub snapshot: Snapshot,
+    pub effects: HashMap<RecordId, EffectRef>,
     /// The hash of each record's last entry.
-    pub heads: HashMap<RecordId, Hash>,
+    pub heads: HashMap<RecordId, Sha256Hash>,
     /// The place of the last entry.
     pub seq: u64,
 }
@@ -29,69 +29,76 @@ pub enum ReplayError {
     #[error("entry {found} follows entry {after}")]
     Gap { after: u64, found: u64 },
     #[error("entry {0} does not carry the hash of what it says and of the entry before")]
-    Hash(u64),
+    HashMismatch(u64),
     #[error("entry {0} names a version of a lifecycle that is not known")]
-    Definition(u64),
+    UnknownVersion(u64),
     #[error("entry {0} does not fit the record it changes")]
-    Unfit(u64),
+    RecordMismatch(u64),
     #[error("entry {0} leaves a second effect of one job")]
     SecondEffect(u64),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-impl Replay {
+impl LogReplay {
     /// `lifecycles` by hash: every version that the log may name.
     pub fn new(lifecycles: HashMap<Arc<str>, Arc<Lifecycle>>) -> Self {
-        Self { lifecycles, world: Snapshot::world(), effects: HashMap::new(), heads: HashMap::new(), seq: 0 }
+        Self {
+            lifecycles,
+            snapshot: Snapshot::empty_complete(),
+            effects: HashMap::new(),
+            heads: HashMap::new(),
+            seq: 0,
+        }
     }
 
-    pub fn apply(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+    pub fn apply(&mut self, entry: &LogEntry) -> Result<(), ReplayError> {
         let seq = entry.seq;
         if seq != self.seq + 1 {
             return Err(ReplayError::Gap { after: self.seq, found: seq });
         }
-        let previous = entry.record.and_then(|id| self.heads.get(&id)).unwrap_or(&NO_HASH);
+        let previous = entry.record.and_then(|id| self.heads.get(&id)).unwrap_or(&ZERO_HASH);
         if entry.expected_hash(previous) != entry.hash {
-            return Err(ReplayError::Hash(seq));
+            return Err(ReplayError::HashMismatch(seq));
         }
         self.seq = seq;
         let body = entry.body()?;
         let (Some(id), Some(diff)) = (entry.record, body.change) else { return Ok(()) };
         self.heads.insert(id, entry.hash);
-        let before = self.world.record(id).cloned();
+        let before = self.snapshot.record(id).cloned();
         let start: Record = match (&before, &diff.created) {
             (Some(before), None) => (**before).clone(),
             (None, Some(created)) => {
-                let lifecycle = self.lifecycles.get(&created.definition).ok_or(ReplayError::Definition(seq))?;
-                created.unborn(id, lifecycle, entry.at)
+                let lifecycle = self.lifecycles.get(&created.definition).ok_or(ReplayError::UnknownVersion(seq))?;
+                created.initial_record(id, lifecycle, entry.at)
             }
-            _ => return Err(ReplayError::Unfit(seq)),
+            _ => return Err(ReplayError::RecordMismatch(seq)),
         };
         if entry.version != start.version + 1 {
-            return Err(ReplayError::Unfit(seq));
+            return Err(ReplayError::RecordMismatch(seq));
         }
-        let after = diff.apply(start, entry.version, entry.at, &self.lifecycles).ok_or(ReplayError::Unfit(seq))?;
+        let after =
+            diff.apply(start, entry.version, entry.at, &self.lifecycles).ok_or(ReplayError::RecordMismatch(seq))?;
         let executions = diff.execution.map(|execution| (id, execution)).into_iter().collect();
         if let Some(effect) = body.effect
             && self.effects.insert(id, effect).is_some()
         {
             return Err(ReplayError::SecondEffect(seq));
         }
-        self.world.apply(&Changes {
+        self.snapshot.apply(&Changes {
             now: entry.at,
-            records: vec![RecordChange { before, after: Arc::new(after), rows: body.rows.into_owned() }],
-            uniques: body.uniques.into_owned(),
-            counts: body.counts.into_owned(),
-            moves: body.moves.into_iter().map(std::borrow::Cow::into_owned).collect(),
+            records: vec![RecordChange { before, after: Arc::new(after), transitions: body.transitions.into_owned() }],
+            unique_claims: body.uniques.into_owned(),
+            counter_deltas: body.counts.into_owned(),
+            transfers: body.transfers.into_iter().map(std::borrow::Cow::into_owned).collect(),
             executions,
             effects: Vec::new(),
             payloads: Vec::new(),
-            audit: Vec::new(),
+            audit_entries: Vec::new(),
             heartbeat: None,
-            stop: false,
+            stop_requested: false,
             subject: id,
-            reads: Vec::new(),
+            read_keys: Vec::new(),
         });
         Ok(())
     }

@@ -5,106 +5,109 @@ use std::sync::Arc;
 use onceward_core::decide::Account;
 use onceward_core::time::Time;
 
-use super::kept::{Beside, Kept};
-use crate::base::Base;
-use crate::batch::{Batch, Conflict, Outcome, Save};
+use super::state::{MemoryRecordMeta, MemoryState};
+use crate::batch::{Batch, OperationOutcome, SaveConflict, SaveResult};
 use crate::error::StoreError;
-use crate::net::Net;
+use crate::read_set::ReadSet;
+use crate::write_set::WriteSet;
 
-impl Kept {
-    pub(super) fn save(&mut self, base: &Base, batch: &Batch) -> Result<Save, StoreError> {
-        let net = Net::of(base, batch)?;
-        if net.makes_records() && batch.catalog < self.catalog.number() {
-            return Ok(Save::Conflict(Conflict::default()));
+impl MemoryState {
+    pub(super) fn save(&mut self, read_set: &ReadSet, batch: &Batch) -> Result<SaveResult, StoreError> {
+        let write_set = WriteSet::build(read_set, batch)?;
+        if write_set.has_new_records() && batch.catalog_revision < self.catalog.revision() {
+            return Ok(SaveResult::Conflict(SaveConflict::default()));
         }
-        let conflict = self.conflict(base, &net);
+        let conflict = self.find_conflict(read_set, &write_set);
         if !conflict.is_empty() {
-            return Ok(Save::Conflict(conflict));
+            return Ok(SaveResult::Conflict(conflict));
         }
-        self.constrain(&net)?;
-        for write in &batch.writes {
-            if let Outcome::Changes(changes) = &write.outcome {
-                self.world.apply(changes);
+        self.enforce_constraints(&write_set)?;
+        for write in &batch.operations {
+            if let OperationOutcome::Changes(changes) = &write.outcome {
+                self.snapshot.apply(changes);
             }
         }
-        self.keep_beside(&net, batch.now);
-        let first = self.last() + 1;
+        self.update_metadata(&write_set, batch.decided_at);
+        let first = self.last_seq() + 1;
         let mut last = first - 1;
-        for entry in net.entries.into_owned() {
+        for entry in write_set.entries.into_owned() {
             last += 1;
-            if let Some(beside) = entry.record.and_then(|id| self.beside.get_mut(&id)) {
-                beside.entry = last;
+            if let Some(beside) = entry.record.and_then(|id| self.record_meta.get_mut(&id)) {
+                beside.head_seq = last;
             }
-            self.log.push(entry.at(last));
+            self.log.push(entry.with_seq(last));
         }
         self.generation += 1;
-        Ok(Save::Saved { first, last })
+        Ok(SaveResult::Saved { first_seq: first, last_seq: last })
     }
 
-    fn conflict(&self, base: &Base, net: &Net) -> Conflict {
-        let mut fresh = base.probe();
-        self.load(&mut fresh, &net.compared(base));
-        let mut requests = net.repeated.clone();
-        let known = net.requests.iter().filter(|request| self.requests.contains_key(&request.name));
-        requests.extend(known.map(|request| request.name.clone()));
-        Conflict { keys: base.changed_in(&fresh), requests }
+    fn find_conflict(&self, read_set: &ReadSet, write_set: &WriteSet) -> SaveConflict {
+        let mut fresh = read_set.new_probe();
+        self.load(&mut fresh, &write_set.keys_to_validate(read_set));
+        let mut answered_ids = write_set.duplicate_ids.clone();
+        let known =
+            write_set.idempotency_records.iter().filter(|request| self.idempotency_records.contains_key(&request.id));
+        answered_ids.extend(known.map(|request| request.id.clone()));
+        SaveConflict { changed_keys: read_set.changed_keys(&fresh), answered_ids }
     }
 
     /// What a database holds by its own constraints, whatever our code does.
-    fn constrain(&self, net: &Net) -> Result<(), StoreError> {
-        let no = |why: String| Err(StoreError::Rejected(why));
-        for record in &net.records {
+    fn enforce_constraints(&self, write_set: &WriteSet) -> Result<(), StoreError> {
+        let reject = |why: String| Err(StoreError::Rejected(why));
+        for record in &write_set.records {
             let after = &record.after;
-            self.catalog.number_of(&after.lifecycle)?;
-            if record.before.is_none() && self.world.record(after.id).is_some() {
-                return no(format!("{} exists already", after.id));
+            self.catalog.version_number(&after.lifecycle)?;
+            if record.before.is_none() && self.snapshot.record(after.id).is_some() {
+                return reject(format!("{} exists already", after.id));
             }
             if after.hold < 0 {
-                return no(format!("{} would hold less than nothing", after.id));
+                return reject(format!("{} would hold less than nothing", after.id));
             }
         }
-        for (number, effect) in net.effects.iter().enumerate() {
-            let again = net.effects[..number].iter().any(|other| other.record == effect.record);
+        for (number, effect) in write_set.effects.iter().enumerate() {
+            let again = write_set.effects[..number].iter().any(|other| other.record == effect.record);
             if again || self.effects.contains_key(&effect.record) {
-                return no(format!("{} would have a second effect", effect.record));
+                return reject(format!("{} would have a second effect", effect.record));
             }
         }
-        for (account, delta) in &net.accounts {
+        for (account, delta) in &write_set.accounts {
             let Account::Named { asset, name } = account else { continue };
-            let balance = self.world.accounts.get(*account).copied().unwrap_or(0);
+            let balance = self.snapshot.accounts.get(*account).copied().unwrap_or(0);
             let Some(balance) = balance.checked_add(*delta) else {
-                return no(format!("`{name}` would hold more than can be counted"));
+                return reject(format!("`{name}` would hold more than can be counted"));
             };
-            if balance < 0 && !self.catalog.definitions.is_outside(asset, name) {
-                return no(format!("`{name}` would hold less than nothing"));
+            if balance < 0 && !self.catalog.definitions.is_outside_account(asset, name) {
+                return reject(format!("`{name}` would hold less than nothing"));
             }
         }
-        for (key, delta) in &net.counts {
-            let count = self.world.counts.get(*key).copied().unwrap_or(0);
+        for (key, delta) in &write_set.counts {
+            let count = self.snapshot.counters.get(*key).copied().unwrap_or(0);
             if count.checked_add_signed(*delta).is_none() {
-                return no(format!("fewer than none would count for {key:?}"));
+                return reject(format!("fewer than none would count for {key:?}"));
             }
         }
         Ok(())
     }
 
-    fn keep_beside(&mut self, net: &Net, now: Time) {
-        for record in &net.records {
+    fn update_metadata(&mut self, write_set: &WriteSet, now: Time) {
+        for record in &write_set.records {
             let id = record.after.id;
-            let new_row = self.rows.last_key_value().map_or(0, |(row, _)| *row) + 1;
-            let beside = self.beside.entry(id).or_insert_with(|| {
-                self.rows.insert(new_row, id);
-                Beside { row: new_row, head: record.head, entry: 0, links: 0 }
+            let new_row = self.ids_by_row.last_key_value().map_or(0, |(row, _)| *row) + 1;
+            let beside = self.record_meta.entry(id).or_insert_with(|| {
+                self.ids_by_row.insert(new_row, id);
+                MemoryRecordMeta { row_id: new_row, head_hash: record.head_hash, head_seq: 0, link_version: 0 }
             });
-            beside.head = record.head;
+            beside.head_hash = record.head_hash;
         }
-        for (link, _) in net.records.iter().flat_map(crate::net::NetRecord::links) {
-            if let Some(target) = self.beside.get_mut(&link.target) {
-                target.links += 1;
+        for (link, _) in write_set.records.iter().flat_map(crate::write_set::RecordWrite::changed_links) {
+            if let Some(target) = self.record_meta.get_mut(&link.target) {
+                target.link_version += 1;
             }
         }
-        self.effects.extend(net.effects.iter().map(|effect| (effect.record, (*effect).clone())));
-        self.contents.extend(net.contents.iter().map(|(payload, bytes)| (payload.sha256, Arc::from(*bytes))));
-        self.requests.extend(net.requests.iter().map(|request| (request.name.clone(), ((*request).clone(), now))));
+        self.effects.extend(write_set.effects.iter().map(|effect| (effect.record, (*effect).clone())));
+        self.payloads.extend(write_set.payloads.iter().map(|(payload, bytes)| (payload.sha256, Arc::from(*bytes))));
+        self.idempotency_records.extend(
+            write_set.idempotency_records.iter().map(|request| (request.id.clone(), ((*request).clone(), now))),
+        );
     }
 }

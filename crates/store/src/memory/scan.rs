@@ -1,201 +1,215 @@
-//! Looking through the reference model. It keeps no `entries`, `ready`, `lanes`, `later`, `timers` or `tallies`: it works them
+//! Looking through the reference model. It keeps no `entries`, `ready`, `front_changes`, `later`, `timers` or `tallies`: it works them
 //! out when asked.
 
-use onceward_core::decide::CountKey;
+use onceward_core::decide::CounterKey;
 use onceward_core::hex;
 use onceward_core::value::RecordId;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
 use super::MemoryStore;
-use super::kept::Kept as World;
+use super::state::MemoryState as World;
 use crate::StoreError;
 use crate::account::AccountName;
-use crate::api_keys::{ApiKey, KnownKey};
-use crate::log::EffectMark;
-use crate::prune::Standing;
+use crate::api_keys::{ApiKey, ReplayedApiKey};
+use crate::log::EffectRef;
+use crate::prune::PruneState;
 use crate::scan::{
-    At, Beside, Columns, Cursor, Kept, Known, Learned, LogPage, LogRow, Scan, ScanPage, Spot, Table, execution_columns,
-    expected, joined, key_columns, key_of_count, key_of_unique, number,
+    CatalogScan, ColumnCells, CursorValue, ProjectionTable, ReplayedRecord, RowContext, RowSubject, Scan, ScanCursor,
+    ScanPage, StoredLogPage, StoredLogRow, StoredRow, api_key_columns, counter_key_text, execution_columns,
+    expected_columns, join_key_parts, number_cell, unique_key_text,
 };
 
-const TABLES: &[Table] = &[
-    Table::Pruned,
-    Table::Records,
-    Table::Executions,
-    Table::Effects,
-    Table::Uniques,
-    Table::Counts,
-    Table::Accounts,
-    Table::Links,
-    Table::Queues,
-    Table::Contents,
-    Table::ApiKeys,
-    Table::KeyChanges,
+const MEMORY_TABLES: &[ProjectionTable] = &[
+    ProjectionTable::PruneState,
+    ProjectionTable::Records,
+    ProjectionTable::Executions,
+    ProjectionTable::Effects,
+    ProjectionTable::Uniques,
+    ProjectionTable::Counts,
+    ProjectionTable::Accounts,
+    ProjectionTable::Links,
+    ProjectionTable::Queues,
+    ProjectionTable::Contents,
+    ProjectionTable::ApiKeys,
+    ProjectionTable::ApiKeysRevision,
 ];
 
 impl Scan for MemoryStore {
-    fn tables(&self) -> &'static [Table] {
-        TABLES
+    fn tables(&self) -> &'static [ProjectionTable] {
+        MEMORY_TABLES
     }
 
-    async fn learn(&self) -> Result<Learned, StoreError> {
-        Ok(Learned { catalog: self.kept().catalog.clone(), is_whole: true, differences: Vec::new() })
+    async fn scan_catalog(&self) -> Result<CatalogScan, StoreError> {
+        Ok(CatalogScan { catalog: self.lock_state().catalog.clone(), is_complete: true, differences: Vec::new() })
     }
 
-    async fn scan_log(&self, after: i64, limit: usize) -> Result<LogPage, StoreError> {
-        let kept = self.kept();
+    async fn scan_log(&self, after: i64, limit: usize) -> Result<StoredLogPage, StoreError> {
+        let kept = self.lock_state();
         let after = u64::try_from(after).unwrap_or(0);
-        let rows = kept.log.iter().filter(|entry| entry.seq > after).take(limit).map(|entry| LogRow {
+        let rows = kept.log.iter().filter(|entry| entry.seq > after).take(limit).map(|entry| StoredLogRow {
             seq: i64::try_from(entry.seq).unwrap_or(i64::MAX),
             record: entry.record,
-            nobody: None,
+            missing_row_id: None,
             version: i64::try_from(entry.version).unwrap_or(i64::MAX),
             at: entry.at.micros(),
             batch_end: None,
-            previous: None,
+            previous_seq: None,
             text: entry.text.clone(),
             hash: entry.hash,
         });
-        Ok(LogPage { seq: kept.last(), rows: rows.collect() })
+        Ok(StoredLogPage { seq: kept.last_seq(), rows: rows.collect() })
     }
 
-    async fn scan(&self, table: Table, after: Option<Cursor>, limit: usize) -> Result<ScanPage, StoreError> {
-        let kept = self.kept();
+    async fn scan(
+        &self,
+        table: ProjectionTable,
+        after: Option<ScanCursor>,
+        limit: usize,
+    ) -> Result<ScanPage, StoreError> {
+        let kept = self.lock_state();
         let from = match after.as_ref().map(|cursor| &cursor.0[..]) {
-            Some([Spot::Int(from)]) => usize::try_from(*from).unwrap_or(usize::MAX),
+            Some([CursorValue::Int(from)]) => usize::try_from(*from).unwrap_or(usize::MAX),
             _ => 0,
         };
         // A model for tests: it may sort everything for each page.
-        let mut rows = kept.rows_of(table);
-        rows.sort_by_cached_key(|row| row.at.to_string());
+        let mut rows = kept.stored_rows(table);
+        rows.sort_by_cached_key(|row| row.subject.to_string());
         let end = from.saturating_add(limit);
-        let next = (end < rows.len()).then(|| Cursor(vec![Spot::Int(i64::try_from(end).unwrap_or(i64::MAX))]));
-        Ok(ScanPage { seq: kept.last(), rows: rows.into_iter().skip(from).take(limit).collect(), next })
+        let next =
+            (end < rows.len()).then(|| ScanCursor(vec![CursorValue::Int(i64::try_from(end).unwrap_or(i64::MAX))]));
+        Ok(ScanPage { seq: kept.last_seq(), rows: rows.into_iter().skip(from).take(limit).collect(), next })
     }
 
-    async fn result(&self, record: RecordId) -> Result<Option<Json>, StoreError> {
-        Ok(self.kept().effects.get(&record).map(|effect| effect.result.clone()))
+    async fn effect_result(&self, record: RecordId) -> Result<Option<Json>, StoreError> {
+        Ok(self.lock_state().effects.get(&record).map(|effect| effect.result.clone()))
     }
 }
 
 impl World {
-    fn known(&self, id: RecordId) -> Option<Known> {
-        let (record, beside) = (self.world.record(id)?, self.beside.get(&id)?);
-        Some(Known {
-            row: beside.row,
+    fn replayed_record(&self, id: RecordId) -> Option<ReplayedRecord> {
+        let (record, beside) = (self.snapshot.record(id)?, self.record_meta.get(&id)?);
+        Some(ReplayedRecord {
+            row_id: beside.row_id,
             record: record.clone(),
-            head: beside.head,
-            entry: beside.entry,
-            effect: self.effects.get(&id).map(EffectMark::of),
-            linked: 0,
-            raised: beside.links,
-            ledger: 0,
-            lost: false,
-            vouched: true,
+            head_hash: beside.head_hash,
+            head_seq: beside.head_seq,
+            effect: self.effects.get(&id).map(EffectRef::from_effect),
+            incoming_links: 0,
+            link_version: beside.link_version,
+            ledger_balance: 0,
+            is_log_damaged: false,
+            has_verified_entry: true,
         })
     }
 
-    fn rows_of(&self, table: Table) -> Vec<Kept> {
-        let world = &self.world;
+    fn stored_rows(&self, table: ProjectionTable) -> Vec<StoredRow> {
+        let world = &self.snapshot;
         match table {
-            Table::Records | Table::Effects | Table::Queues => {
-                let known = self.rows.values().filter_map(|id| self.known(*id));
-                let row = |known: Known| {
-                    let mut columns = expected(table, &known, &self.catalog, Beside::Nothing)?;
-                    if table == Table::Records {
-                        columns.push(("links", number(known.raised)));
+            ProjectionTable::Records | ProjectionTable::Effects | ProjectionTable::Queues => {
+                let known = self.ids_by_row.values().filter_map(|id| self.replayed_record(*id));
+                let row = |known: ReplayedRecord| {
+                    let mut columns = expected_columns(table, &known, &self.catalog, RowContext::Empty)?;
+                    if table == ProjectionTable::Records {
+                        columns.push(("links", number_cell(known.link_version)));
                     }
-                    if table == Table::Queues && !self.stands_in_queue(&known) {
+                    if table == ProjectionTable::Queues && !self.is_queued(&known) {
                         return None;
                     }
-                    Some(Kept::new(At::Record(known.record.id), columns))
+                    Some(StoredRow::new(RowSubject::Record(known.record.id), columns))
                 };
                 known.filter_map(row).collect()
             }
-            Table::Executions => {
+            ProjectionTable::Executions => {
                 let kept = world.executions.iter().filter_map(|((id, token), execution)| {
                     let token = i64::try_from(token.0).unwrap_or(i64::MAX);
-                    Some(Kept::new(At::Execution(*id, token), execution_columns(execution.as_ref()?)))
+                    Some(StoredRow::new(RowSubject::Execution(*id, token), execution_columns(execution.as_ref()?)))
                 });
                 kept.collect()
             }
-            Table::Uniques => {
-                let held = world.uniques.iter().filter_map(|(key, holder)| {
+            ProjectionTable::Uniques => {
+                let held = world.unique_holders.iter().filter_map(|(key, holder)| {
                     let holder = holder.as_ref()?.to_string();
-                    Some(Kept::new(At::Key(key_of_unique(key)), vec![("holder", Some(holder.into()))]))
+                    Some(StoredRow::new(RowSubject::Key(unique_key_text(key)), vec![("holder", Some(holder.into()))]))
                 });
                 held.collect()
             }
-            Table::Counts => {
-                let row = |(key, count): (&CountKey, &u64)| {
-                    Kept::new(At::Key(key_of_count(key)), vec![("count", number(count))])
+            ProjectionTable::Counts => {
+                let row = |(key, count): (&CounterKey, &u64)| {
+                    StoredRow::new(RowSubject::Key(counter_key_text(key)), vec![("count", number_cell(count))])
                 };
-                world.counts.iter().map(row).collect()
+                world.counters.iter().map(row).collect()
             }
-            Table::Accounts => self.account_rows(),
-            Table::Links => {
+            ProjectionTable::Accounts => self.account_rows(),
+            ProjectionTable::Links => {
                 let links = world.links.iter().flat_map(|(key, linked)| {
                     linked.iter().map(|source| {
-                        let name = joined(&[&key.lifecycle, &key.field]);
-                        Kept::new(At::Link { target: key.target, name, source: *source }, Vec::new())
+                        let name = join_key_parts(&[&key.lifecycle, &key.field]);
+                        StoredRow::new(RowSubject::Link { target: key.target, name, source: *source }, Vec::new())
                     })
                 });
                 links.collect()
             }
-            Table::Contents => {
+            ProjectionTable::Contents => {
                 let mut refs: std::collections::BTreeMap<[u8; 32], u64> =
-                    self.contents.keys().map(|sha256| (*sha256, 0)).collect();
+                    self.payloads.keys().map(|sha256| (*sha256, 0)).collect();
                 for payload in world.records.values().flatten().filter_map(|record| record.payload) {
                     *refs.entry(payload.sha256).or_default() += 1;
                 }
                 let row = |(sha256, refs): ([u8; 32], u64)| {
-                    let bytes = self.contents.get(&sha256).map_or(&[][..], |bytes| bytes);
+                    let bytes = self.payloads.get(&sha256).map_or(&[][..], |bytes| bytes);
                     let digest = hex::encode(&Sha256::digest(bytes));
-                    let columns = vec![("bytes", Some(digest.into())), ("refs", number(refs))];
-                    Kept::new(At::Key(hex::encode(&sha256)), columns)
+                    let columns = vec![("bytes", Some(digest.into())), ("refs", number_cell(refs))];
+                    StoredRow::new(RowSubject::Key(hex::encode(&sha256)), columns)
                 };
                 refs.into_iter().map(row).collect()
             }
-            Table::Pruned => {
-                let Standing { checkpoint, head, floor } = self.pruned;
+            ProjectionTable::PruneState => {
+                let PruneState { checkpoint_seq: checkpoint, checkpoint_hash: head, last_pruned_seq: floor } =
+                    self.prune_state;
                 let head = Some(hex::encode(&head).into());
                 let columns = vec![
-                    ("one", number(1)),
-                    ("checkpoint", number(checkpoint)),
-                    ("floor", number(floor)),
+                    ("one", number_cell(1)),
+                    ("checkpoint", number_cell(checkpoint)),
+                    ("floor", number_cell(floor)),
                     ("head", head),
                 ];
-                vec![Kept::new(At::Key("1".to_owned()), columns)]
+                vec![StoredRow::new(RowSubject::Key("1".to_owned()), columns)]
             }
-            Table::ApiKeys => {
-                let row = |key: &ApiKey| Kept::new(At::Key(key.id.to_string()), key_columns(&KnownKey::of(key)));
-                self.keys.keys.iter().map(row).collect()
+            ProjectionTable::ApiKeys => {
+                let row = |key: &ApiKey| {
+                    StoredRow::new(
+                        RowSubject::Key(key.id.to_string()),
+                        api_key_columns(&ReplayedApiKey::from_stored(key)),
+                    )
+                };
+                self.api_keys.keys.iter().map(row).collect()
             }
-            Table::KeyChanges => {
-                let columns = vec![("one", number(1)), ("changes", number(self.keys.changes))];
-                vec![Kept::new(At::Key("1".to_owned()), columns)]
+            ProjectionTable::ApiKeysRevision => {
+                let columns = vec![("one", number_cell(1)), ("changes", number_cell(self.api_keys.revision))];
+                vec![StoredRow::new(RowSubject::Key("1".to_owned()), columns)]
             }
-            Table::Entries
-            | Table::Ready
-            | Table::Lanes
-            | Table::Later
-            | Table::Timers
-            | Table::Tallies
-            | Table::Counter => Vec::new(),
+            ProjectionTable::AccountEntries
+            | ProjectionTable::Ready
+            | ProjectionTable::Lanes
+            | ProjectionTable::Delayed
+            | ProjectionTable::Timers
+            | ProjectionTable::StateCounts
+            | ProjectionTable::LogSeq => Vec::new(),
         }
     }
 
-    fn stands_in_queue(&self, known: &Known) -> bool {
-        let place = (known.record.created_at, known.record.id);
-        self.world.queues.values().any(|queue| queue.contains(&place))
+    fn is_queued(&self, replayed: &ReplayedRecord) -> bool {
+        let position = (replayed.record.created_at, replayed.record.id);
+        self.snapshot.concurrency_queues.values().any(|queue| queue.contains(&position))
     }
 
-    fn account_rows(&self) -> Vec<Kept> {
+    fn account_rows(&self) -> Vec<StoredRow> {
         let row = |(account, balance): (AccountName, i64)| {
-            let outside = self.catalog.ever_outside(&account.asset, &account.name);
-            let columns: Columns = vec![("outside", number(u8::from(outside))), ("balance", number(balance))];
-            Kept::new(At::Key(joined(&[&account.asset, &account.name])), columns)
+            let outside = self.catalog.is_outside_account(&account.asset, &account.name);
+            let columns: ColumnCells =
+                vec![("outside", number_cell(u8::from(outside))), ("balance", number_cell(balance))];
+            StoredRow::new(RowSubject::Key(join_key_parts(&[&account.asset, &account.name])), columns)
         };
         self.balances().into_iter().map(row).collect()
     }

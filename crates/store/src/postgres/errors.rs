@@ -10,31 +10,31 @@ use crate::error::StoreError;
 
 /// Why a statement has no answer.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum StatementError {
     /// By the words of the server, or of the driver.
-    Said(Error),
+    Database(Error),
     /// None came in time.
-    Silent(String),
+    TimedOut(String),
 }
 
-impl From<Error> for Failed {
+impl From<Error> for StatementError {
     fn from(error: Error) -> Self {
-        Self::Said(error)
+        Self::Database(error)
     }
 }
 
-impl From<Failed> for StoreError {
-    fn from(failed: Failed) -> Self {
+impl From<StatementError> for StoreError {
+    fn from(failed: StatementError) -> Self {
         match failed {
-            Failed::Said(error) => error.into(),
-            Failed::Silent(why) => Self::Unavailable(why),
+            StatementError::Database(error) => error.into(),
+            StatementError::TimedOut(why) => Self::Unavailable(why),
         }
     }
 }
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        let text = words(&error);
+        let text = database_message(&error);
         let Some(code) = error.code() else {
             // Nothing from the server: either it cannot be reached, or a row holds another kind of value than we write.
             let misread = error.source().is_some_and(|cause| cause.is::<WrongType>() || cause.is::<WasNull>());
@@ -43,7 +43,7 @@ impl From<Error> for StoreError {
         match code.code() {
             // Two transactions in each other's way: nothing was written.
             "40001" | "40P01" | "55P03" => Self::Busy,
-            "53100" => Self::Full,
+            "53100" => Self::DiskFull,
             "25006" | "42501" => Self::ReadOnly(text),
             "XX001" | "XX002" => Self::Corrupt(text),
             // A constraint, a value out of range, a text that no index takes, a row that was not there.
@@ -55,7 +55,7 @@ impl From<Error> for StoreError {
 }
 
 /// The server's own message where there is one; the driver's says only `db error`.
-fn words(error: &Error) -> String {
+fn database_message(error: &Error) -> String {
     match error.as_db_error() {
         Some(db) => match db.constraint() {
             Some(constraint) => format!("{} ({}, {})", db.message(), db.code().code(), constraint),

@@ -3,29 +3,29 @@
 
 use std::collections::BTreeSet;
 
-use onceward_core::decide::{QueueKey, readiness};
+use onceward_core::decide::{ConcurrencyKey, readiness};
 use onceward_core::time::Time;
 use tokio_postgres::Row;
 
-use super::client::Client;
-use super::lines::{Ready, Spot};
-use super::marks::Ranks;
-use super::pipeline::{Pipeline, arg};
-use super::rows::{self, asked, key_text};
-use super::save::Unwritten;
+use super::client::PooledClient;
+use super::pipeline::{Pipeline, param};
+use super::queue_writes::{ReadyRow, ReadyWrites};
+use super::rows::{self, indexed_key_text, ordinal_index};
+use super::save::SaveWriteError;
+use super::scan_cursors::LowestWritten;
 use crate::columns::NO_WINDOW;
 use crate::error::StoreError;
-use crate::names::Known;
-use crate::query::rank;
+use crate::query::priority_rank;
+use crate::symbols::CatalogSnapshot;
 
 /// Jobs that stand in front and should not: so many at most are sent back by one batch.
-const SENT_BACK: i64 = 200;
+const MAX_DEMOTED_JOBS: i64 = 200;
 
 /// As many as nobody has.
-const NO_LIMIT: i64 = i64::MAX / 4;
+const UNLIMITED_JOBS: i64 = i64::MAX / 4;
 
 /// The first in each lane, in front or at the back, with how many may stand in front.
-const LANES: &str = "SELECT k.i, l.rank, l.record, l.ready_at, l.definition, greatest(0, k.most - coalesce(c.count, 0)) \
+const SELECT_LANES_SQL: &str = "SELECT k.i, l.rank, l.record, l.ready_at, l.definition, greatest(0, k.most - coalesce(c.count, 0)) \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[]) WITH ORDINALITY k(l, p, most, i) \
      LEFT JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = $4::bigint AND c.parts = k.p AND c.span = $5::bigint \
      CROSS JOIN LATERAL (SELECT rank, record, ready_at, definition FROM onceward.lanes \
@@ -33,21 +33,21 @@ const LANES: &str = "SELECT k.i, l.rank, l.record, l.ready_at, l.definition, gre
      ORDER BY rank, record LIMIT greatest(0, k.most - coalesce(c.count, 0)) + $7::bigint) l ORDER BY k.i, l.rank, l.record";
 
 /// The first job of each ordered key.
-const FIRST: &str = "SELECT w.*, k.i FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY k(l, p, i) CROSS JOIN LATERAL \
+const SELECT_FIRST_JOBS_SQL: &str = "SELECT w.*, k.i FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY k(l, p, i) CROSS JOIN LATERAL \
      (SELECT id FROM onceward.queues WHERE lifecycle = k.l AND parts = k.p ORDER BY created_at, id LIMIT 1) q \
      JOIN onceward.whole w ON w.id = q.id";
 
 /// Where the key's number stands beside the columns of `whole`.
-const FIRST_KEY: usize = 34;
+const FIRST_JOB_KEY_COLUMN: usize = 34;
 
 /// One that still waits for its time stands on neither side.
-const TURN: &str = "WITH turned AS (UPDATE onceward.lanes l SET front = k.f \
+const SET_FRONT_SQL: &str = "WITH turned AS (UPDATE onceward.lanes l SET front = k.f \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bool[]) k(l, p, k, r, f) \
      WHERE l.lifecycle = k.l AND l.key = k.p AND l.front = NOT k.f AND l.rank = k.k AND l.record = k.r RETURNING l.*) \
      INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition, key) \
      SELECT lifecycle, rank, record, ready_at, definition, key FROM turned WHERE front";
 
-const PUT_OFF: &str = "WITH gone AS (DELETE FROM onceward.lanes WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+const DELAY_LANE_JOBS_SQL: &str = "WITH gone AS (DELETE FROM onceward.lanes WHERE ctid = ANY (ARRAY(SELECT x.ctid \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, p, k, r) CROSS JOIN LATERAL (SELECT ctid \
      FROM onceward.lanes WHERE lifecycle = k.l AND key = k.p AND front IN (false, true) AND rank = k.k AND record = k.r \
      OFFSET 0) x)) RETURNING *) INSERT INTO onceward.later (ready_at, record, lifecycle, rank, definition, key) \
@@ -55,224 +55,239 @@ const PUT_OFF: &str = "WITH gone AS (DELETE FROM onceward.lanes WHERE ctid = ANY
 
 /// A work key that is looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct ConcurrencyLane {
     lifecycle: i64,
     key: String,
-    ordered: bool,
+    is_ordered: bool,
     /// How many may run.
-    most: i64,
+    max_running: i64,
 }
 
-impl Lane {
+impl ConcurrencyLane {
     /// `None` for a lifecycle that is no longer there.
-    pub(super) fn of(known: &Known, key: &QueueKey) -> Result<Option<Self>, StoreError> {
-        Self::by_number(known, known.names.known(&key.lifecycle)?, key_text(&key.parts)?.0)
+    pub(super) fn for_key(snapshot: &CatalogSnapshot, key: &ConcurrencyKey) -> Result<Option<Self>, StoreError> {
+        Self::for_lifecycle(snapshot, snapshot.symbols.require_id(&key.lifecycle)?, indexed_key_text(&key.parts)?.0)
     }
 
     /// By the current version: should an older one share its keys otherwise, `decide` has the last word.
-    pub(super) fn by_number(known: &Known, lifecycle: i64, key: String) -> Result<Option<Self>, StoreError> {
-        let Ok(name) = known.names.name(lifecycle) else { return Ok(None) };
-        let Some(current) = known.catalog.definitions.get(&name) else { return Ok(None) };
-        let shared = known.work_key(known.catalog.number_of(current)?);
-        let ordered = shared.is_some_and(|key| key.ordered);
+    pub(super) fn for_lifecycle(
+        snapshot: &CatalogSnapshot,
+        lifecycle: i64,
+        key: String,
+    ) -> Result<Option<Self>, StoreError> {
+        let Ok(name) = snapshot.symbols.name(lifecycle) else { return Ok(None) };
+        let Some(current) = snapshot.catalog.definitions.get(&name) else { return Ok(None) };
+        let policy = snapshot.concurrency_policy(snapshot.catalog.version_number(current)?);
+        let is_ordered = policy.is_some_and(|key| key.ordered);
         // Of an ordered key nobody else is asked about than its first job.
-        let most = if ordered { 0 } else { shared.and_then(|key| key.limit).map_or(NO_LIMIT, i64::from) };
-        Ok(Some(Self { lifecycle, key, ordered, most }))
+        let max_running =
+            if is_ordered { 0 } else { policy.and_then(|key| key.limit).map_or(UNLIMITED_JOBS, i64::from) };
+        Ok(Some(Self { lifecycle, key, is_ordered, max_running }))
     }
 }
 
 /// Bring the right jobs of these keys to the front, after all else that was to be written is. What is left to be sent.
-pub(super) async fn settle<'a>(
-    (client, mut pipeline): (&Client, Pipeline<'a>),
-    known: &Known,
-    lanes: &[Lane],
+pub(super) async fn rebalance_lanes<'a>(
+    (client, mut pipeline): (&PooledClient, Pipeline<'a>),
+    snapshot: &CatalogSnapshot,
+    lanes: &[ConcurrencyLane],
     now: Time,
-    ranks: &mut Ranks,
-) -> Result<Pipeline<'a>, Unwritten> {
+    lowest_written: &mut LowestWritten,
+) -> Result<Pipeline<'a>, SaveWriteError> {
     loop {
-        let looking = Looking::ask(&mut pipeline, known, lanes);
-        let answers = pipeline.attempt(client).await?;
-        let standing = looking.standing(lanes, known, &answers)?;
-        let mut turns = Turns::default();
-        for (lane, standing) in lanes.iter().zip(&standing) {
-            standing.put_off(&mut turns, lane, now);
+        let lane_query = LaneQuery::add_queries(&mut pipeline, snapshot, lanes);
+        let answers = pipeline.try_run(client).await?;
+        let states = lane_query.read_states(lanes, snapshot, &answers)?;
+        let mut updates = LaneUpdates::default();
+        for (lane, standing) in lanes.iter().zip(&states) {
+            standing.delay_early_jobs(&mut updates, lane, now);
         }
-        let put_off = !turns.off.is_empty();
-        if !put_off {
-            for (lane, standing) in lanes.iter().zip(&standing) {
-                standing.settle(&mut turns, lane, now);
+        let has_delayed = !updates.delayed.is_empty();
+        if !has_delayed {
+            for (lane, standing) in lanes.iter().zip(&states) {
+                standing.rebalance(&mut updates, lane, now);
             }
         }
         pipeline = Pipeline::default();
-        turns.write(&mut pipeline, ranks);
-        if !put_off {
+        updates.write(&mut pipeline, lowest_written);
+        if !has_delayed {
             return Ok(pipeline);
         }
     }
 }
 
 /// Where the answers stand.
-struct Looking {
-    front: usize,
-    back: usize,
-    first: usize,
+struct LaneQuery {
+    front_index: usize,
+    back_index: usize,
+    first_job_index: usize,
 }
 
-impl Looking {
-    fn ask(pipeline: &mut Pipeline<'_>, known: &Known, lanes: &[Lane]) -> Self {
-        let work_key = known.names.number("work.key").unwrap_or(-1);
+impl LaneQuery {
+    fn add_queries(pipeline: &mut Pipeline<'_>, snapshot: &CatalogSnapshot, lanes: &[ConcurrencyLane]) -> Self {
+        let work_key = snapshot.symbols.id("work.key").unwrap_or(-1);
         let lifecycles = |ordered: bool| -> Vec<i64> {
-            lanes.iter().map(|lane| if ordered && !lane.ordered { -1 } else { lane.lifecycle }).collect()
+            lanes.iter().map(|lane| if ordered && !lane.is_ordered { -1 } else { lane.lifecycle }).collect()
         };
         let keys = || lanes.iter().map(|lane| lane.key.clone()).collect::<Vec<_>>();
-        let most: Vec<i64> = lanes.iter().map(|lane| lane.most).collect();
+        let max_running: Vec<i64> = lanes.iter().map(|lane| lane.max_running).collect();
         let mut ask = |front: bool, beyond: i64| {
-            let of = [arg(lifecycles(false)), arg(keys()), arg(most.clone())];
-            let how = [arg(work_key), arg(NO_WINDOW), arg(front), arg(beyond)];
-            pipeline.add(LANES, of.into_iter().chain(how).collect())
+            let of = [param(lifecycles(false)), param(keys()), param(max_running.clone())];
+            let how = [param(work_key), param(NO_WINDOW), param(front), param(beyond)];
+            pipeline.add(SELECT_LANES_SQL, of.into_iter().chain(how).collect())
         };
-        let front = ask(true, SENT_BACK);
+        let front = ask(true, MAX_DEMOTED_JOBS);
         let back = ask(false, 0);
-        let first = pipeline.add(FIRST, vec![arg(lifecycles(true)), arg(keys())]);
-        Self { front, back, first }
+        let first = pipeline.add(SELECT_FIRST_JOBS_SQL, vec![param(lifecycles(true)), param(keys())]);
+        Self { front_index: front, back_index: back, first_job_index: first }
     }
 
-    fn standing(&self, lanes: &[Lane], known: &Known, answers: &[Vec<Row>]) -> Result<Vec<Standing>, StoreError> {
-        let mut standing: Vec<Standing> = lanes.iter().map(|_| Standing::default()).collect();
-        for (at, front) in [(self.front, true), (self.back, false)] {
+    fn read_states(
+        &self,
+        lanes: &[ConcurrencyLane],
+        snapshot: &CatalogSnapshot,
+        answers: &[Vec<Row>],
+    ) -> Result<Vec<LaneState>, StoreError> {
+        let mut states: Vec<LaneState> = lanes.iter().map(|_| LaneState::default()).collect();
+        for (at, front) in [(self.front_index, true), (self.back_index, false)] {
             for row in &answers[at] {
-                let number = asked(row, 0)?;
-                let place = standing.get_mut(number).zip(lanes.get(number));
+                let number = ordinal_index(row, 0)?;
+                let place = states.get_mut(number).zip(lanes.get(number));
                 let (standing, lane) = place.ok_or_else(|| StoreError::corrupt("a lane that was not asked for"))?;
-                standing.free = usize::try_from(row.try_get::<_, i64>(5)?).unwrap_or(usize::MAX);
-                let spot = Spot {
+                standing.free_slots = usize::try_from(row.try_get::<_, i64>(5)?).unwrap_or(usize::MAX);
+                let spot = ReadyRow {
                     lifecycle: lane.lifecycle,
                     rank: row.try_get(1)?,
-                    row: row.try_get(2)?,
-                    from: rows::time(row, 3)?,
-                    definition: i64::from(rows::number(row, 4)?),
+                    record_row: row.try_get(2)?,
+                    ready_at: rows::time_column(row, 3)?,
+                    version_number: i64::from(rows::u32_column(row, 4)?),
                 };
                 if front { &mut standing.front } else { &mut standing.back }.push(spot);
             }
         }
-        for row in &answers[self.first] {
-            let number = asked(row, FIRST_KEY)?;
-            if let Some((standing, lane)) = standing.get_mut(number).zip(lanes.get(number)) {
-                standing.first = first(row, known, lane.lifecycle)?;
+        for row in &answers[self.first_job_index] {
+            let number = ordinal_index(row, FIRST_JOB_KEY_COLUMN)?;
+            if let Some((standing, lane)) = states.get_mut(number).zip(lanes.get(number)) {
+                standing.first_job = read_first_job(row, snapshot, lane.lifecycle)?;
             }
         }
-        Ok(standing)
+        Ok(states)
     }
 }
 
 /// Rows that change sides, in columns.
 #[derive(Default)]
-struct Turns {
+struct LaneUpdates {
     /// With the key, and whether it comes to the front.
-    lanes: Vec<(Spot, String, bool)>,
+    front_changes: Vec<(ReadyRow, String, bool)>,
     /// With the key: their time has not come again.
-    off: Vec<(Spot, String)>,
+    delayed: Vec<(ReadyRow, String)>,
 }
 
-impl Turns {
-    fn turn(&mut self, lane: &Lane, spot: &Spot, to_front: bool) {
-        self.lanes.push((*spot, lane.key.clone(), to_front));
+impl LaneUpdates {
+    fn set_front(&mut self, lane: &ConcurrencyLane, row: &ReadyRow, to_front: bool) {
+        self.front_changes.push((*row, lane.key.clone(), to_front));
     }
 
-    fn write(self, pipeline: &mut Pipeline<'_>, ranks: &mut Ranks) {
-        let mut ready = Ready::default();
-        for (spot, _, to_front) in &self.lanes {
+    fn write(self, pipeline: &mut Pipeline<'_>, lowest_written: &mut LowestWritten) {
+        let mut ready = ReadyWrites::default();
+        for (spot, _, to_front) in &self.front_changes {
             if *to_front {
-                ranks.comes(spot.lifecycle, spot.rank);
+                lowest_written.add_ready(spot.lifecycle, spot.rank);
             } else {
-                ready.go(spot.lifecycle, spot.rank, spot.row);
+                ready.remove(spot.lifecycle, spot.rank, spot.record_row);
             }
         }
-        for (spot, _) in &self.off {
-            ready.go(spot.lifecycle, spot.rank, spot.row);
-            ranks.soonest = spot.from.min(ranks.soonest);
+        for (spot, _) in &self.delayed {
+            ready.remove(spot.lifecycle, spot.rank, spot.record_row);
+            lowest_written.earliest_ready_at = spot.ready_at.min(lowest_written.earliest_ready_at);
         }
         ready.write(pipeline);
-        if !self.off.is_empty() {
-            let spots: Vec<_> = self.off.iter().map(|(spot, key)| (spot, key)).collect();
-            pipeline.add(PUT_OFF, places(&spots));
+        if !self.delayed.is_empty() {
+            let spots: Vec<_> = self.delayed.iter().map(|(spot, key)| (spot, key)).collect();
+            pipeline.add(DELAY_LANE_JOBS_SQL, lane_columns(&spots));
         }
-        if !self.lanes.is_empty() {
-            let spots: Vec<_> = self.lanes.iter().map(|(spot, key, _)| (spot, key)).collect();
-            let mut parameters = places(&spots);
-            parameters.push(arg(self.lanes.iter().map(|(.., front)| *front).collect::<Vec<_>>()));
-            pipeline.add(TURN, parameters);
+        if !self.front_changes.is_empty() {
+            let spots: Vec<_> = self.front_changes.iter().map(|(spot, key, _)| (spot, key)).collect();
+            let mut parameters = lane_columns(&spots);
+            parameters.push(param(self.front_changes.iter().map(|(.., front)| *front).collect::<Vec<_>>()));
+            pipeline.add(SET_FRONT_SQL, parameters);
         }
     }
 }
 
 /// Columns of rows in lanes: lifecycle, key, rank, record.
-fn places<'a>(spots: &[(&Spot, &String)]) -> Vec<super::pipeline::Parameter<'a>> {
-    let column = |of: fn(&Spot) -> i64| spots.iter().map(|(spot, _)| of(spot)).collect::<Vec<_>>();
-    let keys: Vec<String> = spots.iter().map(|(_, key)| (*key).clone()).collect();
-    vec![arg(column(|spot| spot.lifecycle)), arg(keys), arg(column(|spot| spot.rank)), arg(column(|spot| spot.row))]
+fn lane_columns<'a>(rows: &[(&ReadyRow, &String)]) -> Vec<super::pipeline::SqlParameter<'a>> {
+    let column = |of: fn(&ReadyRow) -> i64| rows.iter().map(|(spot, _)| of(spot)).collect::<Vec<_>>();
+    let keys: Vec<String> = rows.iter().map(|(_, key)| (*key).clone()).collect();
+    vec![
+        param(column(|spot| spot.lifecycle)),
+        param(keys),
+        param(column(|spot| spot.rank)),
+        param(column(|spot| spot.record_row)),
+    ]
 }
 
 /// The first job of an ordered key, where it waits for a worker.
-fn first(row: &Row, known: &Known, lifecycle: i64) -> Result<Option<Spot>, StoreError> {
-    let number = rows::definition(row)?;
-    if number > known.catalog.newest() {
+fn read_first_job(row: &Row, snapshot: &CatalogSnapshot, lifecycle: i64) -> Result<Option<ReadyRow>, StoreError> {
+    let number = rows::version_number(row)?;
+    if number > snapshot.catalog.newest_version_number() {
         // Another process brought it just now: to be learnt before the next attempt.
         return Err(StoreError::Busy);
     }
-    let (stored, record) = rows::record(row, &known.catalog)?;
-    Ok(readiness(&record).map(|waiting| Spot {
+    let (stored, record) = rows::read_record(row, &snapshot.catalog)?;
+    Ok(readiness(&record).map(|waiting| ReadyRow {
         lifecycle,
-        rank: rank(waiting.priority, waiting.from),
-        row: rows::signed(stored.row),
-        from: waiting.from,
-        definition: i64::from(number),
+        rank: priority_rank(waiting.priority, waiting.ready_at),
+        record_row: rows::to_signed(stored.row_id),
+        ready_at: waiting.ready_at,
+        version_number: i64::from(number),
     }))
 }
 
 /// Who stands in one lane.
 #[derive(Default)]
-struct Standing {
-    front: Vec<Spot>,
-    back: Vec<Spot>,
-    first: Option<Spot>,
-    free: usize,
+struct LaneState {
+    front: Vec<ReadyRow>,
+    back: Vec<ReadyRow>,
+    first_job: Option<ReadyRow>,
+    free_slots: usize,
 }
 
-impl Standing {
+impl LaneState {
     /// Those whose time has not come again, because the clock was set back: whoever looks when it has finds them among those that
     /// wait for theirs.
-    fn put_off(&self, turns: &mut Turns, lane: &Lane, now: Time) {
-        if !lane.ordered {
-            let early = self.front.iter().chain(&self.back).filter(|spot| spot.from > now);
-            turns.off.extend(early.map(|spot| (*spot, lane.key.clone())));
+    fn delay_early_jobs(&self, updates: &mut LaneUpdates, lane: &ConcurrencyLane, now: Time) {
+        if !lane.is_ordered {
+            let early = self.front.iter().chain(&self.back).filter(|spot| spot.ready_at > now);
+            updates.delayed.extend(early.map(|spot| (*spot, lane.key.clone())));
         }
     }
 
-    fn settle(&self, turns: &mut Turns, lane: &Lane, now: Time) {
-        if lane.ordered {
-            return self.settle_ordered(turns, lane, now);
+    fn rebalance(&self, updates: &mut LaneUpdates, lane: &ConcurrencyLane, now: Time) {
+        if lane.is_ordered {
+            return self.rebalance_ordered(updates, lane, now);
         }
-        let mut best: Vec<&Spot> = self.front.iter().chain(&self.back).collect();
-        best.sort_unstable_by_key(|spot| (spot.rank, spot.row));
-        best.truncate(self.free);
-        let wanted: BTreeSet<i64> = best.iter().map(|spot| spot.row).collect();
-        for spot in self.front.iter().filter(|spot| !wanted.contains(&spot.row)) {
-            turns.turn(lane, spot, false);
+        let mut best: Vec<&ReadyRow> = self.front.iter().chain(&self.back).collect();
+        best.sort_unstable_by_key(|spot| (spot.rank, spot.record_row));
+        best.truncate(self.free_slots);
+        let front_rows: BTreeSet<i64> = best.iter().map(|spot| spot.record_row).collect();
+        for spot in self.front.iter().filter(|spot| !front_rows.contains(&spot.record_row)) {
+            updates.set_front(lane, spot, false);
         }
-        for spot in self.back.iter().filter(|spot| wanted.contains(&spot.row)) {
-            turns.turn(lane, spot, true);
+        for spot in self.back.iter().filter(|spot| front_rows.contains(&spot.record_row)) {
+            updates.set_front(lane, spot, true);
         }
     }
 
-    fn settle_ordered(&self, turns: &mut Turns, lane: &Lane, now: Time) {
-        let stands = |spot: &Spot| self.first.is_some_and(|first| first.row == spot.row);
-        for spot in self.front.iter().filter(|spot| !stands(spot)) {
-            turns.turn(lane, spot, false);
+    fn rebalance_ordered(&self, updates: &mut LaneUpdates, lane: &ConcurrencyLane, now: Time) {
+        let is_first = |spot: &ReadyRow| self.first_job.is_some_and(|first| first.record_row == spot.record_row);
+        for spot in self.front.iter().filter(|spot| !is_first(spot)) {
+            updates.set_front(lane, spot, false);
         }
-        match self.first {
-            Some(first) if first.from > now => turns.off.push((first, lane.key.clone())),
-            Some(first) if !self.front.iter().any(stands) => turns.turn(lane, &first, true),
+        match self.first_job {
+            Some(first) if first.ready_at > now => updates.delayed.push((first, lane.key.clone())),
+            Some(first) if !self.front.iter().any(is_first) => updates.set_front(lane, &first, true),
             _ => {}
         }
     }

@@ -2,20 +2,21 @@
 
 use tokio_postgres::Row;
 
-use super::Inner;
-use super::pipeline::{Pipeline, arg};
-use super::read::entry;
-use super::rows::{self, signed, size};
-use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
+use super::PostgresInner;
+use super::pipeline::{Pipeline, param};
+use super::read::read_entry;
+use super::rows::{self, to_limit, to_signed};
+use crate::account::{AccountBalance, AccountName, AccountsQuery, StatementPage, StatementQuery};
 use crate::error::StoreError;
 
-const ACCOUNTS: &str = "SELECT asset, name, outside, balance FROM onceward.accounts \
+const SELECT_ACCOUNTS_SQL: &str = "SELECT asset, name, outside, balance FROM onceward.accounts \
      WHERE (asset, name) > ($1, $2) ORDER BY asset, name LIMIT $3";
 
-const ACCOUNT: &str = "SELECT asset, name, outside, balance FROM onceward.accounts WHERE asset = $1 AND name = $2";
+const SELECT_ACCOUNT_SQL: &str =
+    "SELECT asset, name, outside, balance FROM onceward.accounts WHERE asset = $1 AND name = $2";
 
 /// One statement, so that it sees one moment. An entry's place follows from its number and the batch that has it.
-const STATEMENT: &str = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash, a.asset, a.name, a.outside, a.balance \
+const SELECT_STATEMENT_SQL: &str = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash, a.asset, a.name, a.outside, a.balance \
      FROM onceward.accounts a \
      LEFT JOIN LATERAL (SELECT seq FROM onceward.entries WHERE asset = a.asset AND name = a.name AND seq < $3 \
      ORDER BY seq DESC LIMIT $4) e ON true \
@@ -24,39 +25,46 @@ const STATEMENT: &str = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash, a.
      LEFT JOIN onceward.records r ON r.row = h.record \
      WHERE a.asset = $1 AND a.name = $2 ORDER BY e.seq DESC";
 
-fn balance(row: &Row, at: usize) -> Result<Balance, StoreError> {
-    let account = AccountName { asset: rows::text(row, at)?, name: rows::text(row, at + 1)? };
-    Ok(Balance { account, outside: row.try_get(at + 2)?, balance: row.try_get(at + 3)? })
+fn read_balance(row: &Row, index: usize) -> Result<AccountBalance, StoreError> {
+    let account = AccountName { asset: rows::text_column(row, index)?, name: rows::text_column(row, index + 1)? };
+    Ok(AccountBalance { account, is_outside: row.try_get(index + 2)?, balance: row.try_get(index + 3)? })
 }
 
-pub(super) async fn accounts(inner: &Inner, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+pub(super) async fn accounts(inner: &PostgresInner, query: &AccountsQuery) -> Result<Vec<AccountBalance>, StoreError> {
     let (asset, name) = query.after.as_ref().map_or(("", ""), |after| (&*after.asset, &*after.name));
     let mut pipeline = Pipeline::default();
-    pipeline.add(ACCOUNTS, vec![arg(asset), arg(name), arg(size(query.limit))]);
-    inner.run(&pipeline).await?.iter().flatten().map(|row| balance(row, 0)).collect()
+    pipeline.add(SELECT_ACCOUNTS_SQL, vec![param(asset), param(name), param(to_limit(query.limit))]);
+    inner.run_pipeline(&pipeline).await?.iter().flatten().map(|row| read_balance(row, 0)).collect()
 }
 
-pub(super) async fn account(inner: &Inner, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+pub(super) async fn account(
+    inner: &PostgresInner,
+    account: &AccountName,
+) -> Result<Option<AccountBalance>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(ACCOUNT, vec![arg(&*account.asset), arg(&*account.name)]);
-    inner.run(&pipeline).await?.iter().flatten().next().map(|row| balance(row, 0)).transpose()
+    pipeline.add(SELECT_ACCOUNT_SQL, vec![param(&*account.asset), param(&*account.name)]);
+    inner.run_pipeline(&pipeline).await?.iter().flatten().next().map(|row| read_balance(row, 0)).transpose()
 }
 
-pub(super) async fn statement(inner: &Inner, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+pub(super) async fn statement(
+    inner: &PostgresInner,
+    query: &StatementQuery,
+) -> Result<Option<StatementPage>, StoreError> {
     let (asset, name) = (&*query.account.asset, &*query.account.name);
-    let before = query.before.map_or(i64::MAX, signed);
+    let before_seq = query.before_seq.map_or(i64::MAX, to_signed);
     let mut pipeline = Pipeline::default();
-    pipeline.add(STATEMENT, vec![arg(asset), arg(name), arg(before), arg(size(query.limit))]);
-    let answers = inner.run(&pipeline).await?;
+    pipeline
+        .add(SELECT_STATEMENT_SQL, vec![param(asset), param(name), param(before_seq), param(to_limit(query.limit))]);
+    let answers = inner.run_pipeline(&pipeline).await?;
     let Some(first) = answers[0].first() else { return Ok(None) };
     let mut entries = Vec::new();
     for row in &answers[0] {
         // Where nothing moved, the one row has no entry in it.
-        let Some(seq) = rows::some_unsigned(row, 0)? else { continue };
-        if rows::some::<i64>(row, 2)?.is_none() {
+        let Some(seq) = rows::optional_unsigned_column(row, 0)? else { continue };
+        if rows::optional_column::<i64>(row, 2)?.is_none() {
             return Err(StoreError::corrupt(format!("log entry {seq}, which moved something, is missing")));
         }
-        entries.push(entry(row)?);
+        entries.push(read_entry(row)?);
     }
-    Ok(Some(Statement { now: balance(first, 6)?, entries }))
+    Ok(Some(StatementPage { balance: read_balance(first, 6)?, entries }))
 }

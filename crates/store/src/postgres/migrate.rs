@@ -1,87 +1,91 @@
 //! The schema, brought up to date by numbered migrations. Many processes may start at once: one makes it, the others wait.
 
-use super::client::Client;
-use super::connect::{InTransaction, Pool};
+use super::client::PooledClient;
+use super::pool::{ConnectionPool, OpenTransaction};
 use crate::error::StoreError;
-use crate::schema::{Migration, Schema};
+use crate::schema::{SchemaMigration, SchemaStatus};
 
 /// Schemas in order. CONTRIBUTING.md tells how to add one.
-pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { name: "0001_first", sql: include_str!("migrations/0001_first.sql") }];
+pub(super) const MIGRATIONS: &[SchemaMigration] =
+    &[SchemaMigration { name: "0001_first", sql: include_str!("migrations/0001_first.sql") }];
 
 /// Attempts at making the table that all of them wait for: two that make it at once get in each other's way.
-const ATTEMPTS: usize = 20;
+const MAX_BOOTSTRAP_ATTEMPTS: usize = 20;
 
 /// Make the schema where there is none, for an engine that starts. An older one is refused: other processes may still be working
 /// on it, with the program that knows it.
-pub(super) async fn make(pool: &Pool, migrations: &[Migration]) -> Result<(), StoreError> {
-    let schema = schema(&pool.get().await?, migrations).await?;
-    if schema.found > 0 {
-        return schema.is_current();
+pub(super) async fn create_if_missing(pool: &ConnectionPool, migrations: &[SchemaMigration]) -> Result<(), StoreError> {
+    let schema = schema_status(&pool.get().await?, migrations).await?;
+    if schema.current > 0 {
+        return schema.require_current();
     }
     migrate(pool, migrations).await.map(drop)
 }
 
 /// All of them are one transaction. What the database had before.
-pub(super) async fn migrate(pool: &Pool, migrations: &[Migration]) -> Result<Schema, StoreError> {
-    ground(&pool.get().await?).await?;
-    let transaction = InTransaction::new(pool.get().await?);
+pub(super) async fn migrate(pool: &ConnectionPool, migrations: &[SchemaMigration]) -> Result<SchemaStatus, StoreError> {
+    bootstrap_migrations_table(&pool.get().await?).await?;
+    let transaction = OpenTransaction::new(pool.get().await?);
     let client = transaction.client()?;
     client.batch_execute("BEGIN").await?;
     client.batch_execute("SELECT number FROM onceward.migrations WHERE number = 0 FOR UPDATE").await?;
-    let schema = match found(client).await.and_then(|found| Schema::of(found, migrations)) {
+    let schema = match current_schema(client).await.and_then(|found| SchemaStatus::compare(found, migrations)) {
         Ok(schema) => schema,
         Err(error) => {
-            transaction.roll_back().await;
+            transaction.rollback().await;
             return Err(error);
         }
     };
-    for (number, migration) in (1_i32..).zip(migrations).skip(schema.found as usize) {
-        client.unhurried(migration.sql).await?;
+    for (number, migration) in (1_i32..).zip(migrations).skip(schema.current as usize) {
+        client.batch_execute_without_timeout(migration.sql).await?;
         client.execute("INSERT INTO onceward.migrations (number, at) VALUES ($1, now())", &[&number]).await?;
     }
-    client.unhurried("COMMIT").await?;
-    transaction.ended();
+    client.batch_execute_without_timeout("COMMIT").await?;
+    transaction.release();
     Ok(schema)
 }
 
 /// What a database has: nothing where nobody has made anything yet.
-pub(super) async fn schema(client: &Client, migrations: &[Migration]) -> Result<Schema, StoreError> {
+pub(super) async fn schema_status(
+    client: &PooledClient,
+    migrations: &[SchemaMigration],
+) -> Result<SchemaStatus, StoreError> {
     let row = client.query_one("SELECT to_regclass('onceward.migrations') IS NOT NULL", &[]).await?;
-    let found = if row.try_get::<_, bool>(0)? { found(client).await? } else { 0 };
-    Schema::of(found, migrations)
+    let found = if row.try_get::<_, bool>(0)? { current_schema(client).await? } else { 0 };
+    SchemaStatus::compare(found, migrations)
 }
 
-async fn found(client: &Client) -> Result<u32, StoreError> {
+async fn current_schema(client: &PooledClient) -> Result<u32, StoreError> {
     let row = client.query_one("SELECT coalesce(max(number), 0) FROM onceward.migrations", &[]).await?;
     Ok(u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or(u32::MAX))
 }
 
 /// Refuse a database without our schema, or with another one: who only reads brings nothing up to date.
-pub(super) async fn check(client: &Client) -> Result<(), StoreError> {
-    let schema = schema(client, MIGRATIONS).await?;
-    if schema.found == 0 {
-        return Err(StoreError::NoDatabase("this is not one of Onceward's databases".to_owned()));
+pub(super) async fn require_current(client: &PooledClient) -> Result<(), StoreError> {
+    let schema = schema_status(client, MIGRATIONS).await?;
+    if schema.current == 0 {
+        return Err(StoreError::ForeignDatabase("this is not one of Onceward's databases".to_owned()));
     }
-    schema.is_current()
+    schema.require_current()
 }
 
 /// The schema and the table of migrations, whose row 0 is there to be locked.
-async fn ground(client: &Client) -> Result<(), StoreError> {
+async fn bootstrap_migrations_table(client: &PooledClient) -> Result<(), StoreError> {
     let sql = "CREATE SCHEMA IF NOT EXISTS onceward; \
                CREATE TABLE IF NOT EXISTS onceward.migrations (number INTEGER PRIMARY KEY, at TIMESTAMPTZ NOT NULL); \
                INSERT INTO onceward.migrations (number, at) VALUES (0, now()) ON CONFLICT DO NOTHING";
-    let look = "SELECT to_regclass('onceward.migrations') IS NOT NULL, to_regnamespace('onceward') IS NOT NULL, \
+    let probe_sql = "SELECT to_regclass('onceward.migrations') IS NOT NULL, to_regnamespace('onceward') IS NOT NULL, \
                 EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('onceward'))";
     let mut last = None;
-    for _ in 0..ATTEMPTS {
-        let row = client.query_one(look, &[]).await?;
-        let (migrations, schema, things) = (row.try_get(0)?, row.try_get::<_, bool>(1)?, row.try_get::<_, bool>(2)?);
+    for _ in 0..MAX_BOOTSTRAP_ATTEMPTS {
+        let row = client.query_one(probe_sql, &[]).await?;
+        let (migrations, schema, has_objects) =
+            (row.try_get(0)?, row.try_get::<_, bool>(1)?, row.try_get::<_, bool>(2)?);
         if migrations {
             return Ok(());
         }
-        if schema && things {
-            return Err(StoreError::NoDatabase(
+        if schema && has_objects {
+            return Err(StoreError::ForeignDatabase(
                 "the database has a schema `onceward`, but not one of Onceward's".to_owned(),
             ));
         }
@@ -99,32 +103,38 @@ async fn ground(client: &Client) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use onceward_testkit::postgres::Server;
+    use onceward_testkit::postgres::PostgresServer;
 
     use super::*;
-    use crate::postgres::connect;
+    use crate::postgres::pool;
 
-    const ONE: Migration = Migration { name: "0001_one", sql: "CREATE TABLE onceward.one (x INTEGER PRIMARY KEY)" };
-    const TWO: Migration = Migration { name: "0002_two", sql: "ALTER TABLE onceward.one ADD y INTEGER" };
-    const BAD: Migration = Migration { name: "0003_bad", sql: "CREATE TABLE onceward.three (); SELECT 1 / 0" };
+    const MIGRATION_ONE: SchemaMigration =
+        SchemaMigration { name: "0001_one", sql: "CREATE TABLE onceward.one (x INTEGER PRIMARY KEY)" };
+    const MIGRATION_TWO: SchemaMigration =
+        SchemaMigration { name: "0002_two", sql: "ALTER TABLE onceward.one ADD y INTEGER" };
+    const FAILING_MIGRATION: SchemaMigration =
+        SchemaMigration { name: "0003_bad", sql: "CREATE TABLE onceward.three (); SELECT 1 / 0" };
 
     #[tokio::test]
-    async fn an_engine_makes_what_is_not_there_and_leaves_what_is_older() {
-        let pool = connect::pool(&Server::shared().database()).expect("a pool");
-        make(&pool, &[ONE]).await.expect("from nothing");
-        make(&pool, &[ONE]).await.expect("as it is");
-        let refused = make(&pool, &[ONE, TWO]).await;
-        assert!(matches!(refused, Err(StoreError::TooOld { found: 1, known: 2 })), "{refused:?}");
+    async fn create_if_missing_creates_new_schema_and_refuses_older_or_newer() {
+        let pool = pool::build_pool(&PostgresServer::shared().create_database()).expect("a pool");
+        create_if_missing(&pool, &[MIGRATION_ONE]).await.expect("from nothing");
+        create_if_missing(&pool, &[MIGRATION_ONE]).await.expect("as it is");
+        let refused = create_if_missing(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await;
+        assert!(matches!(refused, Err(StoreError::SchemaTooOld { found: 1, known: 2 })), "{refused:?}");
         assert!(refused.expect_err("refused").to_string().contains("`onceward migrate`"));
-        assert_eq!(migrate(&pool, &[ONE, TWO]).await.expect("one more").missing, ["0002_two"]);
-        assert_eq!(migrate(&pool, &[ONE, TWO]).await.expect("nothing").missing, Vec::<&str>::new());
-        make(&pool, &[ONE, TWO]).await.expect("up to date");
-        let refused = make(&pool, &[ONE]).await;
-        assert!(matches!(refused, Err(StoreError::TooNew { found: 2, known: 1 })), "{refused:?}");
-        migrate(&pool, &[ONE, TWO, BAD]).await.expect_err("it cannot be");
+        assert_eq!(migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("one more").pending, ["0002_two"]);
+        assert_eq!(migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("nothing").pending, Vec::<&str>::new());
+        create_if_missing(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("up to date");
+        let refused = create_if_missing(&pool, &[MIGRATION_ONE]).await;
+        assert!(matches!(refused, Err(StoreError::SchemaTooNew { found: 2, known: 1 })), "{refused:?}");
+        migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO, FAILING_MIGRATION]).await.expect_err("it cannot be");
         let client = pool.get().await.expect("a connection");
-        assert_eq!(schema(&client, &[ONE, TWO, BAD]).await.expect("a schema").missing, ["0003_bad"]);
-        let left = client.query_one("SELECT to_regclass('onceward.three') IS NULL", &[]).await.expect("a look");
-        assert!(left.get::<_, bool>(0), "nothing of it is there");
+        assert_eq!(
+            schema_status(&client, &[MIGRATION_ONE, MIGRATION_TWO, FAILING_MIGRATION]).await.expect("a schema").pending,
+            ["0003_bad"]
+        );
+        let query_result = client.query_one("SELECT to_regclass('onceward.three') IS NULL", &[]).await.expect("a look");
+        assert!(query_result.get::<_, bool>(0), "nothing of it is there");
     }
 }

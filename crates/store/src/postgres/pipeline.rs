@@ -9,63 +9,66 @@ use deadpool_postgres::ClientWrapper;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
-use super::client::Client;
-use super::errors::Failed;
+use super::client::PooledClient;
+use super::errors::StatementError;
 use crate::error::StoreError;
 
-pub(super) type Parameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
-type Pending<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>;
+pub(super) type SqlParameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+type PendingQuery<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>;
 
 /// Statements in the order in which they are carried out.
 #[derive(Default)]
 pub(super) struct Pipeline<'a> {
-    calls: Vec<Call<'a>>,
+    statements: Vec<PipelineStatement<'a>>,
 }
 
 /// What goes before and after statements that read, so that all of them see the database as it was at one moment. It goes with them: no
 /// round trip more.
-const MOMENT: [Call<'static>; 2] =
-    [Call::Plain("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), Call::Plain("COMMIT")];
+const SNAPSHOT_TRANSACTION: [PipelineStatement<'static>; 2] =
+    [PipelineStatement::Plain("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), PipelineStatement::Plain("COMMIT")];
 
-enum Call<'a> {
+enum PipelineStatement<'a> {
     /// Without parameters or answer.
     Plain(&'static str),
-    Prepared(&'static str, Vec<Parameter<'a>>),
+    Prepared(&'static str, Vec<SqlParameter<'a>>),
 }
 
 impl<'a> Pipeline<'a> {
-    pub(super) fn plain(&mut self, sql: &'static str) {
-        self.calls.push(Call::Plain(sql));
+    pub(super) fn add_plain(&mut self, sql: &'static str) {
+        self.statements.push(PipelineStatement::Plain(sql));
     }
 
     /// Add a statement; the number under which [`run`](Self::run) gives its rows.
-    pub(super) fn add(&mut self, sql: &'static str, parameters: Vec<Parameter<'a>>) -> usize {
-        self.calls.push(Call::Prepared(sql, parameters));
-        self.calls.len() - 1
+    pub(super) fn add(&mut self, sql: &'static str, parameters: Vec<SqlParameter<'a>>) -> usize {
+        self.statements.push(PipelineStatement::Prepared(sql, parameters));
+        self.statements.len() - 1
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.statements.is_empty()
     }
 
     /// Carry all of them out.
-    pub(super) async fn run(&self, client: &Client) -> Result<Vec<Vec<Row>>, StoreError> {
-        Ok(self.attempt(client).await?)
+    pub(super) async fn run(&self, client: &PooledClient) -> Result<Vec<Vec<Row>>, StoreError> {
+        Ok(self.try_run(client).await?)
     }
 
     /// The same, and how long the last of them took after those before it were answered: a commit, all of it.
-    pub(super) async fn attempt_and_time(&self, client: &Client) -> Result<(Vec<Vec<Row>>, Duration), Failed> {
-        let calls: Vec<&Call<'_>> = self.calls.iter().collect();
-        client.ask(|client| attempt(&calls, client)).await
+    pub(super) async fn try_run_timed(
+        &self,
+        client: &PooledClient,
+    ) -> Result<(Vec<Vec<Row>>, Duration), StatementError> {
+        let calls: Vec<&PipelineStatement<'_>> = self.statements.iter().collect();
+        client.call(|client| run_statements(&calls, client)).await
     }
 
     /// The same for statements that read, at one moment. Where it fails, the transaction may still be open.
-    pub(super) async fn read_at_once(&self, client: &Client) -> Result<Vec<Vec<Row>>, StoreError> {
-        let [begin, end] = &MOMENT;
-        let mut calls: Vec<&Call<'_>> = vec![begin];
-        calls.extend(&self.calls);
+    pub(super) async fn run_in_snapshot(&self, client: &PooledClient) -> Result<Vec<Vec<Row>>, StoreError> {
+        let [begin, end] = &SNAPSHOT_TRANSACTION;
+        let mut calls: Vec<&PipelineStatement<'_>> = vec![begin];
+        calls.extend(&self.statements);
         calls.push(end);
-        let (mut answers, _) = client.ask(|client| attempt(&calls, client)).await?;
+        let (mut answers, _) = client.call(|client| run_statements(&calls, client)).await?;
         answers.pop();
         answers.remove(0);
         Ok(answers)
@@ -73,48 +76,48 @@ impl<'a> Pipeline<'a> {
 
     /// The same, with the database's own words for what went wrong. Where one fails inside a transaction the database refuses the rest, a commit too: the first
     /// error is the one that matters.
-    pub(super) async fn attempt(&self, client: &Client) -> Result<Vec<Vec<Row>>, Failed> {
-        Ok(self.attempt_and_time(client).await?.0)
+    pub(super) async fn try_run(&self, client: &PooledClient) -> Result<Vec<Vec<Row>>, StatementError> {
+        Ok(self.try_run_timed(client).await?.0)
     }
 }
 
-async fn attempt(
-    calls: &[&Call<'_>],
+async fn run_statements(
+    calls: &[&PipelineStatement<'_>],
     client: &ClientWrapper,
 ) -> Result<(Vec<Vec<Row>>, Duration), tokio_postgres::Error> {
     // All that is new to this connection is prepared first, so that what follows is sent in order and at once.
     let mut statements: Vec<Option<Statement>> = Vec::with_capacity(calls.len());
     for call in calls {
         statements.push(match call {
-            Call::Plain(_) => None,
-            Call::Prepared(sql, _) => Some(client.prepare_cached(sql).await?),
+            PipelineStatement::Plain(_) => None,
+            PipelineStatement::Prepared(sql, _) => Some(client.prepare_cached(sql).await?),
         });
     }
-    let mut pending: Vec<(Option<Pending<'_>>, Vec<Row>)> = Vec::with_capacity(calls.len());
+    let mut pending: Vec<(Option<PendingQuery<'_>>, Vec<Row>)> = Vec::with_capacity(calls.len());
     for (call, statement) in calls.iter().zip(&statements) {
-        let future: Pending<'_> = match (call, statement) {
-            (Call::Prepared(_, parameters), Some(statement)) => Box::pin(async move {
+        let future: PendingQuery<'_> = match (call, statement) {
+            (PipelineStatement::Prepared(_, parameters), Some(statement)) => Box::pin(async move {
                 let parameters: Vec<&(dyn ToSql + Sync)> =
                     parameters.iter().map(|one| &**one as &(dyn ToSql + Sync)).collect();
                 client.query(statement, &parameters).await
             }),
-            (Call::Plain(sql) | Call::Prepared(sql, _), _) => {
+            (PipelineStatement::Plain(sql) | PipelineStatement::Prepared(sql, _), _) => {
                 Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
             }
         };
         pending.push((Some(future), Vec::new()));
     }
-    let mut failed = None;
+    let mut first_error = None;
     let (last, mut before_last) = (pending.len().saturating_sub(1), Instant::now());
     // A statement is sent when it is first asked for its answer: in order. One that fails before it is sent, the server knows
     // nothing of; so nothing that comes after it may be sent either, a commit least of all.
-    let (mut all_sent, mut sent) = (false, pending.len());
+    let (mut all_sent, mut sent_limit) = (false, pending.len());
     poll_fn(|context| {
-        let mut open = false;
-        for (number, (future, rows)) in pending.iter_mut().take(sent).enumerate() {
+        let mut has_pending = false;
+        for (number, (future, rows)) in pending.iter_mut().take(sent_limit).enumerate() {
             let Some(waiting) = future else { continue };
             match waiting.as_mut().poll(context) {
-                Poll::Pending => open = true,
+                Poll::Pending => has_pending = true,
                 Poll::Ready(answer) => {
                     *future = None;
                     if number < last {
@@ -123,56 +126,56 @@ async fn attempt(
                     match answer {
                         Ok(answer) => *rows = answer,
                         Err(error) => {
-                            failed.get_or_insert(error);
+                            first_error.get_or_insert(error);
                         }
                     }
                 }
             }
-            if !all_sent && failed.is_some() {
-                sent = number + 1;
+            if !all_sent && first_error.is_some() {
+                sent_limit = number + 1;
                 break;
             }
         }
         all_sent = true;
-        if open { Poll::Pending } else { Poll::Ready(()) }
+        if has_pending { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
-    match failed {
+    match first_error {
         Some(error) => Err(error),
         None => Ok((pending.into_iter().map(|(_, rows)| rows).collect(), before_last.elapsed())),
     }
 }
 
 /// A parameter of a statement.
-pub(super) fn arg<'a>(value: impl ToSql + Sync + Send + 'a) -> Parameter<'a> {
+pub(super) fn param<'a>(value: impl ToSql + Sync + Send + 'a) -> SqlParameter<'a> {
     Box::new(value)
 }
 
 #[cfg(test)]
 mod tests {
-    use onceward_testkit::postgres::Server;
+    use onceward_testkit::postgres::PostgresServer;
 
     use super::*;
-    use crate::postgres::connect;
+    use crate::postgres::pool;
 
     /// A statement whose parameters do not fit is never sent: what was to follow it must not be either.
     #[test]
-    fn no_commit_follows_a_statement_that_was_not_sent() {
+    fn commit_is_not_sent_after_statement_that_failed_to_send() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let url = Server::shared().database();
-            let pool = connect::pool(&url).expect("a pool");
+            let url = PostgresServer::shared().create_database();
+            let pool = pool::build_pool(&url).expect("a pool");
             let client = pool.get().await.expect("a connection");
             client.batch_execute("CREATE TABLE kept (x bigint)").await.expect("a table");
             let mut pipeline = Pipeline::default();
-            pipeline.plain("BEGIN");
-            pipeline.add("INSERT INTO kept VALUES ($1)", vec![arg(1_i64)]);
-            pipeline.add("INSERT INTO kept VALUES ($1)", vec![arg("no number")]);
-            pipeline.plain("COMMIT");
+            pipeline.add_plain("BEGIN");
+            pipeline.add("INSERT INTO kept VALUES ($1)", vec![param(1_i64)]);
+            pipeline.add("INSERT INTO kept VALUES ($1)", vec![param("no number")]);
+            pipeline.add_plain("COMMIT");
             pipeline.run(&client).await.expect_err("it does not fit");
             client.batch_execute("ROLLBACK").await.expect("it is still open");
-            let kept: i64 = client.query_one("SELECT count(*) FROM kept", &[]).await.expect("a count").get(0);
-            assert_eq!(kept, 0);
+            let stored_rows: i64 = client.query_one("SELECT count(*) FROM kept", &[]).await.expect("a count").get(0);
+            assert_eq!(stored_rows, 0);
         });
     }
 }

@@ -9,58 +9,62 @@ use onceward_core::value::RecordId;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::claim::{LOCK_COUNTS, LOCK_UNIQUES};
-use super::connect::{BEGIN, InTransaction};
-use super::pipeline::{Parameter, Pipeline, arg};
-use super::rows::{self, key_text, signed, size};
-use super::write::{END, FEWER, HISTORY, PLACE};
-use super::{Inner, Known};
-use crate::batch::RequestName;
+use super::lock_plan::{LOCK_COUNTERS_SQL, LOCK_UNIQUES_SQL};
+use super::pipeline::{Pipeline, SqlParameter, param};
+use super::pool::{BEGIN_WRITE_SQL, OpenTransaction};
+use super::rows::{self, indexed_key_text, to_limit, to_signed};
+use super::write::{APPEND_BATCH_SQL, INSERT_HISTORY_SQL, LOCK_LOG_END_SQL, LOWER_STATE_COUNTS_SQL};
+use super::{CatalogSnapshot, PostgresInner};
+use crate::batch::IdempotencyId;
 use crate::columns::NO_WINDOW;
 use crate::error::StoreError;
-use crate::log::NewEntry;
-use crate::net::TallyKey;
-use crate::prune::{Carry, Forgotten, Kin, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing};
+use crate::log::NewLogEntry;
+use crate::prune::{
+    ExpiredKeysPage, ExpiredKeysQuery, PrunablePage, PrunableQuery, PrunePlan, PruneRequest, PruneResult, PruneState,
+    RecordWithReferrers,
+};
+use crate::write_set::StateCountKey;
 
-pub(super) const STANDING: &str = "SELECT checkpoint, floor, head FROM onceward.pruned";
+pub(super) const SELECT_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.pruned";
 
 /// In the order of creation, a bounded number at a time; an index by when they ended would cost every record.
-const OLD: &str = "SELECT row, id, created_at, updated_at, finished_at FROM onceward.records \
+const SELECT_PRUNABLE_SQL: &str = "SELECT row, id, created_at, updated_at, finished_at FROM onceward.records \
      WHERE row > $1 ORDER BY row LIMIT $2";
 
-const WHOLE: &str = "SELECT * FROM onceward.whole WHERE id = ANY($1::uuid[])";
+const SELECT_RECORDS_SQL: &str = "SELECT * FROM onceward.whole WHERE id = ANY($1::uuid[])";
 
-const SOURCES: &str = "SELECT r.id, r.links, ARRAY(SELECT DISTINCT s.id FROM onceward.links l \
+const SELECT_REFERRERS_SQL: &str = "SELECT r.id, r.links, ARRAY(SELECT DISTINCT s.id FROM onceward.links l \
      JOIN onceward.records s ON s.row = l.source WHERE l.target = r.row ORDER BY s.id) \
      FROM onceward.records r WHERE r.id = ANY($1::uuid[])";
 
-const TURN: &str = "SELECT checkpoint, floor, head FROM onceward.pruned FOR UPDATE SKIP LOCKED";
+const LOCK_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.pruned FOR UPDATE SKIP LOCKED";
 
 /// Somebody who holds the row is pruning.
-const LOOK: &str = "UPDATE onceward.pruned SET looked_at = n.now FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n \
+const CLAIM_PRUNE_TURN_SQL: &str = "UPDATE onceward.pruned SET looked_at = n.now FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n \
      WHERE one = (SELECT one FROM onceward.pruned WHERE looked_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1 \
      FOR UPDATE SKIP LOCKED) RETURNING one";
 
-const LOCK_RECORDS: &str = "SELECT FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR UPDATE";
+const LOCK_RECORDS_SQL: &str = "SELECT FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR UPDATE";
 
 /// Asked after they were locked.
-const NOW: &str = "SELECT id, row, version, links FROM onceward.records WHERE id = ANY($1::uuid[])";
+const SELECT_LOCKED_RECORDS_SQL: &str =
+    "SELECT id, row, version, links FROM onceward.records WHERE id = ANY($1::uuid[])";
 
 /// The places of all entries of records, each followed from the last one back.
-const PLACES: &str = "WITH RECURSIVE back AS ( \
+const SELECT_ENTRY_IDS_SQL: &str = "WITH RECURSIVE back AS ( \
      SELECT h.place, h.previous, h.record FROM onceward.records r JOIN onceward.history h ON h.place = r.entry AND h.record = r.row \
      WHERE r.id = ANY($1::uuid[]) \
      UNION ALL SELECT h.place, h.previous, h.record FROM back b JOIN onceward.history h ON h.place = b.previous \
      WHERE h.place < b.place AND h.record = b.record) SELECT place FROM back";
 
-pub(super) const NUMBER: &str = "SELECT nextval('onceward.batch_numbers')";
+pub(super) const NEXT_BATCH_NUMBER_SQL: &str = "SELECT nextval('onceward.batch_numbers')";
 
-const NO_HISTORY: &str = "DELETE FROM onceward.history WHERE place = ANY($1::bigint[])";
+const DELETE_HISTORY_SQL: &str = "DELETE FROM onceward.history WHERE place = ANY($1::bigint[])";
 
-const NO_BATCHES: &str = "DELETE FROM onceward.batches b WHERE b.batch = ANY($1::bigint[]) AND NOT EXISTS ( \
+const DELETE_BATCHES_SQL: &str = "DELETE FROM onceward.batches b WHERE b.batch = ANY($1::bigint[]) AND NOT EXISTS ( \
      SELECT FROM onceward.history h WHERE h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20)";
 
-const NO_RECORDS: [&str; 4] = [
+const DELETE_RECORDS_SQL: [&str; 4] = [
     "DELETE FROM onceward.executions WHERE record = ANY($1::bigint[])",
     "DELETE FROM onceward.effects WHERE record = ANY($1::bigint[])",
     "DELETE FROM onceward.links WHERE target = ANY($1::bigint[])",
@@ -68,325 +72,355 @@ const NO_RECORDS: [&str; 4] = [
 ];
 
 /// In order, as every save brings them. Whoever brings the same bytes meanwhile waits, and brings them anew where they went.
-const LOCK_CONTENTS: &str = "SELECT FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) ORDER BY sha256 FOR UPDATE";
+const LOCK_CONTENTS_SQL: &str =
+    "SELECT FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) ORDER BY sha256 FOR UPDATE";
 
-const FEWER_REFS: &str = "UPDATE onceward.contents c SET refs = c.refs - k.n FROM unnest($1::bytea[], $2::bigint[]) k(h, n) \
+const LOWER_CONTENT_REFS_SQL: &str = "UPDATE onceward.contents c SET refs = c.refs - k.n FROM unnest($1::bytea[], $2::bigint[]) k(h, n) \
      WHERE c.sha256 = k.h";
 
-const NO_CONTENTS: &str = "DELETE FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs = 0";
+const DELETE_CONTENTS_SQL: &str = "DELETE FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs = 0";
 
 /// What they moved stays in the balances, and no longer on the statements.
-const NO_ENTRIES: &str = "DELETE FROM onceward.entries e USING unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, s) \
+const DELETE_ACCOUNT_ENTRIES_SQL: &str = "DELETE FROM onceward.entries e USING unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, s) \
      WHERE e.asset = k.a AND e.name = k.n AND e.seq = k.s";
 
-const UNLINK: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
+const DELETE_LINKS_SQL: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
      k(t, l, f, s) WHERE l.target = k.t AND l.lifecycle = k.l AND l.field = k.f AND l.source = k.s";
 
-const LINKED: &str = "UPDATE onceward.records r SET links = r.links + k.n \
+const RAISE_LINK_VERSIONS_SQL: &str = "UPDATE onceward.records r SET links = r.links + k.n \
      FROM (SELECT t, count(*) AS n FROM unnest($1::bigint[]) t GROUP BY t) k WHERE r.row = k.t";
 
-const RELEASE: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[], $4::uuid[]) \
+const DELETE_UNIQUES_SQL: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[], $4::uuid[]) \
      k(l, n, p, h) WHERE u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p AND u.holder = k.h";
 
-const COUNT: &str = "UPDATE onceward.counts c SET count = c.count + k.d \
+const UPDATE_COUNTERS_SQL: &str = "UPDATE onceward.counts c SET count = c.count + k.d \
      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[]) k(l, n, p, w, d) \
      WHERE c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w";
 
 /// After the checkpoint has its place, which nobody can take from it any more.
-const STAND: &str =
+const UPDATE_PRUNE_STATE_SQL: &str =
     "UPDATE onceward.pruned SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
 
 /// States that they came through, too: nothing else may tell of them any more.
-const NONE: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(d, o), \
+const DELETE_ZERO_STATE_COUNTS_SQL: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(d, o), \
      onceward.definitions own, onceward.definitions every WHERE own.number = k.d AND every.name = own.name \
      AND t.definition = every.number AND t.owner = k.o AND t.count = 0";
 
-const FORGET: &str = "WITH looked AS (SELECT owner, key, at FROM onceward.requests WHERE (owner, key) > ($1, $2) \
+const DELETE_EXPIRED_KEYS_SQL: &str = "WITH looked AS (SELECT owner, key, at FROM onceward.requests WHERE (owner, key) > ($1, $2) \
      ORDER BY owner, key LIMIT $3), \
      gone AS (DELETE FROM onceward.requests r USING looked l WHERE r.owner = l.owner AND r.key = l.key AND l.at <= $4 RETURNING 1), \
      last AS (SELECT owner, key FROM looked ORDER BY owner DESC, key DESC LIMIT 1) \
      SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), owner, key FROM last";
 
-pub(super) fn read_standing(row: &Row) -> Result<Standing, StoreError> {
-    let (checkpoint, floor) = (rows::unsigned(row, 0)?, rows::unsigned(row, 1)?);
-    Ok(Standing { checkpoint, floor, head: rows::hash(row.try_get(2)?)? })
+pub(super) fn read_prune_state(row: &Row) -> Result<PruneState, StoreError> {
+    let (checkpoint, floor) = (rows::unsigned_column(row, 0)?, rows::unsigned_column(row, 1)?);
+    Ok(PruneState {
+        checkpoint_seq: checkpoint,
+        last_pruned_seq: floor,
+        checkpoint_hash: rows::to_hash(row.try_get(2)?)?,
+    })
 }
 
 /// Whether nobody has looked for so long; then it is our turn.
-pub(super) async fn turn(inner: &Inner, rest: Duration) -> Result<bool, StoreError> {
+pub(super) async fn claim_prune_turn(inner: &PostgresInner, min_interval: Duration) -> Result<bool, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(LOOK, vec![arg(i64::try_from(rest.as_micros()).unwrap_or(i64::MAX))]);
-    let answers = pipeline.run(&inner.pool.get().await?.patient()).await?;
+    pipeline.add(CLAIM_PRUNE_TURN_SQL, vec![param(i64::try_from(min_interval.as_micros()).unwrap_or(i64::MAX))]);
+    let answers = pipeline.run(&inner.pool.get().await?.with_background_timeout()).await?;
     Ok(!answers[0].is_empty())
 }
 
-pub(super) async fn standing(inner: &Inner) -> Result<Standing, StoreError> {
+pub(super) async fn prune_state(inner: &PostgresInner) -> Result<PruneState, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(STANDING, Vec::new());
-    let answers = inner.run(&pipeline).await?;
-    answers[0].first().map_or_else(|| Err(StoreError::corrupt("`pruned` has no row")), read_standing)
+    pipeline.add(SELECT_PRUNE_STATE_SQL, Vec::new());
+    let answers = inner.run_pipeline(&pipeline).await?;
+    answers[0].first().map_or_else(|| Err(StoreError::corrupt("`pruned` has no row")), read_prune_state)
 }
 
-pub(super) async fn old(inner: &Inner, query: &OldQuery) -> Result<OldPage, StoreError> {
+pub(super) async fn prunable(inner: &PostgresInner, query: &PrunableQuery) -> Result<PrunablePage, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(OLD, vec![arg(signed(query.after)), arg(size(query.limit))]);
-    let answers = inner.run(&pipeline).await?;
-    let before = query.before.micros();
-    let (mut page, mut young) = (OldPage::default(), true);
+    pipeline.add(SELECT_PRUNABLE_SQL, vec![param(to_signed(query.after_row)), param(to_limit(query.limit))]);
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let cutoff = query.cutoff.micros();
+    let (mut page, mut all_newer) = (PrunablePage::default(), true);
     for row in &answers[0] {
-        page.next = Some(rows::unsigned(row, 0)?);
-        young &= row.try_get::<_, i64>(2)? > before;
+        page.next = Some(rows::unsigned_column(row, 0)?);
+        all_newer &= row.try_get::<_, i64>(2)? > cutoff;
         let (updated, finished): (i64, Option<i64>) = (row.try_get(3)?, row.try_get(4)?);
-        if finished.is_some_and(|at| at <= before) && updated <= before {
-            page.records.push(rows::id(row, 1)?);
+        if finished.is_some_and(|at| at <= cutoff) && updated <= cutoff {
+            page.records.push(rows::record_id_column(row, 1)?);
         }
     }
-    if young || answers[0].len() < query.limit {
+    if all_newer || answers[0].len() < query.limit {
         page.next = None;
     }
     Ok(page)
 }
 
-pub(super) async fn kin(inner: &Inner, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+pub(super) async fn with_referrers(
+    inner: &PostgresInner,
+    ids: &[RecordId],
+) -> Result<Vec<RecordWithReferrers>, StoreError> {
     let uuids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let mut pipeline = Pipeline::default();
-    pipeline.add(WHOLE, vec![arg(uuids.clone())]);
-    pipeline.add(SOURCES, vec![arg(uuids)]);
-    let answers = inner.run(&pipeline).await?;
-    let known = super::read::known_for(inner, &answers[0]).await?;
-    let mut sources = HashMap::new();
+    pipeline.add(SELECT_RECORDS_SQL, vec![param(uuids.clone())]);
+    pipeline.add(SELECT_REFERRERS_SQL, vec![param(uuids)]);
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let known = super::read::catalog_for_rows(inner, &answers[0]).await?;
+    let mut referrers = HashMap::new();
     for row in &answers[1] {
         let found: Vec<Uuid> = row.try_get(2)?;
         let found: Vec<RecordId> = found.into_iter().map(RecordId).collect();
-        sources.insert(rows::id(row, 0)?, (rows::unsigned(row, 1)?, found));
+        referrers.insert(rows::record_id_column(row, 0)?, (rows::unsigned_column(row, 1)?, found));
     }
     let mut found = HashMap::new();
     for row in &answers[0] {
-        let (stored, record) = rows::record(row, &known.catalog)?;
-        if let Some((links, sources)) = sources.remove(&record.id) {
-            found.insert(record.id, Kin { stored, record, links, sources });
+        let (stored, record) = rows::read_record(row, &known.catalog)?;
+        if let Some((links, sources)) = referrers.remove(&record.id) {
+            found.insert(
+                record.id,
+                RecordWithReferrers { meta: stored, record, link_version: links, referrers: sources },
+            );
         }
     }
     Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
 }
 
-pub(super) async fn forget(inner: &Inner, old: &OldRequests) -> Result<Forgotten, StoreError> {
-    let (owner, key) = old.after.as_ref().map_or(("", ""), |name| (&*name.owner, &*name.key));
+pub(super) async fn delete_expired_keys(
+    inner: &PostgresInner,
+    query: &ExpiredKeysQuery,
+) -> Result<ExpiredKeysPage, StoreError> {
+    let (owner, key) = query.after.as_ref().map_or(("", ""), |name| (&*name.owner, &*name.idempotency_key));
     let mut pipeline = Pipeline::default();
-    pipeline.add(FORGET, vec![arg(owner), arg(key), arg(size(old.limit)), arg(old.before.micros())]);
-    let answers = inner.run(&pipeline).await?;
-    let Some(row) = answers[0].first() else { return Ok(Forgotten::default()) };
-    let last = RequestName { owner: rows::text(row, 2)?, key: rows::text(row, 3)? };
-    let next = (row.try_get::<_, i64>(1)? >= size(old.limit)).then_some(last);
-    Ok(Forgotten { requests: rows::unsigned(row, 0)?, next })
+    pipeline.add(
+        DELETE_EXPIRED_KEYS_SQL,
+        vec![param(owner), param(key), param(to_limit(query.limit)), param(query.cutoff.micros())],
+    );
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let Some(row) = answers[0].first() else { return Ok(ExpiredKeysPage::default()) };
+    let last = IdempotencyId { owner: rows::text_column(row, 2)?, idempotency_key: rows::text_column(row, 3)? };
+    let next = (row.try_get::<_, i64>(1)? >= to_limit(query.limit)).then_some(last);
+    Ok(ExpiredKeysPage { deleted: rows::unsigned_column(row, 0)?, next })
 }
 
-pub(super) async fn prune(inner: Arc<Inner>, prune: Arc<Prune>) -> Result<PruneSave, StoreError> {
-    let known = inner.newest().await?;
-    let transaction = InTransaction::new(inner.pool.get().await?.patient());
-    let pruning = Pruning { known: &known, carry: &prune.carry };
-    let pruned = pruning.all(&transaction, &prune).await;
+pub(super) async fn prune(inner: Arc<PostgresInner>, prune: Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
+    let snapshot = inner.newest_catalog().await?;
+    let transaction = OpenTransaction::new(inner.pool.get().await?.with_background_timeout());
+    let prune_transaction = PruneTransaction { snapshot: &snapshot, plan: &prune.plan };
+    let result = prune_transaction.run(&transaction, &prune).await;
     // Whatever became of it: what is gone, or may be, is not remembered.
-    inner.memory.forget_all();
-    match pruned {
+    inner.record_cache.clear();
+    match result {
         Ok(Some(seq)) => {
-            transaction.ended();
-            inner.news.tell();
-            Ok(PruneSave::Saved(seq))
+            transaction.release();
+            inner.notify_channel.notify();
+            Ok(PruneResult::Saved(seq))
         }
         Ok(None) | Err(StoreError::Busy) => {
-            transaction.roll_back().await;
-            Ok(PruneSave::Conflict)
+            transaction.rollback().await;
+            Ok(PruneResult::Conflict)
         }
         Err(error) => {
-            transaction.roll_back().await;
+            transaction.rollback().await;
             Err(error)
         }
     }
 }
 
 /// The columns of an entry that belongs to no record, alone in its batch.
-pub(super) fn lone_entry(batch: i64, entry: &NewEntry) -> Vec<Parameter<'_>> {
+pub(super) fn lone_entry_parameters(batch: i64, entry: &NewLogEntry) -> Vec<SqlParameter<'_>> {
     vec![
-        arg(vec![batch << 20]),
-        arg(vec![None::<i64>]),
-        arg(vec![signed(entry.version)]),
-        arg(vec![entry.at.micros()]),
-        arg(vec![None::<i64>]),
-        arg(vec![&*entry.text]),
-        arg(vec![&entry.hash[..]]),
+        param(vec![batch << 20]),
+        param(vec![None::<i64>]),
+        param(vec![to_signed(entry.version)]),
+        param(vec![entry.at.micros()]),
+        param(vec![None::<i64>]),
+        param(vec![&*entry.text]),
+        param(vec![&entry.hash[..]]),
     ]
 }
 
 /// One prune on its way.
-struct Pruning<'a> {
-    known: &'a Known,
-    carry: &'a Carry,
+struct PruneTransaction<'a> {
+    snapshot: &'a CatalogSnapshot,
+    plan: &'a PrunePlan,
 }
 
 /// What the first round trip said.
-struct Ground {
-    standing: Standing,
-    rows: HashMap<RecordId, i64>,
-    places: Vec<i64>,
-    batch: i64,
+struct PruneLocks {
+    state: PruneState,
+    row_ids: HashMap<RecordId, i64>,
+    entry_ids: Vec<i64>,
+    batch_number: i64,
 }
 
 /// Columns of keys: lifecycle, name, parts.
-type Keys = (Vec<i64>, Vec<i64>, Vec<String>);
+type KeyColumns = (Vec<i64>, Vec<i64>, Vec<String>);
 
-impl Pruning<'_> {
-    async fn all(&self, transaction: &InTransaction, prune: &Prune) -> Result<Option<u64>, StoreError> {
-        let Some(ground) = self.ground(transaction).await? else { return Ok(None) };
-        let (entry, standing) = self.carry.entry(&ground.standing, prune.now)?;
+impl PruneTransaction<'_> {
+    async fn run(&self, transaction: &OpenTransaction, prune: &PruneRequest) -> Result<Option<u64>, StoreError> {
+        let Some(locks) = self.lock_all(transaction).await? else { return Ok(None) };
+        let (entry, standing) = self.plan.next_checkpoint_entry(&locks.state, prune.now)?;
         let mut pipeline = Pipeline::default();
-        self.delete(&mut pipeline, &ground)?;
-        self.free(&mut pipeline)?;
-        pipeline.add(HISTORY, lone_entry(ground.batch, &entry));
-        pipeline.add(END, Vec::new());
-        let place = pipeline.add(PLACE, vec![arg(1_i64), arg(ground.batch)]);
+        self.add_deletes(&mut pipeline, &locks)?;
+        self.add_releases(&mut pipeline)?;
+        pipeline.add(INSERT_HISTORY_SQL, lone_entry_parameters(locks.batch_number, &entry));
+        pipeline.add(LOCK_LOG_END_SQL, Vec::new());
+        let appended = pipeline.add(APPEND_BATCH_SQL, vec![param(1_i64), param(locks.batch_number)]);
         // Only now: the last place of all may have been among them, and must not be given twice.
-        let batches: BTreeSet<i64> = ground.places.iter().map(|place| place >> 20).collect();
-        pipeline.add(NO_BATCHES, vec![arg(batches.into_iter().collect::<Vec<_>>())]);
-        pipeline.add(STAND, vec![arg(signed(standing.floor)), arg(standing.head.to_vec())]);
-        self.tallies(&mut pipeline)?;
-        pipeline.plain("COMMIT");
+        let batches: BTreeSet<i64> = locks.entry_ids.iter().map(|place| place >> 20).collect();
+        pipeline.add(DELETE_BATCHES_SQL, vec![param(batches.into_iter().collect::<Vec<_>>())]);
+        pipeline.add(
+            UPDATE_PRUNE_STATE_SQL,
+            vec![param(to_signed(standing.last_pruned_seq)), param(standing.checkpoint_hash.to_vec())],
+        );
+        self.add_state_count_updates(&mut pipeline)?;
+        pipeline.add_plain("COMMIT");
         let answers = pipeline.run(transaction.client()?).await?;
-        let row = answers.get(place).and_then(|rows| rows.first());
-        Ok(Some(rows::unsigned(row.ok_or_else(|| StoreError::corrupt("the log has no end"))?, 1)?))
+        let row = answers.get(appended).and_then(|rows| rows.first());
+        Ok(Some(rows::unsigned_column(row.ok_or_else(|| StoreError::corrupt("the log has no end"))?, 1)?))
     }
 
     /// Lock all that is written, in the order that every save keeps; `None` where it is not as it was.
-    async fn ground(&self, transaction: &InTransaction) -> Result<Option<Ground>, StoreError> {
-        let taken: Vec<Uuid> = self.carry.taken.iter().map(|one| one.record.id.0).collect();
-        let targets = self.carry.unlinked.iter().map(|(key, _)| key.target.0);
-        let all: BTreeSet<Uuid> = taken.iter().copied().chain(targets).collect();
+    async fn lock_all(&self, transaction: &OpenTransaction) -> Result<Option<PruneLocks>, StoreError> {
+        let pruned_ids: Vec<Uuid> = self.plan.pruned.iter().map(|one| one.record.id.0).collect();
+        let targets = self.plan.removed_links.iter().map(|(key, _)| key.target.0);
+        let all: BTreeSet<Uuid> = pruned_ids.iter().copied().chain(targets).collect();
         let all: Vec<Uuid> = all.into_iter().collect();
         let mut pipeline = Pipeline::default();
-        pipeline.plain(BEGIN);
-        let turn = pipeline.add(TURN, Vec::new());
-        let (lifecycles, names, parts) = self.unique_keys()?;
+        pipeline.add_plain(BEGIN_WRITE_SQL);
+        let state_index = pipeline.add(LOCK_PRUNE_STATE_SQL, Vec::new());
+        let (lifecycles, names, parts) = self.unique_key_columns()?;
         if !parts.is_empty() {
-            pipeline.add(LOCK_UNIQUES, vec![arg(lifecycles), arg(names), arg(parts)]);
+            pipeline.add(LOCK_UNIQUES_SQL, vec![param(lifecycles), param(names), param(parts)]);
         }
-        let ((lifecycles, names, parts), spans) = self.count_keys()?;
+        let ((lifecycles, names, parts), spans) = self.counter_key_columns()?;
         if !parts.is_empty() {
-            pipeline.add(LOCK_COUNTS, vec![arg(lifecycles), arg(names), arg(parts), arg(spans)]);
+            pipeline.add(LOCK_COUNTERS_SQL, vec![param(lifecycles), param(names), param(parts), param(spans)]);
         }
-        pipeline.add(LOCK_RECORDS, vec![arg(all.clone())]);
-        let now = pipeline.add(NOW, vec![arg(all)]);
-        let places = pipeline.add(PLACES, vec![arg(taken)]);
-        let number = pipeline.add(NUMBER, Vec::new());
+        pipeline.add(LOCK_RECORDS_SQL, vec![param(all.clone())]);
+        let locked_index = pipeline.add(SELECT_LOCKED_RECORDS_SQL, vec![param(all)]);
+        let entry_ids = pipeline.add(SELECT_ENTRY_IDS_SQL, vec![param(pruned_ids)]);
+        let number = pipeline.add(NEXT_BATCH_NUMBER_SQL, Vec::new());
         let answers = pipeline.run(transaction.client()?).await?;
-        let Some(row) = answers[turn].first() else { return Ok(None) };
-        let standing = read_standing(row)?;
+        let Some(row) = answers[state_index].first() else { return Ok(None) };
+        let standing = read_prune_state(row)?;
         let mut found = HashMap::new();
-        for row in &answers[now] {
-            found.insert(rows::id(row, 0)?, (row.try_get(1)?, rows::unsigned(row, 2)?, rows::unsigned(row, 3)?));
+        for row in &answers[locked_index] {
+            found.insert(
+                rows::record_id_column(row, 0)?,
+                (row.try_get(1)?, rows::unsigned_column(row, 2)?, rows::unsigned_column(row, 3)?),
+            );
         }
-        for one in &self.carry.taken {
-            let expected = (signed(one.stored.row), one.record.version, one.links);
+        for one in &self.plan.pruned {
+            let expected = (to_signed(one.meta.row_id), one.record.version, one.link_version);
             if found.get(&one.record.id) != Some(&expected) {
                 return Ok(None);
             }
         }
-        let places: Vec<i64> = answers[places].iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        if u64::try_from(places.len()).ok() != Some(self.carry.checkpoint.places.count()) {
+        let places: Vec<i64> = answers[entry_ids].iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        if u64::try_from(places.len()).ok() != Some(self.plan.checkpoint.seqs.count()) {
             return Err(StoreError::corrupt("entries that were to be pruned are not there"));
         }
         let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("a batch without a number"))?;
         let batch = batch.try_get(0)?;
         let rows = found.into_iter().map(|(id, (row, ..))| (id, row)).collect();
-        Ok(Some(Ground { standing, rows, places, batch }))
+        Ok(Some(PruneLocks { state: standing, row_ids: rows, entry_ids: places, batch_number: batch }))
     }
 
-    fn delete(&self, pipeline: &mut Pipeline<'_>, ground: &Ground) -> Result<(), StoreError> {
-        let gone: Vec<i64> = self.carry.taken.iter().map(|one| signed(one.stored.row)).collect();
-        pipeline.add(NO_HISTORY, vec![arg(ground.places.clone())]);
+    fn add_deletes(&self, pipeline: &mut Pipeline<'_>, locks: &PruneLocks) -> Result<(), StoreError> {
+        let pruned_rows: Vec<i64> = self.plan.pruned.iter().map(|one| to_signed(one.meta.row_id)).collect();
+        pipeline.add(DELETE_HISTORY_SQL, vec![param(locks.entry_ids.clone())]);
         let (mut targets, mut lifecycles, mut fields, mut sources) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (key, source) in &self.carry.unlinked {
-            let (Some(target), Some(source)) = (ground.rows.get(&key.target), ground.rows.get(source)) else {
+        for (key, source) in &self.plan.removed_links {
+            let (Some(target), Some(source)) = (locks.row_ids.get(&key.target), locks.row_ids.get(source)) else {
                 continue;
             };
             targets.push(*target);
-            lifecycles.push(self.known.names.known(&key.lifecycle)?);
-            fields.push(self.known.names.known(&key.field)?);
+            lifecycles.push(self.snapshot.symbols.require_id(&key.lifecycle)?);
+            fields.push(self.snapshot.symbols.require_id(&key.field)?);
             sources.push(*source);
         }
         if !targets.is_empty() {
-            pipeline.add(UNLINK, vec![arg(targets.clone()), arg(lifecycles), arg(fields), arg(sources)]);
-            pipeline.add(LINKED, vec![arg(targets)]);
+            pipeline
+                .add(DELETE_LINKS_SQL, vec![param(targets.clone()), param(lifecycles), param(fields), param(sources)]);
+            pipeline.add(RAISE_LINK_VERSIONS_SQL, vec![param(targets)]);
         }
-        for sql in NO_RECORDS {
-            pipeline.add(sql, vec![arg(gone.clone())]);
+        for sql in DELETE_RECORDS_SQL {
+            pipeline.add(sql, vec![param(pruned_rows.clone())]);
         }
-        let moved = &self.carry.moved;
-        if !moved.is_empty() {
-            let assets: Vec<String> = moved.iter().map(|(account, _)| account.asset.to_string()).collect();
-            let names: Vec<String> = moved.iter().map(|(account, _)| account.name.to_string()).collect();
-            let numbers: Vec<i64> = moved.iter().map(|(_, seq)| signed(*seq)).collect();
-            pipeline.add(NO_ENTRIES, vec![arg(assets), arg(names), arg(numbers)]);
+        let account_entries = &self.plan.account_entries;
+        if !account_entries.is_empty() {
+            let assets: Vec<String> = account_entries.iter().map(|(account, _)| account.asset.to_string()).collect();
+            let names: Vec<String> = account_entries.iter().map(|(account, _)| account.name.to_string()).collect();
+            let numbers: Vec<i64> = account_entries.iter().map(|(_, seq)| to_signed(*seq)).collect();
+            pipeline.add(DELETE_ACCOUNT_ENTRIES_SQL, vec![param(assets), param(names), param(numbers)]);
         }
-        let contents = self.carry.contents();
-        if !contents.is_empty() {
-            let hashes: Vec<Vec<u8>> = contents.keys().map(|hash| hash.to_vec()).collect();
-            let records: Vec<i64> = contents.into_values().collect();
-            pipeline.add(LOCK_CONTENTS, vec![arg(hashes.clone())]);
-            pipeline.add(FEWER_REFS, vec![arg(hashes.clone()), arg(records)]);
-            pipeline.add(NO_CONTENTS, vec![arg(hashes)]);
+        let payload_references = self.plan.payload_references();
+        if !payload_references.is_empty() {
+            let hashes: Vec<Vec<u8>> = payload_references.keys().map(|hash| hash.to_vec()).collect();
+            let records: Vec<i64> = payload_references.into_values().collect();
+            pipeline.add(LOCK_CONTENTS_SQL, vec![param(hashes.clone())]);
+            pipeline.add(LOWER_CONTENT_REFS_SQL, vec![param(hashes.clone()), param(records)]);
+            pipeline.add(DELETE_CONTENTS_SQL, vec![param(hashes)]);
         }
         Ok(())
     }
 
-    fn unique_keys(&self) -> Result<Keys, StoreError> {
+    fn unique_key_columns(&self) -> Result<KeyColumns, StoreError> {
         let (mut lifecycles, mut names, mut parts) = (Vec::new(), Vec::new(), Vec::new());
-        for key in &self.carry.checkpoint.freed.uniques {
-            lifecycles.push(self.known.names.known(&key.lifecycle)?);
-            names.push(self.known.names.known(&key.unique)?);
-            parts.push(key_text(&key.parts)?.0);
+        for key in &self.plan.checkpoint.released.uniques {
+            lifecycles.push(self.snapshot.symbols.require_id(&key.lifecycle)?);
+            names.push(self.snapshot.symbols.require_id(&key.unique)?);
+            parts.push(indexed_key_text(&key.parts)?.0);
         }
         Ok((lifecycles, names, parts))
     }
 
-    fn count_keys(&self) -> Result<(Keys, Vec<i64>), StoreError> {
+    fn counter_key_columns(&self) -> Result<(KeyColumns, Vec<i64>), StoreError> {
         let (mut lifecycles, mut names, mut parts, mut spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (key, _) in &self.carry.checkpoint.freed.counts {
-            lifecycles.push(self.known.names.known(&key.lifecycle)?);
-            names.push(self.known.names.known(&key.limit)?);
-            parts.push(key_text(&key.parts)?.0);
-            spans.push(key.window.unwrap_or(NO_WINDOW));
+        for (key, _) in &self.plan.checkpoint.released.counts {
+            lifecycles.push(self.snapshot.symbols.require_id(&key.lifecycle)?);
+            names.push(self.snapshot.symbols.require_id(&key.limit)?);
+            parts.push(indexed_key_text(&key.parts)?.0);
+            spans.push(key.window_start.unwrap_or(NO_WINDOW));
         }
         Ok(((lifecycles, names, parts), spans))
     }
 
     /// Keys and counts of records that ended in a state that has them.
-    fn free(&self, pipeline: &mut Pipeline<'_>) -> Result<(), StoreError> {
-        let (lifecycles, names, parts) = self.unique_keys()?;
+    fn add_releases(&self, pipeline: &mut Pipeline<'_>) -> Result<(), StoreError> {
+        let (lifecycles, names, parts) = self.unique_key_columns()?;
         if !parts.is_empty() {
-            let holders: Vec<Uuid> = self.carry.freed_uniques().map(|(_, holder)| holder.0).collect();
-            pipeline.add(RELEASE, vec![arg(lifecycles), arg(names), arg(parts), arg(holders)]);
+            let holders: Vec<Uuid> = self.plan.released_unique_keys().map(|(_, holder)| holder.0).collect();
+            pipeline.add(DELETE_UNIQUES_SQL, vec![param(lifecycles), param(names), param(parts), param(holders)]);
         }
-        let ((lifecycles, names, parts), spans) = self.count_keys()?;
+        let ((lifecycles, names, parts), spans) = self.counter_key_columns()?;
         if !parts.is_empty() {
-            let deltas: Vec<i64> = self.carry.checkpoint.freed.counts.iter().map(|(_, delta)| *delta).collect();
-            pipeline.add(COUNT, vec![arg(lifecycles), arg(names), arg(parts), arg(spans), arg(deltas)]);
+            let deltas: Vec<i64> = self.plan.checkpoint.released.counts.iter().map(|(_, delta)| *delta).collect();
+            pipeline.add(
+                UPDATE_COUNTERS_SQL,
+                vec![param(lifecycles), param(names), param(parts), param(spans), param(deltas)],
+            );
         }
         Ok(())
     }
 
-    fn tallies(&self, pipeline: &mut Pipeline<'_>) -> Result<(), StoreError> {
-        let tallies = self.carry.tallies();
-        let all = size(tallies.len());
+    fn add_state_count_updates(&self, pipeline: &mut Pipeline<'_>) -> Result<(), StoreError> {
+        let state_counts = self.plan.state_count_deltas();
+        let all = to_limit(state_counts.len());
         let (mut definitions, mut owners, mut states, mut deltas) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (TallyKey { definition, owner, state }, delta) in tallies {
-            definitions.push(i64::from(self.known.catalog.number_by(&definition)?));
+        for (StateCountKey { definition, owner, state }, delta) in state_counts {
+            definitions.push(i64::from(self.snapshot.catalog.version_number_by_hash(&definition)?));
             owners.push(owner.to_string());
-            states.push(self.known.names.known(&state)?);
+            states.push(self.snapshot.symbols.require_id(&state)?);
             deltas.push(delta);
         }
-        let none = vec![arg(definitions.clone()), arg(owners.clone())];
-        pipeline.add(FEWER, vec![arg(definitions), arg(owners), arg(states), arg(deltas), arg(all)]);
-        pipeline.add(NONE, none);
+        let none = vec![param(definitions.clone()), param(owners.clone())];
+        pipeline.add(
+            LOWER_STATE_COUNTS_SQL,
+            vec![param(definitions), param(owners), param(states), param(deltas), param(all)],
+        );
+        pipeline.add(DELETE_ZERO_STATE_COUNTS_SQL, none);
         Ok(())
     }
 }

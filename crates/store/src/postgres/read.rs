@@ -4,31 +4,31 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use onceward_core::decide::Effect;
-use onceward_core::record::{Execution, Record, Token};
+use onceward_core::record::{Execution, FencingToken, Record};
 use onceward_core::value::RecordId;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::Inner;
-use super::pipeline::{Pipeline, arg};
-use super::prune::{STANDING, read_standing};
-use super::rows::{self, signed, size};
-use crate::batch::{Request, RequestName};
+use super::PostgresInner;
+use super::pipeline::{Pipeline, param};
+use super::prune::{SELECT_PRUNE_STATE_SQL, read_prune_state};
+use super::rows::{self, to_limit, to_signed};
+use crate::batch::{IdempotencyId, IdempotencyRecord};
 use crate::catalog::Catalog;
-use crate::columns::{has_come, weight};
+use crate::columns::{execution_text_bytes, is_payload_present};
 use crate::error::StoreError;
-use crate::log::Entry;
-use crate::names::{Known, Names};
-use crate::query::{Filling, ListQuery, Most, Page, StateCount, VersionCount, looked_at};
-use crate::relation::{LinkPage, LinkQuery};
+use crate::links::{LinkPage, LinkQuery};
+use crate::log::LogEntry;
+use crate::query::{ListQuery, PageBudget, PageLimit, RecordPage, StateCount, VersionCount, max_scanned_records};
+use crate::symbols::{CatalogSnapshot, SymbolTable};
 
 /// The last place of the first batch that does not end before a place.
-pub(super) const BEYOND: &str = "SELECT min(last) FROM onceward.batches WHERE last >= $1";
+pub(super) const NEXT_BATCH_END_SQL: &str = "SELECT min(last) FROM onceward.batches WHERE last >= $1";
 
 /// Batches that are not before the place, up to the one that has the last place of the page, and of each its entries. Places are
 /// dense but for what pruning took, so that is a page and a batch at most. Of long entries as many as fit, and one more: how long a
 /// text is, is known without reading it.
-const LOG: &str = "SELECT seq, id, version, at, text, hash FROM ( \
+const SELECT_LOG_SQL: &str = "SELECT seq, id, version, at, text, hash FROM ( \
      SELECT b.first + (h.place & 1048575) AS seq, r.id, h.version, h.at, h.text, h.hash, \
      sum(octet_length(h.text)) OVER (ORDER BY b.first, h.place) - octet_length(h.text) AS before \
      FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 \
@@ -41,7 +41,7 @@ const LOG: &str = "SELECT seq, id, version, at, text, hash FROM ( \
 /// Followed from the last entry, or a place that is known, back to the version, then told forward. Only to lower versions: a damaged
 /// pointer must not lead round in a circle. The way back is one of numbers: texts are read of those that are told. Beside them, places
 /// that were passed on the way.
-const HISTORY: &str = "WITH RECURSIVE back AS ( \
+const SELECT_HISTORY_SQL: &str = "WITH RECURSIVE back AS ( \
      SELECT h.place, h.version, h.previous FROM onceward.records r JOIN onceward.history h ON h.place = coalesce($5::bigint, r.entry) \
      WHERE r.id = $1 AND h.version > $2 AND ($5 IS NULL OR h.record = r.row AND h.version = $6::bigint) \
      UNION ALL SELECT h.place, h.version, h.previous FROM back b JOIN onceward.history h ON h.place = b.previous \
@@ -55,13 +55,13 @@ const HISTORY: &str = "WITH RECURSIVE back AS ( \
      ORDER BY passed NULLS FIRST, version";
 
 /// Where the column of a place that was passed stands.
-const PASSED: usize = 6;
+const PASSED_COLUMN: usize = 6;
 
-const RECORD: &str = "SELECT * FROM onceward.whole WHERE id = $1";
+const SELECT_RECORD_SQL: &str = "SELECT * FROM onceward.whole WHERE id = $1";
 
 /// Records in order of creation, so many at a time, and of long ones as many as fit and one more; and, also where none fits, how far was
 /// looked and how many that were.
-const LIST: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records WHERE row > $1 ORDER BY row LIMIT $6) \
+const LIST_RECORDS_SQL: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records WHERE row > $1 ORDER BY row LIMIT $6) \
      SELECT w.*, (SELECT max(row) FROM near), (SELECT count(*) FROM near) FROM (SELECT 1) one LEFT JOIN ( \
      SELECT * FROM (SELECT whole.*, sum(octet_length(fields)) OVER up - octet_length(fields) AS before, \
      row_number() OVER up AS number \
@@ -70,31 +70,31 @@ const LIST: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records 
      WINDOW up AS (ORDER BY whole.row) ORDER BY whole.row LIMIT $5) page WHERE before <= $7 OR number = 2) w ON true ORDER BY w.row";
 
 /// Where the columns of a record, the bytes before it and its number end.
-const LOOKED: usize = 36;
+const SCAN_END_COLUMN: usize = 36;
 
 /// A record's fields.
-const FIELDS: usize = 6;
+const FIELDS_COLUMN: usize = 6;
 
-const TALLIES: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.tallies t \
+const SELECT_STATE_COUNTS_SQL: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.tallies t \
      JOIN onceward.definitions d ON d.number = t.definition WHERE $1::text IS NULL OR t.owner = $1 GROUP BY d.name, t.state";
 
 /// How many live by each version.
-pub(super) const LIVES: &str =
+pub(super) const SELECT_VERSION_COUNTS_SQL: &str =
     "SELECT definition, state, sum(count)::bigint FROM onceward.tallies GROUP BY definition, state";
 
-const LAST: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
+const SELECT_LAST_SEQ_SQL: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
 
-const CONTENTS: &str = "SELECT sha256, bytes FROM onceward.contents WHERE sha256 = ANY($1)";
+const SELECT_PAYLOADS_SQL: &str = "SELECT sha256, bytes FROM onceward.contents WHERE sha256 = ANY($1)";
 
-const CONTENT: &str = "SELECT bytes FROM onceward.contents WHERE sha256 = $1";
+const SELECT_PAYLOAD_SQL: &str = "SELECT bytes FROM onceward.contents WHERE sha256 = $1";
 
-const REFERENCED: &str = "SELECT sha256 FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs > 0";
+const SELECT_REFERENCED_SQL: &str = "SELECT sha256 FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs > 0";
 
-const EFFECT: &str = "SELECT e.token, e.result FROM onceward.records r \
+const SELECT_EFFECT_SQL: &str = "SELECT e.token, e.result FROM onceward.records r \
      JOIN onceward.effects e ON e.record = r.row WHERE r.id = $1";
 
 /// As many as fit, and one more.
-const ATTEMPTS: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, abort_code, \
+const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, abort_code, \
      abort_retryable, finish_moves, key FROM (SELECT e.*, sum(bytes) OVER (ORDER BY e.token) - bytes AS before \
      FROM onceward.records r JOIN onceward.executions e ON e.record = r.row \
      CROSS JOIN LATERAL (SELECT octet_length(worker) + octet_length(holder) + coalesce(octet_length(abort_code), 0) \
@@ -102,79 +102,94 @@ const ATTEMPTS: &str = "SELECT token, worker, holder, status, leased_at, expires
      WHERE r.id = $1 AND e.token > $2 ORDER BY e.token LIMIT $3) page WHERE before <= $4 ORDER BY token";
 
 /// By each field apart, as the table is sorted.
-const LINKED: &str = "SELECT l.source, s.id FROM onceward.records t CROSS JOIN unnest($2::bigint[], $3::bigint[]) k(l, f) \
+const SELECT_LINKED_SQL: &str = "SELECT l.source, s.id FROM onceward.records t CROSS JOIN unnest($2::bigint[], $3::bigint[]) k(l, f) \
      CROSS JOIN LATERAL (SELECT source FROM onceward.links WHERE target = t.row AND lifecycle = k.l AND field = k.f \
      AND source > $4 ORDER BY source LIMIT $5) l JOIN onceward.records s ON s.row = l.source WHERE t.id = $1";
 
-const REQUESTS: &str = "SELECT k.i, r.digest, r.answer FROM unnest($1::text[], $2::text[]) WITH ORDINALITY k(owner, key, i) \
+const SELECT_IDEMPOTENCY_KEYS_SQL: &str = "SELECT k.i, r.digest, r.answer FROM unnest($1::text[], $2::text[]) WITH ORDINALITY k(owner, key, i) \
      JOIN onceward.requests r ON r.owner = k.owner AND r.key = k.key";
 
-pub(super) async fn log(inner: &Inner, after: u64, most: Most) -> Result<Vec<Entry>, StoreError> {
-    let (mut from, limit) = (signed(after), size(most.count));
+pub(super) async fn log(
+    inner: &PostgresInner,
+    after_seq: u64,
+    page_limit: PageLimit,
+) -> Result<Vec<LogEntry>, StoreError> {
+    let (mut from, limit) = (to_signed(after_seq), to_limit(page_limit.max_items));
     loop {
         let to = from.saturating_add(limit);
         let mut pipeline = Pipeline::default();
         // Asked first: what comes meanwhile is not passed over.
-        let beyond = pipeline.add(BEYOND, vec![arg(to)]);
-        let page = pipeline.add(LOG, vec![arg(from), arg(limit), arg(to), arg(size(most.bytes))]);
+        let beyond = pipeline.add(NEXT_BATCH_END_SQL, vec![param(to)]);
+        let page = pipeline
+            .add(SELECT_LOG_SQL, vec![param(from), param(limit), param(to), param(to_limit(page_limit.max_bytes))]);
         // Asked last: what was taken before is known by now.
-        let standing = pipeline.add(STANDING, Vec::new());
-        let answers = inner.run(&pipeline).await?;
-        let floor = answers[standing].first().map(read_standing).transpose()?.unwrap_or_default().floor;
-        if after < floor {
-            return Err(StoreError::Pruned { oldest: floor });
+        let standing = pipeline.add(SELECT_PRUNE_STATE_SQL, Vec::new());
+        let answers = inner.run_pipeline(&pipeline).await?;
+        let floor = answers[standing].first().map(read_prune_state).transpose()?.unwrap_or_default().last_pruned_seq;
+        if after_seq < floor {
+            return Err(StoreError::LogPruned { oldest: floor });
         }
         let beyond = answers[beyond].first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?;
         match beyond {
             // All that stood there was pruned, and there is more behind it: an empty page would say that there is not.
             Some(place) if answers[page].is_empty() && place > from && limit > 0 => from = place,
-            _ => return entries(&answers[page], most),
+            _ => return read_entries(&answers[page], page_limit),
         }
     }
 }
 
-fn entries(rows: &[Row], most: Most) -> Result<Vec<Entry>, StoreError> {
-    let mut filling = Filling::new(most);
-    let entries = rows.iter().map(entry);
-    entries.take_while(|entry| entry.as_ref().map_or(true, |entry| filling.takes(entry.text.len()))).collect()
+fn read_entries(rows: &[Row], page_limit: PageLimit) -> Result<Vec<LogEntry>, StoreError> {
+    let mut budget = PageBudget::new(page_limit);
+    let entries = rows.iter().map(read_entry);
+    entries.take_while(|entry| entry.as_ref().map_or(true, |entry| budget.try_take(entry.text.len()))).collect()
 }
 
-pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
-    Ok(Entry {
-        seq: rows::unsigned(row, 0)?,
-        record: rows::some::<Uuid>(row, 1)?.map(RecordId),
-        version: rows::unsigned(row, 2)?,
-        at: rows::time(row, 3)?,
-        text: rows::text(row, 4)?,
-        hash: rows::hash(row.try_get(5)?)?,
+pub(super) fn read_entry(row: &Row) -> Result<LogEntry, StoreError> {
+    Ok(LogEntry {
+        seq: rows::unsigned_column(row, 0)?,
+        record: rows::optional_column::<Uuid>(row, 1)?.map(RecordId),
+        version: rows::unsigned_column(row, 2)?,
+        at: rows::time_column(row, 3)?,
+        text: rows::text_column(row, 4)?,
+        hash: rows::to_hash(row.try_get(5)?)?,
     })
 }
 
 pub(super) async fn history(
-    inner: &Inner,
+    inner: &PostgresInner,
     id: RecordId,
     after_version: u64,
-    most: Most,
-) -> Result<Vec<Entry>, StoreError> {
-    let last = after_version.saturating_add(u64::try_from(most.count).unwrap_or(u64::MAX));
-    let mut anchor = inner.anchors.from(id, last);
+    page_limit: PageLimit,
+) -> Result<Vec<LogEntry>, StoreError> {
+    let last = after_version.saturating_add(u64::try_from(page_limit.max_items).unwrap_or(u64::MAX));
+    let mut anchor = inner.history_index.nearest_position(id, last);
     let found = loop {
-        let (limit, bytes) = (size(most.count), size(most.bytes));
-        let (version, place) = anchor.map(|(version, place)| (signed(version), signed(place))).unzip();
-        let asked = vec![arg(id.0), arg(signed(after_version)), arg(limit), arg(bytes), arg(place), arg(version)];
+        let (limit, bytes) = (to_limit(page_limit.max_items), to_limit(page_limit.max_bytes));
+        let (version, place) = anchor.map(|(version, place)| (to_signed(version), to_signed(place))).unzip();
+        let parameters = vec![
+            param(id.0),
+            param(to_signed(after_version)),
+            param(limit),
+            param(bytes),
+            param(place),
+            param(version),
+        ];
         let mut pipeline = Pipeline::default();
-        pipeline.add(HISTORY, asked);
-        let mut answers = inner.run(&pipeline).await?;
+        pipeline.add(SELECT_HISTORY_SQL, parameters);
+        let mut answers = inner.run_pipeline(&pipeline).await?;
         let found = answers.pop().unwrap_or_default();
         if !found.is_empty() || anchor.take().is_none() {
             break found;
         }
-        inner.anchors.forget(id);
+        inner.history_index.remove(id);
     };
-    let told = found.iter().take_while(|row| matches!(row.try_get::<_, Option<i64>>(PASSED), Ok(None))).count();
-    let passed = found[told..].iter().map(|row| Ok((rows::unsigned(row, 2)?, rows::unsigned(row, PASSED)?)));
-    inner.anchors.keep(id, passed.collect::<Result<Vec<_>, StoreError>>()?);
-    let entries = entries(&found[..told], most)?;
+    let entry_count =
+        found.iter().take_while(|row| matches!(row.try_get::<_, Option<i64>>(PASSED_COLUMN), Ok(None))).count();
+    let passed = found[entry_count..]
+        .iter()
+        .map(|row| Ok((rows::unsigned_column(row, 2)?, rows::unsigned_column(row, PASSED_COLUMN)?)));
+    inner.history_index.insert(id, passed.collect::<Result<Vec<_>, StoreError>>()?);
+    let entries = read_entries(&found[..entry_count], page_limit)?;
     for (version, entry) in (after_version + 1..).zip(&entries) {
         if entry.version != version {
             return Err(StoreError::corrupt(format!("the log entry of version {version} of {id} is missing")));
@@ -184,26 +199,26 @@ pub(super) async fn history(
 }
 
 /// All definitions that these rows name are known.
-pub(super) async fn known_for(inner: &Inner, rows: &[Row]) -> Result<Arc<Known>, StoreError> {
+pub(super) async fn catalog_for_rows(inner: &PostgresInner, rows: &[Row]) -> Result<Arc<CatalogSnapshot>, StoreError> {
     let newest =
-        rows.iter().map(rows::definition).try_fold(0, |newest, number| number.map(|number| number.max(newest)));
-    inner.known_up_to(newest?).await
+        rows.iter().map(rows::version_number).try_fold(0, |newest, number| number.map(|number| number.max(newest)));
+    inner.catalog_with_version(newest?).await
 }
 
-pub(super) async fn record(inner: &Inner, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
+pub(super) async fn record(inner: &PostgresInner, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(RECORD, vec![arg(id.0)]);
-    let answers = inner.run(&pipeline).await?;
-    let known = known_for(inner, &answers[0]).await?;
-    answers[0].first().map(|row| Ok(rows::record(row, &known.catalog)?.1)).transpose()
+    pipeline.add(SELECT_RECORD_SQL, vec![param(id.0)]);
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let known = catalog_for_rows(inner, &answers[0]).await?;
+    answers[0].first().map(|row| Ok(rows::read_record(row, &known.catalog)?.1)).transpose()
 }
 
-pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, StoreError> {
-    let known = inner.newest().await?;
-    let mut kinds = None;
+pub(super) async fn list(inner: &PostgresInner, query: &ListQuery) -> Result<RecordPage, StoreError> {
+    let snapshot = inner.newest_catalog().await?;
+    let mut states_by_version = None;
     if query.lifecycle.is_some() || query.state.is_some() {
         let (mut definitions, mut states) = (Vec::new(), Vec::new());
-        for (number, lifecycle) in (1_i64..).zip(known.catalog.since(0)) {
+        for (number, lifecycle) in (1_i64..).zip(snapshot.catalog.versions_since(0)) {
             if query.lifecycle.as_ref().is_some_and(|name| *name != lifecycle.name) {
                 continue;
             }
@@ -214,56 +229,70 @@ pub(super) async fn list(inner: &Inner, query: &ListQuery) -> Result<Page, Store
                 }
             }
         }
-        kinds = Some((definitions, states));
+        states_by_version = Some((definitions, states));
     }
-    let (definitions, states) = kinds.unzip();
+    let (definitions, states) = states_by_version.unzip();
     let mut pipeline = Pipeline::default();
-    let limit = size(query.limit).saturating_add(1);
-    let after = signed(query.after.unwrap_or(0));
-    let most = size(looked_at(query.limit));
+    let limit = to_limit(query.limit).saturating_add(1);
+    let after = to_signed(query.after.unwrap_or(0));
+    let max_scanned = to_limit(max_scanned_records(query.limit));
     let owner = query.owner.as_deref();
-    let bytes = size(query.most().bytes);
-    pipeline.add(LIST, vec![arg(after), arg(owner), arg(definitions), arg(states), arg(limit), arg(most), arg(bytes)]);
-    let mut answers = inner.run(&pipeline).await?;
+    let bytes = to_limit(query.page_limit().max_bytes);
+    pipeline.add(
+        LIST_RECORDS_SQL,
+        vec![
+            param(after),
+            param(owner),
+            param(definitions),
+            param(states),
+            param(limit),
+            param(max_scanned),
+            param(bytes),
+        ],
+    );
+    let mut answers = inner.run_pipeline(&pipeline).await?;
     let mut found = answers.pop().unwrap_or_default();
-    let looked = found.first().map(|row| Ok((rows::some_unsigned(row, LOOKED)?, row.try_get::<_, i64>(LOOKED + 1)?)));
-    let (end, looked) = looked.transpose().map_err(|error: StoreError| error)?.unwrap_or((None, 0));
+    let scanned = found.first().map(|row| {
+        Ok((rows::optional_unsigned_column(row, SCAN_END_COLUMN)?, row.try_get::<_, i64>(SCAN_END_COLUMN + 1)?))
+    });
+    let (end, scanned_count) = scanned.transpose().map_err(|error: StoreError| error)?.unwrap_or((None, 0));
     // Where none fits, the one row has no record in it.
-    if found.first().map(|row| rows::some_unsigned(row, 0)).transpose()?.flatten().is_none() {
+    if found.first().map(|row| rows::optional_unsigned_column(row, 0)).transpose()?.flatten().is_none() {
         found.clear();
     }
-    let known = known_for(inner, &found).await?;
-    let (mut page, mut filling) = (Page::default(), Filling::new(query.most()));
-    let fit = found.iter().take_while(|row| filling.takes(row.try_get(FIELDS).map_or(0, str::len))).count();
-    for row in &found[..fit] {
-        match rows::record(row, &known.catalog) {
+    let known = catalog_for_rows(inner, &found).await?;
+    let (mut page, mut budget) = (RecordPage::default(), PageBudget::new(query.page_limit()));
+    let fitting =
+        found.iter().take_while(|row| budget.try_take(row.try_get(FIELDS_COLUMN).map_or(0, str::len))).count();
+    for row in &found[..fitting] {
+        match rows::read_record(row, &known.catalog) {
             Ok((_, record)) => {
                 page.records.push(record);
-                page.places.extend(rows::some_unsigned(row, 0)?);
+                page.row_ids.extend(rows::optional_unsigned_column(row, 0)?);
             }
             // One that is damaged must not hide all others.
             Err(StoreError::Corrupt(_)) => page.unreadable += 1,
             Err(error) => return Err(error),
         }
-        page.next = rows::some_unsigned(row, 0)?;
+        page.next = rows::optional_unsigned_column(row, 0)?;
     }
-    if fit == found.len() {
-        page.next = end.filter(|_| looked >= most);
+    if fitting == found.len() {
+        page.next = end.filter(|_| scanned_count >= max_scanned);
     }
     Ok(page)
 }
 
-pub(super) async fn counts_by_state(inner: &Inner, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
+pub(super) async fn counts_by_state(inner: &PostgresInner, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(TALLIES, vec![arg(owner)]);
-    let answers = inner.run(&pipeline).await?;
-    let known = inner.newest().await?;
+    pipeline.add(SELECT_STATE_COUNTS_SQL, vec![param(owner)]);
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let snapshot = inner.newest_catalog().await?;
     let mut counts = Vec::new();
     for row in &answers[0] {
         let count = StateCount {
-            lifecycle: rows::text(row, 0)?,
-            state: known.names.name(i64::from(rows::number(row, 1)?))?,
-            count: rows::unsigned(row, 2)?,
+            lifecycle: rows::text_column(row, 0)?,
+            state: snapshot.symbols.name(i64::from(rows::u32_column(row, 1)?))?,
+            count: rows::unsigned_column(row, 2)?,
         };
         if count.count > 0 {
             counts.push(count);
@@ -273,115 +302,136 @@ pub(super) async fn counts_by_state(inner: &Inner, owner: Option<&str>) -> Resul
     Ok(counts)
 }
 
-pub(super) async fn counts_by_version(inner: &Inner) -> Result<Vec<VersionCount>, StoreError> {
+pub(super) async fn counts_by_version(inner: &PostgresInner) -> Result<Vec<VersionCount>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(LIVES, Vec::new());
-    let answers = inner.run(&pipeline).await?;
-    let known = inner.newest().await?;
-    version_counts(&answers[0], &known.catalog, &known.names)
+    pipeline.add(SELECT_VERSION_COUNTS_SQL, Vec::new());
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let snapshot = inner.newest_catalog().await?;
+    version_counts(&answers[0], &snapshot.catalog, &snapshot.symbols)
 }
 
-/// What [`LIVES`] says.
-pub(super) fn version_counts(rows: &[Row], catalog: &Catalog, names: &Names) -> Result<Vec<VersionCount>, StoreError> {
+/// What [`SELECT_VERSION_COUNTS_SQL`] says.
+pub(super) fn version_counts(
+    rows: &[Row],
+    catalog: &Catalog,
+    symbols: &SymbolTable,
+) -> Result<Vec<VersionCount>, StoreError> {
     let mut counts = Vec::new();
     for row in rows {
-        let state = names.name(i64::from(rows::number(row, 1)?))?;
-        let count = VersionCount::of(catalog, rows::number(row, 0)?, &state, rows::unsigned(row, 2)?);
+        let state = symbols.name(i64::from(rows::u32_column(row, 1)?))?;
+        let count = VersionCount::resolve(catalog, rows::u32_column(row, 0)?, &state, rows::unsigned_column(row, 2)?);
         counts.extend(count.filter(|count| count.count > 0));
     }
     counts.sort_unstable();
     Ok(counts)
 }
 
-pub(super) async fn content(inner: &Inner, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+pub(super) async fn payload(inner: &PostgresInner, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(CONTENT, vec![arg(&sha256[..])]);
-    let answers = inner.run(&pipeline).await?;
+    pipeline.add(SELECT_PAYLOAD_SQL, vec![param(&sha256[..])]);
+    let answers = inner.run_pipeline(&pipeline).await?;
     let Some(row) = answers[0].first() else { return Ok(None) };
     let bytes: &[u8] = row.try_get(0)?;
-    Ok(has_come(sha256, bytes).then(|| bytes.into()))
+    Ok(is_payload_present(sha256, bytes).then(|| bytes.into()))
 }
 
-pub(super) async fn referenced(inner: &Inner, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+pub(super) async fn referenced_payloads(
+    inner: &PostgresInner,
+    hashes: &[[u8; 32]],
+) -> Result<HashSet<[u8; 32]>, StoreError> {
     let hashes: Vec<&[u8]> = hashes.iter().map(|hash| &hash[..]).collect();
     let mut pipeline = Pipeline::default();
-    pipeline.add(REFERENCED, vec![arg(hashes)]);
-    inner.run(&pipeline).await?.iter().flatten().map(|row| rows::hash(row.try_get(0)?)).collect()
+    pipeline.add(SELECT_REFERENCED_SQL, vec![param(hashes)]);
+    inner.run_pipeline(&pipeline).await?.iter().flatten().map(|row| rows::to_hash(row.try_get(0)?)).collect()
 }
 
-pub(super) async fn contents(inner: &Inner, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+pub(super) async fn payloads(
+    inner: &PostgresInner,
+    sha256s: &[[u8; 32]],
+) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
     if sha256s.is_empty() {
         return Ok(Vec::new());
     }
     let mut pipeline = Pipeline::default();
     let wanted: Vec<Vec<u8>> = sha256s.iter().map(|sha256| sha256.to_vec()).collect();
-    pipeline.add(CONTENTS, vec![arg(wanted)]);
-    let answers = inner.run(&pipeline).await?;
+    pipeline.add(SELECT_PAYLOADS_SQL, vec![param(wanted)]);
+    let answers = inner.run_pipeline(&pipeline).await?;
     let mut found: HashMap<Vec<u8>, Arc<[u8]>> = HashMap::new();
     for row in answers.iter().flatten() {
         found.insert(row.try_get(0)?, row.try_get::<_, &[u8]>(1)?.into());
     }
-    let come = |sha256: &[u8; 32]| found.get(&sha256[..]).filter(|bytes| has_come(sha256, bytes)).cloned();
-    Ok(sha256s.iter().map(come).collect())
+    let find_present =
+        |sha256: &[u8; 32]| found.get(&sha256[..]).filter(|bytes| is_payload_present(sha256, bytes)).cloned();
+    Ok(sha256s.iter().map(find_present).collect())
 }
 
-pub(super) async fn last(inner: &Inner) -> Result<u64, StoreError> {
+pub(super) async fn last_seq(inner: &PostgresInner) -> Result<u64, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(LAST, Vec::new());
-    let answers = inner.run(&pipeline).await?;
-    answers[0].first().map_or(Ok(0), |row| rows::unsigned(row, 0))
+    pipeline.add(SELECT_LAST_SEQ_SQL, Vec::new());
+    let answers = inner.run_pipeline(&pipeline).await?;
+    answers[0].first().map_or(Ok(0), |row| rows::unsigned_column(row, 0))
 }
 
-pub(super) async fn effect(inner: &Inner, record: RecordId) -> Result<Option<Effect>, StoreError> {
+pub(super) async fn effect(inner: &PostgresInner, record: RecordId) -> Result<Option<Effect>, StoreError> {
     let mut pipeline = Pipeline::default();
-    pipeline.add(EFFECT, vec![arg(record.0)]);
-    let answers = inner.run(&pipeline).await?;
+    pipeline.add(SELECT_EFFECT_SQL, vec![param(record.0)]);
+    let answers = inner.run_pipeline(&pipeline).await?;
     let Some(row) = answers[0].first() else { return Ok(None) };
     let result = serde_json::from_str(row.try_get(1)?)
         .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
-    Ok(Some(Effect { record, token: Token(rows::unsigned(row, 0)?), result }))
+    Ok(Some(Effect { record, token: FencingToken(rows::unsigned_column(row, 0)?), result }))
 }
 
-pub(super) async fn attempts(
-    inner: &Inner,
+pub(super) async fn executions_page(
+    inner: &PostgresInner,
     record: RecordId,
-    after: Token,
-    most: Most,
+    after_token: FencingToken,
+    page_limit: PageLimit,
 ) -> Result<Vec<Execution>, StoreError> {
     let mut pipeline = Pipeline::default();
-    let (limit, bytes) = (size(most.count), size(most.bytes));
-    pipeline.add(ATTEMPTS, vec![arg(record.0), arg(signed(after.0)), arg(limit), arg(bytes)]);
-    let (answers, mut filling) = (inner.run(&pipeline).await?, Filling::new(most));
-    let attempts = answers.iter().flatten().map(|row| rows::execution(row, 0));
-    attempts.take_while(|attempt| attempt.as_ref().map_or(true, |attempt| filling.takes(weight(attempt)))).collect()
+    let (limit, bytes) = (to_limit(page_limit.max_items), to_limit(page_limit.max_bytes));
+    pipeline
+        .add(SELECT_EXECUTIONS_SQL, vec![param(record.0), param(to_signed(after_token.0)), param(limit), param(bytes)]);
+    let (answers, mut budget) = (inner.run_pipeline(&pipeline).await?, PageBudget::new(page_limit));
+    let attempts = answers.iter().flatten().map(|row| rows::read_execution(row, 0));
+    attempts
+        .take_while(|attempt| attempt.as_ref().map_or(true, |attempt| budget.try_take(execution_text_bytes(attempt))))
+        .collect()
 }
 
-pub(super) async fn linked(inner: &Inner, query: &LinkQuery) -> Result<LinkPage, StoreError> {
-    let known = inner.newest().await?;
-    let number = |name: &str| known.names.number(name);
+pub(super) async fn linked_records(inner: &PostgresInner, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+    let snapshot = inner.newest_catalog().await?;
+    let number = |name: &str| snapshot.symbols.id(name);
     let names = query.from.iter().filter_map(|from| Some((number(&from.lifecycle)?, number(&from.field)?)));
     let (lifecycles, fields): (Vec<i64>, Vec<i64>) = names.unzip();
-    let (after, limit) = (signed(query.after.unwrap_or(0)), size(query.limit).saturating_add(1));
+    let (after, limit) = (to_signed(query.after.unwrap_or(0)), to_limit(query.limit).saturating_add(1));
     let mut pipeline = Pipeline::default();
-    pipeline.add(LINKED, vec![arg(query.target.0), arg(lifecycles), arg(fields), arg(after), arg(limit)]);
-    let answers = inner.run(&pipeline).await?;
-    let sources = answers.iter().flatten().map(|row| Ok((rows::unsigned(row, 0)?, rows::id(row, 1)?)));
-    Ok(LinkPage::of(sources.collect::<Result<_, StoreError>>()?, query.limit))
+    pipeline.add(
+        SELECT_LINKED_SQL,
+        vec![param(query.target.0), param(lifecycles), param(fields), param(after), param(limit)],
+    );
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let sources =
+        answers.iter().flatten().map(|row| Ok((rows::unsigned_column(row, 0)?, rows::record_id_column(row, 1)?)));
+    Ok(LinkPage::from_found(sources.collect::<Result<_, StoreError>>()?, query.limit))
 }
 
-pub(super) async fn requests(inner: &Inner, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
-    if names.is_empty() {
+pub(super) async fn idempotency_records(
+    inner: &PostgresInner,
+    ids: &[IdempotencyId],
+) -> Result<Vec<Option<IdempotencyRecord>>, StoreError> {
+    if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let (owners, keys): (Vec<&str>, Vec<&str>) = names.iter().map(|name| (&*name.owner, &*name.key)).unzip();
+    let (owners, keys): (Vec<&str>, Vec<&str>) = ids.iter().map(|name| (&*name.owner, &*name.idempotency_key)).unzip();
     let mut pipeline = Pipeline::default();
-    pipeline.add(REQUESTS, vec![arg(owners), arg(keys)]);
-    let mut found: Vec<Option<Request>> = names.iter().map(|_| None).collect();
-    for row in inner.run(&pipeline).await?.iter().flatten() {
+    pipeline.add(SELECT_IDEMPOTENCY_KEYS_SQL, vec![param(owners), param(keys)]);
+    let mut found: Vec<Option<IdempotencyRecord>> = ids.iter().map(|_| None).collect();
+    for row in inner.run_pipeline(&pipeline).await?.iter().flatten() {
         // They are counted from 1.
         let at = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0).saturating_sub(1);
-        let (digest, answer) = (rows::hash(row.try_get(1)?)?, rows::text(row, 2)?);
-        found[at] = Some(Request { name: names[at].clone(), digest, answer });
+        let (digest, answer) = (rows::to_hash(row.try_get(1)?)?, rows::text_column(row, 2)?);
+        found[at] = Some(IdempotencyRecord { id: ids[at].clone(), request_digest: digest, reply: answer });
     }
     Ok(found)
 }

@@ -5,33 +5,37 @@ use std::sync::Arc;
 
 use tokio_postgres::error::DbError;
 
-use super::claim::Ground;
-use super::connect::InTransaction;
-use super::errors::Failed;
-use super::lanes::{self, Lane};
+use super::errors::StatementError;
+use super::lanes::{self, ConcurrencyLane};
+use super::lock_plan::LockPlan;
 use super::pipeline::Pipeline;
+use super::pool::OpenTransaction;
 use super::rows;
-use super::write::Writing;
-use super::{Inner, Known};
-use crate::base::Base;
-use crate::batch::{Batch, Conflict, Save};
+use super::write::BatchWriter;
+use super::{CatalogSnapshot, PostgresInner};
+use crate::batch::{Batch, SaveConflict, SaveResult};
 use crate::error::StoreError;
 use crate::histogram::Histogram;
-use crate::net::Net;
+use crate::read_set::ReadSet;
+use crate::write_set::WriteSet;
 
 /// Attempts at a save that got in another's way, or whose connection was found dead before anything was written.
-const ATTEMPTS: usize = 5;
+const MAX_SAVE_ATTEMPTS: usize = 5;
 
-pub(super) async fn save(inner: Arc<Inner>, base: Arc<Base>, batch: Arc<Batch>) -> Result<Save, StoreError> {
-    let net = Net::of(&base, &batch)?;
+pub(super) async fn save(
+    inner: Arc<PostgresInner>,
+    read_set: Arc<ReadSet>,
+    batch: Arc<Batch>,
+) -> Result<SaveResult, StoreError> {
+    let write_set = WriteSet::build(&read_set, &batch)?;
     let mut last = StoreError::Busy;
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..MAX_SAVE_ATTEMPTS {
         if attempt > 0 {
-            inner.refresh().await?;
+            inner.reload_catalog().await?;
         }
-        match once(&inner, &inner.known(), &base, &batch, &net).await {
-            Err(Failure { error, again: true }) => last = error,
-            Err(Failure { error, again: false }) => return Err(error),
+        match try_save(&inner, &inner.current_catalog(), &read_set, &batch, &write_set).await {
+            Err(SaveAttemptError { error, is_retryable: true }) => last = error,
+            Err(SaveAttemptError { error, is_retryable: false }) => return Err(error),
             Ok(save) => return Ok(save),
         }
     }
@@ -39,69 +43,75 @@ pub(super) async fn save(inner: Arc<Inner>, base: Arc<Base>, batch: Arc<Batch>) 
 }
 
 /// An attempt that failed, and whether another may be made: never once a commit was asked for.
-struct Failure {
+struct SaveAttemptError {
     error: StoreError,
-    again: bool,
+    is_retryable: bool,
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for SaveAttemptError {
     fn from(error: StoreError) -> Self {
-        let again = matches!(error, StoreError::Busy | StoreError::UnknownDefinition { .. });
-        Self { error, again }
+        let is_retryable = matches!(error, StoreError::Busy | StoreError::UnknownVersion { .. });
+        Self { error, is_retryable }
     }
 }
 
-async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Net<'_>) -> Result<Save, Failure> {
-    for record in &net.records {
-        known.catalog.number_of(&record.after.lifecycle)?;
+async fn try_save(
+    inner: &PostgresInner,
+    snapshot: &CatalogSnapshot,
+    read_set: &ReadSet,
+    batch: &Batch,
+    write_set: &WriteSet<'_>,
+) -> Result<SaveResult, SaveAttemptError> {
+    for record in &write_set.records {
+        snapshot.catalog.version_number(&record.after.lifecycle)?;
     }
-    let ground = Ground::of(base, net, known)?;
-    let transaction = InTransaction::new(inner.pool.get().await?);
-    let asked = ground.ask(known, batch.now.micros())?;
-    let answers = match asked.pipeline.run(transaction.client()?).await {
+    let lock_plan = LockPlan::build(read_set, write_set, snapshot)?;
+    let transaction = OpenTransaction::new(inner.pool.get().await?);
+    let locks = lock_plan.build_pipeline(snapshot, batch.decided_at.micros())?;
+    let answers = match locks.pipeline.run(transaction.client()?).await {
         Ok(answers) => answers,
         Err(error) => {
             // A connection that died while it lay idle: nothing was done on it.
             let dead = transaction.client()?.is_closed();
-            transaction.roll_back().await;
-            let failure = Failure::from(error);
-            return Err(Failure { again: failure.again || dead, ..failure });
+            transaction.rollback().await;
+            let failure = SaveAttemptError::from(error);
+            return Err(SaveAttemptError { is_retryable: failure.is_retryable || dead, ..failure });
         }
     };
-    if asked.is_outdated(&answers, batch.catalog)? {
-        transaction.roll_back().await;
-        inner.refresh().await?;
-        return Ok(Save::Conflict(Conflict::default()));
+    if locks.is_catalog_outdated(&answers, batch.catalog_revision)? {
+        transaction.rollback().await;
+        inner.reload_catalog().await?;
+        return Ok(SaveResult::Conflict(SaveConflict::default()));
     }
-    if ground.lost_a_count(&asked, &answers) {
-        transaction.roll_back().await;
+    if lock_plan.lost_counter(&locks, &answers) {
+        transaction.rollback().await;
         return Err(StoreError::Busy.into());
     }
-    let stood = ground.stood(asked, &answers, known)?;
-    if !stood.conflict.is_empty() {
-        transaction.roll_back().await;
-        inner.memory.forget(&stood.conflict.keys);
-        return Ok(Save::Conflict(stood.conflict));
+    let lock_result = lock_plan.read_result(locks, &answers, snapshot)?;
+    if !lock_result.conflict.is_empty() {
+        transaction.rollback().await;
+        inner.record_cache.invalidate(&lock_result.conflict.changed_keys);
+        return Ok(SaveResult::Conflict(lock_result.conflict));
     }
-    let mut writing = Writing::new(known, base, net, &stood)?;
-    match write(&transaction, &mut writing, &ground, net, &inner.commits).await {
+    let mut writer = BatchWriter::new(snapshot, read_set, write_set, &lock_result)?;
+    match write_batch(&transaction, &mut writer, &lock_plan, write_set, &inner.commit_latency).await {
         Ok(save) => {
-            transaction.ended();
-            inner.marks.lower(&writing.ranks);
-            inner.memory.put(net.records.iter().filter_map(|record| writing.saved(record)));
-            inner.news.tell();
-            inner.sweeps.written(batch.writes.len());
+            transaction.release();
+            inner.scan_cursors.lower_to(&writer.lowest_written);
+            inner.record_cache.insert_saved(write_set.records.iter().filter_map(|record| writer.saved_record(record)));
+            inner.notify_channel.notify();
+            inner.vacuum.add_operations(batch.operations.len());
             Ok(save)
         }
         Err(error) => {
             // The commit may have come through all the same.
-            inner.marks.lower(&writing.ranks);
-            inner.memory.forget_all();
-            transaction.roll_back().await;
-            let ids = ground.asked_for.clone();
+            inner.scan_cursors.lower_to(&writer.lowest_written);
+            inner.record_cache.clear();
+            transaction.rollback().await;
+            let ids = lock_plan.expected_absent.clone();
             // Somebody made a record of this id after we had looked.
-            if error.id_taken && !ids.is_empty() {
-                return Ok(Save::Conflict(Conflict { keys: ids, requests: Vec::new() }));
+            if error.is_id_taken && !ids.is_empty() {
+                return Ok(SaveResult::Conflict(SaveConflict { changed_keys: ids, answered_ids: Vec::new() }));
             }
             Err(error.error.into())
         }
@@ -109,47 +119,58 @@ async fn once(inner: &Inner, known: &Known, base: &Base, batch: &Batch, net: &Ne
 }
 
 /// Nothing was written.
-pub(super) struct Unwritten {
+pub(super) struct SaveWriteError {
     pub(super) error: StoreError,
     /// Because there is a record of an id that was to be a new one's.
-    id_taken: bool,
+    is_id_taken: bool,
 }
 
-impl From<StoreError> for Unwritten {
+impl From<StoreError> for SaveWriteError {
     fn from(error: StoreError) -> Self {
-        Self { error, id_taken: false }
+        Self { error, is_id_taken: false }
     }
 }
 
-impl From<Failed> for Unwritten {
-    fn from(error: Failed) -> Self {
-        let said = if let Failed::Said(error) = &error { error.as_db_error() } else { None };
-        let id_taken = said.and_then(DbError::constraint) == Some("records_id");
-        Self { error: error.into(), id_taken }
+impl From<StatementError> for SaveWriteError {
+    fn from(error: StatementError) -> Self {
+        let database_error = if let StatementError::Database(error) = &error { error.as_db_error() } else { None };
+        let is_id_taken = database_error.and_then(DbError::constraint) == Some("records_id");
+        Self { error: error.into(), is_id_taken }
     }
 }
 
-async fn write(
-    transaction: &InTransaction,
-    writing: &mut Writing<'_>,
-    ground: &Ground<'_>,
-    net: &Net<'_>,
-    commits: &Histogram,
-) -> Result<Save, Unwritten> {
+async fn write_batch(
+    transaction: &OpenTransaction,
+    writer: &mut BatchWriter<'_>,
+    lock_plan: &LockPlan<'_>,
+    write_set: &WriteSet<'_>,
+    commit_latency: &Histogram,
+) -> Result<SaveResult, SaveWriteError> {
     let client = transaction.client()?;
     let mut pipeline = Pipeline::default();
-    writing.all(&mut pipeline, ground)?;
-    if !ground.touched.is_empty() {
-        let known = writing.known;
-        let touched = ground.touched.iter().map(|key| Lane::of(known, key)).collect::<Result<Vec<_>, _>>()?;
-        let touched: Vec<Lane> = touched.into_iter().flatten().collect();
-        pipeline = lanes::settle((client, pipeline), known, &touched, net.latest, &mut writing.ranks).await?;
+    writer.write_records(&mut pipeline, lock_plan)?;
+    if !lock_plan.touched_keys.is_empty() {
+        let snapshot = writer.snapshot;
+        let touched = lock_plan
+            .touched_keys
+            .iter()
+            .map(|key| ConcurrencyLane::for_key(snapshot, key))
+            .collect::<Result<Vec<_>, _>>()?;
+        let touched: Vec<ConcurrencyLane> = touched.into_iter().flatten().collect();
+        pipeline = lanes::rebalance_lanes(
+            (client, pipeline),
+            snapshot,
+            &touched,
+            write_set.latest_at,
+            &mut writer.lowest_written,
+        )
+        .await?;
     }
-    let end = writing.end(&mut pipeline)?;
-    pipeline.plain("COMMIT");
-    let (answers, commit) = pipeline.attempt_and_time(client).await?;
-    commits.add_time(commit);
+    let end = writer.write_shared(&mut pipeline)?;
+    pipeline.add_plain("COMMIT");
+    let (answers, commit) = pipeline.try_run_timed(client).await?;
+    commit_latency.record_duration(commit);
     let row = answers.get(end).and_then(|rows| rows.first());
     let row = row.ok_or_else(|| StoreError::corrupt("the log has no end"))?;
-    Ok(Save::Saved { first: rows::unsigned(row, 0)?, last: rows::unsigned(row, 1)? })
+    Ok(SaveResult::Saved { first_seq: rows::unsigned_column(row, 0)?, last_seq: rows::unsigned_column(row, 1)? })
 }

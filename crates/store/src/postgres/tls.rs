@@ -22,65 +22,72 @@ use crate::error::StoreError;
 
 /// A URL without what the driver does not know, and how its connections are made.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct UrlOptions {
     pub(super) url: String,
     /// Checked against these; `None` encrypts and asks no more.
-    roots: Option<String>,
+    root_certificates: Option<String>,
     /// How long an answer is waited for; nothing is for ever.
     pub(super) answer_timeout: Option<Duration>,
 }
 
-impl Asked {
+impl UrlOptions {
     /// `verify-full` is `require` to the driver; what is checked is our affair.
-    pub(super) fn of(url: &str) -> Result<Self, StoreError> {
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
-        let Some((place, options)) = url.split_once('?').filter(|_| is_url) else {
-            return Ok(Self { url: url.to_owned(), roots: None, answer_timeout: None });
+        let Some((location, options)) = url.split_once('?').filter(|_| is_url) else {
+            return Ok(Self { url: url.to_owned(), root_certificates: None, answer_timeout: None });
         };
         let bad = |why: &str| StoreError::Unavailable(format!("this is no URL of a database: {why}"));
-        let (mut left, mut roots, mut is_verified, mut is_encrypted) = (Vec::new(), None, false, false);
+        let (mut driver_options, mut root_certificates, mut is_verified, mut is_encrypted) =
+            (Vec::new(), None, false, false);
         let mut answer_timeout = None;
         for option in options.split('&') {
             match option.split_once('=') {
                 Some(("sslmode", "verify-full")) => {
                     is_verified = true;
-                    left.push("sslmode=require");
+                    driver_options.push("sslmode=require");
                 }
                 Some(("sslmode", mode)) if !["disable", "prefer", "require"].contains(&mode) => {
                     return Err(bad(&format!(
                         "sslmode is one of disable, prefer, require and verify-full, not `{mode}`"
                     )));
                 }
-                Some(("sslrootcert", path)) => roots = Some(decoded(path).ok_or_else(|| bad("sslrootcert"))?),
+                Some(("sslrootcert", path)) => {
+                    root_certificates = Some(percent_decode(path).ok_or_else(|| bad("sslrootcert"))?);
+                }
                 Some(("answer_timeout", seconds)) => {
                     let seconds = seconds.parse().map_err(|_| bad("answer_timeout is a number of seconds"))?;
                     answer_timeout = Some(Duration::from_secs(seconds));
                 }
                 other => {
                     is_encrypted |= other == Some(("sslmode", "require"));
-                    left.push(option);
+                    driver_options.push(option);
                 }
             }
         }
-        match &roots {
+        match &root_certificates {
             None if is_verified => return Err(bad("sslmode=verify-full needs sslrootcert, a file or `system`")),
             Some(_) if !is_verified && !is_encrypted => {
                 return Err(bad("with sslrootcert, sslmode is require or verify-full: else nothing is checked"));
             }
             _ => {}
         }
-        let url = if left.is_empty() { place.to_owned() } else { format!("{place}?{}", left.join("&")) };
-        Ok(Self { url, roots, answer_timeout })
+        let url = if driver_options.is_empty() {
+            location.to_owned()
+        } else {
+            format!("{location}?{}", driver_options.join("&"))
+        };
+        Ok(Self { url, root_certificates, answer_timeout })
     }
 
-    pub(super) fn tls(&self) -> Result<Tls, StoreError> {
+    pub(super) fn tls(&self) -> Result<PostgresTls, StoreError> {
         let unavailable =
             |what: &str, error: &dyn std::fmt::Display| StoreError::Unavailable(format!("{what}: {error}"));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
         let builder = builder.map_err(|error| unavailable("TLS", &error))?;
-        let config = match &self.roots {
-            None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+        let config = match &self.root_certificates {
+            None => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider))),
             Some(path) => {
                 let mut roots = RootCertStore::empty();
                 if path == "system" {
@@ -98,12 +105,12 @@ impl Asked {
                 builder.with_root_certificates(roots)
             }
         };
-        Ok(Tls(Arc::new(config.with_no_client_auth())))
+        Ok(PostgresTls(Arc::new(config.with_no_client_auth())))
     }
 }
 
 /// What `%` stands for in a URL.
-fn decoded(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -122,54 +129,54 @@ fn decoded(text: &str) -> Option<String> {
 
 /// Makes connections encrypted. Clones are the same.
 #[derive(Clone, Debug)]
-pub(super) struct Tls(Arc<ClientConfig>);
+pub(super) struct PostgresTls(Arc<ClientConfig>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
-    type Stream = Encrypted<S>;
-    type TlsConnect = Handshake;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for PostgresTls {
+    type Stream = EncryptedStream<S>;
+    type TlsConnect = TlsHandshake;
     type Error = io::Error;
 
-    fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<TlsHandshake> {
         // A socket has no host, and needs none: it is never encrypted.
         let name = ServerName::try_from(host).ok().map(|name| name.to_owned());
-        Ok(Handshake { config: Arc::clone(&self.0), name })
+        Ok(TlsHandshake { config: Arc::clone(&self.0), name })
     }
 }
 
-pub(super) struct Handshake {
+pub(super) struct TlsHandshake {
     config: Arc<ClientConfig>,
     name: Option<ServerName<'static>>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
-    type Stream = Encrypted<S>;
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHandshake {
+    type Stream = EncryptedStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<EncryptedStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let name = self.name.ok_or_else(|| io::Error::other("the server's name cannot stand in a certificate"))?;
-            TlsConnector::from(self.config).connect(name, stream).await.map(Encrypted)
+            TlsConnector::from(self.config).connect(name, stream).await.map(EncryptedStream)
         })
     }
 }
 
 /// A connection on which everything is encrypted.
-pub(super) struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
+pub(super) struct EncryptedStream<S>(tokio_rustls::client::TlsStream<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for EncryptedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, into)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
@@ -185,9 +192,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
 
 /// Takes any certificate, as `sslmode=require` without `sslrootcert` does: nobody can listen, but anybody can answer.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -229,17 +236,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_says_what_is_checked() {
-        let asked = |url: &str| Asked::of(url).map(|asked| (asked.url, asked.roots)).map_err(|error| error.to_string());
+    fn sslmode_and_sslrootcert_select_certificate_verification() {
+        let parse = |url: &str| {
+            UrlOptions::parse(url).map(|asked| (asked.url, asked.root_certificates)).map_err(|error| error.to_string())
+        };
         let plain = |url: &str| Ok((url.to_owned(), None));
         for url in ["postgres://a@b/c", "postgres://a@b/c?sslmode=require", "postgres://a@b/c?sslmode=disable&x=y"] {
-            assert_eq!(asked(url), plain(url));
+            assert_eq!(parse(url), plain(url));
         }
         assert_eq!(
-            asked("postgres://a@b/c?sslrootcert=%2Fa%20b%2Fca.pem&sslmode=verify-full&connect_timeout=3"),
+            parse("postgres://a@b/c?sslrootcert=%2Fa%20b%2Fca.pem&sslmode=verify-full&connect_timeout=3"),
             Ok(("postgres://a@b/c?sslmode=require&connect_timeout=3".to_owned(), Some("/a b/ca.pem".to_owned())))
         );
-        for (options, said) in [
+        for (options, message) in [
             ("sslmode=verify-full", "needs sslrootcert"),
             ("sslmode=verify-ca&sslrootcert=system", "verify-full"),
             ("sslrootcert=system", "nothing is checked"),
@@ -247,27 +256,29 @@ mod tests {
             ("sslmode=require&sslrootcert=%4", "sslrootcert"),
             ("answer_timeout=soon", "answer_timeout is a number of seconds"),
         ] {
-            let refused = asked(&format!("postgres://a@b/c?{options}")).expect_err(options);
-            assert!(refused.contains(said), "{options}: {refused}");
+            let refused = parse(&format!("postgres://a@b/c?{options}")).expect_err(options);
+            assert!(refused.contains(message), "{options}: {refused}");
         }
     }
 
     #[test]
-    fn a_url_says_how_long_answers_are_waited_for() {
-        let asked = Asked::of("postgres://a@b/c?answer_timeout=90&connect_timeout=3").expect("a URL");
-        assert_eq!(asked.url, "postgres://a@b/c?connect_timeout=3");
-        assert_eq!(asked.answer_timeout, Some(Duration::from_secs(90)));
+    fn answer_timeout_option_is_parsed_and_removed_from_url() {
+        let url_options = UrlOptions::parse("postgres://a@b/c?answer_timeout=90&connect_timeout=3").expect("a URL");
+        assert_eq!(url_options.url, "postgres://a@b/c?connect_timeout=3");
+        assert_eq!(url_options.answer_timeout, Some(Duration::from_secs(90)));
     }
 
     #[test]
-    fn roots_must_be_there() {
+    fn missing_or_empty_root_certificates_are_refused() {
         let tls = |path: &str| {
-            Asked { url: String::new(), roots: Some(path.to_owned()), answer_timeout: None }.tls().map(drop)
+            UrlOptions { url: String::new(), root_certificates: Some(path.to_owned()), answer_timeout: None }
+                .tls()
+                .map(drop)
         };
         tls("system").expect("they come with the program");
         assert!(matches!(tls("/nowhere/ca.pem"), Err(StoreError::Unavailable(why)) if why.contains("/nowhere/ca.pem")));
-        let empty = onceward_testkit::Folder::new();
-        std::fs::write(empty.file(), "no certificate").expect("a file");
-        assert!(tls(&empty.file().display().to_string()).is_err());
+        let empty = onceward_testkit::TempDir::new();
+        std::fs::write(empty.database_path(), "no certificate").expect("a file");
+        assert!(tls(&empty.database_path().display().to_string()).is_err());
     }
 }

@@ -2,81 +2,85 @@
 
 use std::fmt;
 
-use super::Cell;
+use super::CellText;
 
 /// One difference: where, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct TableDifference {
     pub table: &'static str,
     /// The record or the key; the place of an entry of the log.
     pub key: String,
-    pub what: What,
+    pub kind: DifferenceKind,
     /// The requirement that does not hold.
     pub rule: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum DifferenceKind {
     /// A value is another one.
     Differs {
         column: &'static str,
-        kept: Cell,
+        stored: CellText,
         /// What it should be.
-        told: Cell,
+        expected: CellText,
     },
     /// It should be there.
     Missing,
     /// Nothing says that it should be there.
     Extra,
     /// It cannot stand as it does.
-    Broken(String),
+    Invalid(String),
 }
 
-impl Difference {
-    pub fn new(table: &'static str, key: impl fmt::Display, what: What) -> Self {
-        Self { table, key: key.to_string(), what, rule: None }
+impl TableDifference {
+    pub fn new(table: &'static str, key: impl fmt::Display, kind: DifferenceKind) -> Self {
+        Self { table, key: key.to_string(), kind, rule: None }
     }
 
     pub fn differs(
         table: &'static str,
         key: impl fmt::Display,
         column: &'static str,
-        kept: impl fmt::Display,
-        told: impl fmt::Display,
+        stored: impl fmt::Display,
+        expected: impl fmt::Display,
     ) -> Self {
-        let what = What::Differs { column, kept: Some(kept.to_string().into()), told: Some(told.to_string().into()) };
+        let what = DifferenceKind::Differs {
+            column,
+            stored: Some(stored.to_string().into()),
+            expected: Some(expected.to_string().into()),
+        };
         Self::new(table, key, what)
     }
 
-    pub fn broken(table: &'static str, key: impl fmt::Display, why: impl Into<String>) -> Self {
-        Self::new(table, key, What::Broken(why.into()))
+    pub fn invalid(table: &'static str, key: impl fmt::Display, why: impl Into<String>) -> Self {
+        Self::new(table, key, DifferenceKind::Invalid(why.into()))
     }
 
-    pub const fn against(mut self, rule: &'static str) -> Self {
+    pub const fn with_rule(mut self, rule: &'static str) -> Self {
         self.rule = Some(rule);
         self
     }
 
     pub const fn column(&self) -> Option<&'static str> {
-        match self.what {
-            What::Differs { column, .. } => Some(column),
+        match self.kind {
+            DifferenceKind::Differs { column, .. } => Some(column),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for TableDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, key, what, rule } = self;
+        let Self { table, key, kind: what, rule } = self;
         write!(f, "{table} {key}")?;
-        let shown = |cell: &Cell| cell.as_deref().map_or_else(|| "nothing".to_owned(), shorten);
+        let shown = |cell: &CellText| cell.as_deref().map_or_else(|| "nothing".to_owned(), shorten);
         match what {
-            What::Differs { column, kept, told } => {
+            DifferenceKind::Differs { column, stored: kept, expected: told } => {
                 write!(f, ", {column}: kept is {}, the log says {}", shown(kept), shown(told))?;
             }
-            What::Missing => f.write_str(": not there, though the log says it is")?,
-            What::Extra => f.write_str(": there, though the log knows nothing of it")?,
-            What::Broken(why) => write!(f, ": {why}")?,
+            DifferenceKind::Missing => f.write_str(": not there, though the log says it is")?,
+            DifferenceKind::Extra => f.write_str(": there, though the log knows nothing of it")?,
+            DifferenceKind::Invalid(why) => write!(f, ": {why}")?,
         }
         rule.map_or(Ok(()), |rule| write!(f, " ({rule})"))
     }
@@ -84,13 +88,13 @@ impl fmt::Display for Difference {
 
 /// A long text by both its ends.
 fn shorten(text: &str) -> String {
-    const MOST: usize = 400;
-    const END: usize = 150;
+    const MAX_SHOWN_CHARS: usize = 400;
+    const SHOWN_END_CHARS: usize = 150;
     let count = text.chars().count();
-    if count <= MOST {
+    if count <= MAX_SHOWN_CHARS {
         return text.to_owned();
     }
-    let start: String = text.chars().take(END).collect();
-    let end: String = text.chars().skip(count - END).collect();
+    let start: String = text.chars().take(SHOWN_END_CHARS).collect();
+    let end: String = text.chars().skip(count - SHOWN_END_CHARS).collect();
     format!("{start} … {end}")
 }

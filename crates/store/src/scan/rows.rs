@@ -4,148 +4,181 @@
 use onceward_core::value::RecordId;
 use uuid::Uuid;
 
-use super::{At, Beside, Cell, Columns, Kept, Table, joined, number};
+use super::{CellText, ColumnCells, ProjectionTable, RowContext, RowSubject, StoredRow, join_key_parts, number_cell};
 use crate::StoreError;
 use crate::columns::NO_WINDOW;
-use crate::names::Names;
+use crate::symbols::SymbolTable;
 
 /// One row.
-pub(crate) struct Cells<'a> {
-    pub(crate) values: Vec<Cell>,
-    pub(crate) names: &'a Names,
+pub(crate) struct RowCells<'a> {
+    pub(crate) values: Vec<CellText>,
+    pub(crate) symbols: &'a SymbolTable,
     /// Records are numbered without a hole in the order of their creation.
-    pub(crate) dense: bool,
+    pub(crate) has_dense_row_ids: bool,
 }
 
-impl Cells<'_> {
-    pub(crate) fn kept(&self, table: Table) -> Result<Kept, StoreError> {
+impl RowCells<'_> {
+    #[expect(clippy::too_many_lines, reason = "one match arm per table")]
+    pub(crate) fn to_stored_row(&self, table: ProjectionTable) -> Result<StoredRow, StoreError> {
         Ok(match table {
-            Table::Counter => Kept::new(At::Key(self.shown(0)), self.columns(&["one", "seq"], 0)),
-            Table::Pruned => {
-                Kept::new(At::Key(self.shown(0)), self.columns(&["one", "checkpoint", "floor", "head"], 0))
+            ProjectionTable::LogSeq => {
+                StoredRow::new(RowSubject::Key(self.cell_text(0)), self.named_cells(&["one", "seq"], 0))
             }
-            Table::Records => {
-                let mut all = if self.dense { self.columns(&["row"], 0) } else { Columns::new() };
-                all.extend(self.columns(RECORD, 2));
-                Kept::new(self.about(1, 0), all)
+            ProjectionTable::PruneState => StoredRow::new(
+                RowSubject::Key(self.cell_text(0)),
+                self.named_cells(&["one", "checkpoint", "floor", "head"], 0),
+            ),
+            ProjectionTable::Records => {
+                let mut all = if self.has_dense_row_ids { self.named_cells(&["row"], 0) } else { ColumnCells::new() };
+                all.extend(self.named_cells(RECORD_COLUMNS, 2));
+                StoredRow::new(self.record_subject(1, 0), all)
             }
-            Table::Executions => {
-                let at = match self.about(2, 0) {
-                    At::Record(id) => At::Execution(id, self.number(1)?),
+            ProjectionTable::Executions => {
+                let at = match self.record_subject(2, 0) {
+                    RowSubject::Record(id) => RowSubject::Execution(id, self.parse_number(1)?),
                     other => other,
                 };
-                Kept::new(at, self.columns(EXECUTION, 3))
+                StoredRow::new(at, self.named_cells(EXECUTION_COLUMNS, 3))
             }
-            Table::Effects => Kept::new(self.about(1, 0), self.columns(&["token", "result"], 2)),
-            Table::Uniques => {
-                let key = joined(&[&self.name(0)?, &self.name(1)?, &self.shown(3)]);
-                Kept::new(At::Key(key), vec![("holder", self.id_cell(4))])
+            ProjectionTable::Effects => {
+                StoredRow::new(self.record_subject(1, 0), self.named_cells(&["token", "result"], 2))
             }
-            Table::Counts => {
-                let window = match self.number(3)? {
+            ProjectionTable::Uniques => {
+                let key = join_key_parts(&[&self.symbol_name(0)?, &self.symbol_name(1)?, &self.cell_text(3)]);
+                StoredRow::new(RowSubject::Key(key), vec![("holder", self.record_id_cell(4))])
+            }
+            ProjectionTable::Counts => {
+                let window = match self.parse_number(3)? {
                     NO_WINDOW => String::new(),
                     window => window.to_string(),
                 };
-                let key = joined(&[&self.name(0)?, &self.name(1)?, &self.shown(4), &window]);
-                Kept::new(At::Key(key), self.columns(&["count"], 5))
+                let key = join_key_parts(&[&self.symbol_name(0)?, &self.symbol_name(1)?, &self.cell_text(4), &window]);
+                StoredRow::new(RowSubject::Key(key), self.named_cells(&["count"], 5))
             }
-            Table::Accounts => {
-                let key = joined(&[&self.shown(0), &self.shown(1)]);
-                Kept::new(At::Key(key), self.columns(&["outside", "balance"], 2))
+            ProjectionTable::Accounts => {
+                let key = join_key_parts(&[&self.cell_text(0), &self.cell_text(1)]);
+                StoredRow::new(RowSubject::Key(key), self.named_cells(&["outside", "balance"], 2))
             }
-            Table::Entries => {
-                let key = joined(&[&self.shown(0), &self.shown(1), &self.shown(2)]);
-                Kept::new(At::Key(key), Columns::new())
+            ProjectionTable::AccountEntries => {
+                let key = join_key_parts(&[&self.cell_text(0), &self.cell_text(1), &self.cell_text(2)]);
+                StoredRow::new(RowSubject::Key(key), ColumnCells::new())
             }
-            Table::Links => {
-                let (lifecycle, field) = (self.name(1)?, self.name(2)?);
-                let at = match (self.about(4, 0), self.about(5, 3)) {
-                    (At::Record(target), At::Record(source)) => {
-                        At::Link { target, name: joined(&[&lifecycle, &field]), source }
+            ProjectionTable::Links => {
+                let (lifecycle, field) = (self.symbol_name(1)?, self.symbol_name(2)?);
+                let at = match (self.record_subject(4, 0), self.record_subject(5, 3)) {
+                    (RowSubject::Record(target), RowSubject::Record(source)) => {
+                        RowSubject::Link { target, name: join_key_parts(&[&lifecycle, &field]), source }
                     }
-                    (target, source) => At::Nobody(format!("{target} {lifecycle}.{field} {source}")),
+                    (target, source) => RowSubject::MissingRecord(format!("{target} {lifecycle}.{field} {source}")),
                 };
-                Kept::new(at, Columns::new())
+                StoredRow::new(at, ColumnCells::new())
             }
-            Table::Queues => {
-                let mut all = self.lifecycle(0)?;
-                all.extend(self.columns(&["parts", "created_at"], 1));
-                Kept::new(self.about(4, 3), all)
+            ProjectionTable::Queues => {
+                let mut all = self.lifecycle_cell(0)?;
+                all.extend(self.named_cells(&["parts", "created_at"], 1));
+                StoredRow::new(self.record_subject(4, 3), all)
             }
-            Table::Ready => {
-                let mut all = self.lifecycle(0)?;
-                all.extend(self.columns(&["rank"], 1));
-                all.extend(self.columns(&["ready_at", "definition", "key"], 4));
-                let beside =
-                    if self.values[6].is_some() { Beside::Front(self.number(7)? == 1) } else { Beside::Nothing };
-                Kept { at: self.about(3, 2), columns: all, beside }
+            ProjectionTable::Ready => {
+                let mut all = self.lifecycle_cell(0)?;
+                all.extend(self.named_cells(&["rank"], 1));
+                all.extend(self.named_cells(&["ready_at", "definition", "key"], 4));
+                let beside = if self.values[6].is_some() {
+                    RowContext::LaneFront(self.parse_number(7)? == 1)
+                } else {
+                    RowContext::Empty
+                };
+                StoredRow { subject: self.record_subject(3, 2), columns: all, context: beside }
             }
-            Table::Lanes => {
-                let mut all = self.lifecycle(0)?;
-                all.extend(self.columns(&["key"], 1));
-                all.extend(self.columns(&["rank"], 3));
-                all.extend(self.columns(&["ready_at", "definition"], 6));
-                let better = u64::try_from(self.number(9)?).unwrap_or(0);
-                let beside = Beside::Lane { front: self.number(2)?, ready: self.number(8)? == 1, better };
-                Kept { at: self.about(5, 4), columns: all, beside }
+            ProjectionTable::Lanes => {
+                let mut all = self.lifecycle_cell(0)?;
+                all.extend(self.named_cells(&["key"], 1));
+                all.extend(self.named_cells(&["rank"], 3));
+                all.extend(self.named_cells(&["ready_at", "definition"], 6));
+                let better = u64::try_from(self.parse_number(9)?).unwrap_or(0);
+                let beside = RowContext::LanePosition {
+                    front: self.parse_number(2)?,
+                    is_ready: self.parse_number(8)? == 1,
+                    jobs_ahead: better,
+                };
+                StoredRow { subject: self.record_subject(5, 4), columns: all, context: beside }
             }
-            Table::Later => {
-                let mut all = self.lifecycle(3)?;
-                all.extend(self.columns(&["rank", "definition", "key"], 4));
-                all.extend(self.columns(&["ready_at"], 0));
-                Kept { at: self.about(2, 1), columns: all, beside: Beside::Twice(self.number(7)? == 1) }
+            ProjectionTable::Delayed => {
+                let mut all = self.lifecycle_cell(3)?;
+                all.extend(self.named_cells(&["rank", "definition", "key"], 4));
+                all.extend(self.named_cells(&["ready_at"], 0));
+                StoredRow {
+                    subject: self.record_subject(2, 1),
+                    columns: all,
+                    context: RowContext::AlsoReady(self.parse_number(7)? == 1),
+                }
             }
-            Table::Timers => {
-                let ends = self.values[3].as_ref().map(|_| self.number(3)).transpose()?;
-                Kept { at: self.about(2, 1), columns: self.columns(&["due"], 0), beside: Beside::Lease(ends) }
+            ProjectionTable::Timers => {
+                let ends = self.values[3].as_ref().map(|_| self.parse_number(3)).transpose()?;
+                StoredRow {
+                    subject: self.record_subject(2, 1),
+                    columns: self.named_cells(&["due"], 0),
+                    context: RowContext::LeaseEnd(ends),
+                }
             }
-            Table::Tallies => {
-                let key = joined(&[&self.shown(4), &self.shown(0), &self.shown(1), &self.name(2)?]);
-                Kept::new(At::Key(key), self.columns(&["count"], 3))
+            ProjectionTable::StateCounts => {
+                let key = join_key_parts(&[
+                    &self.cell_text(4),
+                    &self.cell_text(0),
+                    &self.cell_text(1),
+                    &self.symbol_name(2)?,
+                ]);
+                StoredRow::new(RowSubject::Key(key), self.named_cells(&["count"], 3))
             }
-            Table::Contents => Kept::new(At::Key(self.shown(0)), self.columns(&["bytes", "refs"], 1)),
-            Table::ApiKeys => Kept::new(At::Key(self.shown(0)), self.columns(API_KEY, 1)),
-            Table::KeyChanges => Kept::new(At::Key(self.shown(0)), self.columns(&["one", "changes"], 0)),
+            ProjectionTable::Contents => {
+                StoredRow::new(RowSubject::Key(self.cell_text(0)), self.named_cells(&["bytes", "refs"], 1))
+            }
+            ProjectionTable::ApiKeys => {
+                StoredRow::new(RowSubject::Key(self.cell_text(0)), self.named_cells(API_KEY_COLUMNS, 1))
+            }
+            ProjectionTable::ApiKeysRevision => {
+                StoredRow::new(RowSubject::Key(self.cell_text(0)), self.named_cells(&["one", "changes"], 0))
+            }
         })
     }
 
     /// Columns from one place on, under these names.
-    fn columns(&self, names: &[&'static str], from: usize) -> Columns {
-        names.iter().copied().zip(self.values[from..].iter().cloned()).collect()
+    fn named_cells(&self, names: &[&'static str], first_index: usize) -> ColumnCells {
+        names.iter().copied().zip(self.values[first_index..].iter().cloned()).collect()
     }
 
-    fn lifecycle(&self, at: usize) -> Result<Columns, StoreError> {
-        Ok(vec![("lifecycle", Some(self.name(at)?.into()))])
+    fn lifecycle_cell(&self, index: usize) -> Result<ColumnCells, StoreError> {
+        Ok(vec![("lifecycle", Some(self.symbol_name(index)?.into()))])
     }
 
-    fn shown(&self, at: usize) -> String {
-        self.values[at].as_deref().unwrap_or_default().to_owned()
+    fn cell_text(&self, index: usize) -> String {
+        self.values[index].as_deref().unwrap_or_default().to_owned()
     }
 
-    fn number(&self, at: usize) -> Result<i64, StoreError> {
-        self.shown(at).parse().map_err(|_| StoreError::corrupt(format!("{:?} is no number", self.values[at])))
+    fn parse_number(&self, index: usize) -> Result<i64, StoreError> {
+        self.cell_text(index).parse().map_err(|_| StoreError::corrupt(format!("{:?} is no number", self.values[index])))
     }
 
-    fn name(&self, at: usize) -> Result<String, StoreError> {
-        let number = self.number(at)?;
-        Ok(self.names.name(number).map_or_else(|_| format!("#{number}"), |name| name.to_string()))
+    fn symbol_name(&self, index: usize) -> Result<String, StoreError> {
+        let number = self.parse_number(index)?;
+        Ok(self.symbols.name(number).map_or_else(|_| format!("#{number}"), |name| name.to_string()))
     }
 
-    fn id(&self, at: usize) -> Option<RecordId> {
-        self.values[at].as_deref().and_then(|text| Uuid::parse_str(text).ok()).map(RecordId)
+    fn record_id(&self, index: usize) -> Option<RecordId> {
+        self.values[index].as_deref().and_then(|text| Uuid::parse_str(text).ok()).map(RecordId)
     }
 
     /// The record whose id stands at `id`; else what stands at `row`.
-    fn about(&self, id: usize, row: usize) -> At {
-        self.id(id).map_or_else(|| At::Nobody(format!("row {}", self.shown(row))), At::Record)
+    fn record_subject(&self, id_index: usize, row_index: usize) -> RowSubject {
+        self.record_id(id_index)
+            .map_or_else(|| RowSubject::MissingRecord(format!("row {}", self.cell_text(row_index))), RowSubject::Record)
     }
 
-    fn id_cell(&self, at: usize) -> Cell {
-        self.id(at).map_or_else(|| self.values[at].clone(), |id| number(id))
+    fn record_id_cell(&self, index: usize) -> CellText {
+        self.record_id(index).map_or_else(|| self.values[index].clone(), |id| number_cell(id))
     }
 }
 
-const RECORD: &[&str] = &[
+const RECORD_COLUMNS: &[&str] = &[
     "definition",
     "state",
     "version",
@@ -169,7 +202,7 @@ const RECORD: &[&str] = &[
     "trace",
 ];
 
-const EXECUTION: &[&str] = &[
+const EXECUTION_COLUMNS: &[&str] = &[
     "worker",
     "holder",
     "status",
@@ -183,4 +216,5 @@ const EXECUTION: &[&str] = &[
     "key",
 ];
 
-const API_KEY: &[&str] = &["hash", "owner", "roles", "lifecycles", "name", "created_at", "expires_at", "revoked_at"];
+const API_KEY_COLUMNS: &[&str] =
+    &["hash", "owner", "roles", "lifecycles", "name", "created_at", "expires_at", "revoked_at"];

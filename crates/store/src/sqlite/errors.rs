@@ -4,17 +4,17 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::error::StoreError;
 
-const NO_DATABASE: &str = "this is no database, or its first page is damaged";
+const NOT_A_DATABASE_MESSAGE: &str = "this is no database, or its first page is damaged";
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::DiskFull) => Self::DiskFull,
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
             Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => Self::Rejected(text),
-            Some(ErrorCode::NotADatabase) => Self::NoDatabase(NO_DATABASE.to_owned()),
+            Some(ErrorCode::NotADatabase) => Self::ForeignDatabase(NOT_A_DATABASE_MESSAGE.to_owned()),
             // Where SQLite itself has nothing to say, a row holds another kind of value than we write.
             Some(ErrorCode::DatabaseCorrupt) | None => Self::Corrupt(text),
             Some(_) => Self::Unavailable(text),

@@ -3,190 +3,219 @@
 
 use std::collections::BTreeSet;
 
-use onceward_core::decide::{QueueKey, Waiting, readiness};
+use onceward_core::decide::{ConcurrencyKey, Readiness, readiness};
 use onceward_core::time::Time;
 use rusqlite::{Connection, params};
 
-use super::hot::Hot;
+use super::leasing::{concurrency_policy, free_slots};
 use super::load;
-use super::work::{room, work_key};
+use super::prepared::PreparedWrites;
 use crate::columns::write_parts;
 use crate::error::StoreError;
-use crate::names::Known;
-use crate::query::rank;
+use crate::query::priority_rank;
+use crate::symbols::CatalogSnapshot;
 
 /// Jobs that stand in front and should not: so many at most are sent back by one batch.
-const SENT_BACK: usize = 200;
+const MAX_DEMOTED_JOBS: usize = 200;
 
 /// Where a waiting job's row belongs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(super) struct ReadyRowKey {
     pub(super) lifecycle: i64,
-    pub(super) row: u64,
-    pub(super) definition: u32,
+    pub(super) record_row: u64,
+    pub(super) version_number: u32,
 }
 
 /// A waiting job's row.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct ReadyRow {
     pub(super) rank: i64,
-    pub(super) row: u64,
-    pub(super) from: Time,
-    pub(super) definition: u32,
+    pub(super) record_row: u64,
+    pub(super) ready_at: Time,
+    pub(super) version_number: u32,
 }
 
 /// A job no longer waits as it did.
-pub(super) fn leave(connection: &Connection, hot: &mut Hot, spot: Spot, waiting: &Waiting) -> Result<(), StoreError> {
-    let rank = rank(waiting.priority, waiting.from);
-    let stood = match &waiting.key {
-        None => hot.not_ready(spot.lifecycle, rank, spot.row)?,
+pub(super) fn remove_ready(
+    connection: &Connection,
+    writes: &mut PreparedWrites,
+    row_key: ReadyRowKey,
+    waiting: &Readiness,
+) -> Result<(), StoreError> {
+    let rank = priority_rank(waiting.priority, waiting.ready_at);
+    let was_ready = match &waiting.concurrency_key {
+        None => writes.delete_ready(row_key.lifecycle, rank, row_key.record_row)?,
         Some(key) => {
-            let lane = Lane { connection, lifecycle: spot.lifecycle, parts: &write_parts(&key.parts)? };
-            lane.leave(hot, rank, spot.row)?
+            let lane = ConcurrencyLane { connection, lifecycle: row_key.lifecycle, parts: &write_parts(&key.parts)? };
+            lane.remove(writes, rank, row_key.record_row)?
         }
     };
-    if !stood {
-        hot.not_later(waiting.from, spot.row)?;
+    if !was_ready {
+        writes.delete_delayed(waiting.ready_at, row_key.record_row)?;
     }
     Ok(())
 }
 
 /// A job waits: for its time, or for a worker. With a key it stands at the back until [`settle`] looks.
-pub(super) fn join(
-    (connection, hot): (&Connection, &mut Hot),
-    spot: Spot,
-    waiting: &Waiting,
+pub(super) fn add_ready(
+    (connection, writes): (&Connection, &mut PreparedWrites),
+    row_key: ReadyRowKey,
+    waiting: &Readiness,
     now: Time,
 ) -> Result<(), StoreError> {
-    let (rank, from) = (rank(waiting.priority, waiting.from), waiting.from);
-    let entry = Entry { rank, row: spot.row, from, definition: spot.definition };
-    let parts = waiting.key.as_ref().map(|key| write_parts(&key.parts)).transpose()?;
+    let (rank, ready_at) = (priority_rank(waiting.priority, waiting.ready_at), waiting.ready_at);
+    let ready_row = ReadyRow { rank, record_row: row_key.record_row, ready_at, version_number: row_key.version_number };
+    let parts = waiting.concurrency_key.as_ref().map(|key| write_parts(&key.parts)).transpose()?;
     match &parts {
-        _ if from > now => hot.later(spot.lifecycle, &entry, parts.as_deref()),
-        None => hot.ready(spot.lifecycle, &entry, None),
-        Some(parts) => Lane { connection, lifecycle: spot.lifecycle, parts }.join(&entry),
+        _ if ready_at > now => writes.insert_delayed(row_key.lifecycle, &ready_row, parts.as_deref()),
+        None => writes.insert_ready(row_key.lifecycle, &ready_row, None),
+        Some(parts) => ConcurrencyLane { connection, lifecycle: row_key.lifecycle, parts }.insert_at_back(&ready_row),
     }
 }
 
 /// Bring the right jobs of a key to the front, after its records, counts and queue were written. Who stands in the lane and whose
 /// time has not come again, because the clock was set back, is put off.
-pub(super) fn settle(
-    (connection, hot): (&Connection, &mut Hot),
-    known: &Known,
-    key: &QueueKey,
-    definition: u32,
+pub(super) fn rebalance_lane(
+    (connection, writes): (&Connection, &mut PreparedWrites),
+    snapshot: &CatalogSnapshot,
+    key: &ConcurrencyKey,
+    version_number: u32,
     now: Time,
 ) -> Result<(), StoreError> {
-    let Some(lifecycle) = known.names.number(&key.lifecycle) else { return Ok(()) };
+    let Some(lifecycle) = snapshot.symbols.id(&key.lifecycle) else { return Ok(()) };
     let parts = write_parts(&key.parts)?;
-    let lane = Lane { connection, lifecycle, parts: &parts };
-    if work_key(known, definition).is_some_and(|key| key.ordered) {
-        return lane.settle_ordered(hot, first_in_order(connection, known, key)?, now);
+    let lane = ConcurrencyLane { connection, lifecycle, parts: &parts };
+    if concurrency_policy(snapshot, version_number).is_some_and(|key| key.ordered) {
+        return lane.rebalance_ordered(writes, first_ordered_job(connection, snapshot, key)?, now);
     }
-    let free = room(connection, known, definition, key)?;
+    let free_slots = free_slots(connection, snapshot, version_number, key)?;
     loop {
-        let front = lane.some(true, free.saturating_add(SENT_BACK))?;
-        let back = lane.some(false, free)?;
-        let (mut best, early): (Vec<Entry>, Vec<Entry>) =
-            front.iter().chain(&back).partition(|entry: &&Entry| entry.from <= now);
+        let front = lane.first_rows(true, free_slots.saturating_add(MAX_DEMOTED_JOBS))?;
+        let back = lane.first_rows(false, free_slots)?;
+        let (mut best, early): (Vec<ReadyRow>, Vec<ReadyRow>) =
+            front.iter().chain(&back).partition(|entry: &&ReadyRow| entry.ready_at <= now);
         if !early.is_empty() {
-            early.iter().try_for_each(|entry| lane.put_off(hot, entry))?;
+            early.iter().try_for_each(|entry| lane.delay(writes, entry))?;
             continue;
         }
-        best.sort_unstable_by_key(|entry| (entry.rank, entry.row));
-        best.truncate(free);
-        let wanted: BTreeSet<u64> = best.iter().map(|entry| entry.row).collect();
-        front.iter().filter(|entry| !wanted.contains(&entry.row)).try_for_each(|entry| lane.turn(hot, entry, false))?;
+        best.sort_unstable_by_key(|entry| (entry.rank, entry.record_row));
+        best.truncate(free_slots);
+        let front_rows: BTreeSet<u64> = best.iter().map(|entry| entry.record_row).collect();
+        front
+            .iter()
+            .filter(|entry| !front_rows.contains(&entry.record_row))
+            .try_for_each(|entry| lane.set_front(writes, entry, false))?;
         return back
             .iter()
-            .filter(|entry| wanted.contains(&entry.row))
-            .try_for_each(|entry| lane.turn(hot, entry, true));
+            .filter(|entry| front_rows.contains(&entry.record_row))
+            .try_for_each(|entry| lane.set_front(writes, entry, true));
     }
 }
 
 /// The first job of an ordered key, where it waits for a worker.
-fn first_in_order(connection: &Connection, known: &Known, key: &QueueKey) -> Result<Option<Entry>, StoreError> {
-    let Some((_, first)) = load::queue(connection, known, key, 1)?.into_iter().next() else { return Ok(None) };
-    let Some((stored, record)) = load::record(connection, known, first)? else {
+fn first_ordered_job(
+    connection: &Connection,
+    snapshot: &CatalogSnapshot,
+    key: &ConcurrencyKey,
+) -> Result<Option<ReadyRow>, StoreError> {
+    let Some((_, first)) = load::load_queue(connection, snapshot, key, 1)?.into_iter().next() else { return Ok(None) };
+    let Some((stored, record)) = load::load_record(connection, snapshot, first)? else {
         return Err(StoreError::corrupt(format!("{first} stands in a queue and nowhere else")));
     };
-    let definition = known.catalog.number_of(&record.lifecycle)?;
-    Ok(readiness(&record).map(|waiting| Entry {
-        rank: rank(waiting.priority, waiting.from),
-        row: stored.row,
-        from: waiting.from,
-        definition,
+    let definition = snapshot.catalog.version_number(&record.lifecycle)?;
+    Ok(readiness(&record).map(|waiting| ReadyRow {
+        rank: priority_rank(waiting.priority, waiting.ready_at),
+        record_row: stored.row_id,
+        ready_at: waiting.ready_at,
+        version_number: definition,
     }))
 }
 
 /// The waiting jobs of a work key whose time has come.
-pub(super) struct Lane<'a> {
+pub(super) struct ConcurrencyLane<'a> {
     pub(super) connection: &'a Connection,
     pub(super) lifecycle: i64,
     pub(super) parts: &'a str,
 }
 
-impl Lane<'_> {
-    fn settle_ordered(&self, hot: &mut Hot, first: Option<Entry>, now: Time) -> Result<(), StoreError> {
-        let front = self.some(true, SENT_BACK)?;
-        let stands = |entry: &Entry| first.is_some_and(|first| first.row == entry.row);
-        front.iter().filter(|entry| !stands(entry)).try_for_each(|entry| self.turn(hot, entry, false))?;
-        match first {
-            Some(first) if first.from > now => self.put_off(hot, &first),
-            Some(first) if !front.iter().any(stands) => self.turn(hot, &first, true),
+impl ConcurrencyLane<'_> {
+    fn rebalance_ordered(
+        &self,
+        writes: &mut PreparedWrites,
+        first_job: Option<ReadyRow>,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let front = self.first_rows(true, MAX_DEMOTED_JOBS)?;
+        let is_first = |entry: &ReadyRow| first_job.is_some_and(|first| first.record_row == entry.record_row);
+        front.iter().filter(|entry| !is_first(entry)).try_for_each(|entry| self.set_front(writes, entry, false))?;
+        match first_job {
+            Some(first) if first.ready_at > now => self.delay(writes, &first),
+            Some(first) if !front.iter().any(is_first) => self.set_front(writes, &first, true),
             _ => Ok(()),
         }
     }
 
     /// At the back.
-    pub(super) fn join(&self, entry: &Entry) -> Result<(), StoreError> {
+    pub(super) fn insert_at_back(&self, ready_row: &ReadyRow) -> Result<(), StoreError> {
         let sql = "INSERT INTO lanes (lifecycle, key, front, rank, record, ready_at, definition) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)";
-        let row = params![self.lifecycle, self.parts, entry.rank, entry.row, entry.from.micros(), entry.definition];
+        let row = params![
+            self.lifecycle,
+            self.parts,
+            ready_row.rank,
+            ready_row.record_row,
+            ready_row.ready_at.micros(),
+            ready_row.version_number
+        ];
         self.connection.prepare_cached(sql)?.execute(row)?;
         Ok(())
     }
 
     /// Whether it was there.
-    fn leave(&self, hot: &mut Hot, rank: i64, row: u64) -> Result<bool, StoreError> {
+    fn remove(&self, writes: &mut PreparedWrites, rank: i64, row: u64) -> Result<bool, StoreError> {
         let sql =
             "DELETE FROM lanes WHERE lifecycle = ?1 AND key = ?2 AND front IN (0, 1) AND rank = ?3 AND record = ?4";
         let at = params![self.lifecycle, self.parts, rank, row];
-        let stood = self.connection.prepare_cached(sql)?.execute(at)? > 0;
-        hot.not_ready(self.lifecycle, rank, row)?;
-        Ok(stood)
+        let was_present = self.connection.prepare_cached(sql)?.execute(at)? > 0;
+        writes.delete_ready(self.lifecycle, rank, row)?;
+        Ok(was_present)
     }
 
     /// FM-7: its time has not come again. Whoever looks when it has finds it among those that wait for theirs.
-    fn put_off(&self, hot: &mut Hot, entry: &Entry) -> Result<(), StoreError> {
-        if self.leave(hot, entry.rank, entry.row)? {
-            hot.later(self.lifecycle, entry, Some(self.parts))?;
+    fn delay(&self, writes: &mut PreparedWrites, ready_row: &ReadyRow) -> Result<(), StoreError> {
+        if self.remove(writes, ready_row.rank, ready_row.record_row)? {
+            writes.insert_delayed(self.lifecycle, ready_row, Some(self.parts))?;
         }
         Ok(())
     }
 
     /// The first, in front or at the back.
-    fn some(&self, front: bool, limit: usize) -> Result<Vec<Entry>, StoreError> {
+    fn first_rows(&self, front: bool, limit: usize) -> Result<Vec<ReadyRow>, StoreError> {
         let sql = "SELECT rank, record, ready_at, definition FROM lanes \
                    WHERE lifecycle = ?1 AND key = ?2 AND front = ?3 ORDER BY rank, record LIMIT ?4";
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![self.lifecycle, self.parts, front, limit])?;
-        let mut entries = Vec::new();
+        let mut ready_rows = Vec::new();
         while let Some(row) = found.next()? {
             let from = Time::from_micros(row.get(2)?);
-            entries.push(Entry { rank: row.get(0)?, row: row.get(1)?, from, definition: row.get(3)? });
+            ready_rows.push(ReadyRow {
+                rank: row.get(0)?,
+                record_row: row.get(1)?,
+                ready_at: from,
+                version_number: row.get(3)?,
+            });
         }
-        Ok(entries)
+        Ok(ready_rows)
     }
 
     /// From the back to the front, or the other way. One that still waits for its time stands on neither side.
-    fn turn(&self, hot: &mut Hot, entry: &Entry, to_front: bool) -> Result<(), StoreError> {
+    fn set_front(&self, writes: &mut PreparedWrites, ready_row: &ReadyRow, to_front: bool) -> Result<(), StoreError> {
         let sql = "UPDATE lanes SET front = ?5 WHERE lifecycle = ?1 AND key = ?2 AND front = 1 - ?5 AND rank = ?3 AND record = ?4";
-        let at = params![self.lifecycle, self.parts, entry.rank, entry.row, to_front];
-        let turned = self.connection.prepare_cached(sql)?.execute(at)? > 0;
-        match (turned, to_front) {
-            (true, true) => hot.ready(self.lifecycle, entry, Some(self.parts)),
-            (true, false) => hot.not_ready(self.lifecycle, entry.rank, entry.row).map(|_| ()),
+        let at = params![self.lifecycle, self.parts, ready_row.rank, ready_row.record_row, to_front];
+        let has_changed = self.connection.prepare_cached(sql)?.execute(at)? > 0;
+        match (has_changed, to_front) {
+            (true, true) => writes.insert_ready(self.lifecycle, ready_row, Some(self.parts)),
+            (true, false) => writes.delete_ready(self.lifecycle, ready_row.rank, ready_row.record_row).map(|_| ()),
             (false, _) => Ok(()),
         }
     }

@@ -3,32 +3,32 @@
 //! A save is one transaction, durable before it is answered (`synchronous=FULL`). Inside, records are known by dense row
 //! numbers. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never rules.
 
+mod api_keys;
 mod backup;
-mod checkpoint;
 mod definitions;
+mod delayed;
 mod errors;
-mod glance;
-mod hot;
-mod keys;
 mod lanes;
-mod later;
+mod leasing;
 mod ledger;
 mod load;
-mod look;
 mod migrate;
-mod names;
 mod open;
+mod prepared;
 mod prune;
 mod read;
 mod rows;
 mod save;
 mod scan;
+mod scanner;
 mod shared;
-mod threads;
+mod stats;
+mod status;
+mod symbols;
+mod thread_pool;
 mod transaction;
-mod view;
 mod wal;
-mod work;
+mod wal_checkpoint;
 mod workers;
 mod write;
 
@@ -38,251 +38,260 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use onceward_core::decide::{Effect, Key};
-use onceward_core::diagnostic::Files;
-use onceward_core::record::{Execution, Record, Token};
+use onceward_core::decide::{Effect, ReadKey};
+use onceward_core::diagnostic::InputFiles;
+use onceward_core::record::{Execution, FencingToken, Record};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::Connection;
 
-use crate::account::{AccountName, AccountsQuery, Balance, Statement, StatementQuery};
-use crate::anchors::Anchors;
-use crate::api_keys::{KeptKeys, KeyEdit, KeySave};
-use crate::base::Base;
-use crate::batch::{Batch, Request, RequestName, Save};
+use crate::account::{AccountBalance, AccountName, AccountsQuery, StatementPage, StatementQuery};
+use crate::api_keys::{ApiKeyEdit, ApiKeySaveResult, ApiKeySet};
+use crate::batch::{Batch, IdempotencyId, IdempotencyRecord, SaveResult};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::glance::Glance;
-use crate::histogram::{Distribution, Histogram, TIMES};
-use crate::log::Entry;
-use crate::names::Known;
-use crate::net::Told;
+use crate::histogram::{Histogram, HistogramSnapshot, LATENCY_BUCKETS_MICROS};
+use crate::history_skip_index::HistorySkipIndex;
+use crate::links::{LinkPage, LinkQuery};
+use crate::log::LogEntry;
 use crate::prune::{
-    Forgotten, ForgottenCounts, Kin, OldCounts, OldPage, OldQuery, OldRequests, Prune, PruneSave, Standing,
+    ExpiredCountersPage, ExpiredCountersQuery, ExpiredKeysPage, ExpiredKeysQuery, PrunablePage, PrunableQuery,
+    PruneRequest, PruneResult, PruneState, RecordWithReferrers,
 };
-use crate::query::{Candidate, LeaseQuery, ListQuery, Most, Page, StateCount, VersionCount};
-use crate::relation::{LinkPage, LinkQuery};
-use crate::schema::Schema;
+use crate::query::{LeaseCandidate, LeaseQuery, ListQuery, PageLimit, RecordPage, StateCount, VersionCount};
+use crate::read_set::ReadSet;
+use crate::schema::SchemaStatus;
+use crate::stats::StoreStats;
 use crate::store::Store;
-use crate::workers::{Holding, WorkerSeen};
-pub use backup::{Backup, BackupError, back_up};
-use checkpoint::Checkpoints;
+use crate::symbols::CatalogSnapshot;
+use crate::workers::{LeaseCounts, WorkerSighting};
+use crate::write_set::EncodedEntries;
+pub use backup::{BackupError, BackupReport, backup_database};
+use leasing::LeaseScan;
 use open::EngineLock;
-use save::Writer;
-use shared::Shared;
-use threads::Threads;
-use transaction::{Busy, Transaction};
-pub use view::SqliteView;
-use work::Looked;
+use save::SqliteWriter;
+pub use scanner::SqliteScanner;
+use shared::SqliteShared;
+use thread_pool::ThreadPool;
+use transaction::{OnBusy, SqliteTransaction};
+use wal_checkpoint::WalCheckpointer;
 
 /// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
-const READERS: usize = 3;
+const READER_THREADS: usize = 3;
 
 /// So few operations are written by whoever brings them, where nobody else is writing and the disk was quick the last time: to wake
 /// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for, and so few keys loaded, by whoever asks: they stand in a page or two that are nearly always in memory, and
 /// waking another thread twice takes longer.
-const FEW: usize = 16;
+const MAX_INLINE_OPERATIONS: usize = 16;
 
 /// A store in a file. Clones are the same store; the file is closed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    inner: Arc<Inner>,
+    inner: Arc<SqliteInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SqliteInner {
     // In the order in which they must end: the readers, the writer, then the lock.
-    readers: Threads<Reader>,
-    near: Mutex<Reader>,
-    writer: Threads<Writer>,
-    shared: Arc<Shared>,
+    readers: ThreadPool<SqliteReader>,
+    inline_reader: Mutex<SqliteReader>,
+    writer: ThreadPool<SqliteWriter>,
+    shared: Arc<SqliteShared>,
     clock: Clock,
     /// A name that no other opening of the file has had.
-    opening: Arc<str>,
+    instance: Arc<str>,
     _lock: EngineLock,
 }
 
 /// What a thread that reads has at hand.
 #[derive(Debug)]
-struct Reader {
+struct SqliteReader {
     connection: Connection,
-    shared: Arc<Shared>,
+    shared: Arc<SqliteShared>,
 }
 
 impl SqliteStore {
     /// Open a database file, or make it. Refused while another engine has it open.
     pub fn open(path: impl AsRef<Path>, clock: Clock) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        let lock = EngineLock::take(path)?;
-        let connection = open::writer(path)?;
-        let known = definitions::recall(&connection)?;
-        let shared = Arc::new(Shared {
+        let lock = EngineLock::acquire(path)?;
+        let connection = open::open_writer(path)?;
+        let snapshot = definitions::load_catalog(&connection)?;
+        let shared = Arc::new(SqliteShared {
             generation: AtomicU64::new(1),
-            known: RwLock::new(known),
-            recent: Mutex::default(),
-            commits: Histogram::new(TIMES),
-            disk_is_quick: AtomicBool::new(false),
-            soonest: AtomicI64::new(later::soonest(&connection)?.micros()),
-            anchors: Anchors::default(),
+            catalog_snapshot: RwLock::new(snapshot),
+            record_cache: Mutex::default(),
+            commit_latency: Histogram::new(LATENCY_BUCKETS_MICROS),
+            is_disk_fast: AtomicBool::new(false),
+            earliest_delayed_micros: AtomicI64::new(delayed::earliest_ready_at(&connection)?.micros()),
+            history_index: HistorySkipIndex::default(),
         });
-        let reader = || Ok(Reader { connection: open::reader(path)?, shared: Arc::clone(&shared) });
-        let readers = (0..READERS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
-        let near = Mutex::new(reader()?);
-        let writer = Writer::new(connection, Arc::clone(&shared), Checkpoints::start(path)?)?;
-        let inner = Inner {
-            readers: Threads::start("read", readers, |reader| let_go(&reader.connection))?,
-            near,
-            writer: Threads::start("write", vec![writer], Writer::recover)?,
+        let reader = || Ok(SqliteReader { connection: open::open_reader(path)?, shared: Arc::clone(&shared) });
+        let readers = (0..READER_THREADS).map(|_| reader()).collect::<Result<Vec<_>, StoreError>>()?;
+        let inline_reader = Mutex::new(reader()?);
+        let writer = SqliteWriter::new(connection, Arc::clone(&shared), WalCheckpointer::start(path)?)?;
+        let inner = SqliteInner {
+            readers: ThreadPool::start("read", readers, |reader| roll_back_open(&reader.connection))?,
+            inline_reader,
+            writer: ThreadPool::start("write", vec![writer], SqliteWriter::recover)?,
             shared,
             clock,
             // The standard library's hashes begin with chance.
-            opening: format!("{:016x}", RandomState::new().hash_one(std::process::id())).into(),
+            instance: format!("{:016x}", RandomState::new().hash_one(std::process::id())).into(),
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// How many threads a runtime beside this store had better have: one core is for the thread that writes. Where all cores have a thread of
-    /// the runtime's, these wake one another for what one of them could do, and the writer takes turns with them (decision 0182).
+    /// the runtime's, these wake one another for what one of them could do, and the writer takes turns with them (decision 0020).
     pub fn runtime_threads() -> usize {
-        std::thread::available_parallelism().map_or(1, |cores| threads::beside_the_writer(cores.get()))
+        std::thread::available_parallelism().map_or(1, |cores| thread_pool::runtime_threads_beside_writer(cores.get()))
     }
 
     /// Which schema a file has. Nothing is written, and an engine may have it open.
-    pub fn schema(path: impl AsRef<Path>) -> Result<Schema, StoreError> {
-        migrate::schema(&open::reader(path.as_ref())?, migrate::MIGRATIONS)
+    pub fn schema(path: impl AsRef<Path>) -> Result<SchemaStatus, StoreError> {
+        migrate::schema_status(&open::open_reader(path.as_ref())?, migrate::MIGRATIONS)
     }
 
     /// Bring a file up to date, as opening it does. What it had before. Refused while an engine has it open.
-    pub fn migrate(path: impl AsRef<Path>) -> Result<Schema, StoreError> {
+    pub fn migrate(path: impl AsRef<Path>) -> Result<SchemaStatus, StoreError> {
         let path = path.as_ref();
         let before = Self::schema(path)?;
-        if !before.missing.is_empty() {
-            let _lock = EngineLock::take(path)?;
-            drop(open::writer(path)?);
+        if !before.pending.is_empty() {
+            let _lock = EngineLock::acquire(path)?;
+            drop(open::open_writer(path)?);
         }
         Ok(before)
     }
 
-    async fn look(&self, query: &LeaseQuery) -> Result<Looked, StoreError> {
-        if query.limit <= FEW
-            && let Ok(near) = self.inner.near.try_lock()
+    async fn scan_ready(&self, query: &LeaseQuery) -> Result<LeaseScan, StoreError> {
+        if query.limit <= MAX_INLINE_OPERATIONS
+            && let Ok(reader) = self.inner.inline_reader.try_lock()
         {
-            return near.read(|connection, known| work::leasable(connection, known, query));
+            return reader.read(|connection, known| leasing::scan_ready(connection, known, query));
         }
         let query = query.clone();
-        self.read(move |connection, known| work::leasable(connection, known, &query)).await
+        self.read(move |connection, known| leasing::scan_ready(connection, known, &query)).await
     }
 
     async fn read<R: Send + 'static>(
         &self,
-        job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError> + Send + 'static,
+        job: impl FnOnce(&Connection, &CatalogSnapshot) -> Result<R, StoreError> + Send + 'static,
     ) -> Result<R, StoreError> {
         self.inner.readers.run(move |reader| reader.read(job)).await
     }
 }
 
 /// After a panic: a snapshot that is still held, should there be one, is not.
-fn let_go(connection: &Connection) {
+fn roll_back_open(connection: &Connection) {
     if !connection.is_autocommit() {
         let _ = connection.execute_batch("ROLLBACK");
     }
 }
 
-impl Reader {
+impl SqliteReader {
     /// One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
-    fn read<R>(&self, job: impl FnOnce(&Connection, &Known) -> Result<R, StoreError>) -> Result<R, StoreError> {
-        let transaction = Transaction::to_read(&self.connection)?;
+    fn read<R>(
+        &self,
+        job: impl FnOnce(&Connection, &CatalogSnapshot) -> Result<R, StoreError>,
+    ) -> Result<R, StoreError> {
+        let transaction = SqliteTransaction::begin_read(&self.connection)?;
         // The snapshot begins with the first statement: what is known must not be older than it.
-        read::last(&transaction)?;
-        job(&transaction, &self.shared.known())
+        read::last_seq(&transaction)?;
+        job(&transaction, &self.shared.current_catalog())
     }
 }
 
 impl Store for SqliteStore {
-    async fn load(&self, base: &mut Base, keys: &[Key]) -> Result<(), StoreError> {
+    async fn load(&self, read_set: &mut ReadSet, keys: &[ReadKey]) -> Result<(), StoreError> {
         // Before anything is read: what is saved meanwhile will be noticed.
-        base.begin(self.inner.shared.generation.load(Ordering::Acquire));
-        let keys = self.inner.shared.recall(base, keys);
+        read_set.set_generation(self.inner.shared.generation.load(Ordering::Acquire));
+        let keys = self.inner.shared.fill_from_cache(read_set, keys);
         if keys.is_empty() {
             return Ok(());
         }
-        if keys.len() <= FEW
-            && self.inner.shared.disk_is_quick.load(Ordering::Relaxed)
-            && let Ok(near) = self.inner.near.try_lock()
+        if keys.len() <= MAX_INLINE_OPERATIONS
+            && self.inner.shared.is_disk_fast.load(Ordering::Relaxed)
+            && let Ok(reader) = self.inner.inline_reader.try_lock()
         {
-            return near.read(|connection, known| load::load(connection, known, base, &keys));
+            return reader.read(|connection, known| load::load(connection, known, read_set, &keys));
         }
-        let mut taken = std::mem::take(base);
-        *base = self
-            .read(move |connection, known| load::load(connection, known, &mut taken, &keys).map(|()| taken))
+        let mut loading = std::mem::take(read_set);
+        *read_set = self
+            .read(move |connection, known| load::load(connection, known, &mut loading, &keys).map(|()| loading))
             .await?;
         Ok(())
     }
 
-    async fn save(&self, base: &Arc<Base>, batch: &Arc<Batch>) -> Result<Save, StoreError> {
+    async fn save(&self, read_set: &Arc<ReadSet>, batch: &Arc<Batch>) -> Result<SaveResult, StoreError> {
         // Here, so that the thread that writes can be busy with another batch meanwhile.
-        let told = Arc::new(Told::of(base, batch)?);
-        if batch.writes.len() <= FEW && self.inner.shared.disk_is_quick.load(Ordering::Relaxed) {
+        let encoded = Arc::new(EncodedEntries::encode(read_set, batch)?);
+        if batch.operations.len() <= MAX_INLINE_OPERATIONS && self.inner.shared.is_disk_fast.load(Ordering::Relaxed) {
             // Folding back, and waiting for another process that writes, are for the thread that writes.
-            let save = |writer: &mut Writer| writer.save(base, batch, &told, Busy::IsTold);
-            match self.inner.writer.here(|writer| !writer.is_folding(), save) {
+            let save = |writer: &mut SqliteWriter| writer.save(read_set, batch, &encoded, OnBusy::Fail);
+            match self.inner.writer.try_inline(|writer| !writer.is_checkpointing(), save) {
                 Err(_) | Ok(Err(StoreError::Busy)) => {}
                 Ok(saved) => return saved,
             }
         }
-        let (base, batch) = (Arc::clone(base), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch, &told, Busy::IsWaitedFor)).await
+        let (base, batch) = (Arc::clone(read_set), Arc::clone(batch));
+        self.inner.writer.run(move |writer| writer.save(&base, &batch, &encoded, OnBusy::Wait)).await
     }
 
-    async fn leasable(&self, query: &LeaseQuery) -> Result<Vec<Candidate>, StoreError> {
+    async fn lease_candidates(&self, query: &LeaseQuery) -> Result<Vec<LeaseCandidate>, StoreError> {
         let (now, shared) = (query.now, &self.inner.shared);
-        let is_due = || shared.soonest.load(Ordering::Acquire) <= now.micros();
-        if is_due() {
-            self.inner.writer.run(move |writer| writer.put_right(now, &[])).await?;
+        let has_due_delayed = || shared.earliest_delayed_micros.load(Ordering::Acquire) <= now.micros();
+        if has_due_delayed() {
+            self.inner.writer.run(move |writer| writer.promote_due(now, &[])).await?;
         }
-        let mut before = Vec::new();
+        let mut previous_early_keys = Vec::new();
         loop {
-            let Looked { found, early } = self.look(query).await?;
+            let LeaseScan { candidates: found, early_keys: early } = self.scan_ready(query).await?;
             // The same again: damaged rows cannot be put right.
-            if (early.is_empty() || early == before) && (found.len() >= query.limit || !is_due()) {
+            if (early.is_empty() || early == previous_early_keys) && (found.len() >= query.limit || !has_due_delayed())
+            {
                 return Ok(found);
             }
-            before.clone_from(&early);
-            self.inner.writer.run(move |writer| writer.put_right(now, &early)).await?;
+            previous_early_keys.clone_from(&early);
+            self.inner.writer.run(move |writer| writer.promote_due(now, &early)).await?;
         }
     }
 
-    async fn due(&self, until: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
-        self.read(move |connection, _| work::due(connection, until, limit)).await
+    async fn due_records(&self, due_by: Time, limit: usize) -> Result<Vec<(Time, RecordId)>, StoreError> {
+        self.read(move |connection, _| leasing::due_records(connection, due_by, limit)).await
     }
 
-    async fn log(&self, after: u64, most: impl Into<Most> + Send) -> Result<Vec<Entry>, StoreError> {
-        let most = most.into();
-        self.read(move |connection, _| read::log(connection, after, most)).await
+    async fn log(&self, after_seq: u64, limit: impl Into<PageLimit> + Send) -> Result<Vec<LogEntry>, StoreError> {
+        let page_limit = limit.into();
+        self.read(move |connection, _| read::log(connection, after_seq, page_limit)).await
     }
 
-    async fn last(&self) -> Result<u64, StoreError> {
-        self.read(|connection, _| read::last(connection)).await
+    async fn last_seq(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| read::last_seq(connection)).await
     }
 
     async fn history(
         &self,
         record: RecordId,
         after_version: u64,
-        most: impl Into<Most> + Send,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let most = most.into();
+        limit: impl Into<PageLimit> + Send,
+    ) -> Result<Vec<LogEntry>, StoreError> {
+        let page_limit = limit.into();
         let shared = Arc::clone(&self.inner.shared);
-        self.read(move |connection, _| read::history(connection, &shared.anchors, record, after_version, most)).await
+        self.read(move |connection, _| {
+            read::history(connection, &shared.history_index, record, after_version, page_limit)
+        })
+        .await
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
-        self.read(move |connection, known| Ok(load::record(connection, known, id)?.map(|(_, record)| record))).await
+        self.read(move |connection, known| Ok(load::load_record(connection, known, id)?.map(|(_, record)| record)))
+            .await
     }
 
-    async fn list(&self, query: &ListQuery) -> Result<Page, StoreError> {
+    async fn list(&self, query: &ListQuery) -> Result<RecordPage, StoreError> {
         let query = query.clone();
         self.read(move |connection, known| read::list(connection, known, &query)).await
     }
@@ -292,162 +301,163 @@ impl Store for SqliteStore {
         self.read(move |connection, known| read::counts_by_state(connection, known, owner.as_deref())).await
     }
 
-    async fn glance(&self, now: Time) -> Result<Glance, StoreError> {
-        self.read(move |connection, known| glance::glance(connection, known, now)).await
+    async fn stats(&self, now: Time) -> Result<StoreStats, StoreError> {
+        self.read(move |connection, known| stats::read_stats(connection, known, now)).await
     }
 
-    fn commits(&self) -> Option<Distribution> {
-        Some(self.inner.shared.commits.counted())
+    fn commit_latency(&self) -> Option<HistogramSnapshot> {
+        Some(self.inner.shared.commit_latency.snapshot())
     }
 
-    async fn content(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+    async fn payload(&self, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
         let sha256 = *sha256;
-        self.read(move |connection, _| read::content(connection, &sha256)).await
+        self.read(move |connection, _| read::payload(connection, &sha256)).await
     }
 
-    async fn referenced(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+    async fn referenced_payloads(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
         let hashes = hashes.to_vec();
-        self.read(move |connection, _| read::referenced(connection, &hashes)).await
+        self.read(move |connection, _| read::referenced_payloads(connection, &hashes)).await
     }
 
-    async fn contents(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
+    async fn payloads(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
         let sha256s = sha256s.to_vec();
-        self.read(move |connection, _| sha256s.iter().map(|sha256| read::content(connection, sha256)).collect()).await
+        self.read(move |connection, _| sha256s.iter().map(|sha256| read::payload(connection, sha256)).collect()).await
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
         self.read(move |connection, _| read::effect(connection, record)).await
     }
 
-    async fn attempts(
+    async fn executions_page(
         &self,
         record: RecordId,
-        after: Token,
-        most: impl Into<Most> + Send,
+        after_token: FencingToken,
+        limit: impl Into<PageLimit> + Send,
     ) -> Result<Vec<Execution>, StoreError> {
-        let most = most.into();
-        self.read(move |connection, _| read::attempts(connection, record, after, most)).await
+        let page_limit = limit.into();
+        self.read(move |connection, _| read::executions_page(connection, record, after_token, page_limit)).await
     }
 
-    async fn linked(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
+    async fn linked_records(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
         let query = query.clone();
-        self.read(move |connection, known| read::linked(connection, known, &query)).await
+        self.read(move |connection, known| read::linked_records(connection, known, &query)).await
     }
 
-    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<Balance>, StoreError> {
+    async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<AccountBalance>, StoreError> {
         let query = query.clone();
         self.read(move |connection, _| ledger::accounts(connection, &query)).await
     }
 
-    async fn account(&self, account: &AccountName) -> Result<Option<Balance>, StoreError> {
+    async fn account(&self, account: &AccountName) -> Result<Option<AccountBalance>, StoreError> {
         let account = account.clone();
         self.read(move |connection, _| ledger::account(connection, &account)).await
     }
 
-    async fn statement(&self, query: &StatementQuery) -> Result<Option<Statement>, StoreError> {
+    async fn statement(&self, query: &StatementQuery) -> Result<Option<StatementPage>, StoreError> {
         let query = query.clone();
         self.read(move |connection, _| ledger::statement(connection, &query)).await
     }
 
-    async fn note_workers(&self, seen: &[WorkerSeen]) -> Result<(), StoreError> {
-        let seen = seen.to_vec();
-        self.inner.writer.run(move |writer| writer.note_workers(&seen)).await
+    async fn upsert_workers(&self, sightings: &[WorkerSighting]) -> Result<(), StoreError> {
+        let sightings = sightings.to_vec();
+        self.inner.writer.run(move |writer| writer.upsert_workers(&sightings)).await
     }
 
-    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSeen>, StoreError> {
-        self.read(move |connection, _| workers::workers(connection, limit)).await
+    async fn workers(&self, limit: usize) -> Result<Vec<WorkerSighting>, StoreError> {
+        self.read(move |connection, _| workers::list_workers(connection, limit)).await
     }
 
-    async fn holding(&self, limit: usize) -> Result<Holding, StoreError> {
-        self.read(move |connection, _| workers::holding(connection, limit)).await
+    async fn lease_counts(&self, max_timers: usize) -> Result<LeaseCounts, StoreError> {
+        self.read(move |connection, _| workers::lease_counts(connection, max_timers)).await
     }
 
-    async fn forget_workers(&self, before: Time, most: usize) -> Result<u64, StoreError> {
-        self.inner.writer.run(move |writer| writer.forget_workers(before, most)).await
+    async fn delete_stale_workers(&self, seen_before: Time, max_workers: usize) -> Result<u64, StoreError> {
+        self.inner.writer.run(move |writer| writer.delete_stale_workers(seen_before, max_workers)).await
     }
 
-    async fn requests(&self, names: &[RequestName]) -> Result<Vec<Option<Request>>, StoreError> {
-        let names = names.to_vec();
-        self.read(move |connection, _| names.iter().map(|name| read::request(connection, name)).collect()).await
+    async fn idempotency_records(&self, ids: &[IdempotencyId]) -> Result<Vec<Option<IdempotencyRecord>>, StoreError> {
+        let ids = ids.to_vec();
+        self.read(move |connection, _| ids.iter().map(|name| read::idempotency_record(connection, name)).collect())
+            .await
     }
 
-    async fn definitions(&self) -> Result<Arc<Catalog>, StoreError> {
-        Ok(self.inner.shared.known().catalog)
+    async fn catalog(&self) -> Result<Arc<Catalog>, StoreError> {
+        Ok(self.inner.shared.current_catalog().catalog)
     }
 
-    async fn put_definitions(&self, files: &Files) -> Result<Arc<Catalog>, StoreError> {
+    async fn put_lifecycles(&self, files: &InputFiles) -> Result<Arc<Catalog>, StoreError> {
         let (files, now) = (files.clone(), self.inner.clock.now());
-        let put = move |writer: &mut Writer| {
-            let known = writer.shared.known();
-            let new = definitions::put(&mut writer.connection, &known, &files, now)?;
-            Ok(learn(writer, &known, new))
+        let put = move |writer: &mut SqliteWriter| {
+            let snapshot = writer.shared.current_catalog();
+            let new = definitions::put_lifecycles(&mut writer.connection, &snapshot, &files, now)?;
+            Ok(update_catalog(writer, &snapshot, new))
         };
         self.inner.writer.run(put).await
     }
 
-    async fn use_definition(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
+    async fn activate_version(&self, hash: &str, by: &str, now: Time) -> Result<Arc<Catalog>, StoreError> {
         let (hash, by) = (hash.to_owned(), by.to_owned());
-        let turn = move |writer: &mut Writer| {
-            let known = writer.shared.known();
-            let new = definitions::make_current(&mut writer.connection, &known, &hash, &by, now)?;
-            Ok(learn(writer, &known, new))
+        let activate = move |writer: &mut SqliteWriter| {
+            let snapshot = writer.shared.current_catalog();
+            let new = definitions::activate_version(&mut writer.connection, &snapshot, &hash, &by, now)?;
+            Ok(update_catalog(writer, &snapshot, new))
         };
-        self.inner.writer.run(turn).await
+        self.inner.writer.run(activate).await
     }
 
     async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
-        self.read(|connection, known| read::counts_by_version(connection, &known.catalog, &known.names)).await
+        self.read(|connection, known| read::counts_by_version(connection, &known.catalog, &known.symbols)).await
     }
 
-    async fn old(&self, query: &OldQuery) -> Result<OldPage, StoreError> {
+    async fn prunable(&self, query: &PrunableQuery) -> Result<PrunablePage, StoreError> {
         let query = *query;
-        self.read(move |connection, _| prune::old(connection, &query)).await
+        self.read(move |connection, _| prune::prunable(connection, &query)).await
     }
 
-    async fn kin(&self, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+    async fn with_referrers(&self, ids: &[RecordId]) -> Result<Vec<RecordWithReferrers>, StoreError> {
         let ids = ids.to_vec();
-        self.read(move |connection, known| prune::kin(connection, known, &ids)).await
+        self.read(move |connection, known| prune::with_referrers(connection, known, &ids)).await
     }
 
-    async fn prune(&self, prune: &Arc<Prune>) -> Result<PruneSave, StoreError> {
+    async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
         let prune = Arc::clone(prune);
         self.inner.writer.run(move |writer| writer.prune(&prune)).await
     }
 
-    async fn standing(&self) -> Result<Standing, StoreError> {
-        self.read(|connection, _| prune::standing(connection)).await
+    async fn prune_state(&self) -> Result<PruneState, StoreError> {
+        self.read(|connection, _| prune::prune_state(connection)).await
     }
 
-    async fn forget(&self, old: &OldRequests) -> Result<Forgotten, StoreError> {
-        let old = old.clone();
-        self.inner.writer.run(move |writer| writer.forget(&old)).await
+    async fn delete_expired_keys(&self, query: &ExpiredKeysQuery) -> Result<ExpiredKeysPage, StoreError> {
+        let query = query.clone();
+        self.inner.writer.run(move |writer| writer.delete_expired_keys(&query)).await
     }
 
-    async fn forget_counts(&self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
-        let old = old.clone();
-        self.inner.writer.run(move |writer| writer.forget_counts(&old)).await
+    async fn delete_expired_counters(&self, query: &ExpiredCountersQuery) -> Result<ExpiredCountersPage, StoreError> {
+        let query = query.clone();
+        self.inner.writer.run(move |writer| writer.delete_expired_counters(&query)).await
     }
 
-    async fn keys(&self) -> Result<KeptKeys, StoreError> {
-        self.read(|connection, _| keys::keys(connection)).await
+    async fn api_keys(&self) -> Result<ApiKeySet, StoreError> {
+        self.read(|connection, _| api_keys::api_keys(connection)).await
     }
 
-    async fn key_changes(&self) -> Result<u64, StoreError> {
-        self.read(|connection, _| keys::changes(connection)).await
+    async fn api_keys_revision(&self) -> Result<u64, StoreError> {
+        self.read(|connection, _| api_keys::revision(connection)).await
     }
 
-    async fn edit_keys(&self, edit: &Arc<KeyEdit>) -> Result<KeySave, StoreError> {
+    async fn edit_api_keys(&self, edit: &Arc<ApiKeyEdit>) -> Result<ApiKeySaveResult, StoreError> {
         let edit = Arc::clone(edit);
-        self.inner.writer.run(move |writer| writer.edit_keys(&edit)).await
+        self.inner.writer.run(move |writer| writer.edit_api_keys(&edit)).await
     }
 
-    fn opening(&self) -> Option<Arc<str>> {
-        Some(Arc::clone(&self.inner.opening))
+    fn instance(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.inner.instance))
     }
 
-    async fn left_behind(&self, limit: usize) -> Result<Vec<(RecordId, Token)>, StoreError> {
-        let opening = Arc::clone(&self.inner.opening);
-        self.read(move |connection, _| read::left_behind(connection, &opening, limit)).await
+    async fn orphaned_leases(&self, limit: usize) -> Result<Vec<(RecordId, FencingToken)>, StoreError> {
+        let instance = Arc::clone(&self.inner.instance);
+        self.read(move |connection, _| read::orphaned_leases(connection, &instance, limit)).await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {
@@ -456,9 +466,9 @@ impl Store for SqliteStore {
 }
 
 /// What is known from now on, where something new is.
-fn learn(writer: &Writer, known: &Known, new: Option<Known>) -> Arc<Catalog> {
-    let Some(new) = new else { return Arc::clone(&known.catalog) };
+fn update_catalog(writer: &SqliteWriter, snapshot: &CatalogSnapshot, new: Option<CatalogSnapshot>) -> Arc<Catalog> {
+    let Some(new) = new else { return Arc::clone(&snapshot.catalog) };
     let catalog = Arc::clone(&new.catalog);
-    *writer.shared.known.write().unwrap_or_else(PoisonError::into_inner) = new;
+    *writer.shared.catalog_snapshot.write().unwrap_or_else(PoisonError::into_inner) = new;
     catalog
 }

@@ -7,201 +7,209 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 
 use super::load;
 use super::rows;
-use super::save::Writer;
-use crate::batch::RequestName;
+use super::save::SqliteWriter;
+use crate::batch::IdempotencyId;
 use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
-use crate::names::Known;
-use crate::net::TallyKey;
 use crate::prune::{
-    Carry, CountPlace, Forgotten, ForgottenCounts, Kin, OldCounts, OldPage, OldQuery, OldRequests, Prune, PruneSave,
-    Standing, Taken,
+    CounterCursor, ExpiredCountersPage, ExpiredCountersQuery, ExpiredKeysPage, ExpiredKeysQuery, PrunablePage,
+    PrunableQuery, PrunePlan, PruneRequest, PruneResult, PruneState, PrunedRecord, RecordWithReferrers,
 };
+use crate::symbols::CatalogSnapshot;
+use crate::write_set::StateCountKey;
 
-pub(super) fn standing(connection: &Connection) -> Result<Standing, StoreError> {
+pub(super) fn prune_state(connection: &Connection) -> Result<PruneState, StoreError> {
     let mut statement = connection.prepare_cached("SELECT checkpoint, floor, head FROM pruned")?;
-    let found =
-        statement.query_row([], |row| Ok(Standing { checkpoint: row.get(0)?, floor: row.get(1)?, head: row.get(2)? }));
+    let found = statement.query_row([], |row| {
+        Ok(PruneState { checkpoint_seq: row.get(0)?, last_pruned_seq: row.get(1)?, checkpoint_hash: row.get(2)? })
+    });
     Ok(found?)
 }
 
 /// In the order of creation, a bounded number at a time; an index by when they ended would cost every record.
-pub(super) fn old(connection: &Connection, query: &OldQuery) -> Result<OldPage, StoreError> {
+pub(super) fn prunable(connection: &Connection, query: &PrunableQuery) -> Result<PrunablePage, StoreError> {
     let sql = "SELECT row, id, created_at, updated_at, finished_at FROM records \
                WHERE row > ?1 ORDER BY row LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![query.after, query.limit])?;
-    let before = query.before.micros();
-    let (mut page, mut young, mut looked) = (OldPage::default(), true, 0);
+    let mut found = statement.query(params![query.after_row, query.limit])?;
+    let cutoff = query.cutoff.micros();
+    let (mut page, mut all_newer, mut scanned) = (PrunablePage::default(), true, 0);
     while let Some(row) = found.next()? {
-        looked += 1;
+        scanned += 1;
         page.next = Some(row.get(0)?);
         let (created, updated, finished): (i64, i64, Option<i64>) = (row.get(2)?, row.get(3)?, row.get(4)?);
-        young &= created > before;
-        if finished.is_some_and(|at| at <= before) && updated <= before {
-            page.records.push(rows::id(row, 1)?);
+        all_newer &= created > cutoff;
+        if finished.is_some_and(|at| at <= cutoff) && updated <= cutoff {
+            page.records.push(rows::record_id_column(row, 1)?);
         }
     }
-    if young || looked < query.limit {
+    if all_newer || scanned < query.limit {
         page.next = None;
     }
     Ok(page)
 }
 
-pub(super) fn kin(connection: &Connection, known: &Known, ids: &[RecordId]) -> Result<Vec<Kin>, StoreError> {
+pub(super) fn with_referrers(
+    connection: &Connection,
+    snapshot: &CatalogSnapshot,
+    ids: &[RecordId],
+) -> Result<Vec<RecordWithReferrers>, StoreError> {
     let mut all = Vec::with_capacity(ids.len());
     let mut links = connection.prepare_cached("SELECT links FROM records WHERE row = ?1")?;
     let sql = "SELECT DISTINCT r.id FROM links l JOIN records r ON r.row = l.source WHERE l.target = ?1 ORDER BY r.id";
-    let mut sources = connection.prepare_cached(sql)?;
+    let mut referrers = connection.prepare_cached(sql)?;
     for id in ids {
-        let Some((stored, record)) = load::record(connection, known, *id)? else { continue };
-        let mut kin = Kin { stored, record, links: 0, sources: Vec::new() };
-        kin.links = links.query_row([kin.stored.row], |row| row.get(0))?;
-        let mut found = sources.query([kin.stored.row])?;
+        let Some((stored, record)) = load::load_record(connection, snapshot, *id)? else { continue };
+        let mut kin = RecordWithReferrers { meta: stored, record, link_version: 0, referrers: Vec::new() };
+        kin.link_version = links.query_row([kin.meta.row_id], |row| row.get(0))?;
+        let mut found = referrers.query([kin.meta.row_id])?;
         while let Some(row) = found.next()? {
-            kin.sources.push(rows::id(row, 0)?);
+            kin.referrers.push(rows::record_id_column(row, 0)?);
         }
         all.push(kin);
     }
     Ok(all)
 }
 
-impl Writer {
-    pub(super) fn prune(&mut self, prune: &Prune) -> Result<PruneSave, StoreError> {
-        let saved = self.take_out(prune);
-        if !matches!(saved, Ok(PruneSave::Conflict)) {
-            self.trust_nothing();
-            let entries: usize = prune.carry.taken.iter().map(|one| one.entries.len()).sum();
-            self.written(prune.carry.taken.len() / 2 + entries / 4);
+impl SqliteWriter {
+    pub(super) fn prune(&mut self, prune: &PruneRequest) -> Result<PruneResult, StoreError> {
+        let result = self.run_prune(prune);
+        if !matches!(result, Ok(PruneResult::Conflict)) {
+            self.invalidate_caches();
+            let entries: usize = prune.plan.pruned.iter().map(|one| one.entries.len()).sum();
+            self.add_written_pages(prune.plan.pruned.len() / 2 + entries / 4);
         }
-        saved
+        result
     }
 
-    fn take_out(&mut self, prune: &Prune) -> Result<PruneSave, StoreError> {
-        let known = self.shared.known();
+    fn run_prune(&mut self, prune: &PruneRequest) -> Result<PruneResult, StoreError> {
+        let snapshot = self.shared.current_catalog();
         // FM-2, INV-2: all of it or nothing.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let pruning = Pruning { transaction: &transaction, known: &known, carry: &prune.carry };
-        let Some(seq) = pruning.all(prune)? else { return Ok(PruneSave::Conflict) };
+        let prune_transaction = PruneTransaction { transaction: &transaction, snapshot: &snapshot, plan: &prune.plan };
+        let Some(seq) = prune_transaction.run(prune)? else { return Ok(PruneResult::Conflict) };
         transaction.commit()?;
-        Ok(PruneSave::Saved(seq))
+        Ok(PruneResult::Saved(seq))
     }
 
-    pub(super) fn forget_counts(&mut self, old: &OldCounts) -> Result<ForgottenCounts, StoreError> {
+    pub(super) fn delete_expired_counters(
+        &mut self,
+        query: &ExpiredCountersQuery,
+    ) -> Result<ExpiredCountersPage, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut forgotten = ForgottenCounts::default();
-        let mut gone = Vec::new();
+        let mut page = ExpiredCountersPage::default();
+        let mut expired = Vec::new();
         {
-            let after = old.after.clone().unwrap_or_default();
+            let after = query.after.clone().unwrap_or_default();
             let sql = "SELECT lifecycle, name, parts, window, count FROM counts \
                        WHERE (lifecycle, name, parts, window) > (?1, ?2, ?3, ?4) \
                        ORDER BY lifecycle, name, parts, window LIMIT ?5";
             let mut statement = transaction.prepare_cached(sql)?;
-            let from = params![after.lifecycle, after.name, after.parts, after.window, old.limit];
+            let from = params![after.lifecycle, after.name, after.parts, after.window, query.limit];
             let mut found = statement.query(from)?;
-            let mut looked = 0;
+            let mut scanned = 0;
             while let Some(row) = found.next()? {
-                looked += 1;
+                scanned += 1;
                 let window: i64 = row.get(3)?;
-                let place = CountPlace { lifecycle: row.get(0)?, name: row.get(1)?, parts: row.get(2)?, window };
-                if old.are_over(row.get(4)?, (window != NO_WINDOW).then_some(window)) {
-                    gone.push(place.clone());
+                let cursor = CounterCursor { lifecycle: row.get(0)?, name: row.get(1)?, parts: row.get(2)?, window };
+                if query.is_expired(row.get(4)?, (window != NO_WINDOW).then_some(window)) {
+                    expired.push(cursor.clone());
                 }
-                forgotten.next = Some(place);
+                page.next = Some(cursor);
             }
-            if looked < old.limit {
-                forgotten.next = None;
+            if scanned < query.limit {
+                page.next = None;
             }
         }
-        for CountPlace { lifecycle, name, parts, window } in gone {
+        for CounterCursor { lifecycle, name, parts, window } in expired {
             let sql = "DELETE FROM counts WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window = ?4";
             let deleted = transaction.prepare_cached(sql)?.execute(params![lifecycle, name, parts, window])?;
-            forgotten.counts += u64::try_from(deleted).unwrap_or(0);
+            page.deleted += u64::try_from(deleted).unwrap_or(0);
         }
         transaction.commit()?;
-        Ok(forgotten)
+        Ok(page)
     }
 
-    pub(super) fn forget(&mut self, old: &OldRequests) -> Result<Forgotten, StoreError> {
+    pub(super) fn delete_expired_keys(&mut self, query: &ExpiredKeysQuery) -> Result<ExpiredKeysPage, StoreError> {
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut forgotten = Forgotten::default();
-        let mut gone = Vec::new();
+        let mut page = ExpiredKeysPage::default();
+        let mut expired = Vec::new();
         {
-            let (owner, key) = old.after.as_ref().map_or(("", ""), |name| (&name.owner, &name.key));
+            let (owner, key) = query.after.as_ref().map_or(("", ""), |name| (&name.owner, &name.idempotency_key));
             let sql = "SELECT owner, key, at FROM requests WHERE (owner, key) > (?1, ?2) ORDER BY owner, key LIMIT ?3";
             let mut statement = transaction.prepare_cached(sql)?;
-            let mut found = statement.query(params![owner, key, old.limit])?;
-            let mut looked = 0;
+            let mut found = statement.query(params![owner, key, query.limit])?;
+            let mut scanned = 0;
             while let Some(row) = found.next()? {
-                looked += 1;
-                let name = RequestName { owner: row.get(0)?, key: row.get(1)? };
-                if row.get::<_, i64>(2)? <= old.before.micros() {
-                    gone.push(name.clone());
+                scanned += 1;
+                let name = IdempotencyId { owner: row.get(0)?, idempotency_key: row.get(1)? };
+                if row.get::<_, i64>(2)? <= query.cutoff.micros() {
+                    expired.push(name.clone());
                 }
-                forgotten.next = Some(name);
+                page.next = Some(name);
             }
-            if looked < old.limit {
-                forgotten.next = None;
+            if scanned < query.limit {
+                page.next = None;
             }
         }
-        for name in gone {
+        for name in expired {
             let sql = "DELETE FROM requests WHERE owner = ?1 AND key = ?2";
-            let deleted = transaction.prepare_cached(sql)?.execute([&name.owner, &name.key])?;
-            forgotten.requests += u64::try_from(deleted).unwrap_or(0);
+            let deleted = transaction.prepare_cached(sql)?.execute([&name.owner, &name.idempotency_key])?;
+            page.deleted += u64::try_from(deleted).unwrap_or(0);
         }
         transaction.commit()?;
-        Ok(forgotten)
+        Ok(page)
     }
 }
 
 /// One prune on its way.
-struct Pruning<'a> {
+struct PruneTransaction<'a> {
     transaction: &'a Transaction<'a>,
-    known: &'a Known,
-    carry: &'a Carry,
+    snapshot: &'a CatalogSnapshot,
+    plan: &'a PrunePlan,
 }
 
-impl Pruning<'_> {
+impl PruneTransaction<'_> {
     /// The place of the checkpoint; `None` where something has changed.
-    fn all(&self, prune: &Prune) -> Result<Option<u64>, StoreError> {
-        for one in &self.carry.taken {
-            if !self.stands(one)? {
+    fn run(&self, prune: &PruneRequest) -> Result<Option<u64>, StoreError> {
+        for one in &self.plan.pruned {
+            if !self.is_unchanged(one)? {
                 return Ok(None);
             }
         }
-        for one in &self.carry.taken {
-            self.delete(one)?;
+        for one in &self.plan.pruned {
+            self.delete_record(one)?;
         }
-        self.unlink()?;
-        self.free()?;
-        self.moved()?;
-        self.contents()?;
-        self.tallies()?;
-        self.log(prune).map(Some)
+        self.delete_links()?;
+        self.release_keys()?;
+        self.delete_account_entries()?;
+        self.release_payloads()?;
+        self.update_state_counts()?;
+        self.append_checkpoint(prune).map(Some)
     }
 
     /// Whether a record is as it was, and nobody has come to point to it.
-    fn stands(&self, one: &Taken) -> Result<bool, StoreError> {
+    fn is_unchanged(&self, pruned: &PrunedRecord) -> Result<bool, StoreError> {
         let sql = "SELECT version, links FROM records WHERE row = ?1 AND id = ?2";
         let mut statement = self.transaction.prepare_cached(sql)?;
-        let at = params![one.stored.row, one.record.id.0.as_bytes()];
+        let at = params![pruned.meta.row_id, pruned.record.id.0.as_bytes()];
         let found: Option<(u64, u64)> = statement.query_row(at, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        Ok(found == Some((one.record.version, one.links)))
+        Ok(found == Some((pruned.record.version, pruned.link_version)))
     }
 
-    fn delete(&self, one: &Taken) -> Result<(), StoreError> {
+    fn delete_record(&self, pruned: &PrunedRecord) -> Result<(), StoreError> {
         for sql in [
             "DELETE FROM records WHERE row = ?1",
             "DELETE FROM executions WHERE record = ?1",
             "DELETE FROM effects WHERE record = ?1",
             "DELETE FROM links WHERE target = ?1",
         ] {
-            self.transaction.prepare_cached(sql)?.execute([one.stored.row])?;
+            self.transaction.prepare_cached(sql)?.execute([pruned.meta.row_id])?;
         }
         let sql = "DELETE FROM history WHERE seq = ?1 AND record = ?2";
         let mut statement = self.transaction.prepare_cached(sql)?;
-        for entry in &one.entries {
-            if statement.execute(params![entry.seq, one.stored.row])? != 1 {
+        for entry in &pruned.entries {
+            if statement.execute(params![entry.seq, pruned.meta.row_id])? != 1 {
                 return Err(StoreError::corrupt(format!("log entry {} is not there to be pruned", entry.seq)));
             }
         }
@@ -209,12 +217,13 @@ impl Pruning<'_> {
     }
 
     /// Links to records that stay: whoever read them must know that they are gone.
-    fn unlink(&self) -> Result<(), StoreError> {
+    fn delete_links(&self) -> Result<(), StoreError> {
         let rows: BTreeMap<RecordId, u64> =
-            self.carry.taken.iter().map(|one| (one.record.id, one.stored.row)).collect();
-        for (key, source) in &self.carry.unlinked {
-            let Some(target) = load::row_of(self.transaction, key.target)? else { continue };
-            let (lifecycle, field) = (self.known.names.known(&key.lifecycle)?, self.known.names.known(&key.field)?);
+            self.plan.pruned.iter().map(|one| (one.record.id, one.meta.row_id)).collect();
+        for (key, source) in &self.plan.removed_links {
+            let Some(target) = load::find_row_id(self.transaction, key.target)? else { continue };
+            let (lifecycle, field) =
+                (self.snapshot.symbols.require_id(&key.lifecycle)?, self.snapshot.symbols.require_id(&key.field)?);
             let sql = "DELETE FROM links WHERE target = ?1 AND lifecycle = ?2 AND field = ?3 AND source = ?4";
             let at = params![target, lifecycle, field, rows.get(source)];
             self.transaction.prepare_cached(sql)?.execute(at)?;
@@ -226,26 +235,26 @@ impl Pruning<'_> {
     }
 
     /// Keys and counts of records that ended in a state that has them.
-    fn free(&self) -> Result<(), StoreError> {
-        let names = &self.known.names;
-        for (key, holder) in self.carry.freed_uniques() {
+    fn release_keys(&self) -> Result<(), StoreError> {
+        let names = &self.snapshot.symbols;
+        for (key, holder) in self.plan.released_unique_keys() {
             let sql = "DELETE FROM uniques WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND holder = ?4";
-            let (lifecycle, name) = (names.known(&key.lifecycle)?, names.known(&key.unique)?);
+            let (lifecycle, name) = (names.require_id(&key.lifecycle)?, names.require_id(&key.unique)?);
             let at = params![lifecycle, name, write_parts(&key.parts)?, holder.0.as_bytes()];
             self.transaction.prepare_cached(sql)?.execute(at)?;
         }
-        for (key, delta) in &self.carry.checkpoint.freed.counts {
+        for (key, delta) in &self.plan.checkpoint.released.counts {
             let sql = "UPDATE counts SET count = count + ?5 WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window = ?4";
-            let (lifecycle, name) = (names.known(&key.lifecycle)?, names.known(&key.limit)?);
-            let at = params![lifecycle, name, write_parts(&key.parts)?, key.window.unwrap_or(NO_WINDOW), delta];
+            let (lifecycle, name) = (names.require_id(&key.lifecycle)?, names.require_id(&key.limit)?);
+            let at = params![lifecycle, name, write_parts(&key.parts)?, key.window_start.unwrap_or(NO_WINDOW), delta];
             self.transaction.prepare_cached(sql)?.execute(at)?;
         }
         Ok(())
     }
 
     /// What they moved stays in the balances, and no longer on the statements.
-    fn moved(&self) -> Result<(), StoreError> {
-        for (account, seq) in &self.carry.moved {
+    fn delete_account_entries(&self) -> Result<(), StoreError> {
+        for (account, seq) in &self.plan.account_entries {
             let sql = "DELETE FROM entries WHERE asset = ?1 AND name = ?2 AND seq = ?3";
             self.transaction.prepare_cached(sql)?.execute(params![account.asset, account.name, seq])?;
         }
@@ -253,8 +262,8 @@ impl Pruning<'_> {
     }
 
     /// Bytes that no record has as payload any more.
-    fn contents(&self) -> Result<(), StoreError> {
-        for (sha256, records) in self.carry.contents() {
+    fn release_payloads(&self) -> Result<(), StoreError> {
+        for (sha256, records) in self.plan.payload_references() {
             let sql = "UPDATE contents SET refs = refs - ?2 WHERE sha256 = ?1";
             self.transaction.prepare_cached(sql)?.execute(params![sha256, records])?;
             let sql = "DELETE FROM contents WHERE sha256 = ?1 AND refs = 0";
@@ -263,9 +272,10 @@ impl Pruning<'_> {
         Ok(())
     }
 
-    fn tallies(&self) -> Result<(), StoreError> {
-        for (TallyKey { definition, owner, state }, delta) in self.carry.tallies() {
-            let (definition, state) = (self.known.catalog.number_by(&definition)?, self.known.names.known(&state)?);
+    fn update_state_counts(&self) -> Result<(), StoreError> {
+        for (StateCountKey { definition, owner, state }, delta) in self.plan.state_count_deltas() {
+            let (definition, state) =
+                (self.snapshot.catalog.version_number_by_hash(&definition)?, self.snapshot.symbols.require_id(&state)?);
             let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
             self.transaction.prepare_cached(sql)?.execute(params![definition, owner, state, delta])?;
             // States that they came through, too, by whatever version: nothing else may tell of them any more.
@@ -276,15 +286,15 @@ impl Pruning<'_> {
         Ok(())
     }
 
-    fn log(&self, prune: &Prune) -> Result<u64, StoreError> {
-        let (entry, now) = self.carry.entry(&standing(self.transaction)?, prune.now)?;
+    fn append_checkpoint(&self, prune: &PruneRequest) -> Result<u64, StoreError> {
+        let (entry, state) = self.plan.next_checkpoint_entry(&prune_state(self.transaction)?, prune.now)?;
         let seq: u64 = self.transaction.query_row("SELECT seq + 1 FROM counter", [], |row| row.get(0))?;
         let sql = "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, NULL, ?2, ?3, NULL, ?4, ?5)";
         let values = params![seq, entry.version, entry.at.micros(), &*entry.text, entry.hash];
         self.transaction.execute(sql, values)?;
         self.transaction.execute("UPDATE counter SET seq = ?1", [seq])?;
         let sql = "UPDATE pruned SET checkpoint = ?1, floor = ?2, head = ?3";
-        self.transaction.execute(sql, params![seq, now.floor, now.head])?;
+        self.transaction.execute(sql, params![seq, state.last_pruned_seq, state.checkpoint_hash])?;
         Ok(seq)
     }
 }

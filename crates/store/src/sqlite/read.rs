@@ -4,44 +4,46 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use onceward_core::decide::Effect;
-use onceward_core::record::{Execution, Token};
+use onceward_core::record::{Execution, FencingToken};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::load::{EXECUTION, row_of};
+use super::load::{SELECT_EXECUTIONS_SQL, find_row_id};
 use super::{prune, rows};
-use crate::anchors::Anchors;
-use crate::batch::{Request, RequestName};
+use crate::batch::{IdempotencyId, IdempotencyRecord};
 use crate::catalog::Catalog;
-use crate::columns::{has_come, weight};
+use crate::columns::{execution_text_bytes, is_payload_present};
 use crate::error::StoreError;
-use crate::log::Entry;
-use crate::names::{Known, Names};
-use crate::query::{Filling, ListQuery, Most, Page, StateCount, VersionCount, looked_at, own_worker};
-use crate::relation::{LinkPage, LinkQuery};
+use crate::history_skip_index::HistorySkipIndex;
+use crate::links::{LinkPage, LinkQuery};
+use crate::log::LogEntry;
+use crate::query::{
+    ListQuery, PageBudget, PageLimit, RecordPage, StateCount, VersionCount, in_process_worker_name, max_scanned_records,
+};
+use crate::symbols::{CatalogSnapshot, SymbolTable};
 
-pub(super) fn log(connection: &Connection, after: u64, most: Most) -> Result<Vec<Entry>, StoreError> {
-    let floor = prune::standing(connection)?.floor;
-    if after < floor {
-        return Err(StoreError::Pruned { oldest: floor });
+pub(super) fn log(connection: &Connection, after_seq: u64, page_limit: PageLimit) -> Result<Vec<LogEntry>, StoreError> {
+    let floor = prune::prune_state(connection)?.last_pruned_seq;
+    if after_seq < floor {
+        return Err(StoreError::LogPruned { oldest: floor });
     }
     let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
                WHERE h.seq > ?1 ORDER BY h.seq LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query(params![signed(after), most.count])?;
-    let (mut entries, mut filling) = (Vec::new(), Filling::new(most));
+    let mut found = statement.query(params![to_signed(after_seq), page_limit.max_items])?;
+    let (mut entries, mut budget) = (Vec::new(), PageBudget::new(page_limit));
     while let Some(row) = found.next()?
-        && filling.takes(length(row, 4))
+        && budget.try_take(text_bytes(row, 4))
     {
-        entries.push(entry(row)?);
+        entries.push(read_entry(row)?);
     }
     Ok(entries)
 }
 
-pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
+pub(super) fn read_entry(row: &Row) -> Result<LogEntry, StoreError> {
     let record = row.get::<_, Option<[u8; 16]>>(1)?.map(|bytes| RecordId(uuid::Uuid::from_bytes(bytes)));
-    Ok(Entry {
+    Ok(LogEntry {
         seq: row.get(0)?,
         record,
         version: row.get(2)?,
@@ -54,52 +56,52 @@ pub(super) fn entry(row: &Row) -> Result<Entry, StoreError> {
 /// Followed from the last entry, or a place that is known, back to the version, then told forward.
 pub(super) fn history(
     connection: &Connection,
-    anchors: &Anchors,
+    history_index: &HistorySkipIndex,
     id: RecordId,
     after_version: u64,
-    most: Most,
-) -> Result<Vec<Entry>, StoreError> {
-    let places = way(connection, anchors, id, after_version, most)?;
+    page_limit: PageLimit,
+) -> Result<Vec<LogEntry>, StoreError> {
+    let positions = walk_back(connection, history_index, id, after_version, page_limit)?;
     let sql = "SELECT h.seq, r.id, h.version, h.at, h.text, h.hash FROM history h LEFT JOIN records r ON r.row = h.record \
                WHERE h.seq = ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    let (mut entries, mut filling) = (Vec::new(), Filling::new(most));
-    for (_, seq) in places.into_iter().rev() {
+    let (mut entries, mut budget) = (Vec::new(), PageBudget::new(page_limit));
+    for (_, seq) in positions.into_iter().rev() {
         let mut found = statement.query([seq])?;
         if let Some(row) = found.next()? {
-            if !filling.takes(length(row, 4)) {
+            if !budget.try_take(text_bytes(row, 4)) {
                 break;
             }
-            entries.push(entry(row)?);
+            entries.push(read_entry(row)?);
         }
     }
     Ok(entries)
 }
 
 /// Versions and places on the way back, as far as they may be told.
-fn way(
+fn walk_back(
     connection: &Connection,
-    anchors: &Anchors,
+    history_index: &HistorySkipIndex,
     id: RecordId,
     after_version: u64,
-    most: Most,
+    page_limit: PageLimit,
 ) -> Result<Vec<(u64, u64)>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT entry FROM records WHERE id = ?1")?;
     let mut next: Option<u64> = statement.query_row([id.0.as_bytes()], |row| row.get(0)).optional()?;
-    let last = after_version.saturating_add(u64::try_from(most.count).unwrap_or(u64::MAX));
-    if let Some((version, seq)) = anchors.from(id, last) {
-        let is_there = "SELECT 1 FROM history h JOIN records r ON r.row = h.record WHERE h.seq = ?1 AND h.version = ?2 AND r.id = ?3";
-        if connection.prepare_cached(is_there)?.exists(params![seq, version, id.0.as_bytes()])? {
+    let last = after_version.saturating_add(u64::try_from(page_limit.max_items).unwrap_or(u64::MAX));
+    if let Some((version, seq)) = history_index.nearest_position(id, last) {
+        let exists_sql = "SELECT 1 FROM history h JOIN records r ON r.row = h.record WHERE h.seq = ?1 AND h.version = ?2 AND r.id = ?3";
+        if connection.prepare_cached(exists_sql)?.exists(params![seq, version, id.0.as_bytes()])? {
             next = Some(seq);
         } else {
-            anchors.forget(id);
+            history_index.remove(id);
         }
     }
-    let mut step = connection.prepare_cached("SELECT version, previous FROM history WHERE seq = ?1")?;
-    let mut places = Vec::new();
+    let mut step_statement = connection.prepare_cached("SELECT version, previous FROM history WHERE seq = ?1")?;
+    let mut positions = Vec::new();
     while let Some(seq) = next {
         let found: Option<(u64, Option<u64>)> =
-            step.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+            step_statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         let (version, previous) = found.ok_or_else(|| StoreError::corrupt(format!("log entry {seq} is missing")))?;
         if version <= after_version {
             break;
@@ -108,51 +110,55 @@ fn way(
         if previous.is_some_and(|previous| previous >= seq) {
             return Err(StoreError::corrupt(format!("log entry {seq} points forward")));
         }
-        places.push((version, seq));
+        positions.push((version, seq));
         next = previous;
     }
-    anchors.keep(id, places.iter().copied());
-    Ok(places.split_off(places.len() - most.count.min(places.len())))
+    history_index.insert(id, positions.iter().copied());
+    Ok(positions.split_off(positions.len() - page_limit.max_items.min(positions.len())))
 }
 
 /// Bytes of a text, before anybody has a copy of it. What is none is found out by who reads it.
-fn length(row: &Row, at: usize) -> usize {
-    row.get_ref(at).ok().and_then(|text| text.as_bytes_or_null().ok().flatten()).map_or(0, <[u8]>::len)
+fn text_bytes(row: &Row, index: usize) -> usize {
+    row.get_ref(index).ok().and_then(|text| text.as_bytes_or_null().ok().flatten()).map_or(0, <[u8]>::len)
 }
 
 /// A place that somebody may have made up: the largest that fits, which no number of ours ever comes near.
-fn signed(place: u64) -> i64 {
-    i64::try_from(place).unwrap_or(i64::MAX)
+fn to_signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Where a record's fields stand in the view `whole`.
-const FIELDS: usize = 6;
+const FIELDS_COLUMN: usize = 6;
 
 /// Looks through the records in order of creation, so many at a time.
-pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) -> Result<Page, StoreError> {
+pub(super) fn list(
+    connection: &Connection,
+    snapshot: &CatalogSnapshot,
+    query: &ListQuery,
+) -> Result<RecordPage, StoreError> {
     let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE row > ?1 ORDER BY row")?;
-    let mut found = statement.query([signed(query.after.unwrap_or(0))])?;
-    let mut page = Page::default();
-    let (mut last, mut looked, mut filling) = (None, 0, Filling::new(query.most()));
+    let mut found = statement.query([to_signed(query.after.unwrap_or(0))])?;
+    let mut page = RecordPage::default();
+    let (mut last, mut scanned, mut budget) = (None, 0, PageBudget::new(query.page_limit()));
     while let Some(row) = found.next()? {
-        if looked == looked_at(query.limit) {
+        if scanned == max_scanned_records(query.limit) {
             page.next = last;
             break;
         }
-        looked += 1;
-        let found = match fits(row, known, query) {
+        scanned += 1;
+        let found = match matches_query(row, snapshot, query) {
             Ok(false) => Ok(None),
-            Ok(true) => rows::record(row, &known.catalog).map(|(_, record)| Some(record)),
+            Ok(true) => rows::read_record(row, &snapshot.catalog).map(|(_, record)| Some(record)),
             Err(error) => Err(error),
         };
         match found {
-            Ok(Some(_)) if !filling.takes(length(row, FIELDS)) => {
+            Ok(Some(_)) if !budget.try_take(text_bytes(row, FIELDS_COLUMN)) => {
                 page.next = last;
                 break;
             }
             Ok(Some(found)) => {
                 page.records.push(found);
-                page.places.push(row.get(0)?);
+                page.row_ids.push(row.get(0)?);
             }
             Ok(None) => {}
             // One that is damaged must not hide all others.
@@ -164,9 +170,9 @@ pub(super) fn list(connection: &Connection, known: &Known, query: &ListQuery) ->
     Ok(page)
 }
 
-fn fits(row: &Row, known: &Known, query: &ListQuery) -> Result<bool, StoreError> {
+fn matches_query(row: &Row, snapshot: &CatalogSnapshot, query: &ListQuery) -> Result<bool, StoreError> {
     let number: u32 = row.get(2)?;
-    let lifecycle = known.catalog.by_number(number);
+    let lifecycle = snapshot.catalog.by_number(number);
     let lifecycle = lifecycle.ok_or_else(|| StoreError::corrupt(format!("no definition is number {number}")))?;
     let state: usize = row.get(3)?;
     let owner = row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?;
@@ -177,7 +183,7 @@ fn fits(row: &Row, known: &Known, query: &ListQuery) -> Result<bool, StoreError>
 
 pub(super) fn counts_by_state(
     connection: &Connection,
-    known: &Known,
+    snapshot: &CatalogSnapshot,
     owner: Option<&str>,
 ) -> Result<Vec<StateCount>, StoreError> {
     let sql = "SELECT d.name, t.state, sum(t.count) FROM tallies t JOIN definitions d ON d.number = t.definition \
@@ -186,7 +192,8 @@ pub(super) fn counts_by_state(
     let mut found = statement.query([owner])?;
     let mut counts = Vec::new();
     while let Some(row) = found.next()? {
-        let count = StateCount { lifecycle: row.get(0)?, state: known.names.name(row.get(1)?)?, count: row.get(2)? };
+        let count =
+            StateCount { lifecycle: row.get(0)?, state: snapshot.symbols.name(row.get(1)?)?, count: row.get(2)? };
         if count.count > 0 {
             counts.push(count);
         }
@@ -195,7 +202,7 @@ pub(super) fn counts_by_state(
     Ok(counts)
 }
 
-pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
+pub(super) fn last_seq(connection: &Connection) -> Result<u64, StoreError> {
     Ok(connection.prepare_cached("SELECT seq FROM counter")?.query_row([], |row| row.get(0))?)
 }
 
@@ -203,61 +210,64 @@ pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
 pub(super) fn counts_by_version(
     connection: &Connection,
     catalog: &Catalog,
-    names: &Names,
+    symbols: &SymbolTable,
 ) -> Result<Vec<VersionCount>, StoreError> {
     let sql = "SELECT definition, state, sum(count) FROM tallies GROUP BY definition, state";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([])?;
     let mut counts = Vec::new();
     while let Some(row) = found.next()? {
-        let state = names.name(row.get(1)?)?;
-        let count = VersionCount::of(catalog, row.get(0)?, &state, row.get(2)?);
+        let state = symbols.name(row.get(1)?)?;
+        let count = VersionCount::resolve(catalog, row.get(0)?, &state, row.get(2)?);
         counts.extend(count.filter(|count| count.count > 0));
     }
     counts.sort_unstable();
     Ok(counts)
 }
 
-pub(super) fn content(connection: &Connection, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
+pub(super) fn payload(connection: &Connection, sha256: &[u8; 32]) -> Result<Option<Arc<[u8]>>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT bytes FROM contents WHERE sha256 = ?1")?;
     let found = statement.query_row([sha256], |row| row.get::<_, Vec<u8>>(0)).optional()?;
-    Ok(found.filter(|bytes| has_come(sha256, bytes)).map(Into::into))
+    Ok(found.filter(|bytes| is_payload_present(sha256, bytes)).map(Into::into))
 }
 
-pub(super) fn referenced(connection: &Connection, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
+pub(super) fn referenced_payloads(
+    connection: &Connection,
+    hashes: &[[u8; 32]],
+) -> Result<HashSet<[u8; 32]>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM contents WHERE sha256 = ?1 AND refs > 0")?;
-    let mut had = HashSet::new();
+    let mut found = HashSet::new();
     for sha256 in hashes {
         if statement.exists([sha256])? {
-            had.insert(*sha256);
+            found.insert(*sha256);
         }
     }
-    Ok(had)
+    Ok(found)
 }
 
 pub(super) fn effect(connection: &Connection, record: RecordId) -> Result<Option<Effect>, StoreError> {
-    let Some(row) = row_of(connection, record)? else { return Ok(None) };
+    let Some(row) = find_row_id(connection, record)? else { return Ok(None) };
     let mut statement = connection.prepare_cached("SELECT token, result FROM effects WHERE record = ?1")?;
     let mut found = statement.query([row])?;
     let Some(row) = found.next()? else { return Ok(None) };
     let result = serde_json::from_str(&row.get::<_, String>(1)?)
         .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
-    Ok(Some(Effect { record, token: Token(row.get(0)?), result }))
+    Ok(Some(Effect { record, token: FencingToken(row.get(0)?), result }))
 }
 
-pub(super) fn attempts(
+pub(super) fn executions_page(
     connection: &Connection,
     record: RecordId,
-    after: Token,
-    most: Most,
+    after_token: FencingToken,
+    page_limit: PageLimit,
 ) -> Result<Vec<Execution>, StoreError> {
-    let Some(row) = row_of(connection, record)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(EXECUTION)?;
-    let mut found = statement.query(params![row, signed(after.0).saturating_add(1), i64::MAX])?;
-    let (mut executions, mut filling) = (Vec::new(), Filling::new(most));
+    let Some(row) = find_row_id(connection, record)? else { return Ok(Vec::new()) };
+    let mut statement = connection.prepare_cached(SELECT_EXECUTIONS_SQL)?;
+    let mut found = statement.query(params![row, to_signed(after_token.0).saturating_add(1), i64::MAX])?;
+    let (mut executions, mut budget) = (Vec::new(), PageBudget::new(page_limit));
     while let Some(row) = found.next()? {
-        let execution = rows::execution(row, 0)?;
-        if !filling.takes(weight(&execution)) {
+        let execution = rows::read_execution(row, 0)?;
+        if !budget.try_take(execution_text_bytes(&execution)) {
             break;
         }
         executions.push(execution);
@@ -266,49 +276,56 @@ pub(super) fn attempts(
 }
 
 /// By each field apart, as the table is sorted.
-pub(super) fn linked(connection: &Connection, known: &Known, query: &LinkQuery) -> Result<LinkPage, StoreError> {
-    let Some(target) = row_of(connection, query.target)? else { return Ok(LinkPage::default()) };
+pub(super) fn linked_records(
+    connection: &Connection,
+    snapshot: &CatalogSnapshot,
+    query: &LinkQuery,
+) -> Result<LinkPage, StoreError> {
+    let Some(target) = find_row_id(connection, query.target)? else { return Ok(LinkPage::default()) };
     let sql = "SELECT l.source, r.id FROM links l JOIN records r ON r.row = l.source \
                WHERE l.target = ?1 AND l.lifecycle = ?2 AND l.field = ?3 AND l.source > ?4 ORDER BY l.source LIMIT ?5";
     let mut statement = connection.prepare_cached(sql)?;
     let mut sources = Vec::new();
     for from in &query.from {
-        let names = (known.names.number(&from.lifecycle), known.names.number(&from.field));
+        let names = (snapshot.symbols.id(&from.lifecycle), snapshot.symbols.id(&from.field));
         let (Some(lifecycle), Some(field)) = names else { continue };
-        let (after, limit) = (signed(query.after.unwrap_or(0)), query.limit.saturating_add(1));
+        let (after, limit) = (to_signed(query.after.unwrap_or(0)), query.limit.saturating_add(1));
         let mut found = statement.query(params![target, lifecycle, field, after, limit])?;
         while let Some(row) = found.next()? {
-            sources.push((row.get(0)?, rows::id(row, 1)?));
+            sources.push((row.get(0)?, rows::record_id_column(row, 1)?));
         }
     }
-    Ok(LinkPage::of(sources, query.limit))
+    Ok(LinkPage::from_found(sources, query.limit))
 }
 
-pub(super) fn request(connection: &Connection, name: &RequestName) -> Result<Option<Request>, StoreError> {
+pub(super) fn idempotency_record(
+    connection: &Connection,
+    id: &IdempotencyId,
+) -> Result<Option<IdempotencyRecord>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT digest, answer FROM requests WHERE owner = ?1 AND key = ?2")?;
-    let mut found = statement.query([&name.owner, &name.key])?;
+    let mut found = statement.query([&id.owner, &id.idempotency_key])?;
     let Some(row) = found.next()? else { return Ok(None) };
-    Ok(Some(Request { name: name.clone(), digest: row.get(0)?, answer: row.get(1)? }))
+    Ok(Some(IdempotencyRecord { id: id.clone(), request_digest: row.get(0)?, reply: row.get(1)? }))
 }
 
 /// Every live lease has a timer, for its end: nothing else is looked through.
-pub(super) fn left_behind(
+pub(super) fn orphaned_leases(
     connection: &Connection,
-    opening: &str,
+    instance: &str,
     limit: usize,
-) -> Result<Vec<(RecordId, Token)>, StoreError> {
+) -> Result<Vec<(RecordId, FencingToken)>, StoreError> {
     let sql = "SELECT r.id, e.token FROM timers t JOIN records r ON r.row = t.record \
                JOIN executions e ON e.record = r.row AND e.token = r.attempt \
                WHERE e.status < 3 AND e.worker GLOB ?1 AND NOT e.worker GLOB ?2 LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
-    let all = own_worker("*", "*");
-    let mut found = statement.query(params![all, own_worker(opening, "*"), limit])?;
-    let mut held = Vec::new();
+    let any_worker = in_process_worker_name("*", "*");
+    let mut found = statement.query(params![any_worker, in_process_worker_name(instance, "*"), limit])?;
+    let mut leases = Vec::new();
     while let Some(row) = found.next()? {
-        held.push((rows::id(row, 0)?, Token(row.get(1)?)));
+        leases.push((rows::record_id_column(row, 0)?, FencingToken(row.get(1)?)));
     }
-    Ok(held)
+    Ok(leases)
 }
 
 #[cfg(test)]
@@ -319,7 +336,7 @@ mod tests {
 
     /// The second page begins where it is: nothing that comes long after it is looked at again.
     #[test]
-    fn a_page_of_a_history_needs_none_of_what_comes_after_it() {
+    fn history_page_does_not_read_entries_beyond_skip_position() {
         let connection = Connection::open_in_memory().expect("memory");
         let tables = "CREATE TABLE records (row INTEGER PRIMARY KEY, id BLOB, entry INTEGER); \
             CREATE TABLE history (seq INTEGER PRIMARY KEY, record INTEGER, version INTEGER, at INTEGER, previous INTEGER, text TEXT, hash BLOB); \
@@ -327,9 +344,9 @@ mod tests {
             WITH RECURSIVE n(v) AS (SELECT 1 UNION ALL SELECT v + 1 FROM n WHERE v < 1000) \
             INSERT INTO history SELECT 2 * v, 1, v, 0, nullif(2 * v - 2, 0), 'text ' || v, zeroblob(32) FROM n";
         connection.execute_batch(tables).expect("tables");
-        let (anchors, id) = (Anchors::default(), RecordId(Uuid::nil()));
+        let (history_index, id) = (HistorySkipIndex::default(), RecordId(Uuid::nil()));
         let page = |after| {
-            let entries = history(&connection, &anchors, id, after, Most::from(100))?;
+            let entries = history(&connection, &history_index, id, after, PageLimit::from(100))?;
             Ok::<_, StoreError>(entries.into_iter().map(|entry| entry.version).collect::<Vec<_>>())
         };
         assert_eq!(page(0).expect("a page"), (1..=100).collect::<Vec<_>>());

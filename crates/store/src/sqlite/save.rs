@@ -5,255 +5,279 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use onceward_core::decide::Key;
+use onceward_core::decide::ReadKey;
 use rusqlite::Connection;
 
-use super::checkpoint::Checkpoints;
-use super::transaction::{Busy, Transaction};
-use super::write::Writing;
-use super::{Shared, definitions, later, load, read};
-use crate::base::Base;
-use crate::batch::{Batch, Conflict, Save};
+use super::transaction::{OnBusy, SqliteTransaction};
+use super::wal_checkpoint::WalCheckpointer;
+use super::write::BatchWriter;
+use super::{SqliteShared, definitions, delayed, load, read};
+use crate::batch::{Batch, SaveConflict, SaveResult};
 use crate::error::StoreError;
-use crate::names::Known;
-use crate::net::{Net, Told};
+use crate::read_set::ReadSet;
+use crate::symbols::CatalogSnapshot;
+use crate::write_set::{EncodedEntries, WriteSet};
 
 /// Batches whose writes are remembered: more than an engine has on their way at once.
-const LATELY: usize = 8;
+const MAX_RECENT_BATCHES: usize = 8;
 
 /// What the thread that writes has at hand.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct SqliteWriter {
     pub(super) connection: Connection,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SqliteShared>,
     /// SQLite's number for what others have written, when it was last looked at. It moves when another connection commits, which
     /// none should while we have the lock; nothing is known by heart then, nor where it is `None`.
-    others: Option<i64>,
+    data_version: Option<i64>,
     /// The last row number given to a record. Only this thread gives them.
     last_row: u64,
-    lately: Lately,
-    checkpoints: Checkpoints,
+    recent_writes: RecentWrites,
+    checkpointer: WalCheckpointer,
 }
 
 /// What the last few batches wrote, each under the generation that it ended.
 #[derive(Debug, Default)]
-struct Lately(VecDeque<(u64, HashSet<Key>)>);
+struct RecentWrites(VecDeque<(u64, HashSet<ReadKey>)>);
 
-impl Lately {
-    fn put(&mut self, generation: u64, written: HashSet<Key>) {
-        self.0.push_back((generation, written));
-        if self.0.len() > LATELY {
+impl RecentWrites {
+    fn push(&mut self, generation: u64, written_keys: HashSet<ReadKey>) {
+        self.0.push_back((generation, written_keys));
+        if self.0.len() > MAX_RECENT_BATCHES {
             self.0.pop_front();
         }
     }
 
     /// Where it is not known what became of a write, all that was loaded before it is compared.
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Whether a key may have changed since a generation: certainly not where no batch since then wrote it.
-    fn may_have_changed(&self, key: &Key, since: u64) -> bool {
-        let known = self.0.front().is_some_and(|(first, _)| *first <= since);
-        !known || self.0.iter().any(|(generation, written)| *generation >= since && written.contains(key))
+    fn may_have_changed(&self, key: &ReadKey, since_generation: u64) -> bool {
+        let known = self.0.front().is_some_and(|(first, _)| *first <= since_generation);
+        !known || self.0.iter().any(|(generation, written)| *generation >= since_generation && written.contains(key))
     }
 }
 
 /// A save that takes longer may not be done on a runtime's thread: others wait for their turn on it.
-const QUICK: Duration = Duration::from_millis(2);
+const MAX_INLINE_SAVE_TIME: Duration = Duration::from_millis(2);
 
-impl Writer {
+impl SqliteWriter {
     pub(super) fn new(
         connection: Connection,
-        shared: Arc<Shared>,
-        checkpoints: Checkpoints,
+        shared: Arc<SqliteShared>,
+        checkpointer: WalCheckpointer,
     ) -> Result<Self, StoreError> {
-        let others = Some(others(&connection)?);
-        let last_row = last_row(&connection)?;
-        let lately = Lately::default();
-        Ok(Self { connection, shared, others, last_row, lately, checkpoints })
+        let data_version = Some(read_data_version(&connection)?);
+        let last_row = read_last_row_id(&connection)?;
+        let recent_writes = RecentWrites::default();
+        Ok(Self { connection, shared, data_version, last_row, recent_writes, checkpointer })
     }
 
-    pub(super) fn save(&mut self, base: &Base, batch: &Batch, told: &Told, busy: Busy) -> Result<Save, StoreError> {
-        let began = Instant::now();
-        let saved = self.write(base, batch, told, busy);
-        self.shared.disk_is_quick.store(began.elapsed() < QUICK, Ordering::Relaxed);
-        if saved.is_err() {
+    pub(super) fn save(
+        &mut self,
+        read_set: &ReadSet,
+        batch: &Batch,
+        encoded: &EncodedEntries,
+        on_busy: OnBusy,
+    ) -> Result<SaveResult, StoreError> {
+        let started = Instant::now();
+        let result = self.write_batch(read_set, batch, encoded, on_busy);
+        self.shared.is_disk_fast.store(started.elapsed() < MAX_INLINE_SAVE_TIME, Ordering::Relaxed);
+        if result.is_err() {
             // Whether it was written is not known.
-            self.others = None;
-            self.trust_nothing();
+            self.data_version = None;
+            self.invalidate_caches();
         }
-        saved
+        result
     }
 
     /// A job panicked. What it had begun was taken back when it let go of it; what it had got to is not known.
     pub(super) fn recover(&mut self) {
-        super::let_go(&self.connection);
-        self.others = None;
-        self.trust_nothing();
+        super::roll_back_open(&self.connection);
+        self.data_version = None;
+        self.invalidate_caches();
     }
 
     /// Nothing that was loaded or remembered before is taken on trust.
-    pub(super) fn trust_nothing(&mut self) {
-        distrust(&self.shared, &mut self.lately);
+    pub(super) fn invalidate_caches(&mut self) {
+        clear_caches(&self.shared, &mut self.recent_writes);
     }
 
     /// After something else than a batch was written: so many pages, by estimate.
-    pub(super) fn written(&mut self, pages: usize) {
-        self.checkpoints.more(&self.connection, pages);
+    pub(super) fn add_written_pages(&mut self, pages: usize) {
+        self.checkpointer.add_pages(&self.connection, pages);
     }
 
     /// Whether the next save may have to fold back what the WAL has, which takes its time.
-    pub(super) const fn is_folding(&self) -> bool {
-        self.checkpoints.is_running()
+    pub(super) const fn is_checkpointing(&self) -> bool {
+        self.checkpointer.is_running()
     }
 
-    fn write(&mut self, base: &Base, batch: &Batch, told: &Told, busy: Busy) -> Result<Save, StoreError> {
-        let net = Net::with(base, batch, told)?;
+    fn write_batch(
+        &mut self,
+        read_set: &ReadSet,
+        batch: &Batch,
+        encoded: &EncodedEntries,
+        on_busy: OnBusy,
+    ) -> Result<SaveResult, StoreError> {
+        let write_set = WriteSet::from_encoded(read_set, batch, encoded)?;
         // FM-2, INV-2: all of the batch or nothing of it.
-        let transaction = Transaction::to_write(&self.connection, busy)?;
-        let others = Some(others(&transaction)?);
-        if others != self.others {
-            *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = definitions::recall(&transaction)?;
-            self.last_row = last_row(&transaction)?;
-            self.shared.soonest.store(later::soonest(&transaction)?.micros(), Ordering::Release);
-            distrust(&self.shared, &mut self.lately);
-            self.others = others;
+        let transaction = SqliteTransaction::begin_write(&self.connection, on_busy)?;
+        let data_version = Some(read_data_version(&transaction)?);
+        if data_version != self.data_version {
+            *self.shared.catalog_snapshot.write().unwrap_or_else(PoisonError::into_inner) =
+                definitions::load_catalog(&transaction)?;
+            self.last_row = read_last_row_id(&transaction)?;
+            self.shared
+                .earliest_delayed_micros
+                .store(delayed::earliest_ready_at(&transaction)?.micros(), Ordering::Release);
+            clear_caches(&self.shared, &mut self.recent_writes);
+            self.data_version = data_version;
         }
-        let known = self.shared.known();
+        let snapshot = self.shared.current_catalog();
         // New records are made by what is current. A batch may have been decided before this thread took in new lifecycles.
-        if net.makes_records() && batch.catalog < known.catalog.number() {
-            return Ok(Save::Conflict(Conflict::default()));
+        if write_set.has_new_records() && batch.catalog_revision < snapshot.catalog.revision() {
+            return Ok(SaveResult::Conflict(SaveConflict::default()));
         }
         let generation = self.shared.generation.load(Ordering::Acquire);
-        let conflict = conflict(&transaction, &known, base, &net, (generation, &self.lately))?;
+        let conflict = find_conflict(&transaction, &snapshot, read_set, &write_set, (generation, &self.recent_writes))?;
         if !conflict.is_empty() {
-            return Ok(Save::Conflict(conflict));
+            return Ok(SaveResult::Conflict(conflict));
         }
-        let mut writing = Writing::new(&transaction, &known, base, self.last_row);
-        let (first, last) = writing.all(&net, batch.now)?;
-        let places = net.records.iter().map(|record| writing.stored(record)).collect::<Result<Vec<_>, _>>()?;
-        let (last_row, soonest) = (writing.last_row, writing.soonest);
-        let begun = Instant::now();
+        let mut writer = BatchWriter::new(&transaction, &snapshot, read_set, self.last_row);
+        let (first, last) = writer.write_batch(&write_set, batch.decided_at)?;
+        let metas = write_set.records.iter().map(|record| writer.record_meta(record)).collect::<Result<Vec<_>, _>>()?;
+        let (last_row, earliest_ready_at) = (writer.last_row_id, writer.earliest_ready_at);
+        let commit_started = Instant::now();
         transaction.commit()?;
-        self.shared.commits.add_time(begun.elapsed());
+        self.shared.commit_latency.record_duration(commit_started.elapsed());
         self.last_row = last_row;
-        self.shared.soonest.fetch_min(soonest.micros(), Ordering::AcqRel);
-        let mut recent = self.shared.recent();
-        for (record, stored) in net.records.iter().zip(places) {
-            recent.put(stored, &record.after);
+        self.shared.earliest_delayed_micros.fetch_min(earliest_ready_at.micros(), Ordering::AcqRel);
+        let mut cache = self.shared.lock_record_cache();
+        for (record, stored) in write_set.records.iter().zip(metas) {
+            cache.put(stored, &record.after);
         }
-        drop(recent);
+        drop(cache);
         // After the commit: whoever sees the new number sees what was written.
         self.shared.generation.fetch_add(1, Ordering::Release);
-        self.lately.put(generation, net.written());
-        self.checkpoints.written(&self.connection, &net);
-        Ok(Save::Saved { first, last })
+        self.recent_writes.push(generation, write_set.written_keys());
+        self.checkpointer.add_batch(&self.connection, &write_set);
+        Ok(SaveResult::Saved { first_seq: first, last_seq: last })
     }
 }
 
-fn distrust(shared: &Shared, lately: &mut Lately) {
-    shared.recent().forget();
-    lately.forget();
+fn clear_caches(shared: &SqliteShared, recent_writes: &mut RecentWrites) {
+    shared.lock_record_cache().clear();
+    recent_writes.clear();
     shared.generation.fetch_add(1, Ordering::Release);
 }
 
 /// A number that is another one after each commit of another connection. Checkpoints leave it alone.
-fn others(connection: &Connection) -> Result<i64, StoreError> {
+fn read_data_version(connection: &Connection) -> Result<i64, StoreError> {
     Ok(connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
 }
 
 /// The last row number that was given.
-fn last_row(connection: &Connection) -> Result<u64, StoreError> {
+fn read_last_row_id(connection: &Connection) -> Result<u64, StoreError> {
     Ok(connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?)
 }
 
 /// What no longer holds. Where nothing was saved since the base was begun, nothing can have changed: this process is the only
 /// one that writes; where something was, only what it wrote. What the base does not hold at all is still found out.
-fn conflict(
+fn find_conflict(
     connection: &Connection,
-    known: &Known,
-    base: &Base,
-    net: &Net,
-    (generation, lately): (u64, &Lately),
-) -> Result<Conflict, StoreError> {
-    let mut requests = net.repeated.clone();
-    for request in &net.requests {
-        if read::request(connection, &request.name)?.is_some() {
-            requests.push(request.name.clone());
+    snapshot: &CatalogSnapshot,
+    read_set: &ReadSet,
+    write_set: &WriteSet,
+    (generation, recent_writes): (u64, &RecentWrites),
+) -> Result<SaveConflict, StoreError> {
+    let mut answered_ids = write_set.duplicate_ids.clone();
+    for request in &write_set.idempotency_records {
+        if read::idempotency_record(connection, &request.id)?.is_some() {
+            answered_ids.push(request.id.clone());
         }
     }
-    let since = base.generation().unwrap_or(0);
-    let keys = if since == generation {
-        net.untold(base)
+    let loaded_generation = read_set.generation().unwrap_or(0);
+    let keys = if loaded_generation == generation {
+        write_set.unobserved_keys(read_set)
     } else {
-        let mut keys: Vec<Key> = net.compared(base);
-        keys.retain(|key| !base.was_told(key) || lately.may_have_changed(key, since));
-        let mut fresh = base.probe();
-        load::load(connection, known, &mut fresh, &keys)?;
-        base.changed_in(&fresh)
+        let mut keys: Vec<ReadKey> = write_set.keys_to_validate(read_set);
+        keys.retain(|key| !read_set.has_observed(key) || recent_writes.may_have_changed(key, loaded_generation));
+        let mut fresh = read_set.new_probe();
+        load::load(connection, snapshot, &mut fresh, &keys)?;
+        read_set.changed_keys(&fresh)
     };
-    Ok(Conflict { keys, requests })
+    Ok(SaveConflict { changed_keys: keys, answered_ids })
 }
 
 #[cfg(test)]
 mod tests {
     use onceward_core::time::Time;
     use onceward_core::value::RecordId;
-    use onceward_testkit::Folder;
+    use onceward_testkit::TempDir;
 
     use super::*;
     use crate::SqliteStore;
     use crate::clock::Clock;
 
-    fn key(number: u128) -> Key {
-        Key::Record(RecordId(uuid::Uuid::from_u128(number)))
+    fn record_key(number: u128) -> ReadKey {
+        ReadKey::Record(RecordId(uuid::Uuid::from_u128(number)))
     }
 
     /// What stands in no batch since a generation is sound; of what was before the oldest that is remembered, nothing is.
     #[test]
-    fn only_so_many_batches_are_remembered() {
-        let mut lately = Lately::default();
-        assert!(lately.may_have_changed(&key(1), 5), "nothing is known yet");
-        lately.put(5, [key(5)].into());
-        assert!(lately.may_have_changed(&key(5), 5) && !lately.may_have_changed(&key(1), 5));
-        assert!(lately.may_have_changed(&key(1), 4), "what came before is not known");
-        for generation in 6..5 + LATELY as u64 {
-            lately.put(generation, [key(generation.into())].into());
+    fn recent_writes_report_change_beyond_remembered_batches() {
+        let mut recent_writes = RecentWrites::default();
+        assert!(recent_writes.may_have_changed(&record_key(1), 5), "nothing is known yet");
+        recent_writes.push(5, [record_key(5)].into());
+        assert!(
+            recent_writes.may_have_changed(&record_key(5), 5) && !recent_writes.may_have_changed(&record_key(1), 5)
+        );
+        assert!(recent_writes.may_have_changed(&record_key(1), 4), "what came before is not known");
+        for generation in 6..5 + MAX_RECENT_BATCHES as u64 {
+            recent_writes.push(generation, [record_key(generation.into())].into());
         }
-        assert!(!lately.may_have_changed(&key(1), 5), "as many as are remembered");
-        assert!(lately.may_have_changed(&key(6), 6) && !lately.may_have_changed(&key(6), 7));
-        lately.put(5 + LATELY as u64, [key(1)].into());
-        assert!(lately.may_have_changed(&key(2), 5), "the oldest has gone");
-        assert!(!lately.may_have_changed(&key(2), 6) && lately.may_have_changed(&key(1), 6));
-        assert_eq!(lately.0.len(), LATELY);
-        lately.forget();
-        assert!((0..20).all(|since| lately.may_have_changed(&key(2), since)), "nothing is known any more");
+        assert!(!recent_writes.may_have_changed(&record_key(1), 5), "as many as are remembered");
+        assert!(
+            recent_writes.may_have_changed(&record_key(6), 6) && !recent_writes.may_have_changed(&record_key(6), 7)
+        );
+        recent_writes.push(5 + MAX_RECENT_BATCHES as u64, [record_key(1)].into());
+        assert!(recent_writes.may_have_changed(&record_key(2), 5), "the oldest has gone");
+        assert!(
+            !recent_writes.may_have_changed(&record_key(2), 6) && recent_writes.may_have_changed(&record_key(1), 6)
+        );
+        assert_eq!(recent_writes.0.len(), MAX_RECENT_BATCHES);
+        recent_writes.clear();
+        assert!(
+            (0..20).all(|since| recent_writes.may_have_changed(&record_key(2), since)),
+            "nothing is known any more"
+        );
     }
 
     /// A job that panics leaves nothing behind it, and the thread goes on; nothing is known by heart then.
     #[test]
-    fn a_panic_is_taken_back() {
-        let folder = Folder::new();
-        let store = SqliteStore::open(folder.file(), Clock::manual(Time::from_secs(0))).expect("a new file");
+    fn panicking_job_is_rolled_back_and_thread_continues() {
+        let folder = TempDir::new();
+        let store = SqliteStore::open(folder.database_path(), Clock::manual(Time::from_secs(0))).expect("a new file");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let before = store.inner.shared.generation.load(Ordering::Acquire);
-        let job = |writer: &mut Writer| -> Result<(), StoreError> {
+        let job = |writer: &mut SqliteWriter| -> Result<(), StoreError> {
             let transaction = writer.connection.transaction()?;
             transaction.execute("INSERT INTO names (id, name) VALUES (99, 'left')", [])?;
             panic!("a job that panics, for the test");
         };
-        let said = runtime.block_on(store.inner.writer.run(job));
-        assert!(matches!(&said, Err(StoreError::Unavailable(why)) if why.contains("for the test")), "{said:?}");
+        let result = runtime.block_on(store.inner.writer.run(job));
+        assert!(matches!(&result, Err(StoreError::Unavailable(why)) if why.contains("for the test")), "{result:?}");
         let found = runtime.block_on(store.inner.writer.run(|writer| {
             let names: i64 = writer.connection.query_row("SELECT count(*) FROM names", [], |row| row.get(0))?;
-            Ok((writer.connection.is_autocommit(), names, writer.others))
+            Ok((writer.connection.is_autocommit(), names, writer.data_version))
         }));
         assert_eq!(found.expect("the thread is there"), (true, 0, None));
         assert_eq!(store.inner.shared.generation.load(Ordering::Acquire), before + 1);
         let read = store.inner.readers.run(|_| -> Result<(), StoreError> { panic!("a reader's, for the test") });
         assert!(runtime.block_on(read).is_err());
-        for _ in 0..2 * crate::sqlite::READERS {
+        for _ in 0..2 * crate::sqlite::READER_THREADS {
             runtime.block_on(store.inner.readers.run(|_| Ok(()))).expect("all readers are there");
         }
     }

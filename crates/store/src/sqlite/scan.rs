@@ -9,108 +9,110 @@ use rusqlite::{Connection, Row, Transaction, params_from_iter};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::names;
+use super::symbols;
 use crate::StoreError;
-use crate::scan::{Cell, Cells, Cursor, LogPage, LogRow, ScanPage, Spot, Table, number};
+use crate::scan::{
+    CellText, CursorValue, ProjectionTable, RowCells, ScanCursor, ScanPage, StoredLogPage, StoredLogRow, number_cell,
+};
 
 /// `requests` and the tables of definitions are not among them: the log does not tell of the one, and the others have no pages.
-pub(super) const TABLES: &[Table] = &[
-    Table::Counter,
-    Table::Pruned,
-    Table::Records,
-    Table::Executions,
-    Table::Effects,
-    Table::Uniques,
-    Table::Counts,
-    Table::Accounts,
-    Table::Entries,
-    Table::Links,
-    Table::Queues,
-    Table::Ready,
-    Table::Lanes,
-    Table::Timers,
-    Table::Tallies,
-    Table::Contents,
-    Table::ApiKeys,
-    Table::KeyChanges,
+pub(super) const SQLITE_TABLES: &[ProjectionTable] = &[
+    ProjectionTable::LogSeq,
+    ProjectionTable::PruneState,
+    ProjectionTable::Records,
+    ProjectionTable::Executions,
+    ProjectionTable::Effects,
+    ProjectionTable::Uniques,
+    ProjectionTable::Counts,
+    ProjectionTable::Accounts,
+    ProjectionTable::AccountEntries,
+    ProjectionTable::Links,
+    ProjectionTable::Queues,
+    ProjectionTable::Ready,
+    ProjectionTable::Lanes,
+    ProjectionTable::Timers,
+    ProjectionTable::StateCounts,
+    ProjectionTable::Contents,
+    ProjectionTable::ApiKeys,
+    ProjectionTable::ApiKeysRevision,
 ];
 
-pub(super) fn log(connection: &mut Connection, after: i64, limit: usize) -> Result<LogPage, StoreError> {
+pub(super) fn scan_log(connection: &mut Connection, after_seq: i64, limit: usize) -> Result<StoredLogPage, StoreError> {
     let transaction = connection.transaction()?;
     let sql = "SELECT h.seq, h.record, r.id, h.version, h.at, h.previous, h.text, h.hash FROM history h \
                LEFT JOIN records r ON r.row = h.record WHERE h.seq > ?1 ORDER BY h.seq LIMIT ?2";
-    let seq = last(&transaction)?;
+    let seq = last_seq(&transaction)?;
     let mut statement = transaction.prepare_cached(sql)?;
-    let mut found = statement.query(rusqlite::params![after, limit])?;
+    let mut found = statement.query(rusqlite::params![after_seq, limit])?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         let (number, id): (Option<i64>, _) = (row.get(1)?, record_id(row, 2)?);
-        rows.push(LogRow {
+        rows.push(StoredLogRow {
             seq: row.get(0)?,
             record: id,
-            nobody: number.filter(|_| id.is_none()),
+            missing_row_id: number.filter(|_| id.is_none()),
             version: row.get(3)?,
             at: row.get(4)?,
             batch_end: None,
-            previous: Some(row.get(5)?),
+            previous_seq: Some(row.get(5)?),
             text: row.get(6)?,
             hash: row.get(7)?,
         });
     }
-    Ok(LogPage { seq, rows })
+    Ok(StoredLogPage { seq, rows })
 }
 
 /// The last entry's place. Not the counter, which is itself looked at.
-fn last(transaction: &Transaction) -> Result<u64, StoreError> {
+fn last_seq(transaction: &Transaction) -> Result<u64, StoreError> {
     let mut statement = transaction.prepare_cached("SELECT max(seq) FROM history")?;
     let last: Option<i64> = statement.query_row([], |row| row.get(0))?;
     Ok(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
 }
 
 /// How a table is read: in which order, which columns besides, and from where.
-struct Plan {
+struct TableScanPlan {
     order: &'static [&'static str],
     columns: &'static str,
     from: &'static str,
 }
 
-fn plan(table: Table) -> Plan {
+fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
     let (order, columns, from): (&'static [&'static str], _, _) = match table {
-        Table::Counter => (&["one"], "seq", "counter"),
-        Table::Pruned => (&["one"], "checkpoint, floor, head", "pruned"),
-        Table::Records => (
+        ProjectionTable::LogSeq => (&["one"], "seq", "counter"),
+        ProjectionTable::PruneState => (&["one"], "checkpoint, floor, head", "pruned"),
+        ProjectionTable::Records => (
             &["row"],
             "id, definition, state, version, owner, fields, attempt, created_at, updated_at, started_at, finished_at, \
              entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, links, \
              trace",
             "records",
         ),
-        Table::Executions => (
+        ProjectionTable::Executions => (
             &["e.record", "e.token"],
             "r.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, e.finished_at, e.abort_code, \
              e.abort_retryable, e.finish_moves, e.key",
             "executions e LEFT JOIN records r ON r.row = e.record",
         ),
-        Table::Effects => {
+        ProjectionTable::Effects => {
             (&["f.record"], "r.id, f.token, f.result", "effects f LEFT JOIN records r ON r.row = f.record")
         }
-        Table::Uniques => (&["lifecycle", "name", "parts"], "parts, holder", "uniques"),
-        Table::Counts => (&["lifecycle", "name", "parts", "window"], "parts, count", "counts"),
-        Table::Accounts => (&["asset", "name"], "outside, balance", "accounts"),
-        Table::Entries => (&["asset", "name", "seq"], "seq", "entries"),
-        Table::Links => (
+        ProjectionTable::Uniques => (&["lifecycle", "name", "parts"], "parts, holder", "uniques"),
+        ProjectionTable::Counts => (&["lifecycle", "name", "parts", "window"], "parts, count", "counts"),
+        ProjectionTable::Accounts => (&["asset", "name"], "outside, balance", "accounts"),
+        ProjectionTable::AccountEntries => (&["asset", "name", "seq"], "seq", "entries"),
+        ProjectionTable::Links => (
             &["l.target", "l.lifecycle", "l.field", "l.source"],
             "t.id, s.id",
             "links l LEFT JOIN records t ON t.row = l.target LEFT JOIN records s ON s.row = l.source",
         ),
-        Table::Queues => (&["lifecycle", "parts", "created_at", "id"], "id", "queues"),
-        Table::Ready => (
+        ProjectionTable::Queues => (&["lifecycle", "parts", "created_at", "id"], "id", "queues"),
+        ProjectionTable::Ready => (
             &["w.lifecycle", "w.rank", "w.record"],
             "r.id, w.ready_at, w.definition, w.key, EXISTS (SELECT 1 FROM lanes l WHERE l.lifecycle = w.lifecycle \
              AND l.key = w.key AND l.front = 1 AND l.rank = w.rank AND l.record = w.record)",
             "ready w LEFT JOIN records r ON r.row = w.record",
         ),
-        Table::Lanes => (
+        ProjectionTable::Lanes => (
             &["l.lifecycle", "l.key", "l.front", "l.rank", "l.record"],
             "r.id, l.ready_at, l.definition, EXISTS (SELECT 1 FROM ready w WHERE w.lifecycle = l.lifecycle \
              AND w.rank = l.rank AND w.record = l.record), \
@@ -119,94 +121,95 @@ fn plan(table: Table) -> Plan {
              LIMIT 1000)) END",
             "lanes l LEFT JOIN records r ON r.row = l.record",
         ),
-        Table::Later => (
+        ProjectionTable::Delayed => (
             &["w.ready_at", "w.record"],
             "r.id, w.lifecycle, w.rank, w.definition, w.key, EXISTS (SELECT 1 FROM ready b WHERE b.lifecycle = w.lifecycle \
              AND b.rank = w.rank AND b.record = w.record) OR EXISTS (SELECT 1 FROM lanes l WHERE l.lifecycle = w.lifecycle \
              AND l.key = w.key AND l.front IN (0, 1) AND l.rank = w.rank AND l.record = w.record)",
             "later w LEFT JOIN records r ON r.row = w.record",
         ),
-        Table::Timers => (
+        ProjectionTable::Timers => (
             &["t.due", "t.record"],
             "r.id, e.expires_at",
             "timers t LEFT JOIN records r ON r.row = t.record LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt",
         ),
-        Table::Tallies => (
+        ProjectionTable::StateCounts => (
             &["definition", "owner", "state"],
             "count, (SELECT d.name FROM definitions d WHERE d.number = tallies.definition)",
             "tallies",
         ),
-        Table::Contents => (&["sha256"], "bytes, refs", "contents"),
-        Table::ApiKeys => {
+        ProjectionTable::Contents => (&["sha256"], "bytes, refs", "contents"),
+        ProjectionTable::ApiKeys => {
             (&["id"], "hash, owner, roles, lifecycles, name, created_at, expires_at, revoked_at", "api_keys")
         }
-        Table::KeyChanges => (&["one"], "changes", "key_changes"),
+        ProjectionTable::ApiKeysRevision => (&["one"], "changes", "key_changes"),
     };
-    Plan { order, columns, from }
+    TableScanPlan { order, columns, from }
 }
 
-pub(super) fn page(
+pub(super) fn scan_page(
     connection: &mut Connection,
-    table: Table,
-    after: Option<&Cursor>,
+    table: ProjectionTable,
+    after: Option<&ScanCursor>,
     limit: usize,
 ) -> Result<ScanPage, StoreError> {
     let transaction = connection.transaction()?;
-    let seq = last(&transaction)?;
-    let names = names::load(&transaction)?;
-    let Plan { order, columns, from } = plan(table);
+    let seq = last_seq(&transaction)?;
+    let names = symbols::load_symbols(&transaction)?;
+    let TableScanPlan { order, columns, from } = table_scan_plan(table);
     let order_by = order.join(", ");
-    let places = vec!["?"; order.len()].join(", ");
-    let condition = if after.is_some() { format!("WHERE ({order_by}) > ({places})") } else { String::new() };
+    let placeholders = vec!["?"; order.len()].join(", ");
+    let condition = if after.is_some() { format!("WHERE ({order_by}) > ({placeholders})") } else { String::new() };
     let sql = format!("SELECT {order_by}, {columns} FROM {from} {condition} ORDER BY {order_by} LIMIT {limit}");
     let mut statement = transaction.prepare_cached(&sql)?;
     let width = statement.column_count();
     let values = after.iter().flat_map(|cursor| &cursor.0).map(|spot| match spot {
-        Spot::Int(number) => Sql::Integer(*number),
-        Spot::Text(text) => Sql::Text(text.clone()),
-        Spot::Bytes(bytes) => Sql::Blob(bytes.clone()),
+        CursorValue::Int(number) => Sql::Integer(*number),
+        CursorValue::Text(text) => Sql::Text(text.clone()),
+        CursorValue::Bytes(bytes) => Sql::Blob(bytes.clone()),
     });
     let mut found = statement.query(params_from_iter(values))?;
     let mut page = ScanPage { seq, rows: Vec::new(), next: None };
     while let Some(row) = found.next()? {
-        let values = (0..width).map(|at| cell(table, row, at)).collect::<Result<_, _>>()?;
-        page.rows.push(Cells { values, names: &names, dense: true }.kept(table)?);
+        let values = (0..width).map(|at| read_cell(table, row, at)).collect::<Result<_, _>>()?;
+        page.rows.push(RowCells { values, symbols: &names, has_dense_row_ids: true }.to_stored_row(table)?);
         if page.rows.len() == limit {
-            page.next = Some(cursor(row, order.len())?);
+            page.next = Some(read_cursor(row, order.len())?);
         }
     }
     Ok(page)
 }
 
-fn cursor(row: &Row, columns: usize) -> Result<Cursor, StoreError> {
-    let mut spots = Vec::with_capacity(columns);
+fn read_cursor(row: &Row, columns: usize) -> Result<ScanCursor, StoreError> {
+    let mut values = Vec::with_capacity(columns);
     for at in 0..columns {
-        spots.push(match row.get::<_, Sql>(at)? {
-            Sql::Integer(number) => Spot::Int(number),
-            Sql::Text(text) => Spot::Text(text),
-            Sql::Blob(bytes) => Spot::Bytes(bytes),
+        values.push(match row.get::<_, Sql>(at)? {
+            Sql::Integer(number) => CursorValue::Int(number),
+            Sql::Text(text) => CursorValue::Text(text),
+            Sql::Blob(bytes) => CursorValue::Bytes(bytes),
             other => return Err(StoreError::corrupt(format!("{other:?} stands in a key"))),
         });
     }
-    Ok(Cursor(spots))
+    Ok(ScanCursor(values))
 }
 
-fn cell(table: Table, row: &Row, at: usize) -> Result<Cell, StoreError> {
-    Ok(match (table, at, row.get_ref(at)?) {
+fn read_cell(table: ProjectionTable, row: &Row, index: usize) -> Result<CellText, StoreError> {
+    Ok(match (table, index, row.get_ref(index)?) {
         // What may be long is known by its hash; and so is the hash of a secret, which is nobody's business.
-        (Table::Effects, 3, ValueRef::Text(bytes)) | (Table::Contents | Table::ApiKeys, 1, ValueRef::Blob(bytes)) => {
+        (ProjectionTable::Effects, 3, ValueRef::Text(bytes))
+        | (ProjectionTable::Contents | ProjectionTable::ApiKeys, 1, ValueRef::Blob(bytes)) => {
             Some(Cow::Owned(hex::encode(&Sha256::digest(bytes))))
         }
         (_, _, ValueRef::Null) => None,
-        (_, _, ValueRef::Integer(value)) => number(value),
-        (_, _, ValueRef::Real(value)) => number(value),
+        (_, _, ValueRef::Integer(value)) => number_cell(value),
+        (_, _, ValueRef::Real(value)) => number_cell(value),
         (_, _, ValueRef::Text(text)) => Some(Cow::Owned(String::from_utf8_lossy(text).into_owned())),
         (_, _, ValueRef::Blob(bytes)) => Some(Cow::Owned(hex::encode(bytes))),
     })
 }
 
-fn record_id(row: &Row, at: usize) -> Result<Option<RecordId>, StoreError> {
-    let bytes = match row.get_ref(at)? {
+fn record_id(row: &Row, index: usize) -> Result<Option<RecordId>, StoreError> {
+    let bytes = match row.get_ref(index)? {
         ValueRef::Blob(bytes) => <[u8; 16]>::try_from(bytes).ok(),
         _ => None,
     };

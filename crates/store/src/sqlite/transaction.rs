@@ -6,46 +6,46 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::open::BUSY;
+use super::open::BUSY_TIMEOUT;
 use crate::error::StoreError;
 
 /// Somebody else writes, in another process.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Busy {
+pub(super) enum OnBusy {
     /// For as long as the connection waits.
-    IsWaitedFor,
+    Wait,
     /// At once, by [`StoreError::Busy`]: on a thread on which others wait for their turn.
-    IsTold,
+    Fail,
 }
 
 /// Taken back when it is dropped, unless it was committed.
-pub(super) struct Transaction<'a>(&'a Connection);
+pub(super) struct SqliteTransaction<'a>(&'a Connection);
 
-impl<'a> Transaction<'a> {
+impl<'a> SqliteTransaction<'a> {
     /// One that writes: nobody else does, from here on.
-    pub(super) fn to_write(connection: &'a Connection, busy: Busy) -> Result<Self, StoreError> {
-        if matches!(busy, Busy::IsTold) {
+    pub(super) fn begin_write(connection: &'a Connection, on_busy: OnBusy) -> Result<Self, StoreError> {
+        if matches!(on_busy, OnBusy::Fail) {
             connection.busy_timeout(Duration::ZERO)?;
         }
-        let begun = run(connection, "BEGIN IMMEDIATE");
-        if matches!(busy, Busy::IsTold) {
-            connection.busy_timeout(BUSY)?;
+        let begun = execute_cached(connection, "BEGIN IMMEDIATE");
+        if matches!(on_busy, OnBusy::Fail) {
+            connection.busy_timeout(BUSY_TIMEOUT)?;
         }
         begun.map(|()| Self(connection))
     }
 
     /// One snapshot for all that is read. It begins with the first statement.
-    pub(super) fn to_read(connection: &'a Connection) -> Result<Self, StoreError> {
-        run(connection, "BEGIN")?;
+    pub(super) fn begin_read(connection: &'a Connection) -> Result<Self, StoreError> {
+        execute_cached(connection, "BEGIN")?;
         Ok(Self(connection))
     }
 
     pub(super) fn commit(self) -> Result<(), StoreError> {
-        run(self.0, "COMMIT")
+        execute_cached(self.0, "COMMIT")
     }
 }
 
-impl Deref for Transaction<'_> {
+impl Deref for SqliteTransaction<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -53,16 +53,16 @@ impl Deref for Transaction<'_> {
     }
 }
 
-impl Drop for Transaction<'_> {
+impl Drop for SqliteTransaction<'_> {
     fn drop(&mut self) {
         // Some errors end it, and a commit that fails may leave it open.
         if !self.0.is_autocommit() {
-            let _ = run(self.0, "ROLLBACK");
+            let _ = execute_cached(self.0, "ROLLBACK");
         }
     }
 }
 
-fn run(connection: &Connection, sql: &str) -> Result<(), StoreError> {
+fn execute_cached(connection: &Connection, sql: &str) -> Result<(), StoreError> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())
 }
@@ -71,45 +71,45 @@ fn run(connection: &Connection, sql: &str) -> Result<(), StoreError> {
 mod tests {
     use super::*;
 
-    fn begin(connection: &Connection) -> Result<Transaction<'_>, StoreError> {
-        Transaction::to_write(connection, Busy::IsWaitedFor)
+    fn begin_waiting(connection: &Connection) -> Result<SqliteTransaction<'_>, StoreError> {
+        SqliteTransaction::begin_write(connection, OnBusy::Wait)
     }
 
-    fn count(connection: &Connection) -> i64 {
+    fn count_rows(connection: &Connection) -> i64 {
         connection.query_row("SELECT count(*) FROM a", [], |row| row.get(0)).expect("a count")
     }
 
     /// Only what is committed stays, however it ends and however often; and whoever writes is alone.
     #[test]
-    fn only_what_is_committed_stays() {
-        let folder = onceward_testkit::Folder::new();
-        let open = || Connection::open(folder.file()).expect("the file");
+    fn only_committed_rows_persist_and_writers_exclude_each_other() {
+        let folder = onceward_testkit::TempDir::new();
+        let open = || Connection::open(folder.database_path()).expect("the file");
         let (connection, other) = (open(), open());
         connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x)").expect("a table");
         other.busy_timeout(std::time::Duration::ZERO).expect("it does not wait");
         for round in 1..=3 {
-            let transaction = begin(&connection).expect("nobody writes");
+            let transaction = begin_waiting(&connection).expect("nobody writes");
             transaction.execute("INSERT INTO a VALUES (1)", []).expect("a row");
-            assert!(begin(&other).is_err(), "somebody writes");
-            assert!(begin(&connection).is_err(), "this one writes already");
+            assert!(begin_waiting(&other).is_err(), "somebody writes");
+            assert!(begin_waiting(&connection).is_err(), "this one writes already");
             transaction.commit().expect("it is kept");
-            let transaction = begin(&connection).expect("nobody writes");
+            let transaction = begin_waiting(&connection).expect("nobody writes");
             transaction.execute("INSERT INTO a VALUES (2)", []).expect("a row");
             drop(transaction);
-            assert_eq!((count(&connection), connection.is_autocommit()), (round, true));
+            assert_eq!((count_rows(&connection), connection.is_autocommit()), (round, true));
         }
-        let held = begin(&other).expect("nobody writes");
-        let began = std::time::Instant::now();
-        let told = Transaction::to_write(&connection, Busy::IsTold);
-        assert!(matches!(told, Err(StoreError::Busy)), "somebody writes");
-        assert!(began.elapsed() < BUSY, "that is not waited for");
-        drop(held);
-        assert!(Transaction::to_write(&connection, Busy::IsTold).is_ok());
-        let reader = Transaction::to_read(&other).expect("a snapshot");
-        assert_eq!(count(&reader), 3);
+        let guard = begin_waiting(&other).expect("nobody writes");
+        let started = std::time::Instant::now();
+        let refused = SqliteTransaction::begin_write(&connection, OnBusy::Fail);
+        assert!(matches!(refused, Err(StoreError::Busy)), "somebody writes");
+        assert!(started.elapsed() < BUSY_TIMEOUT, "that is not waited for");
+        drop(guard);
+        assert!(SqliteTransaction::begin_write(&connection, OnBusy::Fail).is_ok());
+        let reader = SqliteTransaction::begin_read(&other).expect("a snapshot");
+        assert_eq!(count_rows(&reader), 3);
         connection.execute("INSERT INTO a VALUES (3)", []).expect("a row beside it");
-        assert_eq!(count(&reader), 3, "what came later is not in it");
+        assert_eq!(count_rows(&reader), 3, "what came later is not in it");
         drop(reader);
-        assert_eq!(count(&other), 4);
+        assert_eq!(count_rows(&other), 4);
     }
 }

@@ -3,128 +3,156 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use onceward_core::decide::{Account, CountKey, QueueKey};
+use onceward_core::decide::{Account, ConcurrencyKey, CounterKey};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use rusqlite::{Connection, params};
 
-use super::hot::{Hot, Place};
-use super::lanes::{self, Spot};
-use super::later;
-use super::load::row_of;
-use crate::base::{Base, Stored};
+use super::delayed;
+use super::lanes::{self, ReadyRowKey};
+use super::load::find_row_id;
+use super::prepared::{PreparedWrites, RecordRowHead};
 use crate::columns::{NO_WINDOW, write_parts};
 use crate::error::StoreError;
-use crate::names::Known;
-use crate::net::{Net, NetRecord, TallyKey};
-use crate::query::running;
+use crate::query::running_counter_key;
+use crate::read_set::{ReadSet, RecordMeta};
+use crate::symbols::CatalogSnapshot;
+use crate::write_set::{RecordWrite, StateCountKey, WriteSet};
 
 /// One batch on its way into the database.
-pub(super) struct Writing<'a> {
+pub(super) struct BatchWriter<'a> {
     connection: &'a Connection,
-    known: &'a Known,
-    base: &'a Base,
-    pub(super) last_row: u64,
+    snapshot: &'a CatalogSnapshot,
+    read_set: &'a ReadSet,
+    pub(super) last_row_id: u64,
     /// The rows of records that the base does not know, and of new ones.
-    rows: HashMap<RecordId, u64>,
+    row_ids: HashMap<RecordId, u64>,
     /// Where each record's newest entry stands.
-    entries: HashMap<RecordId, u64>,
+    head_seqs: HashMap<RecordId, u64>,
     /// Work keys whose lanes must be looked at.
-    touched: BTreeSet<QueueKey>,
+    touched_keys: BTreeSet<ConcurrencyKey>,
     /// The earliest time that somebody was put off to.
-    pub(super) soonest: Time,
+    pub(super) earliest_ready_at: Time,
 }
 
-impl<'a> Writing<'a> {
-    pub(super) fn new(connection: &'a Connection, known: &'a Known, base: &'a Base, last_row: u64) -> Self {
+impl<'a> BatchWriter<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        snapshot: &'a CatalogSnapshot,
+        read_set: &'a ReadSet,
+        last_row: u64,
+    ) -> Self {
         let (rows, entries) = (HashMap::new(), HashMap::new());
-        Self { connection, known, base, last_row, rows, entries, touched: BTreeSet::new(), soonest: Time::MAX }
+        Self {
+            connection,
+            snapshot,
+            read_set,
+            last_row_id: last_row,
+            row_ids: rows,
+            head_seqs: entries,
+            touched_keys: BTreeSet::new(),
+            earliest_ready_at: Time::MAX,
+        }
     }
 
     /// Everything; the places that its entries have in the log.
-    pub(super) fn all(&mut self, net: &Net, now: Time) -> Result<(u64, u64), StoreError> {
+    pub(super) fn write_batch(&mut self, write_set: &WriteSet, now: Time) -> Result<(u64, u64), StoreError> {
         let mut counter = self.connection.prepare_cached("SELECT seq FROM counter")?;
-        let before: u64 = counter.query_row([], |row| row.get(0))?;
-        for record in &net.records {
+        let previous_seq: u64 = counter.query_row([], |row| row.get(0))?;
+        for record in &write_set.records {
             if record.before.is_none() {
-                self.last_row += 1;
-                self.rows.insert(record.after.id, self.last_row);
+                self.last_row_id += 1;
+                self.row_ids.insert(record.after.id, self.last_row_id);
             }
         }
-        let hot = &mut Hot::new(self.connection);
-        let last = self.log(hot, net, before)?;
-        for record in &net.records {
-            self.record(hot, record)?;
+        let writes = &mut PreparedWrites::new(self.connection);
+        let last = self.write_log(writes, write_set, previous_seq)?;
+        for record in &write_set.records {
+            self.write_record(writes, record)?;
         }
-        for ((id, _), execution) in &net.executions {
-            hot.execution(self.row(*id)?, execution)?;
+        for ((id, _), execution) in &write_set.executions {
+            writes.upsert_execution(self.row_id(*id)?, execution)?;
         }
-        for effect in &net.effects {
-            hot.effect(self.row(effect.record)?, effect)?;
+        for effect in &write_set.effects {
+            writes.insert_effect(self.row_id(effect.record)?, effect)?;
         }
-        self.keys(net)?;
-        self.accounts(net)?;
-        self.tallies(net)?;
-        for record in &net.records {
-            self.links(record)?;
-            self.waiting(hot, record, net.latest)?;
+        self.write_keys(write_set)?;
+        self.write_accounts(write_set)?;
+        self.write_state_counts(write_set)?;
+        for record in &write_set.records {
+            self.write_links(record)?;
+            self.update_readiness(writes, record, write_set.latest_at)?;
         }
-        later::settle((self.connection, hot), self.known, std::mem::take(&mut self.touched), net.latest)?;
-        self.soonest = hot.soonest;
-        for (sha256, (bytes, refs)) in net.contents_by_hash() {
+        delayed::rebalance_lanes(
+            (self.connection, writes),
+            self.snapshot,
+            std::mem::take(&mut self.touched_keys),
+            write_set.latest_at,
+        )?;
+        self.earliest_ready_at = writes.earliest_ready_at;
+        for (sha256, (bytes, refs)) in write_set.payloads_by_hash() {
             let sql = "INSERT INTO contents (sha256, bytes, refs) VALUES (?1, ?2, ?3) ON CONFLICT (sha256) DO UPDATE \
                        SET refs = refs + excluded.refs, bytes = CASE WHEN length(bytes) = 0 THEN excluded.bytes ELSE bytes END";
             self.connection.prepare_cached(sql)?.execute(params![sha256, bytes, refs])?;
         }
-        for request in &net.requests {
+        for request in &write_set.idempotency_records {
             let sql = "INSERT INTO requests (owner, key, digest, answer, at) VALUES (?1, ?2, ?3, ?4, ?5)";
-            let name = &request.name;
-            let values = params![name.owner, name.key, request.digest, request.answer, now.micros()];
+            let name = &request.id;
+            let values = params![name.owner, name.idempotency_key, request.request_digest, request.reply, now.micros()];
             self.connection.prepare_cached(sql)?.execute(values)?;
         }
         // Last: a place in the log is the order of commit.
-        if last > before {
+        if last > previous_seq {
             self.connection.prepare_cached("UPDATE counter SET seq = ?1")?.execute([last])?;
         }
-        Ok((before + 1, last))
+        Ok((previous_seq + 1, last))
     }
 
     /// The row of a record that exists when this batch is done.
-    fn row(&mut self, id: RecordId) -> Result<u64, StoreError> {
-        if let Some(stored) = self.base.stored(id) {
-            return Ok(stored.row);
+    fn row_id(&mut self, id: RecordId) -> Result<u64, StoreError> {
+        if let Some(stored) = self.read_set.record_meta(id) {
+            return Ok(stored.row_id);
         }
-        if let Some(row) = self.rows.get(&id) {
+        if let Some(row) = self.row_ids.get(&id) {
             return Ok(*row);
         }
-        let row = row_of(self.connection, id)?.ok_or_else(|| StoreError::Rejected(format!("{id} does not exist")))?;
-        self.rows.insert(id, row);
+        let row =
+            find_row_id(self.connection, id)?.ok_or_else(|| StoreError::Rejected(format!("{id} does not exist")))?;
+        self.row_ids.insert(id, row);
         Ok(row)
     }
 
     /// How a record stands after the batch.
-    pub(super) fn stored(&mut self, net: &NetRecord) -> Result<Stored, StoreError> {
-        let after = &net.after;
-        let before = self.base.stored(after.id).map_or(0, |stored| stored.entry);
-        Ok(Stored {
-            row: self.row(after.id)?,
+    pub(super) fn record_meta(&mut self, write: &RecordWrite) -> Result<RecordMeta, StoreError> {
+        let after = &write.after;
+        let before = self.read_set.record_meta(after.id).map_or(0, |stored| stored.head_entry_id);
+        Ok(RecordMeta {
+            row_id: self.row_id(after.id)?,
             version: after.version,
             expires_at: after.execution.as_ref().map(|execution| execution.expires_at),
-            head: net.head,
-            entry: self.entries.get(&after.id).copied().unwrap_or(before),
+            head_hash: write.head_hash,
+            head_entry_id: self.head_seqs.get(&after.id).copied().unwrap_or(before),
         })
     }
 
-    fn log(&mut self, hot: &mut Hot, net: &Net, before: u64) -> Result<u64, StoreError> {
-        let mut seq = before;
-        for entry in &*net.entries {
+    fn write_log(
+        &mut self,
+        writes: &mut PreparedWrites,
+        write_set: &WriteSet,
+        previous_seq: u64,
+    ) -> Result<u64, StoreError> {
+        let mut seq = previous_seq;
+        for entry in &*write_set.entries {
             seq += 1;
             let (mut row, mut previous) = (None, None);
             if let Some(id) = entry.record {
-                row = Some(self.row(id)?);
-                previous = self.entries.insert(id, seq).or_else(|| self.base.stored(id).map(|stored| stored.entry));
+                row = Some(self.row_id(id)?);
+                previous = self
+                    .head_seqs
+                    .insert(id, seq)
+                    .or_else(|| self.read_set.record_meta(id).map(|stored| stored.head_entry_id));
             }
-            hot.entry(entry, seq, row, previous)?;
+            writes.insert_entry(entry, seq, row, previous)?;
             for account in &entry.accounts {
                 let sql = "INSERT INTO entries (asset, name, seq) VALUES (?1, ?2, ?3)";
                 self.connection.prepare_cached(sql)?.execute(params![account.asset, account.name, seq])?;
@@ -133,20 +161,20 @@ impl<'a> Writing<'a> {
         Ok(seq)
     }
 
-    fn record(&mut self, hot: &mut Hot, net: &NetRecord) -> Result<(), StoreError> {
-        let after = &*net.after;
+    fn write_record(&mut self, writes: &mut PreparedWrites, write: &RecordWrite) -> Result<(), StoreError> {
+        let after = &*write.after;
         // A mere heartbeat changes its execution only.
-        let Some(entry) = self.entries.get(&after.id).copied() else { return Ok(()) };
-        let place = Place { row: self.row(after.id)?, head: net.head, entry };
-        let changed = match &net.before {
-            None => hot.new_record(after, self.known.catalog.number_of(&after.lifecycle)?, place)?,
-            Some(before) => hot.record(before.version, after, place)?,
+        let Some(entry) = self.head_seqs.get(&after.id).copied() else { return Ok(()) };
+        let head = RecordRowHead { row_id: self.row_id(after.id)?, head_hash: write.head_hash, head_seq: entry };
+        let changed = match &write.before {
+            None => writes.insert_record(after, self.snapshot.catalog.version_number(&after.lifecycle)?, head)?,
+            Some(before) => writes.update_record(before.version, after, head)?,
         };
         if changed == 1 {
-            if net.is_moved() {
-                let definition = self.known.catalog.number_of(&after.lifecycle)?;
+            if write.is_version_migrated() {
+                let definition = self.snapshot.catalog.version_number(&after.lifecycle)?;
                 let sql = "UPDATE records SET definition = ?2 WHERE row = ?1";
-                self.connection.prepare_cached(sql)?.execute(params![place.row, definition])?;
+                self.connection.prepare_cached(sql)?.execute(params![head.row_id, definition])?;
             }
             Ok(())
         } else {
@@ -154,11 +182,12 @@ impl<'a> Writing<'a> {
         }
     }
 
-    fn keys(&mut self, net: &Net) -> Result<(), StoreError> {
-        for (key, holder) in &net.uniques {
-            let (lifecycle, name) = (self.known.names.known(&key.lifecycle)?, self.known.names.known(&key.unique)?);
+    fn write_keys(&mut self, write_set: &WriteSet) -> Result<(), StoreError> {
+        for (key, holder) in &write_set.uniques {
+            let (lifecycle, name) =
+                (self.snapshot.symbols.require_id(&key.lifecycle)?, self.snapshot.symbols.require_id(&key.unique)?);
             let parts = write_parts(&key.parts)?;
-            let sql = match (holder, self.base.was_free(key)) {
+            let sql = match (holder, self.read_set.was_unique_key_free(key)) {
                 (None, _) => "DELETE FROM uniques WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND ?4 IS NULL",
                 // Free when it was loaded: should it be taken after all, the primary key says no.
                 (Some(_), true) => "INSERT INTO uniques (lifecycle, name, parts, holder) VALUES (?1, ?2, ?3, ?4)",
@@ -170,9 +199,10 @@ impl<'a> Writing<'a> {
             let holder = holder.map(|holder| *holder.0.as_bytes());
             self.connection.prepare_cached(sql)?.execute(params![lifecycle, name, parts, holder])?;
         }
-        for (key, delta) in &net.counts {
-            let (lifecycle, name) = (self.known.names.known(&key.lifecycle)?, self.known.names.known(&key.limit)?);
-            let at = params![lifecycle, name, write_parts(&key.parts)?, key.window.unwrap_or(NO_WINDOW), delta];
+        for (key, delta) in &write_set.counts {
+            let (lifecycle, name) =
+                (self.snapshot.symbols.require_id(&key.lifecycle)?, self.snapshot.symbols.require_id(&key.limit)?);
+            let at = params![lifecycle, name, write_parts(&key.parts)?, key.window_start.unwrap_or(NO_WINDOW), delta];
             let sql = if *delta > 0 {
                 "INSERT INTO counts (lifecycle, name, parts, window, count) VALUES (?1, ?2, ?3, ?4, ?5) \
                  ON CONFLICT (lifecycle, name, parts, window) DO UPDATE SET count = count + excluded.count"
@@ -182,15 +212,15 @@ impl<'a> Writing<'a> {
             if *delta != 0 && self.connection.prepare_cached(sql)?.execute(at)? == 0 {
                 return Err(StoreError::Rejected(format!("fewer than none would count for {key:?}")));
             }
-            if **key == running(&queue_of(key)) {
-                self.touched.insert(queue_of(key));
+            if **key == running_counter_key(&counted_concurrency_key(key)) {
+                self.touched_keys.insert(counted_concurrency_key(key));
             }
         }
         Ok(())
     }
 
-    fn accounts(&self, net: &Net) -> Result<(), StoreError> {
-        for (account, delta) in &net.accounts {
+    fn write_accounts(&self, write_set: &WriteSet) -> Result<(), StoreError> {
+        for (account, delta) in &write_set.accounts {
             let Account::Named { asset, name } = account else { continue };
             let sql = "UPDATE accounts SET balance = balance + ?3 WHERE asset = ?1 AND name = ?2";
             if self.connection.prepare_cached(sql)?.execute(params![asset, name, delta])? == 0 {
@@ -201,9 +231,10 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn tallies(&self, net: &Net) -> Result<(), StoreError> {
-        for (TallyKey { definition, owner, state }, delta) in net.tallies() {
-            let (definition, state) = (self.known.catalog.number_by(&definition)?, self.known.names.known(&state)?);
+    fn write_state_counts(&self, write_set: &WriteSet) -> Result<(), StoreError> {
+        for (StateCountKey { definition, owner, state }, delta) in write_set.state_count_deltas() {
+            let (definition, state) =
+                (self.snapshot.catalog.version_number_by_hash(&definition)?, self.snapshot.symbols.require_id(&state)?);
             let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
             if self.connection.prepare_cached(sql)?.execute(params![definition, owner, state, delta])? == 0 {
                 let sql = "INSERT INTO tallies (definition, owner, state, count) VALUES (?1, ?2, ?3, ?4)";
@@ -213,10 +244,11 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    fn links(&mut self, record: &NetRecord) -> Result<(), StoreError> {
-        for (link, added) in record.links() {
-            let (target, source) = (self.row(link.target)?, self.row(record.after.id)?);
-            let (lifecycle, field) = (self.known.names.known(&link.lifecycle)?, self.known.names.known(&link.field)?);
+    fn write_links(&mut self, record: &RecordWrite) -> Result<(), StoreError> {
+        for (link, added) in record.changed_links() {
+            let (target, source) = (self.row_id(link.target)?, self.row_id(record.after.id)?);
+            let (lifecycle, field) =
+                (self.snapshot.symbols.require_id(&link.lifecycle)?, self.snapshot.symbols.require_id(&link.field)?);
             let sql = if added {
                 // A list may name one record twice; it is one link.
                 "INSERT INTO links (target, lifecycle, field, source) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING"
@@ -230,16 +262,21 @@ impl<'a> Writing<'a> {
     }
 
     /// What waits for a worker, for its turn or for a time.
-    fn waiting(&mut self, hot: &mut Hot, record: &NetRecord, now: Time) -> Result<(), StoreError> {
-        let row = self.row(record.after.id)?;
+    fn update_readiness(
+        &mut self,
+        writes: &mut PreparedWrites,
+        record: &RecordWrite,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        let row = self.row_id(record.after.id)?;
         let after = &record.after;
-        let lifecycle = self.known.names.known(&after.lifecycle.name)?;
-        let definition = self.known.catalog.number_of(&after.lifecycle)?;
-        let (old, new) = record.due();
-        hot.timer(row, old, new)?;
-        let (old, new) = record.queue();
+        let lifecycle = self.snapshot.symbols.require_id(&after.lifecycle.name)?;
+        let definition = self.snapshot.catalog.version_number(&after.lifecycle)?;
+        let (old, new) = record.due_change();
+        writes.update_timer(row, old, new)?;
+        let (old, new) = record.queue_change();
         if old != new {
-            let (created_at, id) = record.place();
+            let (created_at, id) = record.queue_position();
             for (key, sql) in [
                 (&old, "DELETE FROM queues WHERE lifecycle = ?1 AND parts = ?2 AND created_at = ?3 AND id = ?4"),
                 (&new, "INSERT INTO queues (lifecycle, parts, created_at, id) VALUES (?1, ?2, ?3, ?4)"),
@@ -247,28 +284,28 @@ impl<'a> Writing<'a> {
                 let Some(key) = key else { continue };
                 let at = params![lifecycle, write_parts(&key.parts)?, created_at.micros(), id.0.as_bytes()];
                 self.connection.prepare_cached(sql)?.execute(at)?;
-                self.touched.insert(key.clone());
+                self.touched_keys.insert(key.clone());
             }
         }
-        let (old, new) = record.waiting();
-        if old == new && !record.is_moved() {
+        let (old, new) = record.readiness_change();
+        if old == new && !record.is_version_migrated() {
             return Ok(());
         }
-        let spot = Spot { lifecycle, row, definition };
+        let row_key = ReadyRowKey { lifecycle, record_row: row, version_number: definition };
         if let Some(waiting) = &old {
-            lanes::leave(self.connection, hot, spot, waiting)?;
+            lanes::remove_ready(self.connection, writes, row_key, waiting)?;
         }
         if let Some(waiting) = &new {
-            lanes::join((self.connection, hot), spot, waiting, now)?;
+            lanes::add_ready((self.connection, writes), row_key, waiting, now)?;
         }
-        for key in [old, new].into_iter().flatten().filter_map(|waiting| waiting.key) {
-            self.touched.insert(key);
+        for key in [old, new].into_iter().flatten().filter_map(|waiting| waiting.concurrency_key) {
+            self.touched_keys.insert(key);
         }
         Ok(())
     }
 }
 
 /// The work key whose running jobs a count would count.
-fn queue_of(key: &CountKey) -> QueueKey {
-    QueueKey { lifecycle: Arc::clone(&key.lifecycle), parts: key.parts.clone() }
+fn counted_concurrency_key(key: &CounterKey) -> ConcurrencyKey {
+    ConcurrencyKey { lifecycle: Arc::clone(&key.lifecycle), parts: key.parts.clone() }
 }

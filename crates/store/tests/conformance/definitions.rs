@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use onceward_core::diagnostic::{File, Files};
+use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::time::Duration;
-use onceward_store::{Catalog, Conflict, Save, Store, StoreError};
+use onceward_store::{Catalog, SaveConflict, SaveResult, Store, StoreError};
 use onceward_testkit::user;
 use serde_json::json;
 
-use crate::stage::driver::{Driver, fire};
-use crate::stage::{on_each, start, suite};
+use crate::support::driver::{StoreDriver, fire_call};
+use crate::support::{on_each_store, start_time, suite_files};
 
-fn changed(from: &str, to: &str) -> Files {
-    let mut files = suite();
+fn suite_with(from: &str, to: &str) -> InputFiles {
+    let mut files = suite_files();
     for file in &mut files.files {
         file.text = file.text.replace(from, to).into();
     }
@@ -21,30 +21,30 @@ fn changed(from: &str, to: &str) -> Files {
 
 /// A version never seen becomes current; a known one, however old, displaces nothing.
 #[test]
-fn a_known_version_displaces_nothing() {
-    on_each(async |store, _| {
-        let first = store.put_definitions(&suite()).await.unwrap();
+fn known_version_does_not_become_current_again() {
+    on_each_store(async |store, _| {
+        let first = store.put_lifecycles(&suite_files()).await.unwrap();
         // The four of the suite, and deliveries.
-        assert_eq!(first.number(), 5);
-        let mut driver = Driver::new(store).await;
-        let old = driver.create(&user("ann"), "suite.task", json!({}), start()).await;
-        let newer = changed("lease    = \"30s\"", "lease    = \"40s\"");
-        let second = store.put_definitions(&newer).await.unwrap();
-        assert_eq!(second.number(), 6, "one of them is new");
+        assert_eq!(first.revision(), 5);
+        let mut driver = StoreDriver::new(store).await;
+        let old = driver.create_record(&user("ann"), "suite.task", json!({}), start_time()).await;
+        let newer = suite_with("lease    = \"30s\"", "lease    = \"40s\"");
+        let second = store.put_lifecycles(&newer).await.unwrap();
+        assert_eq!(second.revision(), 6, "one of them is new");
         let (before, after) =
             (first.definitions.get("suite.task").unwrap(), second.definitions.get("suite.task").unwrap());
         assert_ne!(before.hash, after.hash);
-        let third = store.put_definitions(&suite()).await.unwrap();
-        assert_eq!(third.number(), 6);
+        let third = store.put_lifecycles(&suite_files()).await.unwrap();
+        assert_eq!(third.revision(), 6);
         assert_eq!(third.definitions.get("suite.task").unwrap().hash, after.hash);
         assert!(third.by_hash(&before.hash).is_some());
-        assert_eq!(third.as_of(5).get("suite.task").unwrap().hash, before.hash);
+        assert_eq!(third.definitions_at_revision(5).get("suite.task").unwrap().hash, before.hash);
         // Records keep theirs; new ones live by the new one.
-        let mut driver = Driver::new(store).await;
+        let mut driver = StoreDriver::new(store).await;
         for _ in 0..10 {
-            let _ = driver.operation(&user("ann"), crate::stage::driver::create("suite.task", json!({})));
+            let _ = driver.operation(&user("ann"), crate::support::driver::create_call("suite.task", json!({})));
         }
-        let new = driver.create(&user("ann"), "suite.task", json!({}), start()).await;
+        let new = driver.create_record(&user("ann"), "suite.task", json!({}), start_time()).await;
         assert_eq!(store.record(old).await.unwrap().unwrap().lifecycle.hash, before.hash);
         assert_eq!(store.record(new).await.unwrap().unwrap().lifecycle.hash, after.hash);
     });
@@ -52,144 +52,151 @@ fn a_known_version_displaces_nothing() {
 
 /// Comments are no part of what a file means.
 #[test]
-fn a_comment_makes_no_version() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let again = store.put_definitions(&changed("[states]", "# a remark\n[states]")).await.unwrap();
-        assert_eq!(again.number(), 5);
+fn comment_change_adds_no_version() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let again = store.put_lifecycles(&suite_with("[states]", "# a remark\n[states]")).await.unwrap();
+        assert_eq!(again.revision(), 5);
     });
 }
 
 #[test]
-fn files_that_are_not_sound_are_not_taken() {
-    on_each(async |store, _| {
-        let bad = changed("go = \"waiting -> running\"", "go = \"waiting -> nowhere\"");
-        let Err(StoreError::Unsound(found)) = store.put_definitions(&bad).await else { panic!("taken") };
+fn unsound_files_are_rejected() {
+    on_each_store(async |store, _| {
+        let bad = suite_with("go = \"waiting -> running\"", "go = \"waiting -> nowhere\"");
+        let Err(StoreError::InvalidLifecycles(found)) = store.put_lifecycles(&bad).await else { panic!("taken") };
         assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-state"), "{found:?}");
-        assert_eq!(store.definitions().await.unwrap().number(), 0);
+        assert_eq!(store.catalog().await.unwrap().revision(), 0);
     });
 }
 
 /// Back to an older version and forward again, by somebody's word; a process that brings either again changes nothing.
 #[test]
-fn an_older_version_is_used_again() {
-    on_each(async |store, clock| {
-        let first = store.put_definitions(&suite()).await.unwrap();
-        let newer = changed("lease    = \"30s\"", "lease    = \"40s\"");
-        let second = store.put_definitions(&newer).await.unwrap();
+fn older_version_can_be_activated_and_is_logged() {
+    on_each_store(async |store, clock| {
+        let first = store.put_lifecycles(&suite_files()).await.unwrap();
+        let newer = suite_with("lease    = \"30s\"", "lease    = \"40s\"");
+        let second = store.put_lifecycles(&newer).await.unwrap();
         let hash = |catalog: &Catalog| Arc::clone(&catalog.definitions.get("suite.task").unwrap().hash);
         let (old, new) = (hash(&first), hash(&second));
         assert_ne!(old, new);
-        clock.set(start().checked_add(Duration::from_secs(60)).unwrap());
-        let third = store.use_definition(&old, "ops", clock.now()).await.unwrap();
-        assert_eq!((hash(&third), third.number()), (old.clone(), 7));
-        for files in [suite(), newer] {
-            let again = store.put_definitions(&files).await.unwrap();
-            assert_eq!((hash(&again), again.number()), (old.clone(), 7));
+        clock.set(start_time().checked_add(Duration::from_secs(60)).unwrap());
+        let third = store.activate_version(&old, "ops", clock.now()).await.unwrap();
+        assert_eq!((hash(&third), third.revision()), (old.clone(), 7));
+        for files in [suite_files(), newer] {
+            let again = store.put_lifecycles(&files).await.unwrap();
+            assert_eq!((hash(&again), again.revision()), (old.clone(), 7));
         }
-        assert_eq!(store.use_definition(&old, "ops", clock.now()).await.unwrap().number(), 7, "it is so already");
+        assert_eq!(store.activate_version(&old, "ops", clock.now()).await.unwrap().revision(), 7, "it is so already");
         // As it was before and after.
-        assert_eq!(*third.as_of(5).get("suite.task").unwrap().hash, *old);
-        assert_eq!(*third.as_of(6).get("suite.task").unwrap().hash, *new);
-        assert_eq!(*third.as_of(7).get("suite.task").unwrap().hash, *old);
+        assert_eq!(*third.definitions_at_revision(5).get("suite.task").unwrap().hash, *old);
+        assert_eq!(*third.definitions_at_revision(6).get("suite.task").unwrap().hash, *new);
+        assert_eq!(*third.definitions_at_revision(7).get("suite.task").unwrap().hash, *old);
         let versions = third.versions("suite.task");
-        let said: Vec<_> = versions.iter().map(|version| (version.is_current, version.by.as_deref())).collect();
-        assert_eq!(said, [(true, Some("ops")), (false, None)]);
-        assert_eq!((versions[0].came_at, versions[0].current_since), (start(), clock.now()));
+        let versions_summary: Vec<_> =
+            versions.iter().map(|version| (version.is_current, version.activated_by.as_deref())).collect();
+        assert_eq!(versions_summary, [(true, Some("ops")), (false, None)]);
+        assert_eq!((versions[0].added_at, versions[0].current_since), (start_time(), clock.now()));
         // The log tells who and when.
         let entries = store.log(0, 10).await.unwrap();
-        let used = entries[0].body().unwrap().used.unwrap();
+        let activation = entries[0].body().unwrap().activated.unwrap();
         assert_eq!((entries.len(), entries[0].at, entries[0].record), (1, clock.now(), None));
-        assert_eq!((&*used.by, used.number, &used.definition), ("ops", 7, &old));
-        let mut driver = Driver::new(store).await;
-        let id = driver.create(&user("ann"), "suite.task", json!({}), clock.now()).await;
+        assert_eq!((&*activation.by, activation.revision, &activation.definition), ("ops", 7, &old));
+        let mut driver = StoreDriver::new(store).await;
+        let id = driver.create_record(&user("ann"), "suite.task", json!({}), clock.now()).await;
         assert_eq!(store.record(id).await.unwrap().unwrap().lifecycle.hash, old);
-        assert!(store.use_definition("none", "ops", clock.now()).await.is_err());
+        assert!(store.activate_version("none", "ops", clock.now()).await.is_err());
     });
 }
 
 /// Files may name lifecycles that are not among them, if the store has them.
 #[test]
-fn what_is_known_need_not_be_given_again() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
+fn files_may_reference_stored_lifecycles() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
         let text = "language = 1\nlifecycle = \"own.label\"\nabout = \"On a box\"\n[states]\nstuck = { about = \"on it\", rest = true }\n\
                     [fields]\nbox = { type = \"ref\", to = \"suite.box\" }\n[[on.create]]\ngo = \"-> stuck\"\ntake = [\"box\"]\n";
-        let own = |text: &str| Files { files: vec![File { name: "label.toml".to_owned(), text: text.into() }] };
-        let catalog = store.put_definitions(&own(text)).await.unwrap();
-        assert_eq!(catalog.number(), 6);
-        let again = store.put_definitions(&own(text)).await.unwrap();
-        assert_eq!(again.number(), 6);
-        let Err(StoreError::Unsound(found)) =
-            store.put_definitions(&own(&text.replace("suite.box", "suite.bag"))).await
+        let label_files =
+            |text: &str| InputFiles { files: vec![InputFile { name: "label.toml".to_owned(), text: text.into() }] };
+        let catalog = store.put_lifecycles(&label_files(text)).await.unwrap();
+        assert_eq!(catalog.revision(), 6);
+        let again = store.put_lifecycles(&label_files(text)).await.unwrap();
+        assert_eq!(again.revision(), 6);
+        let Err(StoreError::InvalidLifecycles(found)) =
+            store.put_lifecycles(&label_files(&text.replace("suite.box", "suite.bag"))).await
         else {
             panic!("taken")
         };
         assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-lifecycle"), "{found:?}");
-        assert!(found.beside.is_none());
+        assert!(found.incompatible_with.is_none());
     });
 }
 
 /// A new version is refused where records still live by another lifecycle's version that sends it what it no longer takes.
 #[test]
-fn versions_that_meet_must_fit() {
-    const PARENT: &str = "language = 1\nlifecycle = \"own.parent\"\nabout = \"Has a child\"\n[states]\n\
+fn version_incompatible_with_live_records_is_rejected() {
+    const PARENT_LIFECYCLE: &str = "language = 1\nlifecycle = \"own.parent\"\nabout = \"Has a child\"\n[states]\n\
         on = { about = \"so\", rest = true }\noff = { about = \"no more\", final = true }\n\
         [fields]\nchild = { type = \"ref\", to = \"own.child\" }\n[[on.create]]\ngo = \"-> on\"\ntake = [\"child\"]\n\
         [[on.close]]\ngo = \"on -> off\"\ncascade = [{ to = \"record.child\", event = \"left\" }]\n";
-    const CHILD: &str = "language = 1\nlifecycle = \"own.child\"\nabout = \"Is told\"\n[states]\n\
+    const CHILD_LIFECYCLE: &str = "language = 1\nlifecycle = \"own.child\"\nabout = \"Is told\"\n[states]\n\
         home = { about = \"with somebody\", rest = true }\nalone = { about = \"with nobody\", rest = true }\n\
         [[on.create]]\ngo = \"-> home\"\n[[on.left]]\ngo = \"home -> alone\"\nby = \"record\"\n";
-    on_each(async |store, _| {
+    on_each_store(async |store, _| {
         let files = |parent: &str, child: &str| {
-            let file = |name: &str, text: &str| File { name: name.to_owned(), text: text.into() };
-            Files { files: vec![file("parent.toml", parent), file("child.toml", child)] }
+            let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
+            InputFiles { files: vec![file("parent.toml", parent), file("child.toml", child)] }
         };
-        let first = store.put_definitions(&files(PARENT, CHILD)).await.unwrap();
-        let mut driver = Driver::new(store).await;
+        let first = store.put_lifecycles(&files(PARENT_LIFECYCLE, CHILD_LIFECYCLE)).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let child = driver.create(&ann, "own.child", json!({}), start()).await;
-        let parent = driver.create(&ann, "own.parent", json!({ "child": child.to_string() }), start()).await;
+        let child = driver.create_record(&ann, "own.child", json!({}), start_time()).await;
+        let parent =
+            driver.create_record(&ann, "own.parent", json!({ "child": child.to_string() }), start_time()).await;
         // Both call it otherwise: sound by themselves, but a parent of the old version lives.
-        let renamed = files(&PARENT.replace("\"left\"", "\"gone\""), &CHILD.replace("on.left", "on.gone"));
-        let Err(StoreError::Unsound(found)) = store.put_definitions(&renamed).await else { panic!("taken") };
-        let said = StoreError::Unsound(found.clone()).to_string();
-        assert!(said.contains("own.parent, by which 1 record lives") || said.contains("own.child, by which"), "{said}");
+        let renamed =
+            files(&PARENT_LIFECYCLE.replace("\"left\"", "\"gone\""), &CHILD_LIFECYCLE.replace("on.left", "on.gone"));
+        let Err(StoreError::InvalidLifecycles(found)) = store.put_lifecycles(&renamed).await else { panic!("taken") };
+        let message = StoreError::InvalidLifecycles(found.clone()).to_string();
+        assert!(
+            message.contains("own.parent, by which 1 record lives") || message.contains("own.child, by which"),
+            "{message}"
+        );
         assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-event"), "{found:?}");
         assert!(found.files.files.iter().any(|file| file.name.contains("(version ")), "{found:?}");
-        assert_eq!(store.definitions().await.unwrap().number(), first.number());
+        assert_eq!(store.catalog().await.unwrap().revision(), first.revision());
         // Both names for a while, and it fits.
-        let both = format!("{CHILD}[[on.gone]]\ngo = \"home -> alone\"\nby = \"record\"\n");
-        let widened = store.put_definitions(&files(PARENT, &both)).await.unwrap();
-        assert_eq!(widened.number(), first.number() + 1);
+        let both = format!("{CHILD_LIFECYCLE}[[on.gone]]\ngo = \"home -> alone\"\nby = \"record\"\n");
+        let widened = store.put_lifecycles(&files(PARENT_LIFECYCLE, &both)).await.unwrap();
+        assert_eq!(widened.revision(), first.revision() + 1);
         // When the old parent has ended, nobody sends it any more; but the old child that lives takes only the old one.
         driver.catalog = widened;
-        driver.ok(&ann, fire(parent, "close", json!({})), start()).await;
-        let Err(StoreError::Unsound(found)) = store.put_definitions(&renamed).await else { panic!("taken") };
-        assert!(found.beside.is_some_and(|beside| beside.contains("own.child")));
+        driver.expect_taken(&ann, fire_call(parent, "close", json!({})), start_time()).await;
+        let Err(StoreError::InvalidLifecycles(found)) = store.put_lifecycles(&renamed).await else { panic!("taken") };
+        assert!(found.incompatible_with.is_some_and(|beside| beside.contains("own.child")));
     });
 }
 
 /// What was decided before a version came makes no record by the one that it displaced: it is decided again.
 #[test]
-fn nobody_is_made_by_a_version_that_was_displaced() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn create_decided_on_displaced_version_conflicts() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let (ann, fields) = (user("ann"), json!({}));
-        let old = driver.create(&ann, "suite.box", fields.clone(), start()).await;
-        let (mut making, mut moving) = (driver.open(start()), driver.open(start()));
-        let make = driver.operation(&ann, crate::stage::driver::create("suite.task", fields));
-        driver.decide(&mut making, make.clone(), start()).await;
-        let earn = driver.operation(&ann, fire(old, "earn", json!({ "amount": 1 })));
-        driver.decide(&mut moving, earn, start()).await;
-        store.put_definitions(&changed("lease    = \"30s\"", "lease    = \"40s\"")).await.unwrap();
-        let said = driver.save(&making).await;
-        assert_eq!(said, Save::Conflict(Conflict::default()));
-        assert!(matches!(driver.save(&moving).await, Save::Saved { .. }), "those that are there go on");
-        driver = Driver::new(store).await;
-        let mut making = driver.open(start());
-        driver.decide(&mut making, make, start()).await;
-        assert!(matches!(driver.save(&making).await, Save::Saved { .. }));
+        let old = driver.create_record(&ann, "suite.box", fields.clone(), start_time()).await;
+        let (mut create_batch, mut fire_batch) = (driver.new_batch(start_time()), driver.new_batch(start_time()));
+        let make = driver.operation(&ann, crate::support::driver::create_call("suite.task", fields));
+        driver.decide(&mut create_batch, make.clone(), start_time()).await;
+        let earn = driver.operation(&ann, fire_call(old, "earn", json!({ "amount": 1 })));
+        driver.decide(&mut fire_batch, earn, start_time()).await;
+        store.put_lifecycles(&suite_with("lease    = \"30s\"", "lease    = \"40s\"")).await.unwrap();
+        let save_result = driver.save(&create_batch).await;
+        assert_eq!(save_result, SaveResult::Conflict(SaveConflict::default()));
+        assert!(matches!(driver.save(&fire_batch).await, SaveResult::Saved { .. }), "those that are there go on");
+        driver = StoreDriver::new(store).await;
+        let mut making = driver.new_batch(start_time());
+        driver.decide(&mut making, make, start_time()).await;
+        assert!(matches!(driver.save(&making).await, SaveResult::Saved { .. }));
     });
 }

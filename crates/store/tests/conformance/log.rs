@@ -2,28 +2,31 @@
 
 use onceward_core::decide::Call;
 use onceward_core::time::Duration;
-use onceward_store::log::NO_HASH;
-use onceward_store::{Replay, Save, Store};
+use onceward_store::log::ZERO_HASH;
+use onceward_store::{LogReplay, SaveResult, Store};
 use onceward_testkit::{random, user, worker};
 use serde_json::json;
 
-use crate::stage::driver::{Driver, create, fire};
-use crate::stage::{on_each, start, suite};
+use crate::support::driver::{StoreDriver, create_call, fire_call};
+use crate::support::{on_each_store, start_time, suite_files};
 
 #[test]
-fn places_follow_one_another_over_batches() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn seqs_are_contiguous_across_batches() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
         let mut expected = 1;
         for size in [1, 3, 2] {
-            let mut open = driver.open(start());
+            let mut open = driver.new_batch(start_time());
             for _ in 0..size {
-                let operation = driver.operation(&ann, create("suite.step", json!({})));
-                driver.decide(&mut open, operation, start()).await;
+                let operation = driver.operation(&ann, create_call("suite.step", json!({})));
+                driver.decide(&mut open, operation, start_time()).await;
             }
-            assert_eq!(driver.save(&open).await, Save::Saved { first: expected, last: expected + size - 1 });
+            assert_eq!(
+                driver.save(&open).await,
+                SaveResult::Saved { first_seq: expected, last_seq: expected + size - 1 }
+            );
             expected += size;
         }
         let all = store.log(0, 100).await.unwrap();
@@ -35,23 +38,23 @@ fn places_follow_one_another_over_batches() {
 
 /// Each entry carries the hash of the record's entry before.
 #[test]
-fn entries_of_a_record_are_chained() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn record_entries_are_hash_chained() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let id = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
         // Twice in one batch, then once more: the chain goes through both.
-        let mut open = driver.open(start());
+        let mut open = driver.new_batch(start_time());
         for number in 0..2 {
-            let operation = driver.operation(&ann, fire(id, "write", json!({ "number": number })));
-            driver.decide(&mut open, operation, start()).await;
+            let operation = driver.operation(&ann, fire_call(id, "write", json!({ "number": number })));
+            driver.decide(&mut open, operation, start_time()).await;
         }
         driver.save(&open).await;
-        driver.ok(&ann, fire(id, "write", json!({ "number": 7 })), start()).await;
+        driver.expect_taken(&ann, fire_call(id, "write", json!({ "number": 7 })), start_time()).await;
         let own = store.history(id, 0, 100).await.unwrap();
         assert_eq!(own.iter().map(|entry| entry.version).collect::<Vec<_>>(), [1, 2, 3, 4]);
-        let mut previous = NO_HASH;
+        let mut previous = ZERO_HASH;
         for entry in &own {
             assert_eq!(entry.hash, entry.expected_hash(&previous));
             previous = entry.hash;
@@ -60,27 +63,27 @@ fn entries_of_a_record_are_chained() {
         let body = own[3].body().unwrap();
         let fields: Vec<_> = body.change.as_ref().unwrap().fields().map(|(name, _)| &**name).collect();
         assert_eq!(fields, ["number"], "only what has changed");
-        assert_eq!(&*body.rows[0].0, "write");
+        assert_eq!(&*body.transitions[0].0, "write");
     });
 }
 
 /// A long history is the same in pages of any size, read again, and as it grows.
 #[test]
-fn a_long_history_in_pages() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn long_history_is_same_in_pages_of_any_size() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let id = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
         for round in 1..=2 {
-            let mut open = driver.open(start());
+            let mut open = driver.new_batch(start_time());
             for number in 0..600 {
-                let operation = driver.operation(&ann, fire(id, "write", json!({ "number": number })));
-                driver.decide(&mut open, operation, start()).await;
+                let operation = driver.operation(&ann, fire_call(id, "write", json!({ "number": number })));
+                driver.decide(&mut open, operation, start_time()).await;
             }
             driver.save(&open).await;
-            let whole = store.history(id, 0, 10_000).await.unwrap();
-            assert_eq!(whole.len(), 1 + 600 * round);
+            let full_history = store.history(id, 0, 10_000).await.unwrap();
+            assert_eq!(full_history.len(), 1 + 600 * round);
             for size in [100, 256, 37] {
                 let mut pages = Vec::new();
                 loop {
@@ -90,7 +93,7 @@ fn a_long_history_in_pages() {
                     }
                     pages.extend(page);
                 }
-                assert!(pages == whole, "in pages of {size}");
+                assert!(pages == full_history, "in pages of {size}");
             }
         }
     });
@@ -98,15 +101,15 @@ fn a_long_history_in_pages() {
 
 /// A worker's result stands in the log by its hash only.
 #[test]
-fn results_are_not_in_the_log() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn commit_result_is_logged_by_hash_only() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let (ann, bob) = (user("ann"), worker("bob"));
-        let task = driver.create(&ann, "suite.task", json!({}), start()).await;
-        let token = driver.lease(&bob, task, start()).await;
+        let task = driver.create_record(&ann, "suite.task", json!({}), start_time()).await;
+        let token = driver.lease_job(&bob, task, start_time()).await;
         let result = json!("a secret");
-        driver.ok(&bob, Call::Commit { record: task, token, result, finish: true }, start()).await;
+        driver.expect_taken(&bob, Call::Commit { record: task, token, result, finish: true }, start_time()).await;
         let entries = store.log(0, 10).await.unwrap();
         assert!(entries.iter().all(|entry| !entry.text.contains("secret")), "{entries:?}");
         assert!(entries[2].body().unwrap().effect.is_some());
@@ -115,49 +118,52 @@ fn results_are_not_in_the_log() {
 
 /// Denials and audited refusals leave an entry that belongs to no record; other refusals leave nothing.
 #[test]
-fn some_refusals_leave_a_trace() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn denials_and_audited_refusals_are_logged() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let id = driver.create(&ann, "suite.box", json!({}), start()).await;
-        driver.create(&ann, "suite.task", json!({ "box": id.to_string() }), start()).await;
-        driver.refused(&ann, fire(id, "unheard_of", json!({})), start()).await;
+        let id = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
+        driver.create_record(&ann, "suite.task", json!({ "box": id.to_string() }), start_time()).await;
+        driver.expect_refused(&ann, fire_call(id, "unheard_of", json!({})), start_time()).await;
         assert_eq!(store.log(2, 10).await.unwrap(), []);
-        let later = start().checked_add(Duration::from_secs(1)).unwrap();
-        driver.refused(&ann, fire(id, "empty", json!({})), later).await;
-        driver.refused(&user("eve"), fire(id, "empty", json!({})), later).await;
-        let traces = store.log(2, 10).await.unwrap();
-        assert_eq!(traces.iter().map(|entry| (entry.record, entry.at)).collect::<Vec<_>>(), [(None, later); 2]);
-        let audited = traces[0].body().unwrap();
+        let later = start_time().checked_add(Duration::from_secs(1)).unwrap();
+        driver.expect_refused(&ann, fire_call(id, "empty", json!({})), later).await;
+        driver.expect_refused(&user("eve"), fire_call(id, "empty", json!({})), later).await;
+        let refusal_entries = store.log(2, 10).await.unwrap();
+        assert_eq!(
+            refusal_entries.iter().map(|entry| (entry.record, entry.at)).collect::<Vec<_>>(),
+            [(None, later); 2]
+        );
+        let audited = refusal_entries[0].body().unwrap();
         assert_eq!(audited.audit.iter().map(|tag| &**tag).collect::<Vec<_>>(), ["kept_open"]);
         assert_eq!(audited.refusal.as_ref().map(|refusal| &*refusal.code), Some("not_empty"));
-        assert!(traces[1].body().unwrap().refusal.is_some_and(|refusal| refusal.denial));
+        assert!(refusal_entries[1].body().unwrap().refusal.is_some_and(|refusal| refusal.denial));
         assert_eq!(store.record(id).await.unwrap().unwrap().version, 1);
     });
 }
 
 /// A changed letter anywhere in an entry breaks its hash.
 #[test]
-fn a_changed_entry_is_found() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn changed_or_missing_entry_fails_replay() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let id = driver.create(&ann, "suite.box", json!({ "number": 1 }), start()).await;
-        driver.ok(&ann, fire(id, "write", json!({ "number": 2 })), start()).await;
+        let id = driver.create_record(&ann, "suite.box", json!({ "number": 1 }), start_time()).await;
+        driver.expect_taken(&ann, fire_call(id, "write", json!({ "number": 2 })), start_time()).await;
         let entries = store.log(0, 10).await.unwrap();
-        let lifecycles = store.definitions().await.unwrap().lifecycles();
-        let replayed = |entries: &[onceward_store::Entry]| {
-            let mut replay = Replay::new(lifecycles.clone());
+        let lifecycles = store.catalog().await.unwrap().lifecycles();
+        let replay_entries = |entries: &[onceward_store::LogEntry]| {
+            let mut replay = LogReplay::new(lifecycles.clone());
             entries.iter().try_for_each(|entry| replay.apply(entry)).map(|()| replay)
         };
-        let whole = replayed(&entries).unwrap();
+        let replay_of_all = replay_entries(&entries).unwrap();
         let kept = store.record(id).await.unwrap().unwrap();
-        assert_eq!(random::record(whole.world.record(id).unwrap()), random::record(&kept));
-        let mut wrong = entries.clone();
-        wrong[0].text = wrong[0].text.replace("\"number\":1", "\"number\":3").into();
-        assert!(replayed(&wrong).is_err());
-        assert!(replayed(&entries[1..]).is_err(), "the first is missing");
+        assert_eq!(random::record_text(replay_of_all.snapshot.record(id).unwrap()), random::record_text(&kept));
+        let mut tampered = entries.clone();
+        tampered[0].text = tampered[0].text.replace("\"number\":1", "\"number\":3").into();
+        assert!(replay_entries(&tampered).is_err());
+        assert!(replay_entries(&entries[1..]).is_err(), "the first is missing");
     });
 }

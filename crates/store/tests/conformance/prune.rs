@@ -2,237 +2,258 @@
 
 use std::sync::Arc;
 
-use onceward_core::decide::{Account, Call, CountKey, Create, Decision, Key, UniqueKey};
-use onceward_core::diagnostic::{File, Files};
-use onceward_core::record::Payload;
+use onceward_core::decide::{Account, Call, CounterKey, CreateRecord, Decision, ReadKey, UniqueKey};
+use onceward_core::diagnostic::{InputFile, InputFiles};
+use onceward_core::record::PayloadRef;
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
-use onceward_store::log::{Checkpoint, NO_HASH};
+use onceward_store::log::{Checkpoint, ZERO_HASH};
 use onceward_store::{
-    AccountName, AnyStore, Base, Carry, Content, Forgotten, LeaseQuery, OldCounts, OldQuery, OldRequests, Prune,
-    PruneSave, Request, RequestName, Save, Standing, StateCount, StatementQuery, Store, StoreError, Taken, Unsound,
+    AccountName, AnyStore, ExpiredCountersQuery, ExpiredKeysPage, ExpiredKeysQuery, IdempotencyId, IdempotencyRecord,
+    LeaseQuery, PayloadBytes, PrunableQuery, PruneBlocked, PrunePlan, PruneRequest, PruneResult, PruneState,
+    PrunedRecord, ReadSet, SaveResult, StateCount, StatementQuery, Store, StoreError,
 };
 use onceward_testkit::{user, worker};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::stage::driver::{Driver, create, fire};
-use crate::stage::{on_each, start, suite};
+use crate::support::driver::{StoreDriver, create_call, fire_call};
+use crate::support::{on_each_store, start_time, suite_files};
 
-fn later(seconds: i64) -> Time {
-    start().checked_add(Duration::from_secs(seconds)).unwrap()
+fn after_seconds(seconds: i64) -> Time {
+    start_time().checked_add(Duration::from_secs(seconds)).unwrap()
 }
 
 /// These records with their entries, as a pruner loads them.
-async fn loaded(store: &AnyStore, ids: &[RecordId]) -> Vec<Taken> {
-    let mut taken = Vec::new();
-    for kin in store.kin(ids).await.unwrap() {
+async fn load_for_prune(store: &AnyStore, ids: &[RecordId]) -> Vec<PrunedRecord> {
+    let mut records = Vec::new();
+    for kin in store.with_referrers(ids).await.unwrap() {
         let entries = store.history(kin.record.id, 0, 1_000).await.unwrap();
-        let (stored, record, links, sources) = (kin.stored, kin.record, kin.links, kin.sources);
-        taken.push(Taken { stored, record, links, sources, entries });
+        let (stored, record, links, sources) = (kin.meta, kin.record, kin.link_version, kin.referrers);
+        records.push(PrunedRecord { meta: stored, record, link_version: links, referrers: sources, entries });
     }
-    taken
+    records
 }
 
-async fn prune(store: &AnyStore, taken: Vec<Taken>) -> PruneSave {
-    let catalog = store.definitions().await.unwrap();
-    let carry = Carry::of(taken, start(), &catalog).expect("they are sound");
-    store.prune(&Arc::new(Prune { carry, now: later(1) })).await.expect("pruning")
+async fn prune_records(store: &AnyStore, records: Vec<PrunedRecord>) -> PruneResult {
+    let catalog = store.catalog().await.unwrap();
+    let plan = PrunePlan::build(records, start_time(), &catalog).expect("they are sound");
+    store.prune(&Arc::new(PruneRequest { plan, now: after_seconds(1) })).await.expect("pruning")
 }
 
-async fn checkpoint(store: &AnyStore, place: u64) -> Checkpoint {
-    let entries = store.log(place - 1, 1).await.unwrap();
-    entries[0].body().unwrap().pruned.expect("a checkpoint").into_owned()
+async fn load_checkpoint(store: &AnyStore, seq: u64) -> Checkpoint {
+    let entries = store.log(seq - 1, 1).await.unwrap();
+    entries[0].body().unwrap().checkpoint.expect("a checkpoint").into_owned()
 }
 
 /// A record goes with its executions, its effect and all of its entries; numbers by state follow; the log goes on.
 #[test]
-fn a_record_goes_whole() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn prune_removes_record_with_all_its_data() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let (ann, bob) = (user("ann"), worker("bob"));
-        let done = driver.create(&ann, "suite.task", json!({}), start()).await;
-        let token = driver.lease(&bob, done, start()).await;
-        let stays = driver.create(&ann, "suite.task", json!({}), start()).await;
+        let done = driver.create_record(&ann, "suite.task", json!({}), start_time()).await;
+        let token = driver.lease_job(&bob, done, start_time()).await;
+        let kept_record = driver.create_record(&ann, "suite.task", json!({}), start_time()).await;
         let commit = Call::Commit { record: done, token, result: json!("made"), finish: true };
-        driver.ok(&bob, commit, start()).await;
-        let kept = store.history(stays, 0, 10).await.unwrap();
-        assert_eq!(prune(store, loaded(store, &[done]).await).await, PruneSave::Saved(5));
+        driver.expect_taken(&bob, commit, start_time()).await;
+        let kept_history = store.history(kept_record, 0, 10).await.unwrap();
+        assert_eq!(prune_records(store, load_for_prune(store, &[done]).await).await, PruneResult::Saved(5));
         assert!(store.record(done).await.unwrap().is_none() && store.effect(done).await.unwrap().is_none());
         assert!(
             store.executions(done).await.unwrap().is_empty() && store.history(done, 0, 9).await.unwrap().is_empty()
         );
-        assert_eq!(store.history(stays, 0, 10).await.unwrap(), kept);
+        assert_eq!(store.history(kept_record, 0, 10).await.unwrap(), kept_history);
         let waiting = StateCount { lifecycle: "suite.task".into(), state: "waiting".into(), count: 1 };
         assert_eq!(store.counts_by_state(None).await.unwrap(), [waiting]);
-        let told = checkpoint(store, 5).await;
-        assert_eq!((told.records(), told.places.ranges(), told.before), (1, &[(1, 2), (4, 4)][..], None));
-        assert_eq!(&*told.taken[0].state, "done");
+        let first_checkpoint = load_checkpoint(store, 5).await;
+        assert_eq!(
+            (first_checkpoint.pruned_records(), first_checkpoint.seqs.ranges(), first_checkpoint.previous_seq),
+            (1, &[(1, 2), (4, 4)][..], None)
+        );
+        assert_eq!(&*first_checkpoint.pruned[0].state, "done");
         // The rest of the log can be had; what is pruned is said to be.
         for after in 0..4 {
-            let gone = store.log(after, 10).await.unwrap_err();
-            assert!(matches!(gone, StoreError::Pruned { oldest: 4 }), "{gone}");
+            let error = store.log(after, 10).await.unwrap_err();
+            assert!(matches!(error, StoreError::LogPruned { oldest: 4 }), "{error}");
         }
         let first = store.log(4, 10).await.unwrap();
         assert_eq!(first.iter().map(|entry| (entry.seq, entry.record)).collect::<Vec<_>>(), [(5, None)]);
-        assert_eq!(first[0].hash, first[0].expected_hash(&NO_HASH));
-        let again = driver.create(&ann, "suite.task", json!({}), later(2)).await;
+        assert_eq!(first[0].hash, first[0].expected_hash(&ZERO_HASH));
+        let again = driver.create_record(&ann, "suite.task", json!({}), after_seconds(2)).await;
         assert_eq!(store.history(again, 0, 10).await.unwrap()[0].seq, 6);
-        driver.lease(&bob, stays, later(2)).await;
+        driver.lease_job(&bob, kept_record, after_seconds(2)).await;
         // The next checkpoint is chained to this one.
-        driver.refused(&user("eve"), fire(done, "move", json!({})), later(2)).await;
-        let stub = driver.create(&ann, "suite.stub", json!({}), later(2)).await;
-        driver.ok(&ann, fire(stub, "tear", json!({})), later(2)).await;
-        let PruneSave::Saved(second) = prune(store, loaded(store, &[stub]).await).await else { panic!("nobody else") };
+        driver.expect_refused(&user("eve"), fire_call(done, "move", json!({})), after_seconds(2)).await;
+        let stub = driver.create_record(&ann, "suite.stub", json!({}), after_seconds(2)).await;
+        driver.expect_taken(&ann, fire_call(stub, "tear", json!({})), after_seconds(2)).await;
+        let PruneResult::Saved(second) = prune_records(store, load_for_prune(store, &[stub]).await).await else {
+            panic!("nobody else")
+        };
         let log = store.log(second - 1, 1).await.unwrap();
         assert_eq!(log[0].hash, log[0].expected_hash(&first[0].hash));
-        assert_eq!(checkpoint(store, second).await.before, Some(5));
-        let standing = store.standing().await.unwrap();
-        assert_eq!(standing, Standing { checkpoint: second, head: log[0].hash, floor: second - 1 });
+        assert_eq!(load_checkpoint(store, second).await.previous_seq, Some(5));
+        let prune_state = store.prune_state().await.unwrap();
+        assert_eq!(
+            prune_state,
+            PruneState { checkpoint_seq: second, checkpoint_hash: log[0].hash, last_pruned_seq: second - 1 }
+        );
     });
 }
 
 /// Whoever changed, or was pointed to, since it was loaded stays, and so do all that were to go with it.
 #[test]
-fn what_has_changed_stays() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn prune_conflicts_when_record_or_referrers_changed() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
         let mut stubs = Vec::new();
         for _ in 0..3 {
-            stubs.push(driver.create(&ann, "suite.stub", json!({}), start()).await);
+            stubs.push(driver.create_record(&ann, "suite.stub", json!({}), start_time()).await);
         }
-        driver.ok(&ann, fire(stubs[0], "tear", json!({})), start()).await;
-        let before = loaded(store, &stubs[..2]).await;
-        driver.ok(&ann, fire(stubs[1], "tear", json!({})), start()).await;
-        assert_eq!(prune(store, before).await, PruneSave::Conflict);
-        let before = loaded(store, &stubs[..2]).await;
-        driver.ok(&ann, fire(stubs[2], "renumber", json!({ "twin": stubs[0].to_string() })), start()).await;
-        assert_eq!(prune(store, before).await, PruneSave::Conflict);
-        assert_eq!(store.standing().await.unwrap(), Standing::default());
+        driver.expect_taken(&ann, fire_call(stubs[0], "tear", json!({})), start_time()).await;
+        let before = load_for_prune(store, &stubs[..2]).await;
+        driver.expect_taken(&ann, fire_call(stubs[1], "tear", json!({})), start_time()).await;
+        assert_eq!(prune_records(store, before).await, PruneResult::Conflict);
+        let before = load_for_prune(store, &stubs[..2]).await;
+        driver
+            .expect_taken(&ann, fire_call(stubs[2], "renumber", json!({ "twin": stubs[0].to_string() })), start_time())
+            .await;
+        assert_eq!(prune_records(store, before).await, PruneResult::Conflict);
+        assert_eq!(store.prune_state().await.unwrap(), PruneState::default());
         for stub in &stubs[..2] {
             assert_eq!(store.history(*stub, 0, 10).await.unwrap().len(), 2);
         }
         // Now that it is known who points there, nobody would even try.
-        let why = Carry::of(loaded(store, &stubs[..2]).await, start(), &driver.catalog).unwrap_err();
-        assert_eq!(why, Unsound { record: stubs[0], why: format!("{} points to it, and stays", stubs[2]) });
+        let why =
+            PrunePlan::build(load_for_prune(store, &stubs[..2]).await, start_time(), &driver.catalog).unwrap_err();
+        assert_eq!(why, PruneBlocked { record: stubs[0], why: format!("{} points to it, and stays", stubs[2]) });
         // With whoever points there, it goes.
-        driver.ok(&ann, fire(stubs[2], "tear", json!({})), start()).await;
-        assert!(matches!(prune(store, loaded(store, &stubs).await).await, PruneSave::Saved(_)));
-        assert!(store.kin(&stubs).await.unwrap().is_empty());
+        driver.expect_taken(&ann, fire_call(stubs[2], "tear", json!({})), start_time()).await;
+        assert!(matches!(prune_records(store, load_for_prune(store, &stubs).await).await, PruneResult::Saved(_)));
+        assert!(store.with_referrers(&stubs).await.unwrap().is_empty());
         assert_eq!(store.counts_by_state(None).await.unwrap(), []);
     });
 }
 
 /// Operations that were decided on a record that is gone meanwhile are decided again.
 #[test]
-fn nobody_builds_on_what_is_gone() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn save_on_pruned_record_conflicts() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let stub = driver.create(&ann, "suite.stub", json!({}), start()).await;
-        driver.ok(&ann, fire(stub, "tear", json!({})), start()).await;
-        let mut open = driver.open(start());
-        let pointing = create("suite.stub", json!({ "twin": stub.to_string() }));
+        let stub = driver.create_record(&ann, "suite.stub", json!({}), start_time()).await;
+        driver.expect_taken(&ann, fire_call(stub, "tear", json!({})), start_time()).await;
+        let mut open = driver.new_batch(start_time());
+        let pointing = create_call("suite.stub", json!({ "twin": stub.to_string() }));
         let operation = driver.operation(&ann, pointing.clone());
-        driver.decide(&mut open, operation, start()).await;
-        assert!(matches!(prune(store, loaded(store, &[stub]).await).await, PruneSave::Saved(_)));
+        driver.decide(&mut open, operation, start_time()).await;
+        assert!(matches!(prune_records(store, load_for_prune(store, &[stub]).await).await, PruneResult::Saved(_)));
         let save = driver.save(&open).await;
-        let gone = Key::Record(stub);
-        assert!(matches!(&save, Save::Conflict(conflict) if conflict.keys.contains(&gone)), "{save:?}");
-        driver.refused(&ann, pointing, start()).await;
+        let gone = ReadKey::Record(stub);
+        assert!(matches!(&save, SaveResult::Conflict(conflict) if conflict.changed_keys.contains(&gone)), "{save:?}");
+        driver.expect_refused(&ann, pointing, start_time()).await;
     });
 }
 
 /// A key for ever stays and still refuses; keys and counts by state end with the record; a count for ever stays; money stays
 /// where it was moved to; and all that the entries had added up to stands in the checkpoint.
 #[test]
-fn what_must_still_be_known_is_carried_forward() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn checkpoint_keeps_permanent_keys_counters_and_balances() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let target = driver.create(&ann, "suite.box", json!({}), start()).await;
+        let target = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
         let fields = json!({ "serial": "one", "seat": "1a", "price": 5, "box": target.to_string() });
-        let stub = driver.create(&ann, "suite.stub", fields, start()).await;
-        driver.ok(&ann, fire(stub, "renumber", json!({ "serial": "two" })), start()).await;
-        driver.ok(&ann, fire(stub, "tear", json!({})), start()).await;
-        let PruneSave::Saved(place) = prune(store, loaded(store, &[stub]).await).await else { panic!("nobody else") };
+        let stub = driver.create_record(&ann, "suite.stub", fields, start_time()).await;
+        driver.expect_taken(&ann, fire_call(stub, "renumber", json!({ "serial": "two" })), start_time()).await;
+        driver.expect_taken(&ann, fire_call(stub, "tear", json!({})), start_time()).await;
+        let PruneResult::Saved(checkpoint_seq) = prune_records(store, load_for_prune(store, &[stub]).await).await
+        else {
+            panic!("nobody else")
+        };
         let unique = |name: &str, value: &str| UniqueKey {
             lifecycle: "suite.stub".into(),
             unique: name.into(),
             parts: vec![format!("s{value}").into()],
         };
-        let count = |name: &str| CountKey {
+        let count = |name: &str| CounterKey {
             lifecycle: "suite.stub".into(),
             limit: name.into(),
             parts: vec!["sann".into()],
-            window: None,
+            window_start: None,
         };
         let account = |name: &str| Account::Named { asset: "coin".into(), name: name.into() };
-        let mut base = Base::default();
+        let mut base = ReadSet::default();
         let keys = [
-            Key::Unique(unique("serial", "one")),
-            Key::Unique(unique("serial", "two")),
-            Key::Unique(unique("seat", "1a")),
-            Key::Count(count("kept")),
-            Key::Count(count("ever")),
-            Key::Account(account("mint")),
-            Key::Account(account("till:ann")),
+            ReadKey::Unique(unique("serial", "one")),
+            ReadKey::Unique(unique("serial", "two")),
+            ReadKey::Unique(unique("seat", "1a")),
+            ReadKey::Counter(count("kept")),
+            ReadKey::Counter(count("ever")),
+            ReadKey::Account(account("mint")),
+            ReadKey::Account(account("till:ann")),
         ];
         store.load(&mut base, &keys).await.unwrap();
         let snapshot = base.snapshot();
-        assert_eq!(snapshot.uniques[&unique("serial", "one")], Some(stub));
-        assert_eq!(snapshot.uniques[&unique("serial", "two")], Some(stub));
-        assert_eq!(snapshot.uniques[&unique("seat", "1a")], None);
-        assert_eq!((snapshot.counts[&count("kept")], snapshot.counts[&count("ever")]), (0, 1));
+        assert_eq!(snapshot.unique_holders[&unique("serial", "one")], Some(stub));
+        assert_eq!(snapshot.unique_holders[&unique("serial", "two")], Some(stub));
+        assert_eq!(snapshot.unique_holders[&unique("seat", "1a")], None);
+        assert_eq!((snapshot.counters[&count("kept")], snapshot.counters[&count("ever")]), (0, 1));
         assert_eq!((snapshot.accounts[&account("mint")], snapshot.accounts[&account("till:ann")]), (-5, 5));
         for serial in ["one", "two"] {
-            let refusal = driver.refused(&ann, create("suite.stub", json!({ "serial": serial })), later(2)).await;
+            let refusal = driver
+                .expect_refused(&ann, create_call("suite.stub", json!({ "serial": serial })), after_seconds(2))
+                .await;
             assert_eq!(&*refusal.code, "used");
         }
-        driver.create(&ann, "suite.stub", json!({ "seat": "1a" }), later(2)).await;
-        let told = checkpoint(store, place).await;
-        assert_eq!(told.accounts, [("coin".into(), "mint".into(), -5), ("coin".into(), "till:ann".into(), 5)]);
+        driver.create_record(&ann, "suite.stub", json!({ "seat": "1a" }), after_seconds(2)).await;
+        let loaded_checkpoint = load_checkpoint(store, checkpoint_seq).await;
+        assert_eq!(
+            loaded_checkpoint.accounts,
+            [("coin".into(), "mint".into(), -5), ("coin".into(), "till:ann".into(), 5)]
+        );
         // What they moved stays in the balances, and is on no statement any more.
         for (name, balance) in [("mint", -5), ("till:ann", 5)] {
             let account = AccountName::new("coin", name);
-            let told = store.statement(&StatementQuery { account, before: None, limit: 9 }).await.unwrap().unwrap();
-            assert_eq!((told.now.balance, told.entries), (balance, Vec::new()));
+            let told = store.statement(&StatementQuery { account, before_seq: None, limit: 9 }).await.unwrap().unwrap();
+            assert_eq!((told.balance.balance, told.entries), (balance, Vec::new()));
         }
-        assert_eq!(told.counts, [(count("ever"), 1), (count("kept"), 1)]);
+        assert_eq!(loaded_checkpoint.counts, [(count("ever"), 1), (count("kept"), 1)]);
         let kept = [(2, unique("serial", "one"), Some(stub)), (3, unique("serial", "two"), Some(stub))];
-        assert_eq!(told.uniques, kept, "the seat came and went with the record");
-        assert_eq!(told.freed.uniques, [unique("seat", "1a")]);
-        assert_eq!(told.freed.counts, [(count("kept"), -1)]);
-        assert_eq!(told.links, [(target, 2)], "it came, and now it goes");
+        assert_eq!(loaded_checkpoint.uniques, kept, "the seat came and went with the record");
+        assert_eq!(loaded_checkpoint.released.uniques, [unique("seat", "1a")]);
+        assert_eq!(loaded_checkpoint.released.counts, [(count("kept"), -1)]);
+        assert_eq!(loaded_checkpoint.links, [(target, 2)], "it came, and now it goes");
         // Nobody points to the box any more, and whoever had looked is told so.
-        assert_eq!(store.kin(&[target]).await.unwrap()[0].sources, []);
-        assert_eq!(store.kin(&[target]).await.unwrap()[0].links, 2);
+        assert_eq!(store.with_referrers(&[target]).await.unwrap()[0].referrers, []);
+        assert_eq!(store.with_referrers(&[target]).await.unwrap()[0].link_version, 2);
     });
 }
 
 /// The walk for what is old looks at so many at a time, and ends where all are young.
 #[test]
-fn what_is_old_is_found_step_by_step() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn prunable_pages_stop_at_cutoff() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
         let mut stubs = Vec::new();
         for number in 0..10 {
-            let stub = driver.create(&ann, "suite.stub", json!({}), later(number)).await;
+            let stub = driver.create_record(&ann, "suite.stub", json!({}), after_seconds(number)).await;
             if number % 3 != 0 {
-                driver.ok(&ann, fire(stub, "tear", json!({})), later(number)).await;
+                driver.expect_taken(&ann, fire_call(stub, "tear", json!({})), after_seconds(number)).await;
                 stubs.push(stub);
             }
         }
         let (mut after, mut found, mut steps) = (0, Vec::new(), 0);
         loop {
-            let page = store.old(&OldQuery { after, before: later(5), limit: 2 }).await.unwrap();
+            let page =
+                store.prunable(&PrunableQuery { after_row: after, cutoff: after_seconds(5), limit: 2 }).await.unwrap();
             found.extend(page.records);
             steps += 1;
             let Some(next) = page.next else { break };
@@ -245,157 +266,171 @@ fn what_is_old_is_found_step_by_step() {
 
 /// Answers to callers' keys are forgotten after their own time.
 #[test]
-fn old_requests_are_forgotten() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
-        let name = |number: i64| RequestName { owner: "ann".into(), key: format!("key {number}").into() };
+fn expired_idempotency_keys_are_deleted_in_pages() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
+        let name = |number: i64| IdempotencyId { owner: "ann".into(), idempotency_key: format!("key {number}").into() };
         for number in 0..5 {
-            let mut open = driver.open(later(number));
-            let operation = driver.operation(&user("ann"), create("suite.step", json!({})));
-            driver.decide(&mut open, operation, later(number)).await;
-            let request = Request { name: name(number), digest: [1; 32], answer: "{}".into() };
-            open.batch.writes[0].request = Some(request);
+            let mut open = driver.new_batch(after_seconds(number));
+            let operation = driver.operation(&user("ann"), create_call("suite.step", json!({})));
+            driver.decide(&mut open, operation, after_seconds(number)).await;
+            let request = IdempotencyRecord { id: name(number), request_digest: [1; 32], reply: "{}".into() };
+            open.batch.operations[0].idempotency = Some(request);
             driver.save(&open).await;
         }
-        let mut old = OldRequests { after: None, before: later(2), limit: 2 };
-        assert_eq!(store.forget(&old).await.unwrap(), Forgotten { requests: 2, next: Some(name(1)) });
-        old.after = Some(name(1));
-        assert_eq!(store.forget(&old).await.unwrap(), Forgotten { requests: 1, next: Some(name(3)) });
-        old.after = Some(name(3));
-        assert_eq!(store.forget(&old).await.unwrap(), Forgotten { requests: 0, next: None });
+        let mut query = ExpiredKeysQuery { after: None, cutoff: after_seconds(2), limit: 2 };
+        assert_eq!(
+            store.delete_expired_keys(&query).await.unwrap(),
+            ExpiredKeysPage { deleted: 2, next: Some(name(1)) }
+        );
+        query.after = Some(name(1));
+        assert_eq!(
+            store.delete_expired_keys(&query).await.unwrap(),
+            ExpiredKeysPage { deleted: 1, next: Some(name(3)) }
+        );
+        query.after = Some(name(3));
+        assert_eq!(store.delete_expired_keys(&query).await.unwrap(), ExpiredKeysPage { deleted: 0, next: None });
         for number in 0..5 {
-            assert_eq!(store.request(&name(number)).await.unwrap().is_some(), number > 2);
+            assert_eq!(store.idempotency_record(&name(number)).await.unwrap().is_some(), number > 2);
         }
     });
 }
 
 /// What is damaged is evidence: nobody takes it out.
 #[test]
-fn a_record_that_is_not_as_its_log_says_stays() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn record_differing_from_its_log_is_not_prunable() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        let stub = driver.create(&ann, "suite.stub", json!({ "price": 1 }), start()).await;
-        driver.ok(&ann, fire(stub, "tear", json!({})), start()).await;
-        let sound = loaded(store, &[stub]).await;
-        let mut missing = sound.clone();
+        let stub = driver.create_record(&ann, "suite.stub", json!({ "price": 1 }), start_time()).await;
+        driver.expect_taken(&ann, fire_call(stub, "tear", json!({})), start_time()).await;
+        let intact = load_for_prune(store, &[stub]).await;
+        let mut missing = intact.clone();
         missing[0].entries.remove(0);
-        let mut other = sound.clone();
+        let mut other = intact.clone();
         other[0].entries[0].text = other[0].entries[0].text.replace("\"price\":1", "\"price\":2").into();
-        let mut record = sound.clone();
+        let mut record = intact.clone();
         Arc::make_mut(&mut record[0].record).hold = 7;
-        for taken in [missing, other, record] {
-            assert_eq!(Carry::of(taken, start(), &driver.catalog).unwrap_err().record, stub);
+        for damaged in [missing, other, record] {
+            assert_eq!(PrunePlan::build(damaged, start_time(), &driver.catalog).unwrap_err().record, stub);
         }
-        assert!(Carry::of(sound, start(), &driver.catalog).is_ok());
+        assert!(PrunePlan::build(intact, start_time(), &driver.catalog).is_ok());
     });
 }
 
 /// Bytes stay as long as a record has them as payload, whoever brought them, and go with the last one.
 #[test]
-fn bytes_go_with_the_last_record_that_has_them() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn payload_is_deleted_with_last_referencing_record() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
         let bytes: &[u8] = b"the same";
-        let payload = Payload { sha256: Sha256::digest(bytes).into(), bytes: 8 };
+        let payload = PayloadRef { sha256: Sha256::digest(bytes).into(), bytes: 8 };
         let mut steps = Vec::new();
         // Named before it came, brought twice in one batch, and named again.
-        for brought in [&[false][..], &[true, true], &[false]] {
-            let mut open = driver.open(start());
-            for brought in brought {
-                let Call::Create(create) = create("suite.step", json!({})) else { panic!("it creates") };
-                let operation = driver.operation(&ann, Call::Create(Create { payload: Some(payload), ..create }));
-                let Decision::Changes(changes) = driver.decide(&mut open, operation, start()).await else {
+        for batch_payloads in [&[false][..], &[true, true], &[false]] {
+            let mut open = driver.new_batch(start_time());
+            for has_payload in batch_payloads {
+                let Call::Create(create) = create_call("suite.step", json!({})) else { panic!("it creates") };
+                let operation = driver.operation(&ann, Call::Create(CreateRecord { payload: Some(payload), ..create }));
+                let Decision::Changes(changes) = driver.decide(&mut open, operation, start_time()).await else {
                     panic!("made")
                 };
                 steps.push(changes.subject);
-                if *brought {
-                    let write = open.batch.writes.last_mut().expect("it was decided");
-                    write.contents.push(Content { payload, bytes: bytes.into() });
+                if *has_payload {
+                    let write = open.batch.operations.last_mut().expect("it was decided");
+                    write.payloads.push(PayloadBytes { payload, bytes: bytes.into() });
                 }
             }
             driver.save(&open).await;
-            assert_eq!(store.content(&payload.sha256).await.unwrap().is_some(), steps.len() > 1);
+            assert_eq!(store.payload(&payload.sha256).await.unwrap().is_some(), steps.len() > 1);
         }
         for step in &steps {
-            driver.ok(&ann, fire(*step, "skip", json!({})), start()).await;
+            driver.expect_taken(&ann, fire_call(*step, "skip", json!({})), start_time()).await;
         }
-        for gone in [&steps[1..3], &steps[..1]] {
-            assert!(matches!(prune(store, loaded(store, gone).await).await, PruneSave::Saved(_)));
-            assert_eq!(store.content(&payload.sha256).await.unwrap().as_deref(), Some(bytes));
+        for pruned in [&steps[1..3], &steps[..1]] {
+            assert!(matches!(prune_records(store, load_for_prune(store, pruned).await).await, PruneResult::Saved(_)));
+            assert_eq!(store.payload(&payload.sha256).await.unwrap().as_deref(), Some(bytes));
         }
-        assert!(matches!(prune(store, loaded(store, &steps[3..]).await).await, PruneSave::Saved(_)));
-        assert_eq!(store.content(&payload.sha256).await.unwrap(), None);
+        assert!(matches!(prune_records(store, load_for_prune(store, &steps[3..]).await).await, PruneResult::Saved(_)));
+        assert_eq!(store.payload(&payload.sha256).await.unwrap(), None);
     });
 }
 
 /// All counts that tell nothing, a few at a time; how many went.
-async fn forget_counts(store: &AnyStore, windows: Option<Time>) -> u64 {
-    let (mut old, mut gone) = (OldCounts { after: None, windows, limit: 2 }, 0);
+async fn delete_counters(store: &AnyStore, window_cutoff: Option<Time>) -> u64 {
+    let (mut query, mut deleted) = (ExpiredCountersQuery { after: None, window_cutoff, limit: 2 }, 0);
     loop {
-        let forgotten = store.forget_counts(&old).await.expect("forgetting");
-        gone += forgotten.counts;
-        let Some(next) = forgotten.next else { return gone };
-        old.after = Some(next);
+        let page = store.delete_expired_counters(&query).await.expect("forgetting");
+        deleted += page.deleted;
+        let Some(next) = page.next else { return deleted };
+        query.after = Some(next);
     }
 }
 
 /// The count of a work key of which nothing runs goes, and what still runs is counted; who comes later is counted anew. A job that waits
 /// for its time is found when it comes, though its key's count went meanwhile.
 #[test]
-fn counts_of_nobody_go() {
-    on_each(async |store, _| {
-        store.put_definitions(&suite()).await.unwrap();
-        let mut driver = Driver::new(store).await;
+fn unused_concurrency_counters_are_deleted_without_losing_jobs() {
+    on_each_store(async |store, _| {
+        store.put_lifecycles(&suite_files()).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let (ann, bob) = (user("ann"), worker("bob"));
         let in_lane = |lane: &str| json!({ "lane": lane });
         for lane in ["a", "b", "c", "d", "e"] {
-            let done = driver.create(&ann, "suite.task", in_lane(lane), start()).await;
-            let token = driver.lease(&bob, done, start()).await;
-            driver.ok(&bob, Call::Commit { record: done, token, result: json!(1), finish: true }, start()).await;
+            let done = driver.create_record(&ann, "suite.task", in_lane(lane), start_time()).await;
+            let token = driver.lease_job(&bob, done, start_time()).await;
+            driver
+                .expect_taken(&bob, Call::Commit { record: done, token, result: json!(1), finish: true }, start_time())
+                .await;
         }
-        let runs = driver.create(&ann, "suite.task", in_lane("e"), start()).await;
-        let token = driver.lease(&bob, runs, start()).await;
-        let fields = json!({ "lane": "late", "readyAt": later(60).to_string() });
-        let late = driver.create(&ann, "suite.task", fields, start()).await;
-        let gone = forget_counts(store, None).await;
+        let running = driver.create_record(&ann, "suite.task", in_lane("e"), start_time()).await;
+        let token = driver.lease_job(&bob, running, start_time()).await;
+        let fields = json!({ "lane": "late", "readyAt": after_seconds(60).to_string() });
+        let delayed = driver.create_record(&ann, "suite.task", fields, start_time()).await;
+        let gone = delete_counters(store, None).await;
         // A world in memory may do without them from the beginning.
         assert!(gone >= 4 || matches!(store, AnyStore::Memory(_)), "{gone}");
-        assert_eq!(forget_counts(store, None).await, 0, "that was all");
-        let free = |lane: &str| CountKey {
+        assert_eq!(delete_counters(store, None).await, 0, "that was all");
+        let counter_key = |lane: &str| CounterKey {
             lifecycle: "suite.task".into(),
             limit: "work.key".into(),
             parts: vec![format!("s{lane}").into()],
-            window: None,
+            window_start: None,
         };
-        let mut base = Base::wary();
-        store.load(&mut base, &["a", "e"].map(|lane| Key::Count(free(lane)))).await.unwrap();
-        assert_eq!(["a", "e"].map(|lane| base.snapshot().counts[&free(lane)]), [0, 1]);
+        let mut base = ReadSet::uncached();
+        store.load(&mut base, &["a", "e"].map(|lane| ReadKey::Counter(counter_key(lane)))).await.unwrap();
+        assert_eq!(["a", "e"].map(|lane| base.snapshot().counters[&counter_key(lane)]), [0, 1]);
         // The lane has as much room as before, and no more.
         for lane in ["a", "a", "a"] {
-            driver.create(&ann, "suite.task", in_lane(lane), later(1)).await;
+            driver.create_record(&ann, "suite.task", in_lane(lane), after_seconds(1)).await;
         }
         let query = |now| LeaseQuery { lifecycles: vec!["suite.task".into()], now, limit: 10 };
-        let found = store.leasable(&query(later(1))).await.unwrap();
+        let found = store.lease_candidates(&query(after_seconds(1))).await.unwrap();
         assert_eq!(found.len(), 2);
         for candidate in &found {
-            driver.lease(&bob, candidate.record, later(1)).await;
+            driver.lease_job(&bob, candidate.record, after_seconds(1)).await;
         }
-        driver.ok(&bob, Call::Commit { record: runs, token, result: json!(1), finish: true }, later(1)).await;
-        let found = store.leasable(&query(later(60))).await.unwrap();
+        driver
+            .expect_taken(
+                &bob,
+                Call::Commit { record: running, token, result: json!(1), finish: true },
+                after_seconds(1),
+            )
+            .await;
+        let found = store.lease_candidates(&query(after_seconds(60))).await.unwrap();
         let found: Vec<RecordId> = found.into_iter().map(|candidate| candidate.record).collect();
-        assert!(found.contains(&late), "{found:?}");
-        driver.lease(&bob, late, later(60)).await;
+        assert!(found.contains(&delayed), "{found:?}");
+        driver.lease_job(&bob, delayed, after_seconds(60)).await;
     });
 }
 
 /// Windows of a limit `per` a time go when they are over; the one that counts now stays.
 #[test]
-fn windows_that_are_over_go() {
+fn expired_limit_windows_are_deleted() {
     let text = r#"
 language  = 1
 lifecycle = "suite.visit"
@@ -407,18 +442,18 @@ rate = { on = ["owner"], per = "1m", max = 2, clash = "429 slow_down" }
 [[on.create]]
 go = "-> over"
 "#;
-    on_each(async |store, _| {
-        let file = File { name: "visit.toml".to_owned(), text: text.into() };
-        store.put_definitions(&Files { files: vec![file] }).await.unwrap();
-        let mut driver = Driver::new(store).await;
+    on_each_store(async |store, _| {
+        let file = InputFile { name: "visit.toml".to_owned(), text: text.into() };
+        store.put_lifecycles(&InputFiles { files: vec![file] }).await.unwrap();
+        let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
-        for now in [start(), start(), later(60), later(61)] {
-            driver.create(&ann, "suite.visit", json!({}), now).await;
+        for now in [start_time(), start_time(), after_seconds(60), after_seconds(61)] {
+            driver.create_record(&ann, "suite.visit", json!({}), now).await;
         }
-        assert_eq!(forget_counts(store, None).await, 0, "nobody said how long");
-        assert_eq!(forget_counts(store, Some(later(60))).await, 1);
-        assert_eq!(forget_counts(store, Some(later(60))).await, 0);
-        let refused = driver.refused(&ann, create("suite.visit", json!({})), later(62)).await;
+        assert_eq!(delete_counters(store, None).await, 0, "nobody said how long");
+        assert_eq!(delete_counters(store, Some(after_seconds(60))).await, 1);
+        assert_eq!(delete_counters(store, Some(after_seconds(60))).await, 0);
+        let refused = driver.expect_refused(&ann, create_call("suite.visit", json!({})), after_seconds(62)).await;
         assert_eq!(&*refused.code, "slow_down");
     });
 }

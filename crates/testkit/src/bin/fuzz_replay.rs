@@ -11,13 +11,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use onceward_testkit::fuzz::{Target, mutated};
+use onceward_testkit::fuzz::{FuzzTarget, mutate_input};
 
 /// What a thread gets by default on the systems we know; the engine's own threads will have no more.
-const STACK: usize = 2 * 1024 * 1024;
+const STACK_BYTES: usize = 2 * 1024 * 1024;
 
 /// A single input may not need more than this beyond what was used before it.
-const GROWTH_KB: u64 = 256 * 1024;
+const MAX_MEMORY_GROWTH_KB: u64 = 256 * 1024;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,34 +31,34 @@ fn main() -> ExitCode {
         }
         _ => return usage(),
     };
-    let Some(target) = Target::named(target) else { return usage() };
+    let Some(target) = FuzzTarget::from_name(target) else { return usage() };
     let seeds = if seeds.is_empty() { vec![None] } else { seeds };
-    for file in files(Path::new(path)) {
+    for file in input_files(Path::new(path)) {
         let input = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         for seed in &seeds {
             let seed_words = seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
             println!("{} {}{seed_words}", target.name(), file.display());
             let _ = std::io::stdout().flush();
-            let bytes = seed.map_or_else(|| input.clone(), |seed| mutated(&input, seed));
+            let bytes = seed.map_or_else(|| input.clone(), |seed| mutate_input(&input, seed));
             let before = peak_kb();
-            let done = std::thread::Builder::new().stack_size(STACK).spawn(move || target.run(&bytes));
+            let done = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || target.run(&bytes));
             if done.map(std::thread::JoinHandle::join).is_ok_and(|done| done.is_err()) {
                 return ExitCode::FAILURE;
             }
             let growth = peak_kb().saturating_sub(before);
-            assert!(growth <= GROWTH_KB, "this input took {growth} KB of memory");
+            assert!(growth <= MAX_MEMORY_GROWTH_KB, "this input took {growth} KB of memory");
         }
     }
     ExitCode::SUCCESS
 }
 
 fn usage() -> ExitCode {
-    let targets: Vec<_> = Target::ALL.map(Target::name).into();
+    let targets: Vec<_> = FuzzTarget::ALL.map(FuzzTarget::name).into();
     eprintln!("usage: fuzz_replay {} FILE|FOLDER [--seed N | --mutations N]", targets.join("|"));
     ExitCode::FAILURE
 }
 
-fn files(path: &Path) -> Vec<PathBuf> {
+fn input_files(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_path_buf()];
     }

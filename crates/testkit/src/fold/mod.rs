@@ -1,11 +1,11 @@
 //! Folds in tests: nodes that author operations, random sets of them, and a plain second opinion of what they come to.
 
-mod arrivals;
-mod node;
+mod arrival_orders;
+mod operation_builder;
+mod operation_sets;
 mod reference;
-mod sets;
 
-pub use arrivals::{arrive_anyhow, compare};
-pub use node::{at, id_of, node, with};
-pub use reference::{Opinion, fold_plainly};
-pub use sets::{Set, random_set};
+pub use arrival_orders::{assert_matches_reference, fold_in_random_order};
+pub use operation_builder::{authority_with, named_record_id, operation_by, timestamp_at};
+pub use operation_sets::{OperationSetSpec, random_operation_set};
+pub use reference::{ReferenceFold, reference_fold};

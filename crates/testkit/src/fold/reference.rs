@@ -3,127 +3,148 @@
 
 use std::collections::BTreeMap;
 
-use onceward_core::decide::{Answer, Decision, NoOpReason, Operation, Snapshot, decide};
-use onceward_core::decide::{Call, Create};
-use onceward_core::fold::{Applied, Grant, LogCall, LogOperation, OperationId, Outside, Reason, Standing, Wait};
+use onceward_core::decide::{Call, CreateRecord};
+use onceward_core::decide::{CheckAnswer, Decision, NoOpReason, Operation, Snapshot, decide};
+use onceward_core::fold::{
+    ApplyStatus, Authority, AuthorityGrant, CheckResolver, FoldRefusalReason, LogCall, LogOperation, OperationId,
+    WaitReason,
+};
 use onceward_core::model::Definitions;
 use onceward_core::record::Actor;
 use onceward_core::value::Value;
 use sha2::{Digest, Sha256};
 
 /// The state and what became of each operation.
-pub struct Opinion {
+pub struct ReferenceFold {
     pub world: Snapshot,
-    pub applied: BTreeMap<OperationId, Applied>,
+    pub statuses: BTreeMap<OperationId, ApplyStatus>,
 }
 
 /// Duplicates count once; the last standing of each counts.
-pub fn fold_plainly(definitions: &Definitions, set: &[(LogOperation, Standing)], outside: &dyn Outside) -> Opinion {
-    let unique: BTreeMap<OperationId, &(LogOperation, Standing)> = set.iter().map(|both| (both.0.id, both)).collect();
-    let mut sorted: Vec<&(LogOperation, Standing)> = unique.into_values().collect();
+pub fn reference_fold(
+    definitions: &Definitions,
+    set: &[(LogOperation, Authority)],
+    resolver: &dyn CheckResolver,
+) -> ReferenceFold {
+    let unique: BTreeMap<OperationId, &(LogOperation, Authority)> = set.iter().map(|both| (both.0.id, both)).collect();
+    let mut sorted: Vec<&(LogOperation, Authority)> = unique.into_values().collect();
     sorted.sort_by_key(|(operation, _)| {
-        (operation.moment.wall, operation.moment.logical, operation.author.clone(), operation.id)
+        (operation.timestamp.wall_time, operation.timestamp.logical_counter, operation.author.clone(), operation.id)
     });
-    let plain = Plain { definitions, sorted: &sorted, outside };
-    let mut opinion = Opinion { world: Snapshot::world(), applied: BTreeMap::new() };
+    let folder = ReferenceFolder { definitions, sorted: &sorted, resolver };
+    let mut reference = ReferenceFold { world: Snapshot::empty_complete(), statuses: BTreeMap::new() };
     // Claims that meet at one moment, found when the first of them has its turn.
-    let mut tied: BTreeMap<OperationId, OperationId> = BTreeMap::new();
-    let mut weighed: Vec<OperationId> = Vec::new();
+    let mut ties: BTreeMap<OperationId, OperationId> = BTreeMap::new();
+    let mut contended: Vec<OperationId> = Vec::new();
     for (operation, _) in &sorted {
-        let verdict = match plain.beforehand(operation, &opinion.applied) {
+        let status = match folder.eligibility(operation, &reference.statuses) {
             Err(verdict) => verdict,
             Ok(grant) => {
-                if !weighed.contains(&operation.id) {
-                    let rivals = plain.rivals(operation, &opinion.applied);
-                    weighed.extend(rivals.iter().map(|rival| rival.id));
-                    tied.extend(plain.tie(&rivals, &opinion));
+                if !contended.contains(&operation.id) {
+                    let rivals = folder.contenders(operation, &reference.statuses);
+                    contended.extend(rivals.iter().map(|rival| rival.id));
+                    ties.extend(folder.find_ties(&rivals, &reference));
                 }
-                match tied.get(&operation.id) {
-                    Some(with) => Applied::Refused(Reason::Tie { with: *with }),
-                    None => plain.apply(operation, &grant, &mut opinion.world),
+                match ties.get(&operation.id) {
+                    Some(with) => ApplyStatus::Refused(FoldRefusalReason::Contended { with: *with }),
+                    None => folder.apply(operation, &grant, &mut reference.world),
                 }
             }
         };
-        opinion.applied.insert(operation.id, verdict);
+        reference.statuses.insert(operation.id, status);
     }
-    opinion
+    reference
 }
 
-struct Plain<'a> {
+struct ReferenceFolder<'a> {
     definitions: &'a Definitions,
-    sorted: &'a [&'a (LogOperation, Standing)],
-    outside: &'a dyn Outside,
+    sorted: &'a [&'a (LogOperation, Authority)],
+    resolver: &'a dyn CheckResolver,
 }
 
-impl Plain<'_> {
+impl ReferenceFolder<'_> {
     /// Whether the lifecycle is asked at all, and with what rights.
-    fn beforehand(&self, operation: &LogOperation, applied: &BTreeMap<OperationId, Applied>) -> Result<Grant, Applied> {
-        let same_clock = |other: &&&(LogOperation, Standing)| {
-            other.0.author == operation.author && other.0.moment == operation.moment && other.0.id != operation.id
+    fn eligibility(
+        &self,
+        operation: &LogOperation,
+        statuses: &BTreeMap<OperationId, ApplyStatus>,
+    ) -> Result<AuthorityGrant, ApplyStatus> {
+        let same_clock = |other: &&&(LogOperation, Authority)| {
+            other.0.author == operation.author && other.0.timestamp == operation.timestamp && other.0.id != operation.id
         };
         if self.sorted.iter().any(|other| same_clock(&other)) {
-            return Err(Applied::Refused(Reason::ClockReused));
+            return Err(ApplyStatus::Refused(FoldRefusalReason::ClockReused));
         }
         let mut waits = Vec::new();
-        for id in &operation.after {
+        for id in &operation.dependencies {
             match self.sorted.iter().find(|(other, _)| other.id == *id) {
-                None => waits.push(Wait::Absent(*id)),
-                Some((other, _)) if other.moment >= operation.moment => {
-                    return Err(Applied::Refused(Reason::NotAfter(*id)));
+                None => waits.push(WaitReason::DependencyAbsent(*id)),
+                Some((other, _)) if other.timestamp >= operation.timestamp => {
+                    return Err(ApplyStatus::Refused(FoldRefusalReason::DependencyNotEarlier(*id)));
                 }
-                Some(_) => match &applied[id] {
-                    Applied::Changed | Applied::Nothing(_) => {}
-                    Applied::Refused(Reason::ClockReused | Reason::NotAfter(_) | Reason::Hopeless(_)) => {
-                        return Err(Applied::Refused(Reason::Hopeless(*id)));
+                Some(_) => match &statuses[id] {
+                    ApplyStatus::Changed | ApplyStatus::NoOp(_) => {}
+                    ApplyStatus::Refused(
+                        FoldRefusalReason::ClockReused
+                        | FoldRefusalReason::DependencyNotEarlier(_)
+                        | FoldRefusalReason::DependencyRefused(_),
+                    ) => {
+                        return Err(ApplyStatus::Refused(FoldRefusalReason::DependencyRefused(*id)));
                     }
-                    _ => waits.push(Wait::Unapplied(*id)),
+                    _ => waits.push(WaitReason::DependencyUnapplied(*id)),
                 },
             }
         }
         if let Some(first) = waits.first() {
-            return Err(Applied::Waiting(first.clone()));
+            return Err(ApplyStatus::Waiting(first.clone()));
         }
         let standing = self.sorted.iter().find(|(other, _)| other.id == operation.id).map(|(_, standing)| standing);
         match standing.expect("every operation has a standing") {
-            Standing::Held(grant) => Ok(grant.clone()),
-            Standing::Suspended { why } => Err(Applied::Held { why: why.clone() }),
-            Standing::Withdrawn { why } => Err(Applied::Refused(Reason::NoAuthority { why: why.clone() })),
+            Authority::Held(grant) => Ok(grant.clone()),
+            Authority::Suspended { reason: why } => Err(ApplyStatus::AuthorSuspended { reason: why.clone() }),
+            Authority::Withdrawn { reason: why } => {
+                Err(ApplyStatus::Refused(FoldRefusalReason::NoAuthority { reason: why.clone() }))
+            }
         }
     }
 
     /// The operations of the same moment, record and event that may be decided, itself among them.
-    fn rivals(&self, operation: &LogOperation, applied: &BTreeMap<OperationId, Applied>) -> Vec<&LogOperation> {
+    fn contenders(
+        &self,
+        operation: &LogOperation,
+        statuses: &BTreeMap<OperationId, ApplyStatus>,
+    ) -> Vec<&LogOperation> {
         let target = |other: &LogOperation| match &other.call {
             LogCall::Fire { record, event, .. } => Some((*record, event.clone())),
             LogCall::Create { .. } => None,
         };
         let wanted = target(operation);
         let all = self.sorted.iter().map(|(other, _)| other);
-        all.filter(|other| other.moment == operation.moment && wanted.is_some() && target(other) == wanted)
-            .filter(|other| self.beforehand(other, applied).is_ok())
+        all.filter(|other| other.timestamp == operation.timestamp && wanted.is_some() && target(other) == wanted)
+            .filter(|other| self.eligibility(other, statuses).is_ok())
             .collect()
     }
 
-    fn tie(&self, rivals: &[&LogOperation], opinion: &Opinion) -> Vec<(OperationId, OperationId)> {
-        let grant = |operation: &LogOperation| self.beforehand(operation, &opinion.applied).ok();
+    fn find_ties(&self, contenders: &[&LogOperation], reference: &ReferenceFold) -> Vec<(OperationId, OperationId)> {
+        let grant = |operation: &LogOperation| self.eligibility(operation, &reference.statuses).ok();
         let mut claims = Vec::new();
-        for rival in rivals {
-            let mut alone = opinion.world.clone();
+        for rival in contenders {
+            let mut alone = reference.world.clone();
             let (Some(granted), LogCall::Fire { record, .. }) = (grant(rival), &rival.call) else { continue };
             self.apply(rival, &granted, &mut alone);
             let named = |world: &Snapshot| -> Vec<bool> {
                 let fields = world.record(*record).map(|found| found.fields.clone()).unwrap_or_default();
                 fields.iter().map(|value| *value == Value::text(&*rival.author)).collect()
             };
-            if named(&alone).iter().zip(named(&opinion.world)).any(|(after, before)| *after && !before) {
+            if named(&alone).iter().zip(named(&reference.world)).any(|(after, before)| *after && !before) {
                 claims.push((*rival, granted));
             }
         }
-        let mut together = opinion.world.clone();
+        let mut together = reference.world.clone();
         let mut refused = false;
         for (rival, granted) in &claims {
-            let verdict = self.apply(rival, granted, &mut together);
-            refused |= !matches!(verdict, Applied::Changed | Applied::Nothing(_));
+            let status = self.apply(rival, granted, &mut together);
+            refused |= !matches!(status, ApplyStatus::Changed | ApplyStatus::NoOp(_));
         }
         if claims.len() < 2 || !refused {
             return Vec::new();
@@ -132,17 +153,17 @@ impl Plain<'_> {
         claims.iter().enumerate().map(|(at, (loser, _))| (loser.id, met(at))).collect()
     }
 
-    fn apply(&self, operation: &LogOperation, grant: &Grant, world: &mut Snapshot) -> Applied {
+    fn apply(&self, operation: &LogOperation, grant: &AuthorityGrant, world: &mut Snapshot) -> ApplyStatus {
         let call = match operation.call.clone() {
             LogCall::Create { lifecycle, id, fields, payload } => {
-                Call::Create(Create { lifecycle, id, owner: None, fields, payload })
+                Call::Create(CreateRecord { lifecycle, id, owner: None, fields, payload })
             }
             LogCall::Fire { record, event, input } => {
                 Call::Fire { record, event, input, token: None, if_version: None }
             }
         };
         let hash = Sha256::digest([b"onceward fold\n".as_slice(), &operation.id.0].concat());
-        let mut asked = Operation {
+        let mut attempted = Operation {
             seed: u128::from_be_bytes(hash[..16].try_into().expect("sixteen of thirty-two bytes")),
             actor: Actor {
                 id: operation.author.clone(),
@@ -151,28 +172,30 @@ impl Plain<'_> {
                 user: grant.user,
             },
             call,
-            answers: Vec::new(),
+            check_answers: Vec::new(),
             trace: None,
         };
         loop {
-            match decide(self.definitions, world, &asked, operation.moment.wall) {
+            match decide(self.definitions, world, &attempted, operation.timestamp.wall_time) {
                 Decision::Changes(changes) => {
-                    assert_eq!(changes.now, operation.moment.wall, "time runs backwards in a fold");
+                    assert_eq!(changes.now, operation.timestamp.wall_time, "time runs backwards in a fold");
                     world.apply(&changes);
-                    return Applied::Changed;
+                    return ApplyStatus::Changed;
                 }
                 Decision::NoOp(nothing) => {
                     assert_ne!(nothing.reason, NoOpReason::Repeated, "there are no workers in a fold");
-                    return Applied::Nothing(nothing.reason);
+                    return ApplyStatus::NoOp(nothing.reason);
                 }
-                Decision::Refusal(refusal) => return Applied::Refused(Reason::Decided(refusal)),
-                Decision::Ask(questions) => {
+                Decision::Refusal(refusal) => {
+                    return ApplyStatus::Refused(FoldRefusalReason::RefusedByLifecycle(refusal));
+                }
+                Decision::NeedsChecks(questions) => {
                     for question in questions {
-                        let Some(answer) = self.outside.answer(operation, &question) else {
+                        let Some(answer) = self.resolver.resolve(operation, &question) else {
                             let (lifecycle, check) = (question.lifecycle, question.check);
-                            return Applied::Waiting(Wait::Unanswered { lifecycle, check });
+                            return ApplyStatus::Waiting(WaitReason::CheckUnanswered { lifecycle, check });
                         };
-                        asked.answers.push(Answer {
+                        attempted.check_answers.push(CheckAnswer {
                             lifecycle: question.lifecycle,
                             check: question.check,
                             arguments: question.arguments,

@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use onceward_core::decide::{Call, Create, Decision, Operation, Snapshot, decide};
+use onceward_core::decide::{Call, CreateRecord, Decision, Operation, Snapshot, decide};
 use onceward_core::diagnostic::Span;
-use onceward_core::expr::{self, Env, Fault, FaultKind, Place, Scope, Signature, Signatures, Stop, Want, World};
-use onceward_core::model::{EventKind, Field, Lifecycle, Link, Type, Typed};
-use onceward_core::record::{Actor, Record, WorkError};
+use onceward_core::expr::{
+    self, EvalEnv, EvalFault, EvalStop, ExpectedType, ExprLocation, ExprScope, FaultKind, LifecycleSignature,
+    LifecycleSignatures, RecordSource,
+};
+use onceward_core::model::{DataType, EventKind, FieldDef, Lifecycle, LinkDef, ValueType};
+use onceward_core::record::{Actor, ClassifiedFailure, Record};
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::{RecordId, Value};
 use serde_json::json;
@@ -15,46 +18,46 @@ use serde_json::json;
 use crate::systems;
 
 /// Everything an expression can name.
-const THING: &str = include_str!("thing.toml");
+const THING_LIFECYCLE: &str = include_str!("thing.toml");
 
-struct Ground {
-    signatures: Signatures,
-    own: Signature,
-    input: Vec<Field>,
-    result: Vec<Field>,
-    checks: Vec<(Arc<str>, Vec<Field>)>,
+struct ExpressionFixture {
+    signatures: LifecycleSignatures,
+    own_signature: LifecycleSignature,
+    input: Vec<FieldDef>,
+    result: Vec<FieldDef>,
+    checks: Vec<(Arc<str>, Vec<FieldDef>)>,
     lookups: Vec<(Arc<str>, Arc<str>)>,
     links: Vec<expr::LinkScope>,
     records: HashMap<RecordId, Arc<Record>>,
-    first: Arc<Record>,
+    subject: Arc<Record>,
     inputs: Vec<Value>,
     results: Vec<Value>,
     answers: Vec<Option<Arc<[Value]>>>,
 }
 
-static GROUND: LazyLock<Ground> = LazyLock::new(ground);
+static FIXTURE: LazyLock<ExpressionFixture> = LazyLock::new(build_fixture);
 
 pub(super) fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let ground = &*GROUND;
-    let place = Place { whole: Span::new(0, 0..text.len()), content: Some(0) };
-    let truth = Want::Fits(Typed { ty: Type::Bool, nullable: false });
-    for want in [Want::Any, truth, Want::Targets] {
-        match expr::compile(&text, place, &ground.scope(), &want) {
+    let fixture = &*FIXTURE;
+    let place = ExprLocation { value_span: Span::new(0, 0..text.len()), content_start: Some(0) };
+    let truth = ExpectedType::Fits(ValueType { ty: DataType::Bool, nullable: false });
+    for want in [ExpectedType::Any, truth, ExpectedType::Targets] {
+        match expr::compile(&text, place, &fixture.scope(), &want) {
             Err(found) => assert!(!found.is_empty(), "refused without a word"),
             Ok(tree) => {
-                let _ = (expr::checks_read(&tree), expr::paths_read(&tree), expr::null_risks(&tree, &[]));
-                ground.evaluate(&tree);
+                let _ = (expr::referenced_checks(&tree), expr::referenced_paths(&tree), expr::null_risks(&tree, &[]));
+                fixture.evaluate(&tree);
             }
         }
     }
 }
 
-impl Ground {
-    fn scope(&self) -> Scope<'_> {
-        Scope {
+impl ExpressionFixture {
+    fn scope(&self) -> ExprScope<'_> {
+        ExprScope {
             signatures: &self.signatures,
-            own: &self.own,
+            own_signature: &self.own_signature,
             input: Some(&self.input),
             result: Some(&self.result),
             error: true,
@@ -63,21 +66,21 @@ impl Ground {
             links: &self.links,
             actor: true,
             now: true,
-            told: 0,
+            diagnostic_count: 0,
         }
     }
 
     fn evaluate(&self, tree: &expr::Expr) {
         let actor = Actor::new("ann", &["producer", "pro"]);
-        let error = WorkError {
+        let error = ClassifiedFailure {
             code: "timeout".into(),
             message: "it took too long".into(),
             retryable: true,
             retry_after: Some(Duration::from_secs(3)),
         };
-        let env = Env {
-            world: self,
-            record: &self.first,
+        let env = EvalEnv {
+            records: self,
+            record: &self.subject,
             now: Time::from_secs(1_800_000_000),
             actor: &actor,
             input: &self.inputs,
@@ -86,60 +89,65 @@ impl Ground {
             answers: &self.answers,
         };
         match expr::eval(tree, &env) {
-            Ok(value) => assert!(fits(&tree.typed, &value), "{:?} was promised, {value:?} came", tree.typed),
+            Ok(value) => {
+                assert!(value_has_type(&tree.value_type, &value), "{:?} was promised, {value:?} came", tree.value_type);
+            }
             // Everything is loaded and answered here, and what was typed keeps its types.
-            Err(Stop::Fault(Fault { kind, .. })) => {
-                assert!(!matches!(kind, FaultKind::WrongType | FaultKind::TooCostly | FaultKind::Dangling), "{kind:?}");
+            Err(EvalStop::Fault(EvalFault { kind, .. })) => {
+                assert!(
+                    !matches!(kind, FaultKind::WrongType | FaultKind::CostExceeded | FaultKind::DanglingRef),
+                    "{kind:?}"
+                );
             }
             Err(other) => panic!("nothing is missing here, yet {other:?}"),
         }
     }
 }
 
-fn fits(typed: &Typed, value: &Value) -> bool {
+fn value_has_type(typed: &ValueType, value: &Value) -> bool {
     match (&typed.ty, value) {
-        (_, Value::Null) => typed.nullable || typed.ty == Type::Null,
-        (Type::Bool, Value::Bool(_))
-        | (Type::Int, Value::Int(_))
-        | (Type::Text | Type::Enum(_), Value::Text(_))
-        | (Type::Time, Value::Time(_))
-        | (Type::Duration, Value::Duration(_))
-        | (Type::Json, Value::Json(_))
-        | (Type::Ref(_), Value::Ref(_)) => true,
-        (Type::Double, Value::Double(number)) => number.is_finite(),
-        (Type::List(element), Value::List(items)) => {
-            items.iter().all(|item| fits(&Typed { ty: (**element).clone(), nullable: false }, item))
+        (_, Value::Null) => typed.nullable || typed.ty == DataType::Null,
+        (DataType::Bool, Value::Bool(_))
+        | (DataType::Int, Value::Int(_))
+        | (DataType::Text | DataType::Enum(_), Value::Text(_))
+        | (DataType::Time, Value::Time(_))
+        | (DataType::Duration, Value::Duration(_))
+        | (DataType::Json, Value::Json(_))
+        | (DataType::Ref(_), Value::Ref(_)) => true,
+        (DataType::Double, Value::Double(number)) => number.is_finite(),
+        (DataType::List(element), Value::List(items)) => {
+            items.iter().all(|item| value_has_type(&ValueType { ty: (**element).clone(), nullable: false }, item))
         }
         _ => false,
     }
 }
 
-impl World for Ground {
-    fn record(&self, id: RecordId) -> Result<&Record, Stop> {
-        let dangling = Stop::Fault(Fault { kind: FaultKind::Dangling, at: Span::default() });
+impl RecordSource for ExpressionFixture {
+    fn record(&self, id: RecordId) -> Result<&Record, EvalStop> {
+        let dangling = EvalStop::Fault(EvalFault { kind: FaultKind::DanglingRef, span: Span::default() });
         self.records.get(&id).map(|record| &**record).ok_or(dangling)
     }
 
-    fn linked(&self, _: RecordId, _: &Link) -> Result<Vec<RecordId>, Stop> {
+    fn linked_records(&self, _: RecordId, _: &LinkDef) -> Result<Vec<RecordId>, EvalStop> {
         let mut ids: Vec<_> = self.records.keys().copied().collect();
         ids.sort_unstable();
         Ok(ids)
     }
 
-    fn by_key(&self, _: &str, key: &Value) -> Result<Option<RecordId>, Stop> {
-        Ok((*key == Value::text("first")).then_some(self.first.id))
+    fn find_by_natural_key(&self, _: &str, key: &Value) -> Result<Option<RecordId>, EvalStop> {
+        Ok((*key == Value::text("first")).then_some(self.subject.id))
     }
 }
 
-fn ground() -> Ground {
-    let definitions = systems::load_text(&[("thing.toml", THING)]);
-    let mut world = Snapshot::world();
+fn build_fixture() -> ExpressionFixture {
+    let definitions = systems::load_texts(&[("thing.toml", THING_LIFECYCLE)]);
+    let mut world = Snapshot::empty_complete();
     let mut make = |seed: u128, fields: serde_json::Value| {
         let serde_json::Value::Object(fields) = fields else { panic!("an object") };
         let call =
-            Call::Create(Create { lifecycle: "fuzz.thing".into(), id: None, owner: None, fields, payload: None });
+            Call::Create(CreateRecord { lifecycle: "fuzz.thing".into(), id: None, owner: None, fields, payload: None });
         let actor = Actor::new("ann", &["producer"]);
-        let operation = Operation { seed: seed << 66, actor, call, answers: Vec::new(), trace: None };
+        let operation = Operation { seed: seed << 66, actor, call, check_answers: Vec::new(), trace: None };
         let decision = decide(&definitions, &world, &operation, Time::from_secs(1_700_000_000));
         let Decision::Changes(changes) = decision else { panic!("a thing cannot be made: {decision:?}") };
         world.apply(&changes);
@@ -159,20 +167,20 @@ fn ground() -> Ground {
     let lifecycle = Arc::clone(&first.lifecycle);
     let own = signature(&lifecycle);
     let inputs_of = |kind: EventKind| {
-        let rows = lifecycle.rows(kind);
+        let rows = lifecycle.transitions(kind);
         rows.iter().flat_map(|row| &row.inputs).map(|input| input.field.clone()).collect::<Vec<_>>()
     };
     let called = lifecycle.events.iter().find(|event| event.kind == EventKind::Called).expect("an event by name");
-    let input: Vec<Field> = called.rows[0].inputs.iter().map(|input| input.field.clone()).collect();
+    let input: Vec<FieldDef> = called.transitions[0].inputs.iter().map(|input| input.field.clone()).collect();
     assert!(inputs_of(EventKind::Create).len() > 5, "the thing takes what it is made of");
-    Ground {
+    ExpressionFixture {
         signatures: definitions.lifecycles.values().map(|each| (Arc::clone(&each.name), signature(each))).collect(),
-        own,
+        own_signature: own,
         inputs: vec![Value::Int(7), Value::Null],
         input,
         result: lifecycle.work.as_ref().and_then(|work| work.result.clone()).expect("a typed result"),
         results: vec![Value::text("https://example.test/x"), Value::Int(12)],
-        checks: lifecycle.checks.iter().map(|check| (Arc::clone(&check.name), check.answer.clone())).collect(),
+        checks: lifecycle.checks.iter().map(|check| (Arc::clone(&check.name), check.answer_fields.clone())).collect(),
         answers: vec![Some(Arc::new([Value::Bool(true), Value::Int(5)]))],
         lookups: lifecycle
             .lookups
@@ -183,20 +191,20 @@ fn ground() -> Ground {
             .links
             .iter()
             .map(|link| {
-                let from = link.from.iter().map(|source| Arc::clone(&source.lifecycle)).collect();
+                let from = link.sources.iter().map(|source| Arc::clone(&source.lifecycle)).collect();
                 (Arc::clone(&link.name), from, link.max)
             })
             .collect(),
         records: world.records.iter().filter_map(|(id, record)| Some((*id, record.clone()?))).collect(),
-        first,
+        subject: first,
     }
 }
 
-fn signature(lifecycle: &Lifecycle) -> Signature {
-    Signature {
+fn signature(lifecycle: &Lifecycle) -> LifecycleSignature {
+    LifecycleSignature {
         name: Arc::clone(&lifecycle.name),
         states: lifecycle.states.iter().map(|state| Arc::clone(&state.name)).collect(),
         fields: lifecycle.fields.clone(),
-        key: lifecycle.key.map(|slot| Arc::clone(&lifecycle.fields[usize::from(slot)].name)),
+        natural_key: lifecycle.natural_key.map(|slot| Arc::clone(&lifecycle.fields[usize::from(slot)].name)),
     }
 }

@@ -1,38 +1,38 @@
 //! Bytes as lifecycle files.
 
-use onceward_core::check::check;
+use onceward_core::analysis::analyze;
 use onceward_core::compile::compile;
-use onceward_core::diagnostic::{Diagnostic, File, Files, Severity, render_all};
+use onceward_core::diagnostic::{Diagnostic, InputFile, InputFiles, Severity, render_all};
 use onceward_core::draw;
 
 /// A line that begins the next file, so that one input can hold a whole system.
-const NEXT_FILE: &str = "#-----\n";
+const FILE_SEPARATOR: &str = "#-----\n";
 
 pub(super) fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let files = text.split(NEXT_FILE).enumerate();
-    let files = Files { files: files.map(|(number, text)| file(number, text)).collect() };
+    let files = text.split(FILE_SEPARATOR).enumerate();
+    let files = InputFiles { files: files.map(|(number, text)| source_file(number, text)).collect() };
     let compiled = compile(&files);
-    let wrong = compiled.diagnostics.iter().any(|found| found.severity == Severity::Error);
-    assert_eq!(compiled.definitions.is_none(), wrong, "definitions are there exactly where nothing is wrong");
-    told(&compiled.diagnostics, &files);
+    let has_errors = compiled.diagnostics.iter().any(|found| found.severity == Severity::Error);
+    assert_eq!(compiled.definitions.is_none(), has_errors, "definitions are there exactly where nothing is wrong");
+    assert_diagnostics_valid(&compiled.diagnostics, &files);
     let Some(definitions) = compiled.definitions else { return };
-    told(&check(&definitions), &files);
+    assert_diagnostics_valid(&analyze(&definitions), &files);
     for lifecycle in definitions.lifecycles.values() {
-        assert!(!draw::mermaid(lifecycle).is_empty());
-        assert!(draw::svg(lifecycle).contains("</svg>"));
+        assert!(!draw::render_mermaid(lifecycle).is_empty());
+        assert!(draw::render_svg(lifecycle).contains("</svg>"));
     }
 }
 
-fn file(number: usize, text: &str) -> File {
-    File { name: format!("file{number}.toml"), text: text.into() }
+fn source_file(number: usize, text: &str) -> InputFile {
+    InputFile { name: format!("file{number}.toml"), text: text.into() }
 }
 
 /// A message can be written, and points into a file that is there.
-fn told(found: &[Diagnostic], files: &Files) {
+fn assert_diagnostics_valid(found: &[Diagnostic], files: &InputFiles) {
     for diagnostic in found {
         assert!(!diagnostic.message.is_empty(), "{} says nothing", diagnostic.code);
-        for at in std::iter::once(&diagnostic.at).chain(diagnostic.also.iter().map(|(at, _)| at)) {
+        for at in std::iter::once(&diagnostic.span).chain(diagnostic.related.iter().map(|(at, _)| at)) {
             assert!(at.start <= at.end, "{}: a place that ends before it begins", diagnostic.code);
         }
     }

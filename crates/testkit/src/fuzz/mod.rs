@@ -1,17 +1,17 @@
 //! Bad input, whatever it is, must not crash, hang or exhaust memory. One function a target; libFuzzer (`fuzz/`) and the
 //! replay of the kept corpus (`tests/fuzz_corpus.rs`) call the same ones.
 
-mod bytes;
+mod choices;
 mod expression;
 mod lifecycle_file;
-mod mutate;
+mod mutation;
 mod operations;
 
-pub use mutate::mutated;
+pub use mutation::mutate_input;
 
 /// What can be fuzzed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum FuzzTarget {
     /// Bytes as lifecycle files: compiled, checked, drawn, and every message written out.
     LifecycleFile,
     /// Bytes as an expression: compiled among names of every type, and evaluated.
@@ -20,7 +20,7 @@ pub enum Target {
     Decide,
 }
 
-impl Target {
+impl FuzzTarget {
     pub const ALL: [Self; 3] = [Self::LifecycleFile, Self::Expression, Self::Decide];
 
     /// Also the name of its folder in `fuzz/corpus/` and of its file in `fuzz/fuzz_targets/`.
@@ -32,7 +32,7 @@ impl Target {
         }
     }
 
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.name() == name)
     }
 

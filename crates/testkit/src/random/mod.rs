@@ -3,25 +3,26 @@
 //! Everything follows from one seed. A failing test prints it; `ONCEWARD_SEED=… cargo test -p onceward-core --test
 //! properties_…` plays that one case again, and `ONCEWARD_CASES=…` plays more of them than the gate does.
 
-mod calls;
-mod chance;
-mod lifecycle;
-mod load;
-mod outline;
-mod play;
+mod cases;
+mod comparable_text;
+mod lifecycle_generator;
+mod operations;
+mod partial_snapshot;
 mod property;
-mod run;
+mod random_walk;
+mod rng;
+mod simulation;
 pub(crate) mod values;
-mod wander;
 
-pub use chance::Chance;
-pub use lifecycle::{Taste, lifecycles};
-pub use load::{Loader, answer_missing, only, reshuffled};
-pub use outline::{changes, decision, record, with_plain_ids, world};
-pub use play::{Play, Said, Step, Tally, definitions};
+pub use cases::{CasesReport, case_count, run_cases, theme_seeds};
+pub use comparable_text::{changes_text, changes_text_without_ids, decision_text, record_text, world_text};
+pub use lifecycle_generator::{GeneratorOptions, generate_lifecycles};
+pub use partial_snapshot::{SnapshotLoader, decide_with_loader, snapshot_of_keys, with_reshuffled_maps};
 pub use property::{
-    Batch, Broken, Dead, Keys, Ledger, Limits, Lives, NoTrace, Nulls, Orphans, Partial, Property, Reads, Refused,
-    Repeated, Sound, Tokens,
+    BatchProperty, DeadTransitionProperty, DeterminismProperty, IndexProperty, LeaseProperty, LedgerProperty,
+    LimitProperty, NullOperandProperty, OrphanProperty, PartialSnapshotProperty, Property, PropertyViolation,
+    ReadSetProperty, RecordProgressProperty, RefusalProperty, SoundnessProperty, UndoProperty,
 };
-pub use run::{Report, cases, run, seeds};
-pub use wander::Wander;
+pub use random_walk::RandomWalk;
+pub use rng::Rng;
+pub use simulation::{DecisionStep, OperationCounts, OperationResult, Simulation, compile_definitions};

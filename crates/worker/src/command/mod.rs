@@ -4,22 +4,22 @@
 //! | file | duty |
 //! | --- | --- |
 //! | `worker.rs` | what a user says, and the worker as a whole |
-//! | `running.rs` | one program from its start to its verdict |
-//! | `verdict.rs` | what its end means for the job |
-//! | `complaints.rs` | its standard error: passed on, bounded, and its last line kept |
-//! | `orphans.rs` | what a program leaves behind, found and ended |
-//! | `lifeline.rs` | what the worker tells the supervisor, over its standard input |
+//! | `process.rs` | one program from its start to its verdict |
+//! | `exit_status.rs` | what its end means for the job |
+//! | `stderr.rs` | its standard error: passed on, bounded, and its last line kept |
+//! | `process_cleanup.rs` | what a program leaves behind, found and ended |
+//! | `control_pipe.rs` | what the worker tells the supervisor, over its standard input |
 //! | `supervisor.rs` | the supervisor itself, in its own process |
 
-mod complaints;
-mod lifeline;
-mod orphans;
-mod running;
+mod control_pipe;
+mod exit_status;
+mod process;
+mod process_cleanup;
+mod stderr;
 mod supervisor;
-mod verdict;
 mod worker;
 
-pub use complaints::Complaint;
+pub use exit_status::ResultKind;
+pub use stderr::StderrLine;
 pub use supervisor::{execute, supervise};
-pub use verdict::ResultKind;
-pub use worker::{CommandEnd, Commands, Launcher};
+pub use worker::{CommandWorker, CommandWorkerExit, SelfLauncher};

@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::client::Client;
-use crate::command::complaints::{Complaint, Tell};
-use crate::command::orphans;
-use crate::command::running;
-use crate::command::verdict::{self, ResultKind, Verdict};
+use crate::command::exit_status::{self, ProcessOutcome, ResultKind};
+use crate::command::process;
+use crate::command::process_cleanup;
+use crate::command::stderr::{StderrLine, StderrSink};
 use crate::error::ClientError;
-use crate::work::{Failure, Run, Working};
+use crate::work::{Failure, Handler, WorkerConfig};
 
 /// How this very program is started anew, in another part: as the supervisor it must call [`supervise`](crate::supervise), and as
 /// what becomes the program [`execute`](crate::execute).
 #[derive(Clone, Debug)]
-pub struct Launcher {
+pub struct SelfLauncher {
     pub program: PathBuf,
     /// What it is called in lists of processes.
     pub name: Option<OsString>,
@@ -27,69 +27,69 @@ pub struct Launcher {
     pub arguments: Vec<OsString>,
 }
 
-impl Launcher {
+impl SelfLauncher {
     /// This program, with these arguments.
-    pub fn this_program(arguments: &[&str]) -> std::io::Result<Self> {
-        let program = this_program()?;
+    pub fn current_program(arguments: &[&str]) -> std::io::Result<Self> {
+        let program = current_executable()?;
         let name = std::env::args_os().next();
         Ok(Self { program, name, arguments: arguments.iter().map(Into::into).collect() })
     }
 }
 
 /// Also when its file has been replaced by a newer one meanwhile.
-fn this_program() -> std::io::Result<PathBuf> {
+fn current_executable() -> std::io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
 /// Which program to run for each job, and how.
 #[derive(Clone)]
-pub struct Commands {
+pub struct CommandWorker {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    pub supervisor: Launcher,
+    pub supervisor: SelfLauncher,
     /// A program that runs longer is stopped, and its job fails retryably.
     pub timeout: Option<Duration>,
     /// Between asking a program to end and ending it.
     pub kill_after: Duration,
     /// How long programs may go on when the worker is to end.
-    pub grace: Duration,
-    pub result: ResultKind,
+    pub shutdown_grace: Duration,
+    pub result_kind: ResultKind,
     /// Whether programs get a payload that is a JSON string as it is, quotes and all; else they get its text.
-    pub raw: bool,
+    pub raw_payload: bool,
     /// A key that programs get in their environment; they get none otherwise.
-    pub key: Option<String>,
+    pub api_key: Option<String>,
     /// Where the lines go that programs write to standard error.
-    pub tell: Arc<dyn Fn(&Complaint<'_>) + Send + Sync>,
+    pub on_stderr_line: Arc<dyn Fn(&StderrLine<'_>) + Send + Sync>,
 }
 
-impl fmt::Debug for Commands {
+impl fmt::Debug for CommandWorker {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Commands").field("command", &self.command).finish_non_exhaustive()
+        out.debug_struct("CommandWorker").field("command", &self.command).finish_non_exhaustive()
     }
 }
 
 /// How a worker that runs programs came to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CommandEnd {
+pub enum CommandWorkerExit {
     /// It was told to, or there was nothing left to do.
     Closed,
     /// The program cannot be run here at all.
     CannotRun(String),
 }
 
-impl Commands {
-    pub fn new(command: Vec<OsString>, supervisor: Launcher) -> Self {
-        let tell: Tell = Arc::new(|said| tracing::info!("{said}"));
+impl CommandWorker {
+    pub fn new(command: Vec<OsString>, supervisor: SelfLauncher) -> Self {
+        let on_stderr_line: StderrSink = Arc::new(|line| tracing::info!("{line}"));
         Self {
             command,
             supervisor,
             timeout: None,
             kill_after: Duration::from_secs(5),
-            grace: Duration::from_secs(30),
-            result: ResultKind::Auto,
-            raw: false,
-            key: None,
-            tell,
+            shutdown_grace: Duration::from_secs(30),
+            result_kind: ResultKind::Auto,
+            raw_payload: false,
+            api_key: None,
+            on_stderr_line,
         }
     }
 
@@ -98,20 +98,20 @@ impl Commands {
     pub async fn run(
         self,
         client: &Client,
-        working: Working,
+        config: WorkerConfig,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<CommandEnd, ClientError> {
-        orphans::adopt();
-        let grace = self.grace;
-        let (cannot, mut told) = watch::channel(None::<String>);
-        let (commands, url) = (Arc::new(self), client.server());
-        let run: Run = Arc::new(move |job| {
-            let (commands, url, cannot) = (Arc::clone(&commands), url.clone(), cannot.clone());
+    ) -> Result<CommandWorkerExit, ClientError> {
+        process_cleanup::become_subreaper();
+        let grace = self.shutdown_grace;
+        let (cannot_run_sender, mut cannot_run) = watch::channel(None::<String>);
+        let (command_worker, server_url) = (Arc::new(self), client.server_url());
+        let handler: Handler = Arc::new(move |job| {
+            let (commands, url, cannot) = (Arc::clone(&command_worker), server_url.clone(), cannot_run_sender.clone());
             Box::pin(async move {
-                match running::run(&commands, &url, &job).await {
-                    Verdict::Done(output) => verdict::result(output, commands.result),
-                    Verdict::Failed(failure) => Err(failure),
-                    Verdict::CannotRun(why) => {
+                match process::run_command(&commands, &url, &job).await {
+                    ProcessOutcome::Succeeded(output) => exit_status::result_from_stdout(output, commands.result_kind),
+                    ProcessOutcome::Failed(failure) => Err(failure),
+                    ProcessOutcome::CannotRun(why) => {
                         cannot.send_replace(Some(why));
                         Err(Failure::yielded())
                     }
@@ -119,20 +119,20 @@ impl Commands {
             })
         });
         // A moment more than programs get: theirs ends before they are dropped.
-        let working = Working { grace: grace + Duration::from_secs(1), ..working };
-        let worker = client.start(working, run);
+        let config = WorkerConfig { shutdown_grace: grace + Duration::from_secs(1), ..config };
+        let worker = client.start_worker(config, handler);
         tokio::select! {
-            ended = worker.ended() => ended?,
+            ended = worker.wait() => ended?,
             () = shutdown => worker.close().await?,
-            () = is_told(&mut told) => worker.close().await?,
+            () = wait_for_cannot_run(&mut cannot_run) => worker.close().await?,
         }
-        let why = told.borrow().clone();
-        Ok(why.map_or(CommandEnd::Closed, CommandEnd::CannotRun))
+        let why = cannot_run.borrow().clone();
+        Ok(why.map_or(CommandWorkerExit::Closed, CommandWorkerExit::CannotRun))
     }
 }
 
-async fn is_told(told: &mut watch::Receiver<Option<String>>) {
-    if told.wait_for(Option::is_some).await.is_err() {
+async fn wait_for_cannot_run(cannot_run: &mut watch::Receiver<Option<String>>) {
+    if cannot_run.wait_for(Option::is_some).await.is_err() {
         // Nobody is left who could say so.
         std::future::pending::<()>().await;
     }

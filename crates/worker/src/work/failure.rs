@@ -18,18 +18,18 @@ pub struct Failure {
 /// The codes that a worker gives by itself, the same in every language: docs/workers.md has the table.
 ///
 /// Of an error that the handler gave no code, and of a panic.
-pub(crate) const EXCEPTION: &str = "EXCEPTION";
+pub(crate) const EXCEPTION_CODE: &str = "EXCEPTION";
 /// Of a payload that is not as the handler wants it.
-pub(crate) const BAD_PAYLOAD: &str = "BAD_PAYLOAD";
+pub(crate) const BAD_PAYLOAD_CODE: &str = "BAD_PAYLOAD";
 /// Of one that is missing, harmed, or breaks off each time.
-pub(crate) const PAYLOAD_UNAVAILABLE: &str = "PAYLOAD_UNAVAILABLE";
+pub(crate) const PAYLOAD_UNAVAILABLE_CODE: &str = "PAYLOAD_UNAVAILABLE";
 /// Of a result that cannot be written, or that the server does not take.
-pub(crate) const BAD_RESULT: &str = "BAD_RESULT";
+pub(crate) const BAD_RESULT_CODE: &str = "BAD_RESULT";
 /// Of one that is too large.
-pub(crate) const SIZE_EXCEEDED: &str = "SIZE_EXCEEDED";
+pub(crate) const SIZE_EXCEEDED_CODE: &str = "SIZE_EXCEEDED";
 
 /// Gives the job back unharmed.
-const YIELDED: &str = "yielded";
+const YIELDED_CODE: &str = "yielded";
 
 impl Failure {
     /// May go better another time.
@@ -44,30 +44,31 @@ impl Failure {
 
     /// No failure: this worker cannot do it now, another may.
     pub fn yielded() -> Self {
-        Self::retryable(YIELDED, "")
+        Self::retryable(YIELDED_CODE, "")
     }
 
     /// Not before this has passed.
-    pub fn after(self, pause: Duration) -> Self {
-        Self { retry_after: Some(pause), ..self }
+    pub fn with_retry_after(self, delay: Duration) -> Self {
+        Self { retry_after: Some(delay), ..self }
     }
 
     pub(crate) fn is_yield(&self) -> bool {
-        self.code == YIELDED
+        self.code == YIELDED_CODE
     }
 
     /// Texts that are not the worker's own may have any length, and characters that no text may have.
-    pub(crate) fn cleaned(self) -> Self {
-        let plain = |text: &str, most| text.chars().filter(|char| *char != '\0').take(most).collect::<String>();
-        Self { code: plain(&self.code, CODE_CHARS), message: plain(&self.message, MESSAGE_CHARS), ..self }
+    pub(crate) fn sanitized(self) -> Self {
+        let sanitize =
+            |text: &str, max_chars| text.chars().filter(|char| *char != '\0').take(max_chars).collect::<String>();
+        Self { code: sanitize(&self.code, MAX_CODE_CHARS), message: sanitize(&self.message, MAX_MESSAGE_CHARS), ..self }
     }
 }
 
 /// The server bounds codes; a longer one is a mistake, and not worth the job.
-const CODE_CHARS: usize = 100;
+const MAX_CODE_CHARS: usize = 100;
 
 /// As many as lifecycles keep unless they say more.
-const MESSAGE_CHARS: usize = 1_000;
+const MAX_MESSAGE_CHARS: usize = 1_000;
 
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
@@ -79,6 +80,6 @@ impl<E: std::error::Error> From<E> for Failure {
             message.push_str(&inner.to_string());
             cause = inner.source();
         }
-        Self::retryable(EXCEPTION, message)
+        Self::retryable(EXCEPTION_CODE, message)
     }
 }

@@ -2,14 +2,14 @@
 //! inside a process.
 
 mod failure;
-mod heart;
+mod heartbeat;
 mod job;
-mod keeping;
+mod job_runner;
 mod reporter;
 mod worker;
 
 pub use failure::Failure;
-pub(crate) use failure::{BAD_RESULT, SIZE_EXCEEDED};
-pub use job::{Committed, Job, Stopping};
-pub(crate) use keeping::{Run, until};
-pub use worker::{Worker, Working};
+pub(crate) use failure::{BAD_RESULT_CODE, SIZE_EXCEEDED_CODE};
+pub use job::{CommitResult, Job, StopReason};
+pub(crate) use job_runner::{Handler, sleep_until_deadline};
+pub use worker::{WorkerConfig, WorkerHandle};

@@ -9,154 +9,158 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::reports::Report;
-use crate::shape::{Outcome, Reported};
-use crate::work::heart::Hearts;
+use crate::types::{BatchItemResult, ReportResult};
+use crate::work::heartbeat::HeartbeatThread;
 
 /// Questions on their way at once; heartbeats have as many of their own, so that slow commits do not hold them up.
-const LINES: usize = 2;
+const MAX_IN_FLIGHT_REQUESTS: usize = 2;
 
 /// In one question: well below what a server takes.
-const MOST: usize = 100;
+const MAX_REPORTS_PER_REQUEST: usize = 100;
 
 /// Bytes of one question that has more than one report.
-const HEAVIEST: usize = 1 << 20;
+const MAX_BATCH_BYTES: usize = 1 << 20;
 
-type Answer = Result<Reported, ClientError>;
+type ReportReply = Result<ReportResult, ClientError>;
 
 #[derive(Debug)]
-struct Filed {
+struct QueuedReport {
     report: Report,
     /// For the answer, where it is of no use later.
-    within: Option<Duration>,
-    answer: oneshot::Sender<Answer>,
+    response_timeout: Option<Duration>,
+    reply_sender: oneshot::Sender<ReportReply>,
 }
 
 /// The way to report. Those who wait in it are those who hold jobs, so it is bounded by them.
 #[derive(Clone, Debug)]
 pub(crate) struct Reporter {
-    reports: mpsc::UnboundedSender<Filed>,
-    beats: mpsc::UnboundedSender<Filed>,
-    pub(crate) hearts: Hearts,
+    reports: mpsc::UnboundedSender<QueuedReport>,
+    heartbeats: mpsc::UnboundedSender<QueuedReport>,
+    pub(crate) heartbeat_thread: HeartbeatThread,
 }
 
 #[derive(Debug)]
-struct Tray {
-    incoming: mpsc::UnboundedReceiver<Filed>,
+struct ReportQueue {
+    incoming: mpsc::UnboundedReceiver<QueuedReport>,
     /// Did not fit into the question before.
-    left: Option<Filed>,
+    carried_over: Option<QueuedReport>,
 }
 
 impl Reporter {
     pub(crate) fn start(client: &Client) -> Self {
-        let hearts = Hearts::start();
-        let beats = lines(&client.apart(), |carrying| drop(hearts.spawn(carrying)));
-        Self { reports: lines(client, |carrying| drop(tokio::spawn(carrying))), beats, hearts }
+        let heartbeat_thread = HeartbeatThread::start();
+        let heartbeats = spawn_senders(&client.with_own_connections(), |task| drop(heartbeat_thread.spawn(task)));
+        Self { reports: spawn_senders(client, |task| drop(tokio::spawn(task))), heartbeats, heartbeat_thread }
     }
 
     /// On its way; the answer comes by itself.
-    pub(crate) fn hand_in(&self, report: Report) -> oneshot::Receiver<Answer> {
-        let (answer, answered) = oneshot::channel();
+    pub(crate) fn enqueue(&self, report: Report) -> oneshot::Receiver<ReportReply> {
+        let (reply_sender, reply) = oneshot::channel();
         // When nobody carries it any more, the answer is dropped with it.
-        let _ = self.reports.send(Filed { report, within: None, answer });
-        answered
+        let _ = self.reports.send(QueuedReport { report, response_timeout: None, reply_sender });
+        reply
     }
 
     /// A heartbeat. One that is not answered within this time is given up, so that there is time for another.
-    pub(crate) fn beat(&self, report: Report, within: Duration) -> oneshot::Receiver<Answer> {
-        let (answer, answered) = oneshot::channel();
-        let _ = self.beats.send(Filed { report, within: Some(within), answer });
-        answered
+    pub(crate) fn enqueue_heartbeat(
+        &self,
+        report: Report,
+        response_timeout: Duration,
+    ) -> oneshot::Receiver<ReportReply> {
+        let (reply_sender, reply) = oneshot::channel();
+        let _ = self.heartbeats.send(QueuedReport { report, response_timeout: Some(response_timeout), reply_sender });
+        reply
     }
 
-    pub(crate) async fn file(&self, report: Report) -> Answer {
-        answered(self.hand_in(report).await)
+    pub(crate) async fn submit(&self, report: Report) -> ReportReply {
+        unwrap_reply(self.enqueue(report).await)
     }
 }
 
-fn lines(client: &Client, start: impl Fn(Carrying)) -> mpsc::UnboundedSender<Filed> {
+fn spawn_senders(client: &Client, spawn: impl Fn(SenderTask)) -> mpsc::UnboundedSender<QueuedReport> {
     let (sender, incoming) = mpsc::unbounded_channel();
-    let tray = Arc::new(Mutex::new(Tray { incoming, left: None }));
-    for _ in 0..LINES {
-        start(Box::pin(carry(client.clone(), Arc::clone(&tray))));
+    let queue = Arc::new(Mutex::new(ReportQueue { incoming, carried_over: None }));
+    for _ in 0..MAX_IN_FLIGHT_REQUESTS {
+        spawn(Box::pin(send_batches(client.clone(), Arc::clone(&queue))));
     }
     sender
 }
 
-type Carrying = Pin<Box<dyn Future<Output = ()> + Send>>;
+type SenderTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The carriers end only with their runtime.
-pub(crate) fn answered(answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
-    answer.unwrap_or_else(|_| Err(ClientError::BadCall("the program ends".to_owned())))
+pub(crate) fn unwrap_reply(reply: Result<ReportReply, oneshot::error::RecvError>) -> ReportReply {
+    reply.unwrap_or_else(|_| Err(ClientError::InvalidRequest("the program ends".to_owned())))
 }
 
-async fn carry(client: Client, tray: Arc<Mutex<Tray>>) {
+async fn send_batches(client: Client, queue: Arc<Mutex<ReportQueue>>) {
     loop {
-        let mut load = Vec::new();
+        let mut batch = Vec::new();
         {
-            let mut tray = tray.lock().await;
-            let first = match tray.left.take() {
+            let mut queue = queue.lock().await;
+            let first = match queue.carried_over.take() {
                 Some(left) => left,
-                None => match tray.incoming.recv().await {
+                None => match queue.incoming.recv().await {
                     Some(first) => first,
                     None => return,
                 },
             };
-            let mut weight = first.report.weight();
-            load.push(first);
-            while load.len() < MOST
-                && let Ok(next) = tray.incoming.try_recv()
+            let mut batch_bytes = first.report.estimated_bytes();
+            batch.push(first);
+            while batch.len() < MAX_REPORTS_PER_REQUEST
+                && let Ok(next) = queue.incoming.try_recv()
             {
-                weight += next.report.weight();
-                if weight > HEAVIEST {
-                    tray.left = Some(next);
+                batch_bytes += next.report.estimated_bytes();
+                if batch_bytes > MAX_BATCH_BYTES {
+                    queue.carried_over = Some(next);
                     break;
                 }
-                load.push(next);
+                batch.push(next);
             }
         }
-        let mut patience = client.patience;
-        if let Some(within) = load.iter().filter_map(|filed| filed.within).min() {
-            patience.answer = patience.answer.min(within);
+        let mut retry_policy = client.retry_policy;
+        if let Some(within) = batch.iter().filter_map(|filed| filed.response_timeout).min() {
+            retry_policy.response_timeout = retry_policy.response_timeout.min(within);
         }
-        send(&client.with(patience), load).await;
+        send_batch(&client.with_retry_policy(retry_policy), batch).await;
     }
 }
 
-async fn send(client: &Client, load: Vec<Filed>) {
-    let reports: Vec<&Report> = load.iter().map(|filed| &filed.report).collect();
+async fn send_batch(client: &Client, batch: Vec<QueuedReport>) {
+    let reports: Vec<&Report> = batch.iter().map(|filed| &filed.report).collect();
     match client.report_once(&reports).await {
-        Ok(results) if results.len() == load.len() => {
-            for (filed, outcome) in load.into_iter().zip(results) {
+        Ok(results) if results.len() == batch.len() => {
+            for (filed, outcome) in batch.into_iter().zip(results) {
                 let answer = match outcome {
-                    Outcome::Done(reported) => Ok(reported),
-                    Outcome::Refused(problem) => Err(ClientError::Problem(Box::new(problem))),
+                    BatchItemResult::Succeeded(reported) => Ok(reported),
+                    BatchItemResult::Refused(problem) => Err(ClientError::Problem(Box::new(problem))),
                 };
                 // Whoever reported may have gone away.
-                let _ = filed.answer.send(answer);
+                let _ = filed.reply_sender.send(answer);
             }
         }
         Ok(results) => {
-            let error = client.not_understood(&format!("{} answers to {} reports", results.len(), load.len()));
-            fail(load, &error);
+            let error = client.invalid_response(&format!("{} answers to {} reports", results.len(), batch.len()));
+            fail_batch(batch, &error);
         }
         // One of them may be to blame: the others need not share its fate.
-        Err(error @ ClientError::Problem(_)) if load.len() > 1 && !error.may_pass() => {
-            for filed in load {
+        Err(error @ ClientError::Problem(_)) if batch.len() > 1 && !error.is_retryable() => {
+            for filed in batch {
                 let answer = match client.report_once(&[&filed.report]).await.map(|mut one| one.pop()) {
-                    Ok(Some(Outcome::Done(reported))) => Ok(reported),
-                    Ok(Some(Outcome::Refused(problem))) => Err(ClientError::Problem(Box::new(problem))),
+                    Ok(Some(BatchItemResult::Succeeded(reported))) => Ok(reported),
+                    Ok(Some(BatchItemResult::Refused(problem))) => Err(ClientError::Problem(Box::new(problem))),
                     Ok(None) => Err(error.clone()),
                     Err(error) => Err(error),
                 };
-                let _ = filed.answer.send(answer);
+                let _ = filed.reply_sender.send(answer);
             }
         }
-        Err(error) => fail(load, &error),
+        Err(error) => fail_batch(batch, &error),
     }
 }
 
-fn fail(load: Vec<Filed>, error: &ClientError) {
-    for filed in load {
-        let _ = filed.answer.send(Err(error.clone()));
+fn fail_batch(batch: Vec<QueuedReport>, error: &ClientError) {
+    for filed in batch {
+        let _ = filed.reply_sender.send(Err(error.clone()));
     }
 }

@@ -1,11 +1,11 @@
 //! The script that reads documents, with the programs that it is for. Each ending has its code, says nothing of the document, and leaves
 //! no file behind.
 
-mod bounds;
-mod documents;
-mod harmless;
-mod image;
-mod machine;
+mod disk_full;
+mod formats;
+mod harmless_warnings;
 mod pdf;
-mod room;
-mod run;
+mod process_failures;
+mod resource_limits;
+mod script_run;
+mod tiff;

@@ -1,27 +1,27 @@
 //! PDFs written by hand.
 
 /// A document whose pages all say the same.
-pub(crate) struct Pdf<'a> {
+pub(crate) struct PdfBuilder<'a> {
     pub(crate) title: &'a str,
     pub(crate) pages: usize,
     /// What stands in a page's dictionary for its size, in points.
-    pub(crate) boxes: &'a str,
-    pub(crate) lines: usize,
+    pub(crate) page_boxes: &'a str,
+    pub(crate) lines_per_page: usize,
 }
 
-impl Default for Pdf<'_> {
+impl Default for PdfBuilder<'_> {
     fn default() -> Self {
-        Self { title: "", pages: 1, boxes: "/MediaBox [0 0 612 792]", lines: 0 }
+        Self { title: "", pages: 1, page_boxes: "/MediaBox [0 0 612 792]", lines_per_page: 0 }
     }
 }
 
 /// What each line says.
-pub(crate) const LINE: &str = "The parcel weighs 42 kilograms, and so does the other one.";
+pub(crate) const PDF_LINE: &str = "The parcel weighs 42 kilograms, and so does the other one.";
 
-impl Pdf<'_> {
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+impl PdfBuilder<'_> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let kids: Vec<_> = (0..self.pages).map(|page| format!("{} 0 R", page + 6)).collect();
-        let text = format!("({LINE}) ' ").repeat(self.lines);
+        let text = format!("({PDF_LINE}) ' ").repeat(self.lines_per_page);
         let content = format!("BT /F 10 Tf 12 TL 20 780 Td {text} ET");
         let mut objects = vec![
             "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
@@ -32,16 +32,16 @@ impl Pdf<'_> {
         ];
         let page = format!(
             "<< /Type /Page /Parent 2 0 R {} /Contents 5 0 R /Resources << /Font << /F 4 0 R >> >> >>",
-            self.boxes
+            self.page_boxes
         );
         objects.extend((0..self.pages).map(|_| page.clone()));
-        let (mut file, mut places) = (b"%PDF-1.4\n".to_vec(), Vec::new());
+        let (mut file, mut xref_entries) = (b"%PDF-1.4\n".to_vec(), Vec::new());
         for (number, object) in (1..).zip(&objects) {
-            places.push(format!("{:010} 00000 n \n", file.len()));
+            xref_entries.push(format!("{:010} 00000 n \n", file.len()));
             file.extend(format!("{number} 0 obj\n{object}\nendobj\n").bytes());
         }
-        let (size, start, places) = (objects.len() + 1, file.len(), places.concat());
-        file.extend(format!("xref\n0 {size}\n0000000000 65535 f \n{places}").bytes());
+        let (size, start, xref_table) = (objects.len() + 1, file.len(), xref_entries.concat());
+        file.extend(format!("xref\n0 {size}\n0000000000 65535 f \n{xref_table}").bytes());
         file.extend(format!("trailer\n<< /Size {size} /Root 1 0 R /Info 3 0 R >>\n").bytes());
         file.extend(format!("startxref\n{start}\n%%EOF\n").bytes());
         file

@@ -1,50 +1,50 @@
 //! The document system, played: each test reads like the rule it cites. The rules stand in `systems/document/README.md`.
 
+mod boundaries;
 mod cancel;
-mod edges;
-mod life;
+mod happy_path;
 mod matrix;
-mod refused;
+mod refusals;
 mod retries;
 
 use onceward_core::value::RecordId;
-use onceward_testkit::{Lease, Stage, systems, user};
+use onceward_testkit::{SimulatedLease, Simulator, systems, user};
 
-fn stage() -> Stage {
-    systems::stage("document")
+fn new_simulator() -> Simulator {
+    systems::new_simulator("document")
 }
 
 /// A document of Alice's, uploaded.
-fn created(stage: &mut Stage) -> RecordId {
-    stage.create("document.job", &user("alice")).payload(b"%PDF-1.7").ok()
+fn create_job(stage: &mut Simulator) -> RecordId {
+    stage.create("document.job", &user("alice")).payload(b"%PDF-1.7").expect_ok()
 }
 
-fn queued(stage: &mut Stage) -> RecordId {
-    let id = created(stage);
-    stage.fire(id, "submit", &user("alice")).ok()
+fn create_queued_job(stage: &mut Simulator) -> RecordId {
+    let id = create_job(stage);
+    stage.fire(id, "submit", &user("alice")).expect_ok()
 }
 
-fn running(stage: &mut Stage) -> Lease {
-    let id = queued(stage);
+fn create_running_job(stage: &mut Simulator) -> SimulatedLease {
+    let id = create_queued_job(stage);
     stage.lease(id, "w1")
 }
 
 /// A job that has failed so many times and waits out the delay of the last.
-fn retrying(stage: &mut Stage, failures: u32) -> RecordId {
-    let id = queued(stage);
+fn create_retrying_job(stage: &mut Simulator, failures: u32) -> RecordId {
+    let id = create_queued_job(stage);
     for failure in 1..=failures {
         let lease = stage.lease(id, "w1");
-        stage.fail(&lease, "TIMEOUT").ok();
+        stage.fail(&lease, "TIMEOUT").expect_ok();
         if failure < failures {
-            stage.pass("1s");
+            stage.advance("1s");
         }
     }
     id
 }
 
 /// Running, with all its retries spent.
-fn last_chance(stage: &mut Stage) -> Lease {
-    let id = retrying(stage, 3);
-    stage.pass("1s");
+fn create_job_on_last_attempt(stage: &mut Simulator) -> SimulatedLease {
+    let id = create_retrying_job(stage, 3);
+    stage.advance("1s");
     stage.lease(id, "w1")
 }

@@ -1,13 +1,13 @@
 //! Every state, every event, every caller.
 
-use onceward_testkit::matrix::{Allowed, Matrix};
+use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix};
 use onceward_testkit::user;
 use serde_json::{Map, json};
 
-use super::{created, last_chance, queued, retrying, running};
+use super::{create_job, create_job_on_last_attempt, create_queued_job, create_retrying_job, create_running_job};
 
 /// Typed from the requirement: its transitions, who may ask for them, and nothing else.
-const ALLOWED: &[Allowed<'static>] = &[
+const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, record", "CREATED"),
     ("CREATED", "submit", "owner", "QUEUED"),
     ("CREATED", "cancel", "owner, operator", "FAILED"),
@@ -54,34 +54,34 @@ const ALLOWED: &[Allowed<'static>] = &[
 
 /// DOC-1, DOC-2, DOC-3, DOC-4, DOC-5, DOC-6, DOC-7, DOC-8, DOC-16: these moves happen, and no other does.
 #[test]
-fn every_state_event_and_caller() {
-    Matrix::new("document", "document.job", &[], |stage| stage)
-        .given(Map::new(), Some(b"%PDF-1.7"))
-        .works(&json!({ "pages": 1 }), &["TIMEOUT", "CORRUPT_DATA", "UNHEARD_OF"])
-        .scene("CREATED", created)
-        .scene("QUEUED", queued)
-        .scene("RUNNING: retries left", running)
-        .scene("RUNNING: no retries left", last_chance)
-        .scene("RUNNING: asked to stop", |stage| {
-            let lease = running(stage);
-            stage.fire(lease.record, "cancel", &user("alice")).ok();
+fn only_allowed_transitions_happen() {
+    LifecycleMatrix::new("document", "document.job", &[], |stage| stage)
+        .with_create_input(Map::new(), Some(b"%PDF-1.7"))
+        .with_work_trials(&json!({ "pages": 1 }), &["TIMEOUT", "CORRUPT_DATA", "UNHEARD_OF"])
+        .with_scene("CREATED", create_job)
+        .with_scene("QUEUED", create_queued_job)
+        .with_scene("RUNNING: retries left", create_running_job)
+        .with_scene("RUNNING: no retries left", create_job_on_last_attempt)
+        .with_scene("RUNNING: asked to stop", |stage| {
+            let lease = create_running_job(stage);
+            stage.fire(lease.record, "cancel", &user("alice")).expect_ok();
             lease
         })
-        .scene("RETRYING", |stage| retrying(stage, 1))
-        .scene("SUCCEEDED", |stage| {
-            let lease = running(stage);
-            stage.commit(&lease, json!({ "pages": 1 })).ok();
+        .with_scene("RETRYING", |stage| create_retrying_job(stage, 1))
+        .with_scene("SUCCEEDED", |stage| {
+            let lease = create_running_job(stage);
+            stage.commit(&lease, json!({ "pages": 1 })).expect_ok();
             lease
         })
-        .scene("SUCCEEDED: not closed", |stage| {
-            let lease = running(stage);
-            stage.commit_only(&lease, json!({ "pages": 1 })).ok();
+        .with_scene("SUCCEEDED: not closed", |stage| {
+            let lease = create_running_job(stage);
+            stage.commit_only(&lease, json!({ "pages": 1 })).expect_ok();
             lease
         })
-        .scene("FAILED", |stage| {
-            let lease = running(stage);
-            stage.fail(&lease, "CORRUPT_DATA").ok();
+        .with_scene("FAILED", |stage| {
+            let lease = create_running_job(stage);
+            stage.fail(&lease, "CORRUPT_DATA").expect_ok();
             lease
         })
-        .check(ALLOWED);
+        .assert_only_allowed(ALLOWED_TRANSITIONS);
 }

@@ -4,22 +4,22 @@ use onceward_core::record::ExecutionStatus::{Aborted, Committed, Done};
 use onceward_core::time::Duration;
 use serde_json::json;
 
-use super::{job, stage};
+use super::{create_job, new_simulator};
 
 /// EXE-12, EXE-15, INV-1: a lease of one second, work of two, and a second worker: both finish, one effect lands, and the
 /// loser is told.
 #[test]
-fn two_workers_one_effect() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn commit_of_second_worker_wins_and_first_is_told() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let first = stage.lease(id, "a");
-    stage.start(&first).ok();
-    stage.pass("30s");
-    stage.pass("2s");
+    stage.start(&first).expect_ok();
+    stage.advance("30s");
+    stage.advance("2s");
     let second = stage.lease(id, "b");
-    stage.start(&second).ok();
-    stage.commit(&second, json!({ "by": "b" })).ok();
-    stage.commit(&first, json!({ "by": "a" })).already_committed(&second);
+    stage.start(&second).expect_ok();
+    stage.commit(&second, json!({ "by": "b" })).expect_ok();
+    stage.commit(&first, json!({ "by": "a" })).expect_already_committed(&second);
     assert_eq!(stage.effects(id).len(), 1);
     assert_eq!(stage.effects(id)[0].result, json!({ "by": "b" }));
     assert_eq!(stage.effects(id)[0].token, second.token);
@@ -28,43 +28,43 @@ fn two_workers_one_effect() {
 
 /// EXE-12, INV-1: between commit and finish nothing else moves the job: no failure, no yield, no second lease, no time.
 #[test]
-fn a_committed_job_can_only_finish() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn committed_job_accepts_only_finish() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let lease = stage.lease(id, "w1");
-    stage.commit_only(&lease, json!(1)).ok();
-    stage.fail(&lease, "HICCUP").retryable(true).already_committed(&lease);
-    stage.give_back(&lease).already_committed(&lease);
-    stage.try_lease(id, "w2").outcome().refusal();
+    stage.commit_only(&lease, json!(1)).expect_ok();
+    stage.fail(&lease, "HICCUP").retryable(true).expect_already_committed(&lease);
+    stage.yield_job(&lease).expect_already_committed(&lease);
+    stage.try_lease(id, "w2").run().expect_refusal();
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Committed, "RUNNING"));
-    stage.finish(&lease).ok();
+    stage.finish(&lease).expect_ok();
     assert_eq!(stage.effects(id).len(), 1);
 }
 
 /// EXE-13: the commit is one operation: execution, effect and job change in it together, under one version.
 #[test]
-fn a_commit_is_all_in_one() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn commit_changes_execution_effect_and_job_in_one_version() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let lease = stage.lease(id, "w1");
     let version = stage.record(id).version;
-    let changes = stage.commit_only(&lease, json!({ "pages": 3 })).changes();
+    let changes = stage.commit_only(&lease, json!({ "pages": 3 })).expect_changes();
     assert_eq!(changes.effects.len(), 1);
     assert_eq!(changes.executions.len(), 1);
     assert_eq!(changes.records.len(), 1);
     assert_eq!(changes.records[0].after.version, version + 1);
-    assert_eq!(changes.records[0].after.committed, Some(lease.token));
+    assert_eq!(changes.records[0].after.committed_token, Some(lease.token));
     assert_eq!(stage.effects(id)[0].result, json!({ "pages": 3 }));
 }
 
 /// EXE-13: commit and finish in one call are one operation and one version too.
 #[test]
-fn commit_and_finish_in_one_call() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn commit_with_finish_is_one_version() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let lease = stage.lease(id, "w1");
     let version = stage.record(id).version;
-    stage.commit(&lease, json!(null)).ok();
+    stage.commit(&lease, json!(null)).expect_ok();
     assert_eq!(stage.record(id).version, version + 1);
     assert_eq!(stage.state(id), "SUCCEEDED");
     assert_eq!(stage.status(&lease), Done);
@@ -72,92 +72,92 @@ fn commit_and_finish_in_one_call() {
 
 /// EXE-13: preparing may be repeated as often as it fails; only the commit leaves anything.
 #[test]
-fn preparing_leaves_nothing() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn attempts_without_commit_leave_no_effect() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     for _ in 0..4 {
         let lease = stage.lease(id, "w1");
-        stage.start(&lease).ok();
-        stage.pass("30s");
+        stage.start(&lease).expect_ok();
+        stage.advance("30s");
         assert!(stage.effects(id).is_empty());
-        stage.pass("10m");
+        stage.advance("10m");
     }
     let lease = stage.lease(id, "w1");
-    stage.commit(&lease, json!(null)).ok();
+    stage.commit(&lease, json!(null)).expect_ok();
     assert_eq!(stage.effects(id).len(), 1);
 }
 
 /// EXE-14: a crash before the commit: the job is tried again.
 #[test]
-fn a_crash_before_the_commit_is_retried() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn crash_before_commit_retries_job() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let crashed = stage.lease(id, "w1");
-    stage.start(&crashed).ok();
-    stage.lost(&crashed).ok();
+    stage.start(&crashed).expect_ok();
+    stage.lose_lease(&crashed).expect_ok();
     assert_eq!(stage.state(id), "PENDING");
-    stage.pass("2s");
+    stage.advance("2s");
     let next = stage.lease(id, "w2");
-    stage.commit(&next, json!(null)).ok();
+    stage.commit(&next, json!(null)).expect_ok();
     assert_eq!((stage.state(id).as_str(), stage.effects(id).len()), ("SUCCEEDED", 1));
 }
 
 /// EXE-14: a crash between commit and finish: when the lease ends the engine finishes it; nobody works again, and the
 /// effect is not applied again.
 #[test]
-fn a_crash_after_the_commit_is_finished() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn crash_after_commit_is_finished_at_lease_end() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let lease = stage.lease(id, "w1");
-    stage.pass("10s");
-    stage.commit_only(&lease, json!(null)).ok();
-    stage.pass_for(Duration::from_micros(20_000_000 - 1));
+    stage.advance("10s");
+    stage.commit_only(&lease, json!(null)).expect_ok();
+    stage.advance_by(Duration::from_micros(20_000_000 - 1));
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Committed, "RUNNING"));
-    stage.pass_for(Duration::from_micros(1));
+    stage.advance_by(Duration::from_micros(1));
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Done, "SUCCEEDED"));
     assert_eq!((stage.effects(id).len(), stage.record(id).attempt), (1, 1));
 }
 
 /// EXE-14: known dead at once, it is finished at once.
 #[test]
-fn a_worker_known_dead_after_its_commit_is_finished_for() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn lost_lease_after_commit_finishes_job() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let lease = stage.lease(id, "w1");
-    stage.commit_only(&lease, json!(null)).ok();
-    stage.lost(&lease).ok();
+    stage.commit_only(&lease, json!(null)).expect_ok();
+    stage.lose_lease(&lease).expect_ok();
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Done, "SUCCEEDED"));
 }
 
 /// EXE-14: a worker that comes to finish after recovery did hears that it is done.
 #[test]
-fn finishing_what_recovery_finished_is_nothing_new() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn finish_after_recovery_is_repeated_answer() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let lease = stage.lease(id, "w1");
-    stage.commit_only(&lease, json!(null)).ok();
-    stage.doze("31s");
-    stage.finish(&lease).repeated();
+    stage.commit_only(&lease, json!(null)).expect_ok();
+    stage.advance_without_engine("31s");
+    stage.finish(&lease).expect_repeated();
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Done, "SUCCEEDED"));
 }
 
 /// EXE-15: whoever else was sent the job meets the committed record and changes nothing.
 #[test]
-fn a_duplicate_does_nothing() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn duplicate_execution_after_commit_changes_nothing() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let duplicate = stage.lease(id, "a");
-    stage.pass("1m");
+    stage.advance("1m");
     let winner = stage.lease(id, "b");
-    stage.commit_only(&winner, json!(null)).ok();
+    stage.commit_only(&winner, json!(null)).expect_ok();
     let version = stage.record(id).version;
-    stage.try_lease(id, "c").already_committed(&winner);
-    stage.start(&duplicate).outcome().refusal();
-    stage.heartbeat(&duplicate).outcome().refusal();
-    stage.commit(&duplicate, json!(null)).already_committed(&winner);
-    stage.fail(&duplicate, "HICCUP").outcome().refusal();
+    stage.try_lease(id, "c").expect_already_committed(&winner);
+    stage.start(&duplicate).run().expect_refusal();
+    stage.heartbeat(&duplicate).run().expect_refusal();
+    stage.commit(&duplicate, json!(null)).expect_already_committed(&winner);
+    stage.fail(&duplicate, "HICCUP").run().expect_refusal();
     assert_eq!(stage.record(id).version, version);
     assert_eq!(stage.status(&duplicate), Aborted);
-    stage.finish(&winner).ok();
-    stage.try_lease(id, "c").already_committed(&winner);
+    stage.finish(&winner).expect_ok();
+    stage.try_lease(id, "c").expect_already_committed(&winner);
 }

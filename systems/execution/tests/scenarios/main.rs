@@ -1,28 +1,28 @@
 //! The execution system, played: each test reads like the rule it cites. The rules stand in `systems/execution/README.md`.
 
-mod budget;
 mod commit;
-mod derived;
+mod deliveries;
+mod derived_state;
 mod leases;
 mod limits;
 mod matrix;
-mod outside;
 mod records;
+mod retry_budget;
 
 use onceward_core::value::RecordId;
-use onceward_testkit::{Stage, systems, user};
+use onceward_testkit::{Simulator, systems, user};
 
 /// An empty stage and nothing played yet.
-fn stage() -> Stage {
-    systems::stage("execution")
+fn new_simulator() -> Simulator {
+    systems::new_simulator("execution")
 }
 
 /// A job of Alice's, waiting.
-fn job(stage: &mut Stage) -> RecordId {
-    stage.create("execution.job", &user("alice")).payload(b"resize me").ok()
+fn create_job(stage: &mut Simulator) -> RecordId {
+    stage.create("execution.job", &user("alice")).payload(b"resize me").expect_ok()
 }
 
 /// A job that may fail so many times.
-fn job_with_budget(stage: &mut Stage, budget: u32) -> RecordId {
-    stage.create("execution.job", &user("alice")).with("budget", budget).ok()
+fn create_job_with_budget(stage: &mut Simulator, budget: u32) -> RecordId {
+    stage.create("execution.job", &user("alice")).with("budget", budget).expect_ok()
 }

@@ -1,12 +1,12 @@
 //! Every state, every event, every caller.
 
-use onceward_testkit::matrix::{Allowed, Matrix, Trial};
+use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix, MatrixTrial};
 use serde_json::json;
 
-use super::{job, job_with_budget};
+use super::{create_job, create_job_with_budget};
 
 /// Typed from the requirement: the derived job machine, and nothing else.
-const ALLOWED: &[Allowed<'static>] = &[
+const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, record", "PENDING"),
     ("PENDING", "lease", "operator, worker, another worker", "RUNNING"),
     // The job stays where it is while its execution begins, and whenever the lease is extended.
@@ -42,42 +42,42 @@ const ALLOWED: &[Allowed<'static>] = &[
 
 /// EXE-5, EXE-6, EXE-7, EXE-10, EXE-11: the moves of the requirement all happen, and no other does.
 #[test]
-fn every_state_event_and_caller() {
-    Matrix::new("execution", "execution.job", &[], |stage| stage)
-        .works(&json!({ "n": 1 }), &["HICCUP"])
-        .trial(Trial::Fail { code: "HICCUP".to_owned(), retryable: Some(true) })
-        .scene("PENDING", job)
-        .scene("RUNNING: leased", |stage| {
-            let id = job(stage);
+fn only_allowed_transitions_happen() {
+    LifecycleMatrix::new("execution", "execution.job", &[], |stage| stage)
+        .with_work_trials(&json!({ "n": 1 }), &["HICCUP"])
+        .with_trial(MatrixTrial::Fail { code: "HICCUP".to_owned(), retryable: Some(true) })
+        .with_scene("PENDING", create_job)
+        .with_scene("RUNNING: leased", |stage| {
+            let id = create_job(stage);
             stage.lease(id, "w1")
         })
-        .scene("RUNNING: started", |stage| {
-            let id = job(stage);
+        .with_scene("RUNNING: started", |stage| {
+            let id = create_job(stage);
             let lease = stage.lease(id, "w1");
-            stage.start(&lease).ok();
+            stage.start(&lease).expect_ok();
             lease
         })
-        .scene("RUNNING: last of its budget", |stage| {
-            let id = job_with_budget(stage, 1);
+        .with_scene("RUNNING: last of its budget", |stage| {
+            let id = create_job_with_budget(stage, 1);
             stage.lease(id, "w1")
         })
-        .scene("RUNNING: committed", |stage| {
-            let id = job(stage);
+        .with_scene("RUNNING: committed", |stage| {
+            let id = create_job(stage);
             let lease = stage.lease(id, "w1");
-            stage.commit_only(&lease, json!({ "n": 1 })).ok();
+            stage.commit_only(&lease, json!({ "n": 1 })).expect_ok();
             lease
         })
-        .scene("SUCCEEDED", |stage| {
-            let id = job(stage);
+        .with_scene("SUCCEEDED", |stage| {
+            let id = create_job(stage);
             let lease = stage.lease(id, "w1");
-            stage.commit(&lease, json!({ "n": 1 })).ok();
+            stage.commit(&lease, json!({ "n": 1 })).expect_ok();
             lease
         })
-        .scene("FAILED", |stage| {
-            let id = job(stage);
+        .with_scene("FAILED", |stage| {
+            let id = create_job(stage);
             let lease = stage.lease(id, "w1");
-            stage.fail(&lease, "HICCUP").ok();
+            stage.fail(&lease, "HICCUP").expect_ok();
             lease
         })
-        .check(ALLOWED);
+        .assert_only_allowed(ALLOWED_TRANSITIONS);
 }

@@ -1,19 +1,19 @@
 //! EXE-1 to EXE-4: what a job and an execution are.
 
-use onceward_core::project::job_state;
+use onceward_core::projection::project_job_state;
 use onceward_core::record::ExecutionStatus::{Aborted, Done, Leased};
 use onceward_core::time::Duration;
 use onceward_core::value::RecordId;
-use onceward_testkit::{Stage, operator, user};
+use onceward_testkit::{Simulator, operator, user};
 use serde_json::json;
 
-use super::{job, stage};
+use super::{create_job, new_simulator};
 
 /// EXE-1: a job has an id of its own, a payload known by hash and size, a state, a count of attempts and its times.
 #[test]
-fn a_new_job_waits_with_nothing_tried() {
-    let mut stage = stage();
-    let (one, two) = (job(&mut stage), job(&mut stage));
+fn new_job_is_pending_without_attempts() {
+    let mut stage = new_simulator();
+    let (one, two) = (create_job(&mut stage), create_job(&mut stage));
     assert_ne!(one, two);
     let record = stage.record(one);
     assert_eq!(stage.state(one), "PENDING");
@@ -29,88 +29,91 @@ fn a_new_job_waits_with_nothing_tried() {
 
 /// EXE-1: an id may be the caller's own, of the kind that sorts by time, and only once.
 #[test]
-fn an_id_is_nobody_elses() {
-    let mut stage = stage();
-    let own = |text: &str| RecordId(text.parse().expect("a UUID"));
-    let id = own("01938d6e-7a2b-7c00-8000-000000000001");
-    assert_eq!(stage.create("execution.job", &user("alice")).id(id).ok(), id);
-    stage.create("execution.job", &user("alice")).id(id).refused(409, "id_taken");
-    stage.create("execution.job", &user("bob")).id(id).refused(409, "id_taken");
-    stage.create("execution.job", &user("alice")).id(own("6ba7b810-9dad-41d1-80b4-00c04fd430c8")).bad_input();
-    assert_eq!(stage.all("execution.job").len(), 1);
+fn reused_or_invalid_record_id_is_refused() {
+    let mut stage = new_simulator();
+    let record_id = |text: &str| RecordId(text.parse().expect("a UUID"));
+    let id = record_id("01938d6e-7a2b-7c00-8000-000000000001");
+    assert_eq!(stage.create("execution.job", &user("alice")).id(id).expect_ok(), id);
+    stage.create("execution.job", &user("alice")).id(id).expect_refusal(409, "id_taken");
+    stage.create("execution.job", &user("bob")).id(id).expect_refusal(409, "id_taken");
+    stage
+        .create("execution.job", &user("alice"))
+        .id(record_id("6ba7b810-9dad-41d1-80b4-00c04fd430c8"))
+        .expect_bad_input();
+    assert_eq!(stage.records_of("execution.job").len(), 1);
 }
 
 /// EXE-1: attempts grow by one with each lease and never shrink; the updated time follows, the created time stays.
 #[test]
-fn attempts_only_grow() {
-    let mut stage = stage();
-    let made = stage.now();
-    let id = job(&mut stage);
+fn attempt_counter_grows_with_each_lease() {
+    let mut stage = new_simulator();
+    let created_at = stage.now();
+    let id = create_job(&mut stage);
     for attempt in 1..=3 {
-        stage.pass("1h");
+        stage.advance("1h");
         let lease = stage.lease(id, "w1");
         assert_eq!(stage.record(id).attempt, attempt);
-        stage.fail(&lease, "HICCUP").retryable(true).ok();
+        stage.fail(&lease, "HICCUP").retryable(true).expect_ok();
         assert_eq!(stage.record(id).attempt, attempt);
         assert_eq!(stage.record(id).updated_at, stage.now());
-        assert_eq!(stage.record(id).created_at, made);
+        assert_eq!(stage.record(id).created_at, created_at);
     }
 }
 
 /// EXE-1: callers give what the job declares, within its bounds, and nothing else.
 #[test]
-fn what_a_caller_may_give_is_bounded() {
-    let mut stage = stage();
+fn create_fields_are_bounded() {
+    let mut stage = new_simulator();
     let alice = user("alice");
     for (budget, fits) in [(0, false), (1, true), (100, true), (101, false)] {
         let attempt = stage.create("execution.job", &alice).with("budget", budget);
         if fits {
-            attempt.ok();
+            attempt.expect_ok();
         } else {
-            attempt.bad_input();
+            attempt.expect_bad_input();
         }
     }
-    stage.create("execution.job", &alice).with("failures", 3).bad_input();
-    stage.create("execution.job", &alice).with("budget", "many").bad_input();
-    stage.create("execution.job", &alice).with("colour", "red").bad_input();
+    stage.create("execution.job", &alice).with("failures", 3).expect_bad_input();
+    stage.create("execution.job", &alice).with("budget", "many").expect_bad_input();
+    stage.create("execution.job", &alice).with("colour", "red").expect_bad_input();
 }
 
 /// EXE-1: a job that is not to start before a time is leased from that time on, to the microsecond.
 #[test]
-fn a_job_for_later_waits_until_then() {
-    let mut stage = stage().at("2026-11-15T20:00:00Z");
-    let id = stage.create("execution.job", &user("alice")).with("readyAt", "2026-11-15T21:00:00Z").ok();
-    stage.pass_for(Duration::from_micros(3_600_000_000 - 1));
-    stage.try_lease(id, "w1").not_leasable();
-    stage.pass_for(Duration::from_micros(1));
-    stage.try_lease(id, "w1").ok();
+fn delayed_job_is_leasable_exactly_at_ready_at() {
+    let mut stage = new_simulator().starting_at("2026-11-15T20:00:00Z");
+    let id = stage.create("execution.job", &user("alice")).with("readyAt", "2026-11-15T21:00:00Z").expect_ok();
+    stage.advance_by(Duration::from_micros(3_600_000_000 - 1));
+    stage.try_lease(id, "w1").expect_not_leasable();
+    stage.advance_by(Duration::from_micros(1));
+    stage.try_lease(id, "w1").expect_ok();
 }
 
 /// EXE-2: an execution says whose it is, which attempt, until when, how it stands and when it began and ended, and the
 /// earlier ones stay beside it.
 #[test]
-fn every_attempt_stays_on_record() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn executions_keep_all_attempts() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let first = stage.lease(id, "w1");
     let granted = stage.execution(&first);
     assert_eq!(granted.token.0, 1);
     assert_eq!(*granted.worker, *"w1");
     assert_eq!(granted.status, Leased);
     assert_eq!(granted.leased_at, stage.now());
-    assert_eq!(granted.expires_at.since(stage.now()), Some(Duration::from_secs(30)));
+    assert_eq!(granted.expires_at.duration_since(stage.now()), Some(Duration::from_secs(30)));
     assert_eq!((granted.started_at, granted.finished_at), (None, None));
 
-    stage.pass("1s");
-    stage.start(&first).ok();
+    stage.advance("1s");
+    stage.start(&first).expect_ok();
     assert_eq!(stage.execution(&first).started_at, Some(stage.now()));
-    stage.pass("1s");
-    stage.fail(&first, "HICCUP").retryable(true).ok();
+    stage.advance("1s");
+    stage.fail(&first, "HICCUP").retryable(true).expect_ok();
     assert_eq!(stage.execution(&first).finished_at, Some(stage.now()));
 
-    stage.pass("1m");
+    stage.advance("1m");
     let second = stage.lease(id, "w2");
-    stage.commit(&second, json!(null)).ok();
+    stage.commit(&second, json!(null)).expect_ok();
     let all = stage.executions(id);
     assert_eq!(all.iter().map(|execution| execution.status).collect::<Vec<_>>(), [Aborted, Done]);
     let names: Vec<String> = all.iter().map(|execution| execution.id(id).to_string()).collect();
@@ -121,59 +124,59 @@ fn every_attempt_stays_on_record() {
 
 /// EXE-3: at every step of a job's life its state is what its executions alone say it is.
 #[test]
-fn the_state_follows_from_the_executions() {
-    let mut stage = stage();
-    let id = stage.create("execution.job", &user("alice")).with("budget", 3).ok();
-    let agrees = |stage: &Stage, state: &str| {
+fn state_equals_derived_state_at_every_step() {
+    let mut stage = new_simulator();
+    let id = stage.create("execution.job", &user("alice")).with("budget", 3).expect_ok();
+    let assert_state_matches = |stage: &Simulator, state: &str| {
         assert_eq!(stage.state(id), state);
-        assert_eq!(job_state(3, &stage.executions(id)).name(), state);
+        assert_eq!(project_job_state(3, &stage.executions(id)).name(), state);
     };
-    agrees(&stage, "PENDING");
+    assert_state_matches(&stage, "PENDING");
     let lease = stage.lease(id, "w1");
-    agrees(&stage, "RUNNING");
-    stage.give_back(&lease).ok();
-    agrees(&stage, "PENDING");
-    stage.pass("1m");
+    assert_state_matches(&stage, "RUNNING");
+    stage.yield_job(&lease).expect_ok();
+    assert_state_matches(&stage, "PENDING");
+    stage.advance("1m");
     let lease = stage.lease(id, "w1");
-    stage.fail(&lease, "HICCUP").retryable(true).ok();
-    agrees(&stage, "PENDING");
-    stage.pass("1m");
+    stage.fail(&lease, "HICCUP").retryable(true).expect_ok();
+    assert_state_matches(&stage, "PENDING");
+    stage.advance("1m");
     stage.lease(id, "w1");
-    stage.pass("1m");
-    agrees(&stage, "PENDING");
+    stage.advance("1m");
+    assert_state_matches(&stage, "PENDING");
     let lease = stage.lease(id, "w1");
     let mut other = stage.clone();
-    stage.commit_only(&lease, json!(null)).ok();
-    agrees(&stage, "RUNNING");
-    stage.finish(&lease).ok();
-    agrees(&stage, "SUCCEEDED");
-    other.fail(&lease, "HICCUP").retryable(true).ok();
-    agrees(&other, "FAILED");
+    stage.commit_only(&lease, json!(null)).expect_ok();
+    assert_state_matches(&stage, "RUNNING");
+    stage.finish(&lease).expect_ok();
+    assert_state_matches(&stage, "SUCCEEDED");
+    other.fail(&lease, "HICCUP").retryable(true).expect_ok();
+    assert_state_matches(&other, "FAILED");
 }
 
 /// EXE-4: a second delivery is a normal thing: the next worker gets the job as the first did, and the number of attempts
 /// shows it.
 #[test]
-fn a_job_is_delivered_again_when_its_worker_is_gone() {
-    let mut stage = stage();
-    let id = job(&mut stage);
+fn expired_lease_makes_job_leasable_again() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
     let first = stage.lease(id, "w1");
-    stage.pass("30s");
+    stage.advance("30s");
     assert_eq!(stage.state(id), "PENDING");
     assert_eq!(stage.execution(&first).aborted.map(|abort| abort.code.to_string()).as_deref(), Some("lost"));
-    stage.pass("2s");
+    stage.advance("2s");
     let second = stage.lease(id, "w2");
     assert_eq!(stage.record(id).attempt, 2);
-    stage.commit(&second, json!(null)).ok();
+    stage.commit(&second, json!(null)).expect_ok();
     assert_eq!(stage.state(id), "SUCCEEDED");
 }
 
 /// EXE-1: a job is its owner's; operators look after everybody's, and to others it is not there.
 #[test]
-fn a_job_is_its_owners() {
-    let mut stage = stage();
-    let id = job(&mut stage);
-    stage.fire(id, "cancel", &user("mallory")).not_found();
-    stage.fire(id, "cancel", &user("alice")).refused(404, "no_such_event");
-    stage.fire(id, "cancel", &operator("olga")).refused(404, "no_such_event");
+fn job_is_visible_only_to_owner_and_operators() {
+    let mut stage = new_simulator();
+    let id = create_job(&mut stage);
+    stage.fire(id, "cancel", &user("mallory")).expect_not_found();
+    stage.fire(id, "cancel", &user("alice")).expect_refusal(404, "no_such_event");
+    stage.fire(id, "cancel", &operator("olga")).expect_refusal(404, "no_such_event");
 }

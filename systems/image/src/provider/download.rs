@@ -2,70 +2,80 @@
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
 use http::uri::Uri;
-use onceward_core::decide::ErrorReport;
+use onceward_core::decide::FailureReport;
 use tokio::time::Instant;
 
-use super::failure::{Trouble, not_there};
-use super::line::{Line, read};
-use super::order::Picture;
-use super::{reach, sniff};
+use super::http_client::{ProviderHttpClient, read_response};
+use super::image_request::GeneratedImage;
+use super::provider_error::{ProviderError, download_failure};
+use super::{address_policy, media_type};
 
 /// From the address to the file: a gateway and a bucket need no more.
-const REDIRECTS: u32 = 3;
+const MAX_REDIRECTS: u32 = 3;
 
 /// Every address on the way is judged anew, and none is told the key.
-pub(super) async fn fetch(line: &Line, url: &str, until: Instant, most: usize) -> Result<Picture, ErrorReport> {
-    let mut uri: Uri = url.parse().map_err(|_| Trouble::Broken.report())?;
-    for _ in 0..=REDIRECTS {
-        if !line.is_own(&uri) && !reach::may_ask(&uri) {
-            return Err(Trouble::OffLimits.report());
+pub(super) async fn download_image(
+    client: &ProviderHttpClient,
+    url: &str,
+    deadline: Instant,
+    max_bytes: usize,
+) -> Result<GeneratedImage, FailureReport> {
+    let mut uri: Uri = url.parse().map_err(|_| ProviderError::InvalidResponse.to_failure_report())?;
+    for _ in 0..=MAX_REDIRECTS {
+        if !client.is_service_url(&uri) && !address_policy::is_allowed_url(&uri) {
+            return Err(ProviderError::AddressNotAllowed.to_failure_report());
         }
-        let response = line.get(&uri, until).await.map_err(Trouble::report)?;
+        let response = client.get(&uri, deadline).await.map_err(ProviderError::to_failure_report)?;
         let status = response.status();
         if status.is_redirection() {
-            uri = next(&uri, response.headers()).ok_or_else(|| Trouble::Broken.report())?;
+            uri = redirect_target(&uri, response.headers())
+                .ok_or_else(|| ProviderError::InvalidResponse.to_failure_report())?;
             continue;
         }
         if status.as_u16() != 200 {
-            return Err(not_there(status, response.headers()));
+            return Err(download_failure(status, response.headers()));
         }
-        let named = kind(response.headers()).ok_or_else(|| Trouble::NotAPicture.report())?;
-        if told_length(response.headers()).is_some_and(|length| length > most as u64) {
-            return Err(Trouble::TooLarge.report());
+        let declared =
+            declared_media_type(response.headers()).ok_or_else(|| ProviderError::NotAnImage.to_failure_report())?;
+        if content_length(response.headers()).is_some_and(|length| length > max_bytes as u64) {
+            return Err(ProviderError::ResponseTooLarge.to_failure_report());
         }
-        let answered = read(response, until, most).await.map_err(Trouble::report)?;
-        return match sniff::whole_picture(&answered.body) {
-            Some(found) if found == named => Ok(Picture { bytes: answered.body.as_ref().into(), kind: found }),
-            _ => Err(Trouble::NotAPicture.report()),
+        let downloaded =
+            read_response(response, deadline, max_bytes).await.map_err(ProviderError::to_failure_report)?;
+        return match media_type::detect_complete_image(&downloaded.body) {
+            Some(detected) if detected == declared => {
+                Ok(GeneratedImage { bytes: downloaded.body.as_ref().into(), media_type: detected })
+            }
+            _ => Err(ProviderError::NotAnImage.to_failure_report()),
         };
     }
-    Err(Trouble::TooManyRedirects.report())
+    Err(ProviderError::TooManyRedirects.to_failure_report())
 }
 
 /// What the head says is coming. Nobody asked for a compressed body, so nobody undoes one.
-fn kind(headers: &HeaderMap) -> Option<&'static str> {
+fn declared_media_type(headers: &HeaderMap) -> Option<&'static str> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return None;
     }
-    sniff::named(headers.get(CONTENT_TYPE)?.to_str().ok()?)
+    media_type::parse_content_type(headers.get(CONTENT_TYPE)?.to_str().ok()?)
 }
 
-fn told_length(headers: &HeaderMap) -> Option<u64> {
+fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Where a redirect leads: to a whole address, to another host by the same scheme, or to a path at the same host.
-fn next(from: &Uri, headers: &HeaderMap) -> Option<Uri> {
-    let to = headers.get(LOCATION)?.to_str().ok()?.trim();
+fn redirect_target(from: &Uri, headers: &HeaderMap) -> Option<Uri> {
+    let location = headers.get(LOCATION)?.to_str().ok()?.trim();
     let (scheme, authority) = (from.scheme_str()?, from.authority()?);
-    if to.starts_with("//") {
-        return format!("{scheme}:{to}").parse().ok();
+    if location.starts_with("//") {
+        return format!("{scheme}:{location}").parse().ok();
     }
-    if to.starts_with('/') {
-        return format!("{scheme}://{authority}{to}").parse().ok();
+    if location.starts_with('/') {
+        return format!("{scheme}://{authority}{location}").parse().ok();
     }
-    let whole: Uri = to.parse().ok()?;
-    whole.scheme().is_some().then_some(whole)
+    let absolute: Uri = location.parse().ok()?;
+    absolute.scheme().is_some().then_some(absolute)
 }
 
 #[cfg(test)]
@@ -73,18 +83,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn redirects_lead_to_addresses() {
-        let led = |to: &str| {
+    fn redirect_target_accepts_absolute_and_rooted_locations() {
+        let resolve = |to: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(LOCATION, to.parse().expect("a header"));
-            next(&"https://a.example:8443/x/y?z".parse().expect("an address"), &headers).map(|uri| uri.to_string())
+            redirect_target(&"https://a.example:8443/x/y?z".parse().expect("an address"), &headers)
+                .map(|uri| uri.to_string())
         };
-        assert_eq!(led("/b.png").as_deref(), Some("https://a.example:8443/b.png"));
-        assert_eq!(led("//b.example/c.png").as_deref(), Some("https://b.example/c.png"));
-        assert_eq!(led("http://b.example/c.png").as_deref(), Some("http://b.example/c.png"));
-        for nowhere in ["", "c.png", "?q", "javascript:alert(1)"] {
-            assert_eq!(led(nowhere), None, "{nowhere}");
+        assert_eq!(resolve("/b.png").as_deref(), Some("https://a.example:8443/b.png"));
+        assert_eq!(resolve("//b.example/c.png").as_deref(), Some("https://b.example/c.png"));
+        assert_eq!(resolve("http://b.example/c.png").as_deref(), Some("http://b.example/c.png"));
+        for invalid in ["", "c.png", "?q", "javascript:alert(1)"] {
+            assert_eq!(resolve(invalid), None, "{invalid}");
         }
-        assert_eq!(next(&"https://a.example/".parse().expect("an address"), &HeaderMap::new()), None);
+        assert_eq!(redirect_target(&"https://a.example/".parse().expect("an address"), &HeaderMap::new()), None);
     }
 }

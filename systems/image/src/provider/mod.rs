@@ -1,41 +1,41 @@
 //! Who draws: the artist that is built in, or a service that speaks OpenAI's protocol for images. Beside it stands the
-//! [`Moderation`] of the same protocol.
+//! [`ModerationClient`] of the same protocol.
 //!
-//! A provider gives a [`Picture`] or an [`ErrorReport`] whose code the lifecycle's error table knows, so nobody between
+//! A provider gives a [`Picture`] or an [`FailureReport`] whose code the lifecycle's error table knows, so nobody between
 //! the two has to understand HTTP. What it reports never quotes the prompt, the provider's words or the key.
 
+mod address_policy;
 mod download;
-mod failure;
-mod line;
+mod http_client;
+mod image_request;
 pub mod local;
+mod media_type;
 mod moderation;
 mod openai;
-mod order;
-mod reach;
+mod provider_error;
 mod retry_after;
-mod sniff;
 
-use onceward_core::decide::ErrorReport;
+use onceward_core::decide::FailureReport;
 
-pub use line::ConfigError;
-pub use moderation::Moderation;
-pub use openai::{OpenAi, OpenAiConfig};
-pub use order::{Order, Picture, Size};
+pub use http_client::ProviderConfigError;
+pub use image_request::{GeneratedImage, ImageRequest, ImageSize};
+pub use moderation::ModerationClient;
+pub use openai::{OpenAiClient, OpenAiConfig};
 
 /// Who draws. Cheap to clone.
 #[derive(Clone, Debug)]
-pub enum Provider {
+pub enum ImageProvider {
     /// The artist that is built in: no network, no key, the same picture for the same prompt.
     Local,
-    OpenAi(OpenAi),
+    OpenAi(OpenAiClient),
 }
 
-impl Provider {
+impl ImageProvider {
     /// Draw what is ordered, or say why not.
-    pub async fn draw(&self, order: &Order) -> Result<Picture, ErrorReport> {
+    pub async fn generate(&self, request: &ImageRequest) -> Result<GeneratedImage, FailureReport> {
         match self {
-            Self::Local => local::draw(order).await,
-            Self::OpenAi(service) => service.draw(order).await,
+            Self::Local => local::generate(request).await,
+            Self::OpenAi(service) => service.generate(request).await,
         }
     }
 }

@@ -5,77 +5,79 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::failure::Trouble;
-use super::line::{ConfigError, Line};
+use super::http_client::{ProviderConfigError, ProviderHttpClient};
 use super::openai::OpenAiConfig;
+use super::provider_error::ProviderError;
 
 /// Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
-pub struct Moderation {
-    line: Line,
+pub struct ModerationClient {
+    client: ProviderHttpClient,
     model: String,
-    time: Duration,
-    most_bytes: usize,
+    timeout: Duration,
+    max_bytes: usize,
 }
 
 #[derive(Serialize)]
-struct Call<'a> {
+struct ModerationRequest<'a> {
     input: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     model: &'a str,
 }
 
 #[derive(Deserialize)]
-struct Judged {
-    results: Vec<Verdict>,
+struct ModerationResponse {
+    results: Vec<ModerationResult>,
 }
 
 #[derive(Deserialize)]
-struct Verdict {
+struct ModerationResult {
     flagged: bool,
 }
 
-impl Moderation {
+impl ModerationClient {
     /// Configured as a service that draws is; an empty model leaves the choice to the service.
-    pub fn open(config: OpenAiConfig) -> Result<Self, ConfigError> {
-        let line = Line::open(&config.url, config.key.as_deref())?;
-        let time = config.bounded_time();
-        let OpenAiConfig { model, most_bytes, .. } = config;
-        Ok(Self { line, model, time, most_bytes })
+    pub fn open(config: OpenAiConfig) -> Result<Self, ProviderConfigError> {
+        let client = ProviderHttpClient::open(&config.url, config.api_key.as_deref())?;
+        let timeout = config.bounded_timeout();
+        let OpenAiConfig { model, max_bytes, .. } = config;
+        Ok(Self { client, model, timeout, max_bytes })
     }
 
     /// Whether the service objects. An error is no verdict: it says in our words why there is none, and nothing of the prompt.
-    pub async fn flagged(&self, prompt: &str) -> Result<bool, String> {
-        let judged = self.ask(prompt).await;
-        if let Err(reason) = &judged {
-            tracing::warn!(service = ?self.line, "no verdict: {reason}");
+    pub async fn is_flagged(&self, prompt: &str) -> Result<bool, String> {
+        let result = self.request_verdict(prompt).await;
+        if let Err(reason) = &result {
+            tracing::warn!(service = ?self.client, "no verdict: {reason}");
         }
-        judged
+        result
     }
 
-    async fn ask(&self, prompt: &str) -> Result<bool, String> {
-        let until = Instant::now() + self.time;
-        let call = Call { input: prompt, model: &self.model };
+    async fn request_verdict(&self, prompt: &str) -> Result<bool, String> {
+        let deadline = Instant::now() + self.timeout;
+        let request = ModerationRequest { input: prompt, model: &self.model };
         // Strings: always JSON.
-        let body = serde_json::to_vec(&call).unwrap_or_default();
-        let answered = self.line.post("/moderations", body, until, self.most_bytes).await.map_err(said)?;
-        if !answered.status.is_success() {
-            return Err(format!("the moderation service answers {}", answered.status.as_u16()));
+        let body = serde_json::to_vec(&request).unwrap_or_default();
+        let response =
+            self.client.post("/moderations", body, deadline, self.max_bytes).await.map_err(describe_error)?;
+        if !response.status.is_success() {
+            return Err(format!("the moderation service answers {}", response.status.as_u16()));
         }
-        let judged: Judged = serde_json::from_slice(&answered.body).map_err(|_| said(Trouble::Broken))?;
+        let verdicts: ModerationResponse =
+            serde_json::from_slice(&response.body).map_err(|_| describe_error(ProviderError::InvalidResponse))?;
         // IMG-15: any objection is one; no verdict at all is an error, not a pass.
-        if judged.results.is_empty() {
-            return Err(said(Trouble::Broken));
+        if verdicts.results.is_empty() {
+            return Err(describe_error(ProviderError::InvalidResponse));
         }
-        Ok(judged.results.iter().any(|verdict| verdict.flagged))
+        Ok(verdicts.results.iter().any(|verdict| verdict.flagged))
     }
 }
 
-fn said(trouble: Trouble) -> String {
-    let what = match trouble {
-        Trouble::TimeOut => "takes too long",
-        Trouble::Unreachable => "cannot be reached",
+fn describe_error(error: ProviderError) -> String {
+    let problem = match error {
+        ProviderError::Timeout => "takes too long",
+        ProviderError::Unreachable => "cannot be reached",
         _ => "gives an answer that cannot be read",
     };
-    format!("the moderation service {what}")
+    format!("the moderation service {problem}")
 }

@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use onceward_core::decide::ErrorReport;
+use onceward_core::decide::FailureReport;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::Instant;
 
-use super::failure::{Trouble, refused};
-use super::line::{ConfigError, Line};
-use super::order::{Order, Picture, Size};
-use super::{download, sniff};
+use super::http_client::{ProviderConfigError, ProviderHttpClient};
+use super::image_request::{GeneratedImage, ImageRequest, ImageSize};
+use super::provider_error::{ProviderError, status_failure};
+use super::{download, media_type};
 
 /// Where the service is and how far it is trusted.
 #[derive(Clone)]
 pub struct OpenAiConfig {
     /// `https://api.openai.com`, say; the path of a call is added.
     pub url: String,
-    pub key: Option<String>,
+    pub api_key: Option<String>,
     pub model: String,
     /// For a whole picture, from the question to the last byte of a download. At most a day counts.
-    pub time: Duration,
+    pub timeout: Duration,
     /// The largest picture that is taken; of moderation, the longest answer.
-    pub most_bytes: usize,
+    pub max_bytes: usize,
 }
 
 /// The key is not shown.
@@ -34,50 +34,50 @@ impl fmt::Debug for OpenAiConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("OpenAiConfig")
             .field("model", &self.model)
-            .field("time", &self.time)
-            .field("most_bytes", &self.most_bytes)
+            .field("time", &self.timeout)
+            .field("most_bytes", &self.max_bytes)
             .finish_non_exhaustive()
     }
 }
 
 /// Longer than anybody waits for a picture. A time without a bound would be past the end of all clocks.
-const LONGEST: Duration = Duration::from_hours(24);
+const MAX_GENERATION_TIMEOUT: Duration = Duration::from_hours(24);
 
 impl OpenAiConfig {
-    pub(super) fn bounded_time(&self) -> Duration {
-        self.time.min(LONGEST)
+    pub(super) fn bounded_timeout(&self) -> Duration {
+        self.timeout.min(MAX_GENERATION_TIMEOUT)
     }
 }
 
 /// Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
-pub struct OpenAi {
-    line: Line,
+pub struct OpenAiClient {
+    client: ProviderHttpClient,
     model: String,
-    time: Duration,
-    most_bytes: usize,
+    timeout: Duration,
+    max_bytes: usize,
 }
 
 /// What a call says. One picture, square.
 #[derive(Serialize)]
-struct Call<'a> {
+struct GenerationRequest<'a> {
     model: &'a str,
     prompt: &'a str,
     n: u8,
-    size: Size,
+    size: ImageSize,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_format: Option<&'static str>,
 }
 
 #[derive(Deserialize)]
-struct Drawn<'a> {
+struct GenerationResponse<'a> {
     #[serde(borrow, deserialize_with = "first")]
-    data: Option<Item<'a>>,
+    data: Option<GeneratedItem<'a>>,
 }
 
 /// Borrowed: a picture in an answer is not copied before it is read.
 #[derive(Deserialize)]
-struct Item<'a> {
+struct GeneratedItem<'a> {
     #[serde(borrow, default)]
     b64_json: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -85,11 +85,11 @@ struct Item<'a> {
 }
 
 /// One picture was asked for. However many come, the first is kept, and of the others nothing.
-fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Item<'de>>, D::Error> {
-    struct First;
+fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<GeneratedItem<'de>>, D::Error> {
+    struct FirstItemVisitor;
 
-    impl<'de> Visitor<'de> for First {
-        type Value = Option<Item<'de>>;
+    impl<'de> Visitor<'de> for FirstItemVisitor {
+        type Value = Option<GeneratedItem<'de>>;
 
         fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             out.write_str("a list of pictures")
@@ -102,76 +102,83 @@ fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Item<'de>>
         }
     }
 
-    deserializer.deserialize_seq(First)
+    deserializer.deserialize_seq(FirstItemVisitor)
 }
 
-impl OpenAi {
-    pub fn open(config: OpenAiConfig) -> Result<Self, ConfigError> {
-        let line = Line::open(&config.url, config.key.as_deref())?;
-        let time = config.bounded_time();
-        let OpenAiConfig { model, most_bytes, .. } = config;
-        Ok(Self { line, model, time, most_bytes })
+impl OpenAiClient {
+    pub fn open(config: OpenAiConfig) -> Result<Self, ProviderConfigError> {
+        let client = ProviderHttpClient::open(&config.url, config.api_key.as_deref())?;
+        let timeout = config.bounded_timeout();
+        let OpenAiConfig { model, max_bytes, .. } = config;
+        Ok(Self { client, model, timeout, max_bytes })
     }
 
     /// One call, and where the answer is an address, one download. Nothing is tried again here: that is the lifecycle's to say.
-    pub async fn draw(&self, order: &Order) -> Result<Picture, ErrorReport> {
-        let until = Instant::now() + self.time;
-        let drawn = self.ask(order, until).await;
-        if let Err(report) = &drawn {
+    pub async fn generate(&self, request: &ImageRequest) -> Result<GeneratedImage, FailureReport> {
+        let deadline = Instant::now() + self.timeout;
+        let result = self.request_image(request, deadline).await;
+        if let Err(report) = &result {
             // Our own words and the service's host: nothing of the order.
-            tracing::warn!(code = %report.code, provider = ?self.line, "no picture: {}", report.message);
+            tracing::warn!(code = %report.code, provider = ?self.client, "no picture: {}", report.message);
         }
-        drawn
+        result
     }
 
-    async fn ask(&self, order: &Order, until: Instant) -> Result<Picture, ErrorReport> {
-        let call = Call {
+    async fn request_image(&self, request: &ImageRequest, deadline: Instant) -> Result<GeneratedImage, FailureReport> {
+        let body_json = GenerationRequest {
             model: &self.model,
-            prompt: &order.prompt,
+            prompt: &request.prompt,
             n: 1,
-            size: if draws_small(&self.model) { order.size } else { Size::S1024 },
-            response_format: takes_format(&self.model).then_some("b64_json"),
+            size: if supports_small_sizes(&self.model) { request.size } else { ImageSize::S1024 },
+            response_format: supports_response_format(&self.model).then_some("b64_json"),
         };
         // Strings and numbers: always JSON.
-        let body = serde_json::to_vec(&call).unwrap_or_default();
+        let body = serde_json::to_vec(&body_json).unwrap_or_default();
         // Bytes as text take a third more, and something stands around them.
-        let most = self.most_bytes.saturating_mul(4) / 3 + (64 << 10);
-        let answered = self.line.post("/images/generations", body, until, most).await.map_err(Trouble::report)?;
-        if !answered.status.is_success() {
-            return Err(refused(answered.status, &answered.headers, &answered.body));
+        let max_response_bytes = self.max_bytes.saturating_mul(4) / 3 + (64 << 10);
+        let response = self
+            .client
+            .post("/images/generations", body, deadline, max_response_bytes)
+            .await
+            .map_err(ProviderError::to_failure_report)?;
+        if !response.status.is_success() {
+            return Err(status_failure(response.status, &response.headers, &response.body));
         }
-        let drawn: Drawn<'_> = serde_json::from_slice(&answered.body).map_err(|_| Trouble::Broken.report())?;
-        let item = drawn.data.ok_or_else(|| Trouble::Broken.report())?;
+        let generated: GenerationResponse<'_> =
+            serde_json::from_slice(&response.body).map_err(|_| ProviderError::InvalidResponse.to_failure_report())?;
+        let item = generated.data.ok_or_else(|| ProviderError::InvalidResponse.to_failure_report())?;
         // Some fill both, one of them with nothing.
         match (item.b64_json.filter(|text| !text.is_empty()), item.url) {
-            (Some(text), _) => self.decoded(&text).map_err(Trouble::report),
+            (Some(text), _) => self.decode_image(&text).map_err(ProviderError::to_failure_report),
             // An address that is the picture itself.
-            (None, Some(url)) if url.starts_with("data:") => self.decoded(&url).map_err(Trouble::report),
-            (None, Some(url)) => download::fetch(&self.line, &url, until, self.most_bytes).await,
-            (None, None) => Err(Trouble::Broken.report()),
+            (None, Some(url)) if url.starts_with("data:") => {
+                self.decode_image(&url).map_err(ProviderError::to_failure_report)
+            }
+            (None, Some(url)) => download::download_image(&self.client, &url, deadline, self.max_bytes).await,
+            (None, None) => Err(ProviderError::InvalidResponse.to_failure_report()),
         }
     }
 
-    fn decoded(&self, text: &str) -> Result<Picture, Trouble> {
+    fn decode_image(&self, text: &str) -> Result<GeneratedImage, ProviderError> {
         // Some write it as an address of its own, with its kind before it.
         let text = text.split_once(";base64,").map_or(text, |(_, text)| text);
-        let bytes = STANDARD.decode(text).map_err(|_| Trouble::Broken)?;
-        if bytes.len() > self.most_bytes {
-            return Err(Trouble::TooLarge);
+        let bytes = STANDARD.decode(text).map_err(|_| ProviderError::InvalidResponse)?;
+        if bytes.len() > self.max_bytes {
+            return Err(ProviderError::ResponseTooLarge);
         }
-        let kind = sniff::whole_picture(&bytes).ok_or(Trouble::NotAPicture)?;
-        Ok(Picture { bytes: bytes.into(), kind })
+        let media_type = media_type::detect_complete_image(&bytes).ok_or(ProviderError::NotAnImage)?;
+        Ok(GeneratedImage { bytes: bytes.into(), media_type })
     }
 }
 
 /// Whether the model draws smaller squares than the largest. Asked for one, OpenAI's newer ones refuse: whoever orders a small picture gets a
 /// large one from them, and not none.
-fn draws_small(model: &str) -> bool {
-    takes_format(model) && model != "dall-e-3"
+fn supports_small_sizes(model: &str) -> bool {
+    supports_response_format(model) && model != "dall-e-3"
 }
 
 /// Whether the model may be told how to answer. The newer ones of OpenAI's always answer with the picture itself, and refuse a call that
 /// says so; all others answer with an address unless they are told.
-fn takes_format(model: &str) -> bool {
+fn supports_response_format(model: &str) -> bool {
     !model.starts_with("gpt-image") && !model.starts_with("chatgpt-image")
 }

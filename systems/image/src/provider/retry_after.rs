@@ -7,24 +7,24 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use onceward_core::time::Duration;
 
 /// IMG-11: in seconds or as a date. The lifecycle takes it where it is longer than its own pause, and bounds it.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number holds are as long as can be.
-        let seconds = text.parse().unwrap_or(i64::MAX).min(LONGEST);
+        let seconds = text.parse().unwrap_or(i64::MAX).min(MAX_RETRY_AFTER_SECONDS);
         return Some(Duration::from_secs(seconds));
     }
-    let until = date(text)?;
+    let retry_at = parse_http_date(text)?;
     // By the service's own clock where it tells the time, so that it does not matter how far ours is off.
-    let now = headers.get(DATE).and_then(|now| date(now.to_str().ok()?)).unwrap_or_else(Timestamp::now);
-    let seconds = until.as_second().saturating_sub(now.as_second());
-    Some(Duration::from_secs(seconds.clamp(0, LONGEST)))
+    let now = headers.get(DATE).and_then(|now| parse_http_date(now.to_str().ok()?)).unwrap_or_else(Timestamp::now);
+    let seconds = retry_at.as_second().saturating_sub(now.as_second());
+    Some(Duration::from_secs(seconds.clamp(0, MAX_RETRY_AFTER_SECONDS)))
 }
 
 /// A hundred years: a bound that no sum overflows.
-const LONGEST: i64 = 100 * 366 * 24 * 3600;
+const MAX_RETRY_AFTER_SECONDS: i64 = 100 * 366 * 24 * 3600;
 
-fn date(text: &str) -> Option<Timestamp> {
+fn parse_http_date(text: &str) -> Option<Timestamp> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     PARSER.parse_timestamp(text.trim()).ok()
 }
@@ -33,28 +33,31 @@ fn date(text: &str) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    fn asked(retry: &str, date: Option<&str>) -> Option<Duration> {
+    fn parse_with_date(retry: &str, date: Option<&str>) -> Option<Duration> {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, retry.parse().expect("a header"));
         if let Some(date) = date {
             headers.insert(DATE, date.parse().expect("a header"));
         }
-        retry_after(&headers)
+        parse_retry_after(&headers)
     }
 
     /// IMG-11: a Retry-After is understood in both of its forms.
     #[test]
-    fn seconds_and_dates() {
+    fn retry_after_accepts_seconds_and_dates() {
         let noon = Some("Mon, 16 Nov 2026 12:00:00 GMT");
-        assert_eq!(asked("17", None), Some(Duration::from_secs(17)));
-        assert_eq!(asked(" 0 ", noon), Some(Duration::ZERO));
-        assert_eq!(asked("Mon, 16 Nov 2026 12:01:30 GMT", noon), Some(Duration::from_secs(90)));
-        assert_eq!(asked("Mon, 16 Nov 2026 11:00:00 GMT", noon), Some(Duration::ZERO));
-        assert_eq!(asked("99999999999999999999999", None), Some(Duration::from_secs(LONGEST)));
-        for wrong in ["", "soon", "-5", "1.5", "Mon, 99 Nov 2026 12:00:00 GMT"] {
-            assert_eq!(asked(wrong, noon), None, "{wrong}");
+        assert_eq!(parse_with_date("17", None), Some(Duration::from_secs(17)));
+        assert_eq!(parse_with_date(" 0 ", noon), Some(Duration::ZERO));
+        assert_eq!(parse_with_date("Mon, 16 Nov 2026 12:01:30 GMT", noon), Some(Duration::from_secs(90)));
+        assert_eq!(parse_with_date("Mon, 16 Nov 2026 11:00:00 GMT", noon), Some(Duration::ZERO));
+        assert_eq!(
+            parse_with_date("99999999999999999999999", None),
+            Some(Duration::from_secs(MAX_RETRY_AFTER_SECONDS))
+        );
+        for invalid in ["", "soon", "-5", "1.5", "Mon, 99 Nov 2026 12:00:00 GMT"] {
+            assert_eq!(parse_with_date(invalid, noon), None, "{invalid}");
         }
         // Without a date of the service's, ours counts: this lies far behind it.
-        assert_eq!(asked("Fri, 01 Jan 2021 00:00:00 GMT", None), Some(Duration::ZERO));
+        assert_eq!(parse_with_date("Fri, 01 Jan 2021 00:00:00 GMT", None), Some(Duration::ZERO));
     }
 }

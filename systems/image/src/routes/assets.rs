@@ -4,24 +4,27 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use onceward_core::hex;
-use onceward_core::record::{Payload, Record};
+use onceward_core::record::{PayloadRef, Record};
 use onceward_core::value::RecordId;
 use onceward_engine::EngineError;
-use onceward_server::{App, Asked, At, Caller, Problem, When, bytes, cursor, limit, ok, seen};
+use onceward_server::{
+    AppState, Caller, PathParams, Problem, QueryParams, Rfc3339, bytes_response, json_ok, parse_cursor, parse_limit,
+    require_visible,
+};
 use onceward_store::ListQuery;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::{ASSET, bucket};
+use crate::{ASSET_LIFECYCLE, bucket};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(get, remove)).routes(routes!(image))
 }
 
 /// Where a picture is had.
-pub(super) fn image_of(asset: RecordId) -> String {
+pub(super) fn image_path(asset: RecordId) -> String {
     format!("/image/assets/{asset}/image")
 }
 
@@ -29,7 +32,7 @@ pub(super) fn image_of(asset: RecordId) -> String {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ImageAsset)]
-struct AssetShape<'a> {
+struct ImageAssetJson<'a> {
     #[schema(value_type = String, format = Uuid)]
     id: String,
     /// `stored`, or `removed` by its owner; until its picture is out of the bucket it is `removing` or `clearing`.
@@ -46,21 +49,21 @@ struct AssetShape<'a> {
     #[schema(pattern = "^[0-9a-f]{64}$")]
     sha256: &'a str,
     #[schema(value_type = String, format = DateTime)]
-    created_at: When,
+    created_at: Rfc3339,
 }
 
-impl<'a> AssetShape<'a> {
-    fn of(asset: &'a Record) -> Self {
+impl<'a> ImageAssetJson<'a> {
+    fn from_record(asset: &'a Record) -> Self {
         Self {
             id: asset.id.to_string(),
             state: asset.state_name(),
             owner: &asset.owner,
-            job: asset.named("job").map(|job| job.to_string()),
-            url: is_stored(asset).then(|| image_of(asset.id)),
-            kind: bucket::kind(asset.text("url").unwrap_or_default()),
-            bytes: asset.int("bytes").unwrap_or_default(),
-            sha256: asset.text("sha256").unwrap_or_default(),
-            created_at: When(asset.created_at),
+            job: asset.ref_field("job").map(|job| job.to_string()),
+            url: is_stored(asset).then(|| image_path(asset.id)),
+            kind: bucket::media_type(asset.text_field("url").unwrap_or_default()),
+            bytes: asset.int_field("bytes").unwrap_or_default(),
+            sha256: asset.text_field("sha256").unwrap_or_default(),
+            created_at: Rfc3339(asset.created_at),
         }
     }
 }
@@ -72,7 +75,7 @@ pub(super) fn is_stored(asset: &Record) -> bool {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Which {
+struct ImageAssetQuery {
     /// At most so many; 100 where it is left out
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -84,8 +87,8 @@ struct Which {
 /// A page of a library. It may have fewer pictures than were asked for, or none, and still have a `next`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageAssets)]
-struct AssetsShape<'a> {
-    assets: Vec<AssetShape<'a>>,
+struct ImageAssetPageJson<'a> {
+    assets: Vec<ImageAssetJson<'a>>,
     /// Where the next page starts; null on the last.
     next: Option<String>,
 }
@@ -94,21 +97,25 @@ struct AssetsShape<'a> {
 ///
 /// The caller's own, oldest first, without those that were removed.
 #[utoipa::path(
-    get, path = "/image/assets", tag = "image", params(Which),
-    responses((status = 200, description = "A page of them", body = AssetsShape))
+    get, path = "/image/assets", tag = "image", params(ImageAssetQuery),
+    responses((status = 200, description = "A page of them", body = ImageAssetPageJson))
 )]
-async fn list(State(app): State<App>, caller: Caller, Asked(which): Asked<Which>) -> Result<Response, Problem> {
+async fn list(
+    State(app): State<AppState>,
+    caller: Caller,
+    QueryParams(query_params): QueryParams<ImageAssetQuery>,
+) -> Result<Response, Problem> {
     let query = ListQuery {
-        lifecycle: Some(ASSET.into()),
+        lifecycle: Some(ASSET_LIFECYCLE.into()),
         state: Some("stored".into()),
         owner: Some(caller.actor.id.clone()),
-        after: cursor(which.cursor.as_deref())?,
-        limit: limit(which.limit)?,
+        after: parse_cursor(query_params.cursor.as_deref())?,
+        limit: parse_limit(query_params.limit)?,
         ..ListQuery::default()
     };
     let page = app.engine().list(&caller.actor, &query).await?;
-    let assets = page.records.iter().map(|asset| AssetShape::of(asset)).collect();
-    ok(&AssetsShape { assets, next: page.next.map(|next| next.to_string()) })
+    let assets = page.records.iter().map(|asset| ImageAssetJson::from_record(asset)).collect();
+    json_ok(&ImageAssetPageJson { assets, next: page.next.map(|next| next.to_string()) })
 }
 
 /// Look at a picture's entry
@@ -117,10 +124,14 @@ async fn list(State(app): State<App>, caller: Caller, Asked(which): Asked<Which>
 #[utoipa::path(
     get, path = "/image/assets/{id}", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
-    responses((status = 200, description = "The entry", body = AssetShape))
+    responses((status = 200, description = "The entry", body = ImageAssetJson))
 )]
-async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    ok(&AssetShape::of(&*seen(&app, &caller, ASSET, id).await?))
+async fn get(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    json_ok(&ImageAssetJson::from_record(&*require_visible(&app, &caller, ASSET_LIFECYCLE, id).await?))
 }
 
 /// Get a picture
@@ -135,27 +146,32 @@ async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Re
         )),
     )
 )]
-async fn image(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    let asset = seen(&app, &caller, ASSET, id).await?;
-    let (name, payload) =
-        kept(&asset).filter(|_| asset.owner == caller.actor.id && is_stored(&asset)).ok_or_else(none)?;
-    let objects = app.engine().objects().ok_or_else(none)?;
-    let reader = objects.get_named(name, &payload).await.map_err(EngineError::from)?.ok_or_else(none)?;
-    let mut response = bytes(reader, Some(HeaderValue::from_static(bucket::kind(name)))).await?;
+async fn image(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    let asset = require_visible(&app, &caller, ASSET_LIFECYCLE, id).await?;
+    let (name, payload) = stored_payload(&asset)
+        .filter(|_| asset.owner == caller.actor.id && is_stored(&asset))
+        .ok_or_else(image_not_found)?;
+    let objects = app.engine().object_storage().ok_or_else(image_not_found)?;
+    let reader = objects.get_named(name, &payload).await.map_err(EngineError::from)?.ok_or_else(image_not_found)?;
+    let mut response = bytes_response(reader, Some(HeaderValue::from_static(bucket::media_type(name)))).await?;
     // No cache between the owner and us keeps it for others.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private"));
     Ok(response)
 }
 
-fn none() -> Problem {
+fn image_not_found() -> Problem {
     Problem::new(404, "not_found", "there is no such picture, or it is not for you")
 }
 
 /// The name of a picture in the bucket, and what must be there.
-fn kept(asset: &Record) -> Option<(&str, Payload)> {
-    let sha256 = hex::decode(asset.text("sha256")?)?;
-    let bytes = u64::try_from(asset.int("bytes")?).ok()?;
-    Some((asset.text("url")?, Payload { sha256, bytes }))
+fn stored_payload(asset: &Record) -> Option<(&str, PayloadRef)> {
+    let sha256 = hex::decode(asset.text_field("sha256")?)?;
+    let bytes = u64::try_from(asset.int_field("bytes")?).ok()?;
+    Some((asset.text_field("url")?, PayloadRef { sha256, bytes }))
 }
 
 /// Remove a picture
@@ -164,15 +180,19 @@ fn kept(asset: &Record) -> Option<(&str, Payload)> {
 #[utoipa::path(
     delete, path = "/image/assets/{id}", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
-    responses((status = 200, description = "It is nobody's to look at any more", body = AssetShape))
+    responses((status = 200, description = "It is nobody's to look at any more", body = ImageAssetJson))
 )]
-async fn remove(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    let mut asset = seen(&app, &caller, ASSET, id).await?;
+async fn remove(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    let mut asset = require_visible(&app, &caller, ASSET_LIFECYCLE, id).await?;
     if is_stored(&asset) {
-        let fired = app.engine().fire(&caller.actor, id, "remove", serde_json::Map::new()).await?;
-        asset = fired.record.ok_or_else(Problem::not_found)?;
+        let receipt = app.engine().fire(&caller.actor, id, "remove", serde_json::Map::new()).await?;
+        asset = receipt.record.ok_or_else(Problem::not_found)?;
     } else if asset.owner != caller.actor.id {
         return Err(Problem::not_found());
     }
-    ok(&AssetShape::of(&asset))
+    json_ok(&ImageAssetJson::from_record(&asset))
 }

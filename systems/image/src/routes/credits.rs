@@ -4,8 +4,10 @@ use axum::extract::State;
 use axum::response::Response;
 use onceward_core::decide::Account;
 use onceward_core::record::{Actor, Record};
-use onceward_engine::{Line, Onward};
-use onceward_server::{App, Asked, Caller, Given, Problem, ProblemShape, When, answer, limit, ok};
+use onceward_engine::{StatementCursor, StatementLine};
+use onceward_server::{
+    AppState, Caller, JsonBody, Problem, ProblemBody, QueryParams, Rfc3339, json_ok, json_response, parse_limit,
+};
 use onceward_store::AccountName;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,41 +15,41 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::status;
-use crate::{CREDIT, GRANT};
+use super::created_or_ok;
+use crate::{CREDIT_ASSET, GRANT_LIFECYCLE};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(balance)).routes(routes!(entries)).routes(routes!(grant))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct Whose {
+struct CreditBalanceQuery {
     /// For operators: whose; the caller's own where it is left out
     #[param(min_length = 1, max_length = 1000)]
     user: Option<String>,
 }
 
 /// Characters of an owner's name.
-const LONGEST: usize = 1_000;
+const MAX_USER_CHARS: usize = 1_000;
 
 /// Everybody's own account is theirs to look at, and an operator may look at all of them.
-fn account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Problem> {
+fn credit_account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Problem> {
     let user = user.unwrap_or(&caller.actor.id);
     if *user != *caller.actor.id {
-        caller.must_be_operator()?;
+        caller.require_operator()?;
     }
-    if !(1..=LONGEST).contains(&user.chars().count()) || user.contains('\0') {
+    if !(1..=MAX_USER_CHARS).contains(&user.chars().count()) || user.contains('\0') {
         return Err(Problem::bad_input("`user` has from 1 to 1000 characters, and no NUL among them"));
     }
-    Ok(AccountName::new(CREDIT, &format!("user:{user}")))
+    Ok(AccountName::new(CREDIT_ASSET, &format!("user:{user}")))
 }
 
 /// What a user can spend.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageCredits)]
-struct BalanceShape<'a> {
+struct CreditBalanceJson<'a> {
     user: &'a str,
     /// Without what orders that are under way have set aside.
     #[schema(minimum = 0)]
@@ -56,20 +58,24 @@ struct BalanceShape<'a> {
 
 /// Look at one's credits
 #[utoipa::path(
-    get, path = "/image/credits", tag = "image", params(Whose),
-    responses((status = 200, description = "What can be spent", body = BalanceShape))
+    get, path = "/image/credits", tag = "image", params(CreditBalanceQuery),
+    responses((status = 200, description = "What can be spent", body = CreditBalanceJson))
 )]
-async fn balance(State(app): State<App>, caller: Caller, Asked(whose): Asked<Whose>) -> Result<Response, Problem> {
-    let account = account(&caller, whose.user.as_deref())?;
-    let held = app.engine().account(&Actor::engine(), &account).await?;
-    let user = whose.user.as_deref().unwrap_or(&caller.actor.id);
-    ok(&BalanceShape { user, balance: held.map_or(0, |held| held.balance) })
+async fn balance(
+    State(app): State<AppState>,
+    caller: Caller,
+    QueryParams(query): QueryParams<CreditBalanceQuery>,
+) -> Result<Response, Problem> {
+    let account = credit_account(&caller, query.user.as_deref())?;
+    let account_state = app.engine().account(&Actor::engine(), &account).await?;
+    let user = query.user.as_deref().unwrap_or(&caller.actor.id);
+    json_ok(&CreditBalanceJson { user, balance: account_state.map_or(0, |state| state.balance) })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-struct WhichEntries {
+struct CreditStatementQuery {
     /// For operators: whose; the caller's own where it is left out
     #[param(min_length = 1, max_length = 1000)]
     user: Option<String>,
@@ -85,12 +91,12 @@ struct WhichEntries {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ImageStatement)]
-struct StatementShape<'a> {
+struct CreditStatementJson<'a> {
     user: &'a str,
     /// What can be spent now.
     #[schema(minimum = 0)]
     balance: i64,
-    entries: Vec<EntryShape<'a>>,
+    entries: Vec<CreditEntryJson<'a>>,
     /// Where the older ones begin; null on the last part.
     next: Option<String>,
     /// On the last part: what was there before the oldest entry. That is 0, or what came of jobs and grants that were pruned since.
@@ -100,12 +106,12 @@ struct StatementShape<'a> {
 /// Credits that came or went.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageEntry)]
-struct EntryShape<'a> {
+struct CreditEntryJson<'a> {
     /// The place in the log.
     #[schema(minimum = 1)]
     seq: u64,
     #[schema(value_type = String, format = DateTime)]
-    at: When,
+    at: Rfc3339,
     /// `grant`, `order` or `refund`.
     what: &'a str,
     /// The grant or the job that they came from or went to.
@@ -117,16 +123,16 @@ struct EntryShape<'a> {
     balance: i64,
 }
 
-impl EntryShape<'_> {
-    fn of(line: &Line) -> Self {
-        let what = match (&line.other, line.amount) {
+impl CreditEntryJson<'_> {
+    fn from_statement_line(line: &StatementLine) -> Self {
+        let what = match (&line.counterparty, line.amount) {
             (Account::Hold { .. }, ..0) => "order",
             (Account::Hold { .. }, _) => "refund",
             (Account::Named { .. }, _) => "grant",
         };
         Self {
             seq: line.seq,
-            at: When(line.at),
+            at: Rfc3339(line.logged_at),
             what,
             record: line.record.to_string(),
             amount: line.amount,
@@ -139,29 +145,36 @@ impl EntryShape<'_> {
 ///
 /// What came and went, the newest first.
 #[utoipa::path(
-    get, path = "/image/credits/entries", tag = "image", params(WhichEntries),
-    responses((status = 200, description = "A part of it", body = StatementShape))
+    get, path = "/image/credits/entries", tag = "image", params(CreditStatementQuery),
+    responses((status = 200, description = "A part of it", body = CreditStatementJson))
 )]
 async fn entries(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    Asked(which): Asked<WhichEntries>,
+    QueryParams(query): QueryParams<CreditStatementQuery>,
 ) -> Result<Response, Problem> {
-    let account = account(&caller, which.user.as_deref())?;
-    let user = which.user.as_deref().unwrap_or(&caller.actor.id);
-    let bad = |_| Problem::bad_input("`cursor` is the `next` of the page before");
-    let from = which.cursor.as_deref().map(|text| text.parse::<Onward>().map_err(bad)).transpose()?;
-    let found = app.engine().statement(&Actor::engine(), &account, from, limit(which.limit)?).await?;
-    let Some(found) = found else {
+    let account = credit_account(&caller, query.user.as_deref())?;
+    let user = query.user.as_deref().unwrap_or(&caller.actor.id);
+    let invalid_cursor = |_| Problem::bad_input("`cursor` is the `next` of the page before");
+    let from =
+        query.cursor.as_deref().map(|text| text.parse::<StatementCursor>().map_err(invalid_cursor)).transpose()?;
+    let statement = app.engine().statement(&Actor::engine(), &account, from, parse_limit(query.limit)?).await?;
+    let Some(statement) = statement else {
         // Nothing ever came.
-        return ok(&StatementShape { user, balance: 0, entries: Vec::new(), next: None, carried_forward: Some(0) });
+        return json_ok(&CreditStatementJson {
+            user,
+            balance: 0,
+            entries: Vec::new(),
+            next: None,
+            carried_forward: Some(0),
+        });
     };
-    ok(&StatementShape {
+    json_ok(&CreditStatementJson {
         user,
-        balance: found.now.balance,
-        entries: found.lines.iter().map(EntryShape::of).collect(),
-        next: found.next.map(|next| next.to_string()),
-        carried_forward: found.carried,
+        balance: statement.current.balance,
+        entries: statement.lines.iter().map(CreditEntryJson::from_statement_line).collect(),
+        next: statement.next.map(|next| next.to_string()),
+        carried_forward: statement.opening_balance,
     })
 }
 
@@ -183,7 +196,7 @@ struct NewGrant {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Grant)]
-struct GrantShape<'a> {
+struct CreditGrantJson<'a> {
     #[schema(value_type = String, format = Uuid)]
     id: String,
     user: &'a str,
@@ -191,17 +204,17 @@ struct GrantShape<'a> {
     amount: i64,
     order: &'a str,
     #[schema(value_type = String, format = DateTime)]
-    created_at: When,
+    created_at: Rfc3339,
 }
 
-impl<'a> GrantShape<'a> {
-    fn of(grant: &'a Record) -> Self {
+impl<'a> CreditGrantJson<'a> {
+    fn from_record(grant: &'a Record) -> Self {
         Self {
             id: grant.id.to_string(),
-            user: grant.text("user").unwrap_or_default(),
-            amount: grant.int("amount").unwrap_or_default(),
-            order: grant.text("order").unwrap_or_default(),
-            created_at: When(grant.created_at),
+            user: grant.text_field("user").unwrap_or_default(),
+            amount: grant.int_field("amount").unwrap_or_default(),
+            order: grant.text_field("order").unwrap_or_default(),
+            created_at: Rfc3339(grant.created_at),
         }
     }
 }
@@ -214,17 +227,21 @@ impl<'a> GrantShape<'a> {
     post, path = "/image/credits/grants", tag = "image",
     request_body = NewGrant,
     responses(
-        (status = 201, description = "Granted", body = GrantShape),
-        (status = 200, description = "It was granted before", body = GrantShape),
-        (status = 409, description = "The order was another's, or of another amount", body = ProblemShape, content_type = "application/problem+json"),
-        (status = 410, description = "It was granted before, and is gone", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 201, description = "Granted", body = CreditGrantJson),
+        (status = 200, description = "It was granted before", body = CreditGrantJson),
+        (status = 409, description = "The order was another's, or of another amount", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "It was granted before, and is gone", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
-async fn grant(State(app): State<App>, caller: Caller, Given(new): Given<NewGrant>) -> Result<Response, Problem> {
-    let NewGrant { user, amount, order } = new;
+async fn grant(
+    State(app): State<AppState>,
+    caller: Caller,
+    JsonBody(new_grant): JsonBody<NewGrant>,
+) -> Result<Response, Problem> {
+    let NewGrant { user, amount, order } = new_grant;
     let fields = [("user", json!(user)), ("amount", json!(amount)), ("order", json!(order))];
     let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let made = app.engine().create(&caller.actor, GRANT, fields).await?;
-    let grant = made.record.as_ref().ok_or_else(|| Problem::gone(made.subject))?;
-    answer(status(&made), &GrantShape::of(grant))
+    let receipt = app.engine().create(&caller.actor, GRANT_LIFECYCLE, fields).await?;
+    let grant = receipt.record.as_ref().ok_or_else(|| Problem::gone(receipt.subject))?;
+    json_response(created_or_ok(&receipt), &CreditGrantJson::from_record(grant))
 }

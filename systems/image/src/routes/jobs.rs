@@ -5,26 +5,27 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use onceward_core::decide::{Call, Create};
+use onceward_core::decide::{Call, CreateRecord};
 use onceward_core::model::LinkSource;
 use onceward_core::record::Record;
 use onceward_core::value::RecordId;
 use onceward_engine::Submission;
 use onceward_server::{
-    App, At, Caller, Given, Nothing, Problem, ProblemShape, When, answer, fire, keyed, ok, seen, trace,
+    AppState, Caller, EmptyBody, JsonBody, PathParams, Problem, ProblemBody, Rfc3339, current_trace, fire_event,
+    json_ok, json_response, require_visible, with_idempotency_key,
 };
-use onceward_store::{Content, LinkQuery, Store as _};
+use onceward_store::{LinkQuery, PayloadBytes, Store as _};
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{assets, status};
-use crate::provider::{Order, Size};
-use crate::{ASSET, JOB, order};
+use super::{assets, created_or_ok};
+use crate::provider::{ImageRequest, ImageSize};
+use crate::{ASSET_LIFECYCLE, JOB_LIFECYCLE, prompt_payload};
 
-pub(super) fn routes() -> OpenApiRouter<App> {
+pub(super) fn routes() -> OpenApiRouter<AppState> {
     let routes = OpenApiRouter::default().routes(routes!(create)).routes(routes!(get));
     routes.routes(routes!(withdraw)).routes(routes!(replay)).routes(routes!(block))
 }
@@ -40,17 +41,17 @@ struct NewImage {
     /// 1024x1024 where it is left out.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^(256x256|512x512|1024x1024)$")]
-    size: Option<Size>,
+    size: Option<ImageSize>,
 }
 
 /// An order and what has become of it.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ImageJob)]
-struct JobShape<'a> {
+struct ImageJobJson<'a> {
     #[schema(value_type = String, format = Uuid)]
     id: String,
-    /// `queued`, `running`, `failed` (it will be tried again), `completed`, `rejected` or `dead_letter`.
+    /// `create_queued_job`, `create_running_job`, `failed` (it will be tried again), `completed`, `rejected` or `dead_letter`.
     state: &'a str,
     owner: &'a str,
     /// Credits.
@@ -61,7 +62,7 @@ struct JobShape<'a> {
     retry_count: i64,
     /// When it is tried again, while it is `failed`.
     #[schema(value_type = Option<String>, format = DateTime)]
-    retry_at: Option<When>,
+    retry_at: Option<Rfc3339>,
     last_error: Option<&'a str>,
     /// Where its owner gets the picture, once there is one, and until it is removed.
     result_url: Option<String>,
@@ -72,47 +73,47 @@ struct JobShape<'a> {
     #[schema(value_type = Option<String>, format = Uuid)]
     replay_of: Option<String>,
     #[schema(value_type = String, format = DateTime)]
-    created_at: When,
+    created_at: Rfc3339,
     #[schema(value_type = Option<String>, format = DateTime)]
-    started_at: Option<When>,
+    started_at: Option<Rfc3339>,
     #[schema(value_type = Option<String>, format = DateTime)]
-    finished_at: Option<When>,
+    finished_at: Option<Rfc3339>,
 }
 
-impl<'a> JobShape<'a> {
-    fn of(job: &'a Record, asset: Option<&Record>) -> Self {
-        let waits = &**job.state_name() == "failed";
+impl<'a> ImageJobJson<'a> {
+    fn from_record(job: &'a Record, asset: Option<&Record>) -> Self {
+        let is_waiting_for_retry = &**job.state_name() == "failed";
         Self {
             id: job.id.to_string(),
             state: job.state_name(),
             owner: &job.owner,
-            cost: job.int("cost").unwrap_or_default(),
-            retry_count: job.int("retryCount").unwrap_or_default(),
-            retry_at: job.time("retryAt").filter(|_| waits).map(When),
-            last_error: job.text("lastError"),
-            result_url: asset.filter(|asset| assets::is_stored(asset)).map(|asset| assets::image_of(asset.id)),
+            cost: job.int_field("cost").unwrap_or_default(),
+            retry_count: job.int_field("retryCount").unwrap_or_default(),
+            retry_at: job.time_field("retryAt").filter(|_| is_waiting_for_retry).map(Rfc3339),
+            last_error: job.text_field("lastError"),
+            result_url: asset.filter(|asset| assets::is_stored(asset)).map(|asset| assets::image_path(asset.id)),
             asset: asset.map(|asset| asset.id.to_string()),
-            replay_of: job.named("replayOf").map(|old| old.to_string()),
-            created_at: When(job.created_at),
-            started_at: job.started_at.map(When),
-            finished_at: job.finished_at.map(When),
+            replay_of: job.ref_field("replayOf").map(|old| old.to_string()),
+            created_at: Rfc3339(job.created_at),
+            started_at: job.started_at.map(Rfc3339),
+            finished_at: job.finished_at.map(Rfc3339),
         }
     }
 }
 
 /// The job as an answer, with its picture where it has one.
-async fn shown(app: &App, caller: &Caller, status: StatusCode, job: &Record) -> Result<Response, Problem> {
+async fn job_response(app: &AppState, caller: &Caller, status: StatusCode, job: &Record) -> Result<Response, Problem> {
     let mut asset = None;
     if &**job.state_name() == "completed" {
-        asset = asset_of(app, caller, job.id).await?;
+        asset = find_asset(app, caller, job.id).await?;
     }
-    answer(status, &JobShape::of(job, asset.as_deref()))
+    json_response(status, &ImageJobJson::from_record(job, asset.as_deref()))
 }
 
 /// A job's one asset, where the caller may see it.
-async fn asset_of(app: &App, caller: &Caller, job: RecordId) -> Result<Option<Arc<Record>>, Problem> {
-    let from = vec![LinkSource { lifecycle: ASSET.into(), field: "job".into() }];
-    let page = app.engine().store().linked(&LinkQuery { target: job, from, after: None, limit: 1 }).await?;
+async fn find_asset(app: &AppState, caller: &Caller, job: RecordId) -> Result<Option<Arc<Record>>, Problem> {
+    let from = vec![LinkSource { lifecycle: ASSET_LIFECYCLE.into(), field: "job".into() }];
+    let page = app.engine().store().linked_records(&LinkQuery { target: job, from, after: None, limit: 1 }).await?;
     match page.records.first() {
         Some(asset) => Ok(app.engine().get(&caller.actor, *asset).await?),
         None => Ok(None),
@@ -129,29 +130,31 @@ async fn asset_of(app: &App, caller: &Caller, job: RecordId) -> Result<Option<Ar
     params(("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once")),
     request_body = NewImage,
     responses(
-        (status = 201, description = "Ordered", body = JobShape),
-        (status = 200, description = "It was ordered before", body = JobShape),
-        (status = 402, description = "Not enough credits", body = ProblemShape, content_type = "application/problem+json"),
-        (status = 409, description = "Refused", body = ProblemShape, content_type = "application/problem+json"),
-        (status = 410, description = "It was made before, and is gone", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 201, description = "Ordered", body = ImageJobJson),
+        (status = 200, description = "It was ordered before", body = ImageJobJson),
+        (status = 402, description = "Not enough credits", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "Refused", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "It was made before, and is gone", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn create(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
     headers: HeaderMap,
-    Given(new): Given<NewImage>,
+    JsonBody(new_job): JsonBody<NewImage>,
 ) -> Result<Response, Problem> {
-    if order::says_nothing(&new.prompt) {
+    if prompt_payload::is_blank(&new_job.prompt) {
         return Err(Problem::bad_input("`prompt` says nothing"));
     }
-    let order = Order { prompt: new.prompt, size: new.size.unwrap_or_default() };
-    let create = Create { lifecycle: JOB.into(), id: None, owner: None, fields: Map::new(), payload: None };
-    let payload = Content::of(order::canonical(&order));
-    let submission = Submission::new(&caller.actor, Call::Create(create)).traced(trace()).carrying(payload.into());
-    let answer = app.engine().submit(keyed(&headers, submission)?).await?;
-    let job = answer.record.as_ref().ok_or_else(|| Problem::gone(answer.subject))?;
-    shown(&app, &caller, status(&answer), job).await
+    let request = ImageRequest { prompt: new_job.prompt, size: new_job.size.unwrap_or_default() };
+    let create =
+        CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields: Map::new(), payload: None };
+    let payload = PayloadBytes::from_bytes(prompt_payload::encode_canonical(&request));
+    let submission =
+        Submission::new(&caller.actor, Call::Create(create)).with_trace(current_trace()).with_payload(payload.into());
+    let receipt = app.engine().submit(with_idempotency_key(&headers, submission)?).await?;
+    let job = receipt.record.as_ref().ok_or_else(|| Problem::gone(receipt.subject))?;
+    job_response(&app, &caller, created_or_ok(&receipt), job).await
 }
 
 /// Look at an order
@@ -160,11 +163,15 @@ async fn create(
 #[utoipa::path(
     get, path = "/image/jobs/{id}", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),
-    responses((status = 200, description = "The job", body = JobShape))
+    responses((status = 200, description = "The job", body = ImageJobJson))
 )]
-async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Result<Response, Problem> {
-    let job = seen(&app, &caller, JOB, id).await?;
-    shown(&app, &caller, StatusCode::OK, &job).await
+async fn get(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    let job = require_visible(&app, &caller, JOB_LIFECYCLE, id).await?;
+    job_response(&app, &caller, StatusCode::OK, &job).await
 }
 
 /// Withdraw an order
@@ -177,22 +184,22 @@ async fn get(State(app): State<App>, caller: Caller, At(id): At<RecordId>) -> Re
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
     ),
-    request_body = Nothing,
+    request_body = EmptyBody,
     responses(
-        (status = 200, description = "Withdrawn", body = JobShape),
-        (status = 409, description = "It is being drawn, or has ended", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 200, description = "Withdrawn", body = ImageJobJson),
+        (status = 409, description = "It is being drawn, or has ended", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn withdraw(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At(id): At<RecordId>,
+    PathParams(id): PathParams<RecordId>,
     headers: HeaderMap,
-    Given(Nothing {}): Given<Nothing>,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
-    let fired = fire(&app, &caller, (JOB, id), "withdraw", &headers).await?;
-    let job = fired.record.ok_or_else(|| Problem::gone(id))?;
-    ok(&JobShape::of(&job, None))
+    let receipt = fire_event(&app, &caller, (JOB_LIFECYCLE, id), "withdraw", &headers).await?;
+    let job = receipt.record.ok_or_else(|| Problem::gone(id))?;
+    json_ok(&ImageJobJson::from_record(&job, None))
 }
 
 /// Try a dead letter again
@@ -205,27 +212,27 @@ async fn withdraw(
         ("id" = String, Path, format = Uuid, description = "The dead letter's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
     ),
-    request_body = Nothing,
+    request_body = EmptyBody,
     responses(
-        (status = 201, description = "Ordered again", body = JobShape),
-        (status = 200, description = "It was ordered again before", body = JobShape),
-        (status = 402, description = "Not enough credits", body = ProblemShape, content_type = "application/problem+json"),
-        (status = 409, description = "It is no dead letter", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 201, description = "Ordered again", body = ImageJobJson),
+        (status = 200, description = "It was ordered again before", body = ImageJobJson),
+        (status = 402, description = "Not enough credits", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "It is no dead letter", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn replay(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At(id): At<RecordId>,
+    PathParams(id): PathParams<RecordId>,
     headers: HeaderMap,
-    Given(Nothing {}): Given<Nothing>,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
-    let fired = fire(&app, &caller, (JOB, id), "replay", &headers).await?;
-    let status = status(&fired);
+    let receipt = fire_event(&app, &caller, (JOB_LIFECYCLE, id), "replay", &headers).await?;
+    let status = created_or_ok(&receipt);
     // The new job, or the one that stands in its place: an earlier replay, or the same order of the same minute.
-    let job = fired.spawned.first().or(fired.met.first()).ok_or_else(|| Problem::gone(id))?;
+    let job = receipt.spawned.first().or(receipt.existing.first()).ok_or_else(|| Problem::gone(id))?;
     let job = app.engine().get(&caller.actor, *job).await?.ok_or_else(|| Problem::gone(id))?;
-    shown(&app, &caller, status, &job).await
+    job_response(&app, &caller, status, &job).await
 }
 
 /// Block an order
@@ -237,20 +244,20 @@ async fn replay(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
     ),
-    request_body = Nothing,
+    request_body = EmptyBody,
     responses(
-        (status = 200, description = "Blocked", body = JobShape),
-        (status = 409, description = "It waits no more", body = ProblemShape, content_type = "application/problem+json"),
+        (status = 200, description = "Blocked", body = ImageJobJson),
+        (status = 409, description = "It waits no more", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn block(
-    State(app): State<App>,
+    State(app): State<AppState>,
     caller: Caller,
-    At(id): At<RecordId>,
+    PathParams(id): PathParams<RecordId>,
     headers: HeaderMap,
-    Given(Nothing {}): Given<Nothing>,
+    JsonBody(EmptyBody {}): JsonBody<EmptyBody>,
 ) -> Result<Response, Problem> {
-    let fired = fire(&app, &caller, (JOB, id), "block", &headers).await?;
-    let job = fired.record.ok_or_else(|| Problem::gone(id))?;
-    ok(&JobShape::of(&job, None))
+    let receipt = fire_event(&app, &caller, (JOB_LIFECYCLE, id), "block", &headers).await?;
+    let job = receipt.record.ok_or_else(|| Problem::gone(id))?;
+    json_ok(&ImageJobJson::from_record(&job, None))
 }

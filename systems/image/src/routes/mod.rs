@@ -5,17 +5,17 @@ mod credits;
 mod jobs;
 
 use axum::http::StatusCode;
-use onceward_engine::Answer;
-use onceward_server::Part;
+use onceward_engine::Receipt;
+use onceward_server::SystemRoutes;
 use utoipa_axum::router::OpenApiRouter;
 
 /// The image system's routes.
-pub fn part() -> Part {
+pub fn system_routes() -> SystemRoutes {
     let routes = OpenApiRouter::default().merge(jobs::routes()).merge(assets::routes()).merge(credits::routes());
-    Part { routes, ..Part::default() }
+    SystemRoutes { router: routes, ..SystemRoutes::default() }
 }
 
 /// 201 for what was made, 200 for what was there before.
-fn status(answer: &Answer) -> StatusCode {
-    if answer.is_new() { StatusCode::CREATED } else { StatusCode::OK }
+fn created_or_ok(receipt: &Receipt) -> StatusCode {
+    if receipt.is_new() { StatusCode::CREATED } else { StatusCode::OK }
 }

@@ -1,12 +1,12 @@
 //! Money over the real engine: random orders, failures, blocks, withdrawals, replays and grants, on stores that fail or do not tell, and engines that are dropped in the
 //! middle of what they do. After every step the books are looked through. `ONCEWARD_SEED=…` plays one case again.
 
-#[path = "../../../../crates/engine/tests/stage/troubled.rs"]
+#[path = "../../../../crates/engine/tests/support/faulty_store.rs"]
 #[allow(dead_code, reason = "the engine's own tests use all of it")]
-mod troubled;
+mod faulty_store;
 
-mod books;
-mod house;
+mod ledger_invariants;
+mod random_market;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,76 +14,81 @@ use std::sync::{Arc, Mutex, PoisonError};
 use onceward_core::time::Time;
 use onceward_engine::verify;
 use onceward_store::{
-    Batch, Clock, Conflict, MemoryStore, PostgresStore, PostgresView, Save, Scan, SqliteStore, SqliteView, Store,
-    StoreError,
+    Batch, Clock, MemoryStore, PostgresScanner, PostgresStore, SaveConflict, SaveResult, Scan, SqliteScanner,
+    SqliteStore, Store, StoreError,
 };
-use onceward_testkit::Folder;
-use onceward_testkit::postgres::Server;
-use onceward_testkit::random::Chance;
+use onceward_testkit::TempDir;
+use onceward_testkit::postgres::PostgresServer;
+use onceward_testkit::random::Rng;
 
-use house::House;
-use troubled::Troubled;
+use faulty_store::FaultyStore;
+use random_market::RandomMarket;
 
-const STEPS: usize = 120;
+const STEPS_PER_CASE: usize = 120;
 
-fn start() -> Time {
+fn start_time() -> Time {
     "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
 }
 
-fn number(variable: &str) -> Option<u64> {
+fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
 /// The seeds to play: the one that is asked for, or so many.
-fn seeds(usual: u64) -> Vec<u64> {
-    match number("ONCEWARD_SEED") {
+fn case_seeds(default_cases: u64) -> Vec<u64> {
+    match env_number("ONCEWARD_SEED") {
         Some(seed) => vec![seed],
-        None => (1..=number("ONCEWARD_CASES").map_or(usual, |cases| cases.clamp(1, usual))).collect(),
+        None => {
+            (1..=env_number("ONCEWARD_CASES").map_or(default_cases, |cases| cases.clamp(1, default_cases))).collect()
+        }
     }
 }
 
-fn wait<T>(future: impl Future<Output = T>) -> T {
+fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }
 
 /// One save in five comes to nothing: the database is gone, or busy, or somebody else was quicker. Of the others one in eight is done, and
 /// the answer is lost.
-fn troubled<S>(inner: S, chance: &Arc<Mutex<Chance>>) -> Troubled<S> {
-    let roll = |chance: &Mutex<Chance>, sides| chance.lock().unwrap_or_else(PoisonError::into_inner).below(sides);
-    let (before, after) = (Arc::clone(chance), Arc::clone(chance));
-    let trouble = move |_: &Batch| match roll(&before, 15) {
+fn make_faulty<S>(inner: S, rng: &Arc<Mutex<Rng>>) -> FaultyStore<S> {
+    let roll = |chance: &Mutex<Rng>, sides| chance.lock().unwrap_or_else(PoisonError::into_inner).below(sides);
+    let (before, after) = (Arc::clone(rng), Arc::clone(rng));
+    let fault = move |_: &Batch| match roll(&before, 15) {
         0 => Some(Err(StoreError::Unavailable("for a moment".to_owned()))),
         1 => Some(Err(StoreError::Busy)),
-        2 => Some(Ok(Save::Conflict(Conflict::default()))),
+        2 => Some(Ok(SaveResult::Conflict(SaveConflict::default()))),
         _ => None,
     };
-    Troubled::new(inner, trouble).losing(move |_| roll(&after, 8) == 0)
+    FaultyStore::new(inner, fault).with_lost_replies(move |_| roll(&after, 8) == 0)
 }
 
 /// Some steps, the books looked through after each; what was reached.
-async fn live<S: Store + 'static>(mut house: House<S>) -> BTreeSet<String> {
-    for _ in 0..STEPS {
-        house.step().await;
-        books::balance(&house).await;
+async fn run_steps<S: Store + 'static>(mut market: RandomMarket<S>) -> BTreeSet<String> {
+    for _ in 0..STEPS_PER_CASE {
+        market.step().await;
+        ledger_invariants::assert_balanced(&market).await;
     }
-    let reached = house.reached().await;
-    house.close().await;
+    let reached = market.reached_outcomes().await;
+    market.close().await;
     reached
 }
 
-async fn verified(store: &impl Scan, clock: &Clock) {
+async fn assert_verified(store: &impl Scan, clock: &Clock) {
     let report = verify(store, clock.now(), &mut ()).await.expect("it can be read");
     assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
 }
 
 /// So many cases on a store, each with a seed of its own.
-fn play(usual: u64, case: impl AsyncFn(u64, Clock, Arc<Mutex<Chance>>) -> BTreeSet<String>) -> BTreeSet<String> {
+fn run_cases(
+    default_cases: u64,
+    case: impl AsyncFn(u64, Clock, Arc<Mutex<Rng>>) -> BTreeSet<String>,
+) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
-    for seed in seeds(usual) {
+    for seed in case_seeds(default_cases) {
         println!("ONCEWARD_SEED={seed}");
-        let chance = Arc::new(Mutex::new(Chance::new(seed)));
-        reached.extend(wait(case(seed, Clock::manual(start()), chance)));
+        let rng = Arc::new(Mutex::new(Rng::new(seed)));
+        reached.extend(block_on(case(seed, Clock::manual(start_time()), rng)));
     }
     reached
 }
@@ -91,15 +96,15 @@ fn play(usual: u64, case: impl AsyncFn(u64, Clock, Arc<Mutex<Chance>>) -> BTreeS
 /// IMG-13: on a store that fails, also after it has written, and under engines that die, the sum over all accounts and holds is nothing after every step, no job that has
 /// ended holds credits, and everybody's statement adds up to the balance; and whoever asks again where no answer came pays once.
 #[test]
-fn the_books_balance_on_a_store_that_fails() {
-    let reached = play(12, async |seed, clock, chance| {
+fn ledger_balances_with_failing_store() {
+    let reached = run_cases(12, async |seed, clock, chance| {
         let memory = MemoryStore::new(clock.clone());
-        let store = troubled(memory.clone(), &chance);
-        let reached = live(House::open(clock.clone(), seed, move || Ok(store.clone())).await).await;
-        verified(&memory, &clock).await;
+        let store = make_faulty(memory.clone(), &chance);
+        let reached = run_steps(RandomMarket::open(clock.clone(), seed, move || Ok(store.clone())).await).await;
+        assert_verified(&memory, &clock).await;
         reached
     });
-    if number("ONCEWARD_SEED").is_none() && number("ONCEWARD_CASES").is_none() {
+    if env_number("ONCEWARD_SEED").is_none() && env_number("ONCEWARD_CASES").is_none() {
         let all = [
             "completed",
             "rejected",
@@ -118,13 +123,13 @@ fn the_books_balance_on_a_store_that_fails() {
 
 /// IMG-13: the same in a database file that is opened again after every death, and `verify` finds nothing to say about it.
 #[test]
-fn the_books_balance_in_a_file() {
-    let reached = play(4, async |seed, clock, chance| {
-        let folder = Folder::new();
-        let (file, time) = (folder.file(), clock.clone());
-        let open = move || Ok(troubled(SqliteStore::open(&file, time.clone())?, &chance));
-        let reached = live(House::open(clock.clone(), seed, open).await).await;
-        verified(&SqliteView::open(folder.file()).expect("it opens"), &clock).await;
+fn ledger_balances_in_sqlite_across_crashes() {
+    let reached = run_cases(4, async |seed, clock, chance| {
+        let folder = TempDir::new();
+        let (file, time) = (folder.database_path(), clock.clone());
+        let open = move || Ok(make_faulty(SqliteStore::open(&file, time.clone())?, &chance));
+        let reached = run_steps(RandomMarket::open(clock.clone(), seed, open).await).await;
+        assert_verified(&SqliteScanner::open(folder.database_path()).expect("it opens"), &clock).await;
         reached
     });
     assert!(reached.contains("a call made again"), "{reached:?}");
@@ -132,13 +137,13 @@ fn the_books_balance_in_a_file() {
 
 /// IMG-13: the same on a real server.
 #[test]
-fn the_books_balance_on_a_server() {
-    let reached = play(3, async |seed, clock, chance| {
-        let url = Server::shared().database();
+fn ledger_balances_in_postgres() {
+    let reached = run_cases(3, async |seed, clock, chance| {
+        let url = PostgresServer::shared().create_database();
         let store = PostgresStore::open_with_clock(&url, clock.clone()).await.expect("a new database");
-        let store = troubled(store, &chance);
-        let reached = live(House::open(clock.clone(), seed, move || Ok(store.clone())).await).await;
-        verified(&PostgresView::open(&url).await.expect("it opens"), &clock).await;
+        let store = make_faulty(store, &chance);
+        let reached = run_steps(RandomMarket::open(clock.clone(), seed, move || Ok(store.clone())).await).await;
+        assert_verified(&PostgresScanner::open(&url).await.expect("it opens"), &clock).await;
         reached
     });
     assert!(reached.contains("a call made again"), "{reached:?}");

@@ -1,37 +1,43 @@
 //! The providers: the artist by what it draws, the client by what it makes of a service's good and bad answers.
 
-mod artist;
-mod failures;
-mod links;
+mod downloads;
+mod local_provider;
 mod moderation;
+mod openai_failures;
 
 use std::time::Duration;
 
-use onceward_system_image::provider::{OpenAi, OpenAiConfig, Order, Size};
-use onceward_testkit::pictures::Pictures;
+use onceward_system_image::provider::{ImageRequest, ImageSize, OpenAiClient, OpenAiConfig};
+use onceward_testkit::fake_image_service::FakeImageService;
 
 /// Stands in no message and in no log.
-pub(crate) const PROMPT: &str = "an unmistakable zebrafinch";
-pub(crate) const KEY: &str = "sk-very-hidden";
+pub(crate) const SECRET_PROMPT: &str = "an unmistakable zebrafinch";
+pub(crate) const TEST_API_KEY: &str = "sk-very-hidden";
 
-pub(crate) fn order() -> Order {
-    Order { prompt: PROMPT.to_owned(), size: Size::S512 }
+pub(crate) fn image_request() -> ImageRequest {
+    ImageRequest { prompt: SECRET_PROMPT.to_owned(), size: ImageSize::S512 }
 }
 
 /// A client of the service with room for its picture and little more. Nothing here needs seconds, but a busy machine may.
-pub(crate) fn client(service: &Pictures) -> OpenAi {
-    with(service, "a-model", Duration::from_secs(20))
+pub(crate) fn openai_client(service: &FakeImageService) -> OpenAiClient {
+    openai_client_with(service, "a-model", Duration::from_secs(20))
 }
 
-pub(crate) fn with(service: &Pictures, model: &str, time: Duration) -> OpenAi {
-    OpenAi::open(config(&service.url(), model, time)).expect("a good configuration")
+pub(crate) fn openai_client_with(service: &FakeImageService, model: &str, timeout: Duration) -> OpenAiClient {
+    OpenAiClient::open(openai_config(&service.url(), model, timeout)).expect("a good configuration")
 }
 
-pub(crate) fn config(url: &str, model: &str, time: Duration) -> OpenAiConfig {
-    OpenAiConfig { url: url.to_owned(), key: Some(KEY.to_owned()), model: model.to_owned(), time, most_bytes: 64 << 10 }
+pub(crate) fn openai_config(url: &str, model: &str, timeout: Duration) -> OpenAiConfig {
+    OpenAiConfig {
+        url: url.to_owned(),
+        api_key: Some(TEST_API_KEY.to_owned()),
+        model: model.to_owned(),
+        timeout,
+        max_bytes: 64 << 10,
+    }
 }
 
-pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }

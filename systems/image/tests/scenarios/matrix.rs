@@ -1,13 +1,16 @@
 //! Every state, every event, every caller, for the three lifecycles.
 
-use onceward_testkit::matrix::{Allowed, Matrix};
+use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix};
 use onceward_testkit::user;
 use serde_json::{Map, Value, json};
 
-use super::{alice, dead, dressed, failed, grant, image, queued, running, user_role};
+use super::{
+    alice, create_dead_letter, create_failed_job, create_queued_job, create_running_job, grant_credits, image_result,
+    user_with_role, with_prompt_check,
+};
 
 /// Typed from the requirement.
-const JOB: &[Allowed<'static>] = &[
+const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, moderator, record", "queued"),
     ("queued", "lease", "operator, worker, another worker", "running"),
     ("queued", "block", "moderator", "rejected"),
@@ -41,84 +44,84 @@ const JOB: &[Allowed<'static>] = &[
     ("completed: not closed", "time", "engine", "completed"),
 ];
 
-fn with_credits(stage: onceward_testkit::Stage) -> onceward_testkit::Stage {
-    let mut stage = dressed(stage);
+fn with_credits_for_all(stage: onceward_testkit::Simulator) -> onceward_testkit::Simulator {
+    let mut stage = with_prompt_check(stage);
     for caller in ["alice", "olga", "mallory", "w1", "w2", "mo"] {
-        grant(&mut stage, caller, 100);
+        grant_credits(&mut stage, caller, 100);
     }
     stage
 }
 
 /// IMG-1, IMG-2, IMG-3, IMG-4, IMG-5, IMG-6, IMG-7, IMG-8, IMG-10: these moves happen, and no other does.
 #[test]
-fn every_state_event_and_caller_of_a_job() {
-    Matrix::new("image", "image.job", &[], with_credits)
-        .caller("moderator", user_role("mo", "moderator"))
-        .given(Map::new(), Some(b"a cat"))
-        .works(
+fn only_allowed_job_transitions_happen() {
+    LifecycleMatrix::new("image", "image.job", &[], with_credits_for_all)
+        .with_caller("moderator", user_with_role("mo", "moderator"))
+        .with_create_input(Map::new(), Some(b"a cat"))
+        .with_work_trials(
             &json!({ "url": "originals/{id}.png", "sha256": "ab".repeat(32), "bytes": 1 }),
             &["policy", "400", "503"],
         )
-        .scene("queued", queued)
-        .scene("running: first try", running)
-        .scene("running: last try", |stage| {
-            let lease = failed(stage, 3);
-            stage.pass("10s");
+        .with_scene("queued", create_queued_job)
+        .with_scene("running: first try", create_running_job)
+        .with_scene("running: last try", |stage| {
+            let lease = create_failed_job(stage, 3);
+            stage.advance("10s");
             stage.lease(lease.record, "w1")
         })
-        .scene("failed", |stage| failed(stage, 1))
-        .scene("completed", |stage| {
-            let lease = running(stage);
-            stage.commit(&lease, image(&lease)).ok();
+        .with_scene("failed", |stage| create_failed_job(stage, 1))
+        .with_scene("completed", |stage| {
+            let lease = create_running_job(stage);
+            stage.commit(&lease, image_result(&lease)).expect_ok();
             lease
         })
-        .scene("completed: not closed", |stage| {
-            let lease = running(stage);
-            stage.commit_only(&lease, image(&lease)).ok();
+        .with_scene("completed: not closed", |stage| {
+            let lease = create_running_job(stage);
+            stage.commit_only(&lease, image_result(&lease)).expect_ok();
             lease
         })
-        .scene("rejected", |stage| {
-            let lease = running(stage);
-            stage.fail(&lease, "policy").ok();
+        .with_scene("rejected", |stage| {
+            let lease = create_running_job(stage);
+            stage.fail(&lease, "policy").expect_ok();
             lease
         })
-        .scene("dead_letter", dead)
-        .check(JOB);
+        .with_scene("dead_letter", create_dead_letter)
+        .assert_only_allowed(ALLOWED_JOB_TRANSITIONS);
 }
 
 /// IMG-3: only a job's commit makes an asset, and only its owner removes it.
 #[test]
-fn every_state_event_and_caller_of_an_asset() {
+fn only_allowed_asset_transitions_happen() {
     // Of a replay: what it replays is a job without an asset, for another record to make one of.
-    let stored = |stage: &mut onceward_testkit::Stage| {
-        let old = dead(stage);
-        stage.fire(old, "replay", &alice()).ok();
-        let new = stage.linked(old, "image.job", "replayOf")[0];
+    let create_stored_asset = |stage: &mut onceward_testkit::Simulator| {
+        let old = create_dead_letter(stage);
+        stage.fire(old, "replay", &alice()).expect_ok();
+        let new = stage.linked_records(old, "image.job", "replayOf")[0];
         let lease = stage.lease(new, "w1");
-        stage.commit(&lease, image(&lease)).ok();
-        stage.linked(new, "image.asset", "job")[0]
+        stage.commit(&lease, image_result(&lease)).expect_ok();
+        stage.linked_records(new, "image.asset", "job")[0]
     };
-    let without = "record.target.job.replayOf == null ? record.target.job : record.target.job.replayOf";
-    let spawned = [("job", without), ("url", "'originals/x'"), ("sha256", "'ab'"), ("bytes", "1")];
-    let clearing = |stage: &mut onceward_testkit::Stage| {
-        let id = stored(stage);
-        stage.fire(id, "remove", &alice()).ok();
+    let job_without_asset = "record.target.job.replayOf == null ? record.target.job : record.target.job.replayOf";
+    let spawned = [("job", job_without_asset), ("url", "'originals/x'"), ("sha256", "'ab'"), ("bytes", "1")];
+    let create_clearing_asset = |stage: &mut onceward_testkit::Simulator| {
+        let id = create_stored_asset(stage);
+        stage.fire(id, "remove", &alice()).expect_ok();
         stage.lease(id, "w1")
     };
-    Matrix::new("image", "image.asset", &spawned, with_credits)
-        .works(&json!({}), &["503"])
-        .scene("stored", stored)
-        .scene("removing", |stage| {
-            let id = stored(stage);
-            stage.fire(id, "remove", &alice()).ok()
+    LifecycleMatrix::new("image", "image.asset", &spawned, with_credits_for_all)
+        .with_work_trials(&json!({}), &["503"])
+        .with_scene("stored", create_stored_asset)
+        .with_scene("removing", |stage| {
+            let id = create_stored_asset(stage);
+            stage.fire(id, "remove", &alice()).expect_ok()
         })
-        .scene("clearing", clearing)
-        .scene("removed", |stage| {
-            let lease = clearing(stage);
-            stage.commit(&lease, json!({})).ok();
+        .with_scene("clearing", create_clearing_asset)
+        .with_scene("removed", |stage| {
+            let lease = create_clearing_asset(stage);
+            stage.commit(&lease, json!({})).expect_ok();
             lease
         })
-        .check(&[
+        .assert_only_allowed(&[
             ("nothing", "create", "record", "stored"),
             ("stored", "remove", "owner", "removing"),
             ("removing", "lease", "operator, worker, another worker", "clearing"),
@@ -135,12 +138,17 @@ fn every_state_event_and_caller_of_an_asset() {
 
 /// IMG-17: only an operator makes a grant, and nothing moves it.
 #[test]
-fn every_state_event_and_caller_of_a_grant() {
-    let Value::Object(gift) = json!({ "user": "alice", "amount": 5, "order": "o-1" }) else { unreachable!() };
-    Matrix::new("image", "image.grant", &[("user", "'eve'"), ("amount", "5"), ("order", "'o-2'")], dressed)
-        .caller("payee", user("alice"))
-        .owner_is(user("zoe"))
-        .given(gift, None)
-        .scene("granted", |stage| grant(stage, "alice", 5))
-        .check(&[("nothing", "create", "operator", "granted")]);
+fn only_allowed_grant_transitions_happen() {
+    let Value::Object(grant_fields) = json!({ "user": "alice", "amount": 5, "order": "o-1" }) else { unreachable!() };
+    LifecycleMatrix::new(
+        "image",
+        "image.grant",
+        &[("user", "'eve'"), ("amount", "5"), ("order", "'o-2'")],
+        with_prompt_check,
+    )
+    .with_caller("payee", user("alice"))
+    .with_owner(user("zoe"))
+    .with_create_input(grant_fields, None)
+    .with_scene("granted", |stage| grant_credits(stage, "alice", 5))
+    .assert_only_allowed(&[("nothing", "create", "operator", "granted")]);
 }

@@ -1,81 +1,97 @@
 //! Jobs that several nodes want.
 
 use onceward_core::decide::NoOpReason;
-use onceward_core::fold::{Applied, LogOperation, Reason, Wait};
-use onceward_testkit::fold::{at, node};
+use onceward_core::fold::{ApplyStatus, FoldRefusalReason, LogOperation, WaitReason};
+use onceward_testkit::fold::{operation_by, timestamp_at};
 use serde_json::json;
 
-use crate::log::{Log, machine, orders, user};
+use crate::fold_log::{MeshLog, machine_authority, permutations, user_authority};
 
-fn scheduled() -> LogOperation {
-    node("server", at(0)).creates("mesh.job", "job", json!({ "kind": "index" }))
+fn schedule_operation() -> LogOperation {
+    operation_by("server", timestamp_at(0)).create("mesh.job", "job", json!({ "kind": "index" }))
 }
 
-fn claim(who: &str, second: i64) -> LogOperation {
-    node(who, at(second)).fires("job", "claim_work", json!({ "lease": "60s" }))
+fn claim_operation(node_name: &str, second: i64) -> LogOperation {
+    operation_by(node_name, timestamp_at(second)).fire("job", "claim_work", json!({ "lease": "60s" }))
 }
 
 /// MSH-14 MSH-12: two nodes claim one job without knowing of each other. The smaller clock wins, whoever is heard first.
 #[test]
-fn the_earlier_claim_wins_whichever_arrives_first() {
-    let (scheduled, phone, laptop) = (scheduled(), claim("phone", 10), claim("laptop", 11));
-    for order in orders(&[&scheduled, &phone, &laptop]) {
-        let log = Log::of(&order.into_iter().map(|operation| (operation, machine())).collect::<Vec<_>>());
+fn claim_with_smaller_clock_wins_in_any_order() {
+    let (scheduled, phone, laptop) =
+        (schedule_operation(), claim_operation("phone", 10), claim_operation("laptop", 11));
+    for order in permutations(&[&scheduled, &phone, &laptop]) {
+        let log = MeshLog::from_operations(
+            &order.into_iter().map(|operation| (operation, machine_authority())).collect::<Vec<_>>(),
+        );
         assert_eq!(log.field("job", "claimer"), json!("phone"));
-        assert_eq!(log.applied(&phone), Applied::Changed);
-        assert_eq!(log.refused(&laptop), "already_claimed");
+        assert_eq!(log.apply_status(&phone), ApplyStatus::Changed);
+        assert_eq!(log.refusal_code(&laptop), "already_claimed");
         assert_eq!(log.record("job").version, 2);
     }
 }
 
 /// MSH-14: at equal clocks both are refused, and a third too; the job is free for the next. A clock a tick later is later.
 #[test]
-fn claims_of_equal_clocks_are_both_refused() {
-    let (scheduled, phone, laptop) = (scheduled(), claim("phone", 10), claim("laptop", 10));
-    let (third, next) = (claim("tablet", 10), claim("tablet", 11));
-    for order in orders(&[&scheduled, &phone, &laptop]) {
-        let mut log = Log::of(&order.into_iter().map(|operation| (operation, machine())).collect::<Vec<_>>());
-        assert_eq!(log.applied(&phone), Applied::Refused(Reason::Tie { with: laptop.id }));
-        assert_eq!(log.applied(&laptop), Applied::Refused(Reason::Tie { with: phone.id }));
+fn claims_with_equal_clocks_are_both_refused() {
+    let (scheduled, phone, laptop) =
+        (schedule_operation(), claim_operation("phone", 10), claim_operation("laptop", 10));
+    let (third, next) = (claim_operation("tablet", 10), claim_operation("tablet", 11));
+    for order in permutations(&[&scheduled, &phone, &laptop]) {
+        let mut log = MeshLog::from_operations(
+            &order.into_iter().map(|operation| (operation, machine_authority())).collect::<Vec<_>>(),
+        );
+        assert_eq!(log.apply_status(&phone), ApplyStatus::Refused(FoldRefusalReason::Contended { with: laptop.id }));
+        assert_eq!(log.apply_status(&laptop), ApplyStatus::Refused(FoldRefusalReason::Contended { with: phone.id }));
         assert_eq!(log.state("job"), "Pending");
-        log.hears(&[(&next, machine())]);
+        log.insert(&[(&next, machine_authority())]);
         assert_eq!(log.field("job", "claimer"), json!("tablet"));
-        log.hears(&[(&third, machine())]);
-        assert_eq!(log.applied(&third), Applied::Refused(Reason::Tie { with: laptop.id }));
-        assert_eq!(log.applied(&next), Applied::Changed);
+        log.insert(&[(&third, machine_authority())]);
+        assert_eq!(log.apply_status(&third), ApplyStatus::Refused(FoldRefusalReason::Contended { with: laptop.id }));
+        assert_eq!(log.apply_status(&next), ApplyStatus::Changed);
     }
-    let mut tick = claim("laptop", 10);
-    tick.moment.logical = 1;
-    let log = Log::of(&[(&scheduled, machine()), (&tick, machine()), (&phone, machine())]);
+    let mut tick = claim_operation("laptop", 10);
+    tick.timestamp.logical_counter = 1;
+    let log = MeshLog::from_operations(&[
+        (&scheduled, machine_authority()),
+        (&tick, machine_authority()),
+        (&phone, machine_authority()),
+    ]);
     assert_eq!(log.field("job", "claimer"), json!("phone"));
 }
 
 /// MSH-14: whoever may not claim is nobody's rival, whatever its clock says.
 #[test]
-fn a_claim_without_the_right_ties_with_nobody() {
-    let (scheduled, phone, laptop) = (scheduled(), claim("phone", 10), claim("laptop", 10));
-    let reader = onceward_testkit::fold::with(&["Job.Read"]);
-    let mut log = Log::of(&[(&scheduled, machine()), (&phone, machine()), (&laptop, reader)]);
+fn claim_without_capability_does_not_tie() {
+    let (scheduled, phone, laptop) =
+        (schedule_operation(), claim_operation("phone", 10), claim_operation("laptop", 10));
+    let reader = onceward_testkit::fold::authority_with(&["Job.Read"]);
+    let mut log = MeshLog::from_operations(&[
+        (&scheduled, machine_authority()),
+        (&phone, machine_authority()),
+        (&laptop, reader),
+    ]);
     assert_eq!(log.field("job", "claimer"), json!("phone"));
-    assert_eq!(log.refused(&laptop), "not_allowed");
-    log.rejudges(&[(&laptop, machine())]);
+    assert_eq!(log.refusal_code(&laptop), "not_allowed");
+    log.rejudge(&[(&laptop, machine_authority())]);
     assert_eq!(log.state("job"), "Pending", "now it may, and neither has it");
 }
 
 /// MSH-13: an overdue job is released by `ExpireWork`; said again, by another node or at the same time, it does nothing.
 #[test]
-fn expire_work_repeated_does_nothing() {
-    let (scheduled, phone) = (scheduled(), claim("phone", 10));
-    let expire = |who: &str, second| node(who, at(second)).fires("job", "expire_work", json!({}));
-    let (early, first, again, later) =
+fn repeated_expire_work_changes_nothing() {
+    let (scheduled, phone) = (schedule_operation(), claim_operation("phone", 10));
+    let expire =
+        |node_name: &str, second| operation_by(node_name, timestamp_at(second)).fire("job", "expire_work", json!({}));
+    let (early, first, same_time, later) =
         (expire("laptop", 69), expire("laptop", 70), expire("tablet", 70), expire("server", 80));
-    for order in orders(&[&phone, &first, &again, &later]) {
-        let mut log = Log::of(&[(&scheduled, machine()), (&early, machine())]);
-        log.hears(&order.into_iter().map(|operation| (operation, machine())).collect::<Vec<_>>());
-        assert_eq!(log.refused(&early), "not_overdue");
-        assert_eq!(log.applied(&first), Applied::Changed);
-        for repeated in [&again, &later] {
-            assert_eq!(log.applied(repeated), Applied::Nothing(NoOpReason::Unchanged));
+    for order in permutations(&[&phone, &first, &same_time, &later]) {
+        let mut log = MeshLog::from_operations(&[(&scheduled, machine_authority()), (&early, machine_authority())]);
+        log.insert(&order.into_iter().map(|operation| (operation, machine_authority())).collect::<Vec<_>>());
+        assert_eq!(log.refusal_code(&early), "not_overdue");
+        assert_eq!(log.apply_status(&first), ApplyStatus::Changed);
+        for repeated in [&same_time, &later] {
+            assert_eq!(log.apply_status(repeated), ApplyStatus::NoOp(NoOpReason::Unchanged));
         }
         assert_eq!(log.state("job"), "Pending");
         assert_eq!(log.record("job").version, 3);
@@ -85,29 +101,49 @@ fn expire_work_repeated_does_nothing() {
 /// MSH-30: a late `CompleteJob` counts while the job is its author's. When an earlier `ExpireWork` turns up afterwards, it was
 /// not.
 #[test]
-fn a_late_completion_counts_until_it_is_known_that_it_was_expired() {
-    let (scheduled, phone) = (scheduled(), claim("phone", 10));
-    let complete = node("phone", at(500)).after(&[&phone]).fires("job", "complete_job", json!({ "output": "done" }));
-    let mut log = Log::of(&[(&scheduled, machine()), (&phone, machine()), (&complete, machine())]);
+fn late_completion_is_undone_by_earlier_expire_work() {
+    let (scheduled, phone) = (schedule_operation(), claim_operation("phone", 10));
+    let complete = operation_by("phone", timestamp_at(500)).after(&[&phone]).fire(
+        "job",
+        "complete_job",
+        json!({ "output": "done" }),
+    );
+    let mut log = MeshLog::from_operations(&[
+        (&scheduled, machine_authority()),
+        (&phone, machine_authority()),
+        (&complete, machine_authority()),
+    ]);
     assert_eq!(log.state("job"), "Completed", "long overdue, and nobody said so");
-    let expire = node("laptop", at(100)).fires("job", "expire_work", json!({}));
-    let laptop = claim("laptop", 101);
-    log.hears(&[(&laptop, machine()), (&expire, machine())]);
+    let expire = operation_by("laptop", timestamp_at(100)).fire("job", "expire_work", json!({}));
+    let laptop = claim_operation("laptop", 101);
+    log.insert(&[(&laptop, machine_authority()), (&expire, machine_authority())]);
     assert_eq!(log.state("job"), "Claimed");
     assert_eq!(log.field("job", "claimer"), json!("laptop"));
-    assert_eq!(log.refused(&complete), "not_allowed");
+    assert_eq!(log.refusal_code(&complete), "not_allowed");
 }
 
 /// MSH-15: work scheduled in a place that has not been heard of yet waits, and is then claimed at its own time.
 #[test]
-fn a_claim_waits_for_the_job_it_builds_on() {
-    let scheduled = scheduled();
-    let phone = node("phone", at(10)).after(&[&scheduled]).fires("job", "claim_work", json!({ "lease": "60s" }));
-    let laptop = node("laptop", at(20)).after(&[&scheduled]).fires("job", "claim_work", json!({ "lease": "60s" }));
-    let mut log = Log::of(&[(&laptop, machine()), (&phone, machine())]);
-    assert_eq!(log.applied(&phone), Applied::Waiting(Wait::Absent(scheduled.id)));
-    log.hears(&[(&scheduled, user())]);
+fn claim_waits_for_its_dependency() {
+    let scheduled = schedule_operation();
+    let phone = operation_by("phone", timestamp_at(10)).after(&[&scheduled]).fire(
+        "job",
+        "claim_work",
+        json!({ "lease": "60s" }),
+    );
+    let laptop = operation_by("laptop", timestamp_at(20)).after(&[&scheduled]).fire(
+        "job",
+        "claim_work",
+        json!({ "lease": "60s" }),
+    );
+    let mut log = MeshLog::from_operations(&[(&laptop, machine_authority()), (&phone, machine_authority())]);
+    assert_eq!(log.apply_status(&phone), ApplyStatus::Waiting(WaitReason::DependencyAbsent(scheduled.id)));
+    log.insert(&[(&scheduled, user_authority())]);
     assert_eq!(log.field("job", "claimer"), json!("phone"));
-    assert_eq!(log.field("job", "deadline"), json!(at(70).wall.to_string()), "its own clock and its lease");
-    assert_eq!(log.refused(&laptop), "already_claimed");
+    assert_eq!(
+        log.field("job", "deadline"),
+        json!(timestamp_at(70).wall_time.to_string()),
+        "its own clock and its lease"
+    );
+    assert_eq!(log.refusal_code(&laptop), "already_claimed");
 }

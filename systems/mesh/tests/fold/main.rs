@@ -1,7 +1,7 @@
 //! The mesh's lifecycles as a fold over a log: stories of nodes that hear of things late, twice, or of what no longer counts.
 
-mod any_order;
+mod arrival_order;
 mod authority;
-mod beliefs;
+mod claims;
+mod fold_log;
 mod jobs;
-mod log;

@@ -3,14 +3,16 @@
 use onceward_core::decide::Decision;
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
-use onceward_testkit::{Attempt, Stage, operator};
+use onceward_testkit::{SimulatedCall, Simulator, operator};
 use serde_json::{Value, json};
 
-use super::scenes::{Scene, every_scene};
-use super::{ALL, evidence, machine, node, one_of_each, stage, you};
+use super::state_fixtures::{StateFixture, create_all_fixtures};
+use super::{
+    ALL_CAPABILITIES, create_claim_in_each_state, create_evidence, machine_actor, new_simulator, node_actor, user_actor,
+};
 
 /// The events of a lifecycle, each with what makes it go through if anything does; `other` is another claim.
-fn events(lifecycle: &str, other: RecordId) -> Vec<(&'static str, Value)> {
+fn events_with_input(lifecycle: &str, other: RecordId) -> Vec<(&'static str, Value)> {
     let other = other.to_string();
     match lifecycle {
         "mesh.action" => ["accept", "reject", "complete", "support_lost"].map(|event| (event, json!({}))).into(),
@@ -39,7 +41,7 @@ fn events(lifecycle: &str, other: RecordId) -> Vec<(&'static str, Value)> {
 }
 
 /// The capability that an event asks for, where it asks for one.
-fn needs(lifecycle: &str, event: &str) -> &'static str {
+fn required_capability(lifecycle: &str, event: &str) -> &'static str {
     match (lifecycle, event) {
         ("mesh.action", _) => "Action.Write",
         ("mesh.claim", _) => "Claim.Write",
@@ -53,37 +55,42 @@ fn needs(lifecycle: &str, event: &str) -> &'static str {
     }
 }
 
-fn all_but(capability: &str) -> Vec<&'static str> {
-    ALL.iter().copied().filter(|one| *one != capability).collect()
+fn capabilities_without(capability: &str) -> Vec<&'static str> {
+    ALL_CAPABILITIES.iter().copied().filter(|one| *one != capability).collect()
 }
 
-fn attempt<'s>(stage: &'s mut Stage, id: RecordId, event: &(&str, Value), by: &Actor) -> Attempt<'s> {
-    stage.fire(id, event.0, by).with_all(event.1.clone())
+fn fire_attempt<'s>(
+    stage: &'s mut Simulator,
+    id: RecordId,
+    event: &(&str, Value),
+    author: &Actor,
+) -> SimulatedCall<'s> {
+    stage.fire(id, event.0, author).with_all(event.1.clone())
 }
 
 /// MSH-28, MSH-10, MSH-16: who sees a record and lacks the one capability moves nothing, in no state: not a node that holds all
 /// others, not the author, not the claimer, not the user, not the operator. A node's standing is the fold's alone, and that
 /// something is lost is told by records alone.
 #[test]
-fn who_lacks_the_capability_moves_nothing() {
-    let (mut stage, scenes, other) = every_scene();
-    for Scene { lifecycle, name, id } in scenes {
-        for event in events(lifecycle, other) {
-            let held = all_but(needs(lifecycle, event.0));
-            let author = node(&stage.record(id).owner, &held);
-            let voice = Actor { user: true, ..node("phone", &held) };
-            let mut kept_out = vec![node("eve", &held), author, node("ann", &held), operator("olga")];
+fn event_without_capability_is_refused_in_every_state() {
+    let (mut stage, scenes, other) = create_all_fixtures();
+    for StateFixture { lifecycle, name, id } in scenes {
+        for event in events_with_input(lifecycle, other) {
+            let held = capabilities_without(required_capability(lifecycle, event.0));
+            let author = node_actor(&stage.record(id).owner, &held);
+            let user_without_capability = Actor { user: true, ..node_actor("phone", &held) };
+            let mut refused_actors = vec![node_actor("eve", &held), author, node_actor("ann", &held), operator("olga")];
             // Confirming and rejecting a claim takes the user's authority and nothing else.
             if lifecycle != "mesh.claim" || !["confirm", "reject"].contains(&event.0) {
-                kept_out.push(voice);
+                refused_actors.push(user_without_capability);
             }
             if event.0 == "support_lost" {
-                kept_out.extend([machine(), you()]);
+                refused_actors.extend([machine_actor(), user_actor()]);
             }
-            for actor in kept_out {
-                let refusal = attempt(&mut stage, id, &event, &actor).outcome().refusal();
-                let kept_out = ["not_allowed", "wrong_state"].contains(&&*refusal.code);
-                assert!(kept_out, "{lifecycle}, {name}: {event:?} by {actor:?} is refused with {}", refusal.code);
+            for actor in refused_actors {
+                let refusal = fire_attempt(&mut stage, id, &event, &actor).run().expect_refusal();
+                let is_refused = ["not_allowed", "wrong_state"].contains(&&*refusal.code);
+                assert!(is_refused, "{lifecycle}, {name}: {event:?} by {actor:?} is refused with {}", refusal.code);
             }
         }
     }
@@ -91,22 +98,26 @@ fn who_lacks_the_capability_moves_nothing() {
 
 /// MSH-28: that one made a record counts for nothing: whatever its author may do, any other node with the capability may do.
 #[test]
-fn authorship_counts_for_nothing() {
-    let (stage, scenes, other) = every_scene();
-    for Scene { lifecycle, name, id } in scenes.into_iter().filter(|scene| scene.lifecycle != "mesh.node") {
-        for event in events(lifecycle, other) {
-            for user in [false, true] {
-                let told = |who: &str| {
+fn author_has_no_more_rights_than_other_node() {
+    let (stage, scenes, other) = create_all_fixtures();
+    for StateFixture { lifecycle, name, id } in scenes.into_iter().filter(|scene| scene.lifecycle != "mesh.node") {
+        for event in events_with_input(lifecycle, other) {
+            for is_user in [false, true] {
+                let outcome_for = |node_name: &str| {
                     let mut stage = stage.clone();
-                    let actor = Actor { user, ..node(who, ALL) };
-                    let outcome = attempt(&mut stage, id, &event, &actor).outcome();
+                    let actor = Actor { user: is_user, ..node_actor(node_name, ALL_CAPABILITIES) };
+                    let outcome = fire_attempt(&mut stage, id, &event, &actor).run();
                     match &outcome.decision {
                         Decision::Refusal(refusal) => refusal.code.to_string(),
                         Decision::Changes(_) => format!("-> {}", stage.state(id)),
                         _ => "unchanged".to_owned(),
                     }
                 };
-                assert_eq!(told(&stage.record(id).owner), told("server"), "{lifecycle}, {name}: {event:?}");
+                assert_eq!(
+                    outcome_for(&stage.record(id).owner),
+                    outcome_for("server"),
+                    "{lifecycle}, {name}: {event:?}"
+                );
             }
         }
     }
@@ -115,18 +126,18 @@ fn authorship_counts_for_nothing() {
 /// MSH-3, MSH-4, MSH-28: to confirm and to reject takes the user's authority and no capability at all, whatever has become of
 /// the claim.
 #[test]
-fn the_users_voice_is_enough() {
-    for (event, end) in [("confirm", "Fact"), ("reject", "Rejected")] {
-        let mut stage = stage();
-        let ground = evidence(&mut stage);
-        let voice = Actor { user: true, ..Actor::new("phone", &[]) };
-        for (state, id) in one_of_each(&mut stage, &[ground]) {
-            if state == end {
-                stage.fire(id, event, &voice).unchanged();
+fn confirm_and_reject_need_only_user_authority() {
+    for (event, final_state) in [("confirm", "Fact"), ("reject", "Rejected")] {
+        let mut stage = new_simulator();
+        let ground = create_evidence(&mut stage);
+        let user_without_capability = Actor { user: true, ..Actor::new("phone", &[]) };
+        for (state, id) in create_claim_in_each_state(&mut stage, &[ground]) {
+            if state == final_state {
+                stage.fire(id, event, &user_without_capability).expect_unchanged();
             } else {
-                stage.fire(id, event, &voice).ok();
+                stage.fire(id, event, &user_without_capability).expect_ok();
             }
-            assert_eq!(stage.state(id), end, "from {state}");
+            assert_eq!(stage.state(id), final_state, "from {state}");
         }
     }
 }

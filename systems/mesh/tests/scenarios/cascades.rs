@@ -2,52 +2,55 @@
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
-use onceward_testkit::Stage;
+use onceward_testkit::Simulator;
 
-use super::{action, claim, episode, evidence, fact, machine, one_of_each, snapshot, stage, superseded, you};
+use super::{
+    create_action, create_claim, create_claim_in_each_state, create_episode, create_evidence, create_fact,
+    create_snapshot, create_superseded_claim, machine_actor, new_simulator, user_actor,
+};
 
 /// One of everything that can rest on a claim, directly and through an episode.
-fn all_upon(stage: &mut Stage, ground: RecordId) -> [(RecordId, &'static str, &'static str); 6] {
-    let told = episode(stage, &[ground]);
+fn create_dependents(stage: &mut Simulator, ground: RecordId) -> [(RecordId, &'static str, &'static str); 6] {
+    let episode_id = create_episode(stage, &[ground]);
     [
-        (claim(stage, &[ground]), "Claim", "Stale"),
-        (told, "Current", "Stale"),
-        (action(stage, &[ground]), "Suggested", "Rejected"),
-        (snapshot(stage, &[ground]), "Fresh", "Stale"),
-        (action(stage, &[told]), "Suggested", "Rejected"),
-        (snapshot(stage, &[told]), "Fresh", "Stale"),
+        (create_claim(stage, &[ground]), "Claim", "Stale"),
+        (episode_id, "Current", "Stale"),
+        (create_action(stage, &[ground]), "Suggested", "Rejected"),
+        (create_snapshot(stage, &[ground]), "Fresh", "Stale"),
+        (create_action(stage, &[episode_id]), "Suggested", "Rejected"),
+        (create_snapshot(stage, &[episode_id]), "Fresh", "Stale"),
     ]
 }
 
 /// MSH-7, MSH-8: evidence is withdrawn, and everything that rests on it, near or far, goes in the same step.
 #[test]
-fn a_tombstone_reaches_everything() {
-    let mut stage = stage();
-    let ground = evidence(&mut stage);
-    let near = all_upon(&mut stage, ground);
-    let far = all_upon(&mut stage, near[0].0);
-    let bystander = super::grounded(&mut stage);
+fn tombstone_cascades_to_all_dependents_in_one_operation() {
+    let mut stage = new_simulator();
+    let ground = create_evidence(&mut stage);
+    let near = create_dependents(&mut stage, ground);
+    let far = create_dependents(&mut stage, near[0].0);
+    let bystander = super::create_grounded_claim(&mut stage);
     for (id, before, _) in near.iter().chain(&far) {
         assert_eq!(stage.state(*id), *before);
     }
-    let changes = stage.fire(ground, "tombstone", &machine()).changes();
+    let changes = stage.fire(ground, "tombstone", &machine_actor()).expect_changes();
     assert_eq!(changes.records.len(), 13, "one step for all of them");
     for (id, _, after) in near.iter().chain(&far) {
         assert_eq!(stage.state(*id), *after, "{}", stage.record(*id).lifecycle.name);
     }
     assert_eq!(stage.state(bystander), "Claim");
-    stage.fire(ground, "tombstone", &machine()).unchanged();
+    stage.fire(ground, "tombstone", &machine_actor()).expect_unchanged();
 }
 
 /// MSH-4, MSH-8: a rejection does the same to what rests on the claim, and leaves what the claim rested on.
 #[test]
-fn a_rejection_reaches_everything() {
-    let mut stage = stage();
-    let ground = evidence(&mut stage);
-    let id = claim(&mut stage, &[ground]);
-    let near = all_upon(&mut stage, id);
-    let far = all_upon(&mut stage, near[0].0);
-    assert_eq!(stage.fire(id, "reject", &you()).changes().records.len(), 13);
+fn reject_cascades_to_all_dependents() {
+    let mut stage = new_simulator();
+    let ground = create_evidence(&mut stage);
+    let id = create_claim(&mut stage, &[ground]);
+    let near = create_dependents(&mut stage, id);
+    let far = create_dependents(&mut stage, near[0].0);
+    assert_eq!(stage.fire(id, "reject", &user_actor()).expect_changes().records.len(), 13);
     for (id, _, after) in near.iter().chain(&far) {
         assert_eq!(stage.state(*id), *after);
     }
@@ -56,11 +59,11 @@ fn a_rejection_reaches_everything() {
 
 /// MSH-7, MSH-9, MSH-11: a machine's tombstone makes Hints, Claims and Disputed ones Stale; the others keep their state.
 #[test]
-fn what_a_machines_tombstone_does_to_each_state() {
-    let mut stage = stage();
-    let ground = evidence(&mut stage);
-    let claims = one_of_each(&mut stage, &[ground]);
-    stage.fire(ground, "tombstone", &machine()).ok();
+fn machine_tombstone_makes_only_unsettled_claims_stale() {
+    let mut stage = new_simulator();
+    let ground = create_evidence(&mut stage);
+    let claims = create_claim_in_each_state(&mut stage, &[ground]);
+    stage.fire(ground, "tombstone", &machine_actor()).expect_ok();
     for (before, id) in claims {
         let after = if ["Hint", "Claim", "Disputed"].contains(&before) { "Stale" } else { before };
         assert_eq!(stage.state(id), after, "from {before}");
@@ -69,12 +72,12 @@ fn what_a_machines_tombstone_does_to_each_state() {
 
 /// MSH-9, MSH-11: a user's tombstone, and a user's rejection, enter Facts; Rejected and Superseded claims stay as they are.
 #[test]
-fn what_a_users_loss_does_to_each_state() {
-    for reject in [false, true] {
-        let mut stage = stage();
-        let ground = if reject { super::grounded(&mut stage) } else { evidence(&mut stage) };
-        let claims = one_of_each(&mut stage, &[ground]);
-        stage.fire(ground, if reject { "reject" } else { "tombstone" }, &you()).ok();
+fn user_cascade_makes_facts_stale() {
+    for is_reject in [false, true] {
+        let mut stage = new_simulator();
+        let ground = if is_reject { super::create_grounded_claim(&mut stage) } else { create_evidence(&mut stage) };
+        let claims = create_claim_in_each_state(&mut stage, &[ground]);
+        stage.fire(ground, if is_reject { "reject" } else { "tombstone" }, &user_actor()).expect_ok();
         for (before, id) in claims {
             let after = if ["Rejected", "Superseded"].contains(&before) { before } else { "Stale" };
             assert_eq!(stage.state(id), after, "from {before}");
@@ -84,15 +87,15 @@ fn what_a_users_loss_does_to_each_state() {
 
 /// MSH-9: a machine's cascade stops at a Fact; what rests on the Fact alone never hears of it.
 #[test]
-fn a_fact_stops_a_machine() {
-    let mut stage = stage();
-    let ground = evidence(&mut stage);
-    let frozen = fact(&mut stage, &[ground]);
-    let behind = all_upon(&mut stage, frozen);
-    let round = claim(&mut stage, &[ground]);
-    let both = claim(&mut stage, &[frozen, round]);
-    stage.fire(ground, "tombstone", &machine()).ok();
-    for (id, before, _) in behind {
+fn machine_cascade_stops_at_fact() {
+    let mut stage = new_simulator();
+    let ground = create_evidence(&mut stage);
+    let frozen = create_fact(&mut stage, &[ground]);
+    let dependents = create_dependents(&mut stage, frozen);
+    let round = create_claim(&mut stage, &[ground]);
+    let both = create_claim(&mut stage, &[frozen, round]);
+    stage.fire(ground, "tombstone", &machine_actor()).expect_ok();
+    for (id, before, _) in dependents {
         assert_eq!(stage.state(id), before);
     }
     assert_eq!(stage.state(frozen), "Fact");
@@ -102,119 +105,124 @@ fn a_fact_stops_a_machine() {
 /// MSH-9, MSH-10: a user who withdraws what a machine withdrew before goes through the Facts that stopped it; the end is
 /// the same as if the user had been first.
 #[test]
-fn the_users_tombstone_comes_after_a_machines() {
-    let play = |order: &[Actor]| {
-        let mut stage = stage();
-        let ground = evidence(&mut stage);
-        let between = claim(&mut stage, &[ground]);
-        let told = episode(&mut stage, &[between]);
-        let frozen = fact(&mut stage, &[between]);
-        let done = action(&mut stage, &[told]);
-        stage.fire(done, "accept", &you()).ok();
-        let behind = claim(&mut stage, &[frozen]);
+fn user_tombstone_after_machine_gives_same_result() {
+    let run = |order: &[Actor]| {
+        let mut stage = new_simulator();
+        let ground = create_evidence(&mut stage);
+        let between = create_claim(&mut stage, &[ground]);
+        let episode_id = create_episode(&mut stage, &[between]);
+        let frozen = create_fact(&mut stage, &[between]);
+        let done = create_action(&mut stage, &[episode_id]);
+        stage.fire(done, "accept", &user_actor()).expect_ok();
+        let behind = create_claim(&mut stage, &[frozen]);
         for actor in order {
-            stage.fire(ground, "tombstone", actor).ok();
+            stage.fire(ground, "tombstone", actor).expect_ok();
         }
-        for actor in [you(), machine()] {
-            stage.fire(ground, "tombstone", &actor).unchanged();
+        for actor in [user_actor(), machine_actor()] {
+            stage.fire(ground, "tombstone", &actor).expect_unchanged();
         }
-        [between, told, frozen, done, behind].map(|id| stage.state(id))
+        [between, episode_id, frozen, done, behind].map(|id| stage.state(id))
     };
-    assert_eq!(play(&[you()]), ["Stale", "Stale", "Stale", "Rejected", "Stale"]);
-    assert_eq!(play(&[machine(), you()]), play(&[you()]));
+    assert_eq!(run(&[user_actor()]), ["Stale", "Stale", "Stale", "Rejected", "Stale"]);
+    assert_eq!(run(&[machine_actor(), user_actor()]), run(&[user_actor()]));
 }
 
 /// MSH-8, MSH-11: a claim that is Stale, Rejected or Superseded keeps its state and passes the news on.
 #[test]
-fn the_graph_goes_on_past_claims_that_stay() {
-    let mut stage = stage();
-    let ground = super::grounded(&mut stage);
-    let replaced = claim(&mut stage, &[ground]);
-    let on_replaced = claim(&mut stage, &[replaced]);
-    let better = super::rival(&mut stage);
-    super::supersede(&mut stage, replaced, better, &machine()).ok();
-    let other = evidence(&mut stage);
-    let faded = claim(&mut stage, &[ground, other]);
-    let on_faded = fact(&mut stage, &[faded]);
-    stage.fire(other, "tombstone", &machine()).ok();
-    let no = claim(&mut stage, &[ground]);
-    let on_no = claim(&mut stage, &[no]);
-    stage.fire(no, "reject", &you()).ok();
-    stage.fire(on_no, "confirm", &you()).ok();
-    assert_eq!([on_replaced, on_faded, on_no].map(|id| stage.state(id)), ["Claim", "Fact", "Fact"]);
+fn cascade_continues_past_settled_claims() {
+    let mut stage = new_simulator();
+    let ground = super::create_grounded_claim(&mut stage);
+    let replaced = create_claim(&mut stage, &[ground]);
+    let on_replaced = create_claim(&mut stage, &[replaced]);
+    let better = super::create_rival_claim(&mut stage);
+    super::supersede_claim(&mut stage, replaced, better, &machine_actor()).expect_ok();
+    let other = create_evidence(&mut stage);
+    let stale_claim = create_claim(&mut stage, &[ground, other]);
+    let on_stale = create_fact(&mut stage, &[stale_claim]);
+    stage.fire(other, "tombstone", &machine_actor()).expect_ok();
+    let rejected_claim = create_claim(&mut stage, &[ground]);
+    let on_rejected = create_claim(&mut stage, &[rejected_claim]);
+    stage.fire(rejected_claim, "reject", &user_actor()).expect_ok();
+    stage.fire(on_rejected, "confirm", &user_actor()).expect_ok();
+    assert_eq!([on_replaced, on_stale, on_rejected].map(|id| stage.state(id)), ["Claim", "Fact", "Fact"]);
 
-    stage.fire(ground, "reject", &you()).ok();
-    assert_eq!([replaced, faded, no].map(|id| stage.state(id)), ["Superseded", "Stale", "Rejected"]);
-    assert_eq!([on_replaced, on_faded, on_no].map(|id| stage.state(id)), ["Stale", "Stale", "Stale"]);
+    stage.fire(ground, "reject", &user_actor()).expect_ok();
+    assert_eq!([replaced, stale_claim, rejected_claim].map(|id| stage.state(id)), ["Superseded", "Stale", "Rejected"]);
+    assert_eq!([on_replaced, on_stale, on_rejected].map(|id| stage.state(id)), ["Stale", "Stale", "Stale"]);
 }
 
 /// MSH-7: of several supports one is enough: a claim that has lost a part of its reasons is Stale.
 #[test]
-fn one_lost_support_is_enough() {
-    let mut stage = stage();
-    let (kept, lost) = (evidence(&mut stage), evidence(&mut stage));
-    let id = claim(&mut stage, &[kept, lost]);
-    stage.fire(lost, "tombstone", &machine()).ok();
+fn one_lost_support_makes_claim_stale() {
+    let mut stage = new_simulator();
+    let (kept, lost) = (create_evidence(&mut stage), create_evidence(&mut stage));
+    let id = create_claim(&mut stage, &[kept, lost]);
+    stage.fire(lost, "tombstone", &machine_actor()).expect_ok();
     assert_eq!((stage.state(id), stage.state(kept)), ("Stale".into(), "Live".into()));
 }
 
 /// MSH-8: nothing new is made of what is lost, and a snapshot is evicted only once it is stale.
 #[test]
-fn what_is_lost_carries_nothing_new() {
-    let mut stage = stage();
-    let ground = evidence(&mut stage);
-    let told = episode(&mut stage, &[ground]);
-    let kept = snapshot(&mut stage, &[told]);
-    stage.fire(kept, "evict", &machine()).wrong_state("Fresh", "evict");
-    stage.fire(ground, "tombstone", &machine()).ok();
-    for (lifecycle, name, on) in [
+fn create_on_lost_support_is_refused() {
+    let mut stage = new_simulator();
+    let ground = create_evidence(&mut stage);
+    let episode_id = create_episode(&mut stage, &[ground]);
+    let kept = create_snapshot(&mut stage, &[episode_id]);
+    stage.fire(kept, "evict", &machine_actor()).expect_wrong_state("Fresh", "evict");
+    stage.fire(ground, "tombstone", &machine_actor()).expect_ok();
+    for (lifecycle, name, support) in [
         ("mesh.episode", "title", ground),
         ("mesh.action", "title", ground),
         ("mesh.snapshot", "artifact", ground),
-        ("mesh.action", "title", told),
-        ("mesh.snapshot", "artifact", told),
+        ("mesh.action", "title", episode_id),
+        ("mesh.snapshot", "artifact", episode_id),
     ] {
-        let attempt = stage.create(lifecycle, &machine()).with(name, "x").with("support", super::ids(&[on]));
-        attempt.refused(422, "dead_support");
+        let attempt =
+            stage.create(lifecycle, &machine_actor()).with(name, "x").with("support", super::id_list(&[support]));
+        attempt.expect_refusal(422, "dead_support");
     }
-    stage.fire(kept, "evict", &machine()).ok();
+    stage.fire(kept, "evict", &machine_actor()).expect_ok();
     assert_eq!(stage.state(kept), "Evicted");
-    stage.fire(kept, "evict", &machine()).wrong_state("Evicted", "evict");
+    stage.fire(kept, "evict", &machine_actor()).expect_wrong_state("Evicted", "evict");
 }
 
 /// MSH-8: on a record that is replaced nothing new rests, whatever it is.
 #[test]
-fn a_replaced_claim_carries_nothing_new() {
-    let mut stage = stage();
-    let ground = evidence(&mut stage);
-    let old = superseded(&mut stage, &[ground]);
+fn create_on_superseded_claim_is_refused() {
+    let mut stage = new_simulator();
+    let ground = create_evidence(&mut stage);
+    let old = create_superseded_claim(&mut stage, &[ground]);
     for lifecycle in ["mesh.episode", "mesh.action"] {
-        let attempt = stage.create(lifecycle, &machine()).with("title", "x").with("support", super::ids(&[old]));
-        attempt.refused(422, "dead_support");
+        let attempt =
+            stage.create(lifecycle, &machine_actor()).with("title", "x").with("support", super::id_list(&[old]));
+        attempt.expect_refusal(422, "dead_support");
     }
 }
 
 /// MSH-8, MSH-11: what an episode, an action and a snapshot may rest on: evidence that is there, claims that live, and, but
 /// for an episode, episodes that are told as they were.
 #[test]
-fn what_may_rest_on_what() {
-    let mut stage = stage();
-    let (ground, gone) = (evidence(&mut stage), evidence(&mut stage));
-    let (told, untold) = (episode(&mut stage, &[ground]), episode(&mut stage, &[gone]));
-    stage.fire(gone, "tombstone", &machine()).ok();
-    let mut grounds = vec![("Live", ground), ("Tombstoned", gone), ("Current", told), ("Stale", untold)];
-    grounds.extend(one_of_each(&mut stage, &[ground]));
+fn support_must_be_live_and_of_allowed_lifecycle() {
+    let mut stage = new_simulator();
+    let (ground, gone) = (create_evidence(&mut stage), create_evidence(&mut stage));
+    let (current_episode, stale_episode) = (create_episode(&mut stage, &[ground]), create_episode(&mut stage, &[gone]));
+    stage.fire(gone, "tombstone", &machine_actor()).expect_ok();
+    let mut grounds =
+        vec![("Live", ground), ("Tombstoned", gone), ("Current", current_episode), ("Stale", stale_episode)];
+    grounds.extend(create_claim_in_each_state(&mut stage, &[ground]));
     for (lifecycle, name) in [("mesh.episode", "title"), ("mesh.action", "title"), ("mesh.snapshot", "artifact")] {
-        for (state, on) in &grounds {
-            let attempt =
-                stage.create(lifecycle, &machine()).with(name, "x").with("support", super::ids(&[ground, *on]));
-            let episodes = [told, untold].contains(on) && lifecycle == "mesh.episode";
+        for (state, support) in &grounds {
+            let attempt = stage
+                .create(lifecycle, &machine_actor())
+                .with(name, "x")
+                .with("support", super::id_list(&[ground, *support]));
+            let episodes = [current_episode, stale_episode].contains(support) && lifecycle == "mesh.episode";
             if episodes {
-                attempt.bad_input();
+                attempt.expect_bad_input();
             } else if ["Live", "Current", "Hint", "Claim", "Fact", "Disputed"].contains(state) {
-                attempt.ok();
+                attempt.expect_ok();
             } else {
-                attempt.refused(422, "dead_support");
+                attempt.expect_refusal(422, "dead_support");
             }
         }
     }
@@ -223,37 +231,37 @@ fn what_may_rest_on_what() {
 /// MSH-8, MSH-11: what is Done, Rejected or Evicted hears of no loss: not even its version moves. A snapshot that is stale
 /// stays as it is, too.
 #[test]
-fn what_is_over_hears_of_no_loss() {
-    for author in [machine(), you()] {
-        let mut stage = stage();
-        let (ground, other) = (evidence(&mut stage), evidence(&mut stage));
-        let [done, no] = [0; 2].map(|_| action(&mut stage, &[ground]));
-        stage.fire(done, "accept", &you()).ok();
-        stage.fire(done, "complete", &machine()).ok();
-        stage.fire(no, "reject", &machine()).ok();
-        let [faded, evicted] = [0; 2].map(|_| snapshot(&mut stage, &[ground, other]));
-        stage.fire(other, "tombstone", &machine()).ok();
-        stage.fire(evicted, "evict", &machine()).ok();
-        let before = [done, no, faded, evicted].map(|id| stage.record(id).version);
-        assert_eq!(stage.fire(ground, "tombstone", &author).changes().records.len(), 1);
-        assert_eq!([done, no, faded, evicted].map(|id| stage.record(id).version), before);
+fn final_records_ignore_lost_support() {
+    for author in [machine_actor(), user_actor()] {
+        let mut stage = new_simulator();
+        let (ground, other) = (create_evidence(&mut stage), create_evidence(&mut stage));
+        let [done, rejected] = [0; 2].map(|_| create_action(&mut stage, &[ground]));
+        stage.fire(done, "accept", &user_actor()).expect_ok();
+        stage.fire(done, "complete", &machine_actor()).expect_ok();
+        stage.fire(rejected, "reject", &machine_actor()).expect_ok();
+        let [stale, evicted] = [0; 2].map(|_| create_snapshot(&mut stage, &[ground, other]));
+        stage.fire(other, "tombstone", &machine_actor()).expect_ok();
+        stage.fire(evicted, "evict", &machine_actor()).expect_ok();
+        let before = [done, rejected, stale, evicted].map(|id| stage.record(id).version);
+        assert_eq!(stage.fire(ground, "tombstone", &author).expect_changes().records.len(), 1);
+        assert_eq!([done, rejected, stale, evicted].map(|id| stage.record(id).version), before);
     }
 }
 
 /// MSH-9, MSH-10: the user's withdrawal is said once. What the user has confirmed since is not lost by its repetition, be it
 /// that a machine had withdrawn the evidence first or not.
 #[test]
-fn a_withdrawal_said_again_undoes_no_later_word() {
-    for first in [machine(), you()] {
-        let mut stage = stage();
-        let ground = evidence(&mut stage);
-        let id = claim(&mut stage, &[ground]);
-        stage.fire(ground, "tombstone", &first).ok();
-        stage.fire(ground, "tombstone", &you()).outcome();
+fn repeated_tombstone_keeps_later_confirmation() {
+    for first in [machine_actor(), user_actor()] {
+        let mut stage = new_simulator();
+        let ground = create_evidence(&mut stage);
+        let id = create_claim(&mut stage, &[ground]);
+        stage.fire(ground, "tombstone", &first).expect_ok();
+        stage.fire(ground, "tombstone", &user_actor()).run();
         assert_eq!(stage.field(ground, "byUser"), true);
-        stage.fire(id, "confirm", &you()).ok();
-        for author in [you(), machine()] {
-            stage.fire(ground, "tombstone", &author).unchanged();
+        stage.fire(id, "confirm", &user_actor()).expect_ok();
+        for author in [user_actor(), machine_actor()] {
+            stage.fire(ground, "tombstone", &author).expect_unchanged();
         }
         assert_eq!(stage.state(id), "Fact");
     }
@@ -261,15 +269,15 @@ fn a_withdrawal_said_again_undoes_no_later_word() {
 
 /// MSH-9, MSH-10: the user's withdrawal counts also where nothing rests on the evidence, or nothing that still listens.
 #[test]
-fn the_users_withdrawal_counts_though_nobody_listens() {
-    let mut stage = stage();
-    let (bare, used) = (evidence(&mut stage), evidence(&mut stage));
-    let done = action(&mut stage, &[used]);
-    stage.fire(done, "accept", &machine()).ok();
-    stage.fire(done, "complete", &machine()).ok();
+fn user_tombstone_without_dependents_sets_by_user() {
+    let mut stage = new_simulator();
+    let (bare, used) = (create_evidence(&mut stage), create_evidence(&mut stage));
+    let done = create_action(&mut stage, &[used]);
+    stage.fire(done, "accept", &machine_actor()).expect_ok();
+    stage.fire(done, "complete", &machine_actor()).expect_ok();
     for ground in [bare, used] {
-        stage.fire(ground, "tombstone", &machine()).ok();
-        stage.fire(ground, "tombstone", &you()).ok();
+        stage.fire(ground, "tombstone", &machine_actor()).expect_ok();
+        stage.fire(ground, "tombstone", &user_actor()).expect_ok();
         assert_eq!(stage.field(ground, "byUser"), true);
     }
     assert_eq!(stage.state(done), "Done");

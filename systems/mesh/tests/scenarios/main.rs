@@ -1,29 +1,29 @@
 //! The mesh system, played: each test reads like the rule it cites. The rules stand in `systems/mesh/README.md`.
 
 mod actions;
-mod beliefs;
-mod bounds;
 mod callers;
 mod capabilities;
 mod cascades;
-mod graph;
+mod claims;
+mod derivation_graph;
+mod field_bounds;
 mod jobs;
 mod matrix;
-mod matrix_work;
+mod matrix_jobs_nodes;
 mod nodes;
-mod records;
+mod record_callers;
 mod replacements;
 mod routes;
-mod scenes;
-mod word;
+mod state_fixtures;
+mod user_assertions;
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
-use onceward_testkit::{Attempt, Stage, systems};
+use onceward_testkit::{SimulatedCall, Simulator, systems};
 use serde_json::{Value, json};
 
 /// What an ordinary node holds.
-const ALL: &[&str] = &[
+const ALL_CAPABILITIES: &[&str] = &[
     "Evidence.Read",
     "Evidence.Write",
     "Claim.Read",
@@ -43,106 +43,111 @@ const ALL: &[&str] = &[
     "Registration.Read",
 ];
 
-fn stage() -> Stage {
-    systems::stage("mesh")
+fn new_simulator() -> Simulator {
+    systems::new_simulator("mesh")
 }
 
 /// The author of a signed operation, with what it held at that time.
-fn node(name: &str, capabilities: &[&str]) -> Actor {
+fn node_actor(name: &str, capabilities: &[&str]) -> Actor {
     let capabilities = capabilities.iter().map(|one| (*one).into()).collect();
     Actor { capabilities, ..Actor::new(name, &[]) }
 }
 
 /// A node that works on its own: it may do everything but speak for the user.
-fn machine() -> Actor {
-    node("laptop", ALL)
+fn machine_actor() -> Actor {
+    node_actor("laptop", ALL_CAPABILITIES)
 }
 
 /// The node that the user holds in the hand.
-fn you() -> Actor {
-    Actor { user: true, ..node("phone", ALL) }
+fn user_actor() -> Actor {
+    Actor { user: true, ..node_actor("phone", ALL_CAPABILITIES) }
 }
 
-fn evidence(stage: &mut Stage) -> RecordId {
-    stage.create("mesh.evidence", &machine()).with("digest", "sha256:ab").ok()
+fn create_evidence(stage: &mut Simulator) -> RecordId {
+    stage.create("mesh.evidence", &machine_actor()).with("digest", "sha256:ab").expect_ok()
 }
 
 /// A creation that is about to be tried: it rests on these.
-fn believe<'s>(stage: &'s mut Stage, on: &[RecordId], confidence: f64) -> Attempt<'s> {
-    let belief = json!({ "subject": "alice", "predicate": "lives in", "object": "Bern", "confidence": confidence });
-    stage.create("mesh.claim", &machine()).with_all(belief).with("support", ids(on))
+fn claim_attempt<'s>(stage: &'s mut Simulator, support: &[RecordId], confidence: f64) -> SimulatedCall<'s> {
+    let fields = json!({ "subject": "alice", "predicate": "lives in", "object": "Bern", "confidence": confidence });
+    stage.create("mesh.claim", &machine_actor()).with_all(fields).with("support", id_list(support))
 }
 
-fn ids(of: &[RecordId]) -> Value {
-    of.iter().map(ToString::to_string).collect()
+fn id_list(ids: &[RecordId]) -> Value {
+    ids.iter().map(ToString::to_string).collect()
 }
 
-fn hint(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    believe(stage, on, 0.2).ok()
+fn create_hint(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    claim_attempt(stage, support, 0.2).expect_ok()
 }
 
-fn claim(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    believe(stage, on, 0.8).ok()
+fn create_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    claim_attempt(stage, support, 0.8).expect_ok()
 }
 
 /// A claim on evidence of its own.
-fn grounded(stage: &mut Stage) -> RecordId {
-    let ground = evidence(stage);
-    claim(stage, &[ground])
+fn create_grounded_claim(stage: &mut Simulator) -> RecordId {
+    let ground = create_evidence(stage);
+    create_claim(stage, &[ground])
 }
 
-fn fact(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    let id = claim(stage, on);
-    stage.fire(id, "confirm", &you()).ok()
+fn create_fact(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    let id = create_claim(stage, support);
+    stage.fire(id, "confirm", &user_actor()).expect_ok()
 }
 
 /// Another claim that contradicts it: the same subject and predicate, another object.
-fn rival(stage: &mut Stage) -> RecordId {
-    let ground = evidence(stage);
-    believe(stage, &[ground], 0.7).with("object", "Basel").ok()
+fn create_rival_claim(stage: &mut Simulator) -> RecordId {
+    let ground = create_evidence(stage);
+    claim_attempt(stage, &[ground], 0.7).with("object", "Basel").expect_ok()
 }
 
-fn disputed(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    let (id, other) = (claim(stage, on), rival(stage));
-    dispute(stage, id, other, &machine()).ok()
+fn create_disputed_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    let (id, other) = (create_claim(stage, support), create_rival_claim(stage));
+    dispute_claim(stage, id, other, &machine_actor()).expect_ok()
 }
 
-fn dispute<'s>(stage: &'s mut Stage, id: RecordId, other: RecordId, by: &Actor) -> Attempt<'s> {
-    stage.fire(id, "update_status", by).with("status", "Disputed").with("conflict", other.to_string())
+fn dispute_claim<'s>(stage: &'s mut Simulator, id: RecordId, other: RecordId, author: &Actor) -> SimulatedCall<'s> {
+    stage.fire(id, "update_status", author).with("status", "Disputed").with("conflict", other.to_string())
 }
 
-fn supersede<'s>(stage: &'s mut Stage, id: RecordId, by: RecordId, author: &Actor) -> Attempt<'s> {
-    stage.fire(id, "supersede", author).with("replacement", by.to_string())
+fn supersede_claim<'s>(
+    stage: &'s mut Simulator,
+    id: RecordId,
+    replacement: RecordId,
+    author: &Actor,
+) -> SimulatedCall<'s> {
+    stage.fire(id, "supersede", author).with("replacement", replacement.to_string())
 }
 
-fn rejected(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    let id = claim(stage, on);
-    stage.fire(id, "reject", &you()).ok()
+fn create_rejected_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    let id = create_claim(stage, support);
+    stage.fire(id, "reject", &user_actor()).expect_ok()
 }
 
 /// What it rested on besides is gone.
-fn stale(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    let lost = evidence(stage);
-    let id = claim(stage, &[on, &[lost]].concat());
-    stage.fire(lost, "tombstone", &machine()).ok();
+fn create_stale_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    let lost = create_evidence(stage);
+    let id = create_claim(stage, &[support, &[lost]].concat());
+    stage.fire(lost, "tombstone", &machine_actor()).expect_ok();
     id
 }
 
-fn superseded(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    let (id, better) = (claim(stage, on), rival(stage));
-    supersede(stage, id, better, &machine()).ok()
+fn create_superseded_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    let (id, replacement) = (create_claim(stage, support), create_rival_claim(stage));
+    supersede_claim(stage, id, replacement, &machine_actor()).expect_ok()
 }
 
 /// A claim in each of the seven states, by name, all resting on the same.
-fn one_of_each(stage: &mut Stage, on: &[RecordId]) -> Vec<(&'static str, RecordId)> {
+fn create_claim_in_each_state(stage: &mut Simulator, support: &[RecordId]) -> Vec<(&'static str, RecordId)> {
     let all = vec![
-        ("Hint", hint(stage, on)),
-        ("Claim", claim(stage, on)),
-        ("Fact", fact(stage, on)),
-        ("Disputed", disputed(stage, on)),
-        ("Rejected", rejected(stage, on)),
-        ("Stale", stale(stage, on)),
-        ("Superseded", superseded(stage, on)),
+        ("Hint", create_hint(stage, support)),
+        ("Claim", create_claim(stage, support)),
+        ("Fact", create_fact(stage, support)),
+        ("Disputed", create_disputed_claim(stage, support)),
+        ("Rejected", create_rejected_claim(stage, support)),
+        ("Stale", create_stale_claim(stage, support)),
+        ("Superseded", create_superseded_claim(stage, support)),
     ];
     for (state, id) in &all {
         assert_eq!(stage.state(*id), *state);
@@ -150,14 +155,26 @@ fn one_of_each(stage: &mut Stage, on: &[RecordId]) -> Vec<(&'static str, RecordI
     all
 }
 
-fn episode(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    stage.create("mesh.episode", &machine()).with("title", "The move").with("support", ids(on)).ok()
+fn create_episode(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    stage
+        .create("mesh.episode", &machine_actor())
+        .with("title", "The move")
+        .with("support", id_list(support))
+        .expect_ok()
 }
 
-fn action(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    stage.create("mesh.action", &machine()).with("title", "Tell the bank").with("support", ids(on)).ok()
+fn create_action(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    stage
+        .create("mesh.action", &machine_actor())
+        .with("title", "Tell the bank")
+        .with("support", id_list(support))
+        .expect_ok()
 }
 
-fn snapshot(stage: &mut Stage, on: &[RecordId]) -> RecordId {
-    stage.create("mesh.snapshot", &machine()).with("artifact", "sha256:cd").with("support", ids(on)).ok()
+fn create_snapshot(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
+    stage
+        .create("mesh.snapshot", &machine_actor())
+        .with("artifact", "sha256:cd")
+        .with("support", id_list(support))
+        .expect_ok()
 }

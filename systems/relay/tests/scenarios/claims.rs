@@ -1,163 +1,169 @@
 //! REL-9, REL-10, REL-13, REL-21: claiming, unclaiming, and what it does to a reputation.
 
-use onceward_testkit::{operator, user, user_with};
+use onceward_testkit::{operator, user, user_with_roles};
 use serde_json::{Value, json};
 
-use super::{agent, alice, claim, funded, judged, pay, post, rate, register, stage, submitted, verdict, won};
+use super::{
+    alice, claim_and_submit, claim_job, completion_rate, create_funded_job, create_won_job, find_agent, fund_exactly,
+    lease_submission, new_simulator, post_job, register_agent, verdict,
+};
 
 /// REL-9: many workers may claim one funded job, each once.
 #[test]
-fn many_claim_one_job() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    claim(&mut stage, job, "bob").ok();
-    claim(&mut stage, job, "carol").ok();
-    claim(&mut stage, job, "bob").refused(409, "already_claimed");
+fn each_worker_claims_funded_job_once() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    claim_job(&mut stage, job, "bob").expect_ok();
+    claim_job(&mut stage, job, "carol").expect_ok();
+    claim_job(&mut stage, job, "bob").expect_refusal(409, "already_claimed");
     assert_eq!(stage.field(job, "participants"), json!(["bob", "carol"]));
-    assert_eq!(stage.field(agent(&stage, "bob"), "claims"), 1);
+    assert_eq!(stage.field(find_agent(&stage, "bob"), "claims"), 1);
 }
 
 /// REL-9: who is not registered cannot claim, and the buyer cannot claim its own job.
 #[test]
-fn strangers_and_the_buyer_do_not_claim() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
+fn claim_by_stranger_or_buyer_is_refused() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
     for event in ["claim", "unclaim"] {
-        for who in [user("mallory"), operator("olga")] {
-            stage.fire(job, event, &who).not_allowed();
+        for caller in [user("mallory"), operator("olga")] {
+            stage.fire(job, event, &caller).expect_not_allowed();
         }
     }
-    stage.fire(job, "claim", &alice()).refused(403, "own_job");
-    register(&mut stage, "mallory").ok();
-    claim(&mut stage, job, "mallory").ok();
+    stage.fire(job, "claim", &alice()).expect_refusal(403, "own_job");
+    register_agent(&mut stage, "mallory").expect_ok();
+    claim_job(&mut stage, job, "mallory").expect_ok();
 }
 
 /// REL-9: a server that is an agent itself may post for somebody who is none; that one owns the job and still claims nothing.
 #[test]
-fn an_owner_without_a_name_claims_nothing() {
-    let mut stage = stage();
-    let server = user_with("alice", &["operator"]);
-    let given = json!({ "title": "t", "description": "d", "price": super::PRICE });
-    let job = stage.create("relay.job", &server).owner("zoe").with_all(given).ok();
-    stage.fire(job, "fund", &user("zoe")).with("tx_hash", super::tx(1, super::PRICE)).ok();
+fn unregistered_owner_cannot_claim() {
+    let mut stage = new_simulator();
+    let server = user_with_roles("alice", &["operator"]);
+    let fields = json!({ "title": "t", "description": "d", "price": super::JOB_PRICE_MICRO_USDC });
+    let job = stage.create("relay.job", &server).owner("zoe").with_all(fields).expect_ok();
+    stage.fire(job, "fund", &user("zoe")).with("tx_hash", super::tx_hash(1, super::JOB_PRICE_MICRO_USDC)).expect_ok();
     for event in ["claim", "unclaim"] {
-        stage.fire(job, event, &user("zoe")).not_allowed();
+        stage.fire(job, event, &user("zoe")).expect_not_allowed();
     }
-    claim(&mut stage, job, "alice").ok();
+    claim_job(&mut stage, job, "alice").expect_ok();
 }
 
 /// REL-9: a job that has ended, or is overdue though nobody has noticed yet, cannot be claimed.
 #[test]
-fn only_a_funded_job_is_claimed() {
-    let mut stage = stage();
-    let job = won(&mut stage, "bob");
-    claim(&mut stage, job, "carol").wrong_state("resolved", "claim");
-    let job = super::cancelled(&mut stage);
-    claim(&mut stage, job, "carol").wrong_state("cancelled", "claim");
-    let job = funded(&mut stage);
-    stage.doze("1d");
-    claim(&mut stage, job, "carol").wrong_state("expired", "claim");
-    assert_eq!(stage.field(agent(&stage, "carol"), "claims"), 0);
+fn claim_of_ended_or_overdue_job_is_refused() {
+    let mut stage = new_simulator();
+    let job = create_won_job(&mut stage, "bob");
+    claim_job(&mut stage, job, "carol").expect_wrong_state("resolved", "claim");
+    let job = super::create_cancelled_job(&mut stage);
+    claim_job(&mut stage, job, "carol").expect_wrong_state("cancelled", "claim");
+    let job = create_funded_job(&mut stage);
+    stage.advance_without_engine("1d");
+    claim_job(&mut stage, job, "carol").expect_wrong_state("expired", "claim");
+    assert_eq!(stage.field(find_agent(&stage, "carol"), "claims"), 0);
 }
 
 /// REL-9: a thousand may claim; the next is told why it may not, until somebody leaves.
 #[test]
-fn the_thousand_and_first_is_refused() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
+fn claim_over_one_thousand_is_refused() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
     for number in 0..1000 {
         let name = format!("worker-{number}");
-        register(&mut stage, &name).ok();
-        claim(&mut stage, job, &name).ok();
+        register_agent(&mut stage, &name).expect_ok();
+        claim_job(&mut stage, job, &name).expect_ok();
     }
-    claim(&mut stage, job, "bob").refused(409, "claims_full");
-    claim(&mut stage, job, "worker-7").refused(409, "already_claimed");
-    stage.fire(job, "unclaim", &user("worker-7")).ok();
-    claim(&mut stage, job, "bob").ok();
-    claim(&mut stage, job, "worker-7").refused(409, "claims_full");
+    claim_job(&mut stage, job, "bob").expect_refusal(409, "claims_full");
+    claim_job(&mut stage, job, "worker-7").expect_refusal(409, "already_claimed");
+    stage.fire(job, "unclaim", &user("worker-7")).expect_ok();
+    claim_job(&mut stage, job, "bob").expect_ok();
+    claim_job(&mut stage, job, "worker-7").expect_refusal(409, "claims_full");
 }
 
 /// REL-13, REL-3: passed over claims: null with no claims, then recomputed with every claim, unclaim and win.
 #[test]
-fn the_completion_rate() {
-    let mut stage = stage();
-    assert_eq!(rate(&stage, "bob"), Value::Null);
-    let first = funded(&mut stage);
-    claim(&mut stage, first, "bob").ok();
-    assert_eq!(rate(&stage, "bob"), 0.0);
-    won(&mut stage, "bob");
-    assert_eq!(rate(&stage, "bob"), 0.5);
-    won(&mut stage, "bob");
-    assert_eq!(rate(&stage, "bob"), 2.0 / 3.0);
-    let failed = judged(&mut stage, first, "bob");
-    stage.commit(&failed, verdict(10)).ok();
-    assert_eq!(rate(&stage, "bob"), 2.0 / 3.0, "a verdict that is no pass changes neither number");
-    let bob = agent(&stage, "bob");
+fn completion_rate_is_wins_per_claim() {
+    let mut stage = new_simulator();
+    assert_eq!(completion_rate(&stage, "bob"), Value::Null);
+    let first = create_funded_job(&mut stage);
+    claim_job(&mut stage, first, "bob").expect_ok();
+    assert_eq!(completion_rate(&stage, "bob"), 0.0);
+    create_won_job(&mut stage, "bob");
+    assert_eq!(completion_rate(&stage, "bob"), 0.5);
+    create_won_job(&mut stage, "bob");
+    assert_eq!(completion_rate(&stage, "bob"), 2.0 / 3.0);
+    let failed = lease_submission(&mut stage, first, "bob");
+    stage.commit(&failed, verdict(10)).expect_ok();
+    assert_eq!(completion_rate(&stage, "bob"), 2.0 / 3.0, "a verdict that is no pass changes neither number");
+    let bob = find_agent(&stage, "bob");
     assert_eq!((stage.field(bob, "passed"), stage.field(bob, "claims")), (json!(2), json!(3)));
 }
 
 /// REL-21, REL-13: until the first submission a claim can be taken back, and then never was.
 #[test]
-fn an_unclaimed_job_does_not_count() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    claim(&mut stage, job, "bob").ok();
-    claim(&mut stage, job, "carol").ok();
-    stage.fire(job, "unclaim", &user("bob")).ok();
+fn unclaim_before_submission_removes_claim() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    claim_job(&mut stage, job, "bob").expect_ok();
+    claim_job(&mut stage, job, "carol").expect_ok();
+    stage.fire(job, "unclaim", &user("bob")).expect_ok();
     assert_eq!(stage.field(job, "participants"), json!(["carol"]));
-    assert_eq!((stage.field(agent(&stage, "bob"), "claims"), rate(&stage, "bob")), (json!(0), Value::Null));
-    super::submit(&mut stage, job, "bob").refused(403, "not_claimed");
-    claim(&mut stage, job, "bob").ok();
-    won(&mut stage, "bob");
-    stage.fire(job, "unclaim", &user("bob")).ok();
-    assert_eq!(rate(&stage, "bob"), 1.0);
-    let [lost, left] = [funded(&mut stage), funded(&mut stage)];
-    claim(&mut stage, lost, "bob").ok();
-    claim(&mut stage, left, "bob").ok();
-    stage.fire(left, "unclaim", &user("bob")).ok();
-    assert_eq!(rate(&stage, "bob"), 0.5);
+    assert_eq!(
+        (stage.field(find_agent(&stage, "bob"), "claims"), completion_rate(&stage, "bob")),
+        (json!(0), Value::Null)
+    );
+    super::submit_work(&mut stage, job, "bob").expect_refusal(403, "not_claimed");
+    claim_job(&mut stage, job, "bob").expect_ok();
+    create_won_job(&mut stage, "bob");
+    stage.fire(job, "unclaim", &user("bob")).expect_ok();
+    assert_eq!(completion_rate(&stage, "bob"), 1.0);
+    let [lost_job, unclaimed_job] = [create_funded_job(&mut stage), create_funded_job(&mut stage)];
+    claim_job(&mut stage, lost_job, "bob").expect_ok();
+    claim_job(&mut stage, unclaimed_job, "bob").expect_ok();
+    stage.fire(unclaimed_job, "unclaim", &user("bob")).expect_ok();
+    assert_eq!(completion_rate(&stage, "bob"), 0.5);
 }
 
 /// REL-21: with the first submission the claim stays; what others handed in does not matter.
 #[test]
-fn a_submission_binds() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    claim(&mut stage, job, "carol").ok();
-    let lease = judged(&mut stage, job, "bob");
-    stage.fire(job, "unclaim", &user("bob")).refused(409, "already_submitted");
-    stage.fail(&lease, "500").ok();
-    stage.fire(job, "unclaim", &user("bob")).refused(409, "already_submitted");
-    stage.fire(job, "unclaim", &user("carol")).ok();
-    stage.fire(job, "unclaim", &user("carol")).refused(409, "not_claimed");
-    stage.fire(job, "unclaim", &user("mallory")).not_allowed();
-    stage.pass("1d");
-    stage.fire(job, "unclaim", &user("bob")).wrong_state("expired", "unclaim");
+fn unclaim_after_submission_is_refused() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    claim_job(&mut stage, job, "carol").expect_ok();
+    let lease = lease_submission(&mut stage, job, "bob");
+    stage.fire(job, "unclaim", &user("bob")).expect_refusal(409, "already_submitted");
+    stage.fail(&lease, "500").expect_ok();
+    stage.fire(job, "unclaim", &user("bob")).expect_refusal(409, "already_submitted");
+    stage.fire(job, "unclaim", &user("carol")).expect_ok();
+    stage.fire(job, "unclaim", &user("carol")).expect_refusal(409, "not_claimed");
+    stage.fire(job, "unclaim", &user("mallory")).expect_not_allowed();
+    stage.advance("1d");
+    stage.fire(job, "unclaim", &user("bob")).expect_wrong_state("expired", "unclaim");
 }
 
 /// REL-10: exactly the least rate is enough; a little less is not; none yet counts as nothing.
 #[test]
-fn reputation_at_its_bound() {
-    for (least, who, admitted) in [
+fn claim_below_min_reputation_is_refused() {
+    for (min_reputation, agent_id, admitted) in [
         (0.5, "bob", true),
         (0.500_001, "bob", false),
         (0.0, "carol", true),
         (0.000_001, "carol", false),
         (1.0, "dave", true),
     ] {
-        let mut stage = stage();
-        won(&mut stage, "bob");
-        won(&mut stage, "dave");
-        let other = funded(&mut stage);
-        claim(&mut stage, other, "bob").ok();
-        assert_eq!((rate(&stage, "bob"), rate(&stage, "carol")), (json!(0.5), Value::Null));
-        let job = post(&mut stage).with("min_reputation", least).ok();
-        pay(&mut stage, job);
-        let attempt = claim(&mut stage, job, who);
+        let mut stage = new_simulator();
+        create_won_job(&mut stage, "bob");
+        create_won_job(&mut stage, "dave");
+        let other = create_funded_job(&mut stage);
+        claim_job(&mut stage, other, "bob").expect_ok();
+        assert_eq!((completion_rate(&stage, "bob"), completion_rate(&stage, "carol")), (json!(0.5), Value::Null));
+        let job = post_job(&mut stage).with("min_reputation", min_reputation).expect_ok();
+        fund_exactly(&mut stage, job);
+        let attempt = claim_job(&mut stage, job, agent_id);
         if admitted {
-            attempt.ok();
+            attempt.expect_ok();
         } else {
-            attempt.refused(403, "reputation_too_low");
+            attempt.expect_refusal(403, "reputation_too_low");
             assert_eq!(stage.field(job, "participants"), json!([]));
         }
     }
@@ -165,12 +171,12 @@ fn reputation_at_its_bound() {
 
 /// REL-10: who got in stays in, whatever becomes of the rate.
 #[test]
-fn a_claim_outlives_a_falling_rate() {
-    let mut stage = stage();
-    won(&mut stage, "bob");
-    let job = post(&mut stage).with("min_reputation", 1.0).ok();
-    pay(&mut stage, job);
-    claim(&mut stage, job, "bob").ok();
-    assert_eq!(rate(&stage, "bob"), 0.5);
-    submitted(&mut stage, job, "bob");
+fn claim_stays_when_completion_rate_falls() {
+    let mut stage = new_simulator();
+    create_won_job(&mut stage, "bob");
+    let job = post_job(&mut stage).with("min_reputation", 1.0).expect_ok();
+    fund_exactly(&mut stage, job);
+    claim_job(&mut stage, job, "bob").expect_ok();
+    assert_eq!(completion_rate(&stage, "bob"), 0.5);
+    claim_and_submit(&mut stage, job, "bob");
 }

@@ -3,28 +3,30 @@
 use onceward_core::time::Duration;
 use serde_json::{Value, json};
 
-use super::{alice, depositor, funded, judged, post, stage, submitted, verdict};
+use super::{
+    alice, claim_and_submit, create_funded_job, depositor_balance, lease_submission, new_simulator, post_job, verdict,
+};
 
 /// REL-12, REL-16: a score below the threshold fails, with the score, the steps and the reason; the job goes on.
 #[test]
-fn below_the_threshold_it_fails() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let lease = judged(&mut stage, job, "bob");
-    stage.commit(&lease, verdict(79)).ok();
+fn score_below_threshold_fails_submission() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let lease = lease_submission(&mut stage, job, "bob");
+    stage.commit(&lease, verdict(79)).expect_ok();
     assert_eq!(stage.state(lease.record), "failed");
     assert_eq!(stage.field(lease.record, "reason"), "below_threshold");
     assert_eq!(stage.field(lease.record, "score"), 79);
     assert_eq!(stage.field(lease.record, "steps"), verdict(79)["steps"]);
-    assert_eq!((stage.state(job).as_str(), stage.hold(job)), ("funded", super::PRICE));
-    let again = judged(&mut stage, job, "bob");
-    stage.commit(&again, verdict(80)).ok();
+    assert_eq!((stage.state(job).as_str(), stage.hold_balance(job)), ("funded", super::JOB_PRICE_MICRO_USDC));
+    let second_lease = lease_submission(&mut stage, job, "bob");
+    stage.commit(&second_lease, verdict(80)).expect_ok();
     assert_eq!(stage.state(job), "resolved");
 }
 
 /// REL-3, REL-16: the score decides, at the job's own threshold to the point.
 #[test]
-fn the_threshold_is_the_jobs() {
+fn score_is_compared_with_job_threshold() {
     for (threshold, score, state) in [
         (80, 80, "passed"),
         (80, 79, "failed"),
@@ -33,21 +35,21 @@ fn the_threshold_is_the_jobs() {
         (100, 100, "passed"),
         (1, 0, "failed"),
     ] {
-        let mut stage = stage();
-        let job = post(&mut stage).with("threshold", threshold).ok();
-        super::pay(&mut stage, job);
-        let lease = judged(&mut stage, job, "bob");
-        stage.commit(&lease, verdict(score)).ok();
+        let mut stage = new_simulator();
+        let job = post_job(&mut stage).with("threshold", threshold).expect_ok();
+        super::fund_exactly(&mut stage, job);
+        let lease = lease_submission(&mut stage, job, "bob");
+        stage.commit(&lease, verdict(score)).expect_ok();
         assert_eq!(stage.state(lease.record), state, "{score} at {threshold}");
     }
 }
 
 /// REL-12, REL-16: a verdict has a score from 0 to 100 and its steps, or it is none, and the oracle may still give one.
 #[test]
-fn a_verdict_is_bounded() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let lease = judged(&mut stage, job, "bob");
+fn invalid_verdict_is_rejected_and_can_be_retried() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let lease = lease_submission(&mut stage, job, "bob");
     for bad in [
         json!(null),
         json!({}),
@@ -58,112 +60,112 @@ fn a_verdict_is_bounded() {
         json!({ "score": 100 }),
         json!({ "score": 100, "steps": "x".repeat(64 * 1024 - 1) }),
     ] {
-        stage.commit(&lease, bad).bad_input();
+        stage.commit(&lease, bad).expect_bad_input();
     }
     assert_eq!(stage.state(lease.record), "judging");
     let longest = json!("x".repeat(64 * 1024 - 2));
-    stage.commit(&lease, json!({ "score": 100, "steps": longest })).ok();
+    stage.commit(&lease, json!({ "score": 100, "steps": longest })).expect_ok();
     assert_eq!(stage.field(lease.record, "steps"), longest);
 }
 
 /// REL-12, REL-15, REL-17: what the guard blocks and what the oracle cannot judge fail, each with its reason, and for good.
 #[test]
-fn guard_and_errors_fail_it() {
+fn oracle_failure_fails_submission_with_reason() {
     for (code, reason) in [("guard_blocked", "guard_blocked"), ("timeout", "oracle_error"), ("500", "oracle_error")] {
-        let mut stage = stage();
-        let job = funded(&mut stage);
-        let lease = judged(&mut stage, job, "bob");
-        stage.fail(&lease, code).retryable(true).ok();
+        let mut stage = new_simulator();
+        let job = create_funded_job(&mut stage);
+        let lease = lease_submission(&mut stage, job, "bob");
+        stage.fail(&lease, code).retryable(true).expect_ok();
         assert_eq!(stage.state(lease.record), "failed");
         assert_eq!(stage.field(lease.record, "reason"), reason);
         assert_eq!(stage.field(lease.record, "score"), Value::Null);
-        stage.try_lease(lease.record, "w2").not_leasable();
+        stage.try_lease(lease.record, "w2").expect_not_leasable();
         assert_eq!(stage.state(job), "funded");
     }
 }
 
 /// REL-14, REL-12: a restart fails what was being judged, at once; so does an oracle that gives it back.
 #[test]
-fn a_restart_fails_what_was_judged() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let lost = judged(&mut stage, job, "bob");
-    let given_back = judged(&mut stage, job, "bob");
-    let untouched = submitted(&mut stage, job, "bob");
-    stage.lost(&lost).ok();
-    stage.give_back(&given_back).ok();
-    for lease in [&lost, &given_back] {
+fn lost_or_yielded_lease_fails_submission() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let lost = lease_submission(&mut stage, job, "bob");
+    let yielded = lease_submission(&mut stage, job, "bob");
+    let unleased = claim_and_submit(&mut stage, job, "bob");
+    stage.lose_lease(&lost).expect_ok();
+    stage.yield_job(&yielded).expect_ok();
+    for lease in [&lost, &yielded] {
         assert_eq!(stage.state(lease.record), "failed");
         assert_eq!(stage.field(lease.record, "reason"), "restarted");
-        stage.commit(lease, verdict(100)).lease_lost();
+        stage.commit(lease, verdict(100)).expect_lease_lost();
     }
-    assert_eq!(stage.state(untouched), "judging", "what nobody was judging is judged later");
+    assert_eq!(stage.state(unleased), "judging", "what nobody was judging is judged later");
 }
 
 /// REL-14, REL-12: an oracle that falls silent loses its lease after a minute, and what it held fails as after a restart.
 #[test]
-fn a_silent_oracle_loses_it() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let lease = judged(&mut stage, job, "bob");
-    stage.pass("50s");
-    stage.heartbeat(&lease).ok();
-    stage.pass_for(Duration::from_micros(60_000_000 - 1));
+fn oracle_without_heartbeat_fails_submission_after_lease() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let lease = lease_submission(&mut stage, job, "bob");
+    stage.advance("50s");
+    stage.heartbeat(&lease).expect_ok();
+    stage.advance_by(Duration::from_micros(60_000_000 - 1));
     assert_eq!(stage.state(lease.record), "judging");
-    stage.pass_for(Duration::from_micros(1));
+    stage.advance_by(Duration::from_micros(1));
     assert_eq!(stage.state(lease.record), "failed");
     assert_eq!(stage.field(lease.record, "reason"), "restarted");
 }
 
 /// REL-14: one oracle at a time.
 #[test]
-fn one_oracle_holds_it() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let lease = judged(&mut stage, job, "bob");
-    stage.try_lease(lease.record, "w2").not_leasable();
+fn submission_is_leased_to_one_oracle() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let lease = lease_submission(&mut stage, job, "bob");
+    stage.try_lease(lease.record, "w2").expect_not_leasable();
     assert_eq!(stage.state(lease.record), "judging");
 }
 
 /// REL-21, REL-12: with no oracle running a submission fails after an hour and says so; the job can then be cancelled.
 #[test]
-fn with_no_oracle_it_fails_in_the_end() {
-    let mut stage = stage();
-    let job = post(&mut stage).with("expiry", Value::Null).ok();
-    super::pay(&mut stage, job);
-    let submission = submitted(&mut stage, job, "bob");
-    stage.pass_for(Duration::from_micros(3_600_000_000 - 1));
+fn unjudged_submission_fails_after_one_hour() {
+    let mut stage = new_simulator();
+    let job = post_job(&mut stage).with("expiry", Value::Null).expect_ok();
+    super::fund_exactly(&mut stage, job);
+    let submission = claim_and_submit(&mut stage, job, "bob");
+    stage.advance_by(Duration::from_micros(3_600_000_000 - 1));
     assert_eq!(stage.state(submission), "judging");
-    stage.fire(job, "cancel", &alice()).refused(409, "judging");
-    stage.pass_for(Duration::from_micros(1));
+    stage.fire(job, "cancel", &alice()).expect_refusal(409, "judging");
+    stage.advance_by(Duration::from_micros(1));
     assert_eq!(stage.state(submission), "failed");
     assert_eq!(stage.field(submission, "reason"), "no_oracle");
-    stage.fire(job, "cancel", &alice()).ok();
-    assert_eq!(depositor(&stage), super::PRICE);
+    stage.fire(job, "cancel", &alice()).expect_ok();
+    assert_eq!(depositor_balance(&stage), super::JOB_PRICE_MICRO_USDC);
 }
 
 /// REL-21: nobody has to be awake for it: who asks to cancel after the hour finds it failed.
 #[test]
-fn with_no_oracle_and_no_engine_awake() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let submission = submitted(&mut stage, job, "bob");
-    stage.doze("1h");
-    stage.fire(job, "cancel", &alice()).ok();
+fn cancel_after_judging_timeout_succeeds_without_scheduler() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let submission = claim_and_submit(&mut stage, job, "bob");
+    stage.advance_without_engine("1h");
+    stage.fire(job, "cancel", &alice()).expect_ok();
     assert_eq!(stage.field(submission, "reason"), "no_oracle");
     assert_eq!(stage.state(job), "cancelled");
 }
 
 /// REL-4, REL-12: a job that ran out before its submission did takes it along, even if the engine slept through both.
 #[test]
-fn a_sleeping_engine_changes_no_reason() {
-    let mut stage = stage();
+fn job_expiry_before_judging_timeout_sets_failure_reason() {
+    let mut stage = new_simulator();
     let soon = stage.now().checked_add("30m".parse().expect("a duration")).expect("a time");
-    let job = post(&mut stage).with("expiry", soon.to_string()).ok();
-    super::pay(&mut stage, job);
-    let submission = submitted(&mut stage, job, "bob");
-    stage.doze("2h");
-    stage.fire(job, "cancel", &alice()).refused(409, "wrong_state");
+    let job = post_job(&mut stage).with("expiry", soon.to_string()).expect_ok();
+    super::fund_exactly(&mut stage, job);
+    let submission = claim_and_submit(&mut stage, job, "bob");
+    stage.advance_without_engine("2h");
+    stage.fire(job, "cancel", &alice()).expect_refusal(409, "wrong_state");
     assert_eq!((stage.state(job), stage.state(submission)), ("expired".into(), "failed".into()));
     assert_eq!(stage.field(submission, "reason"), "job_expired");
 }
@@ -171,39 +173,42 @@ fn a_sleeping_engine_changes_no_reason() {
 /// REL-21, REL-17, REL-12: an oracle that came at the last moment has its full time, and no oracle has more, however alive
 /// it says it is.
 #[test]
-fn an_oracle_has_its_time_and_no_more() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let submission = submitted(&mut stage, job, "bob");
-    stage.pass_for(Duration::from_micros(3_600_000_000 - 1));
+fn judging_time_is_bounded_despite_heartbeats() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let submission = claim_and_submit(&mut stage, job, "bob");
+    stage.advance_by(Duration::from_micros(3_600_000_000 - 1));
     let lease = stage.lease(submission, "w1");
     for _ in 0..3 {
-        stage.pass("40s");
-        stage.heartbeat(&lease).ok();
+        stage.advance("40s");
+        stage.heartbeat(&lease).expect_ok();
     }
-    stage.pass_for(Duration::from_micros(30_000_000 - 1));
+    stage.advance_by(Duration::from_micros(30_000_000 - 1));
     assert_eq!(stage.state(submission), "judging");
-    stage.pass_for(Duration::from_micros(1));
+    stage.advance_by(Duration::from_micros(1));
     assert_eq!(stage.state(submission), "failed");
     assert_eq!(stage.field(submission, "reason"), "oracle_error");
-    stage.commit(&lease, verdict(100)).lease_lost();
+    stage.commit(&lease, verdict(100)).expect_lease_lost();
 }
 
 /// REL-12: passed and failed are ends, whatever is tried.
 #[test]
-fn final_is_final() {
-    let mut stage = stage();
-    let job = funded(&mut stage);
-    let failed = judged(&mut stage, job, "bob");
-    stage.commit(&failed, verdict(1)).ok();
-    let passed = judged(&mut stage, job, "bob");
-    stage.commit(&passed, verdict(99)).ok();
+fn event_on_final_submission_is_refused() {
+    let mut stage = new_simulator();
+    let job = create_funded_job(&mut stage);
+    let failed = lease_submission(&mut stage, job, "bob");
+    stage.commit(&failed, verdict(1)).expect_ok();
+    let passed = lease_submission(&mut stage, job, "bob");
+    stage.commit(&passed, verdict(99)).expect_ok();
     for (lease, state) in [(failed, "failed"), (passed, "passed")] {
         assert!(stage.record(lease.record).is_final(), "{state} is declared as an end");
-        stage.try_lease(lease.record, "w2").not_leasable();
-        stage.fail(&lease, "500").outcome().refusal();
-        stage.fire(lease.record, "discard", &alice()).with("reason", "job_expired").wrong_state(state, "discard");
-        stage.pass("2d");
+        stage.try_lease(lease.record, "w2").expect_not_leasable();
+        stage.fail(&lease, "500").run().expect_refusal();
+        stage
+            .fire(lease.record, "discard", &alice())
+            .with("reason", "job_expired")
+            .expect_wrong_state(state, "discard");
+        stage.advance("2d");
         assert_eq!(stage.state(lease.record), state);
     }
 }

@@ -1,30 +1,31 @@
 //! Every state, every event, every caller, for the five lifecycles.
 
-use onceward_testkit::matrix::{Allowed, Matrix, Trial};
-use onceward_testkit::{Stage, operator, user};
+use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix, MatrixTrial};
+use onceward_testkit::{Simulator, operator, user};
 use serde_json::{Map, Value, json};
 
 use super::{
-    PRICE, agent, alice, cancelled, claim, dressed, expired, funded, judged, open, settlement, sign, signature,
-    submitted, tx, verdict, won,
+    JOB_PRICE_MICRO_USDC, alice, claim_and_submit, claim_job, create_cancelled_job, create_expired_job,
+    create_funded_job, create_open_job, create_won_job, find_agent, find_settlement, lease_submission, sign_settlement,
+    signature_input, tx_hash, verdict, with_chain_and_agents,
 };
 
 /// An id that no record has.
-const NOBODY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+const MISSING_RECORD_ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-fn given(json: Value) -> Map<String, Value> {
+fn json_object(json: Value) -> Map<String, Value> {
     match json {
         Value::Object(map) => map,
         other => panic!("{other} is not an object"),
     }
 }
 
-fn fire(event: &str, input: Value) -> Trial {
-    Trial::Fire { event: event.to_owned(), input: given(input) }
+fn fire_trial(event: &str, input: Value) -> MatrixTrial {
+    MatrixTrial::Fire { event: event.to_owned(), input: json_object(input) }
 }
 
 /// Typed from the requirement. An agent is anybody registered who is not the buyer; Bob has claimed where it says so.
-const JOB: &[Allowed<'static>] = &[
+const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, agent", "open"),
     ("open", "edit expiry=\"2027-01-01T00:00:00Z\"", "owner", "open"),
     ("open: in time", "FUND", "owner", "funded"),
@@ -46,59 +47,62 @@ const JOB: &[Allowed<'static>] = &[
 
 /// REL-1, REL-2, REL-4, REL-5, REL-6, REL-7, REL-8, REL-9, REL-21: these moves happen, and no other does.
 #[test]
-fn every_state_event_and_caller_of_a_job() {
-    let paid = json!({ "tx_hash": tx(0xfff, PRICE) });
-    let name = fire("fund", paid.clone()).name();
-    let allowed: Vec<Allowed<'_>> = JOB
+fn only_allowed_job_transitions_happen() {
+    let fund_input = json!({ "tx_hash": tx_hash(0xfff, JOB_PRICE_MICRO_USDC) });
+    let name = fire_trial("fund", fund_input.clone()).name();
+    let allowed: Vec<AllowedTransition<'_>> = ALLOWED_JOB_TRANSITIONS
         .iter()
         .map(|(from, trial, by, to)| (*from, if *trial == "FUND" { &name } else { *trial }, *by, *to))
         .collect();
     let spawned = [("title", "'t'"), ("description", "'d'"), ("price", "100000")];
-    Matrix::new("relay", "relay.job", &spawned, dressed)
-        .caller("agent", user("bob"))
-        .given(given(json!({ "title": "t", "description": "d", "price": PRICE })), None)
-        .trial(fire("fund", paid))
-        .trial(fire("edit", json!({ "expiry": "2027-01-01T00:00:00Z" })))
-        .trial(fire("resolve", json!({ "submission": NOBODY })))
-        .trial(fire("refund_sent", json!({ "tx_hash": "off-chain" })))
-        .scene("open: in time", open)
-        .scene("open: overdue", |stage| {
-            let job = open(stage);
-            stage.pass("1d");
+    LifecycleMatrix::new("relay", "relay.job", &spawned, with_chain_and_agents)
+        .with_caller("agent", user("bob"))
+        .with_create_input(
+            json_object(json!({ "title": "t", "description": "d", "price": JOB_PRICE_MICRO_USDC })),
+            None,
+        )
+        .with_trial(fire_trial("fund", fund_input))
+        .with_trial(fire_trial("edit", json!({ "expiry": "2027-01-01T00:00:00Z" })))
+        .with_trial(fire_trial("resolve", json!({ "submission": MISSING_RECORD_ID })))
+        .with_trial(fire_trial("refund_sent", json!({ "tx_hash": "off-chain" })))
+        .with_scene("open: in time", create_open_job)
+        .with_scene("open: overdue", |stage| {
+            let job = create_open_job(stage);
+            stage.advance("1d");
             job
         })
-        .scene("funded: fresh", funded)
-        .scene("funded: claimed", |stage| {
-            let job = funded(stage);
-            claim(stage, job, "bob").ok()
+        .with_scene("funded: fresh", create_funded_job)
+        .with_scene("funded: claimed", |stage| {
+            let job = create_funded_job(stage);
+            claim_job(stage, job, "bob").expect_ok()
         })
-        .scene("funded: judging", |stage| {
-            let job = funded(stage);
-            submitted(stage, job, "bob");
+        .with_scene("funded: judging", |stage| {
+            let job = create_funded_job(stage);
+            claim_and_submit(stage, job, "bob");
             job
         })
-        .scene("resolved", |stage| won(stage, "bob"))
-        .scene("expired: not refunded", expired)
-        .scene("expired: refund pending", |stage| {
-            let job = expired(stage);
-            stage.fire(job, "refund", &alice()).ok()
+        .with_scene("resolved", |stage| create_won_job(stage, "bob"))
+        .with_scene("expired: not refunded", create_expired_job)
+        .with_scene("expired: refund pending", |stage| {
+            let job = create_expired_job(stage);
+            stage.fire(job, "refund", &alice()).expect_ok()
         })
-        .scene("cancelled: never funded", |stage| {
-            let job = open(stage);
-            stage.fire(job, "cancel", &alice()).ok()
+        .with_scene("cancelled: never funded", |stage| {
+            let job = create_open_job(stage);
+            stage.fire(job, "cancel", &alice()).expect_ok()
         })
-        .scene("cancelled: not refunded", cancelled)
-        .scene("cancelled: refunded", |stage| {
-            let job = cancelled(stage);
-            stage.fire(job, "refund", &alice()).ok();
-            let refund = settlement(stage, job, "refund");
-            super::settle(stage, refund, 1);
+        .with_scene("cancelled: not refunded", create_cancelled_job)
+        .with_scene("cancelled: refunded", |stage| {
+            let job = create_cancelled_job(stage);
+            stage.fire(job, "refund", &alice()).expect_ok();
+            let refund = find_settlement(stage, job, "refund");
+            super::send_settlement(stage, refund, 1);
             job
         })
-        .check(&allowed);
+        .assert_only_allowed(&allowed);
 }
 
-const SUBMISSION: &[Allowed<'static>] = &[
+const ALLOWED_SUBMISSION_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner", "judging"),
     ("judging: unread", "lease", "operator, worker, another worker", "judging"),
     ("judging: unread", "time", "engine", "failed"),
@@ -122,82 +126,82 @@ const SUBMISSION: &[Allowed<'static>] = &[
 
 /// REL-12, REL-14, REL-21: a submission is judged once, and nothing but its job's end fails it from outside.
 #[test]
-fn every_state_event_and_caller_of_a_submission() {
-    let passed = |stage: &mut Stage| {
-        let job = funded(stage);
-        let lease = judged(stage, job, "alice2");
-        stage.commit_only(&lease, verdict(90)).ok();
+fn only_allowed_submission_transitions_happen() {
+    let create_passed_submission = |stage: &mut Simulator| {
+        let job = create_funded_job(stage);
+        let lease = lease_submission(stage, job, "alice2");
+        stage.commit_only(&lease, verdict(90)).expect_ok();
         lease
     };
-    Matrix::new("relay", "relay.submission", &[("job", "record.target.job")], with_a_job)
-        .owner_is(user("alice2"))
-        .caller("buyer", alice())
-        .given(given(json!({ "job": JOB_ID })), Some(b"five, seven, five"))
-        .trial(fire("discard", json!({ "reason": "job_cancelled" })))
-        .works(&verdict(90), &["guard_blocked", "503"])
-        .scene("judging: unread", |stage| {
-            let job = funded(stage);
-            submitted(stage, job, "alice2")
+    LifecycleMatrix::new("relay", "relay.submission", &[("job", "record.target.job")], with_claimed_job)
+        .with_owner(user("alice2"))
+        .with_caller("buyer", alice())
+        .with_create_input(json_object(json!({ "job": PRESET_JOB_ID })), Some(b"five, seven, five"))
+        .with_trial(fire_trial("discard", json!({ "reason": "job_cancelled" })))
+        .with_work_trials(&verdict(90), &["guard_blocked", "503"])
+        .with_scene("judging: unread", |stage| {
+            let job = create_funded_job(stage);
+            claim_and_submit(stage, job, "alice2")
         })
-        .scene("judging: read", |stage| {
-            let job = funded(stage);
-            judged(stage, job, "alice2")
+        .with_scene("judging: read", |stage| {
+            let job = create_funded_job(stage);
+            lease_submission(stage, job, "alice2")
         })
-        .scene("passed: not closed", passed)
-        .scene("passed: closed", move |stage| {
-            let lease = passed(stage);
-            stage.finish(&lease).ok();
+        .with_scene("passed: not closed", create_passed_submission)
+        .with_scene("passed: closed", move |stage| {
+            let lease = create_passed_submission(stage);
+            stage.finish(&lease).expect_ok();
             lease
         })
-        .scene("failed", |stage| {
-            let job = funded(stage);
-            let lease = judged(stage, job, "alice2");
-            stage.commit(&lease, verdict(10)).ok();
+        .with_scene("failed", |stage| {
+            let job = create_funded_job(stage);
+            let lease = lease_submission(stage, job, "alice2");
+            stage.commit(&lease, verdict(10)).expect_ok();
             lease
         })
-        .check(SUBMISSION);
+        .assert_only_allowed(ALLOWED_SUBMISSION_TRANSITIONS);
 }
 
 /// The job that is there before any scene begins.
-const JOB_ID: &str = "01a1e0cb-9200-7000-8000-000000000001";
+const PRESET_JOB_ID: &str = "01a1e0cb-9200-7000-8000-000000000001";
 
 /// With a worker for Alice's jobs, who has claimed one.
-fn with_a_job(stage: Stage) -> Stage {
-    let mut stage = dressed(stage);
-    super::register(&mut stage, "alice2").ok();
-    let id = serde_json::from_value(json!(JOB_ID)).expect("an id");
-    let job = super::post(&mut stage).id(id).ok();
-    super::pay(&mut stage, job);
-    claim(&mut stage, job, "alice2").ok();
+fn with_claimed_job(stage: Simulator) -> Simulator {
+    let mut stage = with_chain_and_agents(stage);
+    super::register_agent(&mut stage, "alice2").expect_ok();
+    let id = serde_json::from_value(json!(PRESET_JOB_ID)).expect("an id");
+    let job = super::post_job(&mut stage).id(id).expect_ok();
+    super::fund_exactly(&mut stage, job);
+    claim_job(&mut stage, job, "alice2").expect_ok();
     stage
 }
 
 /// With a job that Bob has won.
-fn with_a_winner(stage: Stage) -> Stage {
-    let mut stage = with_a_job(stage);
-    let job = stage.all("relay.job")[0].id;
-    let lease = judged(&mut stage, job, "bob");
-    stage.commit(&lease, verdict(90)).ok();
+fn with_won_job(stage: Simulator) -> Simulator {
+    let mut stage = with_claimed_job(stage);
+    let job = stage.records_of("relay.job")[0].id;
+    let lease = lease_submission(&mut stage, job, "bob");
+    stage.commit(&lease, verdict(90)).expect_ok();
     stage
 }
 
 /// REL-3, REL-9, REL-13, REL-21: an agent registers and edits itself; the rest is its jobs' to tell.
 #[test]
-fn every_state_event_and_caller_of_an_agent() {
-    let wallet = fire("edit", json!({ "wallet": super::WALLET }));
+fn only_allowed_agent_transitions_happen() {
+    let wallet = fire_trial("edit", json!({ "wallet": super::WALLET_ADDRESS }));
     let edit = wallet.name();
-    Matrix::new("relay", "relay.agent", &[("agent_id", "'erin'")], with_a_job)
-        .given(given(json!({ "agent_id": "olga" })), None)
-        .caller("self", user("alice2"))
-        .caller("new one", user("olga"))
-        .trial(wallet)
-        .trial(fire("won", json!({ "job": JOB_ID, "amount": 5, "on_chain": true })))
-        .scene("registered: new", |stage| {
-            super::register(stage, "alice3").ok();
-            agent(stage, "alice3")
+    LifecycleMatrix::new("relay", "relay.agent", &[("agent_id", "'erin'")], with_claimed_job)
+        .with_create_input(json_object(json!({ "agent_id": "olga" })), None)
+        .with_caller("self", user("alice2"))
+        .with_caller("new one", user("olga"))
+        .with_trial(wallet)
+        .with_trial(fire_trial("won", json!({ "job": PRESET_JOB_ID, "amount": 5, "on_chain": true })))
+        .with_scene("registered: new", |stage| {
+            super::register_agent(stage, "alice3").expect_ok();
+            find_agent(stage, "alice3")
         })
-        .scene("registered: claimed", |stage| agent(stage, "alice2"))
-        .check(&[
+        .with_scene("registered: claimed", |stage| find_agent(stage, "alice2"))
+        .assert_only_allowed(&[
             ("nothing", "create", "operator, new one", "registered"),
             ("registered: claimed", &edit, "self", "registered"),
             ("registered", "claimed", "record", "registered"),
@@ -205,7 +209,7 @@ fn every_state_event_and_caller_of_an_agent() {
         ]);
 }
 
-const SETTLEMENT: &[Allowed<'static>] = &[
+const ALLOWED_SETTLEMENT_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "record", "due"),
     ("due", "lease", "operator, worker, another worker", "sending"),
     ("sending", "start", "worker", "sending"),
@@ -227,27 +231,27 @@ const SETTLEMENT: &[Allowed<'static>] = &[
 
 /// REL-7, REL-20: a settlement is sent until it is confirmed, and confirmed only as it was signed.
 #[test]
-fn every_state_event_and_caller_of_a_settlement() {
-    let name = fire("sign", signature(1)).name();
-    let allowed: Vec<Allowed<'_>> = SETTLEMENT
+fn only_allowed_settlement_transitions_happen() {
+    let name = fire_trial("sign", signature_input(1)).name();
+    let allowed: Vec<AllowedTransition<'_>> = ALLOWED_SETTLEMENT_TRANSITIONS
         .iter()
         .map(|(from, trial, by, to)| (*from, if *trial == "SIGN" { &name } else { *trial }, *by, *to))
         .collect();
-    let due = |stage: &mut Stage| {
-        cancelled(stage);
-        let job = cancelled(stage);
-        stage.fire(job, "refund", &alice()).ok();
-        settlement(stage, job, "refund")
+    let create_due_settlement = |stage: &mut Simulator| {
+        create_cancelled_job(stage);
+        let job = create_cancelled_job(stage);
+        stage.fire(job, "refund", &alice()).expect_ok();
+        find_settlement(stage, job, "refund")
     };
-    let signed = move |stage: &mut Stage| {
-        let id = due(stage);
+    let create_signed_settlement = move |stage: &mut Simulator| {
+        let id = create_due_settlement(stage);
         let lease = stage.lease(id, "w1");
-        sign(stage, &lease, 1).ok();
+        sign_settlement(stage, &lease, 1).expect_ok();
         lease
     };
-    let confirmed = move |stage: &mut Stage| {
-        let lease = signed(stage);
-        stage.commit_only(&lease, json!({ "tx_hash": signature(1)["tx_hash"] })).ok();
+    let create_confirmed_settlement = move |stage: &mut Simulator| {
+        let lease = create_signed_settlement(stage);
+        stage.commit_only(&lease, json!({ "tx_hash": signature_input(1)["tx_hash"] })).expect_ok();
         lease
     };
     let spawned = [
@@ -257,52 +261,55 @@ fn every_state_event_and_caller_of_a_settlement() {
         ("amount", "1"),
         ("on_chain", "true"),
     ];
-    Matrix::new("relay", "relay.settlement", &spawned, dressed)
-        .given(given(json!({ "kind": "payout", "address": super::WALLET, "amount": 1, "on_chain": true })), None)
-        .trial(fire("sign", signature(1)))
-        .works(&json!({ "tx_hash": signature(1)["tx_hash"] }), &["503"])
-        .scene("due", due)
-        .scene("sending: unsigned", move |stage| {
-            let id = due(stage);
+    LifecycleMatrix::new("relay", "relay.settlement", &spawned, with_chain_and_agents)
+        .with_create_input(
+            json_object(json!({ "kind": "payout", "address": super::WALLET_ADDRESS, "amount": 1, "on_chain": true })),
+            None,
+        )
+        .with_trial(fire_trial("sign", signature_input(1)))
+        .with_work_trials(&json!({ "tx_hash": signature_input(1)["tx_hash"] }), &["503"])
+        .with_scene("due", create_due_settlement)
+        .with_scene("sending: unsigned", move |stage| {
+            let id = create_due_settlement(stage);
             stage.lease(id, "w1")
         })
-        .scene("sending: signed", signed)
-        .scene("sending: off-chain", |stage| {
-            let job = super::trusted(stage);
-            stage.fire(job, "cancel", &alice()).ok();
-            stage.fire(job, "refund", &alice()).ok();
-            let refund = settlement(stage, job, "refund");
+        .with_scene("sending: signed", create_signed_settlement)
+        .with_scene("sending: off-chain", |stage| {
+            let job = super::create_trusted_job(stage);
+            stage.fire(job, "cancel", &alice()).expect_ok();
+            stage.fire(job, "refund", &alice()).expect_ok();
+            let refund = find_settlement(stage, job, "refund");
             stage.lease(refund, "w1")
         })
-        .scene("confirmed: not closed", confirmed)
-        .scene("confirmed: closed", move |stage| {
-            let lease = confirmed(stage);
-            stage.finish(&lease).ok();
+        .with_scene("confirmed: not closed", create_confirmed_settlement)
+        .with_scene("confirmed: closed", move |stage| {
+            let lease = create_confirmed_settlement(stage);
+            stage.finish(&lease).expect_ok();
             lease
         })
-        .check(&allowed);
+        .assert_only_allowed(&allowed);
 }
 
 /// REL-21: a dispute is opened by a party and closed by an operator.
 #[test]
-fn every_state_event_and_caller_of_a_dispute() {
-    let opened = |stage: &mut Stage| {
-        let job = won(stage, "bob");
-        stage.create("relay.dispute", &alice()).with("job", job.to_string()).with("reason", "prose").ok()
+fn only_allowed_dispute_transitions_happen() {
+    let create_open_dispute = |stage: &mut Simulator| {
+        let job = create_won_job(stage, "bob");
+        stage.create("relay.dispute", &alice()).with("job", job.to_string()).with("reason", "prose").expect_ok()
     };
-    let closed = move |stage: &mut Stage, event: &str| {
-        let id = opened(stage);
-        stage.fire(id, event, &operator("olga")).with("finding", "so").ok()
+    let create_closed_dispute = move |stage: &mut Simulator, event: &str| {
+        let id = create_open_dispute(stage);
+        stage.fire(id, event, &operator("olga")).with("finding", "so").expect_ok()
     };
-    Matrix::new("relay", "relay.dispute", &[("job", "record.target.job"), ("reason", "'x'")], with_a_winner)
-        .caller("winner", user("bob"))
-        .given(given(json!({ "job": JOB_ID, "reason": "prose" })), None)
-        .trial(fire("uphold", json!({ "finding": "so" })))
-        .trial(fire("dismiss", json!({ "finding": "so" })))
-        .scene("opened", opened)
-        .scene("upheld", move |stage| closed(stage, "uphold"))
-        .scene("dismissed", move |stage| closed(stage, "dismiss"))
-        .check(&[
+    LifecycleMatrix::new("relay", "relay.dispute", &[("job", "record.target.job"), ("reason", "'x'")], with_won_job)
+        .with_caller("winner", user("bob"))
+        .with_create_input(json_object(json!({ "job": PRESET_JOB_ID, "reason": "prose" })), None)
+        .with_trial(fire_trial("uphold", json!({ "finding": "so" })))
+        .with_trial(fire_trial("dismiss", json!({ "finding": "so" })))
+        .with_scene("opened", create_open_dispute)
+        .with_scene("upheld", move |stage| create_closed_dispute(stage, "uphold"))
+        .with_scene("dismissed", move |stage| create_closed_dispute(stage, "dismiss"))
+        .assert_only_allowed(&[
             ("nothing", "create", "owner, winner", "opened"),
             ("opened", "uphold finding=\"so\"", "operator", "upheld"),
             ("opened", "dismiss finding=\"so\"", "operator", "dismissed"),

@@ -2,151 +2,156 @@
 //! a chain.
 
 use onceward_core::value::RecordId;
-use onceward_testkit::{Stage, user};
+use onceward_testkit::{Simulator, user};
 use serde_json::{Value, json};
 
 use super::{
-    PRICE, WALLET, agent, alice, cancelled, confirm, depositor, fund, open, settlement, sign, signature, stage, total,
-    trusted, tx, usdc, win, won,
+    JOB_PRICE_MICRO_USDC, WALLET_ADDRESS, account_balance, alice, confirm_settlement, create_cancelled_job,
+    create_open_job, create_trusted_job, create_won_job, depositor_balance, find_agent, find_settlement, fund_job,
+    new_simulator, sign_settlement, signature_input, total_balance, tx_hash, win_job,
 };
 
 /// A refund, asked for.
-fn refund(stage: &mut Stage, job: RecordId) -> RecordId {
-    stage.fire(job, "refund", &alice()).ok();
-    settlement(stage, job, "refund")
+fn request_refund(stage: &mut Simulator, job: RecordId) -> RecordId {
+    stage.fire(job, "refund", &alice()).expect_ok();
+    find_settlement(stage, job, "refund")
 }
 
 /// No word of a sender confirms it; it stays where it is, goes back and is sent as ever.
 #[track_caller]
-fn wants_a_transaction(stage: &mut Stage, settlement: RecordId, nonce: i64) {
-    let (held, outside) = (stage.hold(settlement), usdc(stage, "chain"));
+fn assert_needs_transaction(stage: &mut Simulator, settlement: RecordId, nonce: i64) {
+    let (held, chain_balance) = (stage.hold_balance(settlement), account_balance(stage, "chain"));
     assert_eq!(stage.field(settlement, "on_chain"), true);
     let lease = stage.lease(settlement, "w1");
-    stage.commit(&lease, json!({})).refused(409, "not_signed");
-    stage.commit(&lease, json!({ "tx_hash": null })).refused(409, "not_signed");
-    confirm(stage, &lease, nonce).refused(409, "not_signed");
-    assert_eq!((stage.state(settlement).as_str(), stage.hold(settlement)), ("sending", held));
-    stage.fail(&lease, "503").ok();
-    stage.pass_for(stage.until(settlement, "ready_at"));
+    stage.commit(&lease, json!({})).expect_refusal(409, "not_signed");
+    stage.commit(&lease, json!({ "tx_hash": null })).expect_refusal(409, "not_signed");
+    confirm_settlement(stage, &lease, nonce).expect_refusal(409, "not_signed");
+    assert_eq!((stage.state(settlement).as_str(), stage.hold_balance(settlement)), ("sending", held));
+    stage.fail(&lease, "503").expect_ok();
+    stage.advance_by(stage.time_until(settlement, "ready_at"));
     let lease = stage.lease(settlement, "w2");
-    sign(stage, &lease, nonce).ok();
-    stage.commit(&lease, json!({})).refused(409, "another_transaction");
-    assert_eq!((stage.hold(settlement), usdc(stage, "chain")), (held, outside), "nothing has moved");
-    confirm(stage, &lease, nonce).ok();
+    sign_settlement(stage, &lease, nonce).expect_ok();
+    stage.commit(&lease, json!({})).expect_refusal(409, "another_transaction");
+    assert_eq!(
+        (stage.hold_balance(settlement), account_balance(stage, "chain")),
+        (held, chain_balance),
+        "nothing has moved"
+    );
+    confirm_settlement(stage, &lease, nonce).expect_ok();
     assert_eq!(stage.state(settlement), "confirmed");
-    assert_eq!((stage.hold(settlement), usdc(stage, "chain")), (0, outside + held));
+    assert_eq!((stage.hold_balance(settlement), account_balance(stage, "chain")), (0, chain_balance + held));
 }
 
 /// Nothing is signed for it and no transaction confirms it; the sender's word does.
 #[track_caller]
-fn wants_no_transaction(stage: &mut Stage, settlement: RecordId) {
-    let (held, outside) = (stage.hold(settlement), usdc(stage, "chain"));
+fn assert_needs_no_transaction(stage: &mut Simulator, settlement: RecordId) {
+    let (held, chain_balance) = (stage.hold_balance(settlement), account_balance(stage, "chain"));
     assert_eq!(stage.field(settlement, "on_chain"), false);
     let lease = stage.lease(settlement, "w1");
-    sign(stage, &lease, 1).refused(409, "off_chain");
-    confirm(stage, &lease, 1).refused(409, "off_chain");
-    assert_eq!((stage.state(settlement).as_str(), stage.hold(settlement)), ("sending", held));
-    stage.commit(&lease, json!({})).ok();
+    sign_settlement(stage, &lease, 1).expect_refusal(409, "off_chain");
+    confirm_settlement(stage, &lease, 1).expect_refusal(409, "off_chain");
+    assert_eq!((stage.state(settlement).as_str(), stage.hold_balance(settlement)), ("sending", held));
+    stage.commit(&lease, json!({})).expect_ok();
     assert_eq!((stage.state(settlement).as_str(), stage.field(settlement, "tx_hash")), ("confirmed", Value::Null));
-    assert_eq!((stage.hold(settlement), usdc(stage, "chain")), (0, outside + held));
+    assert_eq!((stage.hold_balance(settlement), account_balance(stage, "chain")), (0, chain_balance + held));
 }
 
 /// REL-20, REL-18: a payout of money that came over a chain is confirmed by the signed transaction alone.
 #[test]
-fn a_payout_wants_its_transaction() {
-    let mut stage = stage();
-    let job = won(&mut stage, "bob");
-    let payout = settlement(&stage, job, "payout");
-    wants_a_transaction(&mut stage, payout, 1);
+fn payout_of_chain_deposit_requires_transaction() {
+    let mut stage = new_simulator();
+    let job = create_won_job(&mut stage, "bob");
+    let payout = find_settlement(&stage, job, "payout");
+    assert_needs_transaction(&mut stage, payout, 1);
 }
 
 /// REL-20, REL-21: so is what was paid above the price.
 #[test]
-fn an_overpayment_wants_its_transaction() {
-    let mut stage = stage();
-    let job = open(&mut stage);
-    fund(&mut stage, job, &tx(1, PRICE + 5)).ok();
-    win(&mut stage, job, "bob");
-    let overpaid = settlement(&stage, job, "overpaid");
-    wants_a_transaction(&mut stage, overpaid, 1);
+fn overpayment_of_chain_deposit_requires_transaction() {
+    let mut stage = new_simulator();
+    let job = create_open_job(&mut stage);
+    fund_job(&mut stage, job, &tx_hash(1, JOB_PRICE_MICRO_USDC + 5)).expect_ok();
+    win_job(&mut stage, job, "bob");
+    let overpaid = find_settlement(&stage, job, "overpaid");
+    assert_needs_transaction(&mut stage, overpaid, 1);
 }
 
 /// REL-20, REL-6, REL-7: so is a refund, and no mark says that it was sent before it was; also of a deposit that came after
 /// the job was cancelled.
 #[test]
-fn a_refund_wants_its_transaction() {
-    let mut stage = stage();
-    let late = open(&mut stage);
-    stage.fire(late, "cancel", &alice()).ok();
-    fund(&mut stage, late, &tx(9, PRICE)).ok();
-    for (nonce, job) in [(1, cancelled(&mut stage)), (2, late)] {
-        let refund = refund(&mut stage, job);
+fn refund_of_chain_deposit_requires_transaction() {
+    let mut stage = new_simulator();
+    let late = create_open_job(&mut stage);
+    stage.fire(late, "cancel", &alice()).expect_ok();
+    fund_job(&mut stage, late, &tx_hash(9, JOB_PRICE_MICRO_USDC)).expect_ok();
+    for (nonce, job) in [(1, create_cancelled_job(&mut stage)), (2, late)] {
+        let refund = request_refund(&mut stage, job);
         let lease = stage.lease(refund, "w1");
-        stage.commit(&lease, json!({})).refused(409, "not_signed");
+        stage.commit(&lease, json!({})).expect_refusal(409, "not_signed");
         assert_eq!(stage.field(job, "refund_tx_hash"), "pending");
-        stage.give_back(&lease).ok();
-        stage.pass_for(stage.until(refund, "ready_at"));
-        wants_a_transaction(&mut stage, refund, nonce);
-        assert_eq!(stage.field(job, "refund_tx_hash"), signature(nonce)["tx_hash"]);
+        stage.yield_job(&lease).expect_ok();
+        stage.advance_by(stage.time_until(refund, "ready_at"));
+        assert_needs_transaction(&mut stage, refund, nonce);
+        assert_eq!(stage.field(job, "refund_tx_hash"), signature_input(nonce)["tx_hash"]);
     }
-    assert_eq!((usdc(&stage, "chain"), total(&stage)), (0, 0));
+    assert_eq!((account_balance(&stage, "chain"), total_balance(&stage)), (0, 0));
 }
 
 /// REL-20, REL-6, REL-7: what was taken on trust goes back without a transaction, and the mark says `off-chain`; also where the
 /// job had been cancelled before.
 #[test]
-fn a_refund_off_chain() {
-    let mut stage = stage();
-    let job = trusted(&mut stage);
-    stage.fire(job, "cancel", &alice()).ok();
-    let late = open(&mut stage);
-    stage.fire(late, "cancel", &alice()).ok();
-    fund(&mut stage, late, &super::on_trust(77)).ok();
+fn refund_of_trusted_deposit_needs_no_transaction() {
+    let mut stage = new_simulator();
+    let job = create_trusted_job(&mut stage);
+    stage.fire(job, "cancel", &alice()).expect_ok();
+    let late = create_open_job(&mut stage);
+    stage.fire(late, "cancel", &alice()).expect_ok();
+    fund_job(&mut stage, late, &super::trusted_deposit_hash(77)).expect_ok();
     for job in [job, late] {
-        let refund = refund(&mut stage, job);
-        wants_no_transaction(&mut stage, refund);
+        let refund = request_refund(&mut stage, job);
+        assert_needs_no_transaction(&mut stage, refund);
         assert_eq!(stage.field(job, "refund_tx_hash"), "off-chain");
     }
-    assert_eq!((usdc(&stage, "chain"), depositor(&stage), total(&stage)), (0, 0, 0));
+    assert_eq!((account_balance(&stage, "chain"), depositor_balance(&stage), total_balance(&stage)), (0, 0, 0));
 }
 
 /// REL-20, REL-18: a payout out of a deposit taken on trust is confirmed without a signature, and by no transaction.
 #[test]
-fn a_payout_off_chain() {
-    let mut stage = stage();
-    let job = trusted(&mut stage);
-    win(&mut stage, job, "bob");
-    let payout = settlement(&stage, job, "payout");
-    wants_no_transaction(&mut stage, payout);
-    assert_eq!((usdc(&stage, "chain"), total(&stage)), (-2_000_000, 0));
+fn payout_of_trusted_deposit_needs_no_transaction() {
+    let mut stage = new_simulator();
+    let job = create_trusted_job(&mut stage);
+    win_job(&mut stage, job, "bob");
+    let payout = find_settlement(&stage, job, "payout");
+    assert_needs_no_transaction(&mut stage, payout);
+    assert_eq!((account_balance(&stage, "chain"), total_balance(&stage)), (-2_000_000, 0));
 }
 
 /// REL-20, REL-18: winnings that waited for a wallet want a transaction as soon as any part of them came over a chain, in
 /// whatever order; once they have left, what comes later is judged by itself.
 #[test]
-fn what_waited_goes_as_it_came() {
+fn held_winnings_require_transaction_if_any_part_was_on_chain() {
     for (deposits, on_chain) in
         [(&[false, false][..], false), (&[true][..], true), (&[true, false][..], true), (&[false, true][..], true)]
     {
-        let mut stage = stage();
-        for over_a_chain in deposits {
-            let job = if *over_a_chain { super::funded(&mut stage) } else { trusted(&mut stage) };
-            win(&mut stage, job, "dave");
+        let mut stage = new_simulator();
+        for is_on_chain in deposits {
+            let job = if *is_on_chain { super::create_funded_job(&mut stage) } else { create_trusted_job(&mut stage) };
+            win_job(&mut stage, job, "dave");
         }
-        let dave = agent(&stage, "dave");
+        let dave = find_agent(&stage, "dave");
         assert_eq!(stage.field(dave, "on_chain"), on_chain, "{deposits:?}");
-        stage.fire(dave, "edit", &user("dave")).with("wallet", WALLET).ok();
-        let payout = stage.all("relay.settlement")[0].id;
+        stage.fire(dave, "edit", &user("dave")).with("wallet", WALLET_ADDRESS).expect_ok();
+        let payout = stage.records_of("relay.settlement")[0].id;
         if on_chain {
-            wants_a_transaction(&mut stage, payout, 1);
+            assert_needs_transaction(&mut stage, payout, 1);
         } else {
-            wants_no_transaction(&mut stage, payout);
+            assert_needs_no_transaction(&mut stage, payout);
         }
         assert_eq!(stage.field(dave, "on_chain"), false, "nothing waits");
-        let job = trusted(&mut stage);
-        win(&mut stage, job, "dave");
-        let payout = settlement(&stage, job, "payout");
-        wants_no_transaction(&mut stage, payout);
-        assert_eq!(total(&stage), 0);
+        let job = create_trusted_job(&mut stage);
+        win_job(&mut stage, job, "dave");
+        let payout = find_settlement(&stage, job, "payout");
+        assert_needs_no_transaction(&mut stage, payout);
+        assert_eq!(total_balance(&stage), 0);
     }
 }

@@ -1,5 +1,5 @@
 //! What every picture must keep to: checked on real lifecycles, on awkward ones and on random ones.
 
 mod geometry;
+mod lifecycles;
 mod output;
-mod sample;

@@ -2,73 +2,78 @@
 
 use std::borrow::Cow;
 
-use super::super::env::{FaultKind, Stop};
-use super::super::tree::{Expr, Function};
-use super::machine::{Got, Machine, boolean, fault};
-use super::operators::order;
+use super::super::env::{EvalStop, FaultKind};
+use super::super::tree::{BuiltinFunction, Expr};
+use super::evaluator::{EvalResult, Evaluator, boolean, fault};
+use super::operators::compare;
 use crate::diagnostic::Span;
 use crate::record::Record;
 use crate::time::Duration;
 use crate::value::Value;
 
-impl<'a> Machine<'a> {
+impl<'a> Evaluator<'a> {
     #[inline(never)]
-    pub(super) fn call(&mut self, function: Function, arguments: &'a [Expr], at: Span) -> Got<'a> {
-        let wrong = || fault(FaultKind::WrongType, at);
+    pub(super) fn evaluate_call(
+        &mut self,
+        function: BuiltinFunction,
+        arguments: &'a [Expr],
+        span: Span,
+    ) -> EvalResult<'a> {
+        let wrong_type = || fault(FaultKind::WrongType, span);
         match (function, arguments) {
-            (Function::Max | Function::Min, _) => self.extreme(function, arguments, at),
-            (Function::Size, [of]) => size(&*self.operand(of)?, at),
-            (Function::Int, [of]) => int(&*self.operand(of)?, at),
-            (Function::Double, [of]) => double(&*self.operand(of)?, at),
-            (Function::Text, [of]) => text(self.operand(of)?, at),
+            (BuiltinFunction::Max | BuiltinFunction::Min, _) => self.evaluate_extreme(function, arguments, span),
+            (BuiltinFunction::Size, [of]) => size(&*self.evaluate_non_null(of)?, span),
+            (BuiltinFunction::Int, [of]) => to_int(&*self.evaluate_non_null(of)?, span),
+            (BuiltinFunction::Double, [of]) => to_double(&*self.evaluate_non_null(of)?, span),
+            (BuiltinFunction::Text, [of]) => to_text(self.evaluate_non_null(of)?, span),
             // Literals are folded where they are compiled; what is left is a time or a duration already.
-            (Function::Timestamp | Function::Duration, [of]) => self.operand(of),
-            (Function::StartsWith | Function::EndsWith | Function::Contains, [of, part]) => {
-                let (of, part) = (self.operand(of)?, self.operand(part)?);
-                let (Value::Text(of), Value::Text(part)) = (&*of, &*part) else { return Err(wrong()) };
+            (BuiltinFunction::Timestamp | BuiltinFunction::Duration, [of]) => self.evaluate_non_null(of),
+            (BuiltinFunction::StartsWith | BuiltinFunction::EndsWith | BuiltinFunction::Contains, [of, part]) => {
+                let (of, part) = (self.evaluate_non_null(of)?, self.evaluate_non_null(part)?);
+                let (Value::Text(of), Value::Text(part)) = (&*of, &*part) else { return Err(wrong_type()) };
                 boolean(match function {
-                    Function::StartsWith => of.starts_with(&**part),
-                    Function::EndsWith => of.ends_with(&**part),
+                    BuiltinFunction::StartsWith => of.starts_with(&**part),
+                    BuiltinFunction::EndsWith => of.ends_with(&**part),
                     _ => of.contains(&**part),
                 })
             }
-            (Function::Backoff, [times, base, factor, cap]) => {
-                let (times, factor) = (self.number(times)?, self.number(factor)?);
-                let (base, cap) = (self.length(base)?, self.length(cap)?);
+            (BuiltinFunction::Backoff, [times, base, factor, cap]) => {
+                let (times, factor) = (self.evaluate_int(times)?, self.evaluate_int(factor)?);
+                let (base, cap) = (self.evaluate_duration(base)?, self.evaluate_duration(cap)?);
                 Ok(Cow::Owned(Value::Duration(backoff(times, base, factor, cap))))
             }
-            (Function::Jitter, [most]) => {
-                let most = self.length(most)?;
-                Ok(Cow::Owned(Value::Duration(jitter(self.env.record, most))))
+            (BuiltinFunction::Jitter, [max_jitter]) => {
+                let max_jitter = self.evaluate_duration(max_jitter)?;
+                Ok(Cow::Owned(Value::Duration(jitter(self.env.record, max_jitter))))
             }
-            _ => Err(wrong()),
+            _ => Err(wrong_type()),
         }
     }
 
-    fn number(&mut self, expr: &'a Expr) -> Result<i64, Box<Stop>> {
-        match *self.operand(expr)? {
+    fn evaluate_int(&mut self, expr: &'a Expr) -> Result<i64, Box<EvalStop>> {
+        match *self.evaluate_non_null(expr)? {
             Value::Int(number) => Ok(number),
-            _ => Err(fault(FaultKind::WrongType, expr.at)),
+            _ => Err(fault(FaultKind::WrongType, expr.span)),
         }
     }
 
-    fn length(&mut self, expr: &'a Expr) -> Result<Duration, Box<Stop>> {
-        match *self.operand(expr)? {
+    fn evaluate_duration(&mut self, expr: &'a Expr) -> Result<Duration, Box<EvalStop>> {
+        match *self.evaluate_non_null(expr)? {
             Value::Duration(length) => Ok(length),
-            _ => Err(fault(FaultKind::WrongType, expr.at)),
+            _ => Err(fault(FaultKind::WrongType, expr.span)),
         }
     }
 
-    fn extreme(&mut self, function: Function, arguments: &'a [Expr], at: Span) -> Got<'a> {
+    fn evaluate_extreme(&mut self, function: BuiltinFunction, arguments: &'a [Expr], span: Span) -> EvalResult<'a> {
         let mut best: Cow<'a, Value> = Cow::Owned(Value::Null);
         for argument in arguments {
-            let value = self.run(argument)?;
+            let value = self.evaluate(argument)?;
             if value.is_null() {
                 continue;
             }
             let better = best.is_null() || {
-                let order = order(&value, &best, at)?;
-                if function == Function::Max { order.is_gt() } else { order.is_lt() }
+                let order = compare(&value, &best, span)?;
+                if function == BuiltinFunction::Max { order.is_gt() } else { order.is_lt() }
             };
             if better {
                 best = value;
@@ -78,60 +83,60 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn size<'a>(value: &Value, at: Span) -> Got<'a> {
+fn size<'a>(value: &Value, span: Span) -> EvalResult<'a> {
     let size = match value {
         Value::Text(text) => text.chars().count(),
         Value::List(items) => items.len(),
-        _ => return Err(fault(FaultKind::WrongType, at)),
+        _ => return Err(fault(FaultKind::WrongType, span)),
     };
-    i64::try_from(size).map(|size| Cow::Owned(Value::Int(size))).map_err(|_| fault(FaultKind::Overflow, at))
+    i64::try_from(size).map(|size| Cow::Owned(Value::Int(size))).map_err(|_| fault(FaultKind::Overflow, span))
 }
 
 /// Whole numbers as they are, doubles cut toward zero, times in whole seconds.
-fn int<'a>(value: &Value, at: Span) -> Got<'a> {
+fn to_int<'a>(value: &Value, span: Span) -> EvalResult<'a> {
     // 2^63 is a double exactly. CEL takes what lies strictly between the two bounds, though -2^63 itself would fit.
-    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    const I64_LIMIT: f64 = 9_223_372_036_854_775_808.0;
     let number = match value {
         Value::Int(number) => *number,
         Value::Time(time) => time.secs(),
-        Value::Double(number) if number.abs() < BEYOND => {
+        Value::Double(number) if number.abs() < I64_LIMIT => {
             #[expect(clippy::cast_possible_truncation, reason = "the range was looked at; the cut is what int means")]
             let cut = *number as i64;
             cut
         }
-        Value::Double(_) => return Err(fault(FaultKind::Overflow, at)),
-        _ => return Err(fault(FaultKind::WrongType, at)),
+        Value::Double(_) => return Err(fault(FaultKind::Overflow, span)),
+        _ => return Err(fault(FaultKind::WrongType, span)),
     };
     Ok(Cow::Owned(Value::Int(number)))
 }
 
-fn double<'a>(value: &Value, at: Span) -> Got<'a> {
+fn to_double<'a>(value: &Value, span: Span) -> EvalResult<'a> {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "the nearest double is what double means")]
         Value::Int(number) => Ok(Cow::Owned(Value::Double(*number as f64))),
         Value::Double(number) => Ok(Cow::Owned(Value::Double(*number))),
-        _ => Err(fault(FaultKind::WrongType, at)),
+        _ => Err(fault(FaultKind::WrongType, span)),
     }
 }
 
-fn text(value: Cow<'_, Value>, at: Span) -> Got<'_> {
+fn to_text(value: Cow<'_, Value>, span: Span) -> EvalResult<'_> {
     let text = match &*value {
         Value::Text(_) => return Ok(value),
         Value::Int(number) => number.to_string(),
         Value::Bool(truth) => truth.to_string(),
         Value::Ref(id) => id.to_string(),
-        _ => return Err(fault(FaultKind::WrongType, at)),
+        _ => return Err(fault(FaultKind::WrongType, span)),
     };
     Ok(Cow::Owned(Value::text(text)))
 }
 
 /// min(cap, base · factor^times). Stops multiplying once the cap is reached, so nothing overflows; fewer than no
 /// tries count as none, and a negative base as zero.
-fn backoff(times: i64, base: Duration, factor: i64, cap: Duration) -> Duration {
+fn backoff(attempts: i64, base: Duration, factor: i64, cap: Duration) -> Duration {
     let cap = cap.micros().max(0);
     let mut delay = base.micros().clamp(0, cap);
     if factor > 1 {
-        for _ in 0..times {
+        for _ in 0..attempts {
             if delay == 0 || delay == cap {
                 break;
             }
@@ -144,11 +149,11 @@ fn backoff(times: i64, base: Duration, factor: i64, cap: Duration) -> Duration {
 /// A length from zero up to, not including, the most; the same for the same record at the same version, so that a
 /// replay decides the same. The record's id and version go through splitmix64, whose finalizer spreads
 /// every input bit over the whole word; the result is scaled by a wide multiplication, not by a remainder.
-fn jitter(record: &Record, most: Duration) -> Duration {
-    let Ok(most) = u64::try_from(most.micros()) else { return Duration::ZERO };
+fn jitter(record: &Record, max_jitter: Duration) -> Duration {
+    let Ok(max_micros) = u64::try_from(max_jitter.micros()) else { return Duration::ZERO };
     let (high, low) = record.id.0.as_u64_pair();
     let hash = [high, low, record.version].into_iter().fold(0, |hash, word| splitmix64(hash ^ word));
-    let scaled = (u128::from(hash) * u128::from(most)) >> 64;
+    let scaled = (u128::from(hash) * u128::from(max_micros)) >> 64;
     Duration::from_micros(i64::try_from(scaled).unwrap_or(0))
 }
 

@@ -3,9 +3,9 @@
 //! Values are borrowed from the record, the environment and the tree wherever they can be, so that a guard such as
 //! `record.failures + 1 >= record.budget` allocates nothing.
 
+mod evaluator;
 mod functions;
-mod machine;
 mod operators;
 mod paths;
 
-pub(super) use machine::Machine;
+pub(super) use evaluator::Evaluator;

@@ -4,96 +4,110 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::super::env::{FaultKind, Stop};
-use super::super::tree::Binary;
-use super::machine::{Got, boolean, fault};
+use super::super::env::{EvalStop, FaultKind};
+use super::super::tree::BinaryOperator;
+use super::evaluator::{EvalResult, boolean, fault};
 use crate::diagnostic::Span;
 use crate::value::Value;
 
-fn checked<'a>(value: Option<Value>, at: Span) -> Got<'a> {
-    value.map(Cow::Owned).ok_or_else(|| fault(FaultKind::Overflow, at))
+fn or_overflow<'a>(value: Option<Value>, span: Span) -> EvalResult<'a> {
+    value.map(Cow::Owned).ok_or_else(|| fault(FaultKind::Overflow, span))
 }
 
-pub(super) fn finite<'a>(value: f64, at: Span) -> Got<'a> {
-    if value.is_finite() { Ok(Cow::Owned(Value::Double(value))) } else { Err(fault(FaultKind::NotANumber, at)) }
+pub(super) fn finite_or_fault<'a>(value: f64, span: Span) -> EvalResult<'a> {
+    if value.is_finite() { Ok(Cow::Owned(Value::Double(value))) } else { Err(fault(FaultKind::NotANumber, span)) }
 }
 
-pub(super) fn negate<'a>(value: &Value, at: Span) -> Got<'a> {
+pub(super) fn negate<'a>(value: &Value, span: Span) -> EvalResult<'a> {
     match value {
-        Value::Int(number) => checked(number.checked_neg().map(Value::Int), at),
-        Value::Double(number) => finite(-number, at),
-        _ => Err(fault(FaultKind::WrongType, at)),
+        Value::Int(number) => or_overflow(number.checked_neg().map(Value::Int), span),
+        Value::Double(number) => finite_or_fault(-number, span),
+        _ => Err(fault(FaultKind::WrongType, span)),
     }
 }
 
 /// Every operator that needs both of its operands.
-pub(super) fn binary<'a>(operator: Binary, one: &Value, other: &Value, at: Span) -> Got<'a> {
+pub(super) fn apply_binary<'a>(operator: BinaryOperator, one: &Value, other: &Value, span: Span) -> EvalResult<'a> {
     match operator {
-        Binary::Add => add(one, other, at),
-        Binary::Subtract => subtract(one, other, at),
-        Binary::Multiply | Binary::Divide | Binary::Remainder => product(operator, one, other, at),
-        Binary::Less => order(one, other, at).and_then(|order| boolean(order.is_lt())),
-        Binary::LessOrEqual => order(one, other, at).and_then(|order| boolean(order.is_le())),
-        Binary::Greater => order(one, other, at).and_then(|order| boolean(order.is_gt())),
-        Binary::GreaterOrEqual => order(one, other, at).and_then(|order| boolean(order.is_ge())),
+        BinaryOperator::Add => add(one, other, span),
+        BinaryOperator::Subtract => subtract(one, other, span),
+        BinaryOperator::Multiply | BinaryOperator::Divide | BinaryOperator::Remainder => {
+            multiply_or_divide(operator, one, other, span)
+        }
+        BinaryOperator::Less => compare(one, other, span).and_then(|order| boolean(order.is_lt())),
+        BinaryOperator::LessOrEqual => compare(one, other, span).and_then(|order| boolean(order.is_le())),
+        BinaryOperator::Greater => compare(one, other, span).and_then(|order| boolean(order.is_gt())),
+        BinaryOperator::GreaterOrEqual => compare(one, other, span).and_then(|order| boolean(order.is_ge())),
         // These take null, or look into a list: the machine knows how.
-        Binary::Equal | Binary::NotEqual | Binary::In => Err(fault(FaultKind::WrongType, at)),
+        BinaryOperator::Equal | BinaryOperator::NotEqual | BinaryOperator::In => Err(fault(FaultKind::WrongType, span)),
     }
 }
 
 /// Values of one kind that have an order.
-pub(super) fn order(one: &Value, other: &Value, at: Span) -> Result<Ordering, Box<Stop>> {
+pub(super) fn compare(one: &Value, other: &Value, span: Span) -> Result<Ordering, Box<EvalStop>> {
     match (one, other) {
         (Value::Int(one), Value::Int(other)) => Ok(one.cmp(other)),
         (Value::Double(one), Value::Double(other)) => {
-            one.partial_cmp(other).ok_or_else(|| fault(FaultKind::NotANumber, at))
+            one.partial_cmp(other).ok_or_else(|| fault(FaultKind::NotANumber, span))
         }
         (Value::Text(one), Value::Text(other)) => Ok(one.cmp(other)),
         (Value::Time(one), Value::Time(other)) => Ok(one.cmp(other)),
         (Value::Duration(one), Value::Duration(other)) => Ok(one.cmp(other)),
-        _ => Err(fault(FaultKind::WrongType, at)),
+        _ => Err(fault(FaultKind::WrongType, span)),
     }
 }
 
-fn add<'a>(one: &Value, other: &Value, at: Span) -> Got<'a> {
+fn add<'a>(one: &Value, other: &Value, span: Span) -> EvalResult<'a> {
     match (one, other) {
-        (Value::Int(one), Value::Int(other)) => checked(one.checked_add(*other).map(Value::Int), at),
-        (Value::Double(one), Value::Double(other)) => finite(one + other, at),
+        (Value::Int(one), Value::Int(other)) => or_overflow(one.checked_add(*other).map(Value::Int), span),
+        (Value::Double(one), Value::Double(other)) => finite_or_fault(one + other, span),
         (Value::Time(time), Value::Duration(length)) | (Value::Duration(length), Value::Time(time)) => {
-            checked(time.checked_add(*length).map(Value::Time), at)
+            or_overflow(time.checked_add(*length).map(Value::Time), span)
         }
-        (Value::Duration(one), Value::Duration(other)) => checked(one.checked_add(*other).map(Value::Duration), at),
+        (Value::Duration(one), Value::Duration(other)) => {
+            or_overflow(one.checked_add(*other).map(Value::Duration), span)
+        }
         (Value::Text(one), Value::Text(other)) => Ok(Cow::Owned(Value::text([&**one, &**other].concat()))),
         (Value::List(one), Value::List(other)) => {
             let both: Arc<[Value]> = one.iter().chain(other.iter()).cloned().collect();
             Ok(Cow::Owned(Value::List(both)))
         }
-        _ => Err(fault(FaultKind::WrongType, at)),
+        _ => Err(fault(FaultKind::WrongType, span)),
     }
 }
 
-fn subtract<'a>(one: &Value, other: &Value, at: Span) -> Got<'a> {
+fn subtract<'a>(one: &Value, other: &Value, span: Span) -> EvalResult<'a> {
     match (one, other) {
-        (Value::Int(one), Value::Int(other)) => checked(one.checked_sub(*other).map(Value::Int), at),
-        (Value::Double(one), Value::Double(other)) => finite(one - other, at),
-        (Value::Time(one), Value::Time(other)) => checked(one.since(*other).map(Value::Duration), at),
-        (Value::Time(time), Value::Duration(length)) => checked(time.checked_sub(*length).map(Value::Time), at),
-        (Value::Duration(one), Value::Duration(other)) => checked(one.checked_sub(*other).map(Value::Duration), at),
-        _ => Err(fault(FaultKind::WrongType, at)),
+        (Value::Int(one), Value::Int(other)) => or_overflow(one.checked_sub(*other).map(Value::Int), span),
+        (Value::Double(one), Value::Double(other)) => finite_or_fault(one - other, span),
+        (Value::Time(one), Value::Time(other)) => or_overflow(one.duration_since(*other).map(Value::Duration), span),
+        (Value::Time(time), Value::Duration(length)) => or_overflow(time.checked_sub(*length).map(Value::Time), span),
+        (Value::Duration(one), Value::Duration(other)) => {
+            or_overflow(one.checked_sub(*other).map(Value::Duration), span)
+        }
+        _ => Err(fault(FaultKind::WrongType, span)),
     }
 }
 
-fn product<'a>(operator: Binary, one: &Value, other: &Value, at: Span) -> Got<'a> {
+fn multiply_or_divide<'a>(operator: BinaryOperator, one: &Value, other: &Value, span: Span) -> EvalResult<'a> {
     match (operator, one, other) {
-        (Binary::Multiply, Value::Int(one), Value::Int(other)) => checked(one.checked_mul(*other).map(Value::Int), at),
-        (Binary::Multiply, Value::Double(one), Value::Double(other)) => finite(one * other, at),
-        (Binary::Divide | Binary::Remainder, Value::Int(_), Value::Int(0)) => Err(fault(FaultKind::DivisionByZero, at)),
-        (Binary::Divide, Value::Int(one), Value::Int(other)) => checked(one.checked_div(*other).map(Value::Int), at),
-        (Binary::Remainder, Value::Int(one), Value::Int(other)) => checked(one.checked_rem(*other).map(Value::Int), at),
-        (Binary::Divide, Value::Double(_), Value::Double(other)) if *other == 0.0 => {
-            Err(fault(FaultKind::DivisionByZero, at))
+        (BinaryOperator::Multiply, Value::Int(one), Value::Int(other)) => {
+            or_overflow(one.checked_mul(*other).map(Value::Int), span)
         }
-        (Binary::Divide, Value::Double(one), Value::Double(other)) => finite(one / other, at),
-        _ => Err(fault(FaultKind::WrongType, at)),
+        (BinaryOperator::Multiply, Value::Double(one), Value::Double(other)) => finite_or_fault(one * other, span),
+        (BinaryOperator::Divide | BinaryOperator::Remainder, Value::Int(_), Value::Int(0)) => {
+            Err(fault(FaultKind::DivisionByZero, span))
+        }
+        (BinaryOperator::Divide, Value::Int(one), Value::Int(other)) => {
+            or_overflow(one.checked_div(*other).map(Value::Int), span)
+        }
+        (BinaryOperator::Remainder, Value::Int(one), Value::Int(other)) => {
+            or_overflow(one.checked_rem(*other).map(Value::Int), span)
+        }
+        (BinaryOperator::Divide, Value::Double(_), Value::Double(other)) if *other == 0.0 => {
+            Err(fault(FaultKind::DivisionByZero, span))
+        }
+        (BinaryOperator::Divide, Value::Double(one), Value::Double(other)) => finite_or_fault(one / other, span),
+        _ => Err(fault(FaultKind::WrongType, span)),
     }
 }

@@ -3,126 +3,129 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::super::env::{FaultKind, Stop};
-use super::super::tree::{ActorPart, ErrorPart, Path, Root, Step};
-use super::machine::{Got, Machine, fault};
+use super::super::env::{EvalStop, FaultKind};
+use super::super::tree::{ActorPart, ErrorPart, PathRoot, PathStep, ValuePath};
+use super::evaluator::{EvalResult, Evaluator, fault};
 use crate::diagnostic::Span;
 use crate::record::Record;
 use crate::time::Time;
 use crate::value::Value;
 
 #[expect(clippy::unnecessary_wraps, reason = "it stands where an evaluation ends, which may fault")]
-fn owned<'a>(value: Value) -> Got<'a> {
+fn owned_value<'a>(value: Value) -> EvalResult<'a> {
     Ok(Cow::Owned(value))
 }
 
-fn names(list: &[Arc<str>]) -> Value {
+fn text_list(list: &[Arc<str>]) -> Value {
     Value::List(list.iter().cloned().map(Value::Text).collect())
 }
 
-fn number<'a>(number: u64, at: Span) -> Got<'a> {
-    i64::try_from(number).map_or_else(|_| Err(fault(FaultKind::Overflow, at)), |number| owned(Value::Int(number)))
+fn int_value<'a>(number: u64, span: Span) -> EvalResult<'a> {
+    i64::try_from(number)
+        .map_or_else(|_| Err(fault(FaultKind::Overflow, span)), |number| owned_value(Value::Int(number)))
 }
 
-fn moment<'a>(time: Option<Time>) -> Got<'a> {
-    owned(time.map_or(Value::Null, Value::Time))
+fn optional_time<'a>(time: Option<Time>) -> EvalResult<'a> {
+    owned_value(time.map_or(Value::Null, Value::Time))
 }
 
-impl<'a> Machine<'a> {
-    pub(super) fn read(&mut self, path: &'a Path, at: Span) -> Got<'a> {
-        self.spend(path.steps.len(), at)?;
+impl<'a> Evaluator<'a> {
+    pub(super) fn read_path(&mut self, path: &'a ValuePath, span: Span) -> EvalResult<'a> {
+        self.charge_steps(path.steps.len(), span)?;
         let (mut value, steps) = match (path.root, path.steps.split_first()) {
-            (Root::Record, Some((first, rest))) => (from_record(self.env.record, first, at)?, rest),
-            (Root::Record, None) => return owned(Value::Ref(self.env.record.id)),
-            (root, _) => (self.root(root, at)?, path.steps.as_slice()),
+            (PathRoot::Record, Some((first, rest))) => (read_record_step(self.env.record, first, span)?, rest),
+            (PathRoot::Record, None) => return owned_value(Value::Ref(self.env.record.id)),
+            (root, _) => (self.read_root(root, span)?, path.steps.as_slice()),
         };
         for step in steps {
             let id = match &*value {
                 Value::Ref(id) => *id,
-                Value::Null => return Err(fault(FaultKind::Null, at)),
-                _ => return Err(fault(FaultKind::WrongType, at)),
+                Value::Null => return Err(fault(FaultKind::Null, span)),
+                _ => return Err(fault(FaultKind::WrongType, span)),
             };
             value = match step {
-                Step::Id => Cow::Owned(Value::Ref(id)),
-                step => from_record(self.env.world.record(id)?, step, at)?,
+                PathStep::Id => Cow::Owned(Value::Ref(id)),
+                step => read_record_step(self.env.records.record(id)?, step, span)?,
             };
         }
         Ok(value)
     }
 
     #[inline(never)]
-    fn root(&mut self, root: Root, at: Span) -> Got<'a> {
+    fn read_root(&mut self, root: PathRoot, span: Span) -> EvalResult<'a> {
         let env = self.env;
-        let missing = || fault(FaultKind::WrongType, at);
+        let missing = || fault(FaultKind::WrongType, span);
         match root {
-            Root::Record => owned(Value::Ref(env.record.id)),
-            Root::Input(index) => Ok(env.input.get(usize::from(index)).map_or(Cow::Owned(Value::Null), Cow::Borrowed)),
-            Root::Result(index) => {
+            PathRoot::Record => owned_value(Value::Ref(env.record.id)),
+            PathRoot::Input(index) => {
+                Ok(env.input.get(usize::from(index)).map_or(Cow::Owned(Value::Null), Cow::Borrowed))
+            }
+            PathRoot::Result(index) => {
                 Ok(env.result.get(usize::from(index)).map_or(Cow::Owned(Value::Null), Cow::Borrowed))
             }
-            Root::Error(part) => {
+            PathRoot::Error(part) => {
                 let error = env.error.ok_or_else(missing)?;
-                owned(match part {
+                owned_value(match part {
                     ErrorPart::Code => Value::Text(error.code.clone()),
                     ErrorPart::Message => Value::Text(error.message.clone()),
                     ErrorPart::Retryable => Value::Bool(error.retryable),
                     ErrorPart::RetryAfter => error.retry_after.map_or(Value::Null, Value::Duration),
                 })
             }
-            Root::Answer { check, part } => match env.answers.get(usize::from(check)) {
+            PathRoot::Answer { check, part } => match env.answers.get(usize::from(check)) {
                 Some(Some(answer)) => answer.get(usize::from(part)).map(Cow::Borrowed).ok_or_else(missing),
-                _ => Err(Box::new(Stop::Unanswered(check))),
+                _ => Err(Box::new(EvalStop::UnansweredCheck(check))),
             },
-            Root::Lookup(index) => self.lookup(index, at),
-            Root::Link(index) => {
+            PathRoot::Lookup(index) => self.resolve_lookup(index, span),
+            PathRoot::Link(index) => {
                 let link = env.record.lifecycle.links.get(usize::from(index)).ok_or_else(missing)?;
-                let records = env.world.linked(env.record.id, link)?;
-                owned(Value::List(records.into_iter().map(Value::Ref).collect()))
+                let records = env.records.linked_records(env.record.id, link)?;
+                owned_value(Value::List(records.into_iter().map(Value::Ref).collect()))
             }
-            Root::Actor(part) => owned(match part {
+            PathRoot::Actor(part) => owned_value(match part {
                 ActorPart::Id => Value::Text(env.actor.id.clone()),
-                ActorPart::Roles => names(&env.actor.roles),
-                ActorPart::Capabilities => names(&env.actor.capabilities),
+                ActorPart::Roles => text_list(&env.actor.roles),
+                ActorPart::Capabilities => text_list(&env.actor.capabilities),
                 ActorPart::User => Value::Bool(env.actor.user),
             }),
-            Root::Now => owned(Value::Time(env.now)),
-            Root::Local(index) => self.locals.get(usize::from(index)).cloned().map(Cow::Owned).ok_or_else(missing),
+            PathRoot::Now => owned_value(Value::Time(env.now)),
+            PathRoot::Local(index) => self.locals.get(usize::from(index)).cloned().map(Cow::Owned).ok_or_else(missing),
         }
     }
 
     /// The record with the key that the lookup's own expression gives. That expression runs by itself, with none of
     /// this one's variables; one that looked up in turn might never end, and is a fault.
     #[inline(never)]
-    fn lookup(&mut self, index: u16, at: Span) -> Got<'a> {
-        let wrong = || fault(FaultKind::WrongType, at);
+    fn resolve_lookup(&mut self, index: u16, span: Span) -> EvalResult<'a> {
+        let wrong = || fault(FaultKind::WrongType, span);
         let lookup = self.env.record.lifecycle.lookups.get(usize::from(index)).ok_or_else(wrong)?;
-        let mut inner = self.inner().ok_or_else(wrong)?;
-        let key = inner.run(&lookup.key.expr)?;
+        let mut inner = self.for_lookup_key().ok_or_else(wrong)?;
+        let key = inner.evaluate(&lookup.natural_key.expr)?;
         if key.is_null() {
-            return owned(Value::Null);
+            return owned_value(Value::Null);
         }
-        let found = self.env.world.by_key(&lookup.lifecycle, &key)?;
-        owned(found.map_or(Value::Null, Value::Ref))
+        let found = self.env.records.find_by_natural_key(&lookup.lifecycle, &key)?;
+        owned_value(found.map_or(Value::Null, Value::Ref))
     }
 }
 
-fn from_record<'a>(record: &'a Record, step: &Step, at: Span) -> Got<'a> {
+fn read_record_step<'a>(record: &'a Record, step: &PathStep, span: Span) -> EvalResult<'a> {
     match step {
-        Step::Field { name, slot } => {
+        PathStep::Field { name, index: slot } => {
             let index = usize::from(*slot);
-            let here = record.lifecycle.fields.get(index).is_some_and(|field| field.name == *name);
-            let value = if here { record.fields.get(index) } else { record.field(name) };
-            value.map(Cow::Borrowed).ok_or_else(|| fault(FaultKind::WrongType, at))
+            let is_same_field = record.lifecycle.fields.get(index).is_some_and(|field| field.name == *name);
+            let value = if is_same_field { record.fields.get(index) } else { record.field(name) };
+            value.map(Cow::Borrowed).ok_or_else(|| fault(FaultKind::WrongType, span))
         }
-        Step::Id => owned(Value::Ref(record.id)),
-        Step::State => owned(Value::Text(record.state_name().clone())),
-        Step::Owner => owned(Value::Text(record.owner.clone())),
-        Step::Version => number(record.version, at),
-        Step::Attempt => number(record.attempt, at),
-        Step::Hold => owned(Value::Int(record.hold)),
-        Step::CreatedAt => owned(Value::Time(record.created_at)),
-        Step::UpdatedAt => owned(Value::Time(record.updated_at)),
-        Step::StartedAt => moment(record.started_at),
-        Step::FinishedAt => moment(record.finished_at),
+        PathStep::Id => owned_value(Value::Ref(record.id)),
+        PathStep::State => owned_value(Value::Text(record.state_name().clone())),
+        PathStep::Owner => owned_value(Value::Text(record.owner.clone())),
+        PathStep::Version => int_value(record.version, span),
+        PathStep::Attempt => int_value(record.attempt, span),
+        PathStep::Hold => owned_value(Value::Int(record.hold)),
+        PathStep::CreatedAt => owned_value(Value::Time(record.created_at)),
+        PathStep::UpdatedAt => owned_value(Value::Time(record.updated_at)),
+        PathStep::StartedAt => optional_time(record.started_at),
+        PathStep::FinishedAt => optional_time(record.finished_at),
     }
 }

@@ -4,45 +4,46 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::cost;
-use super::super::parse::{Node, What};
+use super::super::parse::{ParsedExpr, ParsedKind};
 use super::super::suggest;
-use super::super::tree::{Comprehension, Function, Kind};
-use super::super::types::{is_text, name_of, typed};
-use super::doubts;
-use super::typer::{Checked, Lowered, Typer};
-use crate::counted;
-use crate::model::Type;
+use super::super::tree::{BuiltinFunction, ComprehensionKind, ExprKind};
+use super::super::types::{is_text, type_name, value_type};
+use super::hints;
+use super::typer::{ExprTyper, TypedExpr, TypingResult};
+use crate::model::DataType;
+use crate::plural::count_noun;
 use crate::time::{Duration, Time};
 use crate::value::Value;
 
-const FUNCTIONS: [&str; 10] =
+const FUNCTION_NAMES: [&str; 10] =
     ["size", "int", "double", "string", "timestamp", "duration", "max", "min", "backoff", "jitter"];
 
-const METHODS: [&str; 6] = ["startsWith", "endsWith", "contains", "all", "exists", "filter"];
+const METHOD_NAMES: [&str; 6] = ["startsWith", "endsWith", "contains", "all", "exists", "filter"];
 
-impl Typer<'_> {
-    pub(super) fn function(
+impl ExprTyper<'_> {
+    pub(super) fn infer_function(
         &mut self,
         name: &Arc<str>,
-        name_at: &Range<usize>,
-        arguments: &[Node],
-        at: &Range<usize>,
-    ) -> Checked<Lowered> {
+        name_range: &Range<usize>,
+        arguments: &[ParsedExpr],
+        range: &Range<usize>,
+    ) -> TypingResult<TypedExpr> {
         match (name.as_ref(), arguments) {
-            ("size", [of]) => self.size(of, at),
-            ("int", [of]) => self.convert(Function::Int, of, at),
-            ("double", [of]) => self.convert(Function::Double, of, at),
-            ("string", [of]) => self.convert(Function::Text, of, at),
-            ("timestamp", [of]) => self.timestamp(of, at),
-            ("duration", [of]) => self.duration(of, at),
-            ("max", [_, _, ..]) => self.extreme(Function::Max, arguments, at),
-            ("min", [_, _, ..]) => self.extreme(Function::Min, arguments, at),
-            ("backoff", [_, _, _, _]) => self.backoff(arguments, at),
-            ("jitter", [most]) => {
-                let most = self.of_type(most, &Type::Duration, "jitter takes the longest jitter")?;
-                Some(self.call(Function::Jitter, vec![most], Type::Duration, at))
+            ("size", [of]) => self.infer_size(of, range),
+            ("int", [of]) => self.infer_conversion(BuiltinFunction::Int, of, range),
+            ("double", [of]) => self.infer_conversion(BuiltinFunction::Double, of, range),
+            ("string", [of]) => self.infer_conversion(BuiltinFunction::Text, of, range),
+            ("timestamp", [of]) => self.infer_timestamp(of, range),
+            ("duration", [of]) => self.infer_duration(of, range),
+            ("max", [_, _, ..]) => self.infer_extreme(BuiltinFunction::Max, arguments, range),
+            ("min", [_, _, ..]) => self.infer_extreme(BuiltinFunction::Min, arguments, range),
+            ("backoff", [_, _, _, _]) => self.infer_backoff(arguments, range),
+            ("jitter", [max_jitter]) => {
+                let max_jitter =
+                    self.infer_of_type(max_jitter, &DataType::Duration, "jitter takes the longest jitter")?;
+                Some(self.typed_call(BuiltinFunction::Jitter, vec![max_jitter], DataType::Duration, range))
             }
-            (known, _) if FUNCTIONS.contains(&known) => {
+            (known, _) if FUNCTION_NAMES.contains(&known) => {
                 let usage = match known {
                     "max" | "min" => format!("write {known}(a, b)"),
                     "backoff" => "write backoff(n, '1s', 2, '5m')".to_owned(),
@@ -50,67 +51,68 @@ impl Typer<'_> {
                     "duration" | "jitter" => format!("write {known}('1s')"),
                     _ => format!("write {known}(x)"),
                 };
-                self.error(
+                self.report_error(
                     "wrong-arguments",
-                    name_at,
-                    format!("`{known}` does not take {}", counted(arguments.len(), "argument", "arguments")),
+                    name_range,
+                    format!("`{known}` does not take {}", count_noun(arguments.len(), "argument", "arguments")),
                     usage,
                 )
             }
-            (method, _) if METHODS.contains(&method) => {
+            (method, _) if METHOD_NAMES.contains(&method) => {
                 let help = format!("write it after what it is asked of: x.{method}(…)");
-                self.error("unknown-function", name_at, format!("`{method}` is not called this way"), help)
+                self.report_error("unknown-function", name_range, format!("`{method}` is not called this way"), help)
             }
-            (other, _) => self.unknown(other, name_at, &FUNCTIONS),
+            (other, _) => self.report_unknown_function(other, name_range, &FUNCTION_NAMES),
         }
     }
 
-    pub(super) fn method(
+    pub(super) fn infer_method(
         &mut self,
         name: &Arc<str>,
-        name_at: &Range<usize>,
-        target: &Node,
-        arguments: &[Node],
-        at: &Range<usize>,
-        expected: Option<&Type>,
-    ) -> Checked<Lowered> {
-        let how = match name.as_ref() {
-            "all" => Comprehension::All,
-            "exists" => Comprehension::Exists,
-            "filter" => Comprehension::Filter,
-            _ => return self.plain_method(name, name_at, target, arguments, at),
+        name_range: &Range<usize>,
+        target: &ParsedExpr,
+        arguments: &[ParsedExpr],
+        range: &Range<usize>,
+        expected: Option<&DataType>,
+    ) -> TypingResult<TypedExpr> {
+        let kind = match name.as_ref() {
+            "all" => ComprehensionKind::All,
+            "exists" => ComprehensionKind::Exists,
+            "filter" => ComprehensionKind::Filter,
+            _ => return self.infer_text_method(name, name_range, target, arguments, range),
         };
-        self.comprehension(how, name_at, target, arguments, at, expected)
+        self.infer_comprehension(kind, name_range, target, arguments, range, expected)
     }
 
-    fn plain_method(
+    fn infer_text_method(
         &mut self,
         name: &str,
-        name_at: &Range<usize>,
-        target: &Node,
-        arguments: &[Node],
-        at: &Range<usize>,
-    ) -> Checked<Lowered> {
+        name_range: &Range<usize>,
+        target: &ParsedExpr,
+        arguments: &[ParsedExpr],
+        range: &Range<usize>,
+    ) -> TypingResult<TypedExpr> {
         let function = match (name, arguments) {
-            ("startsWith", [_]) => Function::StartsWith,
-            ("endsWith", [_]) => Function::EndsWith,
-            ("contains", [_]) => Function::Contains,
+            ("startsWith", [_]) => BuiltinFunction::StartsWith,
+            ("endsWith", [_]) => BuiltinFunction::EndsWith,
+            ("contains", [_]) => BuiltinFunction::Contains,
             ("startsWith" | "endsWith" | "contains", _) => {
-                let message = format!("`{name}` does not take {}", counted(arguments.len(), "argument", "arguments"));
-                return self.error("wrong-arguments", name_at, message, format!("write x.{name}('text')"));
+                let message =
+                    format!("`{name}` does not take {}", count_noun(arguments.len(), "argument", "arguments"));
+                return self.report_error("wrong-arguments", name_range, message, format!("write x.{name}('text')"));
             }
-            _ if FUNCTIONS.contains(&name) => {
+            _ if FUNCTION_NAMES.contains(&name) => {
                 let message = format!("`{name}` is not called this way");
-                return self.error("unknown-function", name_at, message, format!("write {name}(…)"));
+                return self.report_error("unknown-function", name_range, message, format!("write {name}(…)"));
             }
-            _ => return self.unknown(name, name_at, &METHODS),
+            _ => return self.report_unknown_function(name, name_range, &METHOD_NAMES),
         };
-        let (text, part) = (self.text(target), self.text(&arguments[0]));
+        let (text, part) = (self.infer_text(target), self.infer_text(&arguments[0]));
         let (text, part) = (text?, part?);
-        Some(self.call(function, vec![text, part], Type::Bool, at))
+        Some(self.typed_call(function, vec![text, part], DataType::Bool, range))
     }
 
-    fn unknown<T>(&mut self, name: &str, at: &Range<usize>, known: &[&str]) -> Checked<T> {
+    fn report_unknown_function<T>(&mut self, name: &str, range: &Range<usize>, known: &[&str]) -> TypingResult<T> {
         let reason = match name {
             // CEL has these two; whoever knows it from there is told what does the same here.
             "exists_one" | "map" => {
@@ -119,7 +121,7 @@ impl Typer<'_> {
                 } else {
                     "write list.exists(x, …), or size(list.filter(x, …)) == 1 where there must not be two"
                 };
-                return self.error("unknown-function", at, format!("no function is called `{name}`"), help);
+                return self.report_error("unknown-function", range, format!("no function is called `{name}`"), help);
             }
             "matches" => "no regular expressions in expressions: give the field a `pattern`",
             "now" => "write `now` without brackets",
@@ -131,142 +133,185 @@ impl Typer<'_> {
             }
             "uint" | "bytes" | "bool" | "type" | "dyn" => "only int, double and string convert",
             _ => {
-                let help = suggest::help(self.told(), name, known.iter().copied());
-                return self.error("unknown-function", at, format!("no function is called `{name}`"), help);
+                let help = suggest::suggestion_help(self.diagnostic_count(), name, known.iter().copied());
+                return self.report_error("unknown-function", range, format!("no function is called `{name}`"), help);
             }
         };
-        self.error("not-in-subset", at, format!("`{name}` is not part of the expression language"), reason)
+        self.report_error("not-in-subset", range, format!("`{name}` is not part of the expression language"), reason)
     }
 
-    fn call(&self, function: Function, arguments: Vec<Lowered>, ty: Type, at: &Range<usize>) -> Lowered {
-        let cost = cost::sum(arguments.iter().map(|argument| argument.cost).chain([1]));
+    fn typed_call(
+        &self,
+        function: BuiltinFunction,
+        arguments: Vec<TypedExpr>,
+        ty: DataType,
+        range: &Range<usize>,
+    ) -> TypedExpr {
+        let cost = cost::saturating_sum(arguments.iter().map(|argument| argument.cost).chain([1]));
         let arguments = arguments.into_iter().map(|argument| argument.expr).collect();
-        self.lowered(at, Kind::Call(function, arguments), typed(ty, false), cost)
+        self.typed_expr(range, ExprKind::Call(function, arguments), value_type(ty, false), cost)
     }
 
-    fn of_type(&mut self, node: &Node, want: &Type, what: &str) -> Checked<Lowered> {
-        let lowered = self.infer(node, Some(want))?;
-        if lowered.expr.typed.ty != *want {
-            let message = format!("{what} as {}, and this is {}", name_of(want), name_of(&lowered.expr.typed.ty));
-            let help = match (&lowered.expr.typed.ty, want) {
-                (Type::Int | Type::Double, Type::Duration) => doubts::unit_help(node, false),
+    fn infer_of_type(&mut self, node: &ParsedExpr, expected: &DataType, what: &str) -> TypingResult<TypedExpr> {
+        let lowered = self.infer(node, Some(expected))?;
+        if lowered.expr.value_type.ty != *expected {
+            let message =
+                format!("{what} as {}, and this is {}", type_name(expected), type_name(&lowered.expr.value_type.ty));
+            let help = match (&lowered.expr.value_type.ty, expected) {
+                (DataType::Int | DataType::Double, DataType::Duration) => hints::unit_help(node, false),
                 _ => "give a value of that type".to_owned(),
             };
-            return self.error("type-mismatch", &node.at, message, help);
+            return self.report_error("type-mismatch", &node.range, message, help);
         }
         Some(lowered)
     }
 
-    fn text(&mut self, node: &Node) -> Checked<Lowered> {
+    fn infer_text(&mut self, node: &ParsedExpr) -> TypingResult<TypedExpr> {
         let lowered = self.infer(node, None)?;
-        if !is_text(&lowered.expr.typed.ty) {
-            let message = format!("text is wanted here, and this is {}", name_of(&lowered.expr.typed.ty));
-            return self.error("type-mismatch", &node.at, message, "convert it: string(…)");
+        if !is_text(&lowered.expr.value_type.ty) {
+            let message = format!("text is wanted here, and this is {}", type_name(&lowered.expr.value_type.ty));
+            return self.report_error("type-mismatch", &node.range, message, "convert it: string(…)");
         }
         Some(lowered)
     }
 
-    fn size(&mut self, of: &Node, at: &Range<usize>) -> Checked<Lowered> {
+    fn infer_size(&mut self, of: &ParsedExpr, range: &Range<usize>) -> TypingResult<TypedExpr> {
         let lowered = self.infer(of, None)?;
-        let ty = &lowered.expr.typed.ty;
-        if !is_text(ty) && !matches!(ty, Type::List(_)) {
-            let message = format!("text and lists have a size, and this is {}", name_of(ty));
-            return self.error("type-mismatch", &of.at, message, "name a text or a list");
+        let ty = &lowered.expr.value_type.ty;
+        if !is_text(ty) && !matches!(ty, DataType::List(_)) {
+            let message = format!("text and lists have a size, and this is {}", type_name(ty));
+            return self.report_error("type-mismatch", &of.range, message, "name a text or a list");
         }
-        Some(self.call(Function::Size, vec![lowered], Type::Int, at))
+        Some(self.typed_call(BuiltinFunction::Size, vec![lowered], DataType::Int, range))
     }
 
-    fn convert(&mut self, function: Function, of: &Node, at: &Range<usize>) -> Checked<Lowered> {
+    fn infer_conversion(
+        &mut self,
+        function: BuiltinFunction,
+        of: &ParsedExpr,
+        range: &Range<usize>,
+    ) -> TypingResult<TypedExpr> {
         let lowered = self.infer(of, None)?;
-        let ty = &lowered.expr.typed.ty;
-        let (takes, gives, known) = match function {
-            Function::Int => (matches!(ty, Type::Int | Type::Double | Type::Time), Type::Int, "int, double or time"),
-            Function::Double => (matches!(ty, Type::Int | Type::Double), Type::Double, "int or double"),
+        let ty = &lowered.expr.value_type.ty;
+        let (is_convertible, result_type, known) = match function {
+            BuiltinFunction::Int => {
+                (matches!(ty, DataType::Int | DataType::Double | DataType::Time), DataType::Int, "int, double or time")
+            }
+            BuiltinFunction::Double => {
+                (matches!(ty, DataType::Int | DataType::Double), DataType::Double, "int or double")
+            }
             _ => (
-                is_text(ty) || matches!(ty, Type::Int | Type::Bool | Type::Ref(_)),
-                Type::Text,
+                is_text(ty) || matches!(ty, DataType::Int | DataType::Bool | DataType::Ref(_)),
+                DataType::Text,
                 "int, bool, string or ref",
             ),
         };
-        if !takes {
-            let message = format!("this cannot be converted: it is {}", name_of(ty));
-            return self.error("type-mismatch", &of.at, message, format!("it converts from {known}"));
+        if !is_convertible {
+            let message = format!("this cannot be converted: it is {}", type_name(ty));
+            return self.report_error("type-mismatch", &of.range, message, format!("it converts from {known}"));
         }
-        Some(self.call(function, vec![lowered], gives, at))
+        Some(self.typed_call(function, vec![lowered], result_type, range))
     }
 
-    fn timestamp(&mut self, of: &Node, at: &Range<usize>) -> Checked<Lowered> {
-        let What::Literal(Value::Text(text)) = &of.what else {
-            return self.literal_wanted(of, "timestamp('2026-01-31T12:00:00Z')");
+    fn infer_timestamp(&mut self, of: &ParsedExpr, range: &Range<usize>) -> TypingResult<TypedExpr> {
+        let ParsedKind::Literal(Value::Text(text)) = &of.kind else {
+            return self.require_literal(of, "timestamp('2026-01-31T12:00:00Z')");
         };
         match text.parse::<Time>() {
-            Ok(time) => Some(self.lowered(at, Kind::Const(Value::Time(time)), typed(Type::Time, false), 1)),
-            Err(error) => self.error("bad-time", &of.at, error.to_string(), "write it as '2026-01-31T12:00:00Z'"),
+            Ok(time) => {
+                Some(self.typed_expr(range, ExprKind::Const(Value::Time(time)), value_type(DataType::Time, false), 1))
+            }
+            Err(error) => {
+                self.report_error("bad-time", &of.range, error.to_string(), "write it as '2026-01-31T12:00:00Z'")
+            }
         }
     }
 
-    fn duration(&mut self, of: &Node, at: &Range<usize>) -> Checked<Lowered> {
-        let What::Literal(Value::Text(text)) = &of.what else {
-            return self.literal_wanted(of, "duration('1h30m')");
+    fn infer_duration(&mut self, of: &ParsedExpr, range: &Range<usize>) -> TypingResult<TypedExpr> {
+        let ParsedKind::Literal(Value::Text(text)) = &of.kind else {
+            return self.require_literal(of, "duration('1h30m')");
         };
         match text.parse::<Duration>() {
-            Ok(length) => Some(self.lowered(at, Kind::Const(Value::Duration(length)), typed(Type::Duration, false), 1)),
-            Err(error) => self.error("bad-duration", &of.at, error.to_string(), "write it as '30s' or '1h30m'"),
+            Ok(length) => Some(self.typed_expr(
+                range,
+                ExprKind::Const(Value::Duration(length)),
+                value_type(DataType::Duration, false),
+                1,
+            )),
+            Err(error) => {
+                self.report_error("bad-duration", &of.range, error.to_string(), "write it as '30s' or '1h30m'")
+            }
         }
     }
 
-    fn literal_wanted<T>(&mut self, of: &Node, example: &str) -> Checked<T> {
-        self.error("type-mismatch", &of.at, "only a literal can be read as a time", format!("write {example}"))
+    fn require_literal<T>(&mut self, of: &ParsedExpr, example: &str) -> TypingResult<T> {
+        self.report_error(
+            "type-mismatch",
+            &of.range,
+            "only a literal can be read as a time",
+            format!("write {example}"),
+        )
     }
 
     /// `max` and `min`: where one operand is null, the other; null only where all are.
-    fn extreme(&mut self, function: Function, arguments: &[Node], at: &Range<usize>) -> Checked<Lowered> {
-        let mut parts: Vec<Option<Lowered>> = arguments.iter().map(|_| None).collect();
-        let mut met = None;
-        for open in [false, true] {
+    fn infer_extreme(
+        &mut self,
+        function: BuiltinFunction,
+        arguments: &[ParsedExpr],
+        range: &Range<usize>,
+    ) -> TypingResult<TypedExpr> {
+        let mut parts: Vec<Option<TypedExpr>> = arguments.iter().map(|_| None).collect();
+        let mut context = None;
+        for needs_context in [false, true] {
             for (index, argument) in arguments.iter().enumerate() {
-                if self.is_open(argument) == open {
-                    let part = self.infer(argument, met.as_ref())?;
-                    met = met.or_else(|| Some(part.expr.typed.ty.clone()).filter(|ty| *ty != Type::Null));
+                if self.needs_context(argument) == needs_context {
+                    let part = self.infer(argument, context.as_ref())?;
+                    context =
+                        context.or_else(|| Some(part.expr.value_type.ty.clone()).filter(|ty| *ty != DataType::Null));
                     parts[index] = Some(part);
                 }
             }
         }
-        let parts: Vec<Lowered> = parts.into_iter().flatten().collect();
-        let mut ty = Type::Null;
+        let parts: Vec<TypedExpr> = parts.into_iter().flatten().collect();
+        let mut ty = DataType::Null;
         for (part, node) in parts.iter().zip(arguments) {
-            let other = &part.expr.typed.ty;
-            if *other == Type::Null {
+            let other = &part.expr.value_type.ty;
+            if *other == DataType::Null {
                 continue;
             }
-            if !matches!(other, Type::Int | Type::Double | Type::Duration | Type::Time)
-                || (ty != Type::Null && ty != *other)
+            if !matches!(other, DataType::Int | DataType::Double | DataType::Duration | DataType::Time)
+                || (ty != DataType::Null && ty != *other)
             {
                 let message = match ty {
-                    Type::Null => format!("{} has no greatest and least", name_of(other)),
-                    _ => format!("this is {}, and what stands before it {}", name_of(other), name_of(&ty)),
+                    DataType::Null => format!("{} has no greatest and least", type_name(other)),
+                    _ => format!("this is {}, and what stands before it {}", type_name(other), type_name(&ty)),
                 };
                 let help = "max and min take ints, doubles, durations or times, all of one type";
-                return self.error("type-mismatch", &node.at, message, help);
+                return self.report_error("type-mismatch", &node.range, message, help);
             }
             ty = other.clone();
         }
-        let nullable = parts.iter().all(|part| part.expr.typed.nullable);
-        let mut lowered = self.call(function, parts, ty, at);
-        lowered.expr.typed.nullable = nullable;
+        let nullable = parts.iter().all(|part| part.expr.value_type.nullable);
+        let mut lowered = self.typed_call(function, parts, ty, range);
+        lowered.expr.value_type.nullable = nullable;
         Some(lowered)
     }
 
-    fn backoff(&mut self, arguments: &[Node], at: &Range<usize>) -> Checked<Lowered> {
-        let [times, base, factor, cap] = arguments else { return None };
-        let times = self.of_type(times, &Type::Int, "backoff takes the number of tries")?;
-        let base = self.of_type(base, &Type::Duration, "backoff takes its first delay")?;
-        if !matches!(factor.what, What::Literal(Value::Int(1..=1_000))) {
+    fn infer_backoff(&mut self, arguments: &[ParsedExpr], range: &Range<usize>) -> TypingResult<TypedExpr> {
+        let [attempts, base, factor, cap] = arguments else { return None };
+        let attempts = self.infer_of_type(attempts, &DataType::Int, "backoff takes the number of tries")?;
+        let base = self.infer_of_type(base, &DataType::Duration, "backoff takes its first delay")?;
+        if !matches!(factor.kind, ParsedKind::Literal(Value::Int(1..=1_000))) {
             let message = "the factor of backoff is a whole number from 1 to 1000, as a literal";
-            return self.error("wrong-arguments", &factor.at, message, "write 2 to double the delay each time");
+            return self.report_error(
+                "wrong-arguments",
+                &factor.range,
+                message,
+                "write 2 to double the delay each time",
+            );
         }
         let factor = self.infer(factor, None)?;
-        let cap = self.of_type(cap, &Type::Duration, "backoff takes its longest delay")?;
-        Some(self.call(Function::Backoff, vec![times, base, factor, cap], Type::Duration, at))
+        let cap = self.infer_of_type(cap, &DataType::Duration, "backoff takes its longest delay")?;
+        Some(self.typed_call(BuiltinFunction::Backoff, vec![attempts, base, factor, cap], DataType::Duration, range))
     }
 }

@@ -4,49 +4,60 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::cost;
-use super::super::parse::{Node, What};
-use super::super::tree::{Comprehension, Kind};
-use super::super::types::{join, name_of, typed};
-use super::paths::is_root;
-use super::typer::{Checked, Local, Lowered, Typer};
-use crate::model::Type;
+use super::super::parse::{ParsedExpr, ParsedKind};
+use super::super::tree::{ComprehensionKind, ExprKind};
+use super::super::types::{join_types, type_name, value_type};
+use super::paths::is_path_root;
+use super::typer::{ComprehensionVariable, ExprTyper, TypedExpr, TypingResult};
+use crate::model::DataType;
 
-impl Typer<'_> {
-    pub(super) fn list(&mut self, elements: &[Node], at: &Range<usize>, expected: Option<&Type>) -> Checked<Lowered> {
-        let wanted = match expected {
-            Some(Type::List(element)) => Some((**element).clone()),
+impl ExprTyper<'_> {
+    pub(super) fn infer_list(
+        &mut self,
+        elements: &[ParsedExpr],
+        range: &Range<usize>,
+        expected: Option<&DataType>,
+    ) -> TypingResult<TypedExpr> {
+        let expected_element = match expected {
+            Some(DataType::List(element)) => Some((**element).clone()),
             _ => None,
         };
         // Elements that say themselves what they are come first; the others are understood by them.
-        let mut lowered: Vec<Option<Lowered>> = elements.iter().map(|_| None).collect();
-        let mut joined = Type::Null;
+        let mut lowered: Vec<Option<TypedExpr>> = elements.iter().map(|_| None).collect();
+        let mut element_type = DataType::Null;
         let mut failed = false;
-        for open in [false, true] {
+        for needs_context in [false, true] {
             for (index, element) in elements.iter().enumerate() {
-                if self.is_open(element) != open {
+                if self.needs_context(element) != needs_context {
                     continue;
                 }
-                let met = wanted.clone().or_else(|| (joined != Type::Null).then(|| joined.clone()));
-                let Some(one) = self.infer(element, met.as_ref()) else {
+                let context =
+                    expected_element.clone().or_else(|| (element_type != DataType::Null).then(|| element_type.clone()));
+                let Some(one) = self.infer(element, context.as_ref()) else {
                     failed = true;
                     continue;
                 };
-                if one.expr.typed.ty == Type::Null {
-                    return self.error("maybe-null", &element.at, "a list holds no nulls", "leave it out");
+                if one.expr.value_type.ty == DataType::Null {
+                    return self.report_error("maybe-null", &element.range, "a list holds no nulls", "leave it out");
                 }
-                if matches!(one.expr.typed.ty, Type::List(_)) {
+                if matches!(one.expr.value_type.ty, DataType::List(_)) {
                     let help = "join lists with `+`";
-                    return self.error("type-mismatch", &element.at, "a list holds no lists", help);
+                    return self.report_error("type-mismatch", &element.range, "a list holds no lists", help);
                 }
-                let Some(both) = join(&joined, &one.expr.typed.ty) else {
+                let Some(both) = join_types(&element_type, &one.expr.value_type.ty) else {
                     let message = format!(
                         "a list holds one type: this is {}, another is {}",
-                        name_of(&one.expr.typed.ty),
-                        name_of(&joined)
+                        type_name(&one.expr.value_type.ty),
+                        type_name(&element_type)
                     );
-                    return self.error("type-mismatch", &element.at, message, "convert it, or make two lists");
+                    return self.report_error(
+                        "type-mismatch",
+                        &element.range,
+                        message,
+                        "convert it, or make two lists",
+                    );
                 };
-                joined = both;
+                element_type = both;
                 lowered[index] = Some(one);
             }
         }
@@ -54,64 +65,78 @@ impl Typer<'_> {
             return None;
         }
         if elements.is_empty() {
-            joined = wanted.unwrap_or(Type::Null);
+            element_type = expected_element.unwrap_or(DataType::Null);
         }
-        let parts: Vec<Lowered> = lowered.into_iter().flatten().collect();
-        let total = cost::sum(parts.iter().map(|part| part.cost).chain([parts.len() as u64, 1]));
+        let parts: Vec<TypedExpr> = lowered.into_iter().flatten().collect();
+        let total = cost::saturating_sum(parts.iter().map(|part| part.cost).chain([parts.len() as u64, 1]));
         let items = parts.len() as u64;
         let hops = parts.iter().map(|part| part.hops).max().unwrap_or(0);
-        let kind = Kind::List(parts.into_iter().map(|part| part.expr).collect());
-        Some(Lowered { items, hops, ..self.lowered(at, kind, typed(Type::List(Box::new(joined)), false), total) })
+        let kind = ExprKind::List(parts.into_iter().map(|part| part.expr).collect());
+        Some(TypedExpr {
+            max_items: items,
+            hops,
+            ..self.typed_expr(range, kind, value_type(DataType::List(Box::new(element_type)), false), total)
+        })
     }
 
-    pub(super) fn comprehension(
+    pub(super) fn infer_comprehension(
         &mut self,
-        how: Comprehension,
-        name_at: &Range<usize>,
-        range: &Node,
-        arguments: &[Node],
-        at: &Range<usize>,
-        expected: Option<&Type>,
-    ) -> Checked<Lowered> {
+        comprehension_kind: ComprehensionKind,
+        name_range: &Range<usize>,
+        range: &ParsedExpr,
+        arguments: &[ParsedExpr],
+        call_range: &Range<usize>,
+        expected: Option<&DataType>,
+    ) -> TypingResult<TypedExpr> {
         let [variable, body] = arguments else {
             let help = "write list.all(x, condition on x)";
-            return self.error("wrong-arguments", name_at, "a variable and an expression over it are wanted", help);
+            return self.report_error(
+                "wrong-arguments",
+                name_range,
+                "a variable and an expression over it are wanted",
+                help,
+            );
         };
-        let What::Name(name) = &variable.what else {
-            return self.error(
+        let ParsedKind::Name(name) = &variable.kind else {
+            return self.report_error(
                 "bad-expression",
-                &variable.at,
+                &variable.range,
                 "this must be the name of a variable",
                 "write a plain name",
             );
         };
-        self.variable(name, &variable.at)?;
-        let list = self.infer(range, if how == Comprehension::Filter { expected } else { None })?;
-        let Type::List(element) = &list.expr.typed.ty else {
-            let message = format!("this runs over a list, and {} is none", name_of(&list.expr.typed.ty));
-            return self.error("type-mismatch", &range.at, message, "name a list field or a link");
+        self.require_unused_name(name, &variable.range)?;
+        let list = self.infer(range, if comprehension_kind == ComprehensionKind::Filter { expected } else { None })?;
+        let DataType::List(element) = &list.expr.value_type.ty else {
+            let message = format!("this runs over a list, and {} is none", type_name(&list.expr.value_type.ty));
+            return self.report_error("type-mismatch", &range.range, message, "name a list field or a link");
         };
         let element = (**element).clone();
         let local = u16::try_from(self.locals.len()).unwrap_or(u16::MAX);
-        self.locals.push(Local { name: name.clone(), ty: element.clone(), hops: list.hops });
-        let before = self.facts.len();
-        let lowered = self.condition(body);
-        self.facts.truncate(before);
+        self.locals.push(ComprehensionVariable { name: name.clone(), ty: element.clone(), hops: list.hops });
+        let before = self.non_null_paths.len();
+        let lowered = self.infer_condition(body);
+        self.non_null_paths.truncate(before);
         self.locals.pop();
         let lowered = lowered?;
-        let (ty, items, hops) = match how {
-            Comprehension::All | Comprehension::Exists => (Type::Bool, 0, 0),
-            Comprehension::Filter => (Type::List(Box::new(element)), list.items, list.hops),
+        let (ty, items, hops) = match comprehension_kind {
+            ComprehensionKind::All | ComprehensionKind::Exists => (DataType::Bool, 0, 0),
+            ComprehensionKind::Filter => (DataType::List(Box::new(element)), list.max_items, list.hops),
         };
-        let total = cost::comprehension(list.cost, list.items, lowered.cost);
-        let kind = Kind::Comprehension { how, range: Box::new(list.expr), local, body: Box::new(lowered.expr) };
-        Some(Lowered { items, hops, ..self.lowered(at, kind, typed(ty, false), total) })
+        let total = cost::comprehension_cost(list.cost, list.max_items, lowered.cost);
+        let kind = ExprKind::Comprehension {
+            kind: comprehension_kind,
+            range: Box::new(list.expr),
+            local,
+            body: Box::new(lowered.expr),
+        };
+        Some(TypedExpr { max_items: items, hops, ..self.typed_expr(call_range, kind, value_type(ty, false), total) })
     }
 
-    fn variable(&mut self, name: &Arc<str>, at: &Range<usize>) -> Checked<()> {
-        if is_root(name) || name.as_ref() == "now" || self.locals.iter().any(|local| local.name == *name) {
+    fn require_unused_name(&mut self, name: &Arc<str>, range: &Range<usize>) -> TypingResult<()> {
+        if is_path_root(name) || name.as_ref() == "now" || self.locals.iter().any(|local| local.name == *name) {
             let message = format!("`{name}` already means something here");
-            return self.error("ambiguous-name", at, message, "choose another name for the variable");
+            return self.report_error("ambiguous-name", range, message, "choose another name for the variable");
         }
         Some(())
     }

@@ -4,372 +4,437 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::cost;
-use super::super::parse::{Node, What};
-use super::super::scope::Signature;
+use super::super::parse::{ParsedExpr, ParsedKind};
+use super::super::scope::LifecycleSignature;
 use super::super::suggest;
-use super::super::tree::{ActorPart, ErrorPart, Kind, Path, Root, Step};
-use super::super::types::{name_of, typed};
-use super::typer::{Checked, Lowered, Typer};
+use super::super::tree::{ActorPart, ErrorPart, ExprKind, PathRoot, PathStep, ValuePath};
+use super::super::types::{type_name, value_type};
+use super::typer::{ExprTyper, TypedExpr, TypingResult};
 use crate::bounds;
-use crate::model::{Field, Type, Typed};
+use crate::model::{DataType, FieldDef, ValueType};
 
-const ROOTS: [&str; 8] = ["record", "input", "result", "error", "checks", "refs", "links", "actor"];
+const PATH_ROOT_NAMES: [&str; 8] = ["record", "input", "result", "error", "checks", "refs", "links", "actor"];
 
-pub(super) const META: [&str; 10] =
+pub(super) const METADATA_NAMES: [&str; 10] =
     ["id", "state", "owner", "version", "attempt", "hold", "created_at", "updated_at", "started_at", "finished_at"];
 
-type Segment<'n> = (&'n Arc<str>, &'n Range<usize>);
+type PathSegment<'n> = (&'n Arc<str>, &'n Range<usize>);
 
 /// A path as far as it has been read.
-struct Reading {
-    path: Path,
-    typed: Typed,
-    items: u64,
+struct PartialPath {
+    path: ValuePath,
+    value_type: ValueType,
+    max_items: u64,
     hops: usize,
 }
 
-fn number(index: usize) -> u16 {
+fn to_index(index: usize) -> u16 {
     // Every list of names in a file is bounded far below this.
     u16::try_from(index).unwrap_or(u16::MAX)
 }
 
-fn word(ty: &Type) -> &'static str {
+fn field_access_help(ty: &DataType) -> &'static str {
     match ty {
-        Type::Json => "json is opaque: it can be passed on and compared with null, not read",
-        Type::List(_) => "look into a list with `in`, `exists`, `all` or `filter`",
+        DataType::Json => "json is opaque: it can be passed on and compared with null, not read",
+        DataType::List(_) => "look into a list with `in`, `exists`, `all` or `filter`",
         _ => "only refs lead on to fields",
     }
 }
 
-pub(super) fn is_root(name: &str) -> bool {
-    ROOTS.contains(&name)
+pub(super) fn is_path_root(name: &str) -> bool {
+    PATH_ROOT_NAMES.contains(&name)
 }
 
-impl Typer<'_> {
+impl ExprTyper<'_> {
     /// Everything an expression may begin with here.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        ROOTS.into_iter().chain(["now"]).chain(self.locals.iter().map(|local| &*local.name))
+    pub(super) fn visible_root_names(&self) -> impl Iterator<Item = &str> {
+        PATH_ROOT_NAMES.into_iter().chain(["now"]).chain(self.locals.iter().map(|local| &*local.name))
     }
 
     /// A variable or `now`, standing alone.
-    pub(super) fn root_value(&self, name: &str, at: &Range<usize>) -> Lowered {
-        match self.local(name) {
+    pub(super) fn infer_root_value(&self, name: &str, range: &Range<usize>) -> TypedExpr {
+        match self.resolve_variable(name) {
             Some(reading) => {
-                let lowered = self.read(at, reading.path.root, reading.typed);
-                Lowered { items: reading.items, hops: reading.hops, ..lowered }
+                let lowered = self.read_root(range, reading.path.root, reading.value_type);
+                TypedExpr { max_items: reading.max_items, hops: reading.hops, ..lowered }
             }
-            None => self.read(at, Root::Now, typed(Type::Time, false)),
+            None => self.read_root(range, PathRoot::Now, value_type(DataType::Time, false)),
         }
     }
 
     /// `record` or `now` where it cannot be used by itself, or at all.
-    pub(super) fn root_alone(&mut self, name: &str, at: &Range<usize>) -> Checked<Lowered> {
+    pub(super) fn report_bare_root(&mut self, name: &str, range: &Range<usize>) -> TypingResult<TypedExpr> {
         match name {
-            "now" => self.not_here("now", at, "the time is not known"),
-            "record" => self.error(
+            "now" => self.report_not_visible("now", range, "the time is not known"),
+            "record" => self.report_error(
                 "bad-expression",
-                at,
+                range,
                 "`record` is not a value by itself",
                 "name a field, or write record.id for a ref to the record",
             ),
-            _ => self.error(
+            _ => self.report_error(
                 "bad-expression",
-                at,
+                range,
                 format!("`{name}` is not a value by itself"),
                 format!("name what you want of it: {name}.NAME"),
             ),
         }
     }
 
-    fn not_here<T>(&mut self, name: &str, at: &Range<usize>, why: &str) -> Checked<T> {
-        self.error(
+    fn report_not_visible<T>(&mut self, name: &str, range: &Range<usize>, why: &str) -> TypingResult<T> {
+        self.report_error(
             "not-here",
-            at,
+            range,
             format!("`{name}` cannot be read here: {why}"),
             "use it where it is known, or keep it in a field",
         )
     }
 
-    fn local(&self, name: &str) -> Option<Reading> {
+    fn resolve_variable(&self, name: &str) -> Option<PartialPath> {
         let index = self.locals.iter().rposition(|local| *local.name == *name)?;
         let local = &self.locals[index];
-        Some(Reading {
-            path: Path { root: Root::Local(number(index)), steps: Vec::new(), doubtful: Vec::new() },
-            typed: typed(local.ty.clone(), false),
+        Some(PartialPath {
+            path: ValuePath { root: PathRoot::Local(to_index(index)), steps: Vec::new(), nullable_steps: Vec::new() },
+            value_type: value_type(local.ty.clone(), false),
             // No list holds lists.
-            items: 0,
+            max_items: 0,
             hops: local.hops,
         })
     }
 
     /// A select, read from its root outwards.
-    pub(super) fn path(&mut self, node: &Node) -> Checked<Lowered> {
-        let mut segments: Vec<Segment> = Vec::new();
+    pub(super) fn infer_path(&mut self, node: &ParsedExpr) -> TypingResult<TypedExpr> {
+        let mut segments: Vec<PathSegment> = Vec::new();
         let mut part = node;
-        while let What::Select { of, field, field_at } = &part.what {
+        while let ParsedKind::Select { operand: of, field, field_range: field_at } = &part.kind {
             segments.push((field, field_at));
             part = of;
         }
         segments.reverse();
-        let What::Name(root) = &part.what else {
-            return self.error(
+        let ParsedKind::Name(root) = &part.kind else {
+            return self.report_error(
                 "not-in-subset",
-                &part.at,
+                &part.range,
                 "fields are read from names only, not from what an operator or a call gives",
                 "name the path in full",
             );
         };
-        let (mut reading, used) = self.root(root, &part.at, &segments)?;
-        for (name, at) in &segments[used..] {
-            reading = self.step(reading, name, at)?;
+        let (mut partial, used_segments) = self.resolve_root(root, &part.range, &segments)?;
+        for (name, at) in &segments[used_segments..] {
+            partial = self.resolve_step(partial, name, at)?;
         }
-        if reading.hops > bounds::HOPS {
-            let message = format!("the path goes over {} records; at most {} are allowed", reading.hops, bounds::HOPS);
-            return self.error("too-many-hops", &node.at, message, "keep what is needed in a field nearer by");
+        if partial.hops > bounds::MAX_PATH_HOPS {
+            let message =
+                format!("the path goes over {} records; at most {} are allowed", partial.hops, bounds::MAX_PATH_HOPS);
+            return self.report_error(
+                "too-many-hops",
+                &node.range,
+                message,
+                "keep what is needed in a field nearer by",
+            );
         }
-        let Reading { path, typed, items, hops } = reading;
-        let nullable = typed.nullable && !self.facts.contains(&path);
+        let PartialPath { path, value_type: typed, max_items: items, hops } = partial;
+        let nullable = typed.nullable && !self.non_null_paths.contains(&path);
         let cost = path.steps.len() as u64 + 1;
-        Some(Lowered { items, hops, ..self.lowered(&node.at, Kind::Read(path), Typed { nullable, ..typed }, cost) })
+        Some(TypedExpr {
+            max_items: items,
+            hops,
+            ..self.typed_expr(&node.range, ExprKind::Read(path), ValueType { nullable, ..typed }, cost)
+        })
     }
 
     /// The root of a path, and how many of its segments name it.
-    fn root(&mut self, name: &Arc<str>, at: &Range<usize>, segments: &[Segment]) -> Checked<(Reading, usize)> {
-        if let Some(local) = self.local(name) {
+    fn resolve_root(
+        &mut self,
+        name: &Arc<str>,
+        range: &Range<usize>,
+        segments: &[PathSegment],
+    ) -> TypingResult<(PartialPath, usize)> {
+        if let Some(local) = self.resolve_variable(name) {
             return Some((local, 0));
         }
         let scope = self.scope;
         let (part, part_at) = segments[0];
         match name.as_ref() {
             "record" => {
-                let ty = Type::Ref([scope.own.name.clone()].into());
-                Some((start(Root::Record, typed(ty, false), 0), 0))
+                let ty = DataType::Ref([scope.own_signature.name.clone()].into());
+                Some((start_path(PathRoot::Record, value_type(ty, false), 0), 0))
             }
             "input" => match scope.input {
-                Some(fields) => self.declared(fields, part, part_at, "input", Root::Input),
-                None => self.not_here("input", at, "this event carries none"),
+                Some(fields) => self.resolve_declared(fields, part, part_at, "input", PathRoot::Input),
+                None => self.report_not_visible("input", range, "this event carries none"),
             },
             "result" => match scope.result {
-                Some(fields) => self.declared(fields, part, part_at, "result", Root::Result),
-                None => self.not_here("result", at, "only commit rows of a lifecycle that types its result have one"),
+                Some(fields) => self.resolve_declared(fields, part, part_at, "result", PathRoot::Result),
+                None => self.report_not_visible(
+                    "result",
+                    range,
+                    "only commit rows of a lifecycle that types its result have one",
+                ),
             },
-            "error" if !scope.error => self.not_here("error", at, "only fail rows have one"),
-            "error" => self.error_part(part, part_at),
-            "actor" if !scope.actor => self.not_here("actor", at, "nobody acts"),
-            "actor" => self.actor_part(part, part_at),
-            "checks" => self.check(segments),
-            "refs" => self.lookup(part, part_at),
-            "links" => self.link(part, part_at),
-            "now" => self.error("unknown-field", part_at, "a time has no fields", "compare it, or take int(now)"),
+            "error" if !scope.error => self.report_not_visible("error", range, "only fail rows have one"),
+            "error" => self.resolve_error_part(part, part_at),
+            "actor" if !scope.actor => self.report_not_visible("actor", range, "nobody acts"),
+            "actor" => self.resolve_actor_part(part, part_at),
+            "checks" => self.resolve_check(segments),
+            "refs" => self.resolve_lookup(part, part_at),
+            "links" => self.resolve_link(part, part_at),
+            "now" => {
+                self.report_error("unknown-field", part_at, "a time has no fields", "compare it, or take int(now)")
+            }
             _ => {
-                let help = match self.meant(name) {
+                let help = match self.guess_meant_name(name) {
                     Some(meant) => format!("did you mean {meant}?"),
-                    None => suggest::help(self.told(), name, ROOTS),
+                    None => suggest::suggestion_help(self.diagnostic_count(), name, PATH_ROOT_NAMES),
                 };
-                self.error("unknown-name", at, format!("nothing is called `{name}` here"), help)
+                self.report_error("unknown-name", range, format!("nothing is called `{name}` here"), help)
             }
         }
     }
 
-    fn declared(
+    fn resolve_declared(
         &mut self,
-        fields: &[Field],
+        fields: &[FieldDef],
         name: &str,
-        at: &Range<usize>,
-        of: &str,
-        root: impl Fn(u16) -> Root,
-    ) -> Checked<(Reading, usize)> {
+        range: &Range<usize>,
+        root_name: &str,
+        root: impl Fn(u16) -> PathRoot,
+    ) -> TypingResult<(PartialPath, usize)> {
         let Some(index) = fields.iter().position(|field| *field.name == *name) else {
-            let help = suggest::help(self.told(), name, fields.iter().map(|field| &*field.name));
-            return self.error("unknown-field", at, format!("{of} has no `{name}`"), help);
+            let help = suggest::suggestion_help(self.diagnostic_count(), name, fields.iter().map(|field| &*field.name));
+            return self.report_error("unknown-field", range, format!("{root_name} has no `{name}`"), help);
         };
-        Some((start_field(root(number(index)), &fields[index]), 1))
+        Some((start_field_path(root(to_index(index)), &fields[index]), 1))
     }
 
-    fn error_part(&mut self, name: &str, at: &Range<usize>) -> Checked<(Reading, usize)> {
+    fn resolve_error_part(&mut self, name: &str, range: &Range<usize>) -> TypingResult<(PartialPath, usize)> {
         let (part, typed) = match name {
-            "code" => (ErrorPart::Code, typed(Type::Text, false)),
-            "message" => (ErrorPart::Message, typed(Type::Text, false)),
-            "retryable" => (ErrorPart::Retryable, typed(Type::Bool, false)),
-            "retryAfter" => (ErrorPart::RetryAfter, typed(Type::Duration, true)),
+            "code" => (ErrorPart::Code, value_type(DataType::Text, false)),
+            "message" => (ErrorPart::Message, value_type(DataType::Text, false)),
+            "retryable" => (ErrorPart::Retryable, value_type(DataType::Bool, false)),
+            "retryAfter" => (ErrorPart::RetryAfter, value_type(DataType::Duration, true)),
             _ => {
-                let help = suggest::help(self.told(), name, ["code", "message", "retryable", "retryAfter"]);
-                return self.error("unknown-field", at, format!("error has no `{name}`"), help);
+                let help = suggest::suggestion_help(
+                    self.diagnostic_count(),
+                    name,
+                    ["code", "message", "retryable", "retryAfter"],
+                );
+                return self.report_error("unknown-field", range, format!("error has no `{name}`"), help);
             }
         };
-        Some((start(Root::Error(part), typed, 0), 1))
+        Some((start_path(PathRoot::Error(part), typed, 0), 1))
     }
 
-    fn actor_part(&mut self, name: &str, at: &Range<usize>) -> Checked<(Reading, usize)> {
+    fn resolve_actor_part(&mut self, name: &str, range: &Range<usize>) -> TypingResult<(PartialPath, usize)> {
         let (part, ty) = match name {
-            "id" => (ActorPart::Id, Type::Text),
-            "roles" => (ActorPart::Roles, Type::List(Box::new(Type::Text))),
-            "capabilities" => (ActorPart::Capabilities, Type::List(Box::new(Type::Text))),
-            "user" => (ActorPart::User, Type::Bool),
+            "id" => (ActorPart::Id, DataType::Text),
+            "roles" => (ActorPart::Roles, DataType::List(Box::new(DataType::Text))),
+            "capabilities" => (ActorPart::Capabilities, DataType::List(Box::new(DataType::Text))),
+            "user" => (ActorPart::User, DataType::Bool),
             _ => {
-                let help = suggest::help(self.told(), name, ["id", "roles", "capabilities", "user"]);
-                return self.error("unknown-field", at, format!("actor has no `{name}`"), help);
+                let help =
+                    suggest::suggestion_help(self.diagnostic_count(), name, ["id", "roles", "capabilities", "user"]);
+                return self.report_error("unknown-field", range, format!("actor has no `{name}`"), help);
             }
         };
-        let items = if matches!(ty, Type::List(_)) { bounds::LIST_ITEMS as u64 } else { 0 };
-        Some((start(Root::Actor(part), typed(ty, false), items), 1))
+        let items = if matches!(ty, DataType::List(_)) { bounds::DEFAULT_MAX_LIST_ITEMS as u64 } else { 0 };
+        Some((start_path(PathRoot::Actor(part), value_type(ty, false), items), 1))
     }
 
-    fn check(&mut self, segments: &[Segment]) -> Checked<(Reading, usize)> {
+    fn resolve_check(&mut self, segments: &[PathSegment]) -> TypingResult<(PartialPath, usize)> {
         let checks = self.scope.checks;
         let (name, at) = segments[0];
         let Some(index) = checks.iter().position(|(check, _)| check == name) else {
-            let help = suggest::help(self.told(), name, checks.iter().map(|(check, _)| &**check));
-            return self.error("unknown-check", at, format!("no check is called `{name}`"), help);
+            let help =
+                suggest::suggestion_help(self.diagnostic_count(), name, checks.iter().map(|(check, _)| &**check));
+            return self.report_error("unknown-check", at, format!("no check is called `{name}`"), help);
         };
         let answer = &checks[index].1;
         let Some((part, part_at)) = segments.get(1) else {
-            let help = suggest::help(self.told(), "", answer.iter().map(|field| &*field.name));
-            return self.error("unknown-field", at, "a check is read by the parts of its answer", help);
+            let help = suggest::suggestion_help(self.diagnostic_count(), "", answer.iter().map(|field| &*field.name));
+            return self.report_error("unknown-field", at, "a check is read by the parts of its answer", help);
         };
         let Some(found) = answer.iter().position(|field| field.name == **part) else {
-            let help = suggest::help(self.told(), part, answer.iter().map(|field| &*field.name));
-            return self.error("unknown-field", part_at, format!("the answer of `{name}` has no `{part}`"), help);
+            let help = suggest::suggestion_help(self.diagnostic_count(), part, answer.iter().map(|field| &*field.name));
+            return self.report_error(
+                "unknown-field",
+                part_at,
+                format!("the answer of `{name}` has no `{part}`"),
+                help,
+            );
         };
-        let root = Root::Answer { check: number(index), part: number(found) };
-        Some((start_field(root, &answer[found]), 2))
+        let root = PathRoot::Answer { check: to_index(index), part: to_index(found) };
+        Some((start_field_path(root, &answer[found]), 2))
     }
 
-    fn lookup(&mut self, name: &Arc<str>, at: &Range<usize>) -> Checked<(Reading, usize)> {
+    fn resolve_lookup(&mut self, name: &Arc<str>, range: &Range<usize>) -> TypingResult<(PartialPath, usize)> {
         let lookups = self.scope.lookups;
         let Some(index) = lookups.iter().position(|(lookup, _)| lookup == name) else {
-            let help = suggest::help(self.told(), name, lookups.iter().map(|(lookup, _)| &**lookup));
-            return self.error("unknown-ref", at, format!("[refs] has no `{name}`"), help);
+            let help =
+                suggest::suggestion_help(self.diagnostic_count(), name, lookups.iter().map(|(lookup, _)| &**lookup));
+            return self.report_error("unknown-ref", range, format!("[refs] has no `{name}`"), help);
         };
-        let ty = Type::Ref([lookups[index].1.clone()].into());
-        Some((start(Root::Lookup(number(index)), typed(ty, true), 0), 1))
+        let ty = DataType::Ref([lookups[index].1.clone()].into());
+        Some((start_path(PathRoot::Lookup(to_index(index)), value_type(ty, true), 0), 1))
     }
 
-    fn link(&mut self, name: &Arc<str>, at: &Range<usize>) -> Checked<(Reading, usize)> {
+    fn resolve_link(&mut self, name: &Arc<str>, range: &Range<usize>) -> TypingResult<(PartialPath, usize)> {
         let links = self.scope.links;
         let Some(index) = links.iter().position(|(link, _, _)| link == name) else {
-            let help = suggest::help(self.told(), name, links.iter().map(|(link, _, _)| &**link));
-            return self.error("unknown-link", at, format!("[links] has no `{name}`"), help);
+            let help =
+                suggest::suggestion_help(self.diagnostic_count(), name, links.iter().map(|(link, _, _)| &**link));
+            return self.report_error("unknown-link", range, format!("[links] has no `{name}`"), help);
         };
-        let (_, lifecycles, most) = &links[index];
-        let items = match most {
+        let (_, lifecycles, max) = &links[index];
+        let items = match max {
             Some(most) => u64::from(*most),
-            None if self.unbounded_link => 0,
+            None if self.allows_unbounded_link => 0,
             None => {
                 let message = format!("`{name}` has no bound, so that nobody knows how much there is to read");
-                return self.error("unbounded-link", at, message, "give it a `max` in [links]");
+                return self.report_error("unbounded-link", range, message, "give it a `max` in [links]");
             }
         };
-        let ty = Type::List(Box::new(Type::Ref(lifecycles.as_slice().into())));
-        Some((start(Root::Link(number(index)), typed(ty, false), items), 1))
+        let ty = DataType::List(Box::new(DataType::Ref(lifecycles.as_slice().into())));
+        Some((start_path(PathRoot::Link(to_index(index)), value_type(ty, false), items), 1))
     }
 
     /// One step further, from a ref into its record.
-    fn step(&mut self, from: Reading, name: &Arc<str>, at: &Range<usize>) -> Checked<Reading> {
-        let Type::Ref(lifecycles) = &from.typed.ty else {
-            let message = format!("`{name}` cannot be read from {}", name_of(&from.typed.ty));
-            return self.error("unknown-field", at, message, word(&from.typed.ty));
+    fn resolve_step(&mut self, from: PartialPath, name: &Arc<str>, range: &Range<usize>) -> TypingResult<PartialPath> {
+        let DataType::Ref(lifecycles) = &from.value_type.ty else {
+            let message = format!("`{name}` cannot be read from {}", type_name(&from.value_type.ty));
+            return self.report_error("unknown-field", range, message, field_access_help(&from.value_type.ty));
         };
         let lifecycles = lifecycles.clone();
-        let Reading { mut path, typed: before, mut hops, .. } = from;
-        if before.nullable && !self.facts.contains(&path) {
-            path.doubtful.push(u8::try_from(path.steps.len()).unwrap_or(u8::MAX));
+        let PartialPath { mut path, value_type: before, mut hops, .. } = from;
+        if before.nullable && !self.non_null_paths.contains(&path) {
+            path.nullable_steps.push(u8::try_from(path.steps.len()).unwrap_or(u8::MAX));
         }
-        let own = path.root == Root::Record && path.steps.is_empty();
-        let (step, typed, items) = if META.contains(&name.as_ref()) {
-            let (step, typed) = self.meta(name, &lifecycles, at)?;
+        let own = path.root == PathRoot::Record && path.steps.is_empty();
+        let (step, typed, items) = if METADATA_NAMES.contains(&name.as_ref()) {
+            let (step, typed) = self.resolve_metadata(name, &lifecycles, range)?;
             (step, typed, 0)
         } else {
-            self.field(name, &lifecycles, at)?
+            self.resolve_field(name, &lifecycles, range)?
         };
-        if !own && step != Step::Id {
+        if !own && step != PathStep::Id {
             hops += 1;
         }
         path.steps.push(step);
-        Some(Reading { path, typed, items, hops })
+        Some(PartialPath { path, value_type: typed, max_items: items, hops })
     }
 
-    fn signature(&mut self, lifecycle: &Arc<str>, at: &Range<usize>) -> Checked<&Signature> {
+    fn find_signature(&mut self, lifecycle: &Arc<str>, range: &Range<usize>) -> TypingResult<&LifecycleSignature> {
         let scope = self.scope;
-        if scope.own.name == *lifecycle {
-            return Some(scope.own);
+        if scope.own_signature.name == *lifecycle {
+            return Some(scope.own_signature);
         }
         let found = scope.signatures.get(lifecycle);
         if found.is_none() {
-            let help = suggest::help(self.told(), lifecycle, scope.signatures.keys().map(|name| &**name));
-            return self.error("unknown-lifecycle", at, format!("no lifecycle is called `{lifecycle}`"), help);
+            let help = suggest::suggestion_help(
+                self.diagnostic_count(),
+                lifecycle,
+                scope.signatures.keys().map(|name| &**name),
+            );
+            return self.report_error(
+                "unknown-lifecycle",
+                range,
+                format!("no lifecycle is called `{lifecycle}`"),
+                help,
+            );
         }
         found
     }
 
-    fn meta(&mut self, name: &str, lifecycles: &Arc<[Arc<str>]>, at: &Range<usize>) -> Checked<(Step, Typed)> {
+    fn resolve_metadata(
+        &mut self,
+        name: &str,
+        lifecycles: &Arc<[Arc<str>]>,
+        range: &Range<usize>,
+    ) -> TypingResult<(PathStep, ValueType)> {
         Some(match name {
-            "id" => (Step::Id, typed(Type::Ref(lifecycles.clone()), false)),
+            "id" => (PathStep::Id, value_type(DataType::Ref(lifecycles.clone()), false)),
             "state" => {
                 let mut states: Vec<Arc<str>> = Vec::new();
                 for lifecycle in lifecycles.iter() {
-                    for state in &self.signature(lifecycle, at)?.states {
+                    for state in &self.find_signature(lifecycle, range)?.states {
                         if !states.contains(state) {
                             states.push(state.clone());
                         }
                     }
                 }
-                (Step::State, typed(Type::Enum(states.into()), false))
+                (PathStep::State, value_type(DataType::Enum(states.into()), false))
             }
-            "owner" => (Step::Owner, typed(Type::Text, false)),
-            "version" => (Step::Version, typed(Type::Int, false)),
-            "attempt" => (Step::Attempt, typed(Type::Int, false)),
-            "hold" => (Step::Hold, typed(Type::Int, false)),
-            "created_at" => (Step::CreatedAt, typed(Type::Time, false)),
-            "updated_at" => (Step::UpdatedAt, typed(Type::Time, false)),
-            "started_at" => (Step::StartedAt, typed(Type::Time, true)),
-            _ => (Step::FinishedAt, typed(Type::Time, true)),
+            "owner" => (PathStep::Owner, value_type(DataType::Text, false)),
+            "version" => (PathStep::Version, value_type(DataType::Int, false)),
+            "attempt" => (PathStep::Attempt, value_type(DataType::Int, false)),
+            "hold" => (PathStep::Hold, value_type(DataType::Int, false)),
+            "created_at" => (PathStep::CreatedAt, value_type(DataType::Time, false)),
+            "updated_at" => (PathStep::UpdatedAt, value_type(DataType::Time, false)),
+            "started_at" => (PathStep::StartedAt, value_type(DataType::Time, true)),
+            _ => (PathStep::FinishedAt, value_type(DataType::Time, true)),
         })
     }
 
     /// A declared field, which every lifecycle the ref may lead to must have with the same type.
-    fn field(&mut self, name: &Arc<str>, lifecycles: &[Arc<str>], at: &Range<usize>) -> Checked<(Step, Typed, u64)> {
-        let mut found: Option<(Step, Typed, u64)> = None;
+    fn resolve_field(
+        &mut self,
+        name: &Arc<str>,
+        lifecycles: &[Arc<str>],
+        range: &Range<usize>,
+    ) -> TypingResult<(PathStep, ValueType, u64)> {
+        let mut found: Option<(PathStep, ValueType, u64)> = None;
         for lifecycle in lifecycles {
-            let told = self.told();
-            let signature = self.signature(lifecycle, at)?;
+            let diagnostic_count = self.diagnostic_count();
+            let signature = self.find_signature(lifecycle, range)?;
             let Some(slot) = signature.fields.iter().position(|field| field.name == *name) else {
-                let known = signature.fields.iter().map(|field| &*field.name).chain(META);
-                let help = suggest::help(told, name, known);
-                return self.error("unknown-field", at, format!("`{lifecycle}` has no field `{name}`"), help);
+                let known = signature.fields.iter().map(|field| &*field.name).chain(METADATA_NAMES);
+                let help = suggest::suggestion_help(diagnostic_count, name, known);
+                return self.report_error("unknown-field", range, format!("`{lifecycle}` has no field `{name}`"), help);
             };
             let field = &signature.fields[slot];
-            let items = cost::items(&field.ty, &field.bounds);
+            let items = cost::max_items(&field.ty, &field.bounds);
             found = match found {
                 None => Some((
-                    Step::Field { name: name.clone(), slot: number(slot) },
-                    typed(field.ty.clone(), field.nullable),
+                    PathStep::Field { name: name.clone(), index: to_index(slot) },
+                    value_type(field.ty.clone(), field.nullable),
                     items,
                 )),
                 Some((step, other, most)) if other.ty == field.ty => {
-                    Some((step, typed(other.ty, other.nullable || field.nullable), most.max(items)))
+                    Some((step, value_type(other.ty, other.nullable || field.nullable), most.max(items)))
                 }
                 Some((_, other, _)) => {
                     let message = format!(
                         "`{name}` is {} in one lifecycle and {} in `{lifecycle}`",
-                        name_of(&other.ty),
-                        name_of(&field.ty)
+                        type_name(&other.ty),
+                        type_name(&field.ty)
                     );
-                    return self.error("type-mismatch", at, message, "read only what all of them declare alike");
+                    return self.report_error(
+                        "type-mismatch",
+                        range,
+                        message,
+                        "read only what all of them declare alike",
+                    );
                 }
             };
         }
         match found {
             Some(found) => Some(found),
-            None => self.error("unknown-field", at, "the ref leads to no lifecycle", "declare what it refers to"),
+            None => {
+                self.report_error("unknown-field", range, "the ref leads to no lifecycle", "declare what it refers to")
+            }
         }
     }
 }
 
-fn start(root: Root, typed: Typed, items: u64) -> Reading {
-    Reading { path: Path { root, steps: Vec::new(), doubtful: Vec::new() }, typed, items, hops: 0 }
+fn start_path(root: PathRoot, value_type: ValueType, items: u64) -> PartialPath {
+    PartialPath {
+        path: ValuePath { root, steps: Vec::new(), nullable_steps: Vec::new() },
+        value_type,
+        max_items: items,
+        hops: 0,
+    }
 }
 
-fn start_field(root: Root, field: &Field) -> Reading {
-    start(root, typed(field.ty.clone(), field.nullable), cost::items(&field.ty, &field.bounds))
+fn start_field_path(root: PathRoot, field: &FieldDef) -> PartialPath {
+    start_path(root, value_type(field.ty.clone(), field.nullable), cost::max_items(&field.ty, &field.bounds))
 }

@@ -3,224 +3,276 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::parse::{Node, What};
-use super::super::scope::{Place, Scope, Want, span_of};
+use super::super::parse::{ParsedExpr, ParsedKind};
+use super::super::scope::{ExpectedType, ExprLocation, ExprScope, span_in_file};
 use super::super::suggest;
-use super::super::tree::{Expr, Kind, Path, Root};
-use super::super::types::{fits, name_of, typed};
-use super::super::{cost, facts};
-use super::{doubts, paths};
+use super::super::tree::{Expr, ExprKind, PathRoot, ValuePath};
+use super::super::types::{is_assignable, type_name, value_type};
+use super::super::{cost, null_facts};
+use super::{hints, paths};
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
-use crate::model::{Type, Typed};
+use crate::model::{DataType, ValueType};
 use crate::time::Duration;
 use crate::value::Value;
 
 /// A typed part, with what it may cost.
-pub(in super::super) struct Lowered {
+pub(in super::super) struct TypedExpr {
     pub expr: Expr,
     /// Steps of one evaluation, at most.
     pub cost: u64,
     /// Elements of the list it gives, at most; 0 for what is no list.
-    pub items: u64,
+    pub max_items: u64,
     /// Records already hopped to, to read it.
     pub hops: usize,
 }
 
 /// A comprehension's variable.
-pub(super) struct Local {
+pub(super) struct ComprehensionVariable {
     pub name: Arc<str>,
-    pub ty: Type,
+    pub ty: DataType,
     pub hops: usize,
 }
 
 /// `None` means that a diagnostic has been written.
-pub(super) type Checked<T> = Option<T>;
+pub(super) type TypingResult<T> = Option<T>;
 
-pub(in super::super) struct Typer<'a> {
-    pub(super) scope: &'a Scope<'a>,
-    place: Place,
-    pub(super) locals: Vec<Local>,
+pub(in super::super) struct ExprTyper<'a> {
+    pub(super) scope: &'a ExprScope<'a>,
+    location: ExprLocation,
+    pub(super) locals: Vec<ComprehensionVariable>,
     /// Paths that are known not to be null at the part being typed.
-    pub(super) facts: Vec<Path>,
+    pub(super) non_null_paths: Vec<ValuePath>,
     /// Whether a link without a bound may be named: only as the whole target of a cause.
-    pub(super) unbounded_link: bool,
+    pub(super) allows_unbounded_link: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
-impl<'a> Typer<'a> {
-    pub(in super::super) fn new(scope: &'a Scope<'a>, place: Place, known: &[Path]) -> Self {
-        Self { scope, place, locals: Vec::new(), facts: known.to_vec(), unbounded_link: false, diagnostics: Vec::new() }
+impl<'a> ExprTyper<'a> {
+    pub(in super::super) fn new(scope: &'a ExprScope<'a>, location: ExprLocation, non_null: &[ValuePath]) -> Self {
+        Self {
+            scope,
+            location,
+            locals: Vec::new(),
+            non_null_paths: non_null.to_vec(),
+            allows_unbounded_link: false,
+            diagnostics: Vec::new(),
+        }
     }
 
     /// How many messages there are before the next.
-    pub(super) fn told(&self) -> usize {
-        self.scope.told + self.diagnostics.len()
+    pub(super) fn diagnostic_count(&self) -> usize {
+        self.scope.diagnostic_count + self.diagnostics.len()
     }
 
     /// The whole expression, held against what is wanted of it.
-    pub(in super::super) fn finish(mut self, node: &Node, want: &Want) -> Result<Expr, Vec<Diagnostic>> {
-        self.unbounded_link = matches!(want, Want::Targets) && matches!(node.what, What::Select { .. });
-        let expected = match want {
-            Want::Fits(want) => Some(&want.ty),
-            Want::Targets | Want::Any => None,
+    pub(in super::super) fn type_expr(
+        mut self,
+        node: &ParsedExpr,
+        expected_type: &ExpectedType,
+    ) -> Result<Expr, Vec<Diagnostic>> {
+        self.allows_unbounded_link =
+            matches!(expected_type, ExpectedType::Targets) && matches!(node.kind, ParsedKind::Select { .. });
+        let expected = match expected_type {
+            ExpectedType::Fits(want) => Some(&want.ty),
+            ExpectedType::Targets | ExpectedType::Any => None,
         };
         let Some(lowered) = self.infer(node, expected) else { return Err(self.diagnostics) };
-        if lowered.cost > bounds::EXPRESSION_COST {
+        if lowered.cost > bounds::MAX_EXPRESSION_COST {
             let message = format!(
                 "one evaluation may take {} steps; at most {} are allowed",
-                cost::shown(lowered.cost),
-                bounds::EXPRESSION_COST
+                cost::format_cost(lowered.cost),
+                bounds::MAX_EXPRESSION_COST
             );
-            self.report("expression-too-costly", &node.at, message, "lower the bounds of the lists it runs over");
+            self.report("expression-too-costly", &node.range, message, "lower the bounds of the lists it runs over");
         }
-        match want {
-            Want::Fits(want) => self.must_fit(&lowered.expr, want, node),
-            Want::Targets => self.must_be_targets(&lowered.expr.typed.ty, &node.at),
-            Want::Any => {}
+        match expected_type {
+            ExpectedType::Fits(want) => self.require_type(&lowered.expr, want, node),
+            ExpectedType::Targets => self.require_ref_targets(&lowered.expr.value_type.ty, &node.range),
+            ExpectedType::Any => {}
         }
         if self.diagnostics.is_empty() { Ok(lowered.expr) } else { Err(self.diagnostics) }
     }
 
-    fn must_fit(&mut self, expr: &Expr, want: &Typed, node: &Node) {
-        let (given, at) = (&expr.typed, &node.at);
-        if !fits(&given.ty, &want.ty) {
-            let message = format!("{} is wanted here, and this is {}", name_of(&want.ty), name_of(&given.ty));
-            let help = match (&given.ty, &want.ty) {
-                (Type::Int | Type::Double, Type::Duration) => doubts::unit_help(node, self.place.content.is_none()),
-                (Type::Int, Type::Double) => "convert it: double(…)".to_owned(),
-                (Type::Double, Type::Int) => "convert it: int(…)".to_owned(),
-                (Type::Text, Type::Enum(_)) => "only a literal or a bare name fits a closed list".to_owned(),
-                (_, Type::Bool) => "compare it with something".to_owned(),
-                (_, Type::Text) => "convert it: string(…)".to_owned(),
+    fn require_type(&mut self, expr: &Expr, expected: &ValueType, node: &ParsedExpr) {
+        let (given, at) = (&expr.value_type, &node.range);
+        if !is_assignable(&given.ty, &expected.ty) {
+            let message = format!("{} is wanted here, and this is {}", type_name(&expected.ty), type_name(&given.ty));
+            let help = match (&given.ty, &expected.ty) {
+                (DataType::Int | DataType::Double, DataType::Duration) => {
+                    hints::unit_help(node, self.location.content_start.is_none())
+                }
+                (DataType::Int, DataType::Double) => "convert it: double(…)".to_owned(),
+                (DataType::Double, DataType::Int) => "convert it: int(…)".to_owned(),
+                (DataType::Text, DataType::Enum(_)) => "only a literal or a bare name fits a closed list".to_owned(),
+                (_, DataType::Bool) => "compare it with something".to_owned(),
+                (_, DataType::Text) => "convert it: string(…)".to_owned(),
                 _ => "give a value of the wanted type".to_owned(),
             };
             self.report("type-mismatch", at, message, help);
-        } else if given.nullable && !want.nullable {
-            let (what, help) = doubts::null(node, expr, &want.ty);
-            self.report("maybe-null", at, format!("{what}, and {} is wanted", name_of(&want.ty)), help);
+        } else if given.nullable && !expected.nullable {
+            let (what, help) = hints::null_help(node, expr, &expected.ty);
+            self.report("maybe-null", at, format!("{what}, and {} is wanted", type_name(&expected.ty)), help);
         }
     }
 
-    fn must_be_targets(&mut self, ty: &Type, at: &Range<usize>) {
+    fn require_ref_targets(&mut self, ty: &DataType, range: &Range<usize>) {
         let is_target = match ty {
-            Type::Ref(_) => true,
-            Type::List(element) => matches!(**element, Type::Ref(_)),
+            DataType::Ref(_) => true,
+            DataType::List(element) => matches!(**element, DataType::Ref(_)),
             _ => false,
         };
         if !is_target {
-            let message = format!("a target is a ref or a list of refs, and this is {}", name_of(ty));
-            self.report("type-mismatch", at, message, "name a ref field, a link, or an entry of [refs]");
+            let message = format!("a target is a ref or a list of refs, and this is {}", type_name(ty));
+            self.report("type-mismatch", range, message, "name a ref field, a link, or an entry of [refs]");
         }
     }
 
-    pub(super) fn error<T>(
+    pub(super) fn report_error<T>(
         &mut self,
         code: &'static str,
-        at: &Range<usize>,
+        range: &Range<usize>,
         message: impl Into<String>,
         help: impl Into<String>,
-    ) -> Checked<T> {
-        self.report(code, at, message, help);
+    ) -> TypingResult<T> {
+        self.report(code, range, message, help);
         None
     }
 
-    fn report(&mut self, code: &'static str, at: &Range<usize>, message: impl Into<String>, help: impl Into<String>) {
-        let diagnostic = Diagnostic::error(code, span_of(self.place, at), message).help(help);
+    fn report(
+        &mut self,
+        code: &'static str,
+        range: &Range<usize>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let diagnostic = Diagnostic::error(code, span_in_file(self.location, range), message).help(help);
         self.diagnostics.push(diagnostic);
     }
 
-    pub(super) fn lowered(&self, at: &Range<usize>, kind: Kind, typed: Typed, cost: u64) -> Lowered {
-        Lowered { expr: Expr { kind, typed, at: span_of(self.place, at) }, cost, items: 0, hops: 0 }
+    pub(super) fn typed_expr(
+        &self,
+        range: &Range<usize>,
+        kind: ExprKind,
+        value_type: ValueType,
+        cost: u64,
+    ) -> TypedExpr {
+        TypedExpr {
+            expr: Expr { kind, value_type, span: span_in_file(self.location, range) },
+            cost,
+            max_items: 0,
+            hops: 0,
+        }
     }
 
     /// Type one part. `expected` is the type it meets, by which bare names and literals are understood; it is a hint
     /// here, and whoever gives it looks at what comes back.
-    pub(super) fn infer(&mut self, node: &Node, expected: Option<&Type>) -> Checked<Lowered> {
-        let at = &node.at;
-        match &node.what {
-            What::Literal(value) => self.literal(value, at, expected),
-            What::Name(name) => self.name(name, at, expected),
-            What::Select { .. } => self.path(node),
-            What::Not(inner) => {
-                let inner = self.condition(inner)?;
-                let cost = cost::sum([inner.cost, 1]);
-                Some(self.lowered(at, Kind::Not(Box::new(inner.expr)), typed(Type::Bool, false), cost))
+    pub(super) fn infer(&mut self, node: &ParsedExpr, expected: Option<&DataType>) -> TypingResult<TypedExpr> {
+        let at = &node.range;
+        match &node.kind {
+            ParsedKind::Literal(value) => self.infer_literal(value, at, expected),
+            ParsedKind::Name(name) => self.infer_name(name, at, expected),
+            ParsedKind::Select { .. } => self.infer_path(node),
+            ParsedKind::Not(inner) => {
+                let inner = self.infer_condition(inner)?;
+                let cost = cost::saturating_sum([inner.cost, 1]);
+                Some(self.typed_expr(at, ExprKind::Not(Box::new(inner.expr)), value_type(DataType::Bool, false), cost))
             }
-            What::Negate(inner) => self.negate(inner, at),
-            What::And(left, right) => self.logic(left, right, at, true),
-            What::Or(left, right) => self.logic(left, right, at, false),
-            What::If(condition, yes, no) => self.choice([condition, yes, no], at, expected),
-            What::Binary(operator, left, right) => self.binary(*operator, left, right, at),
-            What::List(elements) => self.list(elements, at, expected),
-            What::Call { name, name_at, target, arguments } => match target {
-                Some(target) => self.method(name, name_at, target, arguments, at, expected),
-                None => self.function(name, name_at, arguments, at),
+            ParsedKind::Negate(inner) => self.infer_negation(inner, at),
+            ParsedKind::And(left, right) => self.infer_logical(left, right, at, true),
+            ParsedKind::Or(left, right) => self.infer_logical(left, right, at, false),
+            ParsedKind::If(condition, yes, no) => self.infer_conditional([condition, yes, no], at, expected),
+            ParsedKind::Binary(operator, left, right) => self.infer_binary(*operator, left, right, at),
+            ParsedKind::List(elements) => self.infer_list(elements, at, expected),
+            ParsedKind::Call { name, name_range: name_at, target, arguments } => match target {
+                Some(target) => self.infer_method(name, name_at, target, arguments, at, expected),
+                None => self.infer_function(name, name_at, arguments, at),
             },
         }
     }
 
-    fn literal(&mut self, value: &Value, at: &Range<usize>, expected: Option<&Type>) -> Checked<Lowered> {
+    fn infer_literal(
+        &mut self,
+        value: &Value,
+        range: &Range<usize>,
+        expected: Option<&DataType>,
+    ) -> TypingResult<TypedExpr> {
         let mut value = value.clone();
         let ty = match (&value, expected) {
-            (Value::Text(text), Some(Type::Enum(values))) => {
+            (Value::Text(text), Some(DataType::Enum(values))) => {
                 if !values.contains(text) {
-                    let help = suggest::help(self.told(), text, values.iter().map(|value| &**value));
-                    return self.error("unknown-value", at, format!("`{text}` is none of the values it meets"), help);
+                    let help =
+                        suggest::suggestion_help(self.diagnostic_count(), text, values.iter().map(|value| &**value));
+                    return self.report_error(
+                        "unknown-value",
+                        range,
+                        format!("`{text}` is none of the values it meets"),
+                        help,
+                    );
                 }
-                Type::Enum([text.clone()].into())
+                DataType::Enum([text.clone()].into())
             }
-            (Value::Text(text), Some(Type::Duration)) => match text.parse::<Duration>() {
+            (Value::Text(text), Some(DataType::Duration)) => match text.parse::<Duration>() {
                 Ok(duration) => {
                     value = Value::Duration(duration);
-                    Type::Duration
+                    DataType::Duration
                 }
                 Err(error) => {
-                    return self.error("bad-duration", at, error.to_string(), "write it as '30s' or '1h30m'");
+                    return self.report_error("bad-duration", range, error.to_string(), "write it as '30s' or '1h30m'");
                 }
             },
-            (Value::Null, _) => Type::Null,
-            (Value::Bool(_), _) => Type::Bool,
-            (Value::Int(_), _) => Type::Int,
-            (Value::Double(_), _) => Type::Double,
-            _ => Type::Text,
+            (Value::Null, _) => DataType::Null,
+            (Value::Bool(_), _) => DataType::Bool,
+            (Value::Int(_), _) => DataType::Int,
+            (Value::Double(_), _) => DataType::Double,
+            _ => DataType::Text,
         };
         let nullable = value.is_null();
-        Some(self.lowered(at, Kind::Const(value), typed(ty, nullable), 1))
+        Some(self.typed_expr(range, ExprKind::Const(value), value_type(ty, nullable), 1))
     }
 
     /// A name that stands alone: a variable, `now`, or a value of the closed list it meets.
-    fn name(&mut self, name: &Arc<str>, at: &Range<usize>, expected: Option<&Type>) -> Checked<Lowered> {
+    fn infer_name(
+        &mut self,
+        name: &Arc<str>,
+        range: &Range<usize>,
+        expected: Option<&DataType>,
+    ) -> TypingResult<TypedExpr> {
         let values = match expected {
-            Some(Type::Enum(values)) => Some(values),
+            Some(DataType::Enum(values)) => Some(values),
             _ => None,
         };
         let is_value = values.is_some_and(|values| values.contains(name));
-        if self.names_a_value_here(name) {
+        if self.is_value_name(name) {
             if is_value {
                 let message = format!("`{name}` is both a value of the closed list it meets and a name of its own");
-                return self.error("ambiguous-name", at, message, format!("write '{name}' for the value of the list"));
+                return self.report_error(
+                    "ambiguous-name",
+                    range,
+                    message,
+                    format!("write '{name}' for the value of the list"),
+                );
             }
-            return Some(self.root_value(name, at));
+            return Some(self.infer_root_value(name, range));
         }
         if is_value {
-            let ty = Type::Enum([name.clone()].into());
-            return Some(self.lowered(at, Kind::Const(Value::Text(name.clone())), typed(ty, false), 1));
+            let ty = DataType::Enum([name.clone()].into());
+            return Some(self.typed_expr(range, ExprKind::Const(Value::Text(name.clone())), value_type(ty, false), 1));
         }
-        if paths::is_root(name) || name.as_ref() == "now" {
-            return self.root_alone(name, at);
+        if paths::is_path_root(name) || name.as_ref() == "now" {
+            return self.report_bare_root(name, range);
         }
         let (message, help) = match values {
             Some(values) => (
                 format!("`{name}` is none of the values it meets"),
-                suggest::help(self.told(), name, values.iter().map(|value| &**value)),
+                suggest::suggestion_help(self.diagnostic_count(), name, values.iter().map(|value| &**value)),
             ),
-            None => match self.meant(name) {
+            None => match self.guess_meant_name(name) {
                 Some(meant) => (format!("nothing is called `{name}` here"), format!("did you mean {meant}?")),
                 None => (
                     format!("`{name}` meets no state and no closed list that could say what it is"),
                     match expected {
-                        Some(Type::Int | Type::Double) => {
+                        Some(DataType::Int | DataType::Double) => {
                             "a number is wanted: write it in digits, or record.NAME for a field".to_owned()
                         }
                         _ => format!("write '{name}' for text, record.NAME for a field"),
@@ -228,88 +280,99 @@ impl<'a> Typer<'a> {
                 ),
             },
         };
-        self.error("unknown-name", at, message, help)
+        self.report_error("unknown-name", range, message, help)
     }
 
     /// Whether a part is understood by what it meets: a bare name, a text literal, or what is made of them.
-    pub(super) fn is_open(&self, node: &Node) -> bool {
-        match &node.what {
-            What::Literal(value) => matches!(value, Value::Text(_)),
-            What::Name(name) => !self.names_a_value_here(name),
-            What::List(elements) => elements.iter().any(|element| self.is_open(element)),
-            What::If(_, yes, no) => self.is_open(yes) || self.is_open(no),
+    pub(super) fn needs_context(&self, node: &ParsedExpr) -> bool {
+        match &node.kind {
+            ParsedKind::Literal(value) => matches!(value, Value::Text(_)),
+            ParsedKind::Name(name) => !self.is_value_name(name),
+            ParsedKind::List(elements) => elements.iter().any(|element| self.needs_context(element)),
+            ParsedKind::If(_, yes, no) => self.needs_context(yes) || self.needs_context(no),
             _ => false,
         }
     }
 
     /// Variables and `now`: the names that are values by themselves.
-    pub(super) fn names_a_value_here(&self, name: &str) -> bool {
+    pub(super) fn is_value_name(&self, name: &str) -> bool {
         self.locals.iter().any(|local| *local.name == *name) || (name == "now" && self.scope.now)
     }
 
     /// A part that must be true or false.
-    pub(super) fn condition(&mut self, node: &Node) -> Checked<Lowered> {
+    pub(super) fn infer_condition(&mut self, node: &ParsedExpr) -> TypingResult<TypedExpr> {
         let lowered = self.infer(node, None)?;
-        if lowered.expr.typed.ty != Type::Bool {
-            let message = format!("true or false is wanted here, and this is {}", name_of(&lowered.expr.typed.ty));
-            return self.error("type-mismatch", &node.at, message, "compare it with something");
+        if lowered.expr.value_type.ty != DataType::Bool {
+            let message =
+                format!("true or false is wanted here, and this is {}", type_name(&lowered.expr.value_type.ty));
+            return self.report_error("type-mismatch", &node.range, message, "compare it with something");
         }
         Some(lowered)
     }
 
     /// Type a part while more is known not to be null.
-    pub(super) fn knowing<T>(&mut self, facts: Vec<Path>, then: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.facts.len();
-        self.facts.extend(facts);
+    pub(super) fn with_non_null<T>(&mut self, non_null: Vec<ValuePath>, then: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.non_null_paths.len();
+        self.non_null_paths.extend(non_null);
         let result = then(self);
-        self.facts.truncate(before);
+        self.non_null_paths.truncate(before);
         result
     }
 
-    fn logic(&mut self, left: &Node, right: &Node, at: &Range<usize>, both: bool) -> Checked<Lowered> {
-        let left = self.condition(left);
-        let learned = left.as_ref().map(|left| facts::learned(&left.expr, Some(both))).unwrap_or_default();
-        let right = self.knowing(learned, |typer| typer.condition(right));
+    fn infer_logical(
+        &mut self,
+        left: &ParsedExpr,
+        right: &ParsedExpr,
+        range: &Range<usize>,
+        is_and: bool,
+    ) -> TypingResult<TypedExpr> {
+        let left = self.infer_condition(left);
+        let learned =
+            left.as_ref().map(|left| null_facts::non_null_paths(&left.expr, Some(is_and))).unwrap_or_default();
+        let right = self.with_non_null(learned, |typer| typer.infer_condition(right));
         let (left, right) = (left?, right?);
-        let cost = cost::sum([left.cost, right.cost, 1]);
+        let cost = cost::saturating_sum([left.cost, right.cost, 1]);
         let (left, right) = (Box::new(left.expr), Box::new(right.expr));
-        let kind = if both { Kind::And(left, right) } else { Kind::Or(left, right) };
-        Some(self.lowered(at, kind, typed(Type::Bool, false), cost))
+        let kind = if is_and { ExprKind::And(left, right) } else { ExprKind::Or(left, right) };
+        Some(self.typed_expr(range, kind, value_type(DataType::Bool, false), cost))
     }
 
-    fn choice(
+    fn infer_conditional(
         &mut self,
-        [condition, yes, no]: [&Node; 3],
-        at: &Range<usize>,
-        expected: Option<&Type>,
-    ) -> Checked<Lowered> {
-        let condition = self.condition(condition)?;
-        let when = |truth| facts::learned(&condition.expr, Some(truth));
-        let (yes, no) = if expected.is_none() && self.is_open(yes) && !self.is_open(no) {
-            let no = self.knowing(when(false), |typer| typer.infer(no, None))?;
-            let met = no.expr.typed.ty.clone();
-            (self.knowing(when(true), |typer| typer.infer(yes, Some(&met)))?, no)
+        [condition, yes, no]: [&ParsedExpr; 3],
+        range: &Range<usize>,
+        expected: Option<&DataType>,
+    ) -> TypingResult<TypedExpr> {
+        let condition = self.infer_condition(condition)?;
+        let when = |truth| null_facts::non_null_paths(&condition.expr, Some(truth));
+        let (yes, no) = if expected.is_none() && self.needs_context(yes) && !self.needs_context(no) {
+            let no = self.with_non_null(when(false), |typer| typer.infer(no, None))?;
+            let context = no.expr.value_type.ty.clone();
+            (self.with_non_null(when(true), |typer| typer.infer(yes, Some(&context)))?, no)
         } else {
-            let yes = self.knowing(when(true), |typer| typer.infer(yes, expected));
-            let met = yes.as_ref().map(|yes| yes.expr.typed.ty.clone());
-            let no = self.knowing(when(false), |typer| typer.infer(no, expected.or(met.as_ref())));
+            let yes = self.with_non_null(when(true), |typer| typer.infer(yes, expected));
+            let context = yes.as_ref().map(|yes| yes.expr.value_type.ty.clone());
+            let no = self.with_non_null(when(false), |typer| typer.infer(no, expected.or(context.as_ref())));
             (yes?, no?)
         };
-        let Some(ty) = super::super::types::join(&yes.expr.typed.ty, &no.expr.typed.ty) else {
-            let message =
-                format!("one branch is {} and the other {}", name_of(&yes.expr.typed.ty), name_of(&no.expr.typed.ty));
-            return self.error("type-mismatch", at, message, "both branches must be of one type");
+        let Some(ty) = super::super::types::join_types(&yes.expr.value_type.ty, &no.expr.value_type.ty) else {
+            let message = format!(
+                "one branch is {} and the other {}",
+                type_name(&yes.expr.value_type.ty),
+                type_name(&no.expr.value_type.ty)
+            );
+            return self.report_error("type-mismatch", range, message, "both branches must be of one type");
         };
-        let nullable = yes.expr.typed.nullable || no.expr.typed.nullable;
-        let cost = cost::sum([condition.cost, yes.cost.max(no.cost), 1]);
-        let (items, hops) = (yes.items.max(no.items), yes.hops.max(no.hops));
-        let kind = Kind::If(Box::new(condition.expr), Box::new(yes.expr), Box::new(no.expr));
-        Some(Lowered { items, hops, ..self.lowered(at, kind, typed(ty, nullable), cost) })
+        let nullable = yes.expr.value_type.nullable || no.expr.value_type.nullable;
+        let cost = cost::saturating_sum([condition.cost, yes.cost.max(no.cost), 1]);
+        let (items, hops) = (yes.max_items.max(no.max_items), yes.hops.max(no.hops));
+        let kind = ExprKind::If(Box::new(condition.expr), Box::new(yes.expr), Box::new(no.expr));
+        Some(TypedExpr { max_items: items, hops, ..self.typed_expr(range, kind, value_type(ty, nullable), cost) })
     }
 
-    pub(super) fn read(&self, at: &Range<usize>, root: Root, typed: Typed) -> Lowered {
-        let path = Path { root, steps: Vec::new(), doubtful: Vec::new() };
-        let typed = Typed { nullable: typed.nullable && !self.facts.contains(&path), ..typed };
-        self.lowered(at, Kind::Read(path), typed, 1)
+    pub(super) fn read_root(&self, range: &Range<usize>, root: PathRoot, value_type: ValueType) -> TypedExpr {
+        let path = ValuePath { root, steps: Vec::new(), nullable_steps: Vec::new() };
+        let typed = ValueType { nullable: value_type.nullable && !self.non_null_paths.contains(&path), ..value_type };
+        self.typed_expr(range, ExprKind::Read(path), typed, 1)
     }
 }

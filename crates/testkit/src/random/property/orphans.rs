@@ -1,28 +1,36 @@
 //! In a sound lifecycle, whatever is neither final nor at rest can be moved on by the engine.
 
 use onceward_core::decide::{Changes, Snapshot, next_due};
-use onceward_core::model::{Definitions, Ready};
+use onceward_core::model::{Definitions, StateReadiness};
 use onceward_core::record::Record;
 
-use super::{Broken, Property, ensure};
-use crate::random::outline;
+use super::{Property, PropertyViolation, ensure};
+use crate::random::comparable_text;
 
 #[derive(Debug, Default)]
-pub struct Orphans;
+pub struct OrphanProperty;
 
-impl Property for Orphans {
-    fn after(&mut self, _: &Definitions, sound: bool, _: &Snapshot, changes: &Changes) -> Result<(), Broken> {
+impl Property for OrphanProperty {
+    fn on_applied(
+        &mut self,
+        _: &Definitions,
+        sound: bool,
+        _: &Snapshot,
+        changes: &Changes,
+    ) -> Result<(), PropertyViolation> {
         for change in changes.records.iter().filter(|_| sound) {
-            ensure(moves_on(&change.after), "no record is an orphan", || {
-                format!("in {}: {}", change.after.state_name(), outline::record(&change.after))
+            ensure(can_move_on(&change.after), "no record is an orphan", || {
+                format!("in {}: {}", change.after.state_name(), comparable_text::record_text(&change.after))
             })?;
         }
         Ok(())
     }
 }
 
-fn moves_on(record: &Record) -> bool {
+fn can_move_on(record: &Record) -> bool {
     let state = &record.lifecycle.states[usize::from(record.state)];
-    let leasable = state.ready != Ready::No && record.live_execution().is_none() && record.committed.is_none();
-    state.is_final || state.rest || leasable || next_due(record).is_some()
+    let leasable = state.readiness != StateReadiness::NotReady
+        && record.live_execution().is_none()
+        && record.committed_token.is_none();
+    state.is_final || state.can_rest || leasable || next_due(record).is_some()
 }

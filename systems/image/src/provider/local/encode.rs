@@ -3,7 +3,7 @@
 use png::{BitDepth, ColorType, Compression, Encoder, EncodingError};
 
 /// Eight bits of red, green and blue each, in the colours of screens.
-pub(super) fn png(pixels: &[u8], side: u32) -> Result<Vec<u8>, EncodingError> {
+pub(super) fn encode_png(pixels: &[u8], side: u32) -> Result<Vec<u8>, EncodingError> {
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, side, side);
     encoder.set_color(ColorType::Rgb);

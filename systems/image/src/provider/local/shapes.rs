@@ -1,39 +1,39 @@
 //! Shapes with soft edges, laid on a canvas.
 
-use super::canvas::{Area, Canvas};
-use super::colour::Colour;
-use super::exact::smooth;
+use super::canvas::{Canvas, CanvasRect};
+use super::color::OklabColor;
+use super::portable_math::smoothstep;
 
 impl Canvas {
-    pub(super) fn disc(&mut self, (x, y): (f64, f64), radius: f64, colour: Colour, strength: f64) {
-        let soft = self.edge();
-        self.lay(Area::around(x, y, radius), |px, py| {
+    pub(super) fn fill_disc(&mut self, (x, y): (f64, f64), radius: f64, color: OklabColor, strength: f64) {
+        let edge = self.edge_smoothing();
+        self.paint_rect(CanvasRect::square_around(x, y, radius), |px, py| {
             let (dx, dy) = (px - x, py - y);
-            (colour, strength * soft.cover((dx * dx + dy * dy).sqrt() - radius))
+            (color, strength * edge.coverage((dx * dx + dy * dy).sqrt() - radius))
         });
     }
 
     /// Light around a point that fades away.
-    pub(super) fn glow(&mut self, (x, y): (f64, f64), reach: f64, colour: Colour, strength: f64) {
-        self.lay(Area::around(x, y, reach), |px, py| {
+    pub(super) fn paint_glow(&mut self, (x, y): (f64, f64), radius: f64, color: OklabColor, strength: f64) {
+        self.paint_rect(CanvasRect::square_around(x, y, radius), |px, py| {
             let (dx, dy) = (px - x, py - y);
-            let near = 1.0 - ((dx * dx + dy * dy).sqrt() / reach).min(1.0);
-            (colour, strength * near * near * near)
+            let near = 1.0 - ((dx * dx + dy * dy).sqrt() / radius).min(1.0);
+            (color, strength * near * near * near)
         });
     }
 
     /// A line with round ends, as thick as twice `from_radius` at one and twice `to_radius` at the other.
-    pub(super) fn stroke(
+    pub(super) fn draw_stroke(
         &mut self,
         from: (f64, f64),
         to: (f64, f64),
         radii: (f64, f64),
-        colour: Colour,
+        color: OklabColor,
         strength: f64,
     ) {
-        let soft = self.edge();
+        let edge = self.edge_smoothing();
         let reach = radii.0.max(radii.1);
-        let area = Area {
+        let area = CanvasRect {
             left: from.0.min(to.0) - reach,
             top: from.1.min(to.1) - reach,
             right: from.0.max(to.0) + reach,
@@ -41,29 +41,29 @@ impl Canvas {
         };
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let length = dx * dx + dy * dy;
-        self.lay(area, |x, y| {
+        self.paint_rect(area, |x, y| {
             let (px, py) = (x - from.0, y - from.1);
             let along = if length > 0.0 { ((px * dx + py * dy) / length).clamp(0.0, 1.0) } else { 0.0 };
             let (ox, oy) = (px - along * dx, py - along * dy);
             let radius = radii.0 + (radii.1 - radii.0) * along;
-            (colour, strength * soft.cover((ox * ox + oy * oy).sqrt() - radius))
+            (color, strength * edge.coverage((ox * ox + oy * oy).sqrt() - radius))
         });
     }
 
-    pub(super) fn block(&mut self, area: Area, colour: Colour, strength: f64) {
-        let soft = self.edge();
-        self.lay(area, |x, y| {
+    pub(super) fn fill_rect(&mut self, area: CanvasRect, color: OklabColor, strength: f64) {
+        let edge = self.edge_smoothing();
+        self.paint_rect(area, |x, y| {
             let across = (area.left - x).max(x - area.right);
             let along = (area.top - y).max(y - area.bottom);
-            (colour, strength * soft.cover(across) * soft.cover(along))
+            (color, strength * edge.coverage(across) * edge.coverage(along))
         });
     }
 
     /// A triangle, its corners in the order of the clock.
-    pub(super) fn triangle(&mut self, corners: [(f64, f64); 3], colour: Colour) {
-        let soft = self.edge();
+    pub(super) fn fill_triangle(&mut self, corners: [(f64, f64); 3], color: OklabColor) {
+        let edge = self.edge_smoothing();
         let [a, b, c] = corners;
-        let area = Area {
+        let area = CanvasRect {
             left: a.0.min(b.0).min(c.0),
             top: a.1.min(b.1).min(c.1),
             right: a.0.max(b.0).max(c.0),
@@ -74,18 +74,18 @@ impl Canvas {
             let length = (dx * dx + dy * dy).sqrt();
             if length > 0.0 { (dy * (x - from.0) - dx * (y - from.1)) / length } else { 0.0 }
         };
-        self.lay(area, |x, y| {
+        self.paint_rect(area, |x, y| {
             let far = outside(x, y, a, b).max(outside(x, y, b, c)).max(outside(x, y, c, a));
-            (colour, soft.cover(far))
+            (color, edge.coverage(far))
         });
     }
 
     /// All below a line that `height` gives for each place across; `paint` is told the place and how far below the line it
     /// lies.
-    pub(super) fn ground(&mut self, height: impl Fn(f64) -> f64, paint: impl Fn(f64, f64, f64) -> Colour) {
-        let soft = self.edge();
-        let width = self.pixel();
-        let columns = soft.pixels();
+    pub(super) fn fill_below(&mut self, height: impl Fn(f64) -> f64, paint: impl Fn(f64, f64, f64) -> OklabColor) {
+        let edge = self.edge_smoothing();
+        let width = self.pixel_width();
+        let columns = edge.side_pixels();
         let line: Vec<(f64, f64)> = (0..columns)
             .map(|column| {
                 let x = (column as f64 + 0.5) * width;
@@ -96,25 +96,25 @@ impl Canvas {
             })
             .collect();
         let highest = line.iter().map(|(top, _)| *top).fold(1.0, f64::min);
-        let area = Area { top: highest, ..Area::WHOLE };
-        self.lay(area, |x, y| {
+        let area = CanvasRect { top: highest, ..CanvasRect::FULL };
+        self.paint_rect(area, |x, y| {
             let (top, steep) = line[((x / width) as usize).min(columns - 1)];
             let below = y - top;
-            (paint(x, y, below), soft.cover(-below * steep))
+            (paint(x, y, below), edge.coverage(-below * steep))
         });
     }
 
     /// What stands above `shore` seen again in the water below it.
-    pub(super) fn mirror(&mut self, shore: f64, water: Colour, ripple: impl Fn(f64, f64) -> f64) {
+    pub(super) fn paint_reflection(&mut self, shore: f64, water: OklabColor, ripple: impl Fn(f64, f64) -> f64) {
         let above = self.clone();
-        let soft = self.edge();
-        self.lay(Area { top: shore, ..Area::WHOLE }, |x, y| {
+        let edge = self.edge_smoothing();
+        self.paint_rect(CanvasRect { top: shore, ..CanvasRect::FULL }, |x, y| {
             let depth = (y - shore).max(0.0);
             let wave = ripple(x, depth);
             // The nearer the water, the longer its waves look.
-            let seen = above.at(x + wave * 0.02 * (0.2 + depth * 3.0), shore - depth * 1.05 - wave * 0.012);
-            let tint = 0.22 + 0.45 * smooth(0.0, 0.45, depth);
-            (seen.mix(water, tint).lighter(wave * 0.025), soft.cover(shore - y))
+            let seen = above.sample(x + wave * 0.02 * (0.2 + depth * 3.0), shore - depth * 1.05 - wave * 0.012);
+            let tint = 0.22 + 0.45 * smoothstep(0.0, 0.45, depth);
+            (seen.mix(water, tint).lighten(wave * 0.025), edge.coverage(shore - y))
         });
     }
 }

@@ -1,77 +1,77 @@
 //! Rolling hills, one behind the other into the haze.
 
 use super::super::canvas::Canvas;
-use super::super::chance::Chance;
-use super::super::exact::smooth;
-use super::super::noise::Noise;
-use super::super::palette::{Mood, Sky};
-use super::sky::{self, Sun};
+use super::super::noise::GradientNoise;
+use super::super::palette::{LightMood, SkyPalette};
+use super::super::portable_math::smoothstep;
+use super::super::rng::PromptRng;
+use super::sky::{self, SunPosition};
 
-pub(super) fn paint(canvas: &mut Canvas, sky: &Sky, chance: &mut Chance) {
-    let horizon = chance.within(0.52, 0.62);
-    let sun = Sun { x: chance.within(0.2, 0.8), y: chance.within(0.24, 0.44), radius: chance.within(0.045, 0.085) };
-    sky::paint(canvas, sky, chance, horizon + 0.1, sun);
-    let layers = 5 + chance.below(2);
+pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng) {
+    let horizon = rng.range(0.52, 0.62);
+    let sun = SunPosition { x: rng.range(0.2, 0.8), y: rng.range(0.24, 0.44), radius: rng.range(0.045, 0.085) };
+    sky::paint(canvas, sky, rng, horizon + 0.1, sun);
+    let layers = 5 + rng.next_below(2);
     for layer in 0..layers {
         let near = layer as f64 / (layers - 1) as f64;
-        let shape = Shape { near, horizon, wide: 2.6 - 1.2 * near, high: 0.05 + 0.05 * near };
-        Ridge::new(shape, sky, chance).paint(canvas, sky);
+        let shape = RidgeShape { near, horizon, hills_per_width: 2.6 - 1.2 * near, height: 0.05 + 0.05 * near };
+        HillRidge::new(shape, sky, rng).paint(canvas, sky);
     }
 }
 
 /// How a line of hills lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct RidgeShape {
     /// 0 is far away, 1 near by.
     pub(super) near: f64,
     pub(super) horizon: f64,
     /// Hills to a picture's width.
-    pub(super) wide: f64,
-    pub(super) high: f64,
+    pub(super) hills_per_width: f64,
+    pub(super) height: f64,
 }
 
 /// One line of hills.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ridge {
-    shape: Shape,
+pub(super) struct HillRidge {
+    shape: RidgeShape,
     base: f64,
     shift: f64,
     /// Dunes have a windward and a lee side: their line leans over.
     lean: f64,
-    hills: Noise,
-    fields: Noise,
+    hills: GradientNoise,
+    fields: GradientNoise,
 }
 
-impl Ridge {
-    pub(super) fn new(shape: Shape, sky: &Sky, chance: &mut Chance) -> Self {
+impl HillRidge {
+    pub(super) fn new(shape: RidgeShape, sky: &SkyPalette, rng: &mut PromptRng) -> Self {
         Self {
             shape,
             base: shape.horizon + (0.97 - shape.horizon) * shape.near * (0.55 + 0.45 * shape.near),
-            shift: chance.within(0.0, 50.0),
-            lean: if sky.mood == Mood::Desert { 0.1 } else { 0.0 },
-            hills: Noise::new(chance),
-            fields: Noise::new(chance),
+            shift: rng.range(0.0, 50.0),
+            lean: if sky.mood == LightMood::Desert { 0.1 } else { 0.0 },
+            hills: GradientNoise::new(rng),
+            fields: GradientNoise::new(rng),
         }
     }
 
     /// How far from the top it begins, at a place across.
-    pub(super) fn line(&self, x: f64) -> f64 {
-        let Shape { wide, high, .. } = self.shape;
-        let leaning = x + self.lean * self.hills.at(x * wide * 0.5, self.shift);
-        self.base - high * (0.3 + self.hills.rough(leaning * wide, self.shift, 3))
+    pub(super) fn top_at(&self, x: f64) -> f64 {
+        let RidgeShape { hills_per_width: wide, height: high, .. } = self.shape;
+        let leaning = x + self.lean * self.hills.sample(x * wide * 0.5, self.shift);
+        self.base - high * (0.3 + self.hills.fractal(leaning * wide, self.shift, 3))
     }
 
-    pub(super) fn paint(&self, canvas: &mut Canvas, sky: &Sky) {
+    pub(super) fn paint(&self, canvas: &mut Canvas, sky: &SkyPalette) {
         let near = self.shape.near;
-        let colour = sky.land(near);
-        canvas.ground(
-            |x| self.line(x),
+        let color = sky.land_color(near);
+        canvas.fill_below(
+            |x| self.top_at(x),
             |x, y, below| {
-                let misty = (0.55 - 0.45 * near) * smooth(0.0, 0.16, below);
+                let misty = (0.55 - 0.45 * near) * smoothstep(0.0, 0.16, below);
                 // Fields: long, flat patches of a slightly other shade.
-                let patch = self.fields.rough(x * 3.0 + y * 2.0, below * 22.0 + self.shift, 3);
-                let lit = 0.035 * (1.0 - smooth(0.0, 0.035, below));
-                colour.lighter(lit + patch * 0.022).mix(sky.foot, misty)
+                let patch = self.fields.fractal(x * 3.0 + y * 2.0, below * 22.0 + self.shift, 3);
+                let lit = 0.035 * (1.0 - smoothstep(0.0, 0.035, below));
+                color.lighten(lit + patch * 0.022).mix(sky.bottom, misty)
             },
         );
     }

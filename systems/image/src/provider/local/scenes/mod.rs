@@ -12,12 +12,12 @@ mod stars;
 mod tiles;
 
 use super::canvas::Canvas;
-use super::chance::Chance;
-use super::palette::{Inks, Mood, Sky, USUAL};
-use super::words::Hints;
+use super::palette::{DEFAULT_MOODS, InkPalette, LightMood, SkyPalette};
+use super::prompt_hints::PromptHints;
+use super::rng::PromptRng;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Scene {
+pub(super) enum SceneKind {
     Hills,
     Mountains,
     Forest,
@@ -30,50 +30,54 @@ pub(super) enum Scene {
     Planet,
 }
 
-const ALL: [Scene; 10] = [
-    Scene::Hills,
-    Scene::Mountains,
-    Scene::Forest,
-    Scene::Sea,
-    Scene::City,
-    Scene::Flow,
-    Scene::Bloom,
-    Scene::Tiles,
-    Scene::Stars,
-    Scene::Planet,
+const ALL_SCENES: [SceneKind; 10] = [
+    SceneKind::Hills,
+    SceneKind::Mountains,
+    SceneKind::Forest,
+    SceneKind::Sea,
+    SceneKind::City,
+    SceneKind::Flow,
+    SceneKind::Bloom,
+    SceneKind::Tiles,
+    SceneKind::Stars,
+    SceneKind::Planet,
 ];
 
 /// The prompt, painted.
-pub(super) fn paint(prompt: &str, side: u32) -> Canvas {
-    let hints = Hints::of(prompt);
-    let mut first = Chance::of(prompt, "scene");
-    let scene = hints.scene.unwrap_or(*first.pick(&ALL));
-    let mood = hints.mood.unwrap_or(*first.pick(&USUAL));
-    let mut colours = Chance::of(prompt, "colours");
-    let mut chance = Chance::of(prompt, "shapes");
+pub(super) fn paint_prompt(prompt: &str, side: u32) -> Canvas {
+    let hints = PromptHints::parse(prompt);
+    let mut scene_rng = PromptRng::for_prompt(prompt, "scene");
+    let scene = hints.scene.unwrap_or(*scene_rng.pick(&ALL_SCENES));
+    let mood = hints.mood.unwrap_or(*scene_rng.pick(&DEFAULT_MOODS));
+    let mut color_rng = PromptRng::for_prompt(prompt, "colours");
+    let mut shape_rng = PromptRng::for_prompt(prompt, "shapes");
     let mut canvas = Canvas::new(side);
     match scene {
-        Scene::Hills | Scene::Mountains | Scene::Forest | Scene::Sea | Scene::City => {
-            let sky = Sky::new(mood, &hints.tints, &mut colours);
+        SceneKind::Hills | SceneKind::Mountains | SceneKind::Forest | SceneKind::Sea | SceneKind::City => {
+            let sky = SkyPalette::new(mood, &hints.tints, &mut color_rng);
             match scene {
-                Scene::Mountains => mountains::paint(&mut canvas, &sky, &mut chance),
-                Scene::Forest => forest::paint(&mut canvas, &sky, &mut chance),
-                Scene::Sea => sea::paint(&mut canvas, &sky, &mut chance),
-                Scene::City if hints.tints.is_empty() => city::paint(&mut canvas, &sky.of_a_town(), &mut chance),
-                Scene::City => city::paint(&mut canvas, &sky, &mut chance),
-                _ => hills::paint(&mut canvas, &sky, &mut chance),
+                SceneKind::Mountains => mountains::paint(&mut canvas, &sky, &mut shape_rng),
+                SceneKind::Forest => forest::paint(&mut canvas, &sky, &mut shape_rng),
+                SceneKind::Sea => sea::paint(&mut canvas, &sky, &mut shape_rng),
+                SceneKind::City if hints.tints.is_empty() => city::paint(&mut canvas, &sky.for_city(), &mut shape_rng),
+                SceneKind::City => city::paint(&mut canvas, &sky, &mut shape_rng),
+                _ => hills::paint(&mut canvas, &sky, &mut shape_rng),
             }
         }
-        Scene::Flow => flow::paint(&mut canvas, &Inks::new(hints.mood, &hints.tints, &mut colours), &mut chance),
-        Scene::Bloom => {
-            let inks = Inks::new(hints.mood, &hints.tints, &mut colours);
-            bloom::paint(&mut canvas, &inks, hints.tints.is_empty(), &mut chance);
+        SceneKind::Flow => {
+            flow::paint(&mut canvas, &InkPalette::new(hints.mood, &hints.tints, &mut color_rng), &mut shape_rng);
         }
-        Scene::Tiles => tiles::paint(&mut canvas, &Inks::new(hints.mood, &hints.tints, &mut colours), &mut chance),
+        SceneKind::Bloom => {
+            let inks = InkPalette::new(hints.mood, &hints.tints, &mut color_rng);
+            bloom::paint(&mut canvas, &inks, hints.tints.is_empty(), &mut shape_rng);
+        }
+        SceneKind::Tiles => {
+            tiles::paint(&mut canvas, &InkPalette::new(hints.mood, &hints.tints, &mut color_rng), &mut shape_rng);
+        }
         // There are no stars by day, so their planets are painted in the colours of night.
-        Scene::Stars | Scene::Planet => {
-            let inks = Inks::new(Some(Mood::Night), &hints.tints, &mut colours);
-            stars::paint(&mut canvas, &inks, hints.tints.first().copied(), &mut chance, scene == Scene::Planet);
+        SceneKind::Stars | SceneKind::Planet => {
+            let inks = InkPalette::new(Some(LightMood::Night), &hints.tints, &mut color_rng);
+            stars::paint(&mut canvas, &inks, hints.tints.first().copied(), &mut shape_rng, scene == SceneKind::Planet);
         }
     }
     canvas

@@ -1,13 +1,13 @@
 //! A wall of tiles, each with a simple figure.
 
-use super::super::canvas::{Area, Canvas, Edge};
-use super::super::chance::Chance;
-use super::super::colour::Colour;
-use super::super::palette::Inks;
+use super::super::canvas::{Canvas, CanvasRect, EdgeSmoothing};
+use super::super::color::OklabColor;
+use super::super::palette::InkPalette;
+use super::super::rng::PromptRng;
 
 /// What a tile shows.
 #[derive(Clone, Copy, Debug)]
-enum Figure {
+enum TileFigure {
     Plain,
     Quarter,
     Arcs,
@@ -19,41 +19,41 @@ enum Figure {
     Waves,
 }
 
-const FIGURES: [Figure; 9] = [
-    Figure::Plain,
-    Figure::Quarter,
-    Figure::Arcs,
-    Figure::Half,
-    Figure::Slope,
-    Figure::Disc,
-    Figure::Ring,
-    Figure::Leaf,
-    Figure::Waves,
+const TILE_FIGURES: [TileFigure; 9] = [
+    TileFigure::Plain,
+    TileFigure::Quarter,
+    TileFigure::Arcs,
+    TileFigure::Half,
+    TileFigure::Slope,
+    TileFigure::Disc,
+    TileFigure::Ring,
+    TileFigure::Leaf,
+    TileFigure::Waves,
 ];
 
 /// A tile: its figure, turned by so many quarters, in two colours and a third for small things.
 #[derive(Clone, Copy, Debug)]
-struct Tile {
-    figure: Figure,
+struct TileSpec {
+    figure: TileFigure,
     quarters: usize,
-    ground: Colour,
-    ink: Colour,
-    spot: Option<Colour>,
+    ground: OklabColor,
+    ink: OklabColor,
+    spot: Option<OklabColor>,
 }
 
-pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
-    let count = 4 + 2 * chance.below(3);
+pub(super) fn paint(canvas: &mut Canvas, inks: &InkPalette, rng: &mut PromptRng) {
+    let count = 4 + 2 * rng.next_below(3);
     // A wall that repeats few figures looks meant; one that has them all looks spilled.
-    let mut figures = FIGURES.to_vec();
-    let kept = 3 + chance.below(4);
+    let mut figures = TILE_FIGURES.to_vec();
+    let kept = 3 + rng.next_below(4);
     while figures.len() > kept {
-        figures.remove(chance.below(figures.len()));
+        figures.remove(rng.next_below(figures.len()));
     }
-    let mut colours = inks.colours.clone();
-    colours.push(inks.paper);
-    let mirrored = chance.one_in(2);
+    let mut colors = inks.colors.clone();
+    colors.push(inks.paper);
+    let mirrored = rng.one_in(2);
     let first = if mirrored { count / 2 } else { count };
-    let tiles: Vec<Tile> = (0..first * first).map(|_| tile(&figures, &colours, chance)).collect();
+    let tiles: Vec<TileSpec> = (0..first * first).map(|_| random_tile(&figures, &colors, rng)).collect();
     let width = 1.0 / count as f64;
     for row in 0..count {
         for column in 0..count {
@@ -61,9 +61,9 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
             let ((down, upside), (across, turned)) = (fold(row), fold(column));
             let tile = tiles[down * first + across];
             let (left, top) = (column as f64 * width, row as f64 * width);
-            let area = Area { left, top, right: left + width, bottom: top + width };
-            let edge = canvas.edge();
-            canvas.lay(area, |x, y| {
+            let area = CanvasRect { left, top, right: left + width, bottom: top + width };
+            let edge = canvas.edge_smoothing();
+            canvas.paint_rect(area, |x, y| {
                 let inside = x >= left && x < left + width && y >= top && y < top + width;
                 let (mut u, mut v) = ((x - left) / width, (y - top) / width);
                 if turned {
@@ -72,24 +72,24 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &Inks, chance: &mut Chance) {
                 if upside {
                     v = 1.0 - v;
                 }
-                (shown(tile, u, v, width, edge), if inside { 1.0 } else { 0.0 })
+                (color_at(tile, u, v, width, edge), if inside { 1.0 } else { 0.0 })
             });
         }
     }
 }
 
-fn tile(figures: &[Figure], colours: &[Colour], chance: &mut Chance) -> Tile {
-    let ground = chance.below(colours.len());
-    let mut ink = chance.below(colours.len() - 1);
+fn random_tile(figures: &[TileFigure], colors: &[OklabColor], rng: &mut PromptRng) -> TileSpec {
+    let ground = rng.next_below(colors.len());
+    let mut ink = rng.next_below(colors.len() - 1);
     if ink >= ground {
         ink += 1;
     }
-    let spot = chance.one_in(4).then(|| *chance.pick(colours));
-    Tile { figure: *chance.pick(figures), quarters: chance.below(4), ground: colours[ground], ink: colours[ink], spot }
+    let spot = rng.one_in(4).then(|| *rng.pick(colors));
+    TileSpec { figure: *rng.pick(figures), quarters: rng.next_below(4), ground: colors[ground], ink: colors[ink], spot }
 }
 
 /// The colour at a place within a tile, whose sides are 1 and on the canvas `width`.
-fn shown(tile: Tile, u: f64, v: f64, width: f64, edge: Edge) -> Colour {
+fn color_at(tile: TileSpec, u: f64, v: f64, width: f64, edge: EdgeSmoothing) -> OklabColor {
     let (u, v) = match tile.quarters {
         0 => (u, v),
         1 => (v, 1.0 - u),
@@ -100,22 +100,22 @@ fn shown(tile: Tile, u: f64, v: f64, width: f64, edge: Edge) -> Colour {
     let corner = away(0.0, 0.0);
     // How far outside of the figure, in sides of the tile.
     let outside = match tile.figure {
-        Figure::Plain => 1.0,
-        Figure::Quarter => corner - 1.0,
-        Figure::Arcs => (corner - 0.25).abs().min((corner - 0.58).abs()).min((corner - 0.91).abs()) - 0.085,
-        Figure::Half => (away(0.5, 0.0) - 0.5).max(-v),
-        Figure::Slope => (u + v - 1.0) * std::f64::consts::FRAC_1_SQRT_2,
-        Figure::Disc => away(0.5, 0.5) - 0.34,
-        Figure::Ring => (away(0.5, 0.5) - 0.33).abs() - 0.12,
-        Figure::Leaf => (corner - 1.0).max(away(1.0, 1.0) - 1.0),
-        Figure::Waves => (u * 4.0 - (u * 4.0).floor() - 0.5).abs() / 4.0 - 0.0625,
+        TileFigure::Plain => 1.0,
+        TileFigure::Quarter => corner - 1.0,
+        TileFigure::Arcs => (corner - 0.25).abs().min((corner - 0.58).abs()).min((corner - 0.91).abs()) - 0.085,
+        TileFigure::Half => (away(0.5, 0.0) - 0.5).max(-v),
+        TileFigure::Slope => (u + v - 1.0) * std::f64::consts::FRAC_1_SQRT_2,
+        TileFigure::Disc => away(0.5, 0.5) - 0.34,
+        TileFigure::Ring => (away(0.5, 0.5) - 0.33).abs() - 0.12,
+        TileFigure::Leaf => (corner - 1.0).max(away(1.0, 1.0) - 1.0),
+        TileFigure::Waves => (u * 4.0 - (u * 4.0).floor() - 0.5).abs() / 4.0 - 0.0625,
     };
-    let colour = tile.ground.mix(tile.ink, edge.cover(outside * width));
-    let Some(spot) = tile.spot else { return colour };
+    let color = tile.ground.mix(tile.ink, edge.coverage(outside * width));
+    let Some(spot) = tile.spot else { return color };
     let dot = match tile.figure {
-        Figure::Disc | Figure::Ring | Figure::Plain => away(0.5, 0.5) - 0.13,
-        Figure::Leaf => away(0.5, 0.5) - 0.12,
+        TileFigure::Disc | TileFigure::Ring | TileFigure::Plain => away(0.5, 0.5) - 0.13,
+        TileFigure::Leaf => away(0.5, 0.5) - 0.12,
         _ => away(0.76, 0.76) - 0.11,
     };
-    colour.mix(spot, edge.cover(dot * width))
+    color.mix(spot, edge.coverage(dot * width))
 }

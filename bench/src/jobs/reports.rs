@@ -1,0 +1,189 @@
+//! What is measured and printed.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use crate::bench_database::BenchDatabase;
+use crate::engine::{self, BenchEngine, JobSteps};
+use crate::machine::{self, BenchRuns, measure_run};
+
+/// Operations in a batch: the engine's own most.
+pub(crate) const BATCH_OPERATIONS: usize = 1_000;
+
+const CONCURRENT_CALLERS: usize = 256;
+
+pub(crate) type BenchResult = Result<(), Box<dyn Error>>;
+
+/// What the machine is like just now.
+pub(crate) fn print_machine(bench_db: &BenchDatabase) -> BenchResult {
+    let (median, min) = machine::measure_fsync(&bench_db.dir.file("fsync"))?;
+    println!("a bare fsync here takes {:.2} ms (median; least {:.2})", to_millis(median), to_millis(min));
+    let load = std::fs::read_to_string("/proc/loadavg")?;
+    println!("on {}, load {}", bench_db.name(), load.split_whitespace().take(3).collect::<Vec<_>>().join(" "));
+    Ok(())
+}
+
+pub(crate) fn to_millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+pub(crate) fn print_runs(name: &str, runs: &BenchRuns, baseline: Option<&BenchRuns>) {
+    let ratio = baseline.map_or(String::new(), |floor| {
+        let work = floor.median_total_cpu_micros() / runs.median_total_cpu_micros();
+        format!(
+            "{:.2} / {:.2} / {work:.2}",
+            runs.median_rate() / floor.median_rate(),
+            runs.best_rate() / floor.best_rate()
+        )
+    });
+    let (median, best) = (runs.median_rate(), runs.best_rate());
+    println!(
+        "{name:<34} {median:>9.0} {best:>9.0} {:>9.1} {:>9.1} {ratio:>20}",
+        runs.median_cpu_micros(),
+        runs.median_server_cpu_micros()
+    );
+}
+
+/// Of the floor: by the median, by the best, and by the processor time of both sides.
+pub(crate) fn print_headers() {
+    println!(
+        "{:<34} {:>9} {:>9} {:>9} {:>9} {:>20}",
+        "lives a second", "median", "best", "µs CPU", "µs server", "of the floor"
+    );
+}
+
+/// What one round of the engine does.
+pub(crate) fn run_round(
+    runtime: &Runtime,
+    engine: &BenchEngine,
+    lives: usize,
+    drivers: usize,
+    steps: JobSteps,
+) -> BenchResult {
+    runtime.block_on(engine::run_jobs(engine, lives, BATCH_OPERATIONS, drivers, steps))?;
+    Ok(())
+}
+
+/// Floor and engine turn and turn about: whoever else uses the machine slows both.
+pub(crate) fn against_baseline(bench_db: &BenchDatabase, lives: usize, rounds: usize) -> BenchResult {
+    let runtime = bench_db.runtime()?;
+    print_machine(bench_db)?;
+    let texts = bench_db.job_log_texts(&runtime)?;
+    println!("rows of a life in the floor, with texts of {} bytes:", texts.iter().map(String::len).sum::<usize>());
+    for (part, what) in bench_db.baseline_parts() {
+        println!("  {part}: {what}");
+    }
+    println!("  tallies, and the end of the log: 1 to 3 rows a batch");
+    let count = i64::try_from(lives)?;
+    let mut baselines = [
+        bench_db.new_baseline("floor", &texts, "", 1)?,
+        bench_db.new_baseline("pair", &texts, "", bench_db.baseline_connections())?,
+        bench_db.new_baseline("writes", &texts, "loads", 1)?,
+    ];
+    let engines = [
+        bench_db.new_engine(&runtime, "one")?,
+        bench_db.new_engine(&runtime, "two")?,
+        bench_db.new_engine(&runtime, "five")?,
+    ];
+    let ways = [(1, JobSteps::Three), (2, JobSteps::Three), (2, JobSteps::Five)];
+    let mut runs: [BenchRuns; 6] = Default::default();
+    for _ in 0..rounds {
+        for (floor, runs) in baselines.iter_mut().zip(&mut runs) {
+            runs.0.push(measure_run(bench_db, lives, || floor.run_jobs(count, 1_000))?);
+        }
+        for ((engine, (drivers, steps)), runs) in engines.iter().zip(ways).zip(&mut runs[3..]) {
+            runs.0.push(measure_run(bench_db, lives, || run_round(&runtime, engine, lives, drivers, steps))?);
+        }
+    }
+    print_headers();
+    let [bare, pair, writes, one, two, five] = &runs;
+    print_runs("floor", bare, None);
+    if bench_db.baseline_connections() > 1 {
+        print_runs("floor on two connections", pair, Some(bare));
+    }
+    print_runs("floor that loads nothing", writes, Some(bare));
+    print_runs("engine, one driver", one, Some(bare));
+    print_runs("engine, two drivers", two, Some(bare));
+    print_runs("engine, two drivers, five steps", five, Some(bare));
+    if let Some((statements, trips)) = baselines[0].wire_counts() {
+        let batches = u64::try_from(lives.div_ceil(BATCH_OPERATIONS) * rounds)? * 3;
+        println!("the floor sent {statements} statements in {trips} round trips for {batches} batches");
+    }
+    for (name, engine) in ["one driver", "two drivers", "five steps"].iter().zip(&engines) {
+        let tally = engine.counters();
+        println!("{name}: {} operations in {} batches, {} conflicts", tally.operations, tally.batches, tally.conflicts);
+    }
+    Ok(())
+}
+
+pub(crate) fn without_each_part(bench_db: &BenchDatabase, lives: usize, rounds: usize) -> BenchResult {
+    let runtime = bench_db.runtime()?;
+    print_machine(bench_db)?;
+    let texts = bench_db.job_log_texts(&runtime)?;
+    let count = i64::try_from(lives)?;
+    let mut baselines = vec![(bench_db.new_baseline("all", &texts, "", 1)?, BenchRuns::default())];
+    for (part, _) in bench_db.baseline_parts() {
+        baselines.push((bench_db.new_baseline(part, &texts, part, 1)?, BenchRuns::default()));
+    }
+    for _ in 0..rounds {
+        for (floor, runs) in &mut baselines {
+            runs.0.push(measure_run(bench_db, lives, || floor.run_jobs(count, 1_000))?);
+        }
+    }
+    print_headers();
+    let all = &baselines[0].1;
+    print_runs("floor", all, None);
+    for ((part, _), (_, runs)) in bench_db.baseline_parts().iter().zip(&baselines[1..]) {
+        print_runs(&format!("without {part}"), runs, Some(all));
+    }
+    Ok(())
+}
+
+/// Lives whose every call comes alone. Batches form by themselves.
+pub(crate) fn many_callers(bench_db: &BenchDatabase, lives: usize) -> BenchResult {
+    let runtime = bench_db.runtime()?;
+    print_machine(bench_db)?;
+    let engine = bench_db.new_engine(&runtime, "callers")?;
+    let mut runs = BenchRuns::default();
+    for _ in 0..5 {
+        runs.0.push(measure_run(bench_db, lives, || {
+            Ok(runtime.block_on(engine::run_callers(&engine, CONCURRENT_CALLERS, lives / CONCURRENT_CALLERS))?)
+        })?);
+    }
+    print_headers();
+    print_runs("256 callers", &runs, None);
+    let tally = engine.counters();
+    println!("{} operations in {} transactions, {} conflicts", tally.operations, tally.batches, tally.conflicts);
+    Ok(())
+}
+
+/// One job at a time: each durable step is one transaction, and a transaction is one fsync.
+pub(crate) fn one_at_a_time(bench_db: &BenchDatabase, lives: usize) -> BenchResult {
+    let runtime = bench_db.runtime()?;
+    print_machine(bench_db)?;
+    let engine = bench_db.new_engine(&runtime, "single")?;
+    let before = engine.counters();
+    let began = Instant::now();
+    runtime.block_on(engine::run_callers(&engine, 1, lives))?;
+    let took = began.elapsed() / u32::try_from(lives * 3)?;
+    let after = engine.counters();
+    println!("{} lives: {} transactions, {:.2} ms a step", lives, after.batches - before.batches, to_millis(took));
+    if after.batches - before.batches != u64::try_from(lives * 3)? {
+        return Err("a step took more or less than one transaction".into());
+    }
+    Ok(())
+}
+
+pub(crate) fn print_times(label: &str, times: &mut [Duration]) {
+    times.sort_unstable();
+    let percentile = |share: usize| times.get(times.len() * share / 1000).map_or(0.0, |time| to_millis(*time));
+    println!(
+        "{} jobs: {label} p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms",
+        times.len(),
+        percentile(500),
+        percentile(900),
+        percentile(990)
+    );
+}

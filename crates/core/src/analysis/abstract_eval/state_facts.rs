@@ -1,0 +1,348 @@
+//! What is known of a record's fields in each state, whatever way it came there.
+
+use std::rc::Rc;
+
+use super::abstract_value::{AbstractShape, AbstractValue};
+use super::counters::CounterFields;
+use super::env::AbstractEnv;
+use super::evaluator::AbstractEvaluator;
+use super::transition_choice::{
+    env_when_passed_over, env_when_taken, evaluator_for, fields_after_transition, initial_env,
+};
+use crate::analysis::reachability::{Reachability, indexed_states, transitions_of};
+use crate::expr::ExprKind;
+use crate::model::{EventDef, EventKind, Lifecycle, StateIndex};
+use crate::value::Value;
+
+pub(super) type FieldFacts = Rc<[AbstractValue]>;
+
+/// Expressions looked at before the flow gives up and takes what is declared; the largest real file needs some thousands.
+const MAX_PROPAGATION_STEPS: u64 = 300_000;
+/// A state that changed this often is taken as declared: it would go on changing.
+const MAX_CHANGES_PER_STATE: u32 = 40;
+/// Changes of a state before numbers jump to the next landmark instead of creeping.
+const WIDEN_AFTER_CHANGES: u32 = 3;
+
+/// The facts of one lifecycle.
+pub(crate) struct StateFacts {
+    /// On entering, before `enter` rows: what those rows see.
+    pub(crate) on_entry: Vec<Option<FieldFacts>>,
+    /// While the record stays: what all other rows see.
+    pub(crate) while_staying: Vec<Option<FieldFacts>>,
+    /// After a commit that stays: what `finish` rows see.
+    after_commit: Vec<Option<FieldFacts>>,
+    /// What each field may be by its declaration alone.
+    pub(crate) declared: FieldFacts,
+    /// By event: whether another record may send it within an operation.
+    sent_by_records: Vec<bool>,
+}
+
+impl StateFacts {
+    /// `caused`: the names of events that other records may send to this one within an operation.
+    pub(crate) fn new(reachability: &Reachability, is_sent_by_records: &dyn Fn(&str) -> bool) -> Self {
+        let lifecycle = reachability.lifecycle;
+        let counters = CounterFields::new(lifecycle);
+        let declared: FieldFacts =
+            lifecycle.fields.iter().zip(0..).map(|(field, slot)| counters.declared_value(field, slot)).collect();
+        let states = lifecycle.states.len();
+        let is_sent = |event: &EventDef| event.kind == EventKind::Called && is_sent_by_records(&event.name);
+        let mut state_facts = Self {
+            on_entry: vec![None; states],
+            while_staying: vec![None; states],
+            after_commit: vec![None; states],
+            declared,
+            sent_by_records: lifecycle.events.iter().map(is_sent).collect(),
+        };
+        let mut propagation = FactPropagation {
+            reachability,
+            is_sent_by_records,
+            landmarks: collect_landmarks(lifecycle),
+            changes: vec![0; states],
+            steps: 0,
+        };
+        if !propagation.run_to_fixpoint(&mut state_facts) {
+            for (state, _) in indexed_states(lifecycle).filter(|(state, _)| reachability.reachable.contains(*state)) {
+                state_facts.on_entry[usize::from(state)] = Some(state_facts.declared.clone());
+                state_facts.while_staying[usize::from(state)] = Some(state_facts.declared.clone());
+                state_facts.after_commit[usize::from(state)] = Some(state_facts.declared.clone());
+            }
+        }
+        state_facts
+    }
+
+    /// Whether some record sends this event to this one.
+    pub(crate) fn is_sent_by_record(&self, lifecycle: &Lifecycle, event: &EventDef) -> bool {
+        lifecycle.events.iter().zip(&self.sent_by_records).any(|(own, caused)| *caused && own.name == event.name)
+    }
+
+    /// What a row of this event sees in this state.
+    pub(crate) fn facts_for(&self, kind: EventKind, state: StateIndex) -> Option<FieldFacts> {
+        let table = match kind {
+            EventKind::Enter => &self.on_entry,
+            EventKind::Finish => &self.after_commit,
+            _ => &self.while_staying,
+        };
+        table.get(usize::from(state)).cloned().flatten()
+    }
+
+    /// What a row of this event sees in this state; one that another record sends may come between the entering and
+    /// the `enter` rows.
+    pub(crate) fn facts_seen_by(
+        &self,
+        lifecycle: &Lifecycle,
+        event: &EventDef,
+        state: StateIndex,
+    ) -> Option<FieldFacts> {
+        let staying = self.facts_for(event.kind, state);
+        let number = lifecycle.events.iter().position(|own| own.name == event.name);
+        if !number.is_some_and(|number| self.sent_by_records[number]) {
+            return staying;
+        }
+        match (staying, self.on_entry[usize::from(state)].clone()) {
+            (Some(rest), Some(entry)) if rest != entry => {
+                Some(rest.iter().zip(entry.iter()).map(|(rest, entry)| rest.join(entry)).collect())
+            }
+            (rest, entry) => rest.or(entry),
+        }
+    }
+}
+
+struct FactPropagation<'a> {
+    reachability: &'a Reachability<'a>,
+    is_sent_by_records: &'a dyn Fn(&str) -> bool,
+    landmarks: Vec<i128>,
+    changes: Vec<u32>,
+    steps: u64,
+}
+
+impl FactPropagation<'_> {
+    /// False: it took too long.
+    fn run_to_fixpoint(&mut self, state_facts: &mut StateFacts) -> bool {
+        let lifecycle = self.reachability.lifecycle;
+        let mut dirty_states: u64 = 0;
+        if let Some(event) = lifecycle.events.iter().find(|event| event.kind == EventKind::Create) {
+            for (index, transition) in event.transitions.iter().enumerate() {
+                let (Some(to), Some(after)) = (transition.to, self.facts_after(state_facts, event, index, None)) else {
+                    continue;
+                };
+                self.join_on_entry(state_facts, to, after, &mut dirty_states);
+            }
+        }
+        while dirty_states != 0 {
+            let state = u8::try_from(dirty_states.trailing_zeros()).unwrap_or(0);
+            dirty_states &= dirty_states - 1;
+            self.propagate_enter(state_facts, state, &mut dirty_states);
+            for event in &lifecycle.events {
+                for (index, transition) in event.transitions.iter().enumerate() {
+                    if self.steps > MAX_PROPAGATION_STEPS {
+                        return false;
+                    }
+                    if event.kind == EventKind::Enter || !self.reachability.can_fire(event.kind, transition, state) {
+                        continue;
+                    }
+                    let Some(after) = self.facts_after(state_facts, event, index, Some(state)) else { continue };
+                    let Some(to) = transition.to else {
+                        // Another record may do this between the entering and the `enter` rows.
+                        if event.kind == EventKind::Called && (self.is_sent_by_records)(&event.name) {
+                            self.join_on_entry(state_facts, state, after.clone(), &mut dirty_states);
+                        }
+                        if event.kind == EventKind::Commit {
+                            self.join_after_commit(state_facts, state, after.clone(), &mut dirty_states);
+                        }
+                        self.join_while_staying(state_facts, state, after, &mut dirty_states);
+                        continue;
+                    };
+                    self.join_on_entry(state_facts, to, after, &mut dirty_states);
+                }
+            }
+        }
+        true
+    }
+
+    /// Lets the `enter` rows have their say: what they let rest, and where they send on.
+    fn propagate_enter(&mut self, state_facts: &mut StateFacts, state: StateIndex, dirty_states: &mut u64) {
+        let Some(facts) = state_facts.on_entry[usize::from(state)].clone() else { return };
+        let lifecycle = self.reachability.lifecycle;
+        let mut remaining = Some(AbstractEnv::new(facts));
+        if let Some(event) = lifecycle.events.iter().find(|event| event.kind == EventKind::Enter) {
+            for (index, transition) in
+                event.transitions.iter().enumerate().filter(|(_, transition)| transition.from.contains(state))
+            {
+                if let Some(after) = self.facts_after(state_facts, event, index, Some(state)) {
+                    if let Some(to) = transition.to {
+                        self.join_on_entry(state_facts, to, after, dirty_states);
+                    } else {
+                        // Moved on by another record before its `enter` rows ran, it may run those of the new state
+                        // twice.
+                        if self.can_be_moved_by_records() {
+                            self.join_on_entry(state_facts, state, after.clone(), dirty_states);
+                        }
+                        self.join_while_staying(state_facts, state, after, dirty_states);
+                    }
+                }
+                if let Some(env) = remaining.take() {
+                    let mut evaluator = AbstractEvaluator::new(self.reachability.definitions, lifecycle);
+                    remaining = env_when_passed_over(&mut evaluator, transition, env);
+                    self.steps += evaluator.steps + 1;
+                }
+            }
+        }
+        if let Some(env) = remaining {
+            let facts = env.narrowed_fields();
+            self.join_while_staying(state_facts, state, facts, dirty_states);
+        }
+    }
+
+    /// Whether another record may move this one within an operation.
+    fn can_be_moved_by_records(&self) -> bool {
+        let mut events = self.reachability.lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
+        events.any(|event| {
+            (self.is_sent_by_records)(&event.name) && event.transitions.iter().any(|transition| transition.to.is_some())
+        })
+    }
+
+    fn join_on_entry(
+        &mut self,
+        state_facts: &mut StateFacts,
+        state: StateIndex,
+        facts: Vec<AbstractValue>,
+        dirty_states: &mut u64,
+    ) {
+        let index = usize::from(state);
+        if let Some(facts) = self.join_if_new(state_facts.on_entry[index].as_ref(), facts, state, &state_facts.declared)
+        {
+            state_facts.on_entry[index] = Some(facts);
+            *dirty_states |= 1 << state;
+        }
+    }
+
+    fn join_after_commit(
+        &mut self,
+        state_facts: &mut StateFacts,
+        state: StateIndex,
+        facts: Vec<AbstractValue>,
+        dirty_states: &mut u64,
+    ) {
+        let index = usize::from(state);
+        if let Some(facts) =
+            self.join_if_new(state_facts.after_commit[index].as_ref(), facts, state, &state_facts.declared)
+        {
+            state_facts.after_commit[index] = Some(facts);
+            *dirty_states |= 1 << state;
+        }
+    }
+
+    fn join_while_staying(
+        &mut self,
+        state_facts: &mut StateFacts,
+        state: StateIndex,
+        facts: Vec<AbstractValue>,
+        dirty_states: &mut u64,
+    ) {
+        let index = usize::from(state);
+        if let Some(facts) =
+            self.join_if_new(state_facts.while_staying[index].as_ref(), facts, state, &state_facts.declared)
+        {
+            state_facts.while_staying[index] = Some(facts);
+            *dirty_states |= 1 << state;
+        }
+    }
+
+    /// The facts with these added, or nothing where they say nothing new.
+    fn join_if_new(
+        &mut self,
+        old: Option<&FieldFacts>,
+        new: Vec<AbstractValue>,
+        state: StateIndex,
+        declared: &FieldFacts,
+    ) -> Option<FieldFacts> {
+        let Some(old) = old else { return Some(new.into()) };
+        let changes = &mut self.changes[usize::from(state)];
+        let joined: Vec<AbstractValue> = old.iter().zip(&new).map(|(old, new)| old.join(new)).collect();
+        if joined[..] == old[..] {
+            return None;
+        }
+        *changes += 1;
+        if *changes > MAX_CHANGES_PER_STATE {
+            return (old[..] != declared[..]).then(|| declared.clone());
+        }
+        let must_widen = *changes > WIDEN_AFTER_CHANGES;
+        let widened = joined.into_iter().enumerate().map(|(slot, known)| {
+            if must_widen && known != old[slot] { self.widen(&old[slot], known, &declared[slot]) } else { known }
+        });
+        Some(widened.collect())
+    }
+
+    /// Numbers that keep growing jump to the next number that the file mentions, and at last to the declared bound.
+    fn widen(&self, old: &AbstractValue, new: AbstractValue, declared: &AbstractValue) -> AbstractValue {
+        let shape = match (&old.shape, new.shape, &declared.shape) {
+            (AbstractShape::Number(a, b), AbstractShape::Number(c, d), AbstractShape::Number(least, most)) => {
+                let low = self
+                    .landmarks
+                    .iter()
+                    .rev()
+                    .find(|landmark| **landmark <= c)
+                    .map_or(*least, |mark| *mark.max(least));
+                let high = self.landmarks.iter().find(|landmark| **landmark >= d).map_or(*most, |mark| *mark.min(most));
+                AbstractShape::Number(if c < *a { low.min(c) } else { c }, if d > *b { high.max(d) } else { d })
+            }
+            (AbstractShape::Double(..) | AbstractShape::List { .. }, new, declared) if old.shape != new => {
+                declared.clone()
+            }
+            (AbstractShape::Text { allowed_values: None, size, .. }, new @ AbstractShape::Text { .. }, declared) => {
+                match &new {
+                    AbstractShape::Text { size: grown, .. } if grown != size => declared.clone(),
+                    _ => new,
+                }
+            }
+            (_, new, _) => new,
+        };
+        AbstractValue { may_be_null: new.may_be_null, shape }
+    }
+
+    /// The fields after the row was taken from this state; nothing where it cannot be.
+    fn facts_after(
+        &mut self,
+        state_facts: &StateFacts,
+        event: &EventDef,
+        index: usize,
+        from: Option<StateIndex>,
+    ) -> Option<Vec<AbstractValue>> {
+        let lifecycle = self.reachability.lifecycle;
+        let transition = &event.transitions[index];
+        let mut evaluator = evaluator_for(self.reachability, event, transition, None);
+        let env = initial_env(state_facts, lifecycle, event, transition, from, &evaluator.input_values)?;
+        let env = env_when_taken(&mut evaluator, event, index, from, env, self.reachability.ignores_shadowing());
+        let facts = env.map(|env| fields_after_transition(&mut evaluator, state_facts, transition, &env));
+        // A field costs about as much to carry along as an eighth of an expression.
+        self.steps += evaluator.steps + 1 + lifecycle.fields.len() as u64 / 8;
+        facts
+    }
+}
+
+/// The numbers that the file mentions: where growing values are likely to stop.
+fn collect_landmarks(lifecycle: &Lifecycle) -> Vec<i128> {
+    let mut landmarks = vec![0];
+    let mut add_landmark = |value: i128| landmarks.extend([value - 1, value, value + 1]);
+    for field in &lifecycle.fields {
+        if let Some((least, most)) = field.bounds.int {
+            add_landmark(i128::from(least));
+            add_landmark(i128::from(most));
+        }
+        if let Some(Value::Int(value)) = field.default {
+            add_landmark(i128::from(value));
+        }
+    }
+    for (_, transition) in transitions_of(lifecycle) {
+        super::walk::for_each_transition_expr(transition, &mut |expr| {
+            if let ExprKind::Const(Value::Int(value)) = &expr.kind {
+                add_landmark(i128::from(*value));
+            }
+        });
+    }
+    landmarks.sort_unstable();
+    landmarks.dedup();
+    // Few enough that a state's patience is not spent on them: the smallest, the largest and some between.
+    let step = landmarks.len().div_ceil(16).max(1);
+    landmarks.into_iter().step_by(step).collect()
+}

@@ -1,0 +1,194 @@
+//! Counts that a job is given up by: a guard reads one, and what may still come of the job hangs on which way it falls.
+//! A count that only makes the pauses longer, or that picks one of two ways back, is no budget.
+
+use std::collections::BTreeSet;
+
+use super::abstract_eval::{
+    AbstractEnv, AbstractEvaluator, StateFacts, any_subexpr, env_in_state, env_when_passed_over, for_each_subexpr,
+    min_growth, precedes,
+};
+use super::outcomes::{JobOutcome, JobOutcomes};
+use super::reachability::Reachability;
+use crate::expr::{Expr, ExprKind, PathRoot, PathStep, ValuePath};
+use crate::model::{EventDef, EventKind, FieldIndex, StateIndex, Transition};
+
+/// What tries are counted by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RetryBudget {
+    Attempts,
+    Field(FieldIndex),
+}
+
+/// Whether the row counts the field up.
+pub(super) fn increments(transition: &Transition, field_index: FieldIndex) -> bool {
+    transition
+        .set
+        .iter()
+        .any(|(set, formula)| *set == field_index && min_growth(&formula.expr, field_index).is_some_and(|by| by > 0))
+}
+
+/// Those that rows look at which the engine takes by itself.
+pub(super) fn find_budgets(
+    reachability: &Reachability,
+    state_facts: &StateFacts,
+    prospects: &JobOutcomes,
+) -> BTreeSet<RetryBudget> {
+    let fail_transitions = reachability.lifecycle.transitions(EventKind::Fail);
+    let slots = fail_transitions
+        .iter()
+        .flat_map(|transition| transition.set.iter().filter(|(slot, _)| increments(transition, *slot)));
+    let counters: BTreeSet<RetryBudget> =
+        slots.map(|(slot, _)| RetryBudget::Field(*slot)).chain([RetryBudget::Attempts]).collect();
+    let mut search = BudgetSearch { reachability, state_facts, prospects, budgets: BTreeSet::new() };
+    let is_engine_fired =
+        |kind| matches!(kind, EventKind::Fail | EventKind::Enter | EventKind::Time | EventKind::Lease);
+    for event in reachability.lifecycle.events.iter().filter(|event| is_engine_fired(event.kind)) {
+        let transitions = event
+            .transitions
+            .iter()
+            .map(|transition| (transition, budgets_in_guard(transition, &counters)))
+            .collect::<Vec<_>>();
+        // Most files count nothing at most events, and then there is nothing to look for.
+        if transitions.iter().any(|(_, counts)| !counts.is_empty()) {
+            reachability.reachable.iter().for_each(|state| search.search_event(event, &transitions, state));
+        }
+    }
+    search.budgets
+}
+
+/// Which of these the row's guard reads.
+fn budgets_in_guard(transition: &Transition, counters: &BTreeSet<RetryBudget>) -> BTreeSet<RetryBudget> {
+    let mut budgets = BTreeSet::new();
+    let mut visit = |expr: &Expr| budgets.extend(budget_read_by(expr).filter(|budget| counters.contains(budget)));
+    transition.when.iter().for_each(|when| for_each_subexpr(&when.expr, &mut visit));
+    budgets
+}
+
+fn budget_read_by(expr: &Expr) -> Option<RetryBudget> {
+    let ExprKind::Read(ValuePath { root: PathRoot::Record, steps, .. }) = &expr.kind else { return None };
+    match steps.as_slice() {
+        [PathStep::Attempt] => Some(RetryBudget::Attempts),
+        [PathStep::Field { index: slot, .. }] => Some(RetryBudget::Field(*slot)),
+        _ => None,
+    }
+}
+
+fn reads_budget(expr: &Expr, budget: RetryBudget) -> bool {
+    any_subexpr(expr, &|part| budget_read_by(part) == Some(budget))
+}
+
+/// A row, and the counts that its guard reads.
+type TransitionBudgets<'a> = (&'a Transition, BTreeSet<RetryBudget>);
+
+struct BudgetSearch<'a> {
+    reachability: &'a Reachability<'a>,
+    state_facts: &'a StateFacts,
+    prospects: &'a JobOutcomes<'a>,
+    budgets: BTreeSet<RetryBudget>,
+}
+
+impl BudgetSearch<'_> {
+    fn search_event(&mut self, event: &EventDef, transitions: &[TransitionBudgets], state: StateIndex) {
+        let mut groups: Vec<Vec<&TransitionBudgets>> = Vec::new();
+        for candidate in
+            transitions.iter().filter(|(transition, _)| self.reachability.can_fire(event.kind, transition, state))
+        {
+            // A warning less is better than a wait, where a file is too much work.
+            if self.reachability.ignores_shadowing() {
+                return;
+            }
+            self.reachability.spend_steps(groups.len() as u64);
+            // Timers of different moments do not stand in each other's way.
+            match groups.iter_mut().find(|group| precedes(event.kind, group[0].0, candidate.0)) {
+                Some(group) => group.push(candidate),
+                None => groups.push(vec![candidate]),
+            }
+        }
+        for group in &groups {
+            if group.iter().any(|(_, counts)| !counts.is_subset(&self.budgets)) {
+                self.search_group(event, group, state);
+            }
+        }
+    }
+
+    /// Rows of which the first that holds is taken.
+    fn search_group(&mut self, event: &EventDef, group: &[&TransitionBudgets], state: StateIndex) {
+        let (reachability, lifecycle) = (self.reachability, self.reachability.lifecycle);
+        let mut evaluator = AbstractEvaluator::new(reachability.definitions, lifecycle);
+        evaluator.muted = 1;
+        let facts = self.state_facts.facts_seen_by(lifecycle, event, state);
+        let mut remaining = facts.map(|facts| env_in_state(lifecycle, facts, state));
+        for (index, (row, counts)) in group.iter().enumerate() {
+            let Some(env) = remaining else { return };
+            for budget in counts {
+                if reachability.ignores_shadowing() {
+                    return;
+                }
+                if !self.budgets.contains(budget)
+                    && self.decides_outcome(&mut evaluator, *budget, &group[index..], &env, event.kind, state)
+                {
+                    self.budgets.insert(*budget);
+                }
+                reachability.spend_steps(std::mem::take(&mut evaluator.steps));
+            }
+            remaining = env_when_passed_over(&mut evaluator, row, env);
+        }
+        reachability.spend_steps(evaluator.steps);
+    }
+
+    /// Whether it hangs on this count in the first row's guard what may still come of the job.
+    fn decides_outcome(
+        &self,
+        evaluator: &mut AbstractEvaluator,
+        budget: RetryBudget,
+        group: &[&TransitionBudgets],
+        env: &AbstractEnv,
+        kind: EventKind,
+        state: StateIndex,
+    ) -> bool {
+        let Some(((row, _), later)) = group.split_first() else { return false };
+        let Some(when) = &row.when else { return false };
+        let Some(env) = env_where_decisive(evaluator, budget, &when.expr, env) else { return false };
+        let (Some(_), mut left) = evaluator.split_env(&when.expr, &env) else { return false };
+        let outcome = self.outcome_after(row, state);
+        for (other, _) in later {
+            let Some(env) = left else { return false };
+            let holds = other.when.as_ref().is_none_or(|when| evaluator.split_env(&when.expr, &env).0.is_some());
+            if holds && self.outcome_after(other, state) != outcome {
+                return true;
+            }
+            left = env_when_passed_over(evaluator, other, env);
+        }
+        // A lease and a failure are sure to be answered; the others may leave the job where it is.
+        let can_stay = left.is_some() && matches!(kind, EventKind::Enter | EventKind::Time);
+        let transitions = || group.iter().map(|(transition, _)| *transition).collect::<Vec<_>>();
+        can_stay && self.prospects.outcome_without(self.reachability, state, &transitions()) != outcome
+    }
+
+    fn outcome_after(&self, transition: &Transition, state: StateIndex) -> JobOutcome {
+        self.prospects.outcome_in(transition.to.unwrap_or(state))
+    }
+}
+
+/// What is known where the count alone turns the guard: what stands beside it with `&&` holds, and with `||` does not.
+fn env_where_decisive(
+    evaluator: &mut AbstractEvaluator,
+    budget: RetryBudget,
+    guard: &Expr,
+    env: &AbstractEnv,
+) -> Option<AbstractEnv> {
+    match &guard.kind {
+        ExprKind::Not(operand) => env_where_decisive(evaluator, budget, operand, env),
+        ExprKind::And(left, right) | ExprKind::Or(left, right) => {
+            let (other_operand, budget_operand) = match (reads_budget(left, budget), reads_budget(right, budget)) {
+                (false, true) => (left, right),
+                (true, false) => (right, left),
+                _ => return Some(env.clone()),
+            };
+            let (yes, no) = evaluator.split_env(other_operand, env);
+            let env = if matches!(guard.kind, ExprKind::And(..)) { yes } else { no };
+            env_where_decisive(evaluator, budget, budget_operand, &env?)
+        }
+        _ => Some(env.clone()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Rows that callers fire: a null in the wrong place is a fault there too, and so is what can never go well. The caller is
+//! told, but can do nothing about it.
+
+use std::collections::HashSet;
+
+use super::super::abstract_eval::{FaultFinding, analyze_transition};
+use super::{AnalyzedLifecycle, describe_transition};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::expr::FaultKind;
+use crate::model::{AllowedCaller, EventKind, StateIndex};
+
+pub(super) fn analyze(
+    analyzed: &AnalyzedLifecycle,
+    seen: &mut HashSet<(Span, &'static str)>,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let reachability = &analyzed.reachability;
+    for event in &reachability.lifecycle.events {
+        if !matches!(event.kind, EventKind::Create | EventKind::Called) {
+            continue;
+        }
+        for (index, transition) in event.transitions.iter().enumerate() {
+            // What only records send is given by them, and looked at where they do so on the engine's word.
+            if transition.by == [AllowedCaller::Record] {
+                continue;
+            }
+            // Looked at less closely there would be doubts that are none.
+            if reachability.ignores_shadowing() {
+                return;
+            }
+            let froms: Vec<Option<StateIndex>> = match event.kind {
+                EventKind::Create => vec![None],
+                _ => reachability.firing_states(event, transition).into_iter().map(Some).collect(),
+            };
+            let mut faults = Vec::new();
+            for from in froms {
+                let mut outcome = analyze_transition(reachability, &analyzed.state_facts, event, index, from, None);
+                if outcome.fields_after.is_some() {
+                    faults.push(outcome.fault.take());
+                }
+                for finding in outcome.findings.into_iter().filter(|finding| finding.kind == FaultKind::Null) {
+                    if seen.insert((finding.span, "may-be-null")) {
+                        let is_creation = event.kind == EventKind::Create;
+                        diagnostics.push(null_diagnostic(
+                            &finding,
+                            is_creation,
+                            &describe_transition(reachability, event, transition),
+                        ));
+                    }
+                }
+            }
+            // In each of its states, or it may still be taken in one.
+            if let Some((span, reason)) =
+                faults.into_iter().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next())
+                && seen.insert((span, "always-faults"))
+            {
+                diagnostics.push(always_faults_diagnostic(
+                    span,
+                    &reason,
+                    &describe_transition(reachability, event, transition),
+                ));
+            }
+        }
+    }
+}
+
+fn null_diagnostic(finding: &FaultFinding, is_creation: bool, transition_text: &str) -> Diagnostic {
+    let help = match &finding.path {
+        Some(path) => format!(
+            "test it first: `{path} != null && …` in `when`, an entry of `refuse` with `if = \"{path} == null\"`, or \
+             `{path} == null ? … : …`"
+        ),
+        None => "test for null first, in `when` or in an entry of `refuse`".to_owned(),
+    };
+    if is_creation && finding.is_certain {
+        let message = finding.message.replace("may be null", "is always null");
+        return Diagnostic::error("may-be-null", finding.span, format!("{message}, which is a fault"))
+            .label(format!("never anything else in this {transition_text}"))
+            .help(format!("take it, give it a default, or {help}"));
+    }
+    Diagnostic::warning("may-be-null", finding.span, format!("{}, which is a fault", finding.message))
+        .label(format!("whoever calls this {transition_text} is then told of a fault, and can do nothing about it"))
+        .help(help)
+}
+
+fn always_faults_diagnostic(span: Span, reason: &str, transition_text: &str) -> Diagnostic {
+    Diagnostic::error("always-faults", span, reason.to_owned())
+        .label(format!("a fault for whoever calls this {transition_text}, so it is never taken"))
+        .help("correct the value or the bounds, or take the row away")
+}

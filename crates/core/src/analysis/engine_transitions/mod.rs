@@ -1,0 +1,181 @@
+//! Rows that the engine fires cannot be refused and cannot fault: nobody is there to be told.
+
+mod callable_transitions;
+mod closure;
+mod refusal;
+mod spawn_cycles;
+mod spawns;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+pub(super) use closure::{can_be_sent_by_record, ref_lifecycles};
+
+use super::abstract_eval::{FaultFinding, StateFacts, eval_in_state};
+use super::reachability::Reachability;
+use crate::diagnostic::{Diagnostic, Span};
+use crate::expr::FaultKind;
+use crate::model::{EventDef, EventKind, StateIndex, TimerSpec, Transition};
+
+/// A lifecycle with all that the proofs know of it.
+pub(super) struct AnalyzedLifecycle<'a> {
+    pub(super) reachability: Reachability<'a>,
+    pub(super) state_facts: StateFacts,
+}
+
+pub(super) type AnalyzedLifecycles<'a> = BTreeMap<Arc<str>, AnalyzedLifecycle<'a>>;
+
+pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagnostic>) {
+    let mut seen = HashSet::new();
+    closure::analyze(analyses, &mut seen, diagnostics);
+    for analyzed in analyses.values() {
+        analyze_timer_delays(analyzed, &mut seen, diagnostics);
+        analyze_work_formulas(analyzed, &mut seen, diagnostics);
+    }
+    spawn_cycles::analyze(analyses, diagnostics);
+    // After the engine's: what is an error there is not said again.
+    for analyzed in analyses.values() {
+        callable_transitions::analyze(analyzed, &mut seen, diagnostics);
+    }
+}
+
+/// The delay of a timer is worked out on entering its state, whoever brings the record there.
+fn analyze_timer_delays(
+    analyzed: &AnalyzedLifecycle,
+    seen: &mut HashSet<(Span, &'static str)>,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    for transition in analyzed.reachability.lifecycle.transitions(EventKind::Time) {
+        let Some(TimerSpec::AfterEntering(after)) = &transition.timer else { continue };
+        for state in transition.from.iter().filter(|state| analyzed.reachability.reachable.contains(*state)) {
+            let (mut findings, value) =
+                eval_in_state(&analyzed.reachability, &analyzed.state_facts, &after.expr, state);
+            if value
+                .and_then(|value| value.number_range())
+                .is_some_and(|(_, max_delay)| max_delay > MAX_TIMER_DELAY_MICROS)
+            {
+                let message = "this delay may reach beyond the year 9999".to_owned();
+                findings.push(FaultFinding {
+                    kind: FaultKind::Overflow,
+                    span: after.expr.span,
+                    message,
+                    path: None,
+                    is_certain: false,
+                });
+            }
+            let name = analyzed.reachability.state_name(state);
+            report_faults(
+                findings,
+                &format!("it is worked out whenever a record enters `{name}`"),
+                None,
+                seen,
+                diagnostics,
+            );
+        }
+    }
+}
+
+/// What can be added to the latest `narrowed` that we reckon with, the year 5000, and still be a time.
+const MAX_TIMER_DELAY_MICROS: i128 = 4_900 * 365 * 86_400 * 1_000_000;
+
+/// What is asked of a record while it waits or is worked on.
+fn analyze_work_formulas(
+    analyzed: &AnalyzedLifecycle,
+    seen: &mut HashSet<(Span, &'static str)>,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let Some(work) = &analyzed.reachability.lifecycle.work else { return };
+    let formulas = [
+        (&work.priority, analyzed.reachability.ready_states, "waits"),
+        (&work.stop_condition, analyzed.reachability.leased_states, "is worked on"),
+    ];
+    for (formula, states, when) in formulas {
+        let Some(formula) = formula else { continue };
+        for state in states.iter().filter(|state| analyzed.reachability.reachable.contains(*state)) {
+            let (findings, _) = eval_in_state(&analyzed.reachability, &analyzed.state_facts, &formula.expr, state);
+            let reason =
+                format!("the engine asks it while a record {when} in `{}`", analyzed.reachability.state_name(state));
+            report_faults(findings, &reason, None, seen, diagnostics);
+        }
+    }
+}
+
+/// Each way to fault becomes an error, once for each place.
+fn report_faults(
+    findings: Vec<FaultFinding>,
+    reason: &str,
+    cause_span: Option<Span>,
+    seen: &mut HashSet<(Span, &'static str)>,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    for finding in findings {
+        let code = fault_code(finding.kind);
+        if !seen.insert((finding.span, code)) {
+            continue;
+        }
+        let mut error = Diagnostic::error(code, finding.span, format!("{}, which is a fault", finding.message))
+            .label(reason)
+            .help(fault_help(&finding));
+        if let Some(caused) = cause_span {
+            error = error.related(caused, "reached from here");
+        }
+        diagnostics.push(error);
+    }
+}
+
+const fn fault_code(kind: FaultKind) -> &'static str {
+    match kind {
+        FaultKind::Null => "may-be-null",
+        FaultKind::DivisionByZero => "may-divide-by-zero",
+        FaultKind::NotANumber => "may-not-be-a-number",
+        FaultKind::OutOfBounds => "may-exceed-bounds",
+        FaultKind::NegativeAmount => "may-be-negative",
+        // Other kinds are never noted.
+        _ => "may-overflow",
+    }
+}
+
+fn fault_help(finding: &FaultFinding) -> String {
+    match (finding.kind, &finding.path) {
+        (FaultKind::Null, Some(path)) => match path.strip_prefix("record.").filter(|field| !field.contains('.')) {
+            Some(field) => format!(
+                "test it first (`{path} != null && …` in `when`, or `{path} == null ? … : …`), or set `{field}` on every way \
+                 into the state"
+            ),
+            None => format!("test it first: `{path} != null && …` in `when`, or `{path} == null ? … : …`"),
+        },
+        (FaultKind::Null, None) => "test for null first".to_owned(),
+        (FaultKind::Overflow, Some(path)) => {
+            format!("declare `min` and `max` for `{path}`, which may be too large for this, or test it in `when`")
+        }
+        (FaultKind::Overflow, None) => "declare `min` and `max` on what goes in, or test it in `when`".to_owned(),
+        (FaultKind::DivisionByZero, _) => "test the divisor in `when`, or declare a `min` above zero for it".to_owned(),
+        (FaultKind::OutOfBounds, _) => {
+            "test it in `when`, declare the same bounds on what goes in, or widen the field's bounds".to_owned()
+        }
+        (FaultKind::NegativeAmount, _) => "declare `min = 0` on what goes in, or test it in `when`".to_owned(),
+        _ => "guard it in `when`".to_owned(),
+    }
+}
+
+/// How a row is spoken of: the event and where it leads.
+fn describe_transition(reachability: &Reachability, event: &EventDef, transition: &Transition) -> String {
+    let from = reachability.state_names(transition.from.iter());
+    match (event.kind, transition.to) {
+        (EventKind::Create, Some(to)) => format!("`create` row to `{}`", reachability.state_name(to)),
+        (_, Some(to)) => format!("`{}` row from {from} to `{}`", event.name, reachability.state_name(to)),
+        (_, None) => format!("`{}` row in {from}", event.name),
+    }
+}
+
+/// The commit rows that must be taken: for each leased state the first that is sure to hold.
+fn final_commit_indexes(reachability: &Reachability) -> Vec<usize> {
+    let transitions = reachability.lifecycle.transitions(EventKind::Commit);
+    let last = |state: StateIndex| {
+        let candidates =
+            || transitions.iter().enumerate().filter(move |(_, transition)| transition.from.contains(state));
+        let certain = candidates().find(|(_, transition)| transition.when.is_none() && transition.require.is_empty());
+        certain.or_else(|| candidates().next_back()).map(|(index, _)| index)
+    };
+    reachability.leased_states.iter().filter_map(last).collect()
+}

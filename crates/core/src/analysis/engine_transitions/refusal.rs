@@ -1,0 +1,234 @@
+//! Everything by which a row could be refused.
+
+use std::collections::HashSet;
+
+use super::super::abstract_eval::{AbstractShape, AbstractValue, TransitionEffects};
+use super::{AnalyzedLifecycle, AnalyzedLifecycles};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::expr::{Expr, ExprKind, PathRoot, PathStep, ValuePath};
+use crate::model::{
+    AccountRef, AllowedCaller, AllowedReader, DuplicatePolicy, EventDef, EventKind, KeyPart, Lifecycle, StateIndex,
+    StateSet, TemplatePart, TransferAmount, Transition, UniqueConstraint,
+};
+use crate::value::Value;
+
+#[expect(clippy::too_many_arguments, reason = "one row's whole context, used in one place")]
+pub(super) fn analyze(
+    analyses: &AnalyzedLifecycles,
+    analyzed: &AnalyzedLifecycle,
+    event: &EventDef,
+    transition: &Transition,
+    from: Option<StateIndex>,
+    outcome: &TransitionEffects,
+    (reason, cause_span): (&str, Option<Span>),
+    seen: &mut HashSet<(Span, &'static str)>,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let mut report = |code: &'static str, span: Span, message: String, help: String| {
+        if seen.insert((span, code)) {
+            let mut error = Diagnostic::error(code, span, message).label(reason).help(help);
+            if let Some(caused) = cause_span {
+                error = error.related(caused, "reached from here");
+            }
+            diagnostics.push(error);
+        }
+    };
+    if let Some(refuse) = transition.refuse.first() {
+        let help = "nobody is there to be refused: turn it into a row of its own with `when`, and say where that goes";
+        report("engine-refuse", refuse.condition.expr.span, "this row may be refused".to_owned(), help.to_owned());
+    }
+    if let Some(require) = transition.require.first() {
+        let message = "this row needs another record to take part, which it may not".to_owned();
+        let help = "offer it with `cascade`, or add a later row without `require` that is taken otherwise";
+        report("engine-require", require.span, message, help.to_owned());
+    }
+    if let Some(check) =
+        transition.checks.first().and_then(|index| analyzed.reachability.lifecycle.checks.get(usize::from(*index)))
+    {
+        let message = format!("this row waits for an answer to `{}`, which may never come", check.name);
+        report(
+            "engine-check",
+            transition.span,
+            message,
+            "ask it in a row that somebody calls, and keep the answer in a field".to_owned(),
+        );
+    }
+    find_shortages(analyses, analyzed.reachability.lifecycle, transition, &mut report);
+    let after = outcome.fields_after.as_deref().unwrap_or_default();
+    let change = ConstraintChange {
+        lifecycle: analyzed.reachability.lifecycle,
+        transition,
+        from_state: from,
+        is_creation: event.kind == EventKind::Create,
+        facts_after: after,
+    };
+    for unique in &change.lifecycle.unique_constraints {
+        if change.enters_counted_set(&unique.on, unique.in_states)
+            && !is_key_held_by_own_spawner(analyses, &change, unique)
+        {
+            let message = format!("another record may have the key `{}` already", unique.name);
+            let help = format!("do not come into `{}` here: claim the key in a row that somebody calls", unique.name);
+            report("engine-clash", transition.span, message, help);
+        }
+    }
+    for limit in &change.lifecycle.limits {
+        let is_counted = limit.in_states.is_some() || change.is_creation;
+        if is_counted && change.enters_counted_set(&limit.on, limit.in_states) {
+            let message = format!("the limit `{}` may be full", limit.name);
+            let help = match event.kind {
+                EventKind::Lease => "to bound what runs at once, give `[work]` a `key` with a `limit`".to_owned(),
+                _ => {
+                    format!("do not come into what `{}` counts here: come in by a row that somebody calls", limit.name)
+                }
+            };
+            report("engine-limit", transition.span, message, help);
+        }
+    }
+    for link in
+        analyses.values().flat_map(|other| &other.reachability.lifecycle.links).filter(|link| link.max.is_some())
+    {
+        let comes_into_link =
+            link.sources.iter().filter(|source| source.lifecycle == change.lifecycle.name).any(|source| {
+                let slot = change.lifecycle.field_index(&source.field);
+                slot.is_some_and(|slot| change.enters_counted_set(&[KeyPart::Field(slot)], None))
+            });
+        if comes_into_link {
+            let message = format!("the link `{}` may be full", link.name);
+            let help = format!("drop the `max` of `{}`, or come into it by a row that somebody calls", link.name);
+            report("engine-limit", transition.span, message, help);
+        }
+    }
+}
+
+/// Accounts that may hold too little.
+fn find_shortages(
+    analyses: &AnalyzedLifecycles,
+    lifecycle: &Lifecycle,
+    transition: &Transition,
+    report: &mut impl FnMut(&'static str, Span, String, String),
+) {
+    let is_outside_account = |account: &str| {
+        analyses.values().any(|studied| {
+            studied.reachability.lifecycle.asset == lifecycle.asset
+                && studied.reachability.lifecycle.outside_accounts.iter().any(|name| **name == *account)
+        })
+    };
+    for action in &transition.transfers {
+        let is_zero = matches!(&action.amount, TransferAmount::Computed(formula) if matches!(formula.expr.kind, ExprKind::Const(Value::Int(0))));
+        match &action.from {
+            _ if is_zero => {}
+            AccountRef::Hold if matches!(action.amount, TransferAmount::Rest) => {}
+            AccountRef::Hold => report(
+                "engine-short",
+                action.span,
+                "the hold may have less than this".to_owned(),
+                "move `amount = \"rest\"`: it takes whatever there is".to_owned(),
+            ),
+            AccountRef::Named(template) => {
+                let is_outside = match template.parts.as_slice() {
+                    [TemplatePart::Literal(name)] => is_outside_account(name),
+                    _ => false,
+                };
+                if !is_outside {
+                    report(
+                        "engine-short",
+                        action.span,
+                        format!("the account `{}` may have less than this", template.text),
+                        "set the money aside in the `hold` when somebody calls, and move its `rest` here".to_owned(),
+                    );
+                }
+            }
+        }
+    }
+}
+
+struct ConstraintChange<'a> {
+    lifecycle: &'a Lifecycle,
+    transition: &'a Transition,
+    from_state: Option<StateIndex>,
+    is_creation: bool,
+    facts_after: &'a [AbstractValue],
+}
+
+impl ConstraintChange<'_> {
+    /// Whether the record may come to hold a key that it did not hold before.
+    fn enters_counted_set(&self, on: &[KeyPart], in_states: Option<StateSet>) -> bool {
+        let is_counted = |state: StateIndex| in_states.is_none_or(|within| within.contains(state));
+        let Some(to) = self.transition.to.or(self.from_state) else { return false };
+        if !is_counted(to) || on.iter().any(|part| self.is_null(*part)) {
+            return false;
+        }
+        let was_counted = !self.is_creation && self.from_state.is_some_and(is_counted);
+        !was_counted || on.iter().any(|part| self.can_change(*part))
+    }
+
+    /// A null part means no key.
+    fn is_null(&self, part: KeyPart) -> bool {
+        match part {
+            KeyPart::Owner => false,
+            KeyPart::Field(slot) => self
+                .facts_after
+                .get(usize::from(slot))
+                .is_some_and(|known| known.may_be_null && matches!(known.shape, AbstractShape::Never)),
+        }
+    }
+
+    fn can_change(&self, part: KeyPart) -> bool {
+        let KeyPart::Field(slot) = part else { return false };
+        let is_set =
+            self.transition.set.iter().any(|(own, formula)| *own == slot && !is_own_field_read(&formula.expr, slot));
+        is_set || self.transition.inputs.iter().any(|input| input.target_field == Some(slot))
+    }
+}
+
+fn is_own_field_read(expr: &Expr, field_index: u16) -> bool {
+    matches!(&expr.kind, ExprKind::Read(ValuePath { root: PathRoot::Record, steps, .. })
+        if matches!(steps.as_slice(), [PathStep::Field { index: own, .. }] if *own == field_index))
+}
+
+/// A spawn that meets `clash = "return"` uses the holder, if that is sure to be one that may be used: of the same owner,
+/// or readable by all.
+fn is_key_held_by_own_spawner(
+    analyses: &AnalyzedLifecycles,
+    change: &ConstraintChange,
+    unique: &UniqueConstraint,
+) -> bool {
+    if !change.is_creation || unique.on_duplicate != DuplicatePolicy::ReturnExisting {
+        return false;
+    }
+    unique.on.contains(&KeyPart::Owner)
+        || change.lifecycle.allowed_readers.contains(&AllowedReader::Anyone)
+        || unique
+            .on
+            .iter()
+            .any(|part| matches!(part, KeyPart::Field(slot) if is_spawner_field(analyses, change.lifecycle, *slot)))
+}
+
+/// Only spawns make such records, each for its own owner, and each gives itself as this field: so the same value means
+/// the same spawner, and that the same owner.
+fn is_spawner_field(analyses: &AnalyzedLifecycles, lifecycle: &Lifecycle, field_index: u16) -> bool {
+    let Some(field) = lifecycle.fields.get(usize::from(field_index)) else { return false };
+    let is_only_spawned =
+        lifecycle.transitions(EventKind::Create).iter().all(|transition| transition.by == [AllowedCaller::Record]);
+    let is_spawner_id = |expr: &Expr| matches!(&expr.kind, ExprKind::Read(ValuePath { root: PathRoot::Record, steps, .. }) if steps.is_empty() || steps[..] == [PathStep::Id]);
+    let is_spawner_owner = |expr: &Expr| matches!(&expr.kind, ExprKind::Read(ValuePath { root: PathRoot::Record, steps, .. }) if steps[..] == [PathStep::Owner]);
+    let is_never_changed = super::super::reachability::transitions_of(lifecycle).all(|(event, transition)| {
+        event.kind == EventKind::Create
+            || !(transition.set.iter().any(|(set, _)| *set == field_index)
+                || transition.inputs.iter().any(|input| input.target_field == Some(field_index)))
+    });
+    is_only_spawned
+        && is_never_changed
+        && analyses.values().all(|studied| {
+            super::super::reachability::transitions_of(studied.reachability.lifecycle)
+                .flat_map(|(_, transition)| &transition.spawn)
+                .filter(|spawn| spawn.lifecycle == lifecycle.name)
+                .all(|spawn| {
+                    spawn.owner.as_ref().is_none_or(|owner| is_spawner_owner(&owner.expr))
+                        && spawn
+                            .fields
+                            .iter()
+                            .any(|(name, formula)| *name == field.name && is_spawner_id(&formula.expr))
+                })
+        })
+}

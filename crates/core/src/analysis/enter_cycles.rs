@@ -1,0 +1,56 @@
+//! `enter` rows end: no circle of them, guards ignored.
+
+use super::reachability::Reachability;
+use crate::diagnostic::Diagnostic;
+use crate::model::{EventKind, StateIndex, Transition};
+
+pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnostic>) {
+    let transitions = reachability.lifecycle.transitions(EventKind::Enter);
+    let states = reachability.lifecycle.states.len();
+    // A circle is reported once, at the row that closes it.
+    let mut visit_states = vec![VisitState::Unvisited; states];
+    for state in (0..64).take(states) {
+        visit(reachability, transitions, state, &mut visit_states, &mut Vec::new(), diagnostics);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum VisitState {
+    Unvisited,
+    InProgress,
+    Visited,
+}
+
+/// Depth first; at most 64 deep, as there are no more states.
+fn visit(
+    reachability: &Reachability,
+    transitions: &[Transition],
+    state: StateIndex,
+    visit_states: &mut [VisitState],
+    path: &mut Vec<StateIndex>,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    if visit_states[usize::from(state)] != VisitState::Unvisited {
+        return;
+    }
+    visit_states[usize::from(state)] = VisitState::InProgress;
+    path.push(state);
+    for transition in transitions.iter().filter(|transition| transition.from.contains(state)) {
+        let Some(to) = transition.to else { continue };
+        if visit_states[usize::from(to)] == VisitState::InProgress {
+            let start = path.iter().position(|at| *at == to).unwrap_or(0);
+            let mut cycle: Vec<String> =
+                path[start..].iter().map(|at| format!("`{}`", reachability.state_name(*at))).collect();
+            cycle.push(format!("`{}`", reachability.state_name(to)));
+            diagnostics.push(
+                Diagnostic::error("enter-cycle", transition.span, "`enter` rows lead round in a circle")
+                    .label(format!("{}, all in one operation", cycle.join(" → ")))
+                    .help("break the circle: let one of these rows answer a called event or a timer instead"),
+            );
+        } else {
+            visit(reachability, transitions, to, visit_states, path, diagnostics);
+        }
+    }
+    path.pop();
+    visit_states[usize::from(state)] = VisitState::Visited;
+}

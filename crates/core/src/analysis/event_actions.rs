@@ -1,0 +1,167 @@
+//! Events between records: sent where somebody answers, and answered where somebody sends.
+
+use std::sync::Arc;
+
+use super::abstract_eval::event_actions;
+use super::engine_transitions::{AnalyzedLifecycle, AnalyzedLifecycles, can_be_sent_by_record, ref_lifecycles};
+use super::reachability::{join_with_and, transitions_of};
+use crate::diagnostic::Diagnostic;
+use crate::model::{AllowedCaller, Definitions, EventAction, EventKind, Lifecycle, Transition};
+
+pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagnostic>) {
+    let sent_events: super::SentEvents =
+        analyses.values().flat_map(|studied| events_sent_by(studied.reachability.lifecycle)).collect();
+    for studied in analyses.values() {
+        let lifecycle = studied.reachability.lifecycle;
+        for event in lifecycle.events.iter().filter(|event| matches!(event.kind, EventKind::Called | EventKind::Create))
+        {
+            let is_for_records_only =
+                event.transitions.iter().all(|transition| transition.by == [AllowedCaller::Record]);
+            if is_for_records_only
+                && !sent_events.contains(&(lifecycle.name.clone(), event.name.clone()))
+                && let Some(transition) = event.transitions.first()
+            {
+                diagnostics.push(
+                    Diagnostic::warning("never-caused", transition.span, format!("no lifecycle here sends `{}` to a `{}`", event.name, lifecycle.name))
+                        .label("only another record may do this")
+                        .help("check the files together with the lifecycle that sends it, or let somebody else do it with `by`"),
+                );
+            }
+        }
+        find_unproven_cascades(analyses, studied, diagnostics);
+        for (_, transition) in transitions_of(lifecycle) {
+            let required = transition.require.len();
+            for (index, cause) in event_actions(transition).enumerate() {
+                find_never_taken(analyses, cause, index < required, diagnostics);
+            }
+        }
+    }
+}
+
+/// Whatever any lifecycle sends to another, or to its own kind.
+pub(super) fn collect_sent_events(definitions: &Definitions) -> super::SentEvents {
+    definitions.lifecycles.values().flat_map(|lifecycle| events_sent_by(lifecycle)).collect()
+}
+
+fn events_sent_by(lifecycle: &Lifecycle) -> Vec<(Arc<str>, Arc<str>)> {
+    let mut sent_events = Vec::new();
+    for (_, transition) in transitions_of(lifecycle) {
+        sent_events.extend(event_actions(transition).flat_map(|cause| {
+            ref_lifecycles(&cause.targets.expr.value_type.ty).into_iter().map(|target| (target, cause.event.clone()))
+        }));
+        sent_events.extend(transition.spawn.iter().map(|spawn| (spawn.lifecycle.clone(), "create".into())));
+        sent_events.extend(transition.deliver.iter().map(|_| ("onceward.delivery".into(), "create".into())));
+    }
+    // Messages are the server's to send.
+    sent_events.push(("onceward.delivery".into(), "create".into()));
+    sent_events
+}
+
+fn find_never_taken(
+    analyses: &AnalyzedLifecycles,
+    action: &EventAction,
+    required: bool,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let names = ref_lifecycles(&action.targets.expr.value_type.ty);
+    let handlers: Vec<(&AnalyzedLifecycle, Vec<&Transition>)> = names
+        .iter()
+        .filter_map(|name| analyses.get(name))
+        .map(|studied| {
+            (
+                studied,
+                studied
+                    .reachability
+                    .lifecycle
+                    .event(&action.event)
+                    .map_or(Vec::new(), |event| event.transitions.iter().collect()),
+            )
+        })
+        .collect();
+    let can_take = |transition: &Transition| can_be_sent_by_record(transition) && inputs_match(transition, action);
+    if !handlers.is_empty()
+        && !handlers.iter().any(|(_, transitions)| transitions.iter().any(|transition| can_take(transition)))
+    {
+        let manner = if required { "required" } else { "offered" };
+        let targets = join_with_and(names.iter().map(|name| format!("`{name}`")));
+        diagnostics.push(
+            Diagnostic::error(
+                "never-taken",
+                action.span,
+                format!("`{}` is {manner}, and no row of {targets} can take it from here", action.event),
+            )
+            .label("no row admits another record")
+            .help("let a row of it have `by = \"record\"`"),
+        );
+    }
+}
+
+/// Rows that take an offered event only under a guard. A state without such a row plainly passes it by; a guard is what
+/// makes it uncertain.
+fn find_unproven_cascades(
+    analyses: &AnalyzedLifecycles,
+    studied: &AnalyzedLifecycle,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
+    let lifecycle = studied.reachability.lifecycle;
+    for event in lifecycle.events.iter().filter(|event| event.kind == EventKind::Called) {
+        let cascades = cascades_to(analyses, lifecycle, &event.name);
+        if cascades.is_empty() {
+            continue;
+        }
+        let is_certain = |transition: &&Transition| {
+            transition.when.is_none()
+                && transition.require.is_empty()
+                && (transition.by.is_empty() || transition.by.contains(&AllowedCaller::Record))
+        };
+        for transition in
+            event.transitions.iter().filter(|transition| can_be_sent_by_record(transition) && !is_certain(transition))
+        {
+            let uncertain_states = transition.from.iter().filter(|state| {
+                studied.reachability.reachable.contains(*state)
+                    && !event
+                        .transitions
+                        .iter()
+                        .filter(|transition| transition.from.contains(*state))
+                        .any(|transition| is_certain(&transition))
+            });
+            let uncertain_states: Vec<_> = uncertain_states.collect();
+            if uncertain_states.is_empty() {
+                continue;
+            }
+            let warning = Diagnostic::warning(
+                "unproven-cascade",
+                transition.span,
+                format!(
+                    "unknown whether a cascaded `{}` is taken in {}",
+                    event.name,
+                    studied.reachability.state_names(uncertain_states)
+                ),
+            )
+            .label("only under its guard, or for some callers; else it is passed by without a word")
+            .help("if it must never be passed by, add a last row with `by = \"record\"` and no `when`");
+            diagnostics.push(
+                cascades.iter().take(3).fold(warning, |warning, cause| warning.related(cause.span, "sent from here")),
+            );
+        }
+    }
+}
+
+fn cascades_to<'a>(analyses: &'a AnalyzedLifecycles, lifecycle: &Lifecycle, event: &str) -> Vec<&'a EventAction> {
+    analyses
+        .values()
+        .flat_map(|studied| transitions_of(studied.reachability.lifecycle))
+        .flat_map(|(_, transition)| &transition.cascade)
+        .filter(|cause| {
+            *cause.event == *event && ref_lifecycles(&cause.targets.expr.value_type.ty).contains(&lifecycle.name)
+        })
+        .collect()
+}
+
+fn inputs_match(transition: &Transition, action: &EventAction) -> bool {
+    action.input.iter().all(|(name, _)| transition.inputs.iter().any(|input| input.field.name == *name))
+        && transition.inputs.iter().all(|input| {
+            !super::abstract_eval::is_required(input, transition, false)
+                || action.input.iter().any(|(name, _)| *name == input.field.name)
+        })
+}

@@ -1,0 +1,93 @@
+//! Proofs about lifecycles: what can never go wrong, whatever happens. One proof a file.
+//!
+//! Everything is decided on the compiled model. Each proof counts too much as possible rather than too little, so that
+//! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
+
+mod abstract_eval;
+mod accounts;
+mod budgets;
+mod callers;
+mod dead_transitions;
+mod declarations;
+mod engine_transitions;
+mod enter_cycles;
+mod event_actions;
+mod guard_cases;
+mod holds;
+mod lease_coverage;
+mod never_leased_states;
+mod orphans;
+mod outcomes;
+mod outside_declarations;
+mod reachability;
+mod retries;
+mod shadowing;
+mod single_effect;
+mod states;
+mod termination;
+mod timer_cycles;
+mod unsatisfiable_callers;
+mod unset_timers;
+mod yields;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::diagnostic::Diagnostic;
+use crate::model::Definitions;
+
+use abstract_eval::StateFacts;
+use engine_transitions::{AnalyzedLifecycle, AnalyzedLifecycles};
+use reachability::Reachability;
+
+/// What is wrong with these lifecycles, and what cannot be known about them.
+pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    let analyses = analyze_all(definitions);
+    for analyzed in analyses.values() {
+        let (reachability, state_facts) = (&analyzed.reachability, &analyzed.state_facts);
+        states::analyze(reachability, &mut diagnostics);
+        orphans::analyze(reachability, state_facts, &mut diagnostics);
+        lease_coverage::analyze(reachability, state_facts, &mut diagnostics);
+        single_effect::analyze(reachability, &mut diagnostics);
+        enter_cycles::analyze(reachability, &mut diagnostics);
+        holds::analyze(reachability, &mut diagnostics);
+        callers::analyze(reachability, &mut diagnostics);
+        never_leased_states::analyze(reachability, &mut diagnostics);
+        shadowing::analyze(reachability, state_facts, &mut diagnostics);
+        retries::analyze(reachability, state_facts, &mut diagnostics);
+        unset_timers::analyze(reachability, state_facts, &mut diagnostics);
+        timer_cycles::analyze(reachability, state_facts, &mut diagnostics);
+        declarations::analyze(reachability, &mut diagnostics);
+    }
+    engine_transitions::analyze(&analyses, &mut diagnostics);
+    event_actions::analyze(&analyses, &mut diagnostics);
+    outside_declarations::analyze(&analyses, &mut diagnostics);
+    accounts::analyze(&analyses, &mut diagnostics);
+    // Last, because a warning less is better than a proof less where a file is too much work.
+    for studied in analyses.values() {
+        dead_transitions::analyze(&studied.reachability, &studied.state_facts, &mut diagnostics);
+        yields::analyze(&studied.reachability, &studied.state_facts, &mut diagnostics);
+    }
+    diagnostics.sort_by(|a, b| (a.span, a.severity, a.code).cmp(&(b.span, b.severity, b.code)));
+    diagnostics
+}
+
+/// Whether a warning says that something cannot be known, rather than that something looks wrong.
+pub fn is_unproven(diagnostic: &Diagnostic) -> bool {
+    diagnostic.code.starts_with("unproven-") && diagnostic.severity == crate::diagnostic::Severity::Warning
+}
+
+fn analyze_all(definitions: &Definitions) -> AnalyzedLifecycles<'_> {
+    let sent_events = event_actions::collect_sent_events(definitions);
+    let analyze_one = |name: &Arc<str>, lifecycle| {
+        let reachability = Reachability::new(definitions, lifecycle);
+        let is_sent = |event: &str| sent_events.contains(&(Arc::clone(name), Arc::from(event)));
+        let state_facts = StateFacts::new(&reachability, &is_sent);
+        (Arc::clone(name), AnalyzedLifecycle { reachability, state_facts })
+    };
+    definitions.lifecycles.iter().map(|(name, lifecycle)| analyze_one(name, lifecycle)).collect()
+}
+
+/// Events that records send one another: the lifecycle and the event.
+type SentEvents = HashSet<(Arc<str>, Arc<str>)>;

@@ -1,0 +1,214 @@
+//! No orphans (DOC-14): a record that is in a state is final there, may rest there, waits for a worker, is with one, or has a timer.
+
+use super::abstract_eval::{AbstractEnv, AbstractEvaluator, StateFacts, eval_in_state};
+use super::guard_cases::GuardCoverage;
+use super::reachability::{Reachability, transitions_of};
+use crate::diagnostic::Diagnostic;
+use crate::expr::{BinaryOperator, Expr, ExprKind, PathRoot};
+use crate::model::{EventDef, EventKind, StateIndex, TimerSpec, Transition};
+
+pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, diagnostics: &mut Vec<Diagnostic>) {
+    for state in reachability.reachable.iter() {
+        let declared = &reachability.lifecycle.states[usize::from(state)];
+        if declared.is_final || declared.can_rest || reachability.ready_states.contains(state) {
+            continue;
+        }
+        if !leaves_on_enter(reachability, state) && !has_certain_timer(reachability, state_facts, state) {
+            if reachability.leased_states.contains(state) {
+                let strays = find_unleased_arrivals(reachability, state);
+                diagnostics.extend(strays);
+            } else {
+                diagnostics.push(orphan_diagnostic(reachability, state_facts, state));
+            }
+        }
+    }
+}
+
+/// An `enter` row is sure to send it on at once.
+pub(super) fn leaves_on_enter(reachability: &Reachability, state: StateIndex) -> bool {
+    let transitions = reachability.lifecycle.transitions(EventKind::Enter);
+    let candidates: Vec<&Transition> =
+        transitions.iter().filter(|transition| transition.from.contains(state)).collect();
+    let certain_index =
+        candidates.iter().position(|transition| transition.when.is_none() && transition.require.is_empty());
+    certain_index
+        .is_some_and(|sure| candidates[..=sure].iter().all(|transition| transition.to.is_some_and(|to| to != state)))
+}
+
+/// Some timer is sure to be set, and when it is due some row is sure to hold, and to leave or to set it anew.
+pub(super) fn has_certain_timer(reachability: &Reachability, state_facts: &StateFacts, state: StateIndex) -> bool {
+    let timed_transitions: Vec<&Transition> = reachability
+        .lifecycle
+        .transitions(EventKind::Time)
+        .iter()
+        .filter(|transition| transition.from.contains(state))
+        .collect();
+    timed_transitions.iter().enumerate().any(|(index, transition)| {
+        // Rows of one time are asked together, with the first of them.
+        if timed_transitions[..index].iter().any(|earlier| fires_at_same_time(earlier, transition))
+            || !is_time_non_null(reachability, state_facts, transition, state)
+        {
+            return false;
+        }
+        let simultaneous: Vec<&Transition> =
+            timed_transitions.iter().copied().filter(|other| fires_at_same_time(transition, other)).collect();
+        let last_index =
+            timed_transitions.iter().rposition(|other| fires_at_same_time(transition, other)).unwrap_or(index);
+        // Timers that fall due together are spent together: a row that stays may then come first and leave none.
+        let can_lose_timer = timed_transitions[..last_index].iter().any(|other| {
+            other.to.is_none() && !fires_at_same_time(transition, other) && can_coincide(transition, other)
+        });
+        !can_lose_timer
+            && simultaneous.iter().all(|transition| rearms_or_leaves(reachability, transition))
+            && GuardCoverage::analyze(reachability, state_facts, EventKind::Time, &simultaneous, state).is_complete()
+    })
+}
+
+/// Once taken, the row leaves the record with timers set: by entering a state, be it the same, or by moving its time on.
+fn rearms_or_leaves(reachability: &Reachability, transition: &Transition) -> bool {
+    let Some(TimerSpec::AtField(slot)) = transition.timer else { return transition.to.is_some() };
+    transition.to.is_some()
+        || transition.set.iter().any(|(set, formula)| *set == slot && is_later_than_now(reachability, &formula.expr))
+}
+
+/// `narrowed` and some time more: later than any timer that has fired.
+pub(super) fn is_later_than_now(reachability: &Reachability, expr: &Expr) -> bool {
+    let ExprKind::Binary(BinaryOperator::Add, left, right) = &expr.kind else { return false };
+    let is_now = |expr: &Expr| matches!(&expr.kind, ExprKind::Read(path) if path.root == PathRoot::Now);
+    let offset = if is_now(left) { right } else { left };
+    let mut evaluator = AbstractEvaluator::new(reachability.definitions, reachability.lifecycle);
+    evaluator.muted = 1;
+    let no_facts = AbstractEnv::new(std::rc::Rc::from([]));
+    (is_now(left) || is_now(right))
+        && !evaluator.eval_silently(offset, &no_facts).may_be_null
+        && evaluator.eval_silently(offset, &no_facts).number_range().is_some_and(|(least, _)| least > 0)
+}
+
+/// Two delays that differ never end together.
+fn can_coincide(transition: &Transition, other: &Transition) -> bool {
+    match (super::unset_timers::fixed_delay(transition), super::unset_timers::fixed_delay(other)) {
+        (Some(delay), Some(other)) => delay == other,
+        _ => true,
+    }
+}
+
+fn fires_at_same_time(transition: &Transition, other: &Transition) -> bool {
+    std::ptr::eq(transition, other) || super::abstract_eval::precedes(EventKind::Time, transition, other)
+}
+
+/// The row's time cannot be null in this state.
+fn is_time_non_null(
+    reachability: &Reachability,
+    state_facts: &StateFacts,
+    transition: &Transition,
+    state: StateIndex,
+) -> bool {
+    match &transition.timer {
+        Some(TimerSpec::AfterEntering(after)) => {
+            eval_in_state(reachability, state_facts, &after.expr, state).1.is_none_or(|known| !known.may_be_null)
+        }
+        Some(TimerSpec::AtField(slot)) => [&state_facts.on_entry, &state_facts.while_staying]
+            .into_iter()
+            .filter_map(|table| table[usize::from(state)].as_ref())
+            .all(|facts| !facts[usize::from(*slot)].may_be_null),
+        None => false,
+    }
+}
+
+fn orphan_diagnostic(reachability: &Reachability, state_facts: &StateFacts, state: StateIndex) -> Diagnostic {
+    let name = reachability.state_name(state);
+    let declared = &reachability.lifecycle.states[usize::from(state)];
+    let error = Diagnostic::error("orphan-state", declared.span, format!("a record can be left for ever in `{name}`"));
+    let timed_transition =
+        reachability.lifecycle.transitions(EventKind::Time).iter().find(|transition| transition.from.contains(state));
+    match timed_transition {
+        // Resting would not give the money back.
+        None if super::holds::can_be_filled(reachability) => error.label("nothing is sure to move it on").help(format!(
+            "add an `[[on.time]]` row from `{name}` that gives back what is in the hold, let workers take it with \
+             `ready = true`, or say that this is meant with `rest = true`"
+        )),
+        None => error.label("nothing is sure to move it on").help(format!(
+            "say that this is meant with `rest = true` (or `final = true`), let workers take it with `ready = true`, or add \
+             an `[[on.time]]` row from `{name}`"
+        )),
+        Some(transition) if !rearms_or_leaves(reachability, transition) => error
+            .label("its timed row does not leave the state")
+            .related(transition.span, "stays, and its timer is then spent")
+            .help(format!(
+                "let a timed row go from `{name}` to another state (or `{name} -> {name}`, which starts its timers anew), or mark \
+                 the state `rest = true`"
+            )),
+        Some(transition) if !is_time_non_null(reachability, state_facts, transition, state) => {
+            let field = match &transition.timer {
+                Some(TimerSpec::AtField(slot)) => reachability.lifecycle.fields[usize::from(*slot)].name.to_string(),
+                _ => "after".to_owned(),
+            };
+            let error = error.label("its timer may never be set").related(transition.span, format!("`{field}` may be null here, and null is no timer"));
+            let null_paths = paths_leaving_time_null(reachability, state_facts, transition, state);
+            let error = null_paths.into_iter().fold(error, |error, (at, label)| error.related(at, label));
+            error.help(format!(
+                "set `{field}` on every way into `{name}` and do not clear it there, or add a row with `after`, or mark the \
+                 state `rest = true`"
+            ))
+        }
+        Some(transition) => error
+            .label("no timed row is sure to hold")
+            .related(transition.span, "holds only under its guard; a timer whose row does not hold is spent")
+            .help(format!("add an `[[on.time]]` row from `{name}` with the same time and no `when`, after the others")),
+    }
+}
+
+/// The rows that bring a record here with the time still null.
+fn paths_leaving_time_null(
+    reachability: &Reachability,
+    state_facts: &StateFacts,
+    timed_transition: &Transition,
+    state: StateIndex,
+) -> Vec<(crate::diagnostic::Span, String)> {
+    let Some(TimerSpec::AtField(slot)) = timed_transition.timer else { return Vec::new() };
+    let mut null_paths = Vec::new();
+    for event in &reachability.lifecycle.events {
+        for (index, transition) in event.transitions.iter().enumerate() {
+            let leads_here = |from: Option<StateIndex>| transition.to.or(from) == Some(state);
+            let froms: Vec<Option<StateIndex>> = match event.kind {
+                EventKind::Create => vec![None],
+                _ => reachability.firing_states(event, transition).into_iter().map(Some).collect(),
+            };
+            let leaves_null = froms.into_iter().filter(|from| leads_here(*from)).any(|from| {
+                let after =
+                    super::abstract_eval::analyze_transition(reachability, state_facts, event, index, from, None)
+                        .fields_after;
+                after.is_some_and(|after| after[usize::from(slot)].may_be_null)
+            });
+            if leaves_null && null_paths.len() < 3 {
+                null_paths.push((transition.span, "may leave it null".to_owned()));
+            }
+        }
+    }
+    null_paths
+}
+
+/// A leased state is no orphan only if nothing but a lease brings a record there.
+fn find_unleased_arrivals(reachability: &Reachability, state: StateIndex) -> Vec<Diagnostic> {
+    let name = reachability.state_name(state);
+    let brings_record_here = |event: &EventDef, transition: &Transition| {
+        transition.to == Some(state)
+            && event.kind != EventKind::Lease
+            && (event.kind == EventKind::Create || !reachability.firing_states(event, transition).is_empty())
+    };
+    transitions_of(reachability.lifecycle)
+        .filter(|(event, transition)| brings_record_here(event, transition))
+        .map(|(_, transition)| {
+            Diagnostic::error(
+                "orphan-state",
+                transition.span,
+                format!("this row leaves a record in `{name}` with no worker on it"),
+            )
+            .label("comes here without a lease")
+            .related(reachability.lifecycle.states[usize::from(state)].span, "moves on only when its lease ends")
+            .help(format!(
+                "go to a ready state instead, or let `{name}` have an `[[on.time]]` row, or mark it `rest = true`"
+            ))
+        })
+        .collect()
+}

@@ -1,0 +1,54 @@
+//! Money: accounts that stand for the world are to be seen as such from every file that names them.
+
+use super::engine_transitions::AnalyzedLifecycles;
+use super::reachability::transitions_of;
+use crate::diagnostic::Diagnostic;
+use crate::model::{AccountRef, Lifecycle, TemplatePart};
+
+pub(super) fn analyze(studies: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagnostic>) {
+    for studied in studies.values() {
+        let lifecycle = studied.reachability.lifecycle;
+        for (_, transition) in transitions_of(lifecycle) {
+            for action in &transition.transfers {
+                for account in [&action.from, &action.to] {
+                    let Some(name) = literal_account_name(account) else { continue };
+                    let is_declared_here = lifecycle.outside_accounts.iter().any(|outside| **outside == *name);
+                    if let (false, Some(other)) = (is_declared_here, find_outside_declaration(studies, lifecycle, name))
+                    {
+                        diagnostics.push(
+                            Diagnostic::warning(
+                                "outside-elsewhere",
+                                action.span,
+                                format!("`{name}` may go below zero, as `{}` says", other.name),
+                            )
+                            .label("not to be seen from this file")
+                            .help(format!("add `outside = [\"{name}\"]` here too")),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn literal_account_name(account: &AccountRef) -> Option<&str> {
+    match account {
+        AccountRef::Hold => None,
+        AccountRef::Named(template) => match template.parts.as_slice() {
+            [TemplatePart::Literal(name)] => Some(name),
+            _ => None,
+        },
+    }
+}
+
+fn find_outside_declaration<'a>(
+    studies: &'a AnalyzedLifecycles,
+    lifecycle: &Lifecycle,
+    account: &str,
+) -> Option<&'a Lifecycle> {
+    lifecycle.asset.as_ref()?;
+    studies
+        .values()
+        .map(|studied| studied.reachability.lifecycle)
+        .find(|other| other.asset == lifecycle.asset && other.outside_accounts.iter().any(|name| **name == *account))
+}

@@ -1,0 +1,248 @@
+//! Rows that never have their turn, or not in one of their states, because earlier ones always hold.
+
+use super::abstract_eval::{
+    AbstractEnv, AbstractEvaluator, StateFacts, decides_before, env_when_passed_over, evaluator_for, initial_env,
+    precedes,
+};
+use super::guard_cases::{GuardCases, fold_constants};
+use super::reachability::Reachability;
+use crate::diagnostic::Diagnostic;
+use crate::expr::Expr;
+use crate::model::{EventDef, EventKind, StateIndex, Transition};
+
+pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, diagnostics: &mut Vec<Diagnostic>) {
+    for event in &reachability.lifecycle.events {
+        for index in 0..event.transitions.len() {
+            let transition = &event.transitions[index];
+            let froms: Vec<Option<StateIndex>> = match event.kind {
+                EventKind::Create => vec![None],
+                _ => reachability.firing_states(event, transition).into_iter().map(Some).collect(),
+            };
+            if froms.is_empty() {
+                continue;
+            }
+            let turns: Vec<TransitionTurn> =
+                froms.iter().map(|from| evaluate_turn(reachability, state_facts, event, index, *from)).collect();
+            let is_never_taken =
+                |turn: &TransitionTurn| matches!(turn, TransitionTurn::Never | TransitionTurn::GuardNeverTrue);
+            let shadowed =
+                turns.iter().position(|turn| *turn == TransitionTurn::Never).map(|turn_index| froms[turn_index]);
+            if let (true, Some(from)) = (turns.iter().all(is_never_taken), shadowed) {
+                diagnostics.push(shadowed_diagnostic(reachability, event, index, from));
+            } else if let Some(Some(from)) = shadowed {
+                diagnostics.push(shadowed_from_diagnostic(reachability, event, index, from));
+            } else if let Some(earlier) = froms.iter().find_map(|from| find_open_before(event, index, *from)) {
+                diagnostics.push(ineffective_by_diagnostic(transition, earlier));
+            } else if turns.iter().all(|turn| *turn != TransitionTurn::Possible)
+                && turns.contains(&TransitionTurn::Unknown)
+            {
+                let earlier = earlier_deciding(reachability, event, index, froms[0]).next();
+                let mut warning = Diagnostic::warning(
+                    "unproven-turn",
+                    transition.span,
+                    "unknown whether this row ever has its turn",
+                )
+                .label("its guard and earlier ones compare the same values with each other")
+                .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
+                if let Some(earlier) = earlier {
+                    warning = warning.related(earlier.span, "may hold wherever this row does");
+                }
+                diagnostics.push(warning);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum TransitionTurn {
+    Possible,
+    Never,
+    /// Its own guard never holds, which is told of elsewhere.
+    GuardNeverTrue,
+    Unknown,
+}
+
+fn earlier_deciding<'a>(
+    reachability: &'a Reachability,
+    event: &'a EventDef,
+    index: usize,
+    from: Option<StateIndex>,
+) -> impl Iterator<Item = &'a Transition> {
+    let transition = &event.transitions[index];
+    event.transitions[..index].iter().filter(move |earlier| {
+        let predicates = &reachability.lifecycle.caller_predicates;
+        from.is_none_or(|from| earlier.from.contains(from))
+            && decides_before(predicates, event.kind, earlier, transition)
+    })
+}
+
+/// An earlier row without `by` and without a guard, which all who may write take in the row's place: its `by` closes nothing. Only one
+/// who has no role but a worker's comes past it.
+fn find_open_before(event: &EventDef, index: usize, from: Option<StateIndex>) -> Option<&Transition> {
+    let transition = &event.transitions[index];
+    event.transitions[..index].iter().find(|earlier| {
+        from.is_none_or(|from| earlier.from.contains(from))
+            && is_open_to_all_before(earlier, transition)
+            && (earlier.when.is_none() || has_same_guard(earlier, transition))
+            && precedes(event.kind, earlier, transition)
+    })
+}
+
+fn has_same_guard(earlier: &Transition, transition: &Transition) -> bool {
+    match (&earlier.when, &transition.when) {
+        (Some(earlier), Some(row)) => earlier.text == row.text,
+        _ => false,
+    }
+}
+
+fn evaluate_turn(
+    reachability: &Reachability,
+    state_facts: &StateFacts,
+    event: &EventDef,
+    index: usize,
+    from: Option<StateIndex>,
+) -> TransitionTurn {
+    let transition = &event.transitions[index];
+    if reachability.ignores_shadowing() {
+        return TransitionTurn::Possible;
+    }
+    let mut evaluator: AbstractEvaluator = evaluator_for(reachability, event, transition, None);
+    let Some(env) =
+        initial_env(state_facts, reachability.lifecycle, event, transition, from, &evaluator.input_values.clone())
+    else {
+        return TransitionTurn::Possible;
+    };
+    let matched_alone = match &transition.when {
+        Some(when) => evaluator.split_env(&when.expr, &env).0,
+        None => Some(env.clone()),
+    };
+    if matched_alone.is_none() {
+        return TransitionTurn::GuardNeverTrue;
+    }
+    if earlier_deciding(reachability, event, index, from).next().is_none() {
+        return TransitionTurn::Possible;
+    }
+    let has_remaining_case = has_case_left(reachability, &mut evaluator, event, index, from, &env);
+    reachability.spend_steps(evaluator.steps);
+    if !has_remaining_case {
+        return TransitionTurn::Never;
+    }
+    let fold = |transition: &Transition| {
+        transition.when.as_ref().map(|when| fold_constants(&when.expr, reachability.lifecycle))
+    };
+    let earlier: Vec<Expr> = earlier_deciding(reachability, event, index, from).filter_map(fold).collect();
+    let own_guard = fold(transition);
+    let guards: Vec<&Expr> = earlier.iter().chain(&own_guard).collect();
+    // Inputs are numbered row by row; where guards read them the cases of two rows cannot be set side by side.
+    if guards.iter().any(|guard| reads_input(guard)) {
+        return TransitionTurn::Possible;
+    }
+    let Some(cases) = GuardCases::enumerate(reachability, &guards, &env) else { return TransitionTurn::Possible };
+    let case = cases.find_case(|case| {
+        own_guard.as_ref().is_none_or(|own| case.is_true(own)) && !earlier.iter().any(|guard| case.is_true(guard))
+    });
+    match case {
+        None => TransitionTurn::Never,
+        Some(_) if own_guard.is_some() && cases.has_related_opaque_tests() => TransitionTurn::Unknown,
+        Some(_) => TransitionTurn::Possible,
+    }
+}
+
+/// Whether anything is left for the row once earlier ones have had theirs; refusals of its own do not count.
+fn has_case_left(
+    reachability: &Reachability,
+    evaluator: &mut AbstractEvaluator,
+    event: &EventDef,
+    index: usize,
+    from: Option<StateIndex>,
+    env: &AbstractEnv,
+) -> bool {
+    let mut remaining = Some(env.clone());
+    for earlier in earlier_deciding(reachability, event, index, from) {
+        remaining = remaining.and_then(|env| env_when_passed_over(evaluator, earlier, env));
+    }
+    match (&event.transitions[index].when, remaining) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(when), Some(env)) => evaluator.split_env(&when.expr, &env).0.is_some(),
+    }
+}
+
+fn reads_input(expr: &Expr) -> bool {
+    let mut reads = false;
+    super::abstract_eval::for_each_subexpr(expr, &mut |expr| {
+        if let crate::expr::ExprKind::Read(path) = &expr.kind {
+            reads |= matches!(path.root, crate::expr::PathRoot::Input(_));
+        }
+    });
+    reads
+}
+
+fn shadowed_diagnostic(
+    reachability: &Reachability,
+    event: &EventDef,
+    index: usize,
+    from: Option<StateIndex>,
+) -> Diagnostic {
+    let is_open = earlier_deciding(reachability, event, index, from)
+        .all(|earlier| is_open_to_all_before(earlier, &event.transitions[index]));
+    let help = if is_open { CLOSE_EARLIER_HELP } else { "put it before them, narrow their guards, or take it away" };
+    let error = Diagnostic::error("shadowed-row", event.transitions[index].span, "this row never has its turn")
+        .label("wherever it holds, an earlier row is taken")
+        .help(help);
+    with_earlier_transitions(reachability, event, index, from, error)
+}
+
+/// It lets everybody in before whom the row names.
+fn is_open_to_all_before(earlier: &Transition, transition: &Transition) -> bool {
+    earlier.by.is_empty() && !transition.by.is_empty()
+}
+
+const CLOSE_EARLIER_HELP: &str =
+    "give the earlier row a `by`, or take it away; or put this one first, if everybody else may have that one";
+
+fn ineffective_by_diagnostic(transition: &Transition, earlier: &Transition) -> Diagnostic {
+    Diagnostic::warning("shadowed-by", transition.span, "the `by` of this row closes nothing")
+        .label("all who may write take an earlier row, whoever they are")
+        .help(CLOSE_EARLIER_HELP)
+        .related(earlier.span, "says no `by`, so that it is for everybody")
+}
+
+/// It lives in other states, and its `go` claims more than it can do.
+fn shadowed_from_diagnostic(
+    reachability: &Reachability,
+    event: &EventDef,
+    index: usize,
+    from: StateIndex,
+) -> Diagnostic {
+    let name = reachability.state_name(from);
+    let message = format!("this row never has its turn in `{name}`");
+    let error = Diagnostic::error("shadowed-from", event.transitions[index].span, message)
+        .label(format!("wherever it holds in `{name}`, an earlier row is taken"))
+        .help(format!("take `{name}` out of `go`, or put the row before the others"));
+    with_earlier_transitions(reachability, event, index, Some(from), error)
+}
+
+/// The rows that stand before it.
+fn with_earlier_transitions(
+    reachability: &Reachability,
+    event: &EventDef,
+    index: usize,
+    from: Option<StateIndex>,
+    mut error: Diagnostic,
+) -> Diagnostic {
+    for earlier in earlier_deciding(reachability, event, index, from).take(3) {
+        let note = match (&earlier.when, from) {
+            (None, Some(from)) => format!("holds always in `{}`", reachability.state_name(from)),
+            (None, None) => "holds always".to_owned(),
+            (Some(when), _) => format!("holds where {}", when.text),
+        };
+        let note = if is_open_to_all_before(earlier, &event.transitions[index]) {
+            format!("{note}, and is for everybody: it says no `by`")
+        } else {
+            note
+        };
+        error = error.related(earlier.span, note);
+    }
+    error
+}

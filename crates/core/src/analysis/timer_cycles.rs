@@ -1,0 +1,186 @@
+//! Circles of timers: a record that the engine would move round and round at one moment, with nobody asking for it.
+
+use super::abstract_eval::{AbstractShape, StateFacts, eval_in_state};
+use super::orphans::{is_later_than_now, leaves_on_enter};
+use super::reachability::Reachability;
+use super::termination::has_termination_bound;
+use crate::diagnostic::Diagnostic;
+use crate::model::{EventDef, EventKind, StateIndex, TimerSpec, Transition};
+
+/// More ways than this are followed state by state only: a file of that size is nobody's honest work.
+const MAX_PRECISE_EDGES: usize = 200;
+
+/// A row that the engine takes by itself, from one state to another, with no time between.
+struct InstantEdge<'a> {
+    event: &'a EventDef,
+    transition: &'a Transition,
+    from: StateIndex,
+    to: StateIndex,
+}
+
+impl InstantEdge<'_> {
+    fn is_timer(&self) -> bool {
+        self.event.kind == EventKind::Time
+    }
+
+    /// Whether something else may keep the row from being taken, or move the record on.
+    fn is_unconditional(&self) -> bool {
+        self.transition.when.is_none() && self.transition.require.is_empty() && self.transition.cascade.is_empty()
+    }
+}
+
+pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, diagnostics: &mut Vec<Diagnostic>) {
+    let edges = instant_edges(reachability, state_facts);
+    diagnostics.extend(edges.iter().filter_map(|edge| find_self_spawning_timer(reachability, edge)));
+    let unconditional: Vec<&InstantEdge> = edges.iter().filter(|way| way.is_unconditional()).collect();
+    if let Some(cycle) = find_cycle(reachability, &unconditional) {
+        diagnostics.push(
+            Diagnostic::error(
+                "endless-timer",
+                cycle[0].transition.span,
+                "these timers may fire again at once, for ever",
+            )
+            .label(describe_cycle(reachability, &cycle))
+            .help(cycle_help(reachability, &cycle)),
+        );
+        return;
+    }
+    if let Some(cycle) = find_cycle(reachability, &edges.iter().collect::<Vec<_>>()) {
+        diagnostics.push(
+            Diagnostic::warning("unproven-timers", cycle[0].transition.span, "unknown whether these timers ever rest")
+                .label(describe_cycle(reachability, &cycle))
+                .help(cycle_help(reachability, &cycle)),
+        );
+    }
+}
+
+/// A timer with no delay that makes another record of its own kind, which has the same timer.
+fn find_self_spawning_timer(reachability: &Reachability, edge: &InstantEdge) -> Option<Diagnostic> {
+    let lifecycle_name = &reachability.lifecycle.name;
+    let fires_again = edge.is_timer()
+        && edge.is_unconditional()
+        && matches!(edge.transition.timer, Some(TimerSpec::AfterEntering(_)));
+    let self_spawn =
+        edge.transition.spawn.iter().find(|spawn| spawn.lifecycle == *lifecycle_name && spawn.condition.is_none())?;
+    let is_initial_state =
+        reachability.lifecycle.transitions(EventKind::Create).iter().any(|create| create.to == Some(edge.from));
+    (fires_again && is_initial_state).then(|| {
+        Diagnostic::error(
+            "endless-timer",
+            self_spawn.span,
+            format!("each `{lifecycle_name}` makes another at once, for ever"),
+        )
+        .label("made by a timer with no delay that is sure")
+        .help("give the timer a delay, or make it under an `if` that comes to be false")
+    })
+}
+
+/// The ways that may be taken with no time between, each as often as you like.
+fn instant_edges<'a>(reachability: &Reachability<'a>, state_facts: &StateFacts) -> Vec<InstantEdge<'a>> {
+    let mut edges = Vec::new();
+    for event in
+        reachability.lifecycle.events.iter().filter(|event| matches!(event.kind, EventKind::Time | EventKind::Enter))
+    {
+        for (index, transition) in event.transitions.iter().enumerate() {
+            for from in reachability.firing_states(event, transition) {
+                let Some(to) = target_state(transition, from) else { continue };
+                let leaves_on_enter_first = event.kind == EventKind::Time && leaves_on_enter(reachability, from);
+                if !leaves_on_enter_first
+                    && can_fire_instantly(reachability, state_facts, transition, from)
+                    && !has_termination_bound(reachability, state_facts, event, index, from)
+                {
+                    edges.push(InstantEdge { event, transition, from, to });
+                }
+            }
+        }
+    }
+    edges
+}
+
+/// Where the row leads. One that stays fires again only where it moves its own time.
+fn target_state(transition: &Transition, from: StateIndex) -> Option<StateIndex> {
+    let sets_own_time = || match transition.timer {
+        Some(TimerSpec::AtField(slot)) => transition.set.iter().any(|(set, _)| *set == slot),
+        _ => false,
+    };
+    transition.to.or_else(|| sets_own_time().then_some(from))
+}
+
+fn can_fire_instantly(
+    reachability: &Reachability,
+    state_facts: &StateFacts,
+    transition: &Transition,
+    from: StateIndex,
+) -> bool {
+    match &transition.timer {
+        // A delay of which nothing is known may be none.
+        Some(TimerSpec::AfterEntering(after)) => {
+            let delay = eval_in_state(reachability, state_facts, &after.expr, from).1;
+            delay.is_none_or(|delay| delay.number_range().is_none_or(|(least, _)| least <= 0))
+        }
+        // Null is no timer.
+        Some(TimerSpec::AtField(slot)) => [&state_facts.on_entry, &state_facts.while_staying]
+            .into_iter()
+            .filter_map(|table| table[usize::from(from)].as_ref())
+            .any(|facts| facts[usize::from(*slot)].shape != AbstractShape::Never),
+        None => true,
+    }
+}
+
+/// Whether the second way may follow the first at once: a timer that follows a field does not where the first way sets the
+/// field to a later time.
+fn can_follow_instantly(reachability: &Reachability, first: &InstantEdge, second: &InstantEdge) -> bool {
+    let Some(TimerSpec::AtField(slot)) = second.transition.timer else { return true };
+    !first.transition.set.iter().any(|(set, formula)| *set == slot && is_later_than_now(reachability, &formula.expr))
+}
+
+/// Some ways that lead back to where they began, a timed one first. Circles of `enter` rows alone are told elsewhere.
+fn find_cycle<'a>(reachability: &Reachability, edges: &[&'a InstantEdge<'a>]) -> Option<Vec<&'a InstantEdge<'a>>> {
+    let is_precise = edges.len() <= MAX_PRECISE_EDGES;
+    edges.iter().filter(|way| way.is_timer()).find_map(|start| {
+        let mut paths: Vec<Vec<&InstantEdge>> = vec![vec![start]];
+        let mut seen = vec![false; edges.len()];
+        while let Some(path) = paths.pop() {
+            let last = *path.last()?;
+            let next = |way: &InstantEdge| {
+                way.from == last.to && (!is_precise || can_follow_instantly(reachability, last, way))
+            };
+            if next(start) {
+                return Some(path);
+            }
+            for (index, way) in edges.iter().enumerate() {
+                if !seen[index] && next(way) {
+                    seen[index] = true;
+                    paths.push(path.iter().copied().chain([*way]).collect());
+                }
+            }
+        }
+        None
+    })
+}
+
+fn describe_cycle(reachability: &Reachability, cycle: &[&InstantEdge]) -> String {
+    let names: Vec<String> = cycle.iter().map(|way| format!("`{}`", reachability.state_name(way.from))).collect();
+    let start_state = format!("`{}`", reachability.state_name(cycle[0].from));
+    match cycle[0].transition.timer {
+        Some(TimerSpec::AtField(slot)) if cycle.len() == 1 => {
+            let field = &reachability.lifecycle.fields[usize::from(slot)].name;
+            format!("`{field}` has passed by then, and is still past in {start_state}")
+        }
+        _ if cycle.len() == 1 => format!("comes back to {start_state} with no delay that is sure"),
+        _ => format!("from {} back to {start_state}, with no delay on the way that is sure", names.join(" to ")),
+    }
+}
+
+fn cycle_help(reachability: &Reachability, cycle: &[&InstantEdge]) -> String {
+    let field = cycle.iter().find_map(|way| match way.transition.timer {
+        Some(TimerSpec::AtField(slot)) => Some(&reachability.lifecycle.fields[usize::from(slot)].name),
+        _ => None,
+    });
+    match field {
+        Some(field) => {
+            format!("set `{field}` to a later time on the way, as `now + duration('1m')`, or lead elsewhere")
+        }
+        None => "give one of them a delay that is always more than nothing, or lead elsewhere".to_owned(),
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether a worker that shuts down costs its job a try: a job that is given back arrives as a failure whose `error.code` is
+//! `yielded`, and a file that does not tell it apart spends on it what is meant for failures.
+
+use std::collections::BTreeSet;
+
+use super::abstract_eval::{
+    AbstractEnv, AbstractEvaluator, AbstractShape, StateFacts, env_in_state, env_when_passed_over,
+    for_each_transition_expr,
+};
+use super::budgets::{self, RetryBudget};
+use super::outcomes::JobOutcomes;
+use super::reachability::Reachability;
+use crate::diagnostic::Diagnostic;
+use crate::expr::{ErrorPart, ExprKind, PathRoot};
+use crate::model::{EventDef, EventKind, StateIndex, StateSet, Transition};
+use crate::value::Value;
+
+const YIELDED_CODE: &str = "yielded";
+
+pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, diagnostics: &mut Vec<Diagnostic>) {
+    let Some(event) = reachability.lifecycle.events.iter().find(|event| event.kind == EventKind::Fail) else { return };
+    // Who names it has thought of it; whether rightly is not for us to say.
+    if is_yield_classified(reachability) {
+        return;
+    }
+    let handled_states = event
+        .transitions
+        .iter()
+        .filter(|transition| mentions_yielded(transition))
+        .flat_map(|transition| transition.from.iter())
+        .collect::<StateSet>();
+    let outcomes = JobOutcomes::new(reachability, state_facts);
+    let budgets = budgets::find_budgets(reachability, state_facts, &outcomes);
+    let budgets: Vec<Option<RetryBudget>> =
+        event.transitions.iter().map(|transition| budget_of(transition, &budgets)).collect();
+    let mut charged_indexes = BTreeSet::new();
+    for from in reachability.leased_states.iter().filter(|from| !handled_states.contains(*from)) {
+        let charges_budget = |index: usize, transition: &Transition| {
+            budgets[index].is_some()
+                && transition.from.contains(from)
+                && outcomes.can_be_leased_again(transition.to.unwrap_or(from))
+        };
+        if event.transitions.iter().enumerate().any(|(index, transition)| charges_budget(index, transition)) {
+            let yield_indexes = transitions_on_yield(reachability, state_facts, event, from);
+            charged_indexes.extend(yield_indexes.into_iter().filter(|at| charges_budget(*at, &event.transitions[*at])));
+        }
+    }
+    for at in charged_indexes {
+        diagnostics
+            .extend(budgets[at].map(|budget| charged_yield_diagnostic(reachability, &event.transitions[at], budget)));
+    }
+}
+
+/// What a failure that takes this row is counted by.
+fn budget_of(transition: &Transition, budgets: &BTreeSet<RetryBudget>) -> Option<RetryBudget> {
+    let is_incremented =
+        |budget: &&RetryBudget| matches!(budget, RetryBudget::Field(slot) if budgets::increments(transition, *slot));
+    budgets.iter().find(is_incremented).or_else(|| budgets.get(&RetryBudget::Attempts)).copied()
+}
+
+fn charged_yield_diagnostic(reachability: &Reachability, transition: &Transition, budget: RetryBudget) -> Diagnostic {
+    let (label, first) = match budget {
+        RetryBudget::Attempts => (
+            "a job that is given back comes here too, and `record.attempt` counts that lease like any other".to_owned(),
+            "let this row count in a field, and guards read that instead of `record.attempt`; then ",
+        ),
+        RetryBudget::Field(slot) => {
+            let field = &reachability.lifecycle.fields[usize::from(slot)].name;
+            (format!("a job that is given back comes here too, and is counted in `{field}` like a failure"), "")
+        }
+    };
+    Diagnostic::warning("charged-yield", transition.span, "a worker that shuts down costs the job a try").label(label).help(format!(
+        "{first}give it a row of its own before this one, with a bound of its own (`when = \"error.code == 'yielded' && \
+         record.yields < 100\"` and `set = {{ yields = \"record.yields + 1\" }}`); or say in \
+         `[errors]` that it counts like any other: `retryable = [\"yielded\"]`"
+    ))
+}
+
+fn mentions_yielded(transition: &Transition) -> bool {
+    let mut is_mentioned = false;
+    for_each_transition_expr(transition, &mut |expr| {
+        is_mentioned |= matches!(&expr.kind, ExprKind::Const(value) if is_yielded_code(value));
+    });
+    is_mentioned
+}
+
+fn is_yielded_code(value: &Value) -> bool {
+    match value {
+        Value::Text(text) => **text == *YIELDED_CODE,
+        Value::List(items) => items.iter().any(is_yielded_code),
+        _ => false,
+    }
+}
+
+/// `[errors]` has a word for it.
+fn is_yield_classified(reachability: &Reachability) -> bool {
+    let errors = &reachability.lifecycle.errors;
+    errors.retryable.iter().chain(&errors.terminal).any(|code| **code == *YIELDED_CODE)
+}
+
+/// The rows that a job which is given back in this state may take.
+fn transitions_on_yield(
+    reachability: &Reachability,
+    state_facts: &StateFacts,
+    event: &EventDef,
+    from: StateIndex,
+) -> Vec<usize> {
+    let mut evaluator = AbstractEvaluator::new(reachability.definitions, reachability.lifecycle);
+    evaluator.muted = 1;
+    let facts = state_facts.facts_seen_by(reachability.lifecycle, event, from);
+    let mut remaining = facts.map(|facts| env_in_state(reachability.lifecycle, facts, from));
+    let mut yield_indexes = Vec::new();
+    // One walk for all rows, each with what the earlier ones have left.
+    for (index, transition) in
+        event.transitions.iter().enumerate().filter(|(_, transition)| transition.from.contains(from))
+    {
+        let Some(env) = remaining.filter(|_| !reachability.ignores_shadowing()) else { break };
+        if can_take_yield(&mut evaluator, transition, &env) {
+            yield_indexes.push(index);
+        }
+        remaining = env_when_passed_over(&mut evaluator, transition, env);
+        reachability.spend_steps(std::mem::take(&mut evaluator.steps));
+    }
+    yield_indexes
+}
+
+/// Not where the guard, or an earlier row, leaves only other codes, or only what is not to be tried again.
+fn can_take_yield(evaluator: &mut AbstractEvaluator, transition: &Transition, env: &AbstractEnv) -> bool {
+    let matched =
+        transition.when.as_ref().map_or_else(|| Some(env.clone()), |when| evaluator.split_env(&when.expr, env).0);
+    let not_refused =
+        transition.refuse.iter().fold(matched, |env, refuse| evaluator.split_env(&refuse.condition.expr, &env?).1);
+    not_refused.is_some_and(|env| {
+        let code = env.path_fact(PathRoot::Error(ErrorPart::Code), &[]);
+        let retryable = env.path_fact(PathRoot::Error(ErrorPart::Retryable), &[]);
+        let is_other_code =
+            matches!(code.map(|code| &code.shape), Some(AbstractShape::Text { allowed_values: Some(of), .. }) if !of.contains(YIELDED_CODE));
+        let is_never_retryable = matches!(retryable.map(|known| &known.shape), Some(AbstractShape::Bool { can_be_true: false, .. }));
+        !is_other_code && !is_never_retryable
+    })
+}

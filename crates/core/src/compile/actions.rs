@@ -1,0 +1,332 @@
+//! What a row causes elsewhere: new records, events for others, messages to the outside.
+
+use std::sync::Arc;
+
+use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
+use super::signature::TransitionSignature;
+use crate::bounds;
+use crate::diagnostic::{Diagnostic, Span};
+use crate::expr::ExpectedType;
+use crate::model::{DataType, DeliverAction, EventAction, EventKind, Formula, SpawnAction, SpawnPayload};
+use crate::suggest;
+use crate::syntax::ast::{self, NamedExpr, SourceText};
+
+/// Why a row of the other lifecycle does not take what is given.
+enum InputMismatch {
+    /// It knows no input of this name (an index into what is given).
+    UnknownInput(usize),
+    /// It needs an input that is not given.
+    MissingInput(Arc<str>),
+    /// An expression does not fit.
+    InvalidExpression(Vec<Diagnostic>),
+}
+
+type TypedInputs = Vec<(Arc<str>, Formula)>;
+
+impl LifecycleBuilder<'_> {
+    pub(super) fn compile_spawns(&mut self, entries: &[ast::SpawnDecl], view: VisibleNames) -> Vec<SpawnAction> {
+        let mut spawns = Vec::new();
+        for entry in entries {
+            let condition = self.compile_condition(entry.condition.as_ref(), view);
+            let owner = entry
+                .owner
+                .as_ref()
+                .and_then(|owner| self.compile_formula(owner, view, &expected_type(DataType::Text, false)));
+            if entry.lifecycle.text.starts_with("onceward.") && !self.own_signature.name.starts_with("onceward.") {
+                self.report(
+                    Diagnostic::error(
+                        "reserved-lifecycle",
+                        entry.lifecycle.span(),
+                        format!("`{}` is not spawned by hand", entry.lifecycle.text),
+                    )
+                    .label("built in")
+                    .help("use `deliver = [{ to, body }]` to send a message"),
+                );
+                continue;
+            }
+            if !self.declaration_compiler().require_lifecycle(&entry.lifecycle) {
+                continue;
+            }
+            self.require_payload_fits(entry);
+            let target = [entry.lifecycle.text.clone()];
+            let Some(fields) = self.match_target_inputs(&target, "create", &entry.fields, view, entry.span) else {
+                continue;
+            };
+            spawns.push(SpawnAction {
+                lifecycle: entry.lifecycle.text.clone(),
+                condition,
+                fields,
+                owner,
+                payload: if entry.same_payload { SpawnPayload::CopyFromSpawner } else { SpawnPayload::None },
+                span: entry.span,
+            });
+        }
+        spawns
+    }
+
+    /// A lifecycle that wants a payload must get one that fits.
+    fn require_payload_fits(&mut self, entry: &ast::SpawnDecl) {
+        let context = self.context;
+        let Some(target_bounds) = context.payload_bounds.get(&entry.lifecycle.text) else { return };
+        let own_bounds = context.payload_bounds.get(&self.source.lifecycle.text).filter(|_| entry.same_payload);
+        let fits = match own_bounds {
+            None => target_bounds.min_bytes == 0,
+            Some(own) => own.min_bytes >= target_bounds.min_bytes && own.max_bytes <= target_bounds.max_bytes,
+        };
+        if !fits {
+            let (message, help) = if own_bounds.is_some() {
+                (
+                    format!("this record's payload may not fit {}", entry.lifecycle.text),
+                    "give both lifecycles the same [payload] bounds",
+                )
+            } else {
+                (
+                    format!("{} needs a payload", entry.lifecycle.text),
+                    "add payload = \"same\" to pass this record's own on",
+                )
+            };
+            self.report(Diagnostic::error("payload-mismatch", entry.span, message).label("this spawn").help(help));
+        }
+    }
+
+    fn compile_condition(&mut self, condition: Option<&SourceText>, view: VisibleNames) -> Option<Formula> {
+        condition.and_then(|condition| self.compile_formula(condition, view, &expected_type(DataType::Bool, false)))
+    }
+
+    pub(super) fn compile_event_actions(
+        &mut self,
+        entries: &[ast::EventActionDecl],
+        view: VisibleNames,
+    ) -> Vec<EventAction> {
+        let mut actions = Vec::new();
+        for entry in entries {
+            let condition = self.compile_condition(entry.condition.as_ref(), view);
+            if EventKind::from_name(&entry.event.text) != EventKind::Called {
+                self.report(
+                    Diagnostic::error(
+                        "engine-event",
+                        entry.event.span(),
+                        format!("`{}` is the engine's own event", entry.event.text),
+                    )
+                    .label("no record can send it")
+                    .help("send an event of another name; to make a record, use `spawn`"),
+                );
+                continue;
+            }
+            let Some(to) = self.compile_formula(&entry.to, view, &ExpectedType::Targets) else { continue };
+            let targets = match &to.expr.value_type.ty {
+                DataType::Ref(targets) => targets.clone(),
+                DataType::List(of) => match &**of {
+                    DataType::Ref(targets) => targets.clone(),
+                    _ => [].into(),
+                },
+                _ => [].into(),
+            };
+            if !targets.iter().all(|target| self.require_event(target, &entry.event)) {
+                continue;
+            }
+            let Some(input) = self.match_target_inputs(&targets, &entry.event.text, &entry.input, view, entry.span)
+            else {
+                continue;
+            };
+            actions.push(EventAction {
+                condition,
+                targets: to,
+                event: entry.event.text.clone(),
+                input,
+                span: entry.span,
+            });
+        }
+        actions
+    }
+
+    fn require_event(&mut self, target: &Arc<str>, event: &SourceText) -> bool {
+        let context = self.context;
+        let Some(signatures_by_event) = context.transition_signatures.get(target) else { return false };
+        let known = signatures_by_event.contains_key(&event.text);
+        if !known {
+            let events = signatures_by_event
+                .keys()
+                .map(|name| &**name)
+                .filter(|name| EventKind::from_name(name) == EventKind::Called);
+            let help = suggest::suggestion_text(
+                self.diagnostic_count(),
+                &event.text,
+                "events it knows",
+                events.collect::<Vec<_>>(),
+            );
+            self.report(
+                Diagnostic::error("unknown-event", event.span(), format!("{target} knows no event `{}`", event.text))
+                    .label("nobody answers it there")
+                    .help(help),
+            );
+        }
+        known
+    }
+
+    pub(super) fn compile_deliveries(
+        &mut self,
+        entries: &[ast::DeliverDecl],
+        view: VisibleNames,
+    ) -> Vec<DeliverAction> {
+        let mut deliveries = Vec::new();
+        for entry in entries {
+            let condition = self.compile_condition(entry.condition.as_ref(), view);
+            let to = self.compile_formula(&entry.to, view, &expected_type(DataType::Text, false));
+            let mut body = Vec::new();
+            for given in &entry.body {
+                if let Some(formula) = self.compile_formula(&given.value, view, &ExpectedType::Any) {
+                    body.push((given.name.text.clone(), formula));
+                }
+            }
+            if let Some(to) = to {
+                deliveries.push(DeliverAction { condition, url: to, body, span: entry.span });
+            }
+        }
+        deliveries
+    }
+
+    /// What is given, typed by the rows that will take it: in each target at least one row must take all of it.
+    fn match_target_inputs(
+        &mut self,
+        targets: &[Arc<str>],
+        event: &str,
+        given: &[NamedExpr],
+        view: VisibleNames,
+        span: Span,
+    ) -> Option<TypedInputs> {
+        let context = self.context;
+        let mut first = None;
+        if self.diagnostics.len() >= bounds::MAX_DIAGNOSTICS {
+            return None;
+        }
+        for target in targets {
+            let signatures = context
+                .transition_signatures
+                .get(target)
+                .and_then(|shapes| shapes.get(event))
+                .map_or(&[][..], Vec::as_slice);
+            let mut mismatches = Vec::new();
+            let mut fits = None;
+            for signature in distinct_signatures(signatures) {
+                match self.match_transition_inputs(signature, given, view) {
+                    Ok(formulas) => {
+                        fits = Some(formulas);
+                        break;
+                    }
+                    Err(misfit) => mismatches.push(misfit),
+                }
+            }
+            let Some(formulas) = fits else {
+                self.report_no_transition_fits(target, event, given, mismatches, span);
+                return None;
+            };
+            first.get_or_insert(formulas);
+        }
+        first
+    }
+
+    fn match_transition_inputs(
+        &self,
+        signature: &TransitionSignature,
+        given: &[NamedExpr],
+        view: VisibleNames,
+    ) -> Result<TypedInputs, InputMismatch> {
+        let mut formulas = Vec::new();
+        let mut wrong = Vec::new();
+        for (index, entry) in given.iter().enumerate() {
+            let input = signature
+                .inputs
+                .iter()
+                .find(|input| input.field.name == entry.name.text)
+                .ok_or(InputMismatch::UnknownInput(index))?;
+            let wanted = expected_type(input.field.ty.clone(), input.field.nullable);
+            match self.try_compile_expr(&entry.value.text, entry.value.location, view, &wanted) {
+                Ok(expr) => formulas.push((entry.name.text.clone(), Formula { expr, text: entry.value.text.clone() })),
+                Err(diagnostics) => wrong.extend(diagnostics),
+            }
+        }
+        let missing = signature
+            .inputs
+            .iter()
+            .zip(&signature.required)
+            .find(|(input, required)| **required && !given.iter().any(|entry| entry.name.text == input.field.name));
+        if let Some((input, _)) = missing {
+            return Err(InputMismatch::MissingInput(input.field.name.clone()));
+        }
+        if wrong.is_empty() { Ok(formulas) } else { Err(InputMismatch::InvalidExpression(wrong)) }
+    }
+
+    /// Tell of the row that came closest: expressions that do not fit, then a missing input, then a stranger.
+    fn report_no_transition_fits(
+        &mut self,
+        target: &Arc<str>,
+        event: &str,
+        given: &[NamedExpr],
+        mut mismatches: Vec<InputMismatch>,
+        span: Span,
+    ) {
+        mismatches.sort_by_key(|misfit| match misfit {
+            InputMismatch::InvalidExpression(_) => 0,
+            InputMismatch::MissingInput(_) => 1,
+            InputMismatch::UnknownInput(_) => 2,
+        });
+        let message = format!("no row of {target} under `{event}` takes this");
+        match mismatches.into_iter().next() {
+            Some(InputMismatch::InvalidExpression(diagnostics)) => self.report_expr_errors(diagnostics),
+            Some(InputMismatch::MissingInput(name)) => self.report(
+                Diagnostic::error("no-row-fits", span, message)
+                    .label(format!("`{name}` is not given"))
+                    .help(format!("give `{name}`; that row cannot do without it")),
+            ),
+            Some(InputMismatch::UnknownInput(index)) => {
+                let name = &given[index].name;
+                let context = self.context;
+                let signatures = context
+                    .transition_signatures
+                    .get(target)
+                    .and_then(|shapes| shapes.get(event))
+                    .into_iter()
+                    .flatten();
+                let mut known: Vec<&str> =
+                    signatures.flat_map(|row| row.inputs.iter().map(|input| &*input.field.name)).collect();
+                known.sort_unstable();
+                known.dedup();
+                let help = suggest::suggestion_text(self.diagnostic_count(), &name.text, "inputs its rows take", known);
+                self.report(
+                    Diagnostic::error("no-row-fits", name.span(), message)
+                        .label(format!("`{}` is not taken", name.text))
+                        .help(format!("{help}\none row must take all that is given")),
+                );
+            }
+            None => self.report(
+                Diagnostic::error("no-row-fits", span, message)
+                    .label("it has no such row at all")
+                    .help(format!("add a row under [[on.{event}]] to {target}")),
+            ),
+        }
+    }
+}
+
+/// Rows that differ in what they take. Each is tried with every expression that is given, so there is a bound; more
+/// than so many shapes of one event no person has written yet.
+fn distinct_signatures(signatures: &[TransitionSignature]) -> Vec<&TransitionSignature> {
+    const MAX_TRIED_SIGNATURES: usize = 32;
+    let mut distinct: Vec<&TransitionSignature> = Vec::new();
+    for row in signatures {
+        let same = |other: &&TransitionSignature| {
+            other.required == row.required
+                && other.inputs.len() == row.inputs.len()
+                && other.inputs.iter().zip(&row.inputs).all(|(a, b)| {
+                    a.field.name == b.field.name && a.field.ty == b.field.ty && a.field.nullable == b.field.nullable
+                })
+        };
+        if !distinct.iter().any(same) {
+            distinct.push(row);
+        }
+        if distinct.len() == MAX_TRIED_SIGNATURES {
+            break;
+        }
+    }
+    distinct
+}

@@ -1,0 +1,471 @@
+//! Leases, fencing tokens and the commit boundary: `LEASED → IN_PROGRESS → COMMITTED → DONE`, or ABORTED.
+
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+use super::access::{can_read, is_holder, is_worker};
+use super::apply::{OperationRun, engine_event_context};
+use super::changes::Effect;
+use super::draft::Draft;
+use super::halt::{DecideResult, Halt, LEASE_LOST_REASON, lease_lost_refusal, record_refusal, recordless_refusal};
+use super::input;
+use super::operation::FailureReport;
+use super::plan::{EventContext, NoMatch};
+use super::snapshot::{CounterKey, ReadKey, canonical_key_parts, concurrency_key};
+use super::visibility::reads_everything;
+use crate::bounds;
+use crate::expr::eval;
+use crate::model::{ErrorTable, StateReadiness};
+use crate::plural::count_noun;
+use crate::record::{AbortReason, ClassifiedFailure, Execution, ExecutionStatus, FencingToken, Record};
+use crate::time::{Duration, Time};
+use crate::value::{RecordId, Value};
+
+/// A longer lease hides a dead worker for longer than anybody wants to wait.
+const MAX_LEASE_DURATION: Duration = Duration::from_secs(24 * 3600);
+
+/// What a worker's call came to.
+pub(super) enum WorkerCallResult {
+    Changed,
+    /// The same call came before (EXE-8).
+    Repeated,
+}
+
+/// How an execution stands towards a call that carries its token.
+enum TokenStatus {
+    Live,
+    Committed,
+    Done,
+    Aborted(Option<AbortReason>),
+}
+
+impl OperationRun<'_> {
+    /// EXE-5: from here to the end of its lease the job is this worker's alone.
+    pub(super) fn lease_record(
+        &mut self,
+        id: RecordId,
+        worker: &Arc<str>,
+        lease: Option<Duration>,
+        starts_now: bool,
+    ) -> DecideResult<()> {
+        let record = self.worker_subject(id, "lease")?;
+        let refuse =
+            |status, code, reason: &str| Err(Halt::Refuse(record_refusal(&record, "lease", status, code, reason)));
+        let Some(work) = &record.lifecycle.work else {
+            return refuse(409, "not_work", "nobody works on records of this lifecycle");
+        };
+        if record.stuck_reason.is_some() {
+            return refuse(409, "stuck", "one of the engine's own events faulted on this record");
+        }
+        // EXE-15: a duplicate meets the committed record and does nothing.
+        if record.committed_token.is_some() {
+            return Err(Halt::Refuse(lease_lost_refusal(&record, "lease", FencingToken(record.attempt + 1))));
+        }
+        if record.live_execution().is_some() {
+            return refuse(409, "already_leased", "another execution holds the lease");
+        }
+        let is_ready = match record.lifecycle.states[usize::from(record.state)].readiness {
+            StateReadiness::NotReady => false,
+            StateReadiness::Immediate => true,
+            StateReadiness::FromField(slot) => match record.fields[usize::from(slot)] {
+                Value::Time(from) => from <= self.draft.now,
+                _ => true,
+            },
+        };
+        if !is_ready {
+            return refuse(409, "not_ready", "the record is not waiting for a worker now");
+        }
+        let lease = lease.unwrap_or(work.lease_duration);
+        if lease <= Duration::ZERO || lease > MAX_LEASE_DURATION {
+            return refuse(422, "bad_input", "a lease lasts more than nothing and at most a day");
+        }
+        let Some(expires_at) = self.draft.now.checked_add(lease) else {
+            return refuse(422, "bad_input", "the lease would end beyond all time");
+        };
+        if !input::is_valid_name(worker) {
+            return refuse(422, "bad_input", "a worker's name has at most 1000 characters, and no NUL");
+        }
+        let key = self.claim_concurrency_key(&record)?;
+        let mut leased = (*record).clone();
+        leased.attempt += 1;
+        leased.started_at.get_or_insert(self.draft.now);
+        leased.execution = Some(Execution {
+            token: FencingToken(leased.attempt),
+            worker: Arc::clone(worker),
+            holder: Arc::clone(&self.draft.operation.actor.id),
+            status: if starts_now { ExecutionStatus::InProgress } else { ExecutionStatus::Leased },
+            leased_at: self.draft.now,
+            expires_at,
+            started_at: starts_now.then_some(self.draft.now),
+            finished_at: None,
+            aborted: None,
+            finish_pending: false,
+            concurrency_key: key,
+        });
+        self.draft.put_record(leased)?;
+        self.fire_required(id, "lease", &[], None)?;
+        self.run_tasks(0)
+    }
+
+    /// EXE-6: the worker begins.
+    pub(super) fn start_execution(&mut self, id: RecordId, token: FencingToken) -> DecideResult<WorkerCallResult> {
+        let record = self.worker_subject(id, "start")?;
+        match self.token_status(&record, "start", token)? {
+            TokenStatus::Live => {}
+            TokenStatus::Committed | TokenStatus::Done => return Ok(WorkerCallResult::Repeated),
+            TokenStatus::Aborted(_) => return Err(Halt::Refuse(lease_lost_refusal(&record, "start", token))),
+        }
+        let mut started = (*record).clone();
+        if !mark_started(&self.draft, &mut started) {
+            return Ok(WorkerCallResult::Repeated);
+        }
+        self.draft.put_record(started)?;
+        Ok(WorkerCallResult::Changed)
+    }
+
+    /// Extend the lease (EXE-5): the new execution, and whether the worker is asked to stop.
+    pub(super) fn extend_lease(
+        &mut self,
+        id: RecordId,
+        token: FencingToken,
+        lease: Option<Duration>,
+    ) -> DecideResult<(Execution, bool)> {
+        let record = self.worker_subject(id, "heartbeat")?;
+        match self.token_status(&record, "heartbeat", token)? {
+            TokenStatus::Live | TokenStatus::Committed => {}
+            TokenStatus::Done | TokenStatus::Aborted(_) => {
+                return Err(Halt::Refuse(lease_lost_refusal(&record, "heartbeat", token)));
+            }
+        }
+        let (Some(execution), Some(work)) = (&record.execution, &record.lifecycle.work) else {
+            return Err(Halt::Refuse(lease_lost_refusal(&record, "heartbeat", token)));
+        };
+        let lease = lease.unwrap_or(work.lease_duration);
+        let new_expiry =
+            (Duration::ZERO < lease && lease <= MAX_LEASE_DURATION).then(|| self.draft.now.checked_add(lease));
+        let Some(Some(expires_at)) = new_expiry else {
+            let reason = "a lease lasts more than nothing and at most a day";
+            return Err(Halt::Refuse(record_refusal(&record, "heartbeat", 422, "bad_input", reason)));
+        };
+        let stop = match &work.stop_condition {
+            Some(stop) if execution.status != ExecutionStatus::Committed => {
+                let env = self.draft.env(&record);
+                eval(&stop.expr, &env)? == Value::Bool(true)
+            }
+            _ => false,
+        };
+        Ok((Execution { expires_at: expires_at.max(execution.expires_at), ..execution.clone() }, stop))
+    }
+
+    /// EXE-12, EXE-13, FM-1: the effect lands, once, with everything its row names.
+    pub(super) fn commit_execution(
+        &mut self,
+        id: RecordId,
+        token: FencingToken,
+        result: &Json,
+        finish: bool,
+    ) -> DecideResult<WorkerCallResult> {
+        let record = self.worker_subject(id, "commit")?;
+        match self.token_status(&record, "commit", token)? {
+            TokenStatus::Live => {}
+            TokenStatus::Committed if finish => {
+                self.close_execution(id)?;
+                return Ok(WorkerCallResult::Changed);
+            }
+            TokenStatus::Committed | TokenStatus::Done => return Ok(WorkerCallResult::Repeated),
+            TokenStatus::Aborted(_) => return Err(Halt::Refuse(lease_lost_refusal(&record, "commit", token))),
+        }
+        let typed = match record.lifecycle.work.as_ref().and_then(|work| work.result.as_ref()) {
+            Some(fields) => input::parse_fields(fields, result).map_err(|reason| {
+                Halt::Refuse(record_refusal(&record, "commit", 422, "bad_input", format!("the result: {reason}")))
+            })?,
+            None => Vec::new(),
+        };
+        let mut committed = (*record).clone();
+        mark_started(&self.draft, &mut committed);
+        committed.committed_token = Some(token);
+        if let Some(execution) = &mut committed.execution {
+            execution.status = ExecutionStatus::Committed;
+            self.draft.effects.push(Effect { record: id, token, result: result.clone() });
+        }
+        self.draft.put_record(committed)?;
+        self.fire_required(id, "commit", &typed, None)?;
+        self.run_tasks(0)?;
+        if finish {
+            self.close_execution(id)?;
+        }
+        Ok(WorkerCallResult::Changed)
+    }
+
+    pub(super) fn finish_execution(&mut self, id: RecordId, token: FencingToken) -> DecideResult<WorkerCallResult> {
+        let record = self.worker_subject(id, "finish")?;
+        match self.token_status(&record, "finish", token)? {
+            TokenStatus::Committed => self.close_execution(id).map(|()| WorkerCallResult::Changed),
+            TokenStatus::Done => Ok(WorkerCallResult::Repeated),
+            TokenStatus::Live => {
+                Err(Halt::Refuse(record_refusal(&record, "finish", 409, "not_committed", "commit comes before finish")))
+            }
+            TokenStatus::Aborted(_) => Err(Halt::Refuse(lease_lost_refusal(&record, "finish", token))),
+        }
+    }
+
+    /// EXE-14: COMMITTED to DONE, by the worker or, when its lease has ended, by the engine.
+    pub(super) fn close_execution(&mut self, id: RecordId) -> DecideResult<()> {
+        let now = self.draft.now;
+        let (mut needs_finish, mut freed_counter) = (false, None);
+        self.draft.update_in_place(id, |record| {
+            needs_finish = record.awaits_finish();
+            freed_counter = end_lease(record, now, ExecutionStatus::Done, None);
+        })?;
+        if let Some(count) = freed_counter {
+            self.draft.add_to_counter(count, -1);
+        }
+        if needs_finish {
+            self.fire_required(id, "finish", &[], None)?;
+        }
+        self.run_tasks(0)
+    }
+
+    /// EXE-7: a failure, a yield or a lost lease before the commit.
+    pub(super) fn fail_execution(
+        &mut self,
+        id: RecordId,
+        token: FencingToken,
+        report: &FailureReport,
+        event: &str,
+    ) -> DecideResult<WorkerCallResult> {
+        let record = self.worker_subject(id, event)?;
+        match self.token_status(&record, event, token)? {
+            TokenStatus::Live => {}
+            TokenStatus::Committed | TokenStatus::Done => {
+                let reason = "this execution's own effect has landed";
+                let mut refusal = record_refusal(&record, event, 409, "already_committed", reason);
+                refusal.committed_token = Some(token);
+                return Err(Halt::Refuse(refusal));
+            }
+            TokenStatus::Aborted(Some(abort)) if abort.code == truncate_text(&report.code) => {
+                return Ok(WorkerCallResult::Repeated);
+            }
+            TokenStatus::Aborted(_) => return Err(Halt::Refuse(lease_lost_refusal(&record, event, token))),
+        }
+        let error = classify_failure(&record.lifecycle.errors, report);
+        let abort = AbortReason { code: Arc::clone(&error.code), retryable: error.retryable };
+        let mut failed = (*record).clone();
+        if event != "lost" {
+            mark_started(&self.draft, &mut failed);
+        }
+        end_execution(&mut self.draft, &mut failed, ExecutionStatus::Aborted, Some(abort));
+        self.draft.put_record(failed)?;
+        self.fire_required(id, "fail", &[], Some(&error))?;
+        self.run_tasks(0)?;
+        Ok(WorkerCallResult::Changed)
+    }
+
+    /// How the execution with this token stands towards whoever reports. INV-9: a worker that never held it, and may not see the
+    /// record, hears what it would hear of a record that is not there.
+    fn token_status(&self, record: &Record, event: &str, token: FencingToken) -> DecideResult<TokenStatus> {
+        if let Some(own_status) = self.own_token_status(record, token)? {
+            return Ok(own_status);
+        }
+        let actor = &self.draft.operation.actor;
+        let live_token = record.live_execution().map(|execution| execution.token);
+        if reads_everything(actor) || can_read(&self.draft, record, actor, live_token)? {
+            return Ok(TokenStatus::Aborted(None));
+        }
+        Err(Halt::Refuse(unknown_lease_refusal(event)))
+    }
+
+    /// Where the caller's own execution with this token stands; an older one is loaded, so that its worker gets its own answer. `None`
+    /// for a token that was never given out, and for a stolen one, which is worth no more. FM-5, FM-8: a lease is known by its
+    /// token, not by who comes with it, and one that was lost stays lost.
+    fn own_token_status(&self, record: &Record, token: FencingToken) -> DecideResult<Option<TokenStatus>> {
+        let actor = &self.draft.operation.actor;
+        let status_of = |execution: &Execution| match execution.status {
+            _ if !is_holder(execution, actor) => None,
+            ExecutionStatus::Leased | ExecutionStatus::InProgress => Some(TokenStatus::Live),
+            ExecutionStatus::Committed => Some(TokenStatus::Committed),
+            ExecutionStatus::Done => Some(TokenStatus::Done),
+            ExecutionStatus::Aborted => Some(TokenStatus::Aborted(execution.aborted.clone())),
+        };
+        match &record.execution {
+            // EXE-9. A lease that ran out is dealt with before anybody gets here, unless the record is set aside.
+            Some(newest)
+                if newest.token == token
+                    && record.stuck_reason.is_some()
+                    && newest.expires_at <= self.draft.now
+                    && matches!(newest.status, ExecutionStatus::Leased | ExecutionStatus::InProgress) =>
+            {
+                Ok(is_holder(newest, actor).then_some(TokenStatus::Aborted(None)))
+            }
+            Some(newest) if newest.token == token => Ok(status_of(newest)),
+            Some(newest) if token < newest.token => {
+                let key = (record.id, token);
+                self.draft.record_read(ReadKey::Execution(record.id, token));
+                match self.draft.snapshot.executions.get(&key) {
+                    Some(Some(execution)) => Ok(status_of(execution)),
+                    Some(None) => Ok(None),
+                    None if self.draft.snapshot.is_complete => Ok(None),
+                    None => Err(Halt::Missing(vec![ReadKey::Execution(record.id, token)])),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The record that a worker's call is about. To whoever may neither work nor read, it is not there.
+    fn worker_subject(&self, id: RecordId, event: &str) -> DecideResult<Arc<Record>> {
+        let actor = &self.draft.operation.actor;
+        match self.draft.find(id)? {
+            Some(record) if is_worker(actor) => Ok(Arc::clone(record)),
+            Some(record) if can_read(&self.draft, record, actor, None)? => {
+                Err(Halt::Refuse(record_refusal(record, event, 403, "not_allowed", "only a worker may do this")))
+            }
+            // A worker's lease on a record that was pruned is as lost as one that never was.
+            None if is_worker(actor) && !reads_everything(actor) && event != "lease" => {
+                Err(Halt::Refuse(unknown_lease_refusal(event)))
+            }
+            _ => Err(Halt::Refuse(not_found_refusal(event))),
+        }
+    }
+
+    /// One of the engine's own events, which a sound lifecycle always takes.
+    fn fire_required(
+        &mut self,
+        id: RecordId,
+        event: &str,
+        result: &[Value],
+        error: Option<&ClassifiedFailure>,
+    ) -> DecideResult<()> {
+        match self.fire_event(id, EventContext { result, error, ..engine_event_context(event) })? {
+            Ok(()) => Ok(()),
+            Err(reason) => {
+                let record = self.draft.expect_record(id)?;
+                let reason = match reason {
+                    NoMatch::State => format!("`{event}` is not taken in {}", record.state_name()),
+                    _ => format!("no row of `{event}` holds"),
+                };
+                Err(Halt::Refuse(record_refusal(&record, event, 409, "not_taken", reason)))
+            }
+        }
+    }
+
+    /// The work key's place among those that run, or a refusal where they are full or an older job comes first.
+    fn claim_concurrency_key(&mut self, record: &Record) -> DecideResult<Option<Vec<Arc<str>>>> {
+        let Some(key) = record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()) else {
+            return Ok(None);
+        };
+        let Some(parts) = canonical_key_parts(record, &key.on) else { return Ok(None) };
+        if let (true, Some(queue)) = (key.ordered, concurrency_key(record)) {
+            self.draft.record_read(ReadKey::ConcurrencyQueue(queue.clone()));
+            let first = match self.draft.snapshot.concurrency_queues.get(&queue) {
+                Some(waiting) => waiting.first().map(|(_, id)| *id),
+                None if self.draft.snapshot.is_complete => None,
+                None => return Err(Halt::Missing(vec![ReadKey::ConcurrencyQueue(queue)])),
+            };
+            if let Some(first) = first.filter(|first| *first != record.id) {
+                // Brought up to date first: a timer of its own may have ended it.
+                self.draft.find(first)?;
+                let reason = "an older job of the same key is not finished";
+                return Err(Halt::Refuse(record_refusal(record, "lease", 409, "not_first", reason)));
+            }
+        }
+        let Some(limit) = key.limit else { return Ok(None) };
+        let count = concurrency_counter(record, parts.clone());
+        if self.draft.counter_value(&count)? >= u64::from(limit) {
+            let reason = count_noun(limit, "job of the same key is running", "jobs of the same key are running");
+            return Err(Halt::Refuse(record_refusal(record, "lease", 409, "key_busy", reason)));
+        }
+        self.draft.add_to_counter(count, 1);
+        Ok(Some(parts))
+    }
+}
+
+/// The same answer for a record that is missing and one that is another's.
+pub(super) fn not_found_refusal(event: &str) -> Box<super::changes::Refusal> {
+    let mut refusal = recordless_refusal(event, 404, "not_found", "there is no such record");
+    refusal.is_denial = true;
+    refusal
+}
+
+/// The answer to a worker's report on what it may not even know of.
+fn unknown_lease_refusal(event: &str) -> Box<super::changes::Refusal> {
+    recordless_refusal(event, 409, "lease_lost", LEASE_LOST_REASON)
+}
+
+/// A report on LEASED implies the start. `false` where it had started already.
+fn mark_started(draft: &Draft, record: &mut Record) -> bool {
+    match &mut record.execution {
+        Some(execution) if execution.status == ExecutionStatus::Leased => {
+            execution.status = ExecutionStatus::InProgress;
+            execution.started_at = Some(draft.now);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// DONE or ABORTED: the lease no longer counts, and its work key is free for the next.
+pub(super) fn end_execution(
+    draft: &mut Draft,
+    record: &mut Record,
+    status: ExecutionStatus,
+    aborted: Option<AbortReason>,
+) {
+    if let Some(count) = end_lease(record, draft.now, status, aborted) {
+        draft.add_to_counter(count, -1);
+    }
+}
+
+/// The count that the ended execution no longer stands in.
+fn end_lease(
+    record: &mut Record,
+    now: Time,
+    status: ExecutionStatus,
+    aborted: Option<AbortReason>,
+) -> Option<CounterKey> {
+    let execution = record.execution.as_mut()?;
+    execution.status = status;
+    execution.finished_at = Some(now);
+    execution.aborted = aborted;
+    execution.finish_pending = false;
+    let parts = execution.concurrency_key.take()?;
+    Some(concurrency_counter(record, parts))
+}
+
+/// The counter of running jobs of one work key; its name is none that a `[limit]` can have.
+fn concurrency_counter(record: &Record, parts: Vec<Arc<str>>) -> CounterKey {
+    CounterKey { lifecycle: Arc::clone(&record.lifecycle.name), limit: "work.key".into(), parts, window_start: None }
+}
+
+/// Class an error: the lifecycle's table first, then the worker's word; lost and yielded are retryable unless the
+/// table says otherwise.
+fn classify_failure(table: &ErrorTable, report: &FailureReport) -> ClassifiedFailure {
+    let is_listed = |codes: &[Arc<str>]| codes.contains(&report.code);
+    let retryable = if is_listed(&table.retryable) {
+        true
+    } else if is_listed(&table.terminal) {
+        false
+    } else {
+        report.retryable.unwrap_or(matches!(&*report.code, "lost" | "yielded"))
+    };
+    ClassifiedFailure {
+        code: truncate_text(&report.code),
+        message: truncate_text(&report.message),
+        retryable,
+        retry_after: report.retry_after.map(|delay| delay.clamp(Duration::ZERO, bounds::MAX_RETRY_AFTER)),
+    }
+}
+
+/// A worker's text, cut to the bound that every string has.
+fn truncate_text(text: &Arc<str>) -> Arc<str> {
+    let clean = if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { Arc::clone(text) };
+    // Bytes are never fewer than characters, so a short text needs no counting.
+    if clean.len() <= bounds::MAX_TEXT_CHARS {
+        return clean;
+    }
+    match clean.char_indices().nth(bounds::MAX_TEXT_CHARS) {
+        Some((end, _)) => clean[..end].into(),
+        None => clean,
+    }
+}

@@ -1,0 +1,246 @@
+//! Moving a record to another version of its lifecycle: the same thing, told by other rules from here on.
+//!
+//! It is nobody's event and no row's doing: no `enter` row fires, and nothing is offered to other records. What the record is and
+//! has comes along by name; what it holds by the old version (keys, counts, links, timers) it holds by the new one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::access::{EventCaller, can_read};
+use super::apply::{OperationRun, engine_event_context};
+use super::constraints;
+use super::create::validate_payload_size;
+use super::halt::{DecideResult, Halt, record_refusal, recordless_refusal};
+use super::input::validate_value;
+use super::leases::{WorkerCallResult, not_found_refusal};
+use super::links;
+use super::operation::RecordMigration;
+use super::plan::EventContext;
+use super::timers;
+use crate::model::{DataType, FieldDef, Lifecycle, StateIndex, StateReadiness};
+use crate::plural::count_noun;
+use crate::record::Record;
+use crate::value::{RecordId, Value};
+
+const MIGRATION_EVENT: &str = "move";
+
+/// Why no record of one version can be moved to another, whatever is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VersionMismatch {
+    /// The other version has no state for records in this one.
+    MissingState { from: Arc<str>, to: Arc<str> },
+    /// A field that the old version does not have, and that cannot be without a value.
+    MissingField { field: Arc<str> },
+    /// A field that holds something else in the two versions.
+    FieldTypeChanged { field: Arc<str> },
+}
+
+impl fmt::Display for VersionMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingState { from, to } if from == to => {
+                write!(f, "there is no state `{to}` there: say with {from}=… where its records go")
+            }
+            Self::MissingState { from, to } => {
+                write!(f, "records in `{from}` cannot go to `{to}`: there is no such state")
+            }
+            Self::MissingField { field } => {
+                write!(f, "`{field}` is new there: it must be optional or have a default, since old records have none")
+            }
+            Self::FieldTypeChanged { field } => write!(f, "`{field}` is of another type there"),
+        }
+    }
+}
+
+/// What keeps all records of a version that are in one of these states from being moved. What hangs on a record's own values is
+/// found out when it is moved.
+pub fn find_mismatches(
+    from: &Lifecycle,
+    to: &Lifecycle,
+    state_map: &BTreeMap<Arc<str>, Arc<str>>,
+    is_state_in_use: impl Fn(StateIndex) -> bool,
+) -> Vec<VersionMismatch> {
+    let mut mismatches = Vec::new();
+    for (state, number) in from.states.iter().zip(0..) {
+        let target_name = state_map.get(&state.name).unwrap_or(&state.name);
+        if is_state_in_use(number) && to.state_index(target_name).is_none() {
+            mismatches
+                .push(VersionMismatch::MissingState { from: Arc::clone(&state.name), to: Arc::clone(target_name) });
+        }
+    }
+    for field in to.fields.iter().filter(|field| !field.is_constant) {
+        match from.field_index(&field.name).map(|slot| &from.fields[usize::from(slot)]) {
+            None if !field.nullable && field.default.is_none() => {
+                mismatches.push(VersionMismatch::MissingField { field: Arc::clone(&field.name) });
+            }
+            Some(old) if !is_convertible(&old.ty, &field.ty) => {
+                mismatches.push(VersionMismatch::FieldTypeChanged { field: Arc::clone(&field.name) });
+            }
+            _ => {}
+        }
+    }
+    mismatches
+}
+
+/// Whether a value of one type may be one of the other: what it is decides in the end.
+fn is_convertible(old: &DataType, new: &DataType) -> bool {
+    match (old, new) {
+        (DataType::Text | DataType::Enum(_), DataType::Text | DataType::Enum(_))
+        | (DataType::Ref(_), DataType::Ref(_)) => true,
+        (DataType::List(old), DataType::List(new)) => is_convertible(old, new),
+        (old, new) => old == new,
+    }
+}
+
+impl OperationRun<'_> {
+    pub(super) fn migrate_version(&mut self, migration: &RecordMigration) -> DecideResult<WorkerCallResult> {
+        let actor = &self.draft.operation.actor;
+        let is_operator = actor.has_role("operator") || actor.has_role("engine");
+        let before = match self.draft.find(migration.record)? {
+            Some(record) if is_operator || can_read(&self.draft, record, actor, None)? => Arc::clone(record),
+            _ => return Err(Halt::Refuse(not_found_refusal(MIGRATION_EVENT))),
+        };
+        // INV-9: who may change by which rules a record lives may do anything to it.
+        if !is_operator {
+            let reason = "only an operator may move a record to another version";
+            return Err(Halt::Refuse(record_refusal(&before, MIGRATION_EVENT, 403, "not_allowed", reason)));
+        }
+        let Some(to) = self.draft.definitions.find_version(&migration.target_hash).cloned() else {
+            let reason = format!("no version {} of any lifecycle is known", migration.target_hash);
+            return Err(Halt::Refuse(recordless_refusal(MIGRATION_EVENT, 404, "no_such_version", reason)));
+        };
+        if before.lifecycle.hash == to.hash {
+            return Ok(WorkerCallResult::Repeated);
+        }
+        let after = self.migrated_record(&before, &to, migration)?;
+        self.apply_migration(&before, after)?;
+        Ok(WorkerCallResult::Changed)
+    }
+
+    /// The record as the other version has it, before its keys and timers are looked at.
+    fn migrated_record(
+        &self,
+        before: &Arc<Record>,
+        to: &Arc<Lifecycle>,
+        migration: &RecordMigration,
+    ) -> DecideResult<Record> {
+        let refuse =
+            |reason: String| Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "cannot_move", reason)));
+        if before.lifecycle.name != to.name {
+            return refuse(format!("{} is a version of {}", to.hash, to.name));
+        }
+        // The worker was told what to do by the old version, and its report is answered by it.
+        if before.live_execution().is_some() {
+            let reason = "a worker holds it: it can be moved when that one is done";
+            return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "already_leased", reason)));
+        }
+        if before.is_final() && !migration.include_ended {
+            let reason = format!("it has ended in {}; only on demand is it moved all the same", before.state_name());
+            return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "wrong_state", reason)));
+        }
+        if before.hold != 0 && before.lifecycle.asset != to.asset {
+            return refuse(format!("it holds {}, and the other version holds another asset", before.hold));
+        }
+        if before.lifecycle.clock != to.clock {
+            return refuse("the other version goes by another clock".to_owned());
+        }
+        let name = migration.state_map.get(before.state_name()).unwrap_or(before.state_name());
+        let Some(state) = to.state_index(name) else {
+            return refuse(format!("there is no state `{name}` in the other version"));
+        };
+        let target_state = &to.states[usize::from(state)];
+        if target_state.is_reserved {
+            return refuse(format!("`{name}` is reserved in the other version: no record is ever in it"));
+        }
+        if before.is_final() && !target_state.is_final {
+            return refuse(format!("what has ended stays so, and `{name}` is not final"));
+        }
+        if before.committed_token.is_some() && target_state.readiness != StateReadiness::NotReady {
+            return refuse(format!("its work is done, and in `{name}` it would wait for a worker"));
+        }
+        if let Err(reason) = validate_payload_size(to.payload_bounds, before.payload) {
+            return refuse(reason);
+        }
+        let mut fields = Vec::with_capacity(to.fields.len());
+        for field in &to.fields {
+            match self.migrated_field(before, field)? {
+                Ok(value) => fields.push(value),
+                Err(reason) => return refuse(reason),
+            }
+        }
+        let mut after =
+            Record { lifecycle: Arc::clone(to), state, fields, stuck_reason: None, ..Record::clone(before) };
+        // In a state of the same name it has been since it came there; any other it enters now.
+        if after.state_name() != before.state_name() {
+            after.entered_at = self.draft.now;
+        }
+        if after.is_final() && !before.is_final() {
+            after.finished_at = Some(self.draft.now);
+        }
+        Ok(after)
+    }
+
+    /// What a field holds from now on.
+    fn migrated_field(&self, before: &Record, field: &FieldDef) -> DecideResult<Result<Value, String>> {
+        let default_value = || field.default.clone().unwrap_or_default();
+        let value = match before.field(&field.name) {
+            _ if field.is_constant => default_value(),
+            Some(value) if !value.is_null() || field.nullable => value.clone(),
+            _ => default_value(),
+        };
+        if let Err(reason) = validate_value(field, &value) {
+            return Ok(Err(reason));
+        }
+        let Some(lifecycles) = ref_lifecycles(&field.ty) else { return Ok(Ok(value)) };
+        let ids: Vec<RecordId> = match &value {
+            Value::Ref(id) => vec![*id],
+            Value::List(items) => {
+                items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.draft.require_loaded(&ids)?;
+        for id in ids {
+            if !lifecycles.contains(&self.draft.expect_record(id)?.lifecycle.name) {
+                return Ok(Err(format!("`{}` must be a {}", field.name, lifecycles.join(" or "))));
+            }
+        }
+        Ok(Ok(value))
+    }
+
+    /// What the record holds by its version: keys, counts, links and timers.
+    fn apply_migration(&mut self, before: &Record, mut after: Record) -> DecideResult<()> {
+        let context = EventContext { caller: EventCaller::ApiKey(None), ..engine_event_context(MIGRATION_EVENT) };
+        constraints::migrate_constraints(&mut self.draft, before, &after, context)?;
+        links::enforce_link_limits(&self.draft, Some(before), &after, MIGRATION_EVENT)?;
+        for link in &after.lifecycle.links {
+            let Some(max) = link.max else { continue };
+            if self.draft.linked_ids(after.id, link)?.len() > max as usize {
+                let allowed =
+                    count_noun(max, "record that the other version allows", "records that the other version allows");
+                let reason = format!("`{}` has more than the {allowed}", link.name);
+                return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "cannot_move", reason)));
+            }
+        }
+        timers::arm_timers(&self.draft, &mut after)?;
+        let state = &after.lifecycle.states[usize::from(after.state)];
+        // A leased state is one of these only while somebody holds the lease.
+        if !state.is_final && !state.can_rest && state.readiness == StateReadiness::NotReady && after.timers.is_empty()
+        {
+            let reason =
+                format!("it would be left for ever in `{}`: no worker, no timer takes it from there", state.name);
+            return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "cannot_move", reason)));
+        }
+        self.draft.put_record(after)
+    }
+}
+
+/// The lifecycles that a field's records may be of.
+fn ref_lifecycles(ty: &DataType) -> Option<&[Arc<str>]> {
+    match ty {
+        DataType::Ref(lifecycles) => Some(lifecycles),
+        DataType::List(element) => ref_lifecycles(element),
+        _ => None,
+    }
+}

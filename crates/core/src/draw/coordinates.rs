@@ -1,0 +1,330 @@
+//! Coordinates: x by pulling joined cells over each other within the order, y row by row.
+
+use super::layers::{CellIndex, CellKind, CellLayers};
+
+/// Between cells of a row.
+const CELL_GAP: f64 = 14.0;
+const STATE_GAP: f64 = 28.0;
+/// Between rows; more where an edge goes far aside, so that it does not run flat.
+const MIN_ROW_GAP: f64 = 24.0;
+const MAX_ROW_GAP: f64 = 72.0;
+const PLACEMENT_ROUNDS: usize = 24;
+/// The main way stays where it is: others make room.
+const PINNED_WEIGHT: f64 = 1.0e6;
+/// How far from the sides of a box an edge may meet it, and from other edges.
+const PORT_MARGIN: f64 = 14.0;
+const PORT_GAP: f64 = 16.0;
+
+#[derive(Debug)]
+pub(super) struct CellCoordinates {
+    /// By cell: the line on which edges meet it.
+    pub(super) x: Vec<f64>,
+    /// By row.
+    pub(super) top: Vec<f64>,
+    pub(super) bottom: Vec<f64>,
+    /// By edge: where it meets the box at its upper and at its lower end.
+    pub(super) ports: Vec<(f64, f64)>,
+}
+
+pub(super) fn assign_coordinates(layers: &CellLayers) -> CellCoordinates {
+    let mut x = vec![0.0; layers.cells.len()];
+    for row in &layers.rows {
+        let desired = vec![(0.0, 1.0); row.len()];
+        place_row(layers, row, &desired, &mut x);
+    }
+    for round in 0..PLACEMENT_ROUNDS {
+        // First from above and from below in turn, which carries far; then both, which balances.
+        let (up, down) = if round >= PLACEMENT_ROUNDS / 2 { (true, true) } else { (round % 2 == 0, round % 2 == 1) };
+        let mut rows: Vec<usize> = (0..layers.rows.len()).collect();
+        if round % 2 == 1 {
+            rows.reverse();
+        }
+        for row in rows {
+            let row = &layers.rows[row];
+            let desired: Vec<(f64, f64)> =
+                row.iter().map(|cell| desired_position(layers, *cell, &x, up, down)).collect();
+            place_row(layers, row, &desired, &mut x);
+        }
+    }
+    for _ in 0..3 {
+        straighten(layers, &mut x);
+    }
+    let mut port_xs = port_positions(layers, &x);
+    for _ in 0..2 {
+        align_to_ports(layers, &mut x, &port_xs);
+        port_xs = port_positions(layers, &x);
+    }
+    let ports = port_xs;
+    let (top, bottom) = row_extents(layers, &x, &ports);
+    CellCoordinates { x, top, bottom, ports }
+}
+
+/// What a crossing, a bend and a pixel of width beyond a page weigh against a pixel that an edge goes aside.
+const CROSSING_COST: f64 = 220.0;
+const BEND_COST: f64 = 24.0;
+const OVERWIDTH_COST_PER_PIXEL: f64 = 4.0;
+const PAGE_WIDTH: f64 = 1_140.0;
+
+impl CellCoordinates {
+    /// How hard the picture is to read; the least of several attempts is drawn.
+    pub(super) fn cost(&self, layers: &CellLayers, crossings: usize) -> f64 {
+        let mut cost = 0.0;
+        for _ in 0..crossings.min(1_000) {
+            cost += CROSSING_COST;
+        }
+        for (chain, ends) in layers.chains.iter().zip(&self.ports) {
+            for (ix, pair) in chain.windows(2).enumerate() {
+                let from = if ix == 0 { ends.0 } else { self.x[pair[0]] };
+                let to = if ix + 2 == chain.len() { ends.1 } else { self.x[pair[1]] };
+                let aside = (from - to).abs();
+                cost += aside + if aside > 0.5 { BEND_COST } else { 0.0 };
+            }
+        }
+        let cells = || layers.cells.iter().zip(&self.x);
+        let left = cells().map(|(cell, x)| x - cell.left).fold(0.0, f64::min);
+        let right = cells().map(|(cell, x)| x + cell.right).fold(0.0, f64::max);
+        cost + (right - left) * 0.5 + (right - left - PAGE_WIDTH).max(0.0) * OVERWIDTH_COST_PER_PIXEL
+    }
+}
+
+/// Where a cell would like to be, and how strongly.
+fn desired_position(layers: &CellLayers, cell: CellIndex, x: &[f64], up: bool, down: bool) -> (f64, f64) {
+    if layers.cells[cell].is_on_main_path {
+        return (0.0, PINNED_WEIGHT);
+    }
+    let is_state = |cell: CellIndex| matches!(layers.cells[cell].kind, CellKind::State(_) | CellKind::Start);
+    let (mut sum, mut weight) = (0.0, 0.0);
+    let sides = [(up, &layers.neighbors_above[cell]), (down, &layers.neighbors_below[cell])];
+    for other in sides.into_iter().filter(|(counts, _)| *counts).flat_map(|(_, cells)| cells) {
+        // Long edges want to be straight more than short ones want to be short.
+        let pull = if is_state(cell) || is_state(*other) { 1.0 } else { 6.0 };
+        sum += x[*other] * pull;
+        weight += pull;
+    }
+    if weight > 0.0 { (sum / weight, weight) } else { (x[cell], 0.1) }
+}
+
+fn min_distance(layers: &CellLayers, left: CellIndex, right: CellIndex) -> f64 {
+    let (left, right) = (&layers.cells[left], &layers.cells[right]);
+    let both_states = matches!((left.kind, right.kind), (CellKind::State(_), CellKind::State(_)));
+    left.right + right.left + if both_states { STATE_GAP } else { CELL_GAP }
+}
+
+/// The positions nearest to the desired ones that keep order and room.
+fn place_row(layers: &CellLayers, row: &[CellIndex], desired: &[(f64, f64)], x: &mut [f64]) {
+    let rooms: Vec<f64> = row.windows(2).map(|pair| min_distance(layers, pair[0], pair[1])).collect();
+    let settled = solve_positions(desired, &rooms, None);
+    for (cell, at) in row.iter().zip(settled) {
+        x[*cell] = at;
+    }
+}
+
+/// Weighted least squares under `at[i + 1] - at[i] >= rooms[i]`, within `bounds`: neighbours that would come too near
+/// are pooled and placed together at their mean.
+fn solve_positions(desired: &[(f64, f64)], min_distances: &[f64], bounds: Option<(f64, f64)>) -> Vec<f64> {
+    let mut offset = Vec::with_capacity(desired.len());
+    let mut so_far = 0.0;
+    for ix in 0..desired.len() {
+        offset.push(so_far);
+        so_far += min_distances.get(ix).copied().unwrap_or(0.0);
+    }
+    // Pools of (sum of weighted wishes, weight, members).
+    let mut pools: Vec<(f64, f64, usize)> = Vec::new();
+    for (ix, (wish, weight)) in desired.iter().enumerate() {
+        let mut pool = ((wish - offset[ix]) * weight, *weight, 1);
+        while let Some(last) = pools.last().filter(|last| last.0 / last.1 >= pool.0 / pool.1) {
+            pool = (last.0 + pool.0, last.1 + pool.1, last.2 + pool.2);
+            pools.pop();
+        }
+        pools.push(pool);
+    }
+    let span = offset.last().copied().unwrap_or(0.0);
+    let means = pools.into_iter().flat_map(|(sum, weight, members)| std::iter::repeat_n(sum / weight, members));
+    means
+        .zip(&offset)
+        .map(|(mean, offset)| {
+            let mean = bounds.map_or(mean, |(least, most)| mean.min(most - span).max(least));
+            mean + offset
+        })
+        .collect()
+}
+
+type RowNeighbors = Vec<(Option<CellIndex>, Option<CellIndex>)>;
+
+/// By cell: its neighbours to the left and to the right.
+fn row_neighbors(layers: &CellLayers) -> RowNeighbors {
+    let mut beside = vec![(None, None); layers.cells.len()];
+    for row in &layers.rows {
+        for pair in row.windows(2) {
+            beside[pair[0]].1 = Some(pair[1]);
+            beside[pair[1]].0 = Some(pair[0]);
+        }
+    }
+    beside
+}
+
+/// How far a cell may move while its neighbours stay.
+fn free_interval(layers: &CellLayers, beside: &RowNeighbors, cell: CellIndex, x: &[f64]) -> (f64, f64) {
+    let (left, right) = beside[cell];
+    let least = left.map_or(f64::NEG_INFINITY, |left| x[left] + min_distance(layers, left, cell));
+    let most = right.map_or(f64::INFINITY, |right| x[right] - min_distance(layers, cell, right));
+    (least, most)
+}
+
+/// Puts neighbouring bends of an edge exactly above each other where their rows leave room for it.
+fn straighten(layers: &CellLayers, x: &mut [f64]) {
+    let beside = row_neighbors(layers);
+    let free = |cell: CellIndex, x: &[f64]| free_interval(layers, &beside, cell, x);
+    // Ends on boxes may be met anywhere along the box.
+    let meets = |cell: CellIndex, x: &[f64]| {
+        let reach = (layers.cells[cell].left - PORT_MARGIN).max(0.0);
+        (x[cell] - reach, x[cell] + reach)
+    };
+    for chain in &layers.chains {
+        let Some((upper, lower)) = chain.first().zip(chain.last()) else { continue };
+        let inner = &chain[1..chain.len() - 1];
+        if inner.iter().any(|cell| layers.cells[*cell].is_on_main_path) {
+            continue;
+        }
+        let mut start = 0;
+        while start < inner.len() {
+            let (mut least, mut most) = free(inner[start], x);
+            if start == 0 {
+                narrow_interval(&mut least, &mut most, meets(*upper, x));
+            }
+            let mut end = start + 1;
+            while end < inner.len() {
+                let (low, high) = free(inner[end], x);
+                if low.max(least) > high.min(most) {
+                    break;
+                }
+                least = least.max(low);
+                most = most.min(high);
+                end += 1;
+            }
+            if end == inner.len() {
+                narrow_interval(&mut least, &mut most, meets(*lower, x));
+            }
+            if least <= most {
+                let mut sum = 0.0;
+                let mut count = 0.0;
+                for cell in &inner[start..end] {
+                    sum += x[*cell];
+                    count += 1.0;
+                }
+                let at = (sum / count).min(most).max(least);
+                for cell in &inner[start..end] {
+                    x[*cell] = at;
+                }
+            }
+            start = end;
+        }
+    }
+}
+
+/// Puts the first and the last straight piece of an edge exactly where it meets its box, where their rows leave room:
+/// nothing looks as wrong as a line that is straight but for two pixels.
+fn align_to_ports(layers: &CellLayers, x: &mut [f64], ports: &[(f64, f64)]) {
+    let beside = row_neighbors(layers);
+    for (chain, ends) in layers.chains.iter().zip(ports) {
+        let inner: Vec<CellIndex> = chain[1..chain.len() - 1].to_vec();
+        let backwards: Vec<CellIndex> = inner.iter().rev().copied().collect();
+        for (cells, port) in [(inner, ends.0), (backwards, ends.1)] {
+            let Some(first) = cells.first().map(|cell| x[*cell]) else { continue };
+            let run: Vec<CellIndex> = cells.into_iter().take_while(|cell| (x[*cell] - first).abs() < 0.01).collect();
+            let fits = |cell: &CellIndex| {
+                let (least, most) = free_interval(layers, &beside, *cell, x);
+                !layers.cells[*cell].is_on_main_path && least <= port && port <= most
+            };
+            if run.iter().all(fits) {
+                for cell in run {
+                    x[cell] = port;
+                }
+            }
+        }
+    }
+}
+
+fn narrow_interval(least: &mut f64, most: &mut f64, to: (f64, f64)) {
+    if to.0.max(*least) <= to.1.min(*most) {
+        *least = least.max(to.0);
+        *most = most.min(to.1);
+    }
+}
+
+/// Where each edge meets the boxes at its ends: straight above or below its next cell if the box reaches so far.
+fn port_positions(layers: &CellLayers, x: &[f64]) -> Vec<(f64, f64)> {
+    let mut positions = vec![0; layers.cells.len()];
+    for row in &layers.rows {
+        for (position, cell) in row.iter().enumerate() {
+            positions[*cell] = position;
+        }
+    }
+    // By state cell: the edges at its lower and at its upper side.
+    let mut lower: Vec<Vec<usize>> = vec![Vec::new(); layers.cells.len()];
+    let mut upper: Vec<Vec<usize>> = vec![Vec::new(); layers.cells.len()];
+    for (edge, chain) in layers.chains.iter().enumerate() {
+        lower[chain[0]].push(edge);
+        upper[chain[chain.len() - 1]].push(edge);
+    }
+    let mut ports = vec![(0.0, 0.0); layers.chains.len()];
+    for cell in 0..layers.cells.len() {
+        for (edges, below) in [(&mut lower[cell], true), (&mut upper[cell], false)] {
+            let next = |edge: usize| {
+                let chain = &layers.chains[edge];
+                if below { chain[1] } else { chain[chain.len() - 2] }
+            };
+            edges.sort_by_key(|edge| positions[next(*edge)]);
+            let reach = (layers.cells[cell].left - PORT_MARGIN).max(0.0);
+            let wishes: Vec<(f64, f64)> = edges
+                .iter()
+                .map(|edge| {
+                    let next = next(*edge);
+                    (x[next], if layers.cells[next].is_on_main_path { PINNED_WEIGHT } else { 1.0 })
+                })
+                .collect();
+            let mut steps = 0.0;
+            for _ in 1..edges.len() {
+                steps += 1.0;
+            }
+            let gap = if steps > 0.0 { PORT_GAP.min(2.0 * reach / steps) } else { 0.0 };
+            let rooms = vec![gap; edges.len().saturating_sub(1)];
+            let met = solve_positions(&wishes, &rooms, Some((x[cell] - reach, x[cell] + reach)));
+            for (edge, met) in edges.iter().zip(met) {
+                if below {
+                    ports[*edge].0 = met;
+                } else {
+                    ports[*edge].1 = met;
+                }
+            }
+        }
+    }
+    ports
+}
+
+fn row_extents(layers: &CellLayers, x: &[f64], ports: &[(f64, f64)]) -> (Vec<f64>, Vec<f64>) {
+    let mut row_of = vec![0; layers.cells.len()];
+    for (row, cells) in layers.rows.iter().enumerate() {
+        for cell in cells {
+            row_of[*cell] = row;
+        }
+    }
+    let mut aside = vec![0.0_f64; layers.rows.len()];
+    for (chain, ends) in layers.chains.iter().zip(ports) {
+        for (ix, pair) in chain.windows(2).enumerate() {
+            let from = if ix == 0 { ends.0 } else { x[pair[0]] };
+            let to = if ix + 2 == chain.len() { ends.1 } else { x[pair[1]] };
+            let row = row_of[pair[0]];
+            aside[row] = aside[row].max((from - to).abs());
+        }
+    }
+    let (mut top, mut bottom) = (Vec::new(), Vec::new());
+    let mut y = 0.0;
+    for (row, cells) in layers.rows.iter().enumerate() {
+        top.push(y);
+        y += cells.iter().map(|cell| layers.cells[*cell].height).fold(0.0, f64::max);
+        bottom.push(y);
+        y += (MIN_ROW_GAP + aside[row] * 0.12).min(MAX_ROW_GAP);
+    }
+    (top, bottom)
+}

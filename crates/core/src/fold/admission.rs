@@ -1,0 +1,39 @@
+//! Whether an operation may enter the log: judged by itself alone, so that the answer is the same everywhere and for ever.
+
+use super::operation::LogOperation;
+use crate::bounds;
+use crate::time::Time;
+
+/// Operations that one may build on. A node need name only the newest that it has seen of each author.
+const MAX_DEPENDENCIES: usize = 256;
+
+/// Why an operation never enters the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdmissionError {
+    #[error("its clock says a time that cannot be written")]
+    InvalidTime,
+    #[error("its author has no name, or one that is too long")]
+    InvalidAuthor,
+    #[error("it builds on more than {MAX_DEPENDENCIES} operations")]
+    TooManyDependencies,
+    #[error("it builds on itself")]
+    DependsOnItself,
+}
+
+/// The first verdict.
+pub(super) fn validate_operation(operation: &LogOperation) -> Result<(), AdmissionError> {
+    if !(Time::MIN..=Time::MAX).contains(&operation.timestamp.wall_time) {
+        return Err(AdmissionError::InvalidTime);
+    }
+    let author = &operation.author;
+    if author.is_empty() || author.contains('\0') || author.chars().count() > bounds::MAX_TEXT_CHARS {
+        return Err(AdmissionError::InvalidAuthor);
+    }
+    if operation.dependencies.len() > MAX_DEPENDENCIES {
+        return Err(AdmissionError::TooManyDependencies);
+    }
+    if operation.dependencies.contains(&operation.id) {
+        return Err(AdmissionError::DependsOnItself);
+    }
+    Ok(())
+}

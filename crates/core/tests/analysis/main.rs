@@ -1,0 +1,10 @@
+//! What the checker proves: sound files that it must accept, and near misses that it must not.
+
+mod engine_transitions;
+mod holds;
+mod leases;
+mod reachability;
+mod runtime_faults;
+mod shadowing;
+mod support;
+mod worst_case_files;

@@ -1,0 +1,155 @@
+//! Operations that reach many records: how deep, how far, and how often a store is asked.
+
+use onceward_core::decide::{Call, CreateRecord, Decision, Operation, ReadKey, Snapshot, decide};
+use onceward_core::diagnostic::{InputFile, InputFiles};
+use onceward_core::model::Definitions;
+use onceward_core::record::Actor;
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use serde_json::{Map, json};
+
+const BELIEF_LIFECYCLE: &str = include_str!("../../../bench/lifecycles/belief.toml");
+
+const TEST_NOW: Time = Time::from_secs(1_800_000_000);
+
+fn load_definitions() -> Definitions {
+    let files = InputFiles { files: vec![InputFile { name: "belief.toml".to_owned(), text: BELIEF_LIFECYCLE.into() }] };
+    onceward_core::load_definitions(&files).expect("a sound lifecycle").definitions
+}
+
+fn ann() -> Actor {
+    Actor::new("ann", &["producer"])
+}
+
+/// Beliefs of which each rests on those that `support` names, all of them older.
+fn create_beliefs(
+    definitions: &Definitions,
+    count: usize,
+    support: impl Fn(usize) -> Vec<usize>,
+) -> (Snapshot, Vec<RecordId>) {
+    let mut world = Snapshot::empty_complete();
+    let mut record_ids: Vec<RecordId> = Vec::with_capacity(count);
+    for at in 0..count {
+        let support: Vec<_> = support(at).into_iter().map(|older| record_ids[older].to_string()).collect();
+        let mut fields = Map::new();
+        fields.insert("subject".to_owned(), json!("what is so"));
+        fields.insert("support".to_owned(), json!(support));
+        let call = Call::Create(CreateRecord {
+            lifecycle: "bench.belief".into(),
+            id: None,
+            owner: None,
+            fields,
+            payload: None,
+        });
+        let operation =
+            Operation { seed: (at as u128) << 20, actor: ann(), call, check_answers: Vec::new(), trace: None };
+        let Decision::Changes(changes) = decide(definitions, &world, &operation, TEST_NOW) else {
+            panic!("belief {at}")
+        };
+        world.apply(&changes);
+        record_ids.push(changes.subject);
+    }
+    (world, record_ids)
+}
+
+fn reject_operation(record: RecordId) -> Operation {
+    let call = Call::Fire { record, event: "reject".into(), input: Map::new(), token: None, if_version: None };
+    Operation { seed: 1, actor: ann(), call, check_answers: Vec::new(), trace: None }
+}
+
+/// A chain is followed to its end however long it is: on a stack of two megabytes, where a call for each link of it would
+/// not fit.
+#[test]
+fn long_cascade_chain_fits_small_stack() {
+    let run_chain = || {
+        let definitions = load_definitions();
+        let (world, made) = create_beliefs(&definitions, 60_000, |at| at.checked_sub(1).into_iter().collect());
+        match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
+            Decision::Changes(changes) => {
+                let order: Vec<_> = changes.records.iter().map(|change| change.after.id).collect();
+                order == made
+            }
+            _ => false,
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run_chain).expect("a thread");
+    assert!(thread.join().expect("it ends well"), "each once, in the order of the chain");
+}
+
+/// Up to 100,000 records beside the first; one more, and the operation is refused whole.
+#[test]
+fn cascade_beyond_record_bound_is_refused() {
+    let definitions = load_definitions();
+    let (mut world, made) = create_beliefs(&definitions, 100_001, |at| if at == 0 { Vec::new() } else { vec![0] });
+    match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
+        Decision::Changes(changes) => assert_eq!(changes.records.len(), 100_001),
+        _ => panic!("neither done nor refused as it should be"),
+    }
+    // One more at the end of the longest way.
+    let last = made[100_000];
+    let mut fields = Map::new();
+    fields.insert("subject".to_owned(), json!("one too many"));
+    fields.insert("support".to_owned(), json!([last.to_string()]));
+    let call =
+        Call::Create(CreateRecord { lifecycle: "bench.belief".into(), id: None, owner: None, fields, payload: None });
+    let operation = Operation { seed: 1 << 60, actor: ann(), call, check_answers: Vec::new(), trace: None };
+    let Decision::Changes(changes) = decide(&definitions, &world, &operation, TEST_NOW) else { panic!("one more") };
+    world.apply(&changes);
+    match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
+        Decision::Refusal(refusal) => assert_eq!((refusal.status, &*refusal.code), (409, "operation_too_large")),
+        _ => panic!("neither done nor refused as it should be"),
+    }
+}
+
+/// A record that rests on many is reached once: what is counted is records, not the ways to them.
+#[test]
+fn record_reached_by_many_paths_counts_once() {
+    let definitions = load_definitions();
+    // Each rests on the 200 before it: 1,500 records, and nearly 300,000 ways between them.
+    let (world, made) = create_beliefs(&definitions, 1_500, |at| (at.saturating_sub(200)..at).collect());
+    match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
+        Decision::Changes(changes) => assert_eq!(changes.records.len(), 1_500),
+        _ => panic!("neither done nor refused as it should be"),
+    }
+}
+
+/// A store is asked once or twice for each step away from the first record, for all that is missing there; and what it
+/// comes to is what it would be with the whole world at hand.
+#[test]
+fn load_rounds_grow_with_depth_not_with_records() {
+    let definitions = load_definitions();
+    // Three hang on each: seven steps away are more than a thousand.
+    let (world, made) = create_beliefs(&definitions, 1_500, |at| if at == 0 { Vec::new() } else { vec![(at - 1) / 3] });
+    let mut partial = Snapshot::default();
+    let mut rounds = 0;
+    let changes = loop {
+        rounds += 1;
+        match decide(&definitions, &partial, &reject_operation(made[0]), TEST_NOW) {
+            Decision::Missing(keys) => {
+                for key in keys {
+                    match key {
+                        ReadKey::Record(id) => {
+                            partial.records.insert(id, world.records[&id].clone());
+                        }
+                        ReadKey::Links(key) => {
+                            let linked = world.links.get(&key).cloned().unwrap_or_default();
+                            partial.links.insert(key, linked);
+                        }
+                        other => panic!("{other:?} has no part in this"),
+                    }
+                }
+            }
+            Decision::Changes(changes) => break changes,
+            _ => panic!("neither done nor refused as it should be"),
+        }
+    };
+    assert!(rounds <= 2 * 8 + 2, "{rounds} rounds");
+    let Decision::Changes(whole) = decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) else {
+        panic!("refused")
+    };
+    let ids = |changes: &onceward_core::decide::Changes| -> Vec<_> {
+        changes.records.iter().map(|change| (change.after.id, change.after.state)).collect()
+    };
+    assert_eq!(ids(&changes), ids(&whole));
+    assert_eq!(changes.read_keys, whole.read_keys);
+}

@@ -1,0 +1,27 @@
+//! Sentences of the language's meaning that a review found weaker in the code than written.
+
+mod bounds;
+mod due_times;
+mod evaluation_order;
+mod ledger;
+mod tenant_isolation;
+
+use onceward_core::compile::compile;
+use onceward_core::diagnostic::{InputFile, InputFiles, render_all};
+use onceward_core::model::Definitions;
+use onceward_testkit::Simulator;
+
+/// Compiled, but not proven: what `check` forbids must still be answered rightly.
+pub(crate) fn compile_definitions(texts: &[&str]) -> Definitions {
+    let files = texts.iter().enumerate().map(|(at, text)| {
+        let name = format!("{at}.toml");
+        InputFile { name, text: (*text).into() }
+    });
+    let files = InputFiles { files: files.collect() };
+    let compiled = compile(&files);
+    compiled.definitions.unwrap_or_else(|| panic!("{}", render_all(&compiled.diagnostics, &files, false)))
+}
+
+pub(crate) fn new_simulator(texts: &[&str]) -> Simulator {
+    Simulator::new(compile_definitions(texts))
+}

@@ -1,0 +1,411 @@
+//! Workers inside the process: a closure is run for each job, its lease kept alive as long as it runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::{Call, FailureReport};
+use onceward_core::record::{Actor, FencingToken, Record};
+use onceward_core::value::Value;
+use onceward_store::Store;
+use serde_json::Value as Json;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tracing::warn;
+
+use crate::checks::AbortOnDrop;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::leasing::{self, KeepWaiting, LeaseRequest, LeasedJob};
+use crate::log_on_change::LogOnChange;
+use crate::notifier::duration_between;
+use crate::queue::Submission;
+use crate::shared::Shared;
+
+/// How long to wait for a first job before asking again.
+const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A lease is kept by so many heartbeats.
+const HEARTBEATS_PER_LEASE: u32 = 3;
+
+/// No heart beats faster than this.
+const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Before a report that found no room, or no database, is made again.
+const REPORT_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+/// Tries of a report when the worker's time is over: half a second, then the lease must run out.
+const MAX_FINAL_REPORT_ATTEMPTS: usize = 10;
+
+/// Characters of a text that is cut because the whole of it was too large, or is not the worker's own.
+const MAX_ERROR_TEXT_CHARS: usize = 500;
+
+/// All that is said of a panic.
+const PANIC_MESSAGE: &str = "the worker's own code panicked";
+
+/// Which jobs a worker inside the process takes.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    pub lifecycles: Vec<Arc<str>>,
+    /// Shown with its executions.
+    pub name: Arc<str>,
+    /// For whom it speaks: a key with the role `worker`.
+    pub actor: Actor,
+    /// Jobs at the same time.
+    pub concurrency: usize,
+    /// Shorter or longer than the lifecycle's own.
+    pub lease_duration: Option<onceward_core::time::Duration>,
+}
+
+impl WorkerConfig {
+    /// Jobs of one lifecycle, one at a time.
+    pub fn for_lifecycle(lifecycle: &str) -> Self {
+        Self {
+            lifecycles: vec![lifecycle.into()],
+            name: lifecycle.into(),
+            actor: Actor::new("local", &["worker"]),
+            concurrency: 1,
+            lease_duration: None,
+        }
+    }
+}
+
+/// A job, as the closure gets it.
+#[derive(Clone, Debug)]
+pub struct WorkerJob {
+    pub record: Arc<Record>,
+    pub token: FencingToken,
+    /// The bytes of its payload.
+    pub payload: Option<Arc<[u8]>>,
+    stop_requested: watch::Receiver<bool>,
+}
+
+impl WorkerJob {
+    /// A field's value; null where it is not set or there is none of this name.
+    pub fn field(&self, name: &str) -> Json {
+        self.record.field(name).map(Value::to_json).unwrap_or_default()
+    }
+
+    /// Whether the job is to be given up: its lifecycle says so, or the program shuts down.
+    pub fn should_stop(&self) -> bool {
+        *self.stop_requested.borrow()
+    }
+
+    /// Waits until it is to be given up.
+    pub async fn wait_stop_requested(&self) {
+        let mut stop = self.stop_requested.clone();
+        if stop.wait_for(|stop| *stop).await.is_err() {
+            // Nobody is left who could say so.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// What a closure reports: the result to commit, or why it failed. `yielded` as the error's code gives the job back unharmed.
+pub type JobResult = Result<Json, FailureReport>;
+
+/// How far a worker has come in its own life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WorkerPhase {
+    Running,
+    /// Takes no more jobs, and asks those that run to come to an end.
+    Closing,
+    /// What still runs is given back.
+    GraceExpired,
+}
+
+/// A worker that runs. The engine closes it when it is closed itself; dropping this changes nothing.
+#[derive(Clone, Debug)]
+pub struct WorkerHandle {
+    phase: watch::Sender<WorkerPhase>,
+    task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl WorkerHandle {
+    /// Take no more jobs. Those that run are asked to stop and may finish within the grace that the engine's
+    /// [`EngineConfig`](crate::Config) gives; after it they are dropped and given back.
+    pub async fn close(&self) {
+        self.begin_shutdown();
+        if let Some(task) = self.task.lock().await.take() {
+            let _ = task.await;
+        }
+    }
+
+    /// The same, without waiting for it.
+    pub(crate) fn begin_shutdown(&self) {
+        self.phase.send_if_modified(|phase| {
+            let is_running = *phase == WorkerPhase::Running;
+            if is_running {
+                *phase = WorkerPhase::Closing;
+            }
+            is_running
+        });
+    }
+
+    /// At once, without giving anything back.
+    pub(crate) fn abort(&self) {
+        if let Ok(mut task) = self.task.try_lock()
+            && let Some(task) = task.take()
+        {
+            task.abort();
+        }
+    }
+}
+
+impl<S: Store + 'static> Engine<S> {
+    /// Run a closure for each job, in this process. What it returns is committed and finished; an error fails the job, and so do a
+    /// panic and a result that can never be taken. It is dropped when its lease is lost.
+    pub fn work<F>(
+        &self,
+        config: WorkerConfig,
+        handler: impl Fn(WorkerJob) -> F + Send + Sync + 'static,
+    ) -> WorkerHandle
+    where
+        F: Future<Output = JobResult> + Send + 'static,
+    {
+        let (phase, phase_updates) = watch::channel(WorkerPhase::Running);
+        let shared = Arc::clone(&self.shared);
+        let task = tokio::spawn(run_worker(shared, config, Arc::new(handler), phase_updates, phase.clone()));
+        let worker = WorkerHandle { phase, task: Arc::new(tokio::sync::Mutex::new(Some(task))) };
+        self.register_worker(worker.clone());
+        worker
+    }
+}
+
+async fn run_worker<S, R, F>(
+    shared: Arc<Shared<S>>,
+    config: WorkerConfig,
+    handler: Arc<R>,
+    phase_updates: watch::Receiver<WorkerPhase>,
+    phase: watch::Sender<WorkerPhase>,
+) where
+    S: Store + 'static,
+    R: Fn(WorkerJob) -> F + Send + Sync + 'static,
+    F: Future<Output = JobResult> + Send + 'static,
+{
+    let mut jobs: JoinSet<()> = JoinSet::new();
+    // So that whoever opens the database next knows that the worker is gone.
+    let worker = match shared.store.instance() {
+        Some(instance) => onceward_store::in_process_worker_name(&instance, &config.name),
+        None => Arc::clone(&config.name),
+    };
+    let concurrency = config.concurrency.max(1);
+    let keep_waiting: KeepWaiting = {
+        let heard = phase_updates.clone();
+        Arc::new(move || *heard.borrow() == WorkerPhase::Running)
+    };
+    let mut error_log = LogOnChange::default();
+    let wake_task = tokio::spawn(wake_pollers_on_close(phase_updates.clone(), Arc::clone(&shared)));
+    while keep_waiting() && !shared.queue.is_closed() {
+        while jobs.try_join_next().is_some() {}
+        if jobs.len() >= concurrency {
+            let mut closing = phase_updates.clone();
+            tokio::select! {
+                _ = jobs.join_next() => {}
+                _ = closing.wait_for(|phase| *phase != WorkerPhase::Running) => {}
+            }
+            continue;
+        }
+        let request = LeaseRequest {
+            lifecycles: config.lifecycles.clone(),
+            worker: Arc::clone(&worker),
+            max_jobs: concurrency - jobs.len(),
+            lease_duration: config.lease_duration,
+            start: true,
+            max_wait: LONG_POLL_TIMEOUT,
+            replay_only: false,
+            idempotency_key: None,
+        };
+        match leasing::lease_while(&shared, &config.actor, &request, &keep_waiting).await {
+            Ok(jobs_leased) => {
+                error_log.reset();
+                for leased_job in jobs_leased {
+                    let (shared, run, actor) = (Arc::clone(&shared), Arc::clone(&handler), config.actor.clone());
+                    jobs.spawn(run_job(shared, actor, leased_job, run, phase_updates.clone()));
+                }
+            }
+            Err(error) if error.is_engine_closed() => break,
+            Err(error) => {
+                if error_log.should_log(error.code()) {
+                    warn!(worker = %config.name, code = error.code(), "a worker gets no jobs");
+                }
+                let _ = tokio::time::timeout(shared.config.poll_interval, phase_updates.clone().changed()).await;
+            }
+        }
+    }
+    wake_task.abort();
+    let all_jobs = async { while jobs.join_next().await.is_some() {} };
+    if tokio::time::timeout(shared.config.shutdown_grace, all_jobs).await.is_err() {
+        phase.send_replace(WorkerPhase::GraceExpired);
+        while jobs.join_next().await.is_some() {}
+    }
+}
+
+/// Whoever waits for a job looks up when the worker closes.
+async fn wake_pollers_on_close<S>(mut phase_updates: watch::Receiver<WorkerPhase>, shared: Arc<Shared<S>>) {
+    if phase_updates.wait_for(|phase| *phase != WorkerPhase::Running).await.is_ok() {
+        shared.notifier.pollers.wake_all();
+    }
+}
+
+/// What happened next to a job that runs.
+enum JobEvent {
+    Finished(Result<JobResult, tokio::task::JoinError>),
+    /// Its heart must beat.
+    HeartbeatDue,
+    PhaseChanged,
+}
+
+/// One job from its lease to its report.
+async fn run_job<S, R, F>(
+    shared: Arc<Shared<S>>,
+    actor: Actor,
+    leased_job: LeasedJob,
+    handler: Arc<R>,
+    mut phase_updates: watch::Receiver<WorkerPhase>,
+) where
+    S: Store + 'static,
+    R: Fn(WorkerJob) -> F + Send + Sync + 'static,
+    F: Future<Output = JobResult> + Send + 'static,
+{
+    let (id, token) = (leased_job.record.id, leased_job.token);
+    let heartbeat_interval = leased_job.record.execution.as_ref().map_or(MIN_HEARTBEAT_INTERVAL, |execution| {
+        (duration_between(execution.leased_at, execution.expires_at) / HEARTBEATS_PER_LEASE).max(MIN_HEARTBEAT_INTERVAL)
+    });
+    let payload = match leased_job.record.payload {
+        Some(payload) => match shared.read_payload(payload).await {
+            Ok(content) => content,
+            // The next attempt may have better luck.
+            Err(_) => return send_report(&shared, &actor, Call::Yield { record: id, token }, &phase_updates).await,
+        },
+        None => None,
+    };
+    let (stop_sender, stop_receiver) = watch::channel(*phase_updates.borrow_and_update() != WorkerPhase::Running);
+    let job = WorkerJob { record: leased_job.record, token, payload, stop_requested: stop_receiver };
+    // In a task of its own, and called there: one that panics has its failure reported.
+    let mut task = AbortOnDrop(tokio::spawn(async move { handler(job).await }));
+    let (mut was_asked_to_stop, mut delay) = (false, heartbeat_interval);
+    let call = loop {
+        let event = tokio::select! {
+            // One that has ended is not given back, whatever else is to be heard.
+            biased;
+            ended = &mut task => JobEvent::Finished(ended),
+            () = tokio::time::sleep(delay) => JobEvent::HeartbeatDue,
+            changed = phase_updates.changed() => {
+                // Its sender lives as long as the task that spawned this one.
+                if changed.is_err() { JobEvent::HeartbeatDue } else { JobEvent::PhaseChanged }
+            }
+        };
+        match event {
+            JobEvent::Finished(Ok(Ok(result))) => break Call::Commit { record: id, token, result, finish: true },
+            JobEvent::Finished(Ok(Err(error))) if *error.code == *"yielded" => break Call::Yield { record: id, token },
+            JobEvent::Finished(Ok(Err(error))) => break Call::Fail { record: id, token, error },
+            JobEvent::Finished(Err(_)) => {
+                // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are. What the panic
+                // says may quote a payload, so the record does not keep it.
+                let error = FailureReport { retryable: Some(true), ..FailureReport::new("EXCEPTION", PANIC_MESSAGE) };
+                break Call::Fail { record: id, token, error };
+            }
+            JobEvent::PhaseChanged if *phase_updates.borrow_and_update() == WorkerPhase::GraceExpired => {
+                break Call::Yield { record: id, token };
+            }
+            JobEvent::PhaseChanged => {
+                stop_sender.send_replace(true);
+            }
+            JobEvent::HeartbeatDue => {
+                match send_heartbeat(&shared, &actor, &Call::Heartbeat { record: id, token, lease: None }).await {
+                    // Asked before, and still there.
+                    Ok(true) if was_asked_to_stop => break Call::Yield { record: id, token },
+                    Ok(stop_requested) => {
+                        delay = heartbeat_interval;
+                        was_asked_to_stop |= stop_requested;
+                        if stop_requested {
+                            stop_sender.send_replace(true);
+                        }
+                    }
+                    // The lease is lost: whatever it still does comes to nothing.
+                    Err(EngineError::Refused(_) | EngineError::Closed | EngineError::WriterDied) => return,
+                    // Not a whole beat later: two of those, and the lease has run out.
+                    Err(EngineError::Overloaded { retry_after }) => delay = retry_after.min(heartbeat_interval),
+                    Err(error) => {
+                        delay = if error.is_retryable() {
+                            REPORT_RETRY_DELAY.min(heartbeat_interval)
+                        } else {
+                            heartbeat_interval
+                        }
+                    }
+                }
+            }
+        }
+    };
+    drop(task);
+    send_report(&shared, &actor, call, &phase_updates).await;
+}
+
+async fn send_heartbeat<S: Store>(shared: &Shared<S>, actor: &Actor, call: &Call) -> Result<bool, EngineError> {
+    Ok(submit(shared, Submission::new(actor, call.clone())).await?.stop_requested)
+}
+
+async fn submit<S: Store>(shared: &Shared<S>, submission: Submission) -> Result<crate::Receipt, EngineError> {
+    let mut receivers = shared.queue.submit(vec![submission])?;
+    match receivers.pop() {
+        Some(receiver) => shared.queue.wait_reply(receiver).await,
+        None => Err(shared.queue.stopped_error()),
+    }
+}
+
+/// Until it is taken or refused, as long as trying again may help and the worker's time is not over. The same report twice does
+/// no harm: its token sees to that.
+async fn send_report<S: Store>(
+    shared: &Shared<S>,
+    actor: &Actor,
+    mut call: Call,
+    phase_updates: &watch::Receiver<WorkerPhase>,
+) {
+    let (mut attempts_left, mut is_substitute) = (MAX_FINAL_REPORT_ATTEMPTS, false);
+    loop {
+        let Err(error) = submit(shared, Submission::new(actor, call.clone())).await else { return };
+        if error.is_retryable() {
+            if *phase_updates.borrow() == WorkerPhase::GraceExpired {
+                attempts_left -= 1;
+                if attempts_left == 0 {
+                    return;
+                }
+            }
+            tokio::time::sleep(REPORT_RETRY_DELAY).await;
+            continue;
+        }
+        match substitute_report(call, &error) {
+            Some(other) if !is_substitute => (call, is_substitute) = (other, true),
+            _ => return,
+        }
+    }
+}
+
+/// What to report where a report will never be taken: the job fails, which would else run until its lease ends, and again.
+fn substitute_report(call: Call, error: &EngineError) -> Option<Call> {
+    let failure = |code: &str, message: &str| FailureReport {
+        retryable: Some(false),
+        ..FailureReport::new(code, truncate_text(message))
+    };
+    let (record, token, error) = match (call, error) {
+        (Call::Commit { record, token, .. }, EngineError::Refused(refusal)) => match refusal.status {
+            413 | 422 => (record, token, failure("BAD_RESULT", &refusal.reason)),
+            _ => return None,
+        },
+        (Call::Commit { record, token, .. }, EngineError::RequestTooLarge { max_bytes: most }) => {
+            (record, token, failure("SIZE_EXCEEDED", &format!("the result has more than {most} bytes")))
+        }
+        (_, error) if error.is_engine_closed() => return None,
+        (Call::Commit { record, token, .. }, other) => (record, token, failure(other.code(), &other.to_string())),
+        (Call::Fail { record, token, error }, EngineError::RequestTooLarge { .. }) => {
+            let (code, message) = (truncate_text(&error.code).into(), truncate_text(&error.message).into());
+            (record, token, FailureReport { code, message, ..error })
+        }
+        _ => return None,
+    };
+    Some(Call::Fail { record, token, error })
+}
+
+fn truncate_text(text: &str) -> &str {
+    text.char_indices().nth(MAX_ERROR_TEXT_CHARS).map_or(text, |(end, _)| &text[..end])
+}

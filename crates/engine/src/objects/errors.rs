@@ -1,0 +1,165 @@
+//! What a bucket's failures mean. Its answers are not passed on as they are: a refused signature comes with all that was signed.
+
+use std::error::Error as _;
+use std::io;
+
+use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
+
+use super::ObjectError;
+
+/// What is not there is nothing, not an error.
+pub(super) fn none_if_missing<T>(result: Result<T, Error>) -> Result<Option<T>, ObjectError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(to_object_error(error)),
+    }
+}
+
+/// While it is in use.
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+pub(super) fn to_object_error(error: Error) -> ObjectError {
+    let details = S3ErrorDetails::from_error(&error);
+    let is_full = details.status == Some(507) || STORAGE_FULL_CODES.iter().any(|word| details.code.contains(word));
+    let kind = match details.connection_error {
+        _ if is_full => io::ErrorKind::StorageFull,
+        Some(HttpErrorKind::Timeout) => io::ErrorKind::TimedOut,
+        Some(HttpErrorKind::Connect) => io::ErrorKind::NotConnected,
+        _ => io::ErrorKind::Other,
+    };
+    ObjectError::Unavailable(io::Error::new(kind, details.message(&error)))
+}
+
+/// When it is opened: whoever started us can do something about it.
+pub(super) fn open_error(url: &str, error: &Error) -> ObjectError {
+    let details = S3ErrorDetails::from_error(error);
+    if details.is_credential_lookup {
+        return ObjectError::Misconfigured(format!(
+            "{url}: no key: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role that gives one"
+        ));
+    }
+    let advice = match (details.status, details.code.as_str()) {
+        (_, "NoSuchBucket") => "; make the bucket first, or look at AWS_ENDPOINT_URL and AWS_REGION",
+        (Some(401 | 403), _) => {
+            "; look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and at what the key may do"
+        }
+        (Some(301 | 307 | 400), _) => "; look at AWS_REGION and AWS_ENDPOINT_URL",
+        (None, _) if details.connection_error.is_some() => "; look at AWS_ENDPOINT_URL",
+        _ => "",
+    };
+    ObjectError::Misconfigured(format!("{url}: {}{advice}", details.message(error)))
+}
+
+/// Codes of stores that have no more room, or parts of them.
+const STORAGE_FULL_CODES: [&str; 3] = ["StorageFull", "QuotaExceeded", "InsufficientStorage"];
+
+/// What a failure tells. The crate has all of it only as text.
+#[derive(Debug, Default, PartialEq)]
+struct S3ErrorDetails {
+    status: Option<u16>,
+    /// As S3 names what is wrong, `NoSuchBucket` say; empty where it did not.
+    code: String,
+    /// What became of the connection.
+    connection_error: Option<HttpErrorKind>,
+    reason: String,
+    /// It was the machine that was asked, for a key.
+    is_credential_lookup: bool,
+}
+
+impl S3ErrorDetails {
+    fn from_error(error: &Error) -> Self {
+        let text = error.to_string();
+        let text_after = |mark: &str| text.split_once(mark).map(|(_, rest)| rest);
+        let status = text_after("status code: ").and_then(|rest| rest.get(..3)?.parse().ok());
+        let code = text_after("<Code>").and_then(|rest| rest.split_once('<')).map_or("", |(code, _)| code);
+        let is_plain = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let code = if is_plain { code.to_owned() } else { String::new() };
+        let is_credential_lookup = text.contains("/latest/api/token") || text.contains("/latest/meta-data");
+        let mut details = Self { status, code, is_credential_lookup, ..Self::default() };
+        let mut source = error.source();
+        while let Some(error) = source {
+            if let Some(error) = error.downcast_ref::<HttpError>() {
+                details.connection_error = Some(error.kind());
+                details.reason = error.source().map_or_else(String::new, ToString::to_string);
+            }
+            source = error.source();
+        }
+        details
+    }
+
+    fn message(&self, error: &Error) -> String {
+        if self.is_credential_lookup {
+            return "there is no key for the bucket".to_owned();
+        }
+        match (self.connection_error, self.status) {
+            (Some(HttpErrorKind::Timeout), _) => format!("the bucket does not answer: {}", self.reason),
+            (Some(_), _) => format!("the bucket cannot be reached: {}", self.reason),
+            (None, Some(status)) if self.code.is_empty() => format!("the bucket answers {status}"),
+            (None, Some(status)) => format!("the bucket answers {status} {}", self.code),
+            (None, None) => known_message(error).to_owned(),
+        }
+    }
+}
+
+/// A few that are found before anything is sent. Others may hold whatever the bucket said.
+fn known_message(error: &Error) -> &'static str {
+    let text = error.to_string();
+    if text.contains("Missing AccessKeyId") {
+        "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not"
+    } else if text.contains("Missing SecretAccessKey") {
+        "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not"
+    } else if text.contains("redirect") {
+        "the bucket is elsewhere: AWS_REGION is not its region"
+    } else if matches!(error, Error::NotFound { .. }) {
+        "the bucket has no such object"
+    } else {
+        "the bucket answers what nobody understands"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic_error(text: &str) -> Error {
+        Error::Generic { store: "S3", source: text.to_owned().into() }
+    }
+
+    #[test]
+    fn full_bucket_maps_to_objects_full() {
+        for (text, code) in [
+            ("Server returned non-2xx status code: 507 Insufficient Storage: ", "objects_full"),
+            ("Server returned non-2xx status code: 400 Bad Request: <Code>XMinioStorageFull</Code>", "objects_full"),
+            ("Server returned non-2xx status code: 403 Forbidden: <Code>QuotaExceeded</Code>", "objects_full"),
+            (
+                "Server returned non-2xx status code: 503 Service Unavailable: <Code>SlowDown</Code>",
+                "objects_unavailable",
+            ),
+            ("anything else", "objects_unavailable"),
+        ] {
+            assert_eq!(to_object_error(generic_error(text)).code(), code, "{text}");
+        }
+    }
+
+    /// S3 tells back what was signed, and with which key.
+    #[test]
+    fn open_error_hides_bucket_response_body() {
+        let response = "Server returned non-2xx status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code>\
+                    <AWSAccessKeyId>mine</AWSAccessKeyId><StringToSign>hidden</StringToSign></Error>";
+        let text = open_error("s3://bucket", &generic_error(response)).to_string();
+        assert!(text.starts_with("s3://bucket: the bucket answers 403 SignatureDoesNotMatch; look at AWS_"), "{text}");
+        assert!(!text.contains("hidden") && !text.contains("mine"), "{text}");
+        let message = open_error("s3://bucket", &generic_error("status code: 500 x: <Code>hidden value</Code> hidden"))
+            .to_string();
+        assert_eq!(message, "s3://bucket: the bucket answers 500");
+        assert!(!open_error("s3://bucket", &generic_error("hidden")).to_string().contains("hidden"));
+    }
+
+    #[test]
+    fn failed_credential_lookup_names_missing_variables() {
+        let response =
+            "Error performing PUT http://169.254.169.254/latest/api/token in 5s - HTTP error: it took too long";
+        assert!(open_error("s3://bucket", &generic_error(response)).to_string().contains("AWS_ACCESS_KEY_ID"));
+    }
+}

@@ -1,0 +1,90 @@
+//! Objects that no record has.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::TryStreamExt as _;
+use onceward_store::Store;
+
+use super::bucket::S3Bucket;
+use super::errors::to_object_error;
+use super::folder::{ObjectFolder, StoredObject};
+use super::{ObjectBackend, ObjectError, ObjectStorage, run_blocking};
+use crate::error::EngineError;
+
+/// Hashes that the store is asked about at once.
+const MAX_HASHES_PER_QUERY: usize = 500;
+
+/// What was taken out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcReport {
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+/// Take out the objects that no record of the store has and that were brought at least so long ago. Whoever brings an object
+/// makes its record soon after, or never; so an old one that nobody has is nobody's. What has a name of a system's own is not
+/// looked at.
+pub async fn collect_orphans<S: Store>(
+    store: &S,
+    storage: &ObjectStorage,
+    min_age: Duration,
+) -> Result<GcReport, EngineError> {
+    let mut report = GcReport::default();
+    match &storage.backend {
+        ObjectBackend::Folder(folder) => {
+            for first in 0..=u8::MAX {
+                let folder_clone = Arc::clone(folder);
+                let old = run_blocking(move || folder_clone.list_stale(first, min_age)).await?;
+                for chunk in old.chunks(MAX_HASHES_PER_QUERY) {
+                    let at = GcTarget::Folder(folder, min_age);
+                    at.delete_unreferenced(store, chunk, &mut report).await?;
+                }
+            }
+        }
+        ObjectBackend::Bucket(bucket) => {
+            let now = bucket.now().await.map_err(to_object_error)?;
+            bucket.delete_stale_drafts(now, min_age).await?;
+            let mut old = bucket.list_stale(now, min_age).try_chunks(MAX_HASHES_PER_QUERY);
+            while let Some(chunk) = old.try_next().await.map_err(|stopped| stopped.1)? {
+                GcTarget::Bucket(bucket, now, min_age).delete_unreferenced(store, &chunk, &mut report).await?;
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Where, and how old it must be.
+enum GcTarget<'a> {
+    Folder(&'a Arc<ObjectFolder>, Duration),
+    Bucket(&'a S3Bucket, SystemTime, Duration),
+}
+
+impl GcTarget<'_> {
+    async fn delete_unreferenced<S: Store>(
+        &self,
+        store: &S,
+        candidates: &[StoredObject],
+        report: &mut GcReport,
+    ) -> Result<(), EngineError> {
+        let hashes: Vec<[u8; 32]> = candidates.iter().map(|found| found.sha256).collect();
+        let referenced = store.referenced_payloads(&hashes).await?;
+        for found in candidates.iter().filter(|found| !referenced.contains(&found.sha256)) {
+            if self.remove_if_stale(found.sha256).await? {
+                report.objects += 1;
+                report.bytes = report.bytes.saturating_add(found.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_if_stale(&self, sha256: [u8; 32]) -> Result<bool, ObjectError> {
+        match self {
+            Self::Folder(folder, age) => {
+                let (folder, age) = (Arc::clone(folder), *age);
+                run_blocking(move || folder.remove_if_stale(&sha256, age)).await
+            }
+            Self::Bucket(bucket, now, age) => bucket.remove_if_stale(&sha256, *now, *age).await,
+        }
+    }
+}

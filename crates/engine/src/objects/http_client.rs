@@ -1,0 +1,154 @@
+//! HTTP to a bucket, by the same parts that the worker library speaks it with: no second client and no second TLS. Every wait has
+//! its bound.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::Scheme;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client as Pool;
+use hyper_util::client::legacy::connect::HttpConnector as Tcp;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpResponseBody,
+    HttpService,
+};
+use object_store::{ClientConfigKey, ClientOptions};
+use tokio::time::{Instant, Sleep};
+
+/// A connection that nobody used for so long is closed, before the bucket does so in the middle of a question.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A server that is there accepts within this time.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// For the begin of an answer, from the last byte of its question on; and between two pieces of it.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes that any line carries in a second: a question has so much longer.
+const MIN_BYTES_PER_SECOND: u64 = 256 << 10;
+
+/// Clones share their connections.
+#[derive(Clone)]
+pub(super) struct BucketHttpClient {
+    pool: Pool<HttpsConnector<Tcp>, HttpRequestBody>,
+    /// Whether it may go unencrypted. Those who give keys to machines are always asked so; others where it was permitted.
+    allow_http: bool,
+}
+
+impl fmt::Debug for BucketHttpClient {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Line")
+    }
+}
+
+impl BucketHttpClient {
+    pub(super) fn new() -> Result<Self, String> {
+        let mut tcp = Tcp::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(crate::tls_roots::root_certificates()?)
+            .with_no_client_auth();
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let mut pool = Pool::builder(TokioExecutor::new());
+        pool.pool_idle_timeout(IDLE_TIMEOUT).pool_timer(TokioTimer::new());
+        Ok(Self { pool: pool.build(connector), allow_http: false })
+    }
+}
+
+impl HttpConnector for BucketHttpClient {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() == Some("true");
+        Ok(HttpClient::new(Self { allow_http, ..self.clone() }))
+    }
+}
+
+type HttpCallFuture<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
+
+impl HttpService for BucketHttpClient {
+    fn call<'life0, 'async_trait>(&'life0 self, request: HttpRequest) -> HttpCallFuture<'async_trait>
+    where
+        'life0: 'async_trait,
+        Self: 'async_trait,
+    {
+        let bytes = u64::try_from(request.body().content_length()).unwrap_or(u64::MAX);
+        let response_timeout = RESPONSE_TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
+        Box::pin(async move {
+            if !self.allow_http && request.uri().scheme() != Some(&Scheme::HTTPS) {
+                let refused = io::Error::new(io::ErrorKind::PermissionDenied, "it is not encrypted");
+                return Err(HttpError::new(HttpErrorKind::Unknown, refused));
+            }
+            let answer = tokio::time::timeout(response_timeout, self.pool.request(request)).await;
+            let answer = answer.map_err(|_| timeout_error())?.map_err(|error| {
+                let kind = if error.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Interrupted };
+                HttpError::new(kind, io::Error::other(root_cause(&error)))
+            })?;
+            Ok(answer.map(|body| {
+                HttpResponseBody::new(TimedBody { body, deadline: Box::pin(tokio::time::sleep(RESPONSE_TIMEOUT)) })
+            }))
+        })
+    }
+}
+
+fn timeout_error() -> HttpError {
+    HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "it took too long"))
+}
+
+/// What it came of: those above only say that something did.
+fn root_cause(error: &dyn Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// An answer, each piece of which has to come in time.
+struct TimedBody {
+    body: Incoming,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl Body for TimedBody {
+    type Data = Bytes;
+    type Error = HttpError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(frame) => {
+                self.deadline.as_mut().reset(Instant::now() + RESPONSE_TIMEOUT);
+                let interrupted =
+                    |error| HttpError::new(HttpErrorKind::Interrupted, io::Error::other(root_cause(&error)));
+                Poll::Ready(frame.map(|frame| frame.map_err(interrupted)))
+            }
+            Poll::Pending => self.deadline.as_mut().poll(context).map(|()| Some(Err(timeout_error()))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,130 @@
+//! How many denials and audited refusals are logged. They change nothing, so whoever has a key could make the log grow with
+//! them without end: each owner has so many of each a minute, and the others are counted, not logged. Apart, so that whoever wants
+//! to leave no audit cannot spend it on denials before.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use onceward_core::decide::Operation;
+use onceward_core::time::Time;
+use onceward_store::{DecidedOperation, OperationOutcome};
+
+/// Credit is time: a full minute of it is as much as may be saved up.
+const BUCKET_CAPACITY_MICROS: i64 = 60_000_000;
+
+/// Owners that are told apart; those beyond share one credit.
+const MAX_OWNERS: usize = 10_000;
+
+/// An entry of so many bytes costs as much as one; a larger one costs more.
+const BYTES_PER_ENTRY: usize = 1_024;
+
+#[derive(Debug)]
+pub(crate) struct RefusalLogLimiter {
+    /// What one entry costs.
+    entry_cost_micros: Option<i64>,
+    denials: TokenBuckets,
+    audited: TokenBuckets,
+}
+
+/// What each owner has.
+#[derive(Debug, Default)]
+struct TokenBuckets(Mutex<HashMap<Arc<str>, TokenBucket>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RefusalKind {
+    Denial,
+    Audited,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct TokenBucket {
+    micros: i64,
+    refilled_at: Time,
+}
+
+/// What a batch has spent, to be given back where it was not saved.
+#[derive(Debug, Default)]
+pub(crate) struct LimiterCharge {
+    charges: Vec<(RefusalKind, Arc<str>, i64)>,
+    /// Refusals that leave no entry.
+    pub(crate) unlogged_refusals: u64,
+}
+
+impl RefusalLogLimiter {
+    pub(crate) fn new(per_minute: u32) -> Self {
+        let cost = BUCKET_CAPACITY_MICROS.checked_div(i64::from(per_minute));
+        Self { entry_cost_micros: cost, denials: TokenBuckets::default(), audited: TokenBuckets::default() }
+    }
+
+    fn buckets(&self, kind: RefusalKind) -> &TokenBuckets {
+        match kind {
+            RefusalKind::Denial => &self.denials,
+            RefusalKind::Audited => &self.audited,
+        }
+    }
+
+    /// Let those refusals of a batch leave no entry that their owners cannot afford.
+    pub(crate) fn limit_entries(&self, writes: &mut [DecidedOperation], now: Time) -> LimiterCharge {
+        let mut charge = LimiterCharge::default();
+        for write in writes {
+            let OperationOutcome::Refusal(refusal) = &mut write.outcome else { continue };
+            let kind = match (refusal.is_denial, &refusal.audit) {
+                (_, Some(_)) => RefusalKind::Audited,
+                (true, None) => RefusalKind::Denial,
+                (false, None) => continue,
+            };
+            if let Some((owner, cost)) = self.try_charge(kind, &write.operation, now) {
+                charge.charges.push((kind, owner, cost));
+            } else {
+                (refusal.is_denial, refusal.audit) = (false, None);
+                charge.unlogged_refusals += 1;
+            }
+        }
+        charge
+    }
+
+    fn try_charge(&self, kind: RefusalKind, operation: &Operation, now: Time) -> Option<(Arc<str>, i64)> {
+        let bytes = serde_json::to_vec(operation).map_or(usize::MAX, |text| text.len());
+        let cost =
+            self.entry_cost_micros?.saturating_mul(i64::try_from(bytes / BYTES_PER_ENTRY + 1).unwrap_or(i64::MAX));
+        let mut owners = self.buckets(kind).lock_owners();
+        if owners.len() >= MAX_OWNERS && !owners.contains_key(&operation.actor.id) {
+            owners.retain(|_, credit| credit.refilled_micros(now) < BUCKET_CAPACITY_MICROS);
+        }
+        let is_tracked = owners.len() < MAX_OWNERS || owners.contains_key(&operation.actor.id);
+        let owner = if is_tracked { Arc::clone(&operation.actor.id) } else { "".into() };
+        let bucket = owners
+            .entry(Arc::clone(&owner))
+            .or_insert(TokenBucket { micros: BUCKET_CAPACITY_MICROS, refilled_at: now });
+        *bucket = TokenBucket { micros: bucket.refilled_micros(now), refilled_at: now };
+        // What costs more than can ever be saved up is told where nothing else was.
+        let cost = cost.min(BUCKET_CAPACITY_MICROS);
+        if bucket.micros < cost {
+            return None;
+        }
+        bucket.micros -= cost;
+        Some((owner, cost))
+    }
+
+    pub(crate) fn refund(&self, charge: LimiterCharge) {
+        for (kind, owner, cost) in charge.charges {
+            if let Some(bucket) = self.buckets(kind).lock_owners().get_mut(&owner) {
+                bucket.micros = (bucket.micros + cost).min(BUCKET_CAPACITY_MICROS);
+            }
+        }
+    }
+}
+
+impl TokenBuckets {
+    fn lock_owners(&self) -> MutexGuard<'_, HashMap<Arc<str>, TokenBucket>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TokenBucket {
+    /// A clock that was set back gives nothing, and takes nothing.
+    fn refilled_micros(self, now: Time) -> i64 {
+        let elapsed_micros = now.micros().saturating_sub(self.refilled_at.micros()).max(0);
+        self.micros.saturating_add(elapsed_micros).min(BUCKET_CAPACITY_MICROS)
+    }
+}

@@ -1,0 +1,227 @@
+//! Moving records to another version of their lifecycle, a bounded number at a time.
+//!
+//! What keeps all records of a version from being moved is found before the first one is. Each record is moved by an operation of
+//! its own, decided by core like any other; one that cannot be moved stays as it is and is named. Whoever stops in the middle
+//! begins again: what is there already is passed over.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use onceward_core::decide::{Call, Decision, Operation, RecordMigration, decide, find_mismatches};
+use onceward_core::model::{Definitions, Lifecycle};
+use onceward_core::record::{Actor, Record};
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use onceward_store::{Catalog, ListQuery, ReadSet, Store, short_hash};
+
+use crate::api_keys::require_operator;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::lifecycles::{find_version, refusal_error};
+use crate::queue::Submission;
+
+/// Rounds of loading for one record that is only looked at.
+const MAX_DRY_RUN_LOADS: usize = 1_000;
+
+/// Records that one step moves at most.
+pub const MAX_RECORDS_PER_STEP: usize = 1_000;
+
+/// Which records are to be moved, and where.
+#[derive(Clone, Debug, Default)]
+pub struct VersionMigration {
+    pub lifecycle: Arc<str>,
+    /// Only those of this version: its hash, or the beginning of it. All others than the one they go to where absent.
+    pub from: Option<Arc<str>>,
+    /// The current version where absent.
+    pub to: Option<Arc<str>>,
+    /// State by state, where the other version calls it differently.
+    pub state_map: BTreeMap<Arc<str>, Arc<str>>,
+    /// Those that have ended, too.
+    pub include_ended: bool,
+    /// Find out who could be moved, and move nobody.
+    pub dry_run: bool,
+}
+
+/// What a move comes to, before it begins.
+#[derive(Clone, Debug)]
+pub struct VersionMigrationPlan {
+    pub target: Arc<Lifecycle>,
+    /// The versions that records come from, and how many records each has.
+    pub sources: Vec<(Arc<Lifecycle>, u64)>,
+}
+
+impl VersionMigrationPlan {
+    pub fn records(&self) -> u64 {
+        self.sources.iter().map(|(_, records)| *records).sum()
+    }
+}
+
+/// What became of one step.
+#[derive(Clone, Debug, Default)]
+pub struct VersionMigrationStep {
+    /// Or would be, where nobody is.
+    pub migrated: u64,
+    pub skipped: Vec<SkippedRecord>,
+    /// Where to go on; `None` where all were looked at.
+    pub next: Option<u64>,
+}
+
+/// A record that was not moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedRecord {
+    pub record: RecordId,
+    pub state: Arc<str>,
+    /// `already_leased` where a worker holds it: it can be moved later.
+    pub code: Arc<str>,
+    pub reason: String,
+}
+
+impl<S: Store + 'static> Engine<S> {
+    /// What a move would come to; refused where no record could be moved as it says. For operators.
+    pub async fn plan_migration(
+        &self,
+        actor: &Actor,
+        migration: &VersionMigration,
+    ) -> Result<VersionMigrationPlan, EngineError> {
+        require_operator(actor)?;
+        let store = &self.shared.store;
+        let catalog = store.refresh_catalog().await?;
+        let (from, to) = resolve_versions(&catalog, migration)?;
+        let counts = store.counts_by_version().await?;
+        let mut plan = VersionMigrationPlan { target: Arc::clone(&to), sources: Vec::new() };
+        let mut problems = String::new();
+        validate_state_map(&from, &to, migration, &mut problems);
+        for version in from {
+            let own_counts = || counts.iter().filter(|count| count.definition == version.hash);
+            let own_counts = || own_counts().filter(|count| migration.include_ended || !count.is_final);
+            let in_use = |state| {
+                let name = &version.states[usize::from(state)].name;
+                own_counts().any(|count| count.state == *name)
+            };
+            let records = own_counts().map(|count| count.count).sum();
+            if records == 0 {
+                continue;
+            }
+            for mismatch in find_mismatches(&version, &to, &migration.state_map, in_use) {
+                let _ = writeln!(problems, "from {}: {mismatch}", short_hash(&version.hash));
+            }
+            plan.sources.push((Arc::clone(&version), records));
+        }
+        if problems.is_empty() {
+            return Ok(plan);
+        }
+        let reason = format!("no record can be moved to {} so:\n{}", short_hash(&to.hash), problems.trim_end());
+        Err(refusal_error("move", 409, "cannot_move", reason))
+    }
+
+    /// Move some records: those after a place, at most so many. For operators.
+    pub async fn migrate_records(
+        &self,
+        actor: &Actor,
+        migration: &VersionMigration,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<VersionMigrationStep, EngineError> {
+        let plan = self.plan_migration(actor, migration).await?;
+        let limit = limit.clamp(1, MAX_RECORDS_PER_STEP.min(self.shared.config.max_batch_operations));
+        let store = &self.shared.store;
+        let (lifecycle, bytes) = (Some(Arc::clone(&migration.lifecycle)), Some(self.shared.config.max_page_bytes));
+        let query = ListQuery { lifecycle, after, limit, max_bytes: bytes, ..ListQuery::default() };
+        let page = store.list(&query).await?;
+        let is_selected = |record: &Arc<Record>| {
+            plan.sources.iter().any(|(version, _)| version.hash == record.lifecycle.hash)
+                && (migration.include_ended || !record.is_final())
+        };
+        let records: Vec<Arc<Record>> = page.records.into_iter().filter(is_selected).collect();
+        let call = |record: &Arc<Record>| {
+            let (to, states) = (Arc::clone(&plan.target.hash), migration.state_map.clone());
+            Call::MigrateVersion(RecordMigration {
+                record: record.id,
+                target_hash: to,
+                state_map: states,
+                include_ended: migration.include_ended,
+            })
+        };
+        let answers = if migration.dry_run {
+            let (catalog, now) = (store.refresh_catalog().await?, store.now().await?);
+            let mut answers = Vec::new();
+            for record in &records {
+                answers.push(self.dry_run_call(&catalog.definitions, actor, call(record), now).await);
+            }
+            answers
+        } else {
+            let submissions = records.iter().map(|record| Submission::new(actor, call(record))).collect();
+            let answers = self.submit_all(submissions).await?;
+            answers.into_iter().map(|answer| answer.map(drop)).collect()
+        };
+        let mut step = VersionMigrationStep { next: page.next, ..VersionMigrationStep::default() };
+        for (record, answer) in records.iter().zip(answers) {
+            match answer {
+                Ok(()) => step.migrated += 1,
+                Err(EngineError::Refused(refusal)) => step.skipped.push(SkippedRecord {
+                    record: record.id,
+                    state: Arc::clone(record.state_name()),
+                    code: Arc::clone(&refusal.code),
+                    reason: refusal.reason.clone(),
+                }),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(step)
+    }
+
+    /// Decide a call, and forget it.
+    async fn dry_run_call(
+        &self,
+        definitions: &Definitions,
+        actor: &Actor,
+        call: Call,
+        now: Time,
+    ) -> Result<(), EngineError> {
+        let operation = Operation { seed: 0, actor: actor.clone(), call, check_answers: Vec::new(), trace: None };
+        let mut read_set = ReadSet::uncached();
+        for _ in 0..MAX_DRY_RUN_LOADS {
+            match decide(definitions, read_set.snapshot(), &operation, now) {
+                Decision::Missing(keys) => self.shared.store.load(&mut read_set, &keys).await?,
+                Decision::Refusal(refusal) => return Err(EngineError::Refused(refusal)),
+                // What is due is done first when it is moved; what comes of it is not known before.
+                Decision::Changes(_) | Decision::NoOp(_) | Decision::Due { .. } | Decision::NeedsChecks(_) => {
+                    return Ok(());
+                }
+            }
+        }
+        Err(EngineError::Undecided)
+    }
+}
+
+/// The versions that records are moved from, and the one that they are moved to.
+fn resolve_versions(
+    catalog: &Catalog,
+    migration: &VersionMigration,
+) -> Result<(Vec<Arc<Lifecycle>>, Arc<Lifecycle>), EngineError> {
+    let name = &migration.lifecycle;
+    let to = match &migration.to {
+        Some(hash) => find_version(catalog, name, hash)?,
+        None => catalog.definitions.get(name).cloned().ok_or_else(|| {
+            refusal_error("move", 404, "no_such_lifecycle", catalog.definitions.unknown_lifecycle_message(name))
+        })?,
+    };
+    let from = match &migration.from {
+        Some(hash) => vec![find_version(catalog, name, hash)?],
+        None => catalog.versions(name).into_iter().map(|version| version.lifecycle).collect(),
+    };
+    Ok((from.into_iter().filter(|version| version.hash != to.hash).collect(), to))
+}
+
+/// A state that is named must be there: a slip of the pen would leave records where they are, or send them nowhere.
+fn validate_state_map(from: &[Arc<Lifecycle>], to: &Lifecycle, migration: &VersionMigration, problems: &mut String) {
+    for (old, new) in &migration.state_map {
+        if !from.is_empty() && !from.iter().any(|version| version.state_index(old).is_some()) {
+            let _ = writeln!(problems, "no version that records come from has a state `{old}`");
+        }
+        if to.state_index(new).is_none() {
+            let _ = writeln!(problems, "there is no state `{new}` there");
+        }
+    }
+}

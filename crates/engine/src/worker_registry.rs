@@ -1,0 +1,185 @@
+//! Who comes for jobs. Every call for a lease is noted here, in memory; now and then what is new is written down, so that other
+//! processes know it too. A worker that keeps asking costs a write in half a minute, not one for each lease.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onceward_core::decide::reads_everything;
+use onceward_core::record::Actor;
+use onceward_core::time::Time;
+use onceward_store::{Store, WorkerName, WorkerSighting};
+use tokio::time::{Instant, sleep};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::shared::Shared;
+
+/// How often to look whether there is something to write down.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A worker that was written down is not written down again before.
+const REWRITE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Names that are remembered, here and in the store. A caller may make up as many as it likes.
+pub(crate) const MAX_WORKERS: usize = 10_000;
+
+/// How long a worker that is gone is remembered.
+pub(crate) const WORKER_TTL: onceward_core::time::Duration = onceward_core::time::Duration::from_secs(24 * 3600);
+
+/// Bytes of a name, and lifecycles of one worker, that are remembered.
+const MAX_NAME_BYTES: usize = 1_000;
+const MAX_LIFECYCLES_PER_WORKER: usize = 100;
+
+/// Timers that are looked at to count leases.
+const MAX_SCANNED_TIMERS: usize = 20_000;
+
+/// A worker, and what it does now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerStatus {
+    pub name: WorkerName,
+    /// The lifecycles that it asked for, the last time.
+    pub lifecycles: Vec<Arc<str>>,
+    /// When it last asked for jobs; `None` where only its leases tell of it.
+    pub last_seen_at: Option<Time>,
+    /// Live leases.
+    pub live_leases: u64,
+}
+
+/// Who came lately, the last first, and whoever holds a lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerList {
+    pub workers: Vec<WorkerStatus>,
+    /// Their leases are all counted. Where very many timers run, only those that run out first are looked at.
+    pub is_complete: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct WorkerRegistry(Mutex<HashMap<WorkerName, TrackedWorker>>);
+
+#[derive(Clone, Debug)]
+struct TrackedWorker {
+    lifecycles: Vec<Arc<str>>,
+    seen_at: Instant,
+    /// When it was last written down as it is, but for the time.
+    written_at: Option<Instant>,
+}
+
+impl TrackedWorker {
+    fn needs_write(&self, now: Instant) -> bool {
+        self.written_at.is_none_or(|written| self.seen_at > written && now.duration_since(written) >= REWRITE_INTERVAL)
+    }
+}
+
+impl WorkerRegistry {
+    fn lock_sightings(&self) -> MutexGuard<'_, HashMap<WorkerName, TrackedWorker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody asks for jobs.
+    pub(crate) fn record_sighting(&self, actor: &Actor, worker: &Arc<str>, lifecycles: &[Arc<str>]) {
+        // What nobody could be leased to, or asks for more than anybody has, is not worth a line.
+        if !is_storable(worker)
+            || lifecycles.len() > MAX_LIFECYCLES_PER_WORKER
+            || !lifecycles.iter().all(|name| is_storable(name))
+        {
+            return;
+        }
+        let name = WorkerName { holder: Arc::clone(&actor.id), worker: Arc::clone(worker) };
+        let now = Instant::now();
+        let mut sightings = self.lock_sightings();
+        if let Some(seen) = sightings.get_mut(&name) {
+            seen.seen_at = now;
+            if seen.lifecycles != lifecycles {
+                (seen.lifecycles, seen.written_at) = (lifecycles.to_vec(), None);
+            }
+            return;
+        }
+        if sightings.len() >= MAX_WORKERS {
+            sightings
+                .retain(|_, seen| now.duration_since(seen.seen_at) < REWRITE_INTERVAL || seen.written_at.is_none());
+        }
+        if sightings.len() < MAX_WORKERS {
+            sightings.insert(name, TrackedWorker { lifecycles: lifecycles.to_vec(), seen_at: now, written_at: None });
+        }
+    }
+
+    /// Those that fit, as of now by the store's clock.
+    fn sightings(&self, now: Time, is_selected: impl Fn(&TrackedWorker) -> bool) -> Vec<WorkerSighting> {
+        let micros_ago = |seen: &TrackedWorker| i64::try_from(seen.seen_at.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let locked = self.lock_sightings();
+        let selected = locked.iter().filter(|(_, seen)| is_selected(seen));
+        let shown = selected.map(|(name, seen)| WorkerSighting {
+            name: name.clone(),
+            lifecycles: seen.lifecycles.clone(),
+            last_seen_at: Time::from_micros(now.micros().saturating_sub(micros_ago(seen))),
+        });
+        shown.collect()
+    }
+
+    fn mark_written(&self, sightings: &[WorkerSighting], at: Instant) {
+        let mut locked = self.lock_sightings();
+        for worker in sightings {
+            if let Some(seen) = locked.get_mut(&worker.name).filter(|seen| seen.lifecycles == worker.lifecycles) {
+                seen.written_at = Some(at);
+            }
+        }
+    }
+}
+
+/// Short enough to keep, and what every database takes.
+fn is_storable(text: &str) -> bool {
+    text.len() <= MAX_NAME_BYTES && !text.contains('\0')
+}
+
+/// The engine's own duty.
+pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    while !shared.queue.is_closed() {
+        sleep(FLUSH_INTERVAL).await;
+        // Where the store fails there is no hurry: it is tried again.
+        let _ = flush_sightings(&shared).await;
+    }
+}
+
+/// Write down what is new.
+async fn flush_sightings<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
+    let now = Instant::now();
+    let changed = shared.worker_registry.sightings(shared.store.now().await?, |seen| seen.needs_write(now));
+    if !changed.is_empty() {
+        shared.store.upsert_workers(&changed).await?;
+        shared.worker_registry.mark_written(&changed, now);
+    }
+    Ok(())
+}
+
+impl<S: Store + 'static> Engine<S> {
+    /// Who came for jobs in the last day, of all processes on the store: an operator sees all workers, anybody else its own.
+    pub async fn workers(&self, actor: &Actor, limit: usize) -> Result<WorkerList, EngineError> {
+        let shared = &self.shared;
+        let now = shared.store.now().await?;
+        let mut workers_by_name: BTreeMap<WorkerName, WorkerStatus> = BTreeMap::new();
+        let local = shared.worker_registry.sightings(now, |_| true);
+        for WorkerSighting { name, lifecycles, last_seen_at: seen } in
+            shared.store.workers(MAX_WORKERS).await?.into_iter().chain(local)
+        {
+            let is_newer = workers_by_name.get(&name).is_none_or(|known| known.last_seen_at <= Some(seen));
+            if is_newer {
+                workers_by_name
+                    .insert(name.clone(), WorkerStatus { name, lifecycles, last_seen_at: Some(seen), live_leases: 0 });
+            }
+        }
+        let cutoff = now.checked_sub(WORKER_TTL);
+        workers_by_name.retain(|_, worker| worker.last_seen_at > cutoff);
+        let lease_counts = shared.store.lease_counts(MAX_SCANNED_TIMERS).await?;
+        for (name, holds) in lease_counts.workers {
+            let unseen =
+                || WorkerStatus { name: name.clone(), lifecycles: Vec::new(), last_seen_at: None, live_leases: holds };
+            workers_by_name.entry(name.clone()).or_insert_with(unseen).live_leases = holds;
+        }
+        let is_visible = |worker: &WorkerStatus| reads_everything(actor) || worker.name.holder == actor.id;
+        let mut workers: Vec<WorkerStatus> = workers_by_name.into_values().filter(is_visible).collect();
+        workers.sort_by(|one, other| other.last_seen_at.cmp(&one.last_seen_at).then_with(|| one.name.cmp(&other.name)));
+        workers.truncate(shared.clamp_page_items(limit));
+        Ok(WorkerList { workers, is_complete: lease_counts.is_complete })
+    }
+}

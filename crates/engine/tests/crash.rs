@@ -1,0 +1,120 @@
+//! A process that is killed while it works: all that it answered is there afterwards, and nothing is there twice.
+//!
+//! Apart from the other tests: a process that is just being started holds its parent's files for a moment, and with them
+//! the locks of databases that others want to open again.
+
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use onceward_core::time::Time;
+use onceward_engine::{Engine, EngineConfig, PruneOptions, RetentionPolicy, verify};
+use onceward_store::{Clock, SqliteScanner, SqliteStore};
+use onceward_testkit::random::Rng;
+
+use support::crash::{AcknowledgedWork, spawn_test_process, work_forever};
+use support::{TempDir, block_on, open_engine};
+
+const KILL_COUNT: u64 = 20;
+const DATABASE_FILE_VARIABLE: &str = "ONCEWARD_ENGINE_KILLED";
+
+/// The process that is killed: this very test, run again by the other one. Alone it does nothing.
+#[test]
+fn works_until_killed() {
+    let Some(file) = std::env::var_os(DATABASE_FILE_VARIABLE).map(PathBuf::from) else { return };
+    block_on(async {
+        let engine = open_sqlite_engine(file).await;
+        // Four at once, so that batches hold more than one.
+        let _others = [(); 3].map(|()| tokio::spawn(work_forever(engine.clone())));
+        work_forever(engine).await;
+    });
+}
+
+/// The same, while everything that has ended is pruned at once, again and again.
+#[test]
+fn prunes_until_killed() {
+    let Some(file) = std::env::var_os(DATABASE_FILE_VARIABLE).map(PathBuf::from) else { return };
+    block_on(async {
+        let engine = open_sqlite_engine(file).await;
+        let _turns = [(); 2].map(|()| tokio::spawn(work_forever(engine.clone())));
+        let retention = RetentionPolicy {
+            records_ttl: Some(std::time::Duration::ZERO),
+            max_batch_records: 5,
+            ..RetentionPolicy::default()
+        };
+        let options = PruneOptions { retention, ..PruneOptions::default() };
+        loop {
+            let pruned = engine.prune(&options).await.expect("pruning");
+            if pruned.records > 0 {
+                println!("\npruned {:036}", pruned.records);
+            }
+        }
+    });
+}
+
+async fn open_sqlite_engine(file: PathBuf) -> Engine<SqliteStore> {
+    open_engine(SqliteStore::open(file, Clock::machine()).expect("the file opens"), EngineConfig::default()).await
+}
+
+/// Run the worker on this file and kill it after it has said so many things that are noted.
+fn run_and_kill(test: &str, file: &Path, mut lines: usize, mut record_line: impl FnMut(&str) -> bool) {
+    let mut child = spawn_test_process(test, DATABASE_FILE_VARIABLE, file.to_str().expect("UTF-8"));
+    // What it had said before it died is still in the pipe, and counts.
+    for barrier in BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
+        if record_line(&barrier) && lines > 0 {
+            lines -= 1;
+            if lines == 0 {
+                child.kill().expect("SIGKILL");
+            }
+        }
+    }
+    let status = child.wait().expect("it ended");
+    assert!(lines == 0 && !status.success(), "it ended by itself: {status}");
+}
+
+/// After every one of twenty kills at random moments: acknowledged creates, leases and commits are there, each effect once,
+/// the log has no gap, its chain holds, and building the records again from it gives those that are kept.
+#[test]
+fn acknowledged_work_survives_kills() {
+    let folder = TempDir::new();
+    let seed = std::env::var("ONCEWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(45);
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    let mut acknowledged = AcknowledgedWork::default();
+    for _ in 0..KILL_COUNT {
+        run_and_kill("works_until_killed", &folder.database_path(), 1 + rng.below(60), |line| {
+            acknowledged.record_line(line)
+        });
+        let store =
+            SqliteStore::open(folder.database_path(), Clock::manual(Time::MIN)).expect("it opens after the kill");
+        block_on(acknowledged.assert_present_in(store));
+    }
+    println!("{KILL_COUNT} kills, {} created, {} committed", acknowledged.created.len(), acknowledged.committed.len());
+    assert!(!acknowledged.committed.is_empty());
+}
+
+/// Killed in the midst of pruning, each checkpoint is there with all that it took gone, or nothing of it is.
+#[test]
+fn prune_is_atomic_across_kills() {
+    let folder = TempDir::new();
+    let seed = std::env::var("ONCEWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(46);
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    let (mut acknowledged, mut pruned) = (AcknowledgedWork::default(), 0);
+    for _ in 0..KILL_COUNT / 2 {
+        run_and_kill("prunes_until_killed", &folder.database_path(), 1 + rng.below(80), |line| {
+            let number = line.strip_prefix("pruned ").filter(|number| number.len() == 36);
+            pruned += number.map_or(0, |number| number.parse::<u64>().expect("a number"));
+            number.is_some() || acknowledged.record_line(line)
+        });
+        let created = acknowledged.created.len() as u64;
+        let view = SqliteScanner::open(folder.database_path()).expect("it opens after the kill");
+        let report = block_on(verify(&view, Clock::machine().now(), &mut ())).expect("it can be read");
+        assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
+        assert!(report.pruned.records >= pruned, "what was said to be pruned is: {pruned}, {report:?}");
+        assert!(report.records + report.pruned.records >= created, "{created} were made: {report:?}");
+    }
+    println!("{} kills, {} created, {pruned} pruned", KILL_COUNT / 2, acknowledged.created.len());
+    assert!(pruned > 0);
+}

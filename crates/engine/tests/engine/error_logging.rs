@@ -1,0 +1,133 @@
+//! What goes wrong beside callers is told to whoever runs the program: when it begins, and not each time.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use onceward_engine::{CheckError, CheckRegistry, CheckRequest, Engine, EngineConfig, WorkerConfig};
+use onceward_store::{Clock, MemoryStore, Store};
+use onceward_testkit::user;
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
+
+use crate::support::{
+    JOB_LIFECYCLE, TEST_TIMEOUT, config_without_polling, create_job, json_object, lifecycle_files, reply_code,
+    start_time,
+};
+
+/// Hears warnings.
+#[derive(Clone, Default)]
+struct WarningRecorder(Arc<Mutex<Vec<String>>>);
+
+struct EventText(String);
+
+impl Visit for EventText {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, "{field}={value:?} ");
+    }
+}
+
+impl Subscriber for WarningRecorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut words = EventText(String::new());
+        event.record(&mut words);
+        self.0.lock().unwrap().push(words.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl WarningRecorder {
+    fn events_containing(&self, what: &str) -> Vec<String> {
+        self.0.lock().unwrap().iter().filter(|words| words.contains(what)).cloned().collect()
+    }
+
+    /// All in one thread, so that this one hears all of it and nobody else's.
+    fn record_during<T>(&self, future: impl Future<Output = T>) -> T {
+        // With one dispatcher alone, whether a place is heard is decided by whichever thread comes there first, for all of them.
+        static SECOND_DISPATCH: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(WarningRecorder::default()));
+        LazyLock::force(&SECOND_DISPATCH);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        tracing::subscriber::with_default(self.clone(), || runtime.block_on(future))
+    }
+}
+
+async fn open_memory_engine(config: EngineConfig) -> Engine<MemoryStore> {
+    let engine = Engine::open(MemoryStore::new(Clock::manual(start_time())), config);
+    engine.put_lifecycles(&lifecycle_files()).await.expect("sound files");
+    engine
+}
+
+/// Why a check has no answer is told once, and again when the reason is another or it went well meanwhile. DOC-15: nothing of what was
+/// asked is told, also where whoever answers panics with it.
+#[test]
+fn check_failure_is_logged_once_per_reason_without_payload() {
+    let turn = Arc::new(AtomicUsize::new(0));
+    let turns = Arc::clone(&turn);
+    let checks = CheckRegistry::default().register("race.note", "decent", move |asked: CheckRequest| {
+        let turn = turns.load(Ordering::SeqCst);
+        async move {
+            match turn {
+                0 => Err(CheckError("the guard is down".to_owned())),
+                1 => panic!("cannot read {:?}", asked.query.arguments["text"]),
+                _ => Ok(json_object(json!({ "fine": true }))),
+            }
+        }
+    });
+    let ear = WarningRecorder::default();
+    ear.record_during(async {
+        let engine = open_memory_engine(EngineConfig { checks, ..config_without_polling() }).await;
+        for now in [0, 0, 0, 1, 1, 2, 0, 0] {
+            turn.store(now, Ordering::SeqCst);
+            let reply = engine.create(&user("ann"), "race.note", json_object(json!({ "text": "my secret" }))).await;
+            assert_eq!(reply_code(&reply), if now == 2 { "ok" } else { "check_unavailable" });
+        }
+        engine.close().await;
+    });
+    let heard = ear.events_containing("a check has no answer");
+    assert_eq!(heard.len(), 3, "{heard:?}");
+    for (words, expected) in heard.iter().zip(["the guard is down", "panicked", "the guard is down"]) {
+        assert!(words.contains(expected) && words.contains("race.note") && words.contains("decent"), "{words}");
+    }
+    assert_eq!(ear.events_containing("secret"), [""; 0], "nothing of the payload");
+}
+
+/// A worker that may not lease tries again and again: that is told once.
+#[test]
+fn worker_without_role_is_logged_once() {
+    let ear = WarningRecorder::default();
+    ear.record_during(async {
+        let engine =
+            open_memory_engine(EngineConfig { poll_interval: Duration::from_millis(1), ..EngineConfig::default() })
+                .await;
+        create_job(&engine).await;
+        let working = WorkerConfig { actor: user("eve"), ..WorkerConfig::for_lifecycle(JOB_LIFECYCLE) };
+        engine.work(working, |_| async { Ok(json!(null)) });
+        let tried = async {
+            while engine.store().log(0, 100).await.expect("the log").len() < 4 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TEST_TIMEOUT, tried).await.expect("it tries three times");
+        engine.close().await;
+    });
+    let heard = ear.events_containing("a worker gets no jobs");
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(heard[0].contains(JOB_LIFECYCLE) && heard[0].contains("code"), "{heard:?}");
+}

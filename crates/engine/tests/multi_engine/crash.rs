@@ -1,0 +1,92 @@
+//! Three processes on one database, killed at random moments and started again: all that they answered is there, nothing is
+//! there twice, and the log tells all of it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+use std::sync::mpsc::{Sender, channel};
+
+use onceward_core::time::Time;
+use onceward_engine::EngineConfig;
+use onceward_store::{AnyStore, Clock, PostgresStore};
+use onceward_testkit::postgres::{PostgresServer, psql};
+use onceward_testkit::random::Rng;
+
+use crate::assert_verified;
+use crate::support::crash::{AcknowledgedWork, spawn_test_process, work_forever};
+use crate::support::{TEST_TIMEOUT, block_on, open_engine, open_postgres};
+
+const PROCESS_COUNT: usize = 3;
+const KILL_COUNT: usize = 15;
+const DATABASE_URL_VARIABLE: &str = "ONCEWARD_ENGINE_MANY";
+
+/// A process that is killed: this very test, run again by the other one. Alone it does nothing.
+#[test]
+fn works_beside_others_until_killed() {
+    let Ok(url) = std::env::var(DATABASE_URL_VARIABLE) else { return };
+    block_on(async {
+        let store = PostgresStore::open(&url).await.expect("the database opens");
+        let engine = open_engine(AnyStore::Postgres(store), EngineConfig::default()).await;
+        let _others = [(); 2].map(|()| tokio::spawn(work_forever(engine.clone())));
+        work_forever(engine).await;
+    });
+}
+
+/// Start one; its words go to the channel, with its number.
+fn spawn_process(url: &str, number: usize, lines: &Sender<(usize, Option<String>)>) -> Child {
+    let mut child = spawn_test_process("crash::works_beside_others_until_killed", DATABASE_URL_VARIABLE, url);
+    let (pipe, words) = (child.stdout.take().expect("a pipe"), lines.clone());
+    std::thread::spawn(move || {
+        // What it had said before it died is still in the pipe, and counts.
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = words.send((number, Some(line)));
+        }
+        let _ = words.send((number, None));
+    });
+    child
+}
+
+#[test]
+fn acknowledged_work_survives_kills_without_duplicates() {
+    let seed = std::env::var("ONCEWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(46);
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    let url = PostgresServer::shared().create_database();
+    let (sender, lines) = channel();
+    let mut running: Vec<Child> = (0..PROCESS_COUNT).map(|number| spawn_process(&url, number, &sender)).collect();
+    let mut lines_until_kill: Vec<usize> = (0..PROCESS_COUNT).map(|_| 10 + rng.below(60)).collect();
+    let (mut acknowledged, mut kills, mut ended) = (AcknowledgedWork::default(), 0, 0);
+    while ended < PROCESS_COUNT {
+        let (number, line) = lines.recv().expect("somebody still runs");
+        let Some(line) = line else {
+            let status = running[number].wait().expect("it ended");
+            assert!(!status.success() && lines_until_kill[number] == 0, "it ended by itself: {status}");
+            if kills < KILL_COUNT {
+                running[number] = spawn_process(&url, number, &sender);
+                lines_until_kill[number] = 10 + rng.below(60);
+            } else {
+                ended += 1;
+            }
+            continue;
+        };
+        if acknowledged.record_line(&line) && lines_until_kill[number] > 0 {
+            lines_until_kill[number] -= 1;
+            if lines_until_kill[number] == 0 {
+                running[number].kill().expect("SIGKILL");
+                kills += 1;
+            }
+        }
+    }
+    println!("{kills} kills, {} created, {} committed", acknowledged.created.len(), acknowledged.committed.len());
+    assert!(kills >= KILL_COUNT && !acknowledged.committed.is_empty());
+    // What a dead one had sent may still be landing, between one look and the next.
+    let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                  AND backend_type = 'client backend'";
+    let began = std::time::Instant::now();
+    while psql(&url, others) != "0" {
+        assert!(began.elapsed() < TEST_TIMEOUT, "a dead one's connection stays");
+    }
+    block_on(async {
+        acknowledged.assert_present_in(open_postgres(&url, &Clock::manual(Time::MIN)).await).await;
+        assert_verified(&url, Clock::machine().now()).await;
+    });
+}

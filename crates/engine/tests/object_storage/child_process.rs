@@ -1,0 +1,66 @@
+//! This program once more, as a process of its own that can be killed or weighed.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use onceward_engine::ObjectStorage;
+
+use crate::support::block_on;
+use crate::test_storage::TestStorage;
+
+const STORAGE_URL_VARIABLE: &str = "ONCEWARD_OBJECTS_AGAIN";
+
+/// In the process that was started: do this with the place that it was given. Alone it does nothing.
+#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+pub(crate) fn run_in_child(test: impl AsyncFn(&ObjectStorage)) {
+    let Ok(url) = std::env::var(STORAGE_URL_VARIABLE) else { return };
+    block_on(async { test(&ObjectStorage::open(&url).await.expect("the place")).await });
+}
+
+pub(crate) struct ChildTest {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl ChildTest {
+    /// Run one test of this program, by its name, on a place.
+    pub(crate) fn start(test: &str, storage: &TestStorage<'_>) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", test, "--nocapture"])
+            .env(STORAGE_URL_VARIABLE, &storage.url)
+            .envs(storage.settings.iter().cloned())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this test runs again");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self { child, out }
+    }
+
+    /// Wait until it has said so many things.
+    pub(crate) fn wait_for_lines(&mut self, lines: usize) {
+        for _ in 0..lines {
+            self.read_line_after(&["written", "finished"]);
+        }
+    }
+
+    /// The next line that begins with one of these words, without it.
+    pub(crate) fn read_line_after(&mut self, words: &[&str]) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.out.read_line(&mut line).expect("text") > 0, "it ended before it said {words:?}");
+            if let Some(rest) = words.iter().find_map(|word| line.strip_prefix(word)) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("SIGKILL");
+        let status = self.child.wait().expect("it ended");
+        assert!(!status.success(), "it ended by itself");
+    }
+
+    pub(crate) fn wait_for_success(mut self) {
+        assert!(self.child.wait().expect("it ended").success());
+    }
+}

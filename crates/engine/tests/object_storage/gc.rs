@@ -1,0 +1,148 @@
+//! What nobody has goes; what somebody has, or may be about to name, stays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::CreateRecord;
+use onceward_engine::{MAX_INLINE_PAYLOAD_BYTES, collect_orphans};
+use onceward_store::Clock;
+use onceward_testkit::{TempDir, user};
+use serde_json::Map;
+
+use crate::child_process::{self, ChildTest};
+use crate::support::{JOB_LIFECYCLE, TEST_TIMEOUT, open_engine, open_sqlite, start_time};
+use crate::test_storage::{on_both_backends, payload_of, test_bytes};
+
+const ONE_HOUR: Duration = Duration::from_hours(1);
+
+/// Orphans go when they are old, page by page; what a record has, and what a system has named, does not.
+#[test]
+fn old_orphans_are_collected_and_referenced_objects_kept() {
+    on_both_backends(async |spot| {
+        let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
+        let engine = open_engine(open_sqlite(&folder, &clock), spot.config()).await;
+        let kept = test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1);
+        let create =
+            CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields: Map::new(), payload: None };
+        engine.create_with_payload(&user("ann"), create, Arc::clone(&kept)).await.expect("a job");
+        spot.storage.put_named("originals/1.png", test_bytes(3, 3)).await.unwrap();
+        // Named so that it could be taken for a payload.
+        let looks = format!("ab/{}", "c".repeat(62));
+        spot.storage.put_named(&looks, test_bytes(3, 3)).await.unwrap();
+        // A page of a bucket has a thousand.
+        for number in 0..1_050_u32 {
+            let sha256 = payload_of(&number.to_be_bytes()).sha256;
+            std::fs::create_dir_all(spot.object_path(&sha256).parent().unwrap()).unwrap();
+            std::fs::write(spot.object_path(&sha256), b"four").unwrap();
+        }
+        spot.notify_changed();
+        let young = collect_orphans(engine.store(), &spot.storage, ONE_HOUR).await.unwrap();
+        assert_eq!((young.objects, spot.list_files().len()), (0, 1_053), "somebody may be about to name it");
+        spot.set_age(2 * ONE_HOUR);
+        // Brought again, it is young again.
+        let again = spot.storage.put(Arc::from(1_u32.to_be_bytes())).await.unwrap();
+        let gone = collect_orphans(engine.store(), &spot.storage, ONE_HOUR).await.unwrap();
+        assert_eq!((gone.objects, gone.bytes), (1_049, 4 * 1_049));
+        let name = |sha256: &[u8; 32]| spot.object_path(sha256).strip_prefix(&spot.root).unwrap().display().to_string();
+        let mut left = vec![name(&payload_of(&kept).sha256), name(&again.sha256)];
+        left.extend(["named/originals/1.png".to_owned(), format!("named/{looks}")]);
+        left.sort();
+        assert_eq!(spot.list_files(), left);
+        engine.close().await;
+    });
+}
+
+/// A system is shown what lies under a name of its own and is old: that, nothing beside it and nothing below, in parts.
+#[test]
+fn stale_names_lists_only_old_names_of_the_prefix() {
+    on_both_backends(async |spot| {
+        let shown = async || {
+            let mut walk = spot.storage.stale_names("originals", ONE_HOUR).await.unwrap();
+            let (mut names, mut parts) = (Vec::new(), 0);
+            while let Some(some) = walk.next_batch().await.unwrap() {
+                names.extend(some);
+                parts += 1;
+            }
+            names.sort();
+            (names, parts)
+        };
+        assert_eq!(shown().await.0, [""; 0], "there is nothing");
+        for name in ["originals/2.png", "originals/1.png", "originals/deep/3.png", "originals2/4.png", "5.png"] {
+            spot.storage.put_named(name, test_bytes(3, 3)).await.unwrap();
+        }
+        spot.storage.put(test_bytes(3, 3)).await.unwrap();
+        assert_eq!(shown().await.0, [""; 0], "it is young");
+        spot.set_age(2 * ONE_HOUR);
+        spot.storage.put_named("originals/2.png", test_bytes(3, 3)).await.unwrap();
+        assert_eq!(shown().await.0, ["originals/1.png"]);
+        for number in 0..1_100 {
+            std::fs::write(spot.root.join(format!("named/originals/{number}.jpg")), b"four").unwrap();
+        }
+        spot.set_age(2 * ONE_HOUR);
+        let (names, parts) = shown().await;
+        assert!(names.len() == 1_102 && parts > 2, "{} in {parts}", names.len());
+        spot.storage.stale_names("../x", ONE_HOUR).await.err().expect("no name");
+    });
+}
+
+/// Whoever gives up in the middle leaves nothing.
+#[test]
+fn dropped_writer_leaves_no_files() {
+    on_both_backends(async |spot| {
+        for length in [1, 12 << 20] {
+            let mut writer = spot.storage.writer().await.unwrap();
+            writer.write(test_bytes(length, 5)).await.unwrap();
+            drop(writer);
+            // A bucket is told of it by and by.
+            let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
+            while !spot.list_files().is_empty() {
+                assert!(tokio::time::Instant::now() < deadline, "{:?} is left", spot.list_files());
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+}
+
+/// The process that is killed: this very test, run again by the other one.
+#[test]
+fn uploads_until_killed() {
+    child_process::run_in_child(async |objects| {
+        loop {
+            let mut writer = objects.writer().await.unwrap();
+            // Three parts, and a bit.
+            for piece in 0..30 {
+                writer.write(vec![piece; 600_000]).await.unwrap();
+                println!("\nwritten");
+            }
+            writer.finish().await.unwrap();
+            println!("\nfinished");
+        }
+    });
+}
+
+/// Whenever a process is killed while it writes, what it leaves is an object of its hash or will be collected.
+#[test]
+fn uploads_of_killed_process_are_collected() {
+    on_both_backends(async |spot| {
+        let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
+        let store = open_sqlite(&folder, &clock);
+        // Before the first part, in the middle, before the end, and after it.
+        for lines in [3, 12, 20, 30, 31, 45] {
+            let mut process = ChildTest::start("gc::uploads_until_killed", spot);
+            process.wait_for_lines(lines);
+            process.kill();
+            println!("killed after {lines}: {:?}", spot.list_files());
+            // A server may still be about to notice that somebody hung up.
+            let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
+            loop {
+                spot.set_age(2 * ONE_HOUR);
+                collect_orphans(&store, &spot.storage, ONE_HOUR).await.unwrap();
+                let left = spot.list_files();
+                if left.is_empty() {
+                    break;
+                }
+                assert!(tokio::time::Instant::now() < deadline, "{left:?} is left");
+            }
+        }
+    });
+}

@@ -1,0 +1,172 @@
+//! What is put somewhere is there, whole, until it is taken out.
+
+use std::sync::Arc;
+
+use onceward_core::decide::CreateRecord;
+use onceward_engine::{MAX_INLINE_PAYLOAD_BYTES, VerifyReport, verify_objects};
+use onceward_store::{Clock, SqliteScanner};
+use onceward_testkit::{TempDir, user};
+use serde_json::Map;
+
+use crate::support::{JOB_LIFECYCLE, open_engine, open_sqlite, start_time};
+use crate::test_storage::{on_both_backends, payload_of, read_all, test_bytes};
+
+/// A part of an upload, and so the bound below which there is none.
+const UPLOAD_PART_BYTES: usize = 5 << 20;
+
+/// Of every length around the bounds, as a whole and piece by piece: under its hash, nothing beside it, and the same when read.
+#[test]
+fn payload_round_trips_at_every_size_bound() {
+    on_both_backends(async |spot| {
+        for (seed, length) in (0..).zip([
+            0,
+            1,
+            MAX_INLINE_PAYLOAD_BYTES,
+            UPLOAD_PART_BYTES - 1,
+            UPLOAD_PART_BYTES,
+            UPLOAD_PART_BYTES + 1,
+            2 * UPLOAD_PART_BYTES,
+            2 * UPLOAD_PART_BYTES + 77,
+        ]) {
+            let given = test_bytes(length, seed);
+            let expected = payload_of(&given);
+            assert!(spot.storage.get(&expected).await.unwrap().is_none());
+            assert_eq!(spot.storage.object_size(&expected.sha256).await.unwrap(), None);
+            let mut writer = spot.storage.writer().await.unwrap();
+            for piece in given.chunks(777_777) {
+                writer.write(piece.to_vec()).await.unwrap();
+            }
+            assert_eq!(writer.bytes(), expected.bytes);
+            assert_eq!(writer.finish().await.unwrap(), expected);
+            let name = spot.object_path(&expected.sha256);
+            assert_eq!(std::fs::read(&name).expect("a file of its name"), *given);
+            assert_eq!(spot.storage.object_size(&expected.sha256).await.unwrap(), Some(expected.bytes));
+            let reader = spot.storage.get(&expected).await.unwrap().expect("it is there");
+            assert_eq!(reader.payload(), expected);
+            let (back, largest) = read_all(reader).await.unwrap();
+            assert!(back == *given && largest <= 1 << 20, "{length} bytes, in pieces of up to {largest}");
+            spot.remove(&expected.sha256);
+            // The same, as a whole; and once more over itself.
+            for _ in 0..2 {
+                assert_eq!(spot.storage.put(Arc::clone(&given)).await.unwrap(), expected);
+                assert!(std::fs::read(&name).unwrap() == *given);
+            }
+            spot.remove(&expected.sha256);
+            assert_eq!(spot.list_files(), Vec::<String>::new(), "{length}");
+        }
+    });
+}
+
+/// What a system names is there under that name, is written over by the next, and is looked at on the way out.
+#[test]
+fn named_object_is_overwritten_read_and_removed() {
+    on_both_backends(async |spot| {
+        let (first, second) = (test_bytes(300_000, 1), test_bytes(17, 2));
+        let named = "originals/0199-a.png";
+        assert!(spot.storage.get_named(named, &payload_of(&first)).await.unwrap().is_none());
+        for given in [&first, &second, &test_bytes(0, 0)] {
+            spot.storage.put_named(named, Arc::clone(given)).await.unwrap();
+            let reader = spot.storage.get_named(named, &payload_of(given)).await.unwrap().expect("it is there");
+            assert!(read_all(reader).await.unwrap().0 == **given);
+            assert_eq!(spot.list_files(), [format!("named/{named}")]);
+        }
+        let reader = spot.storage.get_named(named, &payload_of(&first)).await.unwrap().expect("something is there");
+        assert_eq!(read_all(reader).await.unwrap_err().code(), "object_damaged");
+        assert!(spot.storage.get(&payload_of(&second)).await.unwrap().is_none(), "a name is no hash");
+        for _ in 0..2 {
+            spot.storage.remove_named(named).await.unwrap();
+            assert_eq!(spot.list_files(), Vec::<String>::new());
+        }
+        for bad in ["", "..", "a/../../b", "/etc/passwd", "a//b", "a/", ".a"] {
+            let code = |error: onceward_engine::ObjectError| error.code();
+            assert_eq!(spot.storage.put_named(bad, test_bytes(1, 1)).await.map_err(code), Err("bad_object_name"));
+            let got = spot.storage.get_named(bad, &payload_of(b"")).await;
+            assert_eq!(got.map(|reader| reader.is_some()).map_err(code), Err("bad_object_name"));
+            assert_eq!(spot.storage.remove_named(bad).await.map_err(code), Err("bad_object_name"));
+        }
+    });
+}
+
+/// Other bytes than those of the hash, fewer or more: an error in place of the end; and `verifier` names it, and what is missing.
+#[test]
+fn damaged_object_is_reported_by_read_and_verify() {
+    on_both_backends(async |spot| {
+        let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
+        let engine = open_engine(open_sqlite(&folder, &clock), spot.config()).await;
+        let given = test_bytes(600_000, 9);
+        let create = || CreateRecord {
+            lifecycle: JOB_LIFECYCLE.into(),
+            id: None,
+            owner: None,
+            fields: Map::new(),
+            payload: None,
+        };
+        let id = engine.create_with_payload(&user("ann"), create(), Arc::clone(&given)).await.expect("a job").subject;
+        let (kept, name) = (payload_of(&given), spot.object_path(&payload_of(&given).sha256));
+        let verify_result = async |contents: bool| {
+            let (view, mut report) = (SqliteScanner::open(folder.database_path()).unwrap(), VerifyReport::default());
+            verify_objects(&view, &spot.storage, contents, &mut (), &mut report).await.unwrap();
+            (report.objects, report.differences.len())
+        };
+        assert_eq!(verify_result(true).await, (1, 0));
+        for harm in [given[..599_999].to_vec(), [&given[..], b"x"].concat(), vec![0; 600_000]] {
+            std::fs::write(&name, harm).unwrap();
+            spot.notify_changed();
+            let reader = spot.storage.get(&kept).await.unwrap().expect("something is there");
+            assert_eq!(read_all(reader).await.unwrap_err().code(), "object_damaged");
+            assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "object_damaged");
+            assert_eq!((verify_result(false).await, verify_result(true).await), ((1, 0), (1, 1)));
+        }
+        spot.remove(&kept.sha256);
+        assert!(engine.payload(&user("ann"), id).await.unwrap().is_none());
+        assert_eq!(verify_result(false).await, (1, 1));
+        // Brought again, it is there again.
+        engine.create_with_payload(&user("ann"), create(), Arc::clone(&given)).await.expect("a job");
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*given));
+        assert_eq!(verify_result(true).await, (1, 0));
+        engine.close().await;
+    });
+}
+
+/// Whoever counts the bytes that come, and looks at no more than that, sees that they are not all: the last of them are kept back.
+#[test]
+fn last_chunk_is_withheld_until_hash_matches() {
+    on_both_backends(async |spot| {
+        for length in [1, 300_000, 600_000] {
+            let given = test_bytes(length, 5);
+            let kept = spot.storage.put(Arc::clone(&given)).await.unwrap();
+            let mut harmed = given.to_vec();
+            harmed[length / 2] ^= 1;
+            std::fs::write(spot.object_path(&kept.sha256), harmed).unwrap();
+            spot.notify_changed();
+            let mut reader = spot.storage.get(&kept).await.unwrap().expect("something is there");
+            let mut bytes_read = 0;
+            let error = loop {
+                match reader.next_chunk().await {
+                    Ok(piece) => bytes_read += piece.expect("no end without an error").len(),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.code(), "object_damaged");
+            assert!(bytes_read < length, "{bytes_read} of {length} bytes");
+            assert_eq!(reader.next_chunk().await.unwrap_err().code(), "object_damaged", "and it stays so");
+        }
+    });
+}
+
+/// A read that was left in the middle is not gone on with: what it had read may be missing from what comes next.
+#[test]
+fn canceled_read_fails_instead_of_ending() {
+    on_both_backends(async |spot| {
+        let kept = spot.storage.put(test_bytes(600_000, 6)).await.unwrap();
+        let mut reader = spot.storage.get(&kept).await.unwrap().expect("it is there");
+        let mut left = Box::pin(reader.next_chunk());
+        // Asked once, and dropped: a file's bytes, and a bucket's, are not there at once.
+        let is_there = std::future::poll_fn(|context| std::task::Poll::Ready(left.as_mut().poll(context).is_ready()));
+        let is_there = is_there.await;
+        drop(left);
+        if !is_there {
+            assert_eq!(reader.next_chunk().await.unwrap_err().code(), "objects_unavailable");
+        }
+    });
+}

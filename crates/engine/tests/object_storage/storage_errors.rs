@@ -1,0 +1,171 @@
+//! A bucket that is not there, does not answer, or does not let one in; and how much memory it takes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::CreateRecord;
+use onceward_engine::{MAX_INLINE_PAYLOAD_BYTES, ObjectStorage, collect_orphans};
+use onceward_store::{Clock, ListQuery, Store as _};
+use onceward_testkit::s3::{S3Server, SECRET_ACCESS_KEY};
+use onceward_testkit::{TempDir, user};
+use serde_json::Map;
+
+use crate::child_process::{self, ChildTest};
+use crate::support::{JOB_LIFECYCLE, block_on, open_engine, open_sqlite, start_time};
+use crate::test_storage::{TestStorage, on_both_backends, payload_of, read_all, shared_server, test_bytes};
+
+fn new_create() -> CreateRecord {
+    CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields: Map::new(), payload: None }
+}
+
+/// While the bucket is down, what needs it is answered 503 and nothing is made; what does not need it goes on. When it is back, so
+/// is everything.
+#[test]
+fn unreachable_bucket_returns_unavailable_and_recovers() {
+    let server = S3Server::start();
+    block_on(async {
+        let spot = TestStorage::in_bucket(&server).await;
+        let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
+        let engine = open_engine(open_sqlite(&folder, &clock), spot.config()).await;
+        let (large, small) = (test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1), test_bytes(MAX_INLINE_PAYLOAD_BYTES, 2));
+        let id =
+            engine.create_with_payload(&user("ann"), new_create(), Arc::clone(&large)).await.expect("a job").subject;
+        // In the middle of an upload, and of a read.
+        let mut writer = spot.storage.writer().await.unwrap();
+        writer.write(test_bytes(6 << 20, 3)).await.unwrap();
+        server.kill();
+        let error = writer.write(test_bytes(6 << 20, 3)).await.unwrap_err();
+        assert_eq!((error.status(), error.code()), (503, "objects_unavailable"), "{error}");
+        assert_eq!(writer.finish().await.unwrap_err().code(), "objects_unavailable");
+        let refused = engine
+            .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
+            .await
+            .unwrap_err();
+        assert_eq!((refused.status(), refused.code()), (503, "objects_unavailable"), "{refused}");
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "objects_unavailable");
+        let made = engine.create_with_payload(&user("ann"), new_create(), small).await;
+        assert!(made.is_ok(), "this one stands in the database");
+        let all = engine.store().list(&ListQuery { limit: 10, ..ListQuery::default() }).await.unwrap();
+        assert_eq!(all.records.len(), 2);
+        server.restart();
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
+        engine
+            .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
+            .await
+            .expect("a job");
+        // What the upload had sent is no object, and is nobody's: the note of it goes, though the server knows of no upload.
+        assert!(spot.storage.get(&payload_of(&test_bytes(12 << 20, 3))).await.unwrap().is_none());
+        let drafts = || {
+            // The server's own, which it hides and leaves behind when it is killed.
+            let is_ours = |name: &String| name.starts_with("drafts/") && !name.contains(".rclone_temp_");
+            spot.list_files().into_iter().filter(is_ours).count()
+        };
+        assert_eq!(drafts(), 1, "{:?}", spot.list_files());
+        spot.set_age(Duration::from_hours(2));
+        collect_orphans(engine.store(), &spot.storage, Duration::from_hours(1)).await.unwrap();
+        assert_eq!(drafts(), 0, "{:?}", spot.list_files());
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
+        engine.close().await;
+    });
+}
+
+/// A bucket that takes a question and never answers is given up in time. The clock of the waits is the test's.
+#[test]
+fn unresponsive_bucket_times_out() {
+    let server = S3Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let spot = TestStorage::in_bucket(&server).await;
+        server.pause();
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let error = spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap_err();
+        assert_eq!(error.code(), "objects_unavailable");
+        assert!(error.to_string().contains("does not answer"), "{error}");
+        // Four tries: how long they may take together is measured by the machine's clock, which stands still here.
+        let waited = began.elapsed().as_secs();
+        assert!((20..90).contains(&waited), "{waited} s");
+        tokio::time::resume();
+        server.resume();
+        spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.expect("it goes on");
+    });
+}
+
+/// What is wrong with the settings is told when the place is opened, in words that help and without secrets.
+#[test]
+fn misconfigured_storage_is_reported_on_open() {
+    block_on(async {
+        let server = shared_server();
+        let (good, _) = server.new_bucket();
+        let open_error = async |url: &str, changed: &[(&str, &str)]| {
+            let mut settings = server.env_vars();
+            settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            let opened = async { ObjectStorage::open_with(url, settings).await?.probe_write().await };
+            let error = opened.await.expect_err("it is wrong");
+            assert_eq!(error.code(), "objects_misconfigured", "{error}");
+            let text = error.to_string();
+            assert!(text.starts_with(url) && !text.contains(SECRET_ACCESS_KEY) && !text.contains("hidden"), "{text}");
+            println!("{text}");
+            text
+        };
+        let text = open_error("s3://no-such-bucket/a", &[]).await;
+        assert!(text.contains("404 NoSuchBucket; make the bucket first"), "{text}");
+        let text = open_error(&good, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).await;
+        assert!(text.contains("403") && text.contains("look at AWS_ACCESS_KEY_ID"), "{text}");
+        let text = open_error(&good, &[("AWS_ACCESS_KEY_ID", "nobody")]).await;
+        assert!(text.contains("403") && text.contains("look at AWS_ACCESS_KEY_ID"), "{text}");
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let text = open_error(&good, &[("AWS_ENDPOINT_URL", &format!("http://{}", nobody.unwrap()))]).await;
+        assert!(text.contains("cannot be reached") && text.contains("look at AWS_ENDPOINT_URL"), "{text}");
+        ObjectStorage::open_with(&good, server.env_vars()).await.unwrap().probe_write().await.expect("this is right");
+        let folder = TempDir::new();
+        std::fs::write(folder.database_path(), "no folder").unwrap();
+        let objects = ObjectStorage::open_with(&folder.database_path().display().to_string(), []).await.unwrap();
+        assert_eq!(objects.probe_write().await.unwrap_err().code(), "objects_misconfigured");
+    });
+}
+
+/// Bytes of the object that is weighed.
+const LARGE_OBJECT_BYTES: usize = 60 << 20;
+
+/// The process that is weighed: this very test, run again by the other one.
+#[test]
+fn carries_a_heavy_object() {
+    child_process::run_in_child(async |objects| {
+        // What any object takes is there by then.
+        let light = objects.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap();
+        read_all(objects.get(&light).await.unwrap().unwrap()).await.unwrap();
+        let before = peak_memory_kb();
+        let mut writer = objects.writer().await.unwrap();
+        for piece in 0..LARGE_OBJECT_BYTES >> 16 {
+            writer.write(vec![u8::try_from(piece % 251).unwrap(); 1 << 16]).await.unwrap();
+        }
+        let heavy = writer.finish().await.unwrap();
+        let mut reader = objects.get(&heavy).await.unwrap().expect("it is there");
+        let mut read = 0;
+        while let Some(piece) = reader.next_chunk().await.unwrap() {
+            read += piece.len();
+        }
+        assert_eq!(read, LARGE_OBJECT_BYTES);
+        println!("\ngrew {}", peak_memory_kb() - before);
+    });
+}
+
+/// The most that this process ever had, in KB.
+fn peak_memory_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// An object of 60 MB, in and out again, takes a process a fraction of that.
+#[test]
+fn large_object_uses_bounded_memory() {
+    on_both_backends(async |spot| {
+        let mut process = ChildTest::start("storage_errors::carries_a_heavy_object", spot);
+        let grown: u64 = process.read_line_after(&["grew "]).parse().expect("a number");
+        println!("{grown} KB");
+        assert!(grown < 24 << 10, "{grown} KB");
+        process.wait_for_success();
+    });
+}

@@ -1,0 +1,84 @@
+//! A process that works until it is killed: what it says, and that all of it is there afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Child, Command, Stdio};
+
+use onceward_core::record::Actor;
+use onceward_core::value::RecordId;
+use onceward_engine::{Engine, EngineConfig};
+use onceward_store::{LogReplay, Store};
+use onceward_testkit::worker;
+use serde_json::json;
+
+use super::{create_job, lease_one};
+
+/// This very test program again, with one of its tests and a variable that tells it where to work.
+pub(crate) fn spawn_test_process(test: &str, variable: &str, value: &str) -> Child {
+    Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, value)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test runs again")
+}
+
+/// Jobs, made and done, each step told when it is answered. Never ends.
+pub(crate) async fn work_forever<S: Store + 'static>(engine: Engine<S>) {
+    loop {
+        println!("\ncreated {}", create_job(&engine).await.0);
+        let Some(held) = lease_one(&engine).await else { continue };
+        let id = held.record.id;
+        println!("\nleased {} {}", id.0, held.token.0);
+        engine.commit(&worker("bob"), id, held.token, json!(id.0), true).await.expect("a commit of its own lease");
+        println!("\ncommitted {}", id.0);
+    }
+}
+
+/// What was said.
+#[derive(Default)]
+pub(crate) struct AcknowledgedWork {
+    pub(crate) created: BTreeSet<String>,
+    leased: BTreeMap<String, usize>,
+    pub(crate) committed: BTreeMap<String, usize>,
+}
+
+impl AcknowledgedWork {
+    /// Whether it was a word of ours, and whole.
+    pub(crate) fn record_line(&mut self, line: &str) -> bool {
+        let Some((what, rest)) = line.split_once(' ') else { return false };
+        match what {
+            "created" if rest.len() == 36 => assert!(self.created.insert(rest.to_owned()), "an id came twice"),
+            "leased" if rest.len() > 36 => *self.leased.entry(rest.to_owned()).or_default() += 1,
+            "committed" if rest.len() == 36 => *self.committed.entry(rest.to_owned()).or_default() += 1,
+            _ => return false,
+        }
+        true
+    }
+
+    /// Acknowledged creates, leases and commits are there, each effect once, the log has no gap, its chain holds, and building the records
+    /// again from it gives those that are kept. The store's clock must stand: nothing falls due while we look.
+    pub(crate) async fn assert_present_in<S: Store + 'static>(&self, store: S) {
+        assert!(self.leased.values().all(|count| *count == 1), "no lease was handed out twice");
+        assert!(self.committed.values().all(|count| *count == 1), "one commit acknowledged a job");
+        let log = store.log(0, 1_000_000).await.unwrap();
+        let mut replay = LogReplay::new(store.catalog().await.unwrap().lifecycles());
+        let mut effects = BTreeMap::<String, usize>::new();
+        for (seq, entry) in (1..).zip(&log) {
+            assert_eq!(entry.seq, seq, "no gap");
+            replay.apply(entry).expect("the chain holds");
+            if let (Some(record), true) = (entry.record, entry.body().unwrap().effect.is_some()) {
+                *effects.entry(record.0.to_string()).or_default() += 1;
+            }
+        }
+        assert!(effects.values().all(|count| *count == 1), "one effect a job");
+        assert!(self.committed.keys().all(|id| effects.contains_key(id)), "an acknowledged commit is there");
+        let engine = Engine::open(store, EngineConfig::default());
+        for id in &self.created {
+            let id = RecordId(id.parse().expect("an id"));
+            let stored = engine.get(&Actor::engine(), id).await.unwrap().expect("what was acknowledged is there");
+            let replayed = replay.snapshot.record(id).expect("and in the log");
+            assert_eq!((stored.version, stored.state), (replayed.version, replayed.state));
+        }
+        engine.close().await;
+    }
+}

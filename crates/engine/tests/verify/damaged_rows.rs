@@ -1,0 +1,250 @@
+//! Rows that are gone, rows that were added, a log that was cut or shuffled, and what the list of columns calls bounded.
+
+use onceward_core::diagnostic::{InputFile, InputFiles};
+use onceward_core::time::Time;
+use onceward_engine::VerifyReport;
+use onceward_store::Store as _;
+use onceward_testkit::random::{Rng, theme_seeds};
+use onceward_testkit::user;
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::sqlite_tables::{RowValues, TableInfo, list_tables, other_value};
+use crate::support::driver::StoreDriver;
+use crate::support::{block_on, start_time};
+use crate::test_database::{PrintSeedOnPanic, TestDatabase, verify_file};
+
+/// Tables of which the log says nothing: answers to keys that came before, and workers that were seen (docs/verify-columns.toml).
+const UNVERIFIED_TABLES: [&str; 2] = ["requests", "workers"];
+
+/// Rows whose being there the log does not tell, or that mean nothing.
+fn verified_rows_condition(table: &str) -> &'static str {
+    match table {
+        // Zero is as good as nothing. So is what a window counted that is over, which may be pruned: those of windows have a test below.
+        "counts" => "count <> 0 AND window = -9223372036854775808",
+        "tallies" => "count <> 0",
+        // Bytes that no record has as payload are nobody's.
+        "contents" => "refs <> 0",
+        _ => "true",
+    }
+}
+
+fn reports_table(report: &VerifyReport, table: &str) -> bool {
+    report.differences.iter().any(|difference| difference.table == table)
+}
+
+/// Harm to each table in turn, every time on a copy; whether the report on it is right.
+fn damage_each_table(
+    theme: &str,
+    damage: impl Fn(&TableInfo, &Connection, &mut Rng) -> RowValues,
+    is_found: impl Fn(&TableInfo, &VerifyReport) -> bool,
+) {
+    for seed in theme_seeds(theme, 1) {
+        let _running = PrintSeedOnPanic(seed);
+        println!("seed {seed}");
+        let built = TestDatabase::new(seed, 20);
+        let mut chance = Rng::new(seed);
+        for table in list_tables(&built.copy().connection()) {
+            if UNVERIFIED_TABLES.contains(&&*table.name) {
+                continue;
+            }
+            let copy = built.copy();
+            let row = damage(&table, &copy.connection(), &mut chance);
+            let report = copy.verify();
+            assert!(is_found(&table, &report), "{} {row:?}: {:#?}", table.name, report.differences);
+        }
+    }
+}
+
+/// INV-4: a row that is gone is missed, in every table.
+#[test]
+fn deleted_row_is_reported() {
+    let remove = |table: &TableInfo, connection: &Connection, chance: &mut Rng| {
+        let mut rows = table.rows(connection, verified_rows_condition(&table.name));
+        assert!(!rows.is_empty(), "{} is empty", table.name);
+        let row = rows.swap_remove(chance.below(rows.len()));
+        assert_eq!(table.delete(connection, &row), 1, "{} {row:?}", table.name);
+        row
+    };
+    damage_each_table("verify gone", remove, |table, report| {
+        // The last entry of all is missed by the counter only.
+        let missed = reports_table(report, &table.name) || table.name == "history" && reports_table(report, "counter");
+        // Where a job stands whose time has come hangs on when somebody looked: it is missed where it should be now.
+        let waits = |name: &str| ["ready", "lanes", "later"].contains(&name);
+        missed || waits(&table.name) && report.differences.iter().any(|other| waits(other.table))
+    });
+}
+
+/// INV-4, INV-7: what a window counts is missed as long as it lasts; afterwards nobody asks for it, and it may be pruned.
+#[test]
+fn deleted_window_count_is_reported_until_window_ends() {
+    let text = r#"
+language  = 1
+lifecycle = "suite.visit"
+about     = "So many a minute"
+[states]
+over = { about = "that was all", final = true }
+[limit]
+rate = { on = ["owner"], per = "1m", max = 2, clash = "429 slow_down" }
+[[on.create]]
+go = "-> over"
+"#;
+    let built = TestDatabase::filled_by(|store, _| {
+        block_on(async {
+            let file = InputFile { name: "visit.toml".to_owned(), text: text.into() };
+            store.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a sound file");
+            StoreDriver::new(store).await.create_record(&user("ann"), "suite.visit", json!({}), start_time()).await;
+        });
+        start_time()
+    });
+    let copy = built.copy();
+    assert!(copy.verify().is_clean());
+    assert_eq!(copy.connection().execute("DELETE FROM counts", []).expect("rows to delete"), 1);
+    let report = copy.verify();
+    assert!(reports_table(&report, "counts"), "{report:#?}");
+    let over = Time::from_micros(start_time().micros() + 60_000_000);
+    let report = verify_file(&copy.path(), over);
+    assert!(report.is_clean(), "{report:#?}");
+}
+
+/// INV-4: a row that nothing explains is noticed, in every table.
+#[test]
+fn added_row_is_reported() {
+    damage_each_table("verify added", insert_altered_row, |table, report| reports_table(report, &table.name));
+}
+
+/// A copy of some row with another key.
+fn insert_altered_row(table: &TableInfo, connection: &Connection, chance: &mut Rng) -> RowValues {
+    let rows = table.rows(connection, "true");
+    for _ in 0..1_000 {
+        let mut row = rows[chance.below(rows.len())].clone();
+        let at = chance.below(row.len());
+        row[at] = other_value(&row[at], &table.columns[at], chance);
+        if at != 0 {
+            row[0] = other_value(&row[0], &table.columns[0], chance);
+        }
+        if table.insert(connection, &row).is_ok() {
+            return row;
+        }
+    }
+    panic!("{} takes no more rows", table.name);
+}
+
+/// INV-3, INV-4: whatever is cut off the end of the log is missed.
+#[test]
+fn truncated_log_is_reported() {
+    let built = TestDatabase::new(1, 20);
+    for cut in [1, 7] {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let sql = "DELETE FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history)";
+        connection.execute(sql, [cut]).unwrap();
+        assert!(reports_table(&copy.verify(), "counter"), "the counter knows how far it went");
+        connection.execute("UPDATE counter SET seq = (SELECT max(seq) FROM history)", []).unwrap();
+        drop(connection);
+        let refusals_only =
+            "SELECT count(*) = 0 FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history) AND record > 0";
+        let unseen: bool = built.copy().connection().query_row(refusals_only, [cut], |row| row.get(0)).unwrap();
+        // A refusal changes nothing: that one was the last in the log, nothing else shows.
+        assert_eq!(reports_table(&copy.verify(), "records"), !unseen, "a record is further than its log");
+    }
+}
+
+/// INV-3: two neighbours of the log that changed places are noticed.
+#[test]
+fn swapped_log_entries_are_reported() {
+    for seed in theme_seeds("verify swapped", 2) {
+        let _running = PrintSeedOnPanic(seed);
+        let built = TestDatabase::new(seed, 20);
+        let original = built.copy();
+        let connection = original.connection();
+        let sql = "SELECT a.seq FROM history a JOIN history b ON b.seq = a.seq + 1 WHERE a.record > 0 AND b.record > 0";
+        let mut statement = connection.prepare(sql).unwrap();
+        let seqs: Vec<i64> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        let mut chance = Rng::new(seed);
+        for _ in 0..5 {
+            let seq = seqs[chance.below(seqs.len())];
+            let copy = built.copy();
+            let connection = copy.connection();
+            for sql in [
+                format!("UPDATE history SET seq = -1 WHERE seq = {seq}"),
+                format!("UPDATE history SET seq = {seq} WHERE seq = {}", seq + 1),
+                format!("UPDATE history SET seq = {} WHERE seq = -1", seq + 1),
+            ] {
+                connection.execute_batch(&sql).unwrap();
+            }
+            drop(connection);
+            let report = copy.verify();
+            assert!(!report.differences.is_empty(), "{seq} and the next");
+        }
+    }
+}
+
+/// What the list calls bounded or told in part: on the one side of the bound nothing is said, on the other it is named.
+#[test]
+fn partly_verified_values_are_reported_beyond_their_bounds() {
+    let built = TestDatabase::new(3, 20);
+    let live = "record || ':' || token IN (SELECT record || ':' || token FROM executions WHERE status < 3)";
+    let heartbeat = format!(
+        "UPDATE timers SET due = due + 1000000 WHERE (due, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
+         UPDATE executions SET expires_at = expires_at + 1000000 WHERE {live}"
+    );
+    let back = format!(
+        "UPDATE timers SET due = due - 1000000 WHERE (due, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
+         UPDATE executions SET expires_at = expires_at - 100000000 WHERE {live}"
+    );
+    let far = format!("UPDATE executions SET expires_at = expires_at + 31536000000000 WHERE {live}");
+    let ended = "UPDATE executions SET expires_at = expires_at + 1 WHERE status >= 3";
+    let twice = "SELECT row FROM records WHERE links > 1 ORDER BY row LIMIT 1";
+    let comment = "UPDATE sources SET files = replace(files, 'about     = \\\"Holds things\\\"', 'about     = \\\"Holds what it can\\\"')";
+    let state = "UPDATE sources SET files = replace(files, 'about     = \\\"Holds things\\\"', 'about     = 7')";
+    for (what, sql, column) in [
+        ("a heartbeat", &*heartbeat, None),
+        ("a heartbeat that takes time away", &back, Some(("executions", "expires_at"))),
+        ("a lease of a year", &far, Some(("executions", "expires_at"))),
+        ("the lease of an ended execution", ended, Some(("executions", "expires_at"))),
+        (
+            "one link that came and went in a batch",
+            &*format!("UPDATE records SET links = links - 1 WHERE row = ({twice})"),
+            None,
+        ),
+        ("more links than ever came", "UPDATE records SET links = links + 1", Some(("records", "links"))),
+        ("fewer links than there are", "UPDATE records SET links = 0", Some(("records", "links"))),
+        ("another description", comment, None),
+        ("another lifecycle", state, Some(("sources", "files"))),
+    ] {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let before = connection.total_changes();
+        connection.execute_batch(sql).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(connection.total_changes() > before, "{what} changes nothing");
+        drop(connection);
+        let report = copy.verify();
+        match column {
+            None => assert!(report.is_clean(), "{what}: {:#?}", report.differences),
+            Some((table, column)) => {
+                let found =
+                    report.differences.iter().find(|found| found.table == table && found.column() == Some(column));
+                assert!(found.is_some(), "{what}: {:#?}", report.differences);
+            }
+        }
+    }
+}
+
+/// INV-4: a job that nobody would ever be given is noticed, though no single value is wrong: it was sent to the back of its lane, and
+/// there is room in front.
+#[test]
+fn job_that_can_never_be_leased_is_reported() {
+    let built = TestDatabase::new(5, 0);
+    for lane in ["sb", "sx"] {
+        let copy = built.copy();
+        let connection = copy.connection();
+        let first = format!("SELECT record FROM lanes WHERE front = 1 AND key LIKE '%{lane}%' LIMIT 1");
+        let record: i64 = connection.query_row(&first, [], |row| row.get(0)).unwrap();
+        connection.execute("UPDATE lanes SET front = 0 WHERE record = ?1", [record]).unwrap();
+        connection.execute("DELETE FROM ready WHERE record = ?1", [record]).unwrap();
+        drop(connection);
+        let report = copy.verify();
+        assert!(reports_table(&report, "lanes"), "{lane}: {report:#?}");
+    }
+}

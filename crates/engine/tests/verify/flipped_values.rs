@@ -1,0 +1,207 @@
+//! One value anywhere is another one: `verify` names it. What it cannot know stands in `docs/verify-columns.toml`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use onceward_core::hex;
+use onceward_engine::VerifyReport;
+use onceward_store::TableDifference;
+use onceward_testkit::random::{Rng, theme_seeds};
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use crate::sqlite_tables::{RowValues, TableInfo, list_tables, other_value};
+use crate::test_database::{DatabaseCopy, PrintSeedOnPanic, TestDatabase};
+
+/// How a column stands in the list.
+pub(crate) type ColumnCoverage = BTreeMap<(String, String), String>;
+
+/// The columns that stand in the list for a kind of store.
+pub(crate) fn load_column_coverage(store: &str) -> ColumnCoverage {
+    let path = onceward_testkit::systems::repository_root().join("docs/verify-columns.toml");
+    let file: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
+    let mut listed = ColumnCoverage::new();
+    for column in file["column"].as_array().unwrap() {
+        let text = |name: &str| column[name].as_str().unwrap().to_owned();
+        assert!(text("why").len() > 40, "every column has its reason");
+        if column.get("store").is_some_and(|only| only.as_str() != Some(store)) {
+            continue;
+        }
+        for name in column["names"].as_array().unwrap() {
+            listed.insert((text("table"), name.as_str().unwrap().to_owned()), text("how"));
+        }
+    }
+    listed
+}
+
+/// A value of one row is another one.
+struct FlippedValue<'a> {
+    table: &'a TableInfo,
+    column: usize,
+    row: RowValues,
+    value: Value,
+}
+
+impl FlippedValue<'_> {
+    fn describe(&self) -> String {
+        let old = &self.row[self.column];
+        format!("{}.{}: {old:?} → {:?} in {:?}", self.table.name, self.column_name(), self.value, self.row)
+    }
+
+    fn column_name(&self) -> &str {
+        &self.table.columns[self.column].name
+    }
+
+    /// Some row of the table, and another value for it that the database takes.
+    fn choose<'a>(table: &'a TableInfo, column: usize, copy: &DatabaseCopy, chance: &mut Rng) -> FlippedValue<'a> {
+        let connection = copy.connection();
+        let rows = table.rows(&connection, "true");
+        assert!(!rows.is_empty(), "{} is empty: nothing to flip", table.name);
+        // Something rather than nothing, where there is something.
+        let something: Vec<&RowValues> = rows.iter().filter(|row| row[column] != Value::Null).collect();
+        let row = match something.len() {
+            0 => rows[chance.below(rows.len())].clone(),
+            count => something[chance.below(count)].clone(),
+        };
+        for _ in 0..100 {
+            let value = other_value(&row[column], &table.columns[column], chance);
+            if table.update(&connection, &row, column, &value).is_ok_and(|changed| changed == 1) {
+                return FlippedValue { table, column, row, value };
+            }
+        }
+        panic!("{}.{} takes no other value than {row:?}", table.name, table.columns[column].name);
+    }
+
+    /// Whether a difference names this value, or the row that it stands or stood in.
+    fn is_reported_by(&self, difference: &TableDifference, original: &Connection) -> bool {
+        let names_column = match difference.column() {
+            None => true,
+            // The hash is of everything that an entry says, and of all of the bytes.
+            Some("hash") if self.table.name == "history" => true,
+            Some("bytes") if self.table.name == "contents" => true,
+            Some(column) => column == self.column_name(),
+        };
+        // Where a job stands whose time has come hangs on when somebody looked: it is missed where it should be now.
+        let waits = |table: &str| ["ready", "lanes", "later"].contains(&table);
+        let is_missed = waits(&self.table.name) && waits(difference.table) && difference.column().is_none();
+        (difference.table == self.table.name || is_missed)
+            && names_column
+            && self.row_identifiers(original).iter().any(|hint| difference.key.contains(hint))
+    }
+
+    /// What the row may be called by: its record, or its own key.
+    fn row_identifiers(&self, original: &Connection) -> Vec<String> {
+        let mut hints = Vec::new();
+        let mut after = self.row.clone();
+        after[self.column] = self.value.clone();
+        for row in [&self.row, &after] {
+            let value = |name: &str| {
+                let at = self.table.columns.iter().position(|column| column.name == name)?;
+                Some(row[at].clone())
+            };
+            let mut record = None;
+            match &*self.table.name {
+                "history" => hints.extend(value("seq").map(value_text)),
+                "records" | "queues" => record = value("id"),
+                "executions" | "effects" | "ready" | "lanes" | "later" | "timers" => {
+                    let number = value("record").map(value_text).unwrap();
+                    hints.push(format!("row {number}"));
+                    let sql = "SELECT id FROM records WHERE row = ?1";
+                    record = original.query_row(sql, [number], |row| row.get(0)).ok();
+                }
+                "links" => {
+                    let number = value("source").map(value_text).unwrap();
+                    hints.push(format!("row {number}"));
+                    let sql = "SELECT id FROM records WHERE row = ?1";
+                    record = original.query_row(sql, [number], |row| row.get(0)).ok();
+                }
+                "uniques" | "counts" => hints.extend(value("parts").map(value_text)),
+                "tallies" => hints.extend(value("owner").map(value_text)),
+                "accounts" | "entries" => hints.extend(value("name").map(value_text)),
+                "workers" => hints.extend(value("worker").map(value_text)),
+                "counter" | "pruned" | "key_changes" => hints.extend(value("one").map(value_text)),
+                "contents" => hints.extend(value("sha256").map(value_text)),
+                "names" | "sources" | "api_keys" => hints.extend(value("id").map(value_text)),
+                "definitions" | "turns" => hints.extend(value("number").map(value_text)),
+                other => panic!("{other} is a new table: say what its rows are called"),
+            }
+            if let Some(Value::Blob(bytes)) = record {
+                let id = <[u8; 16]>::try_from(&bytes[..]).map(uuid::Uuid::from_bytes);
+                hints.push(id.map_or_else(|_| hex::encode(&bytes), |id| id.to_string()));
+            }
+        }
+        hints
+    }
+}
+
+fn value_text(value: Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text,
+        Value::Blob(bytes) => hex::encode(&bytes),
+    }
+}
+
+/// INV-1, INV-3, INV-4, INV-7: a flipped value of any column of any table is named, unless the list says why it cannot be;
+/// and what the list calls free is not noticed.
+#[test]
+fn every_flipped_value_is_reported() {
+    flip_every_column("verify flips", |seed| TestDatabase::new(seed, 30));
+}
+
+/// INV-1, INV-3, INV-4, INV-7: the same of a database that was pruned in the middle of its life.
+#[test]
+fn every_flipped_value_in_pruned_database_is_reported() {
+    flip_every_column("verify pruned flips", |seed| crate::pruned_databases::pruned_database(seed, 20));
+}
+
+fn flip_every_column(theme: &str, make: impl Fn(u64) -> TestDatabase) {
+    let listed = load_column_coverage("sqlite");
+    for seed in theme_seeds(theme, 1) {
+        let _running = PrintSeedOnPanic(seed);
+        println!("seed {seed}");
+        let built = make(seed);
+        let original = built.copy();
+        let tables = list_tables(&original.connection());
+        let mut rng = Rng::new(seed);
+        let (mut wrong, mut flipped) = (String::new(), 0);
+        let mut seen_columns = BTreeSet::new();
+        for table in &tables {
+            for (column, name) in table.columns.iter().map(|column| &column.name).enumerate() {
+                let which = (table.name.clone(), name.clone());
+                let how = listed.get(&which).map(String::as_str);
+                seen_columns.insert(which);
+                if matches!(how, Some("bounded" | "in part")) {
+                    continue;
+                }
+                let copy = built.copy();
+                let flip = FlippedValue::choose(table, column, &copy, &mut rng);
+                flipped += 1;
+                let report = copy.verify();
+                let connection = original.connection();
+                let named = report.differences.iter().any(|difference| flip.is_reported_by(difference, &connection));
+                if named == (how == Some("free")) {
+                    let found = summarize_report(&report);
+                    let _ = writeln!(wrong, "{}\n  listed {how:?}, found:\n{found}", flip.describe());
+                }
+            }
+        }
+        let gone: Vec<_> = listed.keys().filter(|which| !seen_columns.contains(*which)).collect();
+        assert!(gone.is_empty(), "listed, and in no table: {gone:?}");
+        println!("{flipped} values flipped in {} tables", tables.len());
+        assert!(wrong.is_empty(), "{wrong}");
+    }
+}
+
+fn summarize_report(report: &VerifyReport) -> String {
+    let mut text = String::new();
+    for difference in report.differences.iter().take(12) {
+        let _ = writeln!(text, "    {difference}");
+    }
+    for drift in report.drifts.iter().take(3) {
+        let _ = writeln!(text, "    drift at {}", drift.seq);
+    }
+    text
+}

@@ -1,0 +1,44 @@
+//! Where a verb finds large payloads.
+
+use anyhow::Result;
+use clap::Args;
+use onceward_engine::ObjectStorage;
+
+use crate::database::DatabaseUrl;
+
+/// As `--objects` names it.
+#[derive(Args)]
+pub(crate) struct ObjectStorageArgs {
+    /// Where payloads of more than 64 KB are: a folder, or a bucket that speaks S3 as `s3://BUCKET/PREFIX`, with the usual AWS_… variables.
+    /// A database file has its own folder beside it, as FILE.objects. With PostgreSQL they stand in the database unless a place is named,
+    /// which all processes must share; docs/payloads.md tells more
+    #[arg(long, env = "ONCEWARD_OBJECTS", value_name = "URL|FOLDER")]
+    objects: Option<String>,
+}
+
+impl ObjectStorageArgs {
+    fn url(&self) -> Option<&str> {
+        // A variable that is set to nothing is none.
+        self.objects.as_deref().filter(|url| !url.is_empty())
+    }
+
+    pub(crate) fn has_url(&self) -> bool {
+        self.url().is_some()
+    }
+
+    /// The place that was named, where one was; it was asked whether it lets us in.
+    pub(crate) async fn open(&self) -> Result<Option<ObjectStorage>> {
+        match self.url() {
+            Some(url) => Ok(Some(ObjectStorage::open(url).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// That, or the folder beside the database if it is there.
+    pub(crate) async fn open_existing(&self, database: &DatabaseUrl) -> Result<Option<ObjectStorage>> {
+        match self.open().await? {
+            None => Ok(database.default_object_folder().filter(|folder| folder.is_dir()).map(ObjectStorage::folder)),
+            named => Ok(named),
+        }
+    }
+}

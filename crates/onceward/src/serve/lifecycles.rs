@@ -1,0 +1,157 @@
+//! Which lifecycles a server starts with: those that ship with it, and those of a user's own folders.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use onceward_core::compile::{compile, declared_lifecycles};
+use onceward_core::diagnostic::{Diagnostic, InputFile, InputFiles, Severity};
+use onceward_core::model::Definitions;
+use onceward_engine::{CheckRegistry, Engine, EngineError};
+use onceward_store::{AnyStore, Store as _, StoreError};
+
+use crate::output::{ColorChoice, print_stderr};
+use crate::{files, shipped};
+
+/// What is to be given to the engine.
+#[derive(Debug, Default)]
+pub(super) struct StartupLifecycles {
+    /// Files that belong together: each shipped system, then all of the user's own.
+    file_sets: Vec<InputFiles>,
+    pub(super) names: Vec<String>,
+    /// Those of a user's own that stand in place of shipped ones.
+    pub(super) replaced: Vec<String>,
+    /// Systems that cannot be served, each with the reason.
+    pub(super) skipped: Vec<String>,
+    /// Their lifecycles, each with the same reason.
+    pub(super) unavailable: BTreeMap<Arc<str>, String>,
+}
+
+/// Read and check them; `None` once what is wrong with the user's own has been shown. What can be told without a database is told
+/// before one is opened. Of the shipped systems those are left out that lack something.
+pub(super) fn load(
+    folders: &[PathBuf],
+    checks: &CheckRegistry,
+    missing_requirements: &[(&str, &str)],
+) -> Result<Option<StartupLifecycles>> {
+    let mut lifecycles = StartupLifecycles::default();
+    let mut user_files = InputFiles::default();
+    if !folders.is_empty() {
+        let loaded = files::read_lifecycle_files(folders)?;
+        if !loaded.unreadable.is_empty() {
+            loaded.unreadable.iter().for_each(|unfit| print_stderr(&format!("error: {}\n", unfit.message)));
+            return Ok(None);
+        }
+        let skipped = loaded.skipped.iter().map(|name| format!("{name}, since it is no lifecycle file"));
+        lifecycles.skipped.extend(skipped);
+        user_files = loaded.files;
+    }
+    let names = declared_lifecycles(&user_files);
+    for (system, files) in shipped_systems() {
+        let shipped = declared_lifecycles(&files);
+        // A lifecycle of the user's own stands in place of the shipped one of its name, beside the others of that system.
+        if !shipped.is_disjoint(&names) {
+            lifecycles.replaced.extend(shipped.intersection(&names).map(ToString::to_string));
+            user_files.files.extend(files.files.into_iter().filter(|file| !declares_any(file, &names)));
+            continue;
+        }
+        // Proved by the tests they ship with, and again by the engine: here it is only their checks that count.
+        let definitions =
+            compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
+        let missing =
+            missing_requirements.iter().find(|(lacking, _)| *lacking == system).map(|(_, what)| (*what).to_owned());
+        match missing.or_else(|| unanswered_checks(&definitions, checks).into_iter().next()) {
+            Some(reason) => {
+                lifecycles.skipped.push(format!("{system}, since {reason}"));
+                lifecycles.unavailable.extend(shipped.into_iter().map(|name| (name, reason.clone())));
+            }
+            None => lifecycles.add(files, &shipped),
+        }
+    }
+    if user_files.files.is_empty() {
+        return Ok(Some(lifecycles));
+    }
+    match onceward_core::load_definitions(&user_files) {
+        Ok(loaded) => {
+            let unanswered = unanswered_checks(&loaded.definitions, checks);
+            if !unanswered.is_empty() {
+                for check in &unanswered {
+                    print_stderr(&format!("error: {check}\n"));
+                }
+                return Ok(None);
+            }
+        }
+        // The database may know them; if not, it says so.
+        Err(diagnostics) if diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-lifecycle") => {}
+        Err(diagnostics) => {
+            print_errors(&diagnostics, &user_files);
+            return Ok(None);
+        }
+    }
+    let declared_names = declared_lifecycles(&user_files);
+    lifecycles.add(user_files, &declared_names);
+    Ok(Some(lifecycles))
+}
+
+fn declares_any(file: &InputFile, names: &BTreeSet<Arc<str>>) -> bool {
+    !declared_lifecycles(&InputFiles { files: vec![file.clone()] }).is_disjoint(names)
+}
+
+/// What is wrong, as `run_onceward check` prints it.
+fn print_errors(diagnostics: &[Diagnostic], files: &InputFiles) {
+    for error in diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error) {
+        print_stderr(&format!("{}\n", error.render(files, ColorChoice::Auto.is_enabled())));
+    }
+}
+
+impl StartupLifecycles {
+    fn add(&mut self, files: InputFiles, names: &BTreeSet<Arc<str>>) {
+        self.names.extend(names.iter().map(ToString::to_string));
+        self.file_sets.push(files);
+    }
+
+    /// All that will be served: these, and what the database knows besides.
+    pub(super) async fn served_names(&self, engine: &Engine<AnyStore>) -> Result<BTreeSet<Arc<str>>> {
+        let known = engine.store().catalog().await?;
+        let known = known.definitions.lifecycles.keys().cloned();
+        Ok(self.names.iter().map(|name| Arc::from(&**name)).chain(known).collect())
+    }
+
+    /// Give them to the database; `false` once it was shown why it does not take them.
+    pub(super) async fn put_lifecycles(&self, engine: &Engine<AnyStore>) -> Result<bool> {
+        for files in &self.file_sets {
+            let Err(error) = engine.put_lifecycles(files).await else { continue };
+            if let EngineError::Store(store) = &error
+                && let StoreError::InvalidLifecycles(found) = &**store
+            {
+                print_errors(&found.diagnostics, &found.files);
+                print_stderr(&format!("error: {error}\n"));
+                return Ok(false);
+            }
+            return Err(error.into());
+        }
+        Ok(true)
+    }
+}
+
+/// The shipped files, by the folder that they stand in.
+fn shipped_systems() -> BTreeMap<String, InputFiles> {
+    let mut systems: BTreeMap<String, Vec<InputFile>> = BTreeMap::new();
+    for file in shipped::files().files {
+        let system = file.name.split('/').nth(1).unwrap_or_default().to_owned();
+        systems.entry(system).or_default().push(file);
+    }
+    systems.into_iter().map(|(system, files)| (system, InputFiles { files })).collect()
+}
+
+/// Checks that nobody answers. Every call that needs one would be refused, so they are told at once.
+fn unanswered_checks(definitions: &Definitions, checks: &CheckRegistry) -> Vec<String> {
+    let mut unanswered = Vec::new();
+    for lifecycle in definitions.lifecycles.values() {
+        for check in lifecycle.checks.iter().filter(|check| !checks.contains(&lifecycle.name, &check.name)) {
+            unanswered.push(format!("nobody here answers the check `{}` of {}", check.name, lifecycle.name));
+        }
+    }
+    unanswered
+}

@@ -1,0 +1,135 @@
+//! How long what has ended is kept, as it is set by a flag or a variable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use onceward_engine::RetentionPolicy;
+
+use crate::prune::parse_duration_or_days;
+
+// No doc comment: clap would take it for the verb's own help.
+#[derive(Args)]
+pub(super) struct RetentionArgs {
+    /// How long records are kept after their end: 30d, 12h or `forever`; LIFECYCLE=TIME for those of one lifecycle. May be given more than once
+    #[arg(long, value_name = "[LIFECYCLE=]TIME", env = "ONCEWARD_KEEP", value_delimiter = ',')]
+    keep: Vec<KeepArg>,
+}
+
+/// What is said of one; a variable that is set to nothing says nothing.
+#[derive(Clone, Debug)]
+struct KeepArg(Option<KeepRule>);
+
+impl FromStr for KeepArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() { Ok(Self(None)) } else { text.parse().map(|keep| Self(Some(keep))) }
+    }
+}
+
+/// How long records are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KeepRule {
+    /// `None`: all that have none of their own.
+    lifecycle: Option<Arc<str>>,
+    /// `None`: for ever.
+    duration: Option<Duration>,
+}
+
+impl FromStr for KeepRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (lifecycle, time) = match text.split_once('=') {
+            Some(("", _)) => return Err(format!("`{text}` names no lifecycle: write shop.order={}", &text[1..])),
+            Some((lifecycle, time)) => (Some(lifecycle.into()), time),
+            None => (None, text),
+        };
+        let duration = if time == "forever" {
+            None
+        } else {
+            Some(parse_duration_or_days(time).map_err(|wrong| wrong + ", or forever")?)
+        };
+        Ok(Self { lifecycle, duration })
+    }
+}
+
+impl RetentionArgs {
+    fn rules(&self) -> impl Iterator<Item = &KeepRule> {
+        self.keep.iter().filter_map(|said| said.0.as_ref())
+    }
+
+    /// Each may be said once.
+    pub(super) fn retention(&self) -> Result<RetentionPolicy> {
+        let (mut records, mut lifecycles) = (None, BTreeMap::new());
+        for KeepRule { lifecycle, duration: length } in self.rules() {
+            let is_repeated = match lifecycle {
+                None => records.replace(*length).is_some(),
+                Some(name) => lifecycles.insert(Arc::clone(name), *length).is_some(),
+            };
+            if is_repeated {
+                bail!("--keep says twice how long records{} are kept", of_lifecycle(lifecycle.as_deref()));
+            }
+        }
+        let defaults = RetentionPolicy::default();
+        Ok(RetentionPolicy {
+            records_ttl: records.unwrap_or(defaults.records_ttl),
+            ttl_by_lifecycle: lifecycles,
+            ..defaults
+        })
+    }
+
+    /// A name that is none of the lifecycles that are served would keep nothing.
+    pub(super) fn require_known_lifecycles(&self, served: &BTreeSet<Arc<str>>) -> Result<()> {
+        let mut lifecycle_names = self.rules().filter_map(|keep| keep.lifecycle.as_deref());
+        if let Some(name) = lifecycle_names.find(|name| !served.contains(*name)) {
+            let all: Vec<&str> = served.iter().map(|name| &**name).collect();
+            bail!("--keep: no lifecycle here is called `{name}`; there are {}", all.join(", "));
+        }
+        Ok(())
+    }
+}
+
+fn of_lifecycle(lifecycle: Option<&str>) -> String {
+    lifecycle.map(|name| format!(" of {name}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    fn retention(arguments: &[&str]) -> Result<RetentionPolicy> {
+        RetentionArgs { keep: arguments.iter().map(|text| text.parse().expect("well said")).collect() }.retention()
+    }
+
+    #[test]
+    fn keep_flags_override_only_named_lifecycles() {
+        assert_eq!(
+            (retention(&[]).unwrap(), retention(&[""]).unwrap()),
+            (RetentionPolicy::default(), RetentionPolicy::default())
+        );
+        assert_eq!(
+            retention(&["forever"]).unwrap(),
+            RetentionPolicy { records_ttl: None, ..RetentionPolicy::default() }
+        );
+        let both = retention(&["90d", "image.job=forever", "onceward.delivery=48h"]).unwrap();
+        let expected = RetentionPolicy { records_ttl: Some(90 * DAY), ..RetentionPolicy::default() };
+        assert_eq!(both, expected.with_lifecycle("image.job", None).with_lifecycle("onceward.delivery", Some(2 * DAY)));
+    }
+
+    #[test]
+    fn malformed_or_repeated_keep_flags_are_rejected() {
+        for wrong in ["", "30", "ever", "-1d", "image.job", "image.job=", "image.job=soon", "=30d", "30d=image.job"] {
+            assert!(wrong.parse::<KeepRule>().is_err(), "{wrong}");
+        }
+        for twice in [["30d", "forever"], ["image.job=1d", "image.job=1d"]] {
+            assert!(retention(&twice).is_err(), "{twice:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Standard error for programs that run for long. Lines go out by a thread of their own: whoever does not read them must stop neither
+//! hearts from beating nor requests from being answered. What comes while too many wait is left out, and counted.
+
+use std::io::{self, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use onceward_core::count_noun;
+
+/// Lines that wait to be read.
+const MAX_QUEUED_LINES: usize = 10_000;
+
+/// For the last of them to be read.
+const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Between tries to be heard by the thread.
+const SEND_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+static LINE_SENDER: OnceLock<SyncSender<StderrMessage>> = OnceLock::new();
+static DROPPED_LINES: AtomicUsize = AtomicUsize::new(0);
+
+enum StderrMessage {
+    Line(Vec<u8>),
+    /// All that came before it is out.
+    Flush(SyncSender<()>),
+}
+
+/// From here on nothing that is said waits for its readers.
+pub(crate) fn start() {
+    let (sender, messages) = sync_channel(MAX_QUEUED_LINES);
+    if LINE_SENDER.set(sender).is_err() {
+        return;
+    }
+    std::thread::spawn(move || {
+        for word in messages {
+            match DROPPED_LINES.swap(0, Ordering::Relaxed) {
+                0 => {}
+                lines => {
+                    let lines = count_noun(
+                        lines,
+                        "line is left out: it came faster than lines were read",
+                        "lines are left out: they came faster than they were read",
+                    );
+                    write_now(format!("{lines}\n").as_bytes());
+                }
+            }
+            match word {
+                StderrMessage::Line(line) => write_now(&line),
+                // Nobody may wait for it any more.
+                StderrMessage::Flush(heard) => drop(heard.send(())),
+            }
+        }
+    });
+}
+
+/// Whole lines, at once where this has not been started.
+pub(crate) fn write_lines(lines: &[u8]) {
+    let Some(sender) = LINE_SENDER.get() else { return write_now(lines) };
+    if let Err(TrySendError::Full(_)) = sender.try_send(StderrMessage::Line(lines.to_vec())) {
+        DROPPED_LINES.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Before the process ends: gives the last lines time to be read, but not for ever.
+pub(crate) fn flush() {
+    let Some(sender) = LINE_SENDER.get() else { return };
+    let deadline = Instant::now() + FINAL_FLUSH_TIMEOUT;
+    let (flushed_sender, flushed) = sync_channel(1);
+    let mut message = StderrMessage::Flush(flushed_sender);
+    while let Err(TrySendError::Full(unsent)) = sender.try_send(message) {
+        if Instant::now() > deadline {
+            return;
+        }
+        message = unsent;
+        std::thread::sleep(SEND_RETRY_INTERVAL);
+    }
+    let _ = flushed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+}
+
+/// There is nowhere left to say that this failed.
+fn write_now(bytes: &[u8]) {
+    let _ = io::stderr().lock().write_all(bytes);
+}
+
+/// For the log: each line of it comes in one piece.
+pub(crate) struct StderrWriter;
+
+impl Write for StderrWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        write_lines(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! Where a verb goes that may ask a server or open a database itself.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use onceward_store::SqliteScanner;
+use onceward_worker::{Client, ClientError};
+
+use crate::database::DatabaseUrl;
+use crate::output::print_stderr;
+use crate::remote;
+
+/// The file that a server makes where it is told nothing else.
+const DEFAULT_DATABASE_FILE: &str = "onceward.db";
+
+/// Where a server is looked for.
+const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:7171";
+
+/// As such a verb is told it.
+#[derive(Args)]
+pub(crate) struct TargetArgs {
+    /// The database itself
+    #[arg(long, value_name = "URL")]
+    db: Option<DatabaseUrl>,
+    /// The server to ask
+    #[arg(long, value_name = "URL", env = "ONCEWARD_URL")]
+    server: Option<String>,
+    /// An operator's key, for the server
+    #[arg(long, value_name = "KEY", env = "ONCEWARD_KEY", hide_env_values = true)]
+    key: Option<String>,
+    /// Over https, trust those who are in this file (PEM), too
+    #[arg(long, env = "ONCEWARD_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+pub(crate) enum Target {
+    Database(DatabaseUrl),
+    /// The usual file is there, and this program cannot read it.
+    Unreadable(DatabaseUrl),
+    Server,
+}
+
+impl TargetArgs {
+    /// What is named; else the usual file, unless a server has it open or it is not there: then that server.
+    pub(crate) fn resolve(&self) -> Target {
+        if let Some(database) = &self.db {
+            return Target::Database(database.clone());
+        }
+        if self.server.is_some() || !Path::new(DEFAULT_DATABASE_FILE).exists() {
+            return Target::Server;
+        }
+        match SqliteScanner::open(DEFAULT_DATABASE_FILE).map(|view| view.lock_holder()) {
+            Ok(None) => Target::Database(DatabaseUrl::Sqlite(DEFAULT_DATABASE_FILE.into())),
+            Ok(Some(_)) => Target::Server,
+            Err(_) => Target::Unreadable(DatabaseUrl::Sqlite(DEFAULT_DATABASE_FILE.into())),
+        }
+    }
+
+    /// Where nobody named a server, it is told which one is asked: it may be another's.
+    pub(crate) fn client(&self) -> Result<Client, ClientError> {
+        if self.server.is_none() {
+            print_stderr(&format!("asking the server at {DEFAULT_SERVER_URL}\n"));
+        }
+        remote::build_client(self.server.as_deref().unwrap_or(DEFAULT_SERVER_URL), self.api_key(), self.ca.as_deref())
+    }
+
+    pub(crate) fn api_key(&self) -> Option<&str> {
+        self.key.as_deref().filter(|key| !key.is_empty())
+    }
+
+    /// Where nobody answers: what may be done about it.
+    pub(crate) fn with_hint(&self, error: ClientError) -> anyhow::Error {
+        if self.server.is_none() && !Path::new(DEFAULT_DATABASE_FILE).exists() {
+            return anyhow!(
+                "{error}, and there is no {DEFAULT_DATABASE_FILE} in this folder; name a database with --db, or a server with --server"
+            );
+        }
+        remote::with_hint(error)
+    }
+}

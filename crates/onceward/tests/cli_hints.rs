@@ -1,0 +1,230 @@
+//! What the program says where something is mistyped or missing: what there is instead, and what to do.
+
+mod support;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use onceward_testkit::server_process::ServerProcess;
+use support::{create_test_folder, run_onceward, start_server, utf8};
+
+/// A door that may be opened, and broken down by its owner's smith.
+const DOOR_LIFECYCLE: &str = r#"
+language  = 1
+lifecycle = "door.door"
+about     = "A door"
+
+[states]
+shut = { about = "nobody passes", rest = true }
+gone = { about = "broken down", final = true }
+
+[who]
+smith = "'smith' in actor.roles"
+
+[[on.create]]
+go = "-> shut"
+
+[[on.destroy]]
+go = "shut -> gone"
+by = "smith"
+
+[[on.knock]]
+go = "shut"
+"#;
+
+/// Run it against a server, and end it should it wait for what never comes.
+fn run_with_timeout(folder: &Path, url: &str, arguments: &[&str]) -> Output {
+    Command::new("timeout")
+        .args(["60", env!("CARGO_BIN_EXE_onceward")])
+        .args(arguments)
+        .current_dir(folder)
+        .env("ONCEWARD_URL", url)
+        .stdin(Stdio::null())
+        .output()
+        .expect("timeout runs")
+}
+
+/// Refused with this exit code, in words that end or go on like these.
+#[track_caller]
+fn assert_refused(output: &Output, code: i32, words: &str) {
+    let said = utf8(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(words), "no {words:?}: {said}");
+}
+
+fn serve_door_lifecycle(folder: &Path, text: &str) -> ServerProcess {
+    std::fs::write(folder.join("door.toml"), text).expect("a file");
+    start_server(folder, &["--lifecycles", "door.toml"], &[])
+}
+
+fn create_record(folder: &Path, url: &str, lifecycle: &str) -> String {
+    let made = run_onceward(folder, &["new", lifecycle, "--server", url]);
+    assert_eq!(made.status.code(), Some(0), "{made:?}");
+    utf8(&made.stdout).trim().to_owned()
+}
+
+/// Neither an empty list nor a wait without end is the answer to a name that is none.
+#[test]
+fn unknown_lifecycle_or_state_error_suggests_known_names() {
+    let folder = create_test_folder("words-names");
+    let server = start_server(&folder, &[], &[]);
+    let id = create_record(&folder, &server.url(), "execution.job");
+    let run = |more: &[&str]| run_with_timeout(&folder, &server.url(), more);
+    let near = "no lifecycle `execution.jb`; did you mean `execution.job`?";
+    assert_refused(&run(&["list", "execution.jb"]), 1, near);
+    assert_refused(&run(&["watch", "--lifecycle", "execution.jb"]), 1, near);
+    assert_refused(&run(&["new", "execution.jb"]), 1, near);
+    assert_refused(&run(&["work", "execution.jb", "--", "cat"]), 1, near);
+    assert_refused(&run(&["lifecycle", "list", "execution.jb"]), 1, near);
+    assert_refused(
+        &run(&["new", "nothing.like.it"]),
+        1,
+        "`nothing.like.it`; the lifecycles: `document.job`, `execution.job`",
+    );
+    let states =
+        |state: &str| format!("execution.job has no state `{state}`; it has PENDING, RUNNING, SUCCEEDED, FAILED\n");
+    assert_refused(&run(&["list", "execution.job", "--state", "PENDNG"]), 1, &states("PENDNG"));
+    assert_refused(&run(&["watch", &id, "--until", "SUCEEDED"]), 1, &states("SUCEEDED"));
+    assert_refused(&run(&["watch", "--lifecycle", "execution.job", "--until", "DONE"]), 1, &states("DONE"));
+    assert_refused(&run(&["watch", "--until", "SUCEEDED"]), 1, "no lifecycle has a state `SUCEEDED`\n");
+    assert_eq!(run(&["watch", &id, "--until", "PENDING"]).status.code(), Some(0));
+    assert_eq!(utf8(&run(&["list", "execution.job", "--state", "FAILED"]).stdout), "no records\n");
+    assert_eq!(utf8(&run(&["list", "onceward.delivery"]).stdout), "no records\n", "the engine's own are there, too");
+    for (path, status, words) in [
+        ("/v1/records?lifecycle=no.such", 404, "no_such_lifecycle"),
+        ("/v1/stream?lifecycle=no.such", 404, "no_such_lifecycle"),
+        ("/v1/records?lifecycle=execution.job&state=x", 404, "no_such_state"),
+        ("/v1/records?state=x", 404, "no_such_state"),
+        ("/v1/records?state=FAILED", 200, "\"records\":[]"),
+        ("/v1/records?lifecyle=x", 422, "behind the `?`: lifecyle: unknown field"),
+    ] {
+        let reply = server.get(path);
+        assert!(reply.status == status && reply.text().contains(words), "{path}: {reply:?}");
+    }
+    server.stop();
+}
+
+/// Records may live by an old version of their lifecycle, so that its states are asked for with right.
+#[test]
+fn list_accepts_states_of_old_versions() {
+    let folder = create_test_folder("words-versions");
+    serve_door_lifecycle(&folder, &DOOR_LIFECYCLE.replace("gone", "lost")).stop();
+    let server = serve_door_lifecycle(&folder, DOOR_LIFECYCLE);
+    for (state, code) in [("gone", 0), ("lost", 0), ("open", 1)] {
+        let listed = run_onceward(&folder, &["list", "door.door", "--state", state, "--server", &server.url()]);
+        assert_eq!(listed.status.code(), Some(code), "{state}: {listed:?}");
+    }
+    server.stop();
+}
+
+/// A system that ships with the program and lacks something here is not simply unknown.
+#[test]
+fn unloaded_shipped_lifecycle_error_gives_reason() {
+    let folder = create_test_folder("words-left-out");
+    let server = start_server(&folder, &[], &[]);
+    let run = |more: &[&str]| run_with_timeout(&folder, &server.url(), more);
+    let reason = "there is no lifecycle `relay.job` here: it ships with Onceward, but was not loaded, since nobody here answers \
+                  the check `";
+    assert_refused(&run(&["new", "relay.job"]), 1, reason);
+    assert_refused(&run(&["list", "relay.job"]), 1, reason);
+    assert_refused(&run(&["work", "relay.job", "--until-idle", "--", "cat"]), 1, reason);
+    server.stop();
+}
+
+#[test]
+fn unknown_event_error_lists_callable_events() {
+    let folder = create_test_folder("words-events");
+    let server = serve_door_lifecycle(&folder, DOOR_LIFECYCLE);
+    let run = |more: &[&str]| run_with_timeout(&folder, &server.url(), more);
+    let door = create_record(&folder, &server.url(), "door.door");
+    assert_refused(&run(&["fire", &door, "destory"]), 1, "door.door declares no `destory`; did you mean `destroy`?");
+    assert_refused(&run(&["fire", &door, "paint"]), 1, "`paint`; the events that can be called: `destroy`, `knock`");
+    let job = create_record(&folder, &server.url(), "execution.job");
+    assert_refused(&run(&["fire", &job, "cancel"]), 1, "declares no `cancel`; there are no events that can be called");
+    let key = utf8(&run(&["key", "create", "--owner", "ops", "--role", "operator"]).stdout);
+    let door = utf8(&run(&["new", "door.door", "--key", key.trim()]).stdout);
+    let refused = run(&["fire", door.trim(), "destroy", "--key", key.trim()]);
+    assert_refused(&refused, 1, "`destroy` is not for this caller in shut; it is for smith");
+    server.stop();
+}
+
+#[test]
+fn invalid_record_id_error_shows_example() {
+    let folder = create_test_folder("words-ids");
+    let id = "an id is a UUID, such as 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
+    for verb in [&["get"][..], &["history"], &["watch"], &["fire"], &["new", "execution.job", "--id"]] {
+        assert_refused(&run_onceward(&folder, &[verb, &["nope"]].concat()), 2, &format!("`nope` is no id: {id}"));
+        assert_refused(&run_onceward(&folder, &[verb, &[""]].concat()), 2, &format!("nothing is given here: {id}"));
+    }
+}
+
+#[test]
+fn invalid_listen_address_error_suggests_valid_one() {
+    let folder = create_test_folder("words-addresses");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let held = TcpListener::bind(taken).expect("the same");
+    let address = taken.to_string();
+    let refused = run_onceward(&folder, &["serve", "--listen", &address]);
+    assert_refused(&refused, 2, "another server may run there; --listen 127.0.0.1:0 takes a free port\n");
+    assert!(utf8(&refused.stderr).starts_with(&format!("error: {address}: ")), "{refused:?}");
+    drop(held);
+    for (wrong, right) in [
+        ("7199", "127.0.0.1:7199"),
+        ("localhost:7199", "127.0.0.1:7199"),
+        (":80", "127.0.0.1:80"),
+        ("x", "127.0.0.1:7171"),
+    ] {
+        assert_refused(
+            &run_onceward(&folder, &["serve", "--listen", wrong]),
+            2,
+            &format!("`{wrong}` is no address with a port: write {right}"),
+        );
+    }
+}
+
+#[test]
+fn internal_commands_are_hidden_from_users() {
+    let folder = create_test_folder("words-verbs");
+    let refused = run_onceward(&folder, &["serv"]);
+    assert_refused(&refused, 2, "'serve'");
+    assert!(!utf8(&refused.stderr).contains("__"), "{refused:?}");
+    assert_refused(&run_onceward(&folder, &["__supervise"]), 2, "unrecognized subcommand");
+    let help = utf8(&run_onceward(&folder, &["serve", "--help"]).stdout);
+    assert!(help.contains("Exits with 0") && help.contains("with 2 if it"), "{help}");
+}
+
+/// The cause first, then what to do about it; and nobody waits without end for a server to say that nothing is left.
+#[test]
+fn unreachable_server_error_gives_cause_and_hint() {
+    let folder = create_test_folder("words-away");
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let url = format!("http://{nobody}");
+    let id = "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
+    let cause = format!("error: cannot reach {url}: ");
+    for verb in [&["get", id][..], &["key", "list"], &["work", "execution.job", "--until-idle", "--", "cat"]] {
+        let refused = run_with_timeout(&folder, &url, verb);
+        assert_refused(
+            &refused,
+            2,
+            "; is a server running there? `onceward serve` starts one; --server names another\n",
+        );
+        assert!(utf8(&refused.stderr).contains(&cause), "{refused:?}");
+    }
+}
+
+/// JSON with a slip in it is kept as a text, which is hardly meant.
+#[test]
+fn malformed_json_payload_prints_note() {
+    let folder = create_test_folder("words-payload");
+    let server = start_server(&folder, &[], &[]);
+    let give = |payload: &str| {
+        run_onceward(&folder, &["new", "execution.job", "--payload", payload, "--server", &server.url()])
+    };
+    assert_refused(&give(r#"{"hello": "world""#), 0, "note: the payload is not JSON (");
+    assert_refused(&give("[1, 2"), 0, "so it is kept as a text\n");
+    for fine in ["hello", r#"{"hello": "world"}"#, "\"{\""] {
+        assert_eq!(utf8(&give(fine).stderr), "", "{fine}");
+    }
+    server.stop();
+}

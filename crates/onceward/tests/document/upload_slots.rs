@@ -1,0 +1,38 @@
+//! Many uploads of one owner.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use onceward_testkit::http::{self, BINARY_CONTENT_TYPE, RawHttpResponse};
+use onceward_testkit::server_process::DatabaseKind;
+
+use crate::support::DocumentServer;
+
+/// An upload of Alice's that has its place, since its body is asked for; or the answer to it.
+fn begin_upload(server: &DocumentServer, name: &str) -> Result<TcpStream, RawHttpResponse> {
+    let head = [BINARY_CONTENT_TYPE, ("client-request-id", name), ("content-length", "10"), ("expect", "100-continue")];
+    let mut stream = server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head);
+    let mut first = [0; 12];
+    stream.peek(&mut first).expect("an answer");
+    if &first != b"HTTP/1.1 100" {
+        return Err(http::read_response(&stream));
+    }
+    let mut continue_head = [0; 25];
+    stream.read_exact(&mut continue_head).expect("an answer");
+    Ok(stream)
+}
+
+/// Whoever begins uploads and does not go on with them holds a quarter of the places, and no more: others upload all the while.
+#[test]
+fn one_owner_gets_at_most_a_quarter_of_upload_slots() {
+    let server = DocumentServer::open(DatabaseKind::Sqlite);
+    let mut uploads: Vec<TcpStream> =
+        (0..4).map(|number| begin_upload(&server, &number.to_string()).expect("a place")).collect();
+    let fifth = begin_upload(&server, "fifth").expect_err("no place");
+    fifth.assert_problem(503, "too_many_uploads");
+    assert!(fifth.header("retry-after").is_some());
+    assert_eq!(server.upload(&server.bob, "his", b"x").status, 201);
+    uploads[0].write_all(&[7; 10]).expect("it reads");
+    assert_eq!(http::read_response(&uploads.remove(0)).status, 201);
+    assert_eq!(server.upload(&server.alice, "fifth", b"x").status, 201, "one of hers is free again");
+}

@@ -1,0 +1,40 @@
+//! What the server tells of prompts.
+
+use onceward_testkit::server_process::ALL_DATABASES;
+use serde_json::json;
+
+use crate::support::ImageServer;
+
+/// Neither a prompt that is flagged nor one that passes stands in the server's log, at the lowest level of all, in its answers or its
+/// metrics, or, where it is flagged, in the database and beside it.
+#[test]
+fn logs_and_answers_contain_no_prompt_text() {
+    for db in ALL_DATABASES {
+        let mut server =
+            ImageServer::open_with_environment(db, &["--log-format", "json"], &[("ONCEWARD_LOG", "trace")]);
+        let mut responses = String::new();
+        server.grant("local", 20);
+        let process = server.process();
+        for prompt in ["porn with a MARKED window", "\u{200b}", "a MARKED lighthouse"] {
+            responses += &process.post("/image/jobs", &json!({ "prompt": prompt, "size": "256x256" })).text();
+            responses += &process
+                .post("/v1/lifecycles/image.job/records", &json!({ "payload": { "prompt": prompt, "n": 1 } }))
+                .text();
+            responses += &process.post("/v1/lifecycles/image.job/records", &json!({ "payload": prompt })).text();
+        }
+        responses += &process.get("/v1/records?lifecycle=image.job").text();
+        responses += &process.get("/metrics").text();
+        let server_log = server.stop();
+        assert!(
+            responses.contains("policy_violation") && responses.contains("bad_order") && responses.contains("queued"),
+            "{responses}"
+        );
+        assert!(server_log.contains("a prompt was flagged") && server_log.contains("engine drained"), "{server_log}");
+        for (what, text) in [("the log", &server_log), ("an answer", &responses)] {
+            let found = text.find("MARKED");
+            assert!(found.is_none(), "{what} tells of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
+        }
+        // What is flagged is kept nowhere; what passes is its job's payload.
+        assert!(server.stores_text("MARKED lighthouse") && !server.stores_text("MARKED window"), "{db:?}");
+    }
+}

@@ -1,0 +1,127 @@
+//! A moderation service, asked about every prompt that has none of the words.
+
+use onceward_testkit::fake_image_service::{FakeImageService, FakeResponse, RequestKind};
+use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
+use serde_json::{Value as Json, json};
+
+use crate::support::ImageServer;
+
+/// The key of the service that draws.
+const IMAGE_API_KEY: (&str, &str) = ("ONCEWARD_IMAGE_KEY", "sk-for-the-artist");
+
+fn start_moderated_server(
+    db: DatabaseKind,
+    image_service: &FakeImageService,
+    moderation_service: &FakeImageService,
+) -> ImageServer {
+    let more = [
+        "--image-url",
+        &image_service.url(),
+        "--image-moderation-url",
+        &moderation_service.url(),
+        "--log-format",
+        "json",
+    ];
+    let server = ImageServer::open_with_environment(db, &more, &[IMAGE_API_KEY, ("ONCEWARD_LOG", "trace")]);
+    server.grant("local", 20);
+    server
+}
+
+/// All entries of the log so far.
+fn log_entries(server: &ImageServer) -> Vec<Json> {
+    let mut log = server.process().stream_log_as("", "/v1/stream?after=0&wait_ms=0");
+    std::iter::from_fn(|| log.next_entry()).map(|(_, entry)| entry).collect()
+}
+
+/// Flagged: refused, free of charge, on record without a word of the prompt. What has a listed word is not even shown to the service. What
+/// passes is drawn, by a service whose key the other never sees.
+#[test]
+fn flagged_prompt_is_refused_without_charge() {
+    for db in ALL_DATABASES {
+        let (artist, judge) = (FakeImageService::start(), FakeImageService::start());
+        let mut server = start_moderated_server(db, &artist, &judge);
+        judge.respond_next(RequestKind::Moderation, FakeResponse::Flagged);
+        let refused = server.send_order("", "a MARKED window");
+        refused.assert_problem(422, "policy_violation");
+        assert_eq!(refused.json()["detail"], "policy violation");
+        let listed = server.send_order("", "porn by a MARKED door");
+        listed.assert_problem(422, "policy_violation");
+        assert_eq!((server.balance(""), server.checked_statement("").len()), (20, 1), "nothing is charged");
+        let inputs: Vec<Json> = judge.received().into_iter().map(|heard| heard.body["input"].clone()).collect();
+        assert_eq!(inputs, ["a MARKED window"], "listed words are not shown to the service");
+        let log = log_entries(&server);
+        let blocked: Vec<&Json> = log.iter().filter(|entry| entry["audit"] == json!(["JOB_BLOCKED"])).collect();
+        assert_eq!(blocked.len(), 2, "{log:?}");
+        assert!(
+            blocked.iter().all(|entry| entry["refusal"]["code"] == "policy_violation" && entry["record"].is_null())
+        );
+        assert_eq!(artist.received(), [], "nobody draws it");
+
+        let id = server.place_order("", "a MARKED lighthouse");
+        server.wait_for_job("", &id, "completed");
+        assert_eq!(server.balance(""), 15);
+        let (judged, drawn) = (judge.received(), artist.received());
+        assert!(judged.iter().all(|heard| !heard.headers.contains_key("authorization")), "another's key: {judged:?}");
+        assert_eq!(drawn[0].headers["authorization"], format!("Bearer {}", IMAGE_API_KEY.1));
+
+        let said = [refused.text(), listed.text(), json!(log).to_string()].concat();
+        let server_log = server.stop();
+        assert!(server_log.contains(r#""by":"moderation"#) && server_log.contains(r#""by":"words"#), "{server_log}");
+        for (what, text) in [("the log", &server_log), ("an answer", &said)] {
+            assert!(!text.contains("MARKED") && !text.contains(IMAGE_API_KEY.1), "{what} tells of it");
+        }
+        assert!(server.stores_text("MARKED lighthouse"), "what passes is its job's payload");
+        assert!(
+            !server.stores_text("MARKED window") && !server.stores_text("MARKED door"),
+            "what is flagged is kept nowhere"
+        );
+    }
+}
+
+/// No verdict is none: the order is refused for now, nothing is charged, and it can be sent again.
+#[test]
+fn order_is_refused_while_moderation_is_unavailable() {
+    // Beside each other: a service that is silent is given its time.
+    std::thread::scope(|scope| {
+        for db in ALL_DATABASES {
+            scope.spawn(move || {
+                let (artist, judge) = (FakeImageService::start(), FakeImageService::start());
+                let server = start_moderated_server(db, &artist, &judge);
+                for answer in [
+                    FakeResponse::NoResponse,
+                    FakeResponse::error_status(500).into(),
+                    FakeResponse::CloseConnection,
+                    FakeResponse::success_text("[]"),
+                ] {
+                    judge.respond_next(RequestKind::Moderation, answer);
+                    server.send_order("", "a lighthouse").assert_problem(503, "check_unavailable");
+                }
+                assert_eq!((server.balance(""), artist.received()), (20, Vec::new()));
+                assert_eq!(server.get("", "/v1/records?lifecycle=image.job")["records"], json!([]));
+                let id = server.place_order("", "a lighthouse");
+                server.wait_for_job("", &id, "completed");
+                assert_eq!((server.balance(""), judge.received().len()), (15, 5));
+            });
+        }
+    });
+}
+
+/// Who is shown the key of the service that draws: that service, also as a judge. Where there is none, nobody.
+#[test]
+fn image_key_is_sent_to_its_own_service_only() {
+    let keys = |judge: &FakeImageService, more: &[&str]| {
+        let url = judge.url();
+        let more = [&["--image-moderation-url", &url, "--image-provider", "none"], more].concat();
+        let server = ImageServer::open_with_environment(DatabaseKind::Sqlite, &more, &[IMAGE_API_KEY]);
+        server.grant("local", 5);
+        server.place_order("", "a lighthouse");
+        judge.received().into_iter().map(|heard| heard.headers.get("authorization").cloned()).collect::<Vec<_>>()
+    };
+    let judge = FakeImageService::start();
+    assert_eq!(keys(&judge, &[]), [None], "whoever judges is not who draws");
+    let both = FakeImageService::start();
+    assert_eq!(
+        keys(&both, &["--image-url", &format!("{}/v1", both.url())]),
+        [Some(format!("Bearer {}", IMAGE_API_KEY.1))]
+    );
+}

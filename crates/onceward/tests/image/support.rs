@@ -1,0 +1,208 @@
+//! A server with users, a moderator and an operator, and a database that outlives it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use onceward_testkit::http::RawHttpResponse;
+use onceward_testkit::server_process::{self, DatabaseKind, ServerProcess};
+use onceward_testkit::{TempDir, stored_text};
+use serde_json::{Value as Json, json};
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
+
+pub(crate) struct ImageServer {
+    process: Option<ServerProcess>,
+    url: String,
+    folder: TempDir,
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, &'static str)>,
+    /// The operator's key, once there are keys.
+    operator_key: String,
+}
+
+impl ImageServer {
+    /// A server that nobody has a key for: whoever comes is `local`, and may do everything.
+    pub(crate) fn open(db: DatabaseKind, arguments: &[&str]) -> Self {
+        Self::open_with_environment(db, arguments, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) fn open_with_environment(
+        db: DatabaseKind,
+        arguments: &[&str],
+        environment: &[(&'static str, &'static str)],
+    ) -> Self {
+        let folder = TempDir::new();
+        let more = arguments.iter().map(|&word| word.to_owned()).collect();
+        let (url, variables) = (db.new_url(&folder), environment.to_vec());
+        let mut house =
+            Self { process: None, url, folder, arguments: more, environment: variables, operator_key: String::new() };
+        house.start_server();
+        house
+    }
+
+    /// A server with keys.
+    pub(crate) fn with_keys(db: DatabaseKind, arguments: &[&str]) -> Self {
+        let mut house = Self::open(db, arguments);
+        house.operator_key = house.process().create_api_key("", "ops", &["operator"]);
+        house
+    }
+
+    pub(crate) fn start_server(&mut self) {
+        let mut command = server_process::serve_command(BINARY, &self.url);
+        command.args(&self.arguments).arg("--objects").arg(self.folder.join("bucket"));
+        command.envs(self.environment.iter().copied());
+        self.process = Some(ServerProcess::start(&mut command));
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// SIGTERM; all that it wrote.
+    pub(crate) fn stop(&mut self) -> String {
+        self.process.take().expect("it runs").stop()
+    }
+
+    /// Whether a text stands anywhere in the database or beside it.
+    pub(crate) fn stores_text(&self, text: &str) -> bool {
+        let in_tables = self.url.starts_with("postgres") && !stored_text::tables_containing(&self.url, text).is_empty();
+        in_tables || stored_text::files_contain(self.folder.path(), text)
+    }
+
+    pub(crate) fn process(&self) -> &ServerProcess {
+        self.process.as_ref().expect("it runs")
+    }
+
+    /// Where pictures lie.
+    pub(crate) fn originals(&self) -> PathBuf {
+        self.folder.join("bucket/named/originals")
+    }
+
+    pub(crate) fn key(&self, owner: &str, roles: &[&str]) -> String {
+        self.process().create_api_key(&self.operator_key, owner, roles)
+    }
+
+    pub(crate) fn operator_key(&self) -> &str {
+        &self.operator_key
+    }
+
+    /// A call without a body, by the owner of a key, or by nobody where it is empty.
+    pub(crate) fn call(&self, key: &str, method: &str, path: &str) -> RawHttpResponse {
+        self.process().call_as(key, method, path, &[], None)
+    }
+
+    pub(crate) fn get(&self, key: &str, path: &str) -> Json {
+        let reply = self.call(key, "GET", path);
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+        reply.json()
+    }
+
+    pub(crate) fn post(&self, key: &str, path: &str, body: &Json) -> RawHttpResponse {
+        self.process().post_as(key, path, body)
+    }
+
+    pub(crate) fn grant(&self, user: &str, amount: i64) {
+        let order = format!("{user}-{amount}-{}", self.get(&self.operator_key, "/v1/lifecycles/image.grant")["counts"]);
+        let body = json!({ "user": user, "amount": amount, "order": order });
+        let made = self.post(&self.operator_key, "/image/credits/grants", &body);
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+
+    pub(crate) fn balance(&self, key: &str) -> i64 {
+        self.get(key, "/image/credits")["balance"].as_i64().expect("a number")
+    }
+
+    /// All named accounts and what they hold, for an operator to see.
+    pub(crate) fn accounts(&self) -> BTreeMap<String, i64> {
+        let listed = self.get(&self.operator_key, "/v1/accounts?limit=1000");
+        let each = listed["accounts"].as_array().expect("accounts").iter();
+        each.map(|account| (account["name"].as_str().expect("a name").to_owned(), account["balance"].as_i64().unwrap()))
+            .collect()
+    }
+
+    /// The hour that the server's clock is in, by what it notes on a record that is made now.
+    pub(crate) fn hour(&self) -> String {
+        self.grant("nobody", 1);
+        let grants = self.get(&self.operator_key, "/image/credits/entries?user=nobody&limit=1");
+        grants["entries"][0]["at"].as_str().expect("a time")[..13].to_owned()
+    }
+
+    /// An order of a small picture.
+    pub(crate) fn send_order(&self, key: &str, prompt: &str) -> RawHttpResponse {
+        self.post(key, "/image/jobs", &json!({ "prompt": prompt, "size": "256x256" }))
+    }
+
+    /// One that is taken; its id.
+    pub(crate) fn place_order(&self, key: &str, prompt: &str) -> String {
+        let made = self.send_order(key, prompt);
+        assert_eq!(made.status, 201, "{}", made.text());
+        made.json()["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Waits until the job is in this state.
+    pub(crate) fn wait_for_job(&self, key: &str, job: &str, state: &str) -> Json {
+        self.wait_for_record(key, job, state);
+        let job = self.get(key, &format!("/image/jobs/{job}"));
+        assert_eq!(job["state"], state);
+        job
+    }
+
+    /// Waits until a record is in this state, as people do.
+    pub(crate) fn wait_for_record(&self, key: &str, record: &str, state: &str) {
+        let status = Command::new(BINARY)
+            .args(["watch", record, "--until", state])
+            .env("ONCEWARD_URL", self.process().url())
+            .env("ONCEWARD_KEY", key)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .expect("the binary runs");
+        assert!(status.success(), "{status}");
+    }
+
+    /// The whole statement, in small parts: it must add up. What each entry says of itself, the newest first.
+    pub(crate) fn checked_statement(&self, key: &str) -> Vec<(String, i64)> {
+        let (mut entries, mut cursor) = (Vec::new(), String::new());
+        let (balance, carried) = loop {
+            let part = self.get(key, &format!("/image/credits/entries?limit=2{cursor}"));
+            for entry in part["entries"].as_array().expect("entries") {
+                entries.push((
+                    entry["what"].as_str().expect("a word").to_owned(),
+                    entry["amount"].as_i64().expect("a number"),
+                ));
+            }
+            match part["next"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break (part["balance"].as_i64(), part["carriedForward"].as_i64()),
+            }
+        };
+        assert_eq!(carried, Some(0));
+        assert_eq!(balance, Some(entries.iter().map(|(_, amount)| amount).sum()), "{entries:?}");
+        assert_eq!(balance, Some(self.balance(key)));
+        entries
+    }
+
+    /// What `verify` finds beside the running server, in the bucket too, and whether that is nothing.
+    pub(crate) fn run_verify(&self, more: &[&str]) -> (bool, Json) {
+        let mut verify = Command::new(BINARY);
+        verify.args(["verify", "--json", "--db", &self.url, "--objects"]).arg(self.folder.join("bucket")).args(more);
+        let done = verify.output().expect("the binary runs");
+        let report = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {done:?}"));
+        (done.status.success(), report)
+    }
+
+    /// All accounts and holds, worked out again from the log by `run_onceward verify`; the server is stopped for it.
+    pub(crate) fn kill_and_verify(&mut self) {
+        self.kill();
+        let done = Command::new(BINARY).args(["verify", "--db", &self.url]).output().expect("it runs");
+        assert!(
+            done.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        );
+    }
+}

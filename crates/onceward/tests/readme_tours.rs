@@ -1,0 +1,67 @@
+//! The tours of the README and of the image system's page, pasted as they stand.
+
+use std::collections::BTreeSet;
+
+use onceward_testkit::doc_runner::{DocRunner, assert_contains_all, command_block, read_page};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
+
+/// What the README and CONTRIBUTING tell a newcomer to install is what the gate installs on a fresh machine, and what they tell to run is what it runs.
+#[test]
+fn documented_setup_matches_ci_script() {
+    let gate = read_page(".ci/run");
+    // `… || install git`, `{ install rustup && rustup default stable; }`: each up to what follows.
+    let is_package = |word: &&str| word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
+    let installs = gate.lines().filter(|line| line.contains("command -v") || line.contains(".cargo/bin/cargo\" ]"));
+    let installed: BTreeSet<&str> = installs
+        .filter_map(|line| Some(line.split_once(" install ")?.1))
+        .flat_map(|rest| rest.split_whitespace().take_while(is_package))
+        .collect();
+    for name in ["README.md", "CONTRIBUTING.md"] {
+        let page = read_page(name);
+        let set_up = command_block(&page, "sudo apt-get install");
+        let (first, second) = set_up.split_once('\n').expect("two commands");
+        let packages = first.strip_prefix("sudo apt-get install -y ").expect("apt").split_whitespace();
+        assert_eq!(packages.collect::<BTreeSet<_>>(), installed, "{name}");
+        assert!(gate.contains(second.trim_end()) && second == "rustup default stable\n", "{name}: {second}");
+        assert_eq!(command_block(&page, "cargo xtask test"), "cargo xtask test\n", "{name}");
+    }
+    assert!(gate.trim_end().ends_with("/debug/xtask\" test"), "{gate}");
+    assert!(read_page(".cargo/config.toml").contains("xtask = \"run --quiet --package xtask --\""));
+}
+
+/// A server, a job, a worker that is killed in the middle, another that finishes, and the proof.
+#[test]
+fn readme_tour_runs_as_pasted() {
+    let page = read_page("README.md");
+    assert_eq!(
+        command_block(&page, "cargo build"),
+        "cargo build --release -p onceward\nexport PATH=\"$PWD/target/release:$PATH\"\n"
+    );
+    let reader = DocRunner::new(BINARY);
+    let tour = reader.localize(command_block(&page, "onceward serve"));
+    assert!(tour.contains("kill -9 $!"), "{tour}");
+    // The last line ends the second worker and the server by a signal that they take as a wish: they end well.
+    let text = reader.run(&tour);
+    let parts = ["listening on http://127.0.0.1:", "-> PENDING", "PENDING -> RUNNING", "RUNNING -> SUCCEEDED", "lost"];
+    assert_contains_all(&text, &parts);
+    let once = text.lines().filter(|line| line.contains("commit")).count();
+    assert_eq!(once, 1, "{text}");
+}
+
+/// A server, credits, an order, a picture; and once more.
+#[test]
+fn image_tour_runs_as_pasted() {
+    let reader = DocRunner::new(BINARY);
+    let tour = reader.localize(command_block(&read_page("systems/image/README.md"), "onceward serve"));
+    let text = reader.run(&tour);
+    assert_contains_all(
+        &text,
+        &["listening on http://127.0.0.1:", "running -> completed", r#""balance":15"#, r#""what":"order""#],
+    );
+    let picture = std::fs::read(reader.tmp_path("lighthouse.png")).expect("a picture");
+    assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 1_000, "{} bytes", picture.len());
+    // Credits come each time; the order costs nothing where it is still the same minute.
+    let second_run = reader.run(&tour);
+    assert!([30, 35].iter().any(|balance| second_run.contains(&format!(r#""balance":{balance}"#))), "{second_run}");
+}

@@ -1,0 +1,134 @@
+//! Requests that nobody should send: each has a clear answer, and the server goes on serving.
+
+use std::io::{Read as _, Write as _};
+
+use onceward_testkit::http::{JSON_CONTENT_TYPE, read_response, write_request};
+use onceward_testkit::server_process::DatabaseKind;
+use serde_json::json;
+
+use crate::server::start_server;
+
+const RECORDS_PATH: &str = "/v1/lifecycles/execution.job/records";
+
+#[test]
+fn malformed_bodies_return_specific_errors() {
+    let server = start_server(DatabaseKind::Sqlite);
+    let send = |body: &str| server.call("POST", RECORDS_PATH, &[], Some(body.as_bytes()));
+    for bad in ["", "{", "nonsense", "{\"payload\": }", "{\"payload\": 1} 2", "\u{0}"] {
+        send(bad).assert_problem(400, "bad_json");
+    }
+    for bad in ["[]", "1", "null", "{\"no\": 1}", "{\"id\": \"x\"}", "{\"fields\": []}", "{\"payload_base64\": \"?\"}"]
+    {
+        send(bad).assert_problem(422, "bad_input");
+    }
+    send(r#"{"payload": 1, "payload_base64": ""}"#).assert_problem(422, "bad_input");
+    let deep = |by: usize| format!("{}{}", "[".repeat(by), "]".repeat(by));
+    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(100_000))).assert_problem(422, "bad_input");
+    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(110))).assert_problem(422, "bad_input");
+    send(&format!("{{\"payload\": {}}}", deep(100_000))).assert_problem(422, "bad_input");
+    assert_eq!(send(&format!("{{\"payload\": {}}}", deep(100))).status, 201);
+    server.call("POST", RECORDS_PATH, &[], Some(b"{\"payload\": \"\xff\"}")).assert_problem(400, "bad_json");
+}
+
+#[test]
+fn non_json_content_type_returns_415() {
+    let server = start_server(DatabaseKind::Sqlite);
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "application/jsonp"] {
+        server.call("POST", RECORDS_PATH, &[("content-type", kind)], Some(b"{}")).assert_problem(415, "not_json");
+    }
+    let made = server.call("POST", RECORDS_PATH, &[("content-type", "Application/JSON; charset=utf-8")], Some(b"{}"));
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+#[test]
+fn oversized_request_returns_413_before_body_is_read() {
+    let server = start_server(DatabaseKind::Sqlite);
+    let stream =
+        server.begin_request_as("", "POST", RECORDS_PATH, &[JSON_CONTENT_TYPE, ("content-length", "99999999999")]);
+    read_response(&stream).assert_problem(413, "too_large");
+    // One that does not say how long it is.
+    let mut stream =
+        server.begin_request_as("", "POST", RECORDS_PATH, &[JSON_CONTENT_TYPE, ("transfer-encoding", "chunked")]);
+    let chunk = format!("10000\r\n{}\r\n", "a".repeat(0x10000));
+    let reading = stream.try_clone().unwrap();
+    let response = std::thread::spawn(move || read_response(&reading));
+    while stream.write_all(chunk.as_bytes()).is_ok() && !response.is_finished() {}
+    response.join().unwrap().assert_problem(413, "too_large");
+    let many: Vec<_> = (0..1_001).map(|_| json!({})).collect();
+    server.post(&format!("{RECORDS_PATH}/batch"), &json!({ "records": many })).assert_problem(422, "batch_too_large");
+    let huge = "a".repeat(200_000);
+    assert_eq!(server.call("GET", "/livez", &[("x", &huge)], None).status, 431);
+    assert_eq!(server.get("/livez").status, 200);
+}
+
+#[test]
+fn invalid_requests_return_client_errors() {
+    let server = start_server(DatabaseKind::Sqlite);
+    for nonsense in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"GET / HTTP/9\r\n\r\n", b"\0\0\0\0\r\n\r\n"]
+    {
+        let mut stream = server.connect();
+        stream.write_all(nonsense).unwrap();
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&answer));
+    }
+    server.get("/nowhere").assert_problem(404, "no_such_route");
+    server.get("/v1/records/%ff").assert_problem(404, "not_found");
+    server.get("/v1/records/not-an-id").assert_problem(404, "not_found");
+    let wrong = server.call("DELETE", "/v1/records", &[], None);
+    wrong.assert_problem(405, "no_such_method");
+    assert!(wrong.header("allow").is_some_and(|allow| allow.contains("GET")), "{:?}", wrong.header("allow"));
+    server.call("POST", "/livez", &[], Some(b"{}")).assert_problem(405, "no_such_method");
+    // Who tries what is near is told what does it.
+    let near = server.call("POST", "/v1/records", &[], Some(b"{}"));
+    near.assert_problem(405, "no_such_method");
+    assert!(near.text().contains("`POST /v1/lifecycles/{name}/records` makes a record"), "{}", near.text());
+    assert!(server.get("/records").text().contains("routes begin with /v1"));
+    // A report that is none says nothing of the job, which may be there.
+    let report = "/v1/executions/0199a000-0000-7000-8000-000000000001.1/comit";
+    let unknown = server.call("POST", report, &[], Some(b"{\"token\": 1}"));
+    unknown.assert_problem(404, "no_such_route");
+    assert!(unknown.text().contains("commit, finish"), "{}", unknown.text());
+}
+
+/// Connections that say nothing, or say it very slowly, keep nobody else out.
+#[test]
+fn slow_clients_do_not_block_others() {
+    let server = start_server(DatabaseKind::Sqlite);
+    let mut slow: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\n").unwrap();
+    }
+    let half = || server.begin_request_as("", "POST", "/v1/leases", &[JSON_CONTENT_TYPE, ("content-length", "50")]);
+    let mut half: Vec<_> = (0..50).map(|_| half()).collect();
+    for stream in &mut half {
+        stream.write_all(b"{").unwrap();
+    }
+    for n in 0..50 {
+        server.create_job(&json!(n));
+    }
+    drop((slow, half));
+    assert_eq!(server.get("/readyz").status, 200);
+}
+
+/// A client that goes away in the middle of a body, or does not read its answer.
+#[test]
+fn disconnected_clients_lose_no_jobs() {
+    let server = start_server(DatabaseKind::Sqlite);
+    for _ in 0..20 {
+        let mut half =
+            server.begin_request_as("", "POST", RECORDS_PATH, &[JSON_CONTENT_TYPE, ("content-length", "50")]);
+        half.write_all(b"{").unwrap();
+        drop(half);
+        let lease_body = br#"{"lifecycles": ["execution.job"], "worker": "w", "wait_ms": 60000}"#;
+        write_request(&mut server.connect(), "POST", "/v1/leases", &[], Some(lease_body));
+        write_request(&mut server.connect(), "GET", "/v1/stream?after=0", &[], None);
+    }
+    // Whoever has just found the job is given it; so first all that the server has still to notice. They came before us who ask, and are
+    // counted from when they come: those too whose request was not looked at yet.
+    server.wait_for_metric("onceward_http_connections", 1);
+    let id = server.create_job(&json!(1));
+    // Those that waited are gone, and take nothing with them.
+    assert_eq!(server.lease()["record"]["id"], json!(id));
+}

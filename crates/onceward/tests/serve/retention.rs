@@ -1,0 +1,98 @@
+//! How long a server keeps what has ended.
+
+use std::process::{Output, Stdio};
+
+use onceward_testkit::TempDir;
+use onceward_testkit::http::BINARY_CONTENT_TYPE;
+use onceward_testkit::server_process::{self, ALL_DATABASES, DatabaseKind, ServerProcess};
+use serde_json::{Value as Json, json};
+
+use crate::server::BINARY;
+
+/// A document's job that has ended; where it is.
+fn create_ended_document_job(server: &ServerProcess, name: &str) -> String {
+    let headers = [BINARY_CONTENT_TYPE, ("client-request-id", name)];
+    let made = server.call("POST", "/document/upload", &headers, Some(b"x")).expect_ok();
+    let job = format!("/document/jobs/{}", made["jobId"].as_str().expect("an id"));
+    assert_eq!(server.post(&format!("{job}/cancel"), &json!({})).expect_ok()["state"], "FAILED");
+    job
+}
+
+/// An order that was taken back; where it is.
+fn create_withdrawn_order(server: &ServerProcess) -> String {
+    let grant = json!({ "user": "local", "amount": 5, "order": "first" });
+    server.post("/image/credits/grants", &grant).expect_ok();
+    let ordered = server.post("/image/jobs", &json!({ "prompt": "a cat" })).expect_ok();
+    let job = format!("/image/jobs/{}", ordered["id"].as_str().expect("an id"));
+    assert_eq!(server.post(&format!("{job}/withdraw"), &json!({})).expect_ok()["state"], "dead_letter");
+    job
+}
+
+fn pruned_records(server: &ServerProcess, options: &Json) -> Json {
+    server.post("/v1/prune", options).expect_ok()["records"].clone()
+}
+
+/// By hand, what the server would take by itself goes; what it keeps by its name goes only by its name.
+#[test]
+fn manual_prune_follows_keep_flags() {
+    for db in ALL_DATABASES {
+        let folder = TempDir::new();
+        let mut command = server_process::serve_command(BINARY, &db.new_url(&folder));
+        command.arg("--objects").arg(folder.join("bucket")).args(["--image-provider", "none"]);
+        command.args(["--keep", "0d", "--keep", "image.job=forever"]);
+        let server = ServerProcess::start(command.env("ONCEWARD_KEEP", "1d,document.job=1d")).with_temp_dir(folder);
+        let (document, order) = (create_ended_document_job(&server, "a"), create_withdrawn_order(&server));
+        assert_eq!(pruned_records(&server, &json!({ "dry_run": true })), 2, "the document's job and the grant");
+        assert_eq!(pruned_records(&server, &json!({})), 2);
+        server.get(&document).assert_problem(404, "not_found");
+        assert_eq!(server.get(&order).status, 200, "for ever");
+        assert_eq!(pruned_records(&server, &json!({ "older_than": "0s" })), 0, "it has a length of its own");
+        let second = create_ended_document_job(&server, "b");
+        assert_eq!(pruned_records(&server, &json!({ "only": ["image.job"] })), 0);
+        assert_eq!(pruned_records(&server, &json!({ "older_than": "0s", "only": ["image.job"] })), 1, "by its name");
+        server.get(&order).assert_problem(404, "not_found");
+        assert_eq!(server.get(&second).status, 200, "it was not named");
+    }
+}
+
+/// The same by a variable; and without either it is thirty days.
+#[test]
+fn keep_variable_sets_retention() {
+    for (keep, expected_pruned) in
+        [(Some("forever,document.job=0d"), 1), (Some("forever"), 0), (None, 0), (Some(""), 0)]
+    {
+        let folder = TempDir::new();
+        let mut command = server_process::serve_command(BINARY, &DatabaseKind::Sqlite.new_url(&folder));
+        let server = ServerProcess::start(command.envs(keep.map(|keep| ("ONCEWARD_KEEP", keep)))).with_temp_dir(folder);
+        create_ended_document_job(&server, "a");
+        assert_eq!(pruned_records(&server, &json!({})), expected_pruned, "{keep:?}");
+        assert_eq!(
+            pruned_records(&server, &json!({ "older_than": "0s", "only": ["document.job"] })),
+            1 - expected_pruned,
+            "{keep:?}"
+        );
+    }
+}
+
+/// What cannot be meant ends the start.
+#[test]
+fn invalid_keep_flag_prevents_start() {
+    let folder = TempDir::new();
+    let start = |keep: &[&str]| -> Output {
+        let mut command = server_process::serve_command(BINARY, &DatabaseKind::Sqlite.new_url(&folder));
+        command.args(keep.iter().flat_map(|keep| ["--keep", keep])).env_remove("ONCEWARD_KEEP").stdin(Stdio::null());
+        command.output().expect("the binary runs")
+    };
+    for (keep, expected_error) in [
+        (&["soon"][..], "`soon` is no length of time"),
+        (&["image.job=-1d"], "is no length of time"),
+        (&["=1d"], "names no lifecycle"),
+        (&["1d", "forever"], "says twice how long records are kept"),
+        (&["image.job=1d", "image.job=2d"], "says twice how long records of image.job are kept"),
+        (&["image.jobs=1d"], "no lifecycle here is called `image.jobs`; there are document.job"),
+    ] {
+        let ended = start(keep);
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(2) && said.contains(expected_error), "{keep:?}: {said}");
+    }
+}

@@ -1,0 +1,266 @@
+//! Workers in Rust, by the crate, against a real server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use onceward_worker::{
+    BatchItemResult, Client, Failure, Job, NewRecord, Report, ReportKind, RetryPolicy, StopReason, WorkerConfig,
+};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use crate::support::WorkerTestServer;
+
+async fn create_job(client: &Client, payload: &Value) -> Uuid {
+    client.create("desk.job", &NewRecord::with_json_payload(payload).expect("JSON")).await.expect("a job").id
+}
+
+/// Typed in, typed out; each failure as the handler says it.
+#[test]
+fn handler_input_output_and_failures_are_typed() {
+    let server = WorkerTestServer::new("typed");
+    let worker = server.runtime.block_on(async {
+        server.client.work_with(
+            WorkerConfig::for_lifecycle("desk.job").concurrency(3),
+            |numbers: Vec<i64>, job: Job| async move {
+                match (numbers.as_slice(), job.attempt()) {
+                    ([], _) => Err(Failure::terminal("EMPTY", "nothing to add")),
+                    ([0], 1) => Err(Failure::retryable("ZERO", "once more")),
+                    ([1], 1) => panic!("one"),
+                    ([2], 1) => Err("x".parse::<i32>().map(|_| ()).expect_err("no number").into()),
+                    ([3], 1) => Err(Failure::yielded()),
+                    _ => Ok(numbers.iter().sum::<i64>()),
+                }
+            },
+        )
+    });
+    let new = |payload: Value| server.runtime.block_on(create_job(&server.client, &payload));
+    let ids = [json!([1, 2, 3]), json!([0]), json!([1]), json!([2]), json!([3])].map(new);
+    let (empty, wrong) = (new(json!([])), new(json!("text")));
+    let codes = ids.map(|id| server.wait_for_state(id, "DONE").field("code"));
+    assert_eq!(codes, [json!(null), json!("ZERO"), json!("EXCEPTION"), json!("EXCEPTION"), json!(null)]);
+    assert_eq!(ids.map(|id| server.effect(id)["result"].clone()), [json!(6), json!(0), json!(1), json!(2), json!(3)]);
+    assert_eq!(server.wait_for_state(empty, "FAILED").field("code"), "EMPTY");
+    assert_eq!(server.wait_for_state(wrong, "FAILED").field("code"), "BAD_PAYLOAD");
+    server.runtime.block_on(worker.close()).expect("closed");
+}
+
+/// A large payload that changed where it lies comes to no handler: the job fails, as often as its lifecycle tries it again.
+#[test]
+fn damaged_payload_fails_job_without_running_handler() {
+    let server = WorkerTestServer::new("harmed");
+    let id = server.create_job(&"x".repeat(300_000));
+    let objects = std::fs::read_dir(server.folder.join("onceward.db.objects")).expect("a folder").flatten();
+    let files = objects.flat_map(|folder| std::fs::read_dir(folder.path()).expect("a folder").flatten());
+    let file = files.map(|file| file.path()).next().expect("an object");
+    std::fs::write(&file, "y".repeat(300_002)).expect("other bytes");
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let worker = server.runtime.block_on(async {
+        // The answer breaks off each time: there is no use in asking again.
+        let retry_policy = RetryPolicy { retry_timeout: Duration::ZERO, ..RetryPolicy::default() };
+        let client = Client::new(&server.url, None).expect("an address").with_retry_policy(retry_policy);
+        client.work(WorkerConfig::for_lifecycle("desk.job"), move |_: Job| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Failure>(()) }
+        })
+    });
+    let record = server.wait_for_state(id, "FAILED");
+    assert_eq!((record.field("code"), record.attempt), (json!("PAYLOAD_UNAVAILABLE"), 10));
+    server.runtime.block_on(worker.close()).expect("closed");
+    assert_eq!(runs.load(Ordering::SeqCst), 0);
+}
+
+/// What is committed in the middle of a handler stays, whatever the handler does afterwards.
+#[test]
+fn failure_after_commit_still_finishes_job() {
+    let server = WorkerTestServer::new("two-phases");
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let worker = server.runtime.block_on(async {
+        server.client.work(WorkerConfig::for_lifecycle("execution.job"), move |job: Job| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                job.commit(&json!({ "prepared": job.attempt() })).await?;
+                Err::<(), _>(Failure::terminal("TIDYING", "went wrong, and does not matter"))
+            }
+        })
+    });
+    let id = server.runtime.block_on(server.client.create("execution.job", &NewRecord::default())).expect("a job").id;
+    let record = server.wait_for_state(id, "SUCCEEDED");
+    assert_eq!((record.attempt, record.field("lastError")), (1, json!(null)));
+    assert_eq!(server.effect(id)["result"], json!({ "prepared": 1 }));
+    server.runtime.block_on(worker.close()).expect("closed");
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// A lease is kept as long as the handler runs, beyond its own length.
+#[test]
+fn heartbeats_extend_lease_while_handler_runs() {
+    let server = WorkerTestServer::new("heartbeats");
+    let lease = Duration::from_secs(2);
+    let go = Arc::new(tokio::sync::Semaphore::new(0));
+    let waits = Arc::clone(&go);
+    let worker = server.runtime.block_on(async {
+        let config = WorkerConfig { lease: Some(lease), ..WorkerConfig::for_lifecycle("desk.job").concurrency(4) };
+        server.client.work(config, move |job: Job| {
+            let waits = Arc::clone(&waits);
+            async move {
+                waits.acquire().await?.forget();
+                Ok::<_, Failure>(job.attempt())
+            }
+        })
+    });
+    let ids: Vec<Uuid> = (0..4).map(|_| server.runtime.block_on(create_job(&server.client, &json!(null)))).collect();
+    for id in &ids {
+        server.wait_for_state(*id, "RUNNING");
+        // Until it lasts longer than it ever was.
+        server.runtime.block_on(async {
+            loop {
+                let executions = server.client.executions(*id).await.expect("one");
+                let time = |name: &str| executions[0].extra[name].as_str().expect("a time").parse::<jiff::Timestamp>();
+                let expires = executions[0].expires_at.expect("a time");
+                if expires.duration_since(time("leased_at").expect("a time"))
+                    > (lease + lease / 2).try_into().expect("short")
+                {
+                    break;
+                }
+            }
+        });
+    }
+    go.add_permits(ids.len());
+    for id in ids {
+        assert_eq!(server.wait_for_state(id, "DONE").attempt, 1);
+    }
+    server.runtime.block_on(worker.close()).expect("closed");
+}
+
+#[test]
+fn handler_receives_stop_reason() {
+    let server = WorkerTestServer::new("stopping");
+    let (reason_sender, mut reasons) = mpsc::unbounded_channel();
+    let worker = server.runtime.block_on(async {
+        let config = WorkerConfig {
+            lease: Some(Duration::from_secs(3)),
+            ..WorkerConfig::for_lifecycle("desk.job").concurrency(2)
+        };
+        server.client.work(config, move |job: Job| {
+            let told = reason_sender.clone();
+            async move {
+                let _ = told.send(None);
+                let _ = told.send(Some(job.wait_for_stop().await));
+                Err::<(), _>(Failure::yielded())
+            }
+        })
+    });
+    let mut next = || server.runtime.block_on(reasons.recv()).expect("a word");
+    let id = server.runtime.block_on(create_job(&server.client, &json!(null)));
+    assert_eq!(next(), None);
+    server.fire(id, "cancel");
+    assert_eq!(next(), Some(StopReason::Requested));
+    server.wait_for_state(id, "CANCELLED");
+    let id = server.runtime.block_on(create_job(&server.client, &json!(null)));
+    assert_eq!(next(), None);
+    server.runtime.block_on(worker.close()).expect("closed");
+    assert_eq!(next(), Some(StopReason::Closing));
+    let yielded = server.get(id);
+    // Twice, where a call for work that was still out brought the same job once more.
+    assert!([json!(1), json!(2)].contains(&yielded.field("yields")), "{yielded:?}");
+    assert_eq!(yielded.state, "WAITING");
+}
+
+#[test]
+fn unresponsive_handler_is_dropped_and_job_yielded() {
+    let server = WorkerTestServer::new("deaf");
+    let (started_sender, mut started) = mpsc::unbounded_channel();
+    let worker = server.runtime.block_on(async {
+        let config =
+            WorkerConfig { shutdown_grace: Duration::from_millis(100), ..WorkerConfig::for_lifecycle("desk.job") };
+        server.client.work(config, move |_| {
+            let told = started_sender.clone();
+            async move {
+                let _ = told.send(());
+                std::future::pending::<Result<(), Failure>>().await
+            }
+        })
+    });
+    let id = server.runtime.block_on(create_job(&server.client, &json!(null)));
+    server.runtime.block_on(started.recv()).expect("it runs");
+    server.runtime.block_on(worker.close()).expect("closed");
+    assert_eq!((server.get(id).state.as_str(), server.get(id).field("yields")), ("WAITING", json!(1)));
+}
+
+/// A report that is repeated is answered as the first time; one of an old lease is refused, and says who won.
+#[test]
+fn repeated_report_succeeds_and_late_report_is_refused() {
+    let server = WorkerTestServer::new("reports");
+    server.runtime.block_on(async {
+        let client = &server.client;
+        let ids = [create_job(client, &json!(1)).await, create_job(client, &json!(2)).await];
+        let request = onceward_worker::LeaseRequest {
+            lifecycles: vec!["desk.job".to_owned()],
+            worker: "w".to_owned(),
+            max: 10,
+            lease_ms: None,
+            wait_ms: 0,
+            start: true,
+            again: false,
+            idempotency_key: Some("a key".to_owned()),
+        };
+        let replay_request = onceward_worker::LeaseRequest { again: true, ..request.clone() };
+        assert!(
+            client.lease(&replay_request).await.expect("an answer").is_empty(),
+            "nothing was given, and nothing is"
+        );
+        let leased = client.lease(&request).await.expect("jobs");
+        let replayed = client.lease(&request).await.expect("jobs");
+        let names = |leased: &[onceward_worker::LeasedJob]| leased.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&leased), ids.map(|id| format!("{id}.1")));
+        assert_eq!(names(&replayed), names(&leased), "the same ones");
+        assert_eq!(names(&client.lease(&replay_request).await.expect("jobs")), names(&leased), "what was given before");
+        let commit =
+            |number: usize| Report::for_job(&leased[number], ReportKind::Commit { result: None, finish: true });
+        client.report(&commit(0)).await.expect("taken");
+        client.report(&commit(0)).await.expect("the same again");
+        let failed = Report::for_job(&leased[0], ReportKind::Fail(Failure::terminal("LATE", "too late")));
+        let late = client.report(&failed).await.expect_err("it is committed");
+        assert_eq!(late.code(), Some("already_committed"), "{late}");
+        let results = client.report_batch(&[commit(0), commit(1), failed]).await.expect("three answers");
+        assert!(
+            matches!(
+                &results[..],
+                [BatchItemResult::Succeeded(_), BatchItemResult::Succeeded(_), BatchItemResult::Refused(_)]
+            ),
+            "{results:?}"
+        );
+    });
+}
+
+#[test]
+fn batch_created_jobs_are_each_run_once() {
+    let server = WorkerTestServer::new("batches");
+    let done = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&done);
+    let worker = server.runtime.block_on(async {
+        let records: Vec<NewRecord> = (0..500)
+            .map(|number| {
+                NewRecord::with_json_payload(&number).expect("JSON").with_idempotency_key(&format!("n{number}"))
+            })
+            .collect();
+        for _ in 0..2 {
+            let made = server.client.create_batch("desk.job", &records).await.expect("answers");
+            assert!(made.iter().all(|made| matches!(made, BatchItemResult::Succeeded(_))), "{made:?}");
+        }
+        let config = WorkerConfig { until_idle: true, ..WorkerConfig::for_lifecycle("desk.job").concurrency(50) };
+        server.client.work_with(config, move |number: u32, _| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move { Ok::<_, Failure>(number) }
+        })
+    });
+    server.runtime.block_on(worker.wait()).expect("idle");
+    assert_eq!(done.load(Ordering::SeqCst), 500);
+    let waiting = server.stdout_of_success(&["list", "desk.job", "--state", "WAITING"]);
+    assert_eq!(waiting, "no records\n");
+}

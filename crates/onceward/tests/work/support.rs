@@ -1,0 +1,235 @@
+//! What these tests stand on: a real server, real workers, and pipes by which the programs that workers run can be met.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use onceward_testkit::server_process::ServerProcess;
+use onceward_worker::{Client, NewRecord, Payload, Record, StreamOptions};
+use rustix::process::{Pid, Signal};
+use uuid::Uuid;
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
+
+/// A process that does not outlive its test.
+pub(crate) struct ChildGuard(pub(crate) Child);
+
+impl ChildGuard {
+    pub(crate) fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).expect("it runs");
+    }
+
+    /// Until it says this on its standard error, to which nobody listens afterwards.
+    pub(crate) fn wait_for_stderr(&mut self, expected: &str) {
+        let said = BufReader::new(self.0.stderr.as_mut().expect("a pipe"));
+        assert!(said.lines().map_while(Result::ok).any(|line| line.contains(expected)), "it ended");
+    }
+
+    /// Its exit code, once it has ended.
+    pub(crate) fn wait_exit_code(mut self) -> Option<i32> {
+        self.0.wait().expect("a child").code()
+    }
+}
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Signal a process by the number that it told.
+pub(crate) fn signal(process: &str, signal: Signal) {
+    let process = process.parse().ok().and_then(Pid::from_raw).expect("a process");
+    rustix::process::kill_process(process, signal).expect("it runs");
+}
+
+/// A server with a database in a folder of its own.
+pub(crate) struct WorkerTestServer {
+    pub(crate) folder: PathBuf,
+    pub(crate) url: String,
+    server: Option<ServerProcess>,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) client: Client,
+}
+
+impl WorkerTestServer {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("work").join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("lifecycles")).expect("a folder");
+        std::fs::write(folder.join("lifecycles/job.toml"), include_str!("job.toml")).expect("a file");
+        let server = start_server(&folder, "127.0.0.1:0");
+        let url = server.url();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("one");
+        let client = Client::new(&url, None).expect("an address");
+        Self { folder, url, server: Some(server), runtime, client }
+    }
+
+    /// The server dies as it would in a power cut.
+    pub(crate) fn kill_server(&mut self) {
+        self.server = None;
+    }
+
+    /// And comes back at the same address.
+    pub(crate) fn restart_server(&mut self) {
+        let address = self.url.strip_prefix("http://").expect("http").to_owned();
+        self.server = Some(start_server(&self.folder, &address));
+    }
+
+    /// Run the binary as a user does.
+    pub(crate) fn run_onceward(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.args(arguments).env("ONCEWARD_URL", &self.url).env_remove("ONCEWARD_KEY").current_dir(&self.folder);
+        command.stdin(Stdio::null()).output().expect("the binary runs")
+    }
+
+    /// What it prints, when all is well.
+    pub(crate) fn stdout_of_success(&self, arguments: &[&str]) -> String {
+        let output = self.run_onceward(arguments);
+        let (out, err) = (lossy_utf8(&output.stdout), lossy_utf8(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {out}{err}");
+        out
+    }
+
+    /// What it prints as it goes on, which ends when nobody reads it any more.
+    pub(crate) fn spawn_watch(&self, arguments: &[&str]) -> (ChildGuard, BufReader<ChildStdout>) {
+        let mut command = Command::new(BINARY);
+        command.arg("watch").args(arguments).env("ONCEWARD_URL", &self.url);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary runs");
+        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        (ChildGuard(child), out)
+    }
+
+    /// A worker whose programs are shells: a job's payload is the script.
+    pub(crate) fn spawn_worker(&self, arguments: &[&str]) -> ChildGuard {
+        self.spawn_worker_with(arguments, &["sh"], Stdio::null())
+    }
+
+    pub(crate) fn spawn_worker_with(&self, arguments: &[&str], command: &[&str], stderr: Stdio) -> ChildGuard {
+        // Under `nohup`, as some gates run, the worker would mind no hang-up.
+        self.spawn_worker_under(&["env", "--default-signal=HUP"], arguments, command, stderr)
+    }
+
+    /// Started by another program, which becomes the worker.
+    pub(crate) fn spawn_worker_under(
+        &self,
+        launcher: &[&str],
+        arguments: &[&str],
+        command: &[&str],
+        stderr: Stdio,
+    ) -> ChildGuard {
+        let mut worker = Command::new(launcher[0]);
+        worker.args(&launcher[1..]).arg(BINARY).args(["work", "desk.job"]).args(arguments).arg("--").args(command);
+        worker.env("ONCEWARD_URL", &self.url).env("ONCEWARD_KEY", "").current_dir(&self.folder);
+        ChildGuard(worker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("the binary runs"))
+    }
+
+    /// A job whose payload is a script.
+    pub(crate) fn create_job(&self, script: &str) -> Uuid {
+        let record = NewRecord { payload: Some(Payload::text(script)), ..NewRecord::default() };
+        self.runtime.block_on(self.client.create("desk.job", &record)).expect("a job").id
+    }
+
+    /// A job that says `up` at the first pipe when it runs, and is done when it is released at the second.
+    pub(crate) fn create_gated_job(&self) -> (Uuid, NamedPipe, NamedPipe) {
+        let (up, go) = (self.create_pipe("up"), self.create_pipe("go"));
+        let id = self.create_job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
+        (id, up, go)
+    }
+
+    pub(crate) fn get(&self, id: Uuid) -> Record {
+        self.runtime.block_on(self.client.get(id)).expect("a record")
+    }
+
+    pub(crate) fn fire(&self, id: Uuid, event: &str) {
+        let call = onceward_worker::EventRequest::new(id, event);
+        self.runtime.block_on(self.client.fire(&call)).expect("taken");
+    }
+
+    /// The record, once it has come to this state.
+    pub(crate) fn wait_for_state(&self, id: Uuid, state: &str) -> Record {
+        self.runtime.block_on(async {
+            let mut stream =
+                self.client.follow(&StreamOptions { after: Some(0), record: Some(id), ..StreamOptions::default() });
+            loop {
+                let entry = stream.next().await.expect("an entry");
+                if entry.state.as_deref() == Some(state) {
+                    return self.client.get(id).await.expect("a record");
+                }
+                // Else it would be waited for in vain.
+                let is_over = ["DONE", "FAILED", "CANCELLED"].contains(&entry.state.as_deref().unwrap_or_default());
+                assert!(!is_over, "{id} came to {:?} {:?}, not to {state}", entry.state, entry.extra.get("fields"));
+            }
+        })
+    }
+
+    /// The one effect of a job.
+    pub(crate) fn effect(&self, id: Uuid) -> serde_json::Value {
+        self.runtime.block_on(self.client.effect(id)).expect("an effect")
+    }
+
+    /// How many commits its story tells of.
+    pub(crate) fn commit_count(&self, id: Uuid) -> usize {
+        let history = self.runtime.block_on(self.client.history(id)).expect("a story");
+        history.iter().filter(|entry| entry.event == "commit").count()
+    }
+
+    /// A named pipe.
+    pub(crate) fn create_pipe(&self, name: &str) -> NamedPipe {
+        let path = self.folder.join(name);
+        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success());
+        NamedPipe(path)
+    }
+}
+
+fn start_server(folder: &Path, address: &str) -> ServerProcess {
+    let mut command = Command::new(BINARY);
+    ServerProcess::start(command.args(["serve", "--listen", address, "--lifecycles", "lifecycles"]).current_dir(folder))
+}
+
+/// A pipe with a name, at which programs and tests meet.
+pub(crate) struct NamedPipe(PathBuf);
+
+impl NamedPipe {
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+
+    /// Waits until somebody has it open for writing.
+    pub(crate) fn open_reader(&self) -> PipeReader {
+        PipeReader(BufReader::new(File::open(&self.0).expect("a pipe")))
+    }
+
+    /// Lets so many who wait at it go on.
+    pub(crate) fn release(&self, count: usize) {
+        let mut pipe = OpenOptions::new().read(true).write(true).open(&self.0).expect("a pipe");
+        pipe.write_all(&b"\n".repeat(count)).expect("room");
+        // Who opens it for both keeps what was written until it is read.
+        std::mem::forget(pipe);
+    }
+}
+
+/// The reading end.
+pub(crate) struct PipeReader(BufReader<File>);
+
+impl PipeReader {
+    pub(crate) fn read_line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("text");
+        line.trim_end().to_owned()
+    }
+
+    /// Waits until nobody has the writing end any more: every process that had it is gone.
+    pub(crate) fn read_until_closed(mut self) -> String {
+        let mut rest = String::new();
+        self.0.read_to_string(&mut rest).expect("text");
+        rest
+    }
+}
+
+pub(crate) fn lossy_utf8(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

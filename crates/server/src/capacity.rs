@@ -1,0 +1,197 @@
+//! How much may be under way at once, and whether the server is leaving.
+
+mod slots;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use onceward_core::count_noun;
+use tokio::sync::{Notify, watch};
+
+use crate::config::ServerConfig;
+use crate::problem::Problem;
+
+pub(crate) use slots::Slot;
+use slots::{SlotError, SlotPool};
+
+#[derive(Debug)]
+pub(crate) struct Capacity {
+    draining: watch::Sender<bool>,
+    in_flight: AtomicUsize,
+    /// Told when nothing is under way any more.
+    idle: Notify,
+    long_polls: Arc<SlotPool>,
+    streams: Arc<SlotPool>,
+    /// Bytes of bodies that have come and are not answered yet.
+    body_bytes: Arc<AtomicUsize>,
+    max_body_bytes: usize,
+    connections: Arc<AtomicUsize>,
+}
+
+/// What is held now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CapacityUsage {
+    pub(crate) connections: usize,
+    pub(crate) long_polls: usize,
+    pub(crate) streams: usize,
+    pub(crate) body_bytes: usize,
+}
+
+impl Capacity {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let slot_pool = |count: usize| Arc::new(SlotPool::new(count, config.api_key_share_percent));
+        Self {
+            connections: Arc::default(),
+            draining: watch::Sender::new(false),
+            in_flight: AtomicUsize::new(0),
+            idle: Notify::new(),
+            long_polls: slot_pool(config.max_long_polls),
+            streams: slot_pool(config.max_streams),
+            body_bytes: Arc::default(),
+            max_body_bytes: config.max_total_body_bytes,
+        }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    pub(crate) fn begin_drain(&self) {
+        self.draining.send_replace(true);
+        self.idle.notify_waiters();
+    }
+
+    /// Waits until the server is to stop.
+    pub(crate) async fn wait_drain(&self) {
+        let mut draining = self.draining.subscribe();
+        // Its sender lives as long as this.
+        let _ = draining.wait_for(|leaving| *leaving).await;
+    }
+
+    pub(crate) fn begin_request(&self) -> InFlightGuard<'_> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlightGuard(self)
+    }
+
+    /// Waits until no request is under way.
+    pub(crate) async fn wait_idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if self.in_flight.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// A place for a lease that waits, for who comes with this key.
+    pub(crate) fn acquire_long_poll(&self, api_key: Option<&Arc<str>>) -> Result<Slot, Problem> {
+        self.long_polls.try_acquire(api_key).map_err(|full| match full {
+            SlotError::Exhausted => Problem::new(
+                503,
+                "too_many_waiting",
+                "as many leases wait for work as may: try again, or ask without wait_ms",
+            ),
+            SlotError::KeyShareExceeded(used) => api_key_share_exceeded(count_noun(
+                used,
+                "lease of this key waits for work already",
+                "leases of this key wait for work already",
+            )),
+        })
+    }
+
+    /// A place for a stream, for who comes with this key.
+    pub(crate) fn acquire_stream(&self, api_key: Option<&Arc<str>>) -> Result<Slot, Problem> {
+        self.streams.try_acquire(api_key).map_err(|full| match full {
+            SlotError::Exhausted => {
+                Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later")
+            }
+            SlotError::KeyShareExceeded(used) => api_key_share_exceeded(count_noun(
+                used,
+                "stream of this key is open already",
+                "streams of this key are open already",
+            )),
+        })
+    }
+
+    /// One more connection, until this is dropped.
+    pub(crate) fn register_connection(&self) -> ConnectionGuard {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        ConnectionGuard(Arc::clone(&self.connections))
+    }
+
+    pub(crate) fn usage(&self) -> CapacityUsage {
+        CapacityUsage {
+            connections: self.connections.load(Ordering::SeqCst),
+            long_polls: self.long_polls.used(),
+            streams: self.streams.used(),
+            body_bytes: self.body_bytes.load(Ordering::SeqCst),
+        }
+    }
+
+    pub(crate) fn body_budget(&self) -> BodyBudget {
+        BodyBudget {
+            total_bytes: Arc::clone(&self.body_bytes),
+            max_bytes: self.max_body_bytes,
+            own_bytes: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// The server has room; this key has had its share of it.
+fn api_key_share_exceeded(detail: String) -> Problem {
+    Problem::new(429, "too_many_of_key", detail)
+}
+
+/// A connection that is open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionGuard(Arc<AtomicUsize>);
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A request that is under way until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InFlightGuard<'a>(&'a Capacity);
+
+impl Drop for InFlightGuard<'_> {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_draining() {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+/// What one body takes of the room for all; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct BodyBudget {
+    total_bytes: Arc<AtomicUsize>,
+    max_bytes: usize,
+    own_bytes: AtomicUsize,
+}
+
+impl BodyBudget {
+    /// `false` where there is no room, and then nothing is taken: bytes that are turned away must not turn away others. One that is
+    /// alone always has some.
+    pub(crate) fn try_reserve(&self, bytes: usize) -> bool {
+        let own_bytes = self.own_bytes.load(Ordering::SeqCst);
+        let fits = |all: usize| {
+            let grown = all.saturating_add(bytes);
+            (all <= own_bytes || grown <= self.max_bytes).then_some(grown)
+        };
+        let is_reserved = self.total_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok();
+        if is_reserved {
+            self.own_bytes.store(own_bytes.saturating_add(bytes), Ordering::SeqCst);
+        }
+        is_reserved
+    }
+}
+
+impl Drop for BodyBudget {
+    fn drop(&mut self) {
+        self.total_bytes.fetch_sub(self.own_bytes.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,376 @@
+//! What comes in: JSON bodies, names in paths, questions and headers, each bounded before it is looked into.
+
+mod etag;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::BodyExt as _;
+use onceward_engine::{EngineError, Submission};
+use onceward_store::PayloadBytes;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use crate::app::AppState;
+use crate::capacity::BodyBudget;
+use crate::problem::Problem;
+
+pub(crate) use etag::{if_none_match_contains, parse_if_match};
+
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How deep JSON may be nested: what the parser takes, and what readers of an answer can be asked to take.
+const MAX_JSON_DEPTH: usize = 120;
+
+/// A body of JSON.
+#[derive(Debug)]
+pub struct JsonBody<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
+        require_json(request.headers())?;
+        let config = app.config();
+        // Counted until the request is answered: what was read is kept for so long, and longer where a disk is waited for.
+        let body_budget = request
+            .extensions()
+            .get::<Arc<BodyBudget>>()
+            .cloned()
+            .unwrap_or_else(|| Arc::new(app.capacity().body_budget()));
+        let reading = read_body(request.into_body(), config.max_body_bytes, |bytes| body_budget.try_reserve(bytes));
+        let bytes = match tokio::time::timeout(config.body_timeout, reading).await {
+            Ok(read) => read?,
+            Err(_) => return Err(Problem::new(408, "slow_body", "the body did not come in time")),
+        };
+        parse_json(&bytes).map(Self)
+    }
+}
+
+/// Neither this kind nor that of bytes can be sent by a web page to a server on the same machine without asking; others can.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    if has_content_type(headers, "application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(415, "not_json", "send Content-Type: application/json"))
+}
+
+/// For a body that is taken as it is.
+pub fn require_octet_stream(headers: &HeaderMap) -> Result<(), Problem> {
+    if has_content_type(headers, "application/octet-stream") {
+        return Ok(());
+    }
+    Err(Problem::new(415, "not_bytes", "send Content-Type: application/octet-stream"))
+}
+
+fn has_content_type(headers: &HeaderMap, expected: &str) -> bool {
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(expected)
+}
+
+async fn read_body(
+    mut body: Body,
+    max_bytes: usize,
+    mut try_reserve: impl FnMut(usize) -> bool,
+) -> Result<Vec<u8>, Problem> {
+    let too_large = || {
+        Problem::new(413, "too_large", format!("a body has at most {max_bytes} bytes")).with_member("most", max_bytes)
+    };
+    let announced = usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).unwrap_or(usize::MAX);
+    if announced > max_bytes {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(announced.min(64 << 10));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > max_bytes {
+            return Err(too_large());
+        }
+        if !try_reserve(data.len()) {
+            return Err(Problem::new(503, "overloaded", "too many bytes are on their way: try again"));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}
+
+fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map(|StrictObject(given)| given).map_err(|error| match error.classify() {
+        Category::Data => Problem::bad_input(error.to_string()),
+        _ if bytes.is_empty() => Problem::new(400, "bad_json", "the body is empty: send at least {}"),
+        _ => Problem::new(400, "bad_json", format!("the body is not JSON that can be read: {error}")),
+    })
+}
+
+/// A shape that is written as a JSON object, and in no other way: by itself, a list of its values would be taken, too.
+#[derive(Debug)]
+pub struct StrictObject<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for StrictObject<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(StrictObjectVisitor(PhantomData))
+    }
+}
+
+struct StrictObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for StrictObjectVisitor<T> {
+    type Value = StrictObject<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StrictObject<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(StrictObject)
+    }
+}
+
+/// The calls of a batch. One that is not as it should be keeps nobody from the others: what is wrong with it stands in its place.
+/// No more are kept than it takes to see that there are too many, however many come.
+#[derive(Debug)]
+pub(crate) struct BatchItems<T>(pub(crate) Vec<Result<T, Problem>>);
+
+/// One more than any batch may have.
+const MAX_KEPT_BATCH_ITEMS: usize = 1_001;
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for BatchItems<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(BatchItemsVisitor(PhantomData))
+    }
+}
+
+struct BatchItemsVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for BatchItemsVisitor<T> {
+    type Value = BatchItems<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BatchItems<T>, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MAX_KEPT_BATCH_ITEMS {
+            match list.next_element::<&RawValue>()? {
+                Some(call) => items.push(parse_json(call.get().as_bytes())),
+                None => return Ok(BatchItems(items)),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(BatchItems(items))
+    }
+}
+
+/// JSON of any shape that a caller brings. What is larger than may be is not even taken apart: in memory it would be many times as large.
+#[derive(Debug)]
+pub(crate) struct BoundedJson<T>(Option<T>);
+
+/// Twice as much as the engine takes, which counts without the spaces.
+const MAX_RAW_JSON_BYTES: usize = 2 << 20;
+
+impl<T: Default> Default for BoundedJson<T> {
+    fn default() -> Self {
+        Self(Some(T::default()))
+    }
+}
+
+impl<T> BoundedJson<T> {
+    pub(crate) fn into_inner(self) -> Result<T, Problem> {
+        self.0.ok_or_else(|| EngineError::RequestTooLarge { max_bytes: MAX_RAW_JSON_BYTES / 2 }.into())
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for BoundedJson<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(from)?.get();
+        if text.len() > MAX_RAW_JSON_BYTES {
+            return Ok(Self(None));
+        }
+        serde_json::from_str(text).map(|value| Self(Some(value))).map_err(serde::de::Error::custom)
+    }
+}
+
+/// What a path names.
+#[derive(Debug)]
+pub struct PathParams<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for PathParams<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Problem> {
+        // A name that cannot be is the name of nothing.
+        Path::from_request_parts(parts, app).await.map(|Path(named)| Self(named)).map_err(|_| Problem::not_found())
+    }
+}
+
+/// What stands behind the question mark.
+#[derive(Debug)]
+pub struct QueryParams<T>(pub T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for QueryParams<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Problem> {
+        match Query::from_request_parts(parts, app).await {
+            Ok(Query(asked)) => Ok(Self(asked)),
+            // Without the library's own words before it.
+            Err(error) => {
+                let text = error.body_text();
+                let message = text.split_once("query string: ").map_or(&*text, |(_, said)| said);
+                Err(Problem::bad_input(format!("behind the `?`: {message}")))
+            }
+        }
+    }
+}
+
+/// A header's text, where there is one.
+pub fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(Problem::bad_input(format!("the header {name} is not UTF-8"))),
+    }
+}
+
+/// A call that is carried out once under its `Idempotency-Key`, where it has one.
+pub fn with_idempotency_key(headers: &HeaderMap, submission: Submission) -> Result<Submission, Problem> {
+    Ok(match header_text(headers, &IDEMPOTENCY_KEY)? {
+        Some(key) => submission.with_idempotency_key(key),
+        None => submission,
+    })
+}
+
+/// The bytes of a payload or a result: as JSON, kept as it was written, or as base64.
+pub(crate) fn parse_payload(
+    json: Option<Box<RawValue>>,
+    base64: Option<&str>,
+) -> Result<Option<PayloadBytes>, Problem> {
+    let bytes: Arc<[u8]> = match (json, base64) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err(Problem::bad_input("give payload or payload_base64, not both")),
+        (Some(json), None) => {
+            if json_depth(json.get().as_bytes()) > MAX_JSON_DEPTH {
+                return Err(Problem::bad_input(format!("a payload is nested at most {MAX_JSON_DEPTH} deep")));
+            }
+            json.get().as_bytes().into()
+        }
+        (None, Some(text)) => decode_base64(text, "payload_base64")?.into(),
+    };
+    Ok(Some(PayloadBytes::from_bytes(bytes)))
+}
+
+pub(crate) fn decode_base64(text: &str, name: &str) -> Result<Vec<u8>, Problem> {
+    STANDARD.decode(text).map_err(|error| Problem::bad_input(format!("`{name}` is not base64: {error}")))
+}
+
+/// Whether these bytes can stand in an answer as they are.
+pub(crate) fn as_raw_json(bytes: &[u8]) -> Option<&RawValue> {
+    let json = serde_json::from_slice::<&RawValue>(bytes).ok()?;
+    // What stands around it would be lost.
+    (json.get().len() == bytes.len() && json_depth(bytes) <= MAX_JSON_DEPTH).then_some(json)
+}
+
+/// How deep text that is JSON is nested.
+fn json_depth(json: &[u8]) -> usize {
+    let (mut depth, mut max_depth, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                max_depth = max_depth.max(depth);
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    max_depth
+}
+
+/// Where a page starts that was told with the one before.
+pub fn parse_cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
+    let bad = |_| Problem::bad_input("`cursor` is the `next` of the page before");
+    // One that is made up may be beyond all numbers that a database can count with.
+    text.map(|text| text.parse().map(|place: u64| place.min(MAX_CURSOR)).map_err(bad)).transpose()
+}
+
+/// No place of ours ever comes near it.
+const MAX_CURSOR: u64 = 1 << 53;
+
+/// How many of a page were asked for.
+pub fn parse_limit(requested: Option<u32>) -> Result<usize, Problem> {
+    match requested {
+        None => Ok(DEFAULT_PAGE_SIZE),
+        Some(limit) => match usize::try_from(limit) {
+            Ok(limit @ 1..=MAX_PAGE_SIZE) => Ok(limit),
+            _ => Err(Problem::bad_input(format!("`limit` is from 1 to {MAX_PAGE_SIZE}"))),
+        },
+    }
+}
+
+/// How long to wait, where nothing comes at once.
+pub(crate) fn parse_wait(app: &AppState, requested_ms: Option<u64>) -> Result<Duration, Problem> {
+    let (wait, max_wait) = (Duration::from_millis(requested_ms.unwrap_or(0)), app.config().max_wait);
+    if wait > max_wait {
+        return Err(Problem::bad_input(format!("`wait_ms` is at most {}", max_wait.as_millis())));
+    }
+    Ok(wait)
+}
+
+const DEFAULT_PAGE_SIZE: usize = 100;
+const MAX_PAGE_SIZE: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_depth_ignores_brackets_inside_strings() {
+        for (json, deep) in
+            [("1", 0), ("[]", 1), ("[[],[[]]]", 3), (r#"{"a":"[[[["}"#, 1), (r#"["\"[[", {"b":[]}]"#, 3)]
+        {
+            assert_eq!(json_depth(json.as_bytes()), deep, "{json}");
+        }
+    }
+
+    /// However many come, memory is spent on no more than it takes to refuse them.
+    #[test]
+    fn batch_keeps_at_most_one_item_over_the_limit() {
+        #[derive(Deserialize)]
+        struct EmptyCall {}
+        let kept = |count: usize| {
+            let text = format!("[{}]", vec!["{}"; count].join(","));
+            serde_json::from_str::<BatchItems<EmptyCall>>(&text).map(|BatchItems(calls)| calls.len()).expect("a list")
+        };
+        assert_eq!([0, 1, 1_000, 1_001, 100_000].map(kept), [0, 1, 1_000, 1_001, 1_001]);
+        let BatchItems(calls) = serde_json::from_str::<BatchItems<EmptyCall>>("[{}, [], {}]").expect("a list");
+        assert_eq!(calls.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+        assert!(serde_json::from_str::<BatchItems<EmptyCall>>("[{}, [}, {}]").is_err(), "no JSON");
+    }
+
+    #[test]
+    fn bytes_that_are_not_exactly_json_are_not_raw_json() {
+        assert_eq!(as_raw_json(b"{\"a\": 1.50}").map(RawValue::get), Some("{\"a\": 1.50}"));
+        for not in [&b" 1"[..], b"1 ", b"", b"\xff", b"{", b"1 2", b"\0"] {
+            assert!(as_raw_json(not).is_none(), "{not:?}");
+        }
+        assert!(as_raw_json("[".repeat(200).as_bytes()).is_none());
+        assert!(as_raw_json(format!("{}{}", "[".repeat(200), "]".repeat(200)).as_bytes()).is_none());
+    }
+}

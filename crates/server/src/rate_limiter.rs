@@ -1,0 +1,84 @@
+//! How many requests a key may send. Each key has a second's worth to spend at once; what is spent comes back with time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What may be saved up.
+const BURST_WINDOW: Duration = Duration::from_secs(1);
+
+/// Keys that are told apart. There are no more in a database; those that have their whole second are not remembered.
+const MAX_TRACKED_KEYS: usize = 10_000;
+
+#[derive(Debug)]
+pub(crate) struct RateLimiter {
+    /// What a request costs, in time; nothing where there is no limit.
+    cost_per_request: Option<Duration>,
+    /// When each key will have its whole second again.
+    full_at: Mutex<HashMap<Arc<str>, Instant>>,
+}
+
+impl RateLimiter {
+    /// So many a second; none: no limit.
+    pub(crate) fn new(per_second: u32) -> Self {
+        Self { cost_per_request: BURST_WINDOW.checked_div(per_second), full_at: Mutex::default() }
+    }
+
+    /// Spend one request, or say when there will be one to spend.
+    pub(crate) fn try_acquire(&self, api_key: &Arc<str>) -> Result<(), Duration> {
+        self.try_acquire_at(api_key, Instant::now())
+    }
+
+    fn try_acquire_at(&self, api_key: &Arc<str>, now: Instant) -> Result<(), Duration> {
+        let Some(cost_per_request) = self.cost_per_request else { return Ok(()) };
+        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if full_at.len() >= MAX_TRACKED_KEYS && !full_at.contains_key(api_key) {
+            full_at.retain(|_, full| *full > now);
+        }
+        let next_full_at = full_at.get(api_key).copied().unwrap_or(now).max(now) + cost_per_request;
+        let retry_after = next_full_at.saturating_duration_since(now).saturating_sub(BURST_WINDOW);
+        if !retry_after.is_zero() {
+            return Err(retry_after);
+        }
+        full_at.insert(Arc::clone(api_key), next_full_at);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_key_is_limited_per_second_and_refills_over_time() {
+        let (limits, now) = (RateLimiter::new(10), Instant::now());
+        let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
+        assert_eq!((0..20).filter(|_| limits.try_acquire_at(&ann, now).is_ok()).count(), 10);
+        let wait = limits.try_acquire_at(&ann, now).expect_err("spent");
+        assert_eq!(wait, Duration::from_millis(100), "one comes back in a tenth of a second");
+        assert!(limits.try_acquire_at(&bob, now).is_ok(), "another key has its own");
+        assert!(limits.try_acquire_at(&ann, now + wait).is_ok());
+        assert!(limits.try_acquire_at(&ann, now + wait).is_err());
+        let later = now + Duration::from_mins(1);
+        assert_eq!((0..20).filter(|_| limits.try_acquire_at(&ann, later).is_ok()).count(), 10, "no more is saved up");
+    }
+
+    #[test]
+    fn zero_requests_per_second_disables_the_limit() {
+        let (limits, now) = (RateLimiter::new(0), Instant::now());
+        assert!((0..100_000).all(|_| limits.try_acquire_at(&"ann".into(), now).is_ok()));
+    }
+
+    /// Keys that are at rest are forgotten.
+    #[test]
+    fn tracked_api_keys_are_bounded() {
+        let (limits, now) = (RateLimiter::new(1_000), Instant::now());
+        for number in 0..3 * MAX_TRACKED_KEYS {
+            let later = now + Duration::from_millis(u64::try_from(number).unwrap());
+            assert!(limits.try_acquire_at(&number.to_string().into(), later).is_ok());
+        }
+        assert!(limits.full_at.lock().unwrap().len() <= MAX_TRACKED_KEYS);
+    }
+}

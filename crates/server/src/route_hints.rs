@@ -1,0 +1,137 @@
+//! Paths and methods that are not here, and what somebody who tries them is looking for.
+
+use axum::http::{Method, Uri};
+
+use crate::problem::Problem;
+
+/// What newcomers try, and what does it. A method and a path, where `{…}` stands for anything; the first that fits is told. What stands
+/// in backticks and begins with a method is a route.
+const ROUTE_HINTS: &[(&[&str], &str, &str)] = &[
+    (&["POST", "PUT"], "/v1/records", "`POST /v1/lifecycles/{name}/records` makes a record"),
+    (&["POST", "PUT"], "/v1/records/batch", "`POST /v1/lifecycles/{name}/records/batch` makes many records"),
+    (
+        &["DELETE"],
+        "/v1/records/{id}",
+        "a record ends by an event of its lifecycle, `POST /v1/records/{id}/events/{event}`; `POST /v1/prune` takes out what has ended",
+    ),
+    (&["POST", "PUT", "PATCH"], "/v1/records/{id}", "`POST /v1/records/{id}/events/{event}` moves a record"),
+    (&["GET"], "/v1/records/{id}/events", "`GET /v1/records/{id}/history` tells what happened to a record"),
+    (&["POST"], "/v1/records/{id}/{event}", "`POST /v1/records/{id}/events/{event}` moves a record"),
+    (&["GET"], "/v1/lifecycles/{name}/records", "`GET /v1/records`, with `?lifecycle=` and its name, lists them"),
+    (
+        &["POST", "PUT", "PATCH"],
+        "/v1/lifecycles",
+        "lifecycles come from files: `onceward serve --lifecycles DIR` loads them",
+    ),
+    (
+        &["POST", "PUT", "PATCH"],
+        "/v1/lifecycles/{name}",
+        "lifecycles come from files: `onceward serve --lifecycles DIR` loads them; `POST /v1/lifecycles/{name}/records` makes a record",
+    ),
+    (&["GET"], "/health", HEALTH_HINT),
+    (&["GET"], "/healthz", HEALTH_HINT),
+    (&["GET"], "/v1/jobs", "jobs are records: `GET /v1/records` lists them"),
+    (&["POST", "PUT"], "/v1/jobs", "jobs are records: `POST /v1/lifecycles/{name}/records` makes one"),
+    (
+        &["GET"],
+        "/v1/events",
+        "`GET /v1/stream` is the log as it grows, `GET /v1/records/{id}/history` that of one record",
+    ),
+    (&["GET"], "/v1/executions", "`GET /v1/records/{id}/executions` has those of a job"),
+    (&["GET"], "/v1/leases", "`POST /v1/leases` leases jobs, `GET /v1/records/{id}/executions` shows who has one"),
+];
+
+const HEALTH_HINT: &str = "`GET /livez` says that the server is there, `GET /readyz` that it can work";
+
+/// What stands behind `/v1` in our own routes.
+const V1_RESOURCES: [&str; 10] =
+    ["accounts", "events", "executions", "keys", "leases", "lifecycles", "prune", "records", "stream", "workers"];
+
+pub(crate) async fn route_not_found(method: Method, uri: Uri) -> Problem {
+    let detail = "nothing is here; /openapi.json says what is where";
+    Problem::new(404, "no_such_route", with_hint(detail, &method, uri.path()))
+}
+
+pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    let detail = "this path does not take that method; the header Allow says which";
+    Problem::new(405, "no_such_method", with_hint(detail, &method, uri.path()))
+}
+
+fn with_hint(detail: &str, method: &Method, path: &str) -> String {
+    find_hint(method.as_str(), path).map_or_else(|| detail.to_owned(), |hint| format!("{detail}; {hint}"))
+}
+
+/// Nothing of what was asked for is repeated: it may be anything.
+fn find_hint(method: &str, path: &str) -> Option<&'static str> {
+    let entry =
+        ROUTE_HINTS.iter().find(|(methods, pattern, _)| methods.contains(&method) && matches_pattern(pattern, path));
+    if let Some((_, _, hint)) = entry {
+        return Some(hint);
+    }
+    if path.split('/').nth(1).is_some_and(|first| V1_RESOURCES.contains(&first)) {
+        return Some("the engine's own routes begin with /v1");
+    }
+    (path.len() > 1 && path.ends_with('/')).then_some("no path ends with a slash")
+}
+
+fn matches_pattern(pattern: &str, path: &str) -> bool {
+    let (mut patterns, mut parts) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (patterns.next(), parts.next()) {
+            (None, None) => return true,
+            (Some(pattern), Some(part)) if pattern == part || pattern.starts_with('{') && !part.is_empty() => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// All routes: method and path.
+    fn contract_routes() -> BTreeSet<(String, String)> {
+        let api = serde_json::to_value(crate::openapi_document(Vec::new())).unwrap();
+        let paths = api["paths"].as_object().unwrap();
+        let methods_of = |(path, item): (&String, &serde_json::Value)| {
+            let methods: Vec<_> = item.as_object().unwrap().keys().map(|method| method.to_uppercase()).collect();
+            methods.into_iter().map(|method| (method, path.clone())).collect::<Vec<_>>()
+        };
+        paths.iter().flat_map(methods_of).collect()
+    }
+
+    /// Whoever follows a hint comes to a route; and what is a route is no miss.
+    #[test]
+    fn hints_match_unknown_routes_and_name_existing_ones() {
+        let routes = contract_routes();
+        for (methods, miss, hint) in ROUTE_HINTS {
+            for method in *methods {
+                assert!(!routes.contains(&((*method).to_owned(), (*miss).to_owned())), "{method} {miss} is a route");
+                assert_eq!(find_hint(method, miss), Some(*hint), "{method} {miss}");
+            }
+            for named in hint.split('`').skip(1).step_by(2) {
+                let Some((method, path)) = named.split_once(' ').filter(|_| !named.starts_with("onceward ")) else {
+                    continue;
+                };
+                assert!(routes.contains(&(method.to_owned(), path.to_owned())), "{named} is no route");
+            }
+        }
+        let first: BTreeSet<_> =
+            routes.iter().filter_map(|(_, path)| path.strip_prefix("/v1/")?.split('/').next()).collect();
+        assert_eq!(first, BTreeSet::from(V1_RESOURCES));
+    }
+
+    #[test]
+    fn near_misses_get_hints_and_unrelated_paths_none() {
+        let record = "/v1/records/0199a000-0000-7000-8000-000000000001";
+        assert!(find_hint("PATCH", record).unwrap().contains("/events/{event}"));
+        assert!(find_hint("POST", &format!("{record}/cancel")).unwrap().contains("/events/{event}"));
+        assert_eq!(find_hint("GET", "/records"), Some("the engine's own routes begin with /v1"));
+        assert_eq!(find_hint("GET", "/v1/records/"), Some("no path ends with a slash"));
+        for far in ["/", "/v1", "/v2/records", "/v1/records/a/b/c/d", "/v1/recordss"] {
+            assert_eq!(find_hint("POST", far), None, "{far}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Looking at records: lists, one of them, and what belongs to it.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use onceward_core::decide::reads_everything;
+use onceward_core::record::FencingToken;
+use onceward_core::value::RecordId;
+use onceward_store::ListQuery;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::AppState;
+use crate::caller::Caller;
+use crate::extract::{self, PathParams, QueryParams};
+use crate::known_names;
+use crate::problem::Problem;
+use crate::response::{EffectJson, ExecutionJson, LogEntryJson, RecordJson, bytes_response, etag_value, json_ok};
+
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::default()
+        .routes(routes!(list))
+        .routes(routes!(get))
+        .routes(routes!(history))
+        .routes(routes!(executions))
+        .routes(routes!(payload))
+        .routes(routes!(effect))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RecordsParams {
+    /// Of this lifecycle
+    lifecycle: Option<String>,
+    /// In this state
+    state: Option<String>,
+    /// Of this owner
+    owner: Option<String>,
+    /// At most so many; 100 where it is left out
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next` of the page before
+    #[param(pattern = "^[0-9]{1,19}$")]
+    cursor: Option<String>,
+}
+
+/// A page of records. It may have fewer than were asked for, or none, and still have a `next`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RecordPage<'a> {
+    records: Vec<RecordJson<'a>>,
+    /// Where the next page starts; null on the last.
+    next: Option<String>,
+}
+
+/// List records
+///
+/// Those that the caller may see, oldest first. 404 where there is no such lifecycle, or no such state of it.
+#[utoipa::path(
+    get, path = "/v1/records", tag = "records", params(RecordsParams),
+    responses((status = 200, description = "A page of them", body = RecordPage))
+)]
+async fn list(
+    State(app): State<AppState>,
+    caller: Caller,
+    QueryParams(params): QueryParams<RecordsParams>,
+) -> Result<Response, Problem> {
+    known_names::require_known(&app, params.lifecycle.as_deref(), params.state.as_deref()).await?;
+    let query = ListQuery {
+        lifecycle: params.lifecycle.map(Into::into),
+        state: params.state.map(Into::into),
+        owner: params.owner.map(Into::into),
+        after: extract::parse_cursor(params.cursor.as_deref())?,
+        limit: extract::parse_limit(params.limit)?,
+        ..ListQuery::default()
+    };
+    let page = app.engine().list(&caller.actor, &query).await?;
+    let records = page.records.iter().map(|record| RecordJson::new(record)).collect();
+    json_ok(&RecordPage { records, next: page.next.map(|next| next.to_string()) })
+}
+
+/// Get a record
+///
+/// As it is now: what is due on it is done first. With `If-None-Match`, 304 where its version is one of those.
+#[utoipa::path(
+    get, path = "/v1/records/{id}", tag = "records",
+    params(
+        ("id" = String, Path, format = Uuid, description = "The record's id"),
+        ("If-None-Match" = Option<String>, Header, description = "ETags that are known already, or `*`"),
+    ),
+    responses(
+        (status = 200, description = "The record", body = RecordJson, headers(("ETag" = String))),
+        (status = 304, description = "Its version is known"),
+    )
+)]
+async fn get(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let record = app.engine().get(&caller.actor, id).await?.ok_or_else(Problem::not_found)?;
+    if extract::if_none_match_contains(&headers, record.version) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag_value(record.version))]).into_response());
+    }
+    RecordJson::response_with_etag(StatusCode::OK, &record)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PageParams {
+    /// At most so many; 100 where it is left out
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next` of the page before
+    #[param(pattern = "^[0-9]{1,19}$")]
+    cursor: Option<String>,
+}
+
+/// A page of a record's log.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HistoryPage {
+    entries: Vec<LogEntryJson>,
+    /// Where the next page starts; null on the last.
+    next: Option<String>,
+}
+
+/// A record's log
+///
+/// One entry for each operation that changed it, the first first.
+#[utoipa::path(
+    get, path = "/v1/records/{id}/history", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
+    responses((status = 200, description = "A page of it", body = HistoryPage))
+)]
+async fn history(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+    QueryParams(paging): QueryParams<PageParams>,
+) -> Result<Response, Problem> {
+    let (limit, after) =
+        (extract::parse_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
+    let page = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
+    let include_transfers = reads_everything(&caller.actor);
+    let entries =
+        page.entries.iter().map(|entry| LogEntryJson::new(entry, include_transfers)).collect::<Result<_, _>>()?;
+    json_ok(&HistoryPage { entries, next: page.next.map(|next| next.to_string()) })
+}
+
+/// A page of the attempts at a job.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExecutionPage<'a> {
+    executions: Vec<ExecutionJson<'a>>,
+    /// Where the next page starts; null on the last.
+    next: Option<String>,
+}
+
+/// The attempts at a job
+///
+/// The first first.
+#[utoipa::path(
+    get, path = "/v1/records/{id}/executions", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
+    responses((status = 200, description = "A page of them", body = ExecutionPage))
+)]
+async fn executions(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+    QueryParams(paging): QueryParams<PageParams>,
+) -> Result<Response, Problem> {
+    let (limit, after) =
+        (extract::parse_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
+    let page =
+        app.engine().executions(&caller.actor, id, FencingToken(after), limit).await?.ok_or_else(Problem::not_found)?;
+    let executions = page.executions.iter().map(|execution| ExecutionJson::new(id, execution)).collect();
+    json_ok(&ExecutionPage { executions, next: page.next.map(|next| next.0.to_string()) })
+}
+
+/// A record's payload
+///
+/// Its bytes, for the record's owner and for who holds its lease. Up to 256 KB they are said to be JSON where they were
+/// given as JSON.
+#[utoipa::path(
+    get, path = "/v1/records/{id}/payload", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id")),
+    responses(
+        (status = 200, description = "The bytes", content((Vec<u8> = "application/octet-stream"), (serde_json::Value = "application/json"))),
+    )
+)]
+async fn payload(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    let none = || Problem::new(404, "not_found", "there is no such payload, or it is not for you");
+    let reader = app.engine().payload_reader(&caller.actor, id).await?.ok_or_else(none)?;
+    bytes_response(reader, None).await
+}
+
+/// What a job's commit left
+#[utoipa::path(
+    get, path = "/v1/records/{id}/effect", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "The record's id")),
+    responses((status = 200, description = "The effect", body = EffectJson))
+)]
+async fn effect(
+    State(app): State<AppState>,
+    caller: Caller,
+    PathParams(id): PathParams<RecordId>,
+) -> Result<Response, Problem> {
+    let none = || Problem::new(404, "not_found", "nothing was committed, or it is not for you");
+    let effect = app.engine().effect(&caller.actor, id).await?.ok_or_else(none)?;
+    json_ok(&EffectJson::new(&effect))
+}

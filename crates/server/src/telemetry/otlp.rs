@@ -1,0 +1,244 @@
+//! Spans on their way to a collector: OTLP over HTTP, as JSON. A thread of its own sends them in batches; whoever has a span
+//! puts it into a bounded queue or drops it, and never waits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use onceward_core::hex;
+use onceward_core::time::Time;
+use onceward_core::trace::TraceContext;
+use serde_json::{Value as Json, json};
+use tracing::{info, warn};
+
+/// Spans that may wait. Each is a few hundred bytes.
+const MAX_QUEUED_SPANS: usize = 8_192;
+
+/// Spans in one request.
+const MAX_SPANS_PER_REQUEST: usize = 512;
+
+/// A span waits no longer for company.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// For a collector to answer.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For all that is left when the process ends.
+const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Between two complaints.
+const ERROR_LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SpanKind {
+    Internal = 1,
+    Server = 2,
+    Consumer = 5,
+}
+
+/// One thing that took time, in a trace.
+#[derive(Debug)]
+pub(crate) struct TraceSpan {
+    pub(crate) context: TraceContext,
+    pub(crate) parent: Option<[u8; 8]>,
+    pub(crate) links: Vec<TraceContext>,
+    pub(crate) name: String,
+    pub(crate) kind: SpanKind,
+    pub(crate) started_at: Time,
+    pub(crate) ended_at: Time,
+    pub(crate) failed: bool,
+    pub(crate) attributes: Vec<SpanAttribute>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SpanAttribute(&'static str, Json);
+
+impl SpanAttribute {
+    pub(crate) fn text(name: &'static str, text: &str) -> Self {
+        Self(name, json!({ "stringValue": text }))
+    }
+
+    pub(crate) fn number(name: &'static str, number: i64) -> Self {
+        // The form asks for numbers of 64 bits as text.
+        Self(name, json!({ "intValue": number.to_string() }))
+    }
+
+    fn to_json(&self) -> Json {
+        json!({ "key": self.0, "value": self.1 })
+    }
+}
+
+impl TraceSpan {
+    fn to_json(&self) -> Json {
+        let nanos = |time: Time| (i128::from(time.micros()) * 1_000).to_string();
+        let mut json = json!({
+            "traceId": hex::encode(&self.context.trace_id),
+            "spanId": hex::encode(&self.context.span_id),
+            "name": self.name,
+            "kind": self.kind as u8,
+            "startTimeUnixNano": nanos(self.started_at),
+            "endTimeUnixNano": nanos(self.ended_at.max(self.started_at)),
+            "attributes": self.attributes.iter().map(SpanAttribute::to_json).collect::<Vec<_>>(),
+            "status": if self.failed { json!({ "code": 2 }) } else { json!({}) },
+        });
+        if let Some(parent) = &self.parent {
+            json["parentSpanId"] = hex::encode(parent).into();
+        }
+        if !self.links.is_empty() {
+            let link =
+                |to: &TraceContext| json!({ "traceId": hex::encode(&to.trace_id), "spanId": hex::encode(&to.span_id) });
+            json["links"] = self.links.iter().map(link).collect();
+        }
+        json
+    }
+}
+
+/// Where spans go.
+#[derive(Debug)]
+pub(crate) struct SpanExporter {
+    queue: Mutex<Option<SyncSender<TraceSpan>>>,
+    /// Ends with the thread that sends.
+    sender_ended: Mutex<Option<Receiver<()>>>,
+    /// When the last are given up.
+    close_deadline: Arc<OnceLock<Instant>>,
+    counters: Arc<ExportCounters>,
+}
+
+#[derive(Debug, Default)]
+struct ExportCounters {
+    exported: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl SpanExporter {
+    /// To `{endpoint}/v1/traces`.
+    pub(crate) fn start(endpoint: &str, headers: Vec<(String, String)>) -> std::io::Result<Self> {
+        let (sender, spans) = sync_channel(MAX_QUEUED_SPANS);
+        let counters = Arc::new(ExportCounters::default());
+        let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
+        let close_deadline = Arc::new(OnceLock::new());
+        let otlp_sender = OtlpSender {
+            url,
+            headers,
+            agent: http_agent(),
+            close_deadline: Arc::clone(&close_deadline),
+            counters: Arc::clone(&counters),
+            error_logged_at: None,
+        };
+        let (ended_signal, ended) = sync_channel(0);
+        std::thread::Builder::new().name("traces".to_owned()).spawn(move || {
+            otlp_sender.run(&spans);
+            drop(ended_signal);
+        })?;
+        Ok(Self { queue: Mutex::new(Some(sender)), sender_ended: Mutex::new(Some(ended)), close_deadline, counters })
+    }
+
+    /// Never waits: one that finds no room is lost, and counted.
+    pub(crate) fn try_enqueue(&self, span: TraceSpan) {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.as_ref().is_none_or(|queue| queue.try_send(span).is_err()) {
+            self.counters.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Spans that a collector took, and those that were lost.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.counters.exported.load(Ordering::Relaxed), self.counters.lost.load(Ordering::Relaxed))
+    }
+
+    /// Send what is left, for so long as is fair to whoever waits for the process to end.
+    pub(crate) fn close(&self) {
+        let _ = self.close_deadline.set(Instant::now() + FINAL_FLUSH_TIMEOUT);
+        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let ended = self.sender_ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended {
+            // One that is on its way to a collector that does not answer ends with the process.
+            let _ = ended.recv_timeout(FINAL_FLUSH_TIMEOUT);
+        }
+        let (exported, lost) = self.counts();
+        info!(exported, lost, "traces ended");
+    }
+}
+
+fn http_agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(EXPORT_TIMEOUT))
+        .max_redirects(0)
+        .user_agent(concat!("onceward/", env!("CARGO_PKG_VERSION")));
+    config.build().into()
+}
+
+/// The thread that sends.
+struct OtlpSender {
+    url: String,
+    headers: Vec<(String, String)>,
+    agent: ureq::Agent,
+    close_deadline: Arc<OnceLock<Instant>>,
+    counters: Arc<ExportCounters>,
+    error_logged_at: Option<Instant>,
+}
+
+impl OtlpSender {
+    fn run(mut self, spans: &Receiver<TraceSpan>) {
+        let mut open = true;
+        while open {
+            let mut batch = Vec::new();
+            let Ok(first) = spans.recv() else { return };
+            batch.push(first);
+            let flush_at = Instant::now() + FLUSH_INTERVAL;
+            while batch.len() < MAX_SPANS_PER_REQUEST {
+                match spans.recv_timeout(flush_at.saturating_duration_since(Instant::now())) {
+                    Ok(span) => batch.push(span),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => {
+                        open = false;
+                        break;
+                    }
+                }
+            }
+            self.send(&batch);
+        }
+    }
+
+    fn send(&mut self, spans: &[TraceSpan]) {
+        let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
+        if self.close_deadline.get().is_some_and(|end| *end <= Instant::now()) {
+            self.counters.lost.fetch_add(count, Ordering::Relaxed);
+            return;
+        }
+        let body = export_request(spans).to_string();
+        let mut post = self.agent.post(&self.url).header("content-type", "application/json");
+        for (name, value) in &self.headers {
+            post = post.header(name, value);
+        }
+        match post.send(body) {
+            Ok(_) => {
+                self.counters.exported.fetch_add(count, Ordering::Relaxed);
+            }
+            Err(error) => {
+                self.counters.lost.fetch_add(count, Ordering::Relaxed);
+                if self.error_logged_at.is_none_or(|at| at.elapsed() > ERROR_LOG_INTERVAL) {
+                    self.error_logged_at = Some(Instant::now());
+                    let status = if let ureq::Error::StatusCode(status) = error { status } else { 0 };
+                    warn!(status, spans = count, "traces cannot be delivered and are lost");
+                }
+            }
+        }
+    }
+}
+
+fn export_request(spans: &[TraceSpan]) -> Json {
+    let resource = [
+        SpanAttribute::text("service.name", "onceward"),
+        SpanAttribute::text("service.version", env!("CARGO_PKG_VERSION")),
+        SpanAttribute::number("process.pid", i64::from(std::process::id())),
+    ];
+    json!({ "resourceSpans": [{
+        "resource": { "attributes": resource.iter().map(SpanAttribute::to_json).collect::<Vec<_>>() },
+        "scopeSpans": [{
+            "scope": { "name": "onceward", "version": env!("CARGO_PKG_VERSION") },
+            "spans": spans.iter().map(TraceSpan::to_json).collect::<Vec<_>>(),
+        }],
+    }] })
+}

@@ -1,0 +1,50 @@
+//! A server that was told to end, while something is still under way.
+
+mod support;
+
+use std::io::Write as _;
+
+use onceward_core::record::Actor;
+use onceward_engine::{LeaseRequest, WorkerConfig, WorkerJob};
+use onceward_server::ServerConfig;
+use onceward_testkit::http::{self, JSON_CONTENT_TYPE};
+use serde_json::{Map, json};
+use support::{wait_until, with_sqlite_server};
+use tokio::sync::mpsc;
+
+/// From then on nobody is handed a job: not over HTTP, and not inside the process either.
+#[test]
+fn draining_server_gives_in_process_workers_no_jobs() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |mut house| {
+        let (leased_sender, mut leased_jobs) = mpsc::unbounded_channel();
+        house.engine.work(WorkerConfig::for_lifecycle("house.job"), move |job: WorkerJob| {
+            let _ = leased_sender.send(job.record.id);
+            async { Ok(json!("done")) }
+        });
+        let (engine, ann) = (house.engine.clone(), Actor::new("ann", &["producer"]));
+        let job = async || engine.create(&ann, "house.job", Map::new()).await.expect("a job").subject;
+        let first = job().await;
+        assert_eq!(leased_jobs.recv().await, Some(first), "it works");
+        // A call whose body is still to come keeps the server, once it is under way: that others were answered meanwhile does not say so.
+        let mut half_sent = http::connect(house.address());
+        let path = "/v1/lifecycles/house.job/records";
+        http::write_request_head(&mut half_sent, "POST", path, &[JSON_CONTENT_TYPE, ("content-length", "2")]);
+        half_sent.write_all(b"{").expect("it listens");
+        wait_until("half a body comes", || house.metric_value("onceward_http_body_bytes") == 1);
+        house.request_shutdown();
+        wait_until("it leaves", || house.send(None, "GET", "/readyz", None).status == 503);
+        // Many, each on the disk before the next: a worker that looks for jobs would have had one of them by then.
+        let mut ids = Vec::new();
+        for _ in 0..50 {
+            ids.push(job().await);
+        }
+        assert!(leased_jobs.try_recv().is_err(), "no job more");
+        // Whoever asks the engine itself still gets them, and nobody was before it.
+        let wanted = LeaseRequest { max_jobs: ids.len(), ..LeaseRequest::single_job("house.job", "w") };
+        let leased = engine.lease(&Actor::new("w", &["worker"]), &wanted).await.expect("leases");
+        assert_eq!(leased.iter().map(|leased| leased.record.id).collect::<Vec<_>>(), ids);
+        half_sent.write_all(b"}").expect("it listens");
+        assert_eq!(http::read_response(&half_sent).status, 201);
+        house.close().await;
+    });
+}

@@ -1,0 +1,379 @@
+//! The server's bounds on time and number, over real sockets: whoever oversteps one is told so, and the others are served.
+//!
+//! Times are short here, and real. Nobody sleeps: each test waits for what the server says, and none waits for ever.
+
+mod support;
+
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use axum::routing::{get, post};
+use onceward_server::{JsonBody, ServerConfig, SystemRoutes};
+use onceward_testkit::http::{self, JSON_CONTENT_TYPE, RawHttpResponse, read_response};
+use serde_json::{Value as Json, json};
+use support::{TestServer, wait_until, with_sqlite_server};
+use utoipa_axum::router::OpenApiRouter;
+
+/// Short, and long enough for a request that comes at once on a busy machine.
+const TEST_TIMEOUT: Duration = Duration::from_millis(300);
+
+const CREATE_RECORD_PATH: &str = "/v1/lifecycles/house.job/records";
+
+/// A server with these settings, and one route that never answers.
+#[expect(clippy::needless_pass_by_value, reason = "a closure, written where it is used")]
+fn with_server(config: ServerConfig, test: impl AsyncFn(&TestServer)) {
+    let hold_body = async |JsonBody(_): JsonBody<Json>| std::future::pending::<()>().await;
+    let routes =
+        OpenApiRouter::default().route("/stuck", get(std::future::pending::<()>)).route("/kept", post(hold_body));
+    let systems = SystemRoutes { router: routes, ..SystemRoutes::default() };
+    with_sqlite_server(config, vec![systems], async |house| {
+        test(&house).await;
+        house.close().await;
+    });
+}
+
+fn send_request(house: &TestServer, method: &str, path: &str, body: Option<&str>) -> RawHttpResponse {
+    http::send_request(house.address(), method, path, &[], body.map(str::as_bytes))
+}
+
+/// The server has not broken: it does real work for others.
+fn assert_serves(house: &TestServer) {
+    assert_eq!(send_request(house, "POST", CREATE_RECORD_PATH, Some("{}")).status, 201);
+}
+
+/// All that comes until the server hangs up.
+fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("an orderly end");
+    rest
+}
+
+#[test]
+fn slow_request_head_returns_slow_head() {
+    with_server(ServerConfig { head_timeout: TEST_TIMEOUT, ..ServerConfig::default() }, async |house| {
+        let silent: Vec<_> = (0..20).map(|_| http::connect(house.address())).collect();
+        // Each at once, so that none is taken for one that has begun nothing.
+        let begun = || {
+            let mut stream = http::connect(house.address());
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n").expect("sent");
+            stream
+        };
+        let begun: Vec<_> = (0..20).map(|_| begun()).collect();
+        // One that sends a byte whenever it is able to has no more time for it.
+        let mut dripping = http::connect(house.address());
+        dripping.write_all(b"GET /livez HTTP/1.1\r\nx: ").expect("sent");
+        dripping.set_read_timeout(Some(Duration::from_millis(5))).expect("a time");
+        assert_serves(house);
+        let mut first = [0; 12];
+        wait_until("a byte now and then", || {
+            let _ = dripping.write_all(b"x");
+            dripping.peek(&mut first).is_ok_and(|read| read == first.len())
+        });
+        assert_eq!(&first, b"HTTP/1.1 408");
+        for stream in begun {
+            read_response(&stream).assert_problem(408, "slow_head");
+            assert_eq!(read_to_end(stream), b"", "nothing comes after it");
+        }
+        for stream in silent {
+            assert_eq!(read_to_end(stream), b"", "whoever has begun nothing is told nothing");
+        }
+        assert_serves(house);
+    });
+}
+
+#[test]
+fn slow_request_body_returns_slow_body() {
+    with_server(ServerConfig { body_timeout: TEST_TIMEOUT, ..ServerConfig::default() }, async |house| {
+        let mut slow = http::connect(house.address());
+        http::write_request_head(
+            &mut slow,
+            "POST",
+            CREATE_RECORD_PATH,
+            &[JSON_CONTENT_TYPE, ("content-length", "100")],
+        );
+        slow.write_all(b"{").expect("sent");
+        assert_serves(house);
+        read_response(&slow).assert_problem(408, "slow_body");
+        assert_eq!(read_to_end(slow), b"", "what comes after it cannot be told from its rest");
+        assert_serves(house);
+    });
+}
+
+#[test]
+fn handler_over_request_timeout_returns_timed_out() {
+    with_server(ServerConfig { request_timeout: TEST_TIMEOUT, ..ServerConfig::default() }, async |house| {
+        let mut stuck = http::connect(house.address());
+        http::write_request(&mut stuck, "GET", "/stuck", &[], None);
+        // Nothing that a slow disk could make late, too.
+        let lives = || assert_eq!(send_request(house, "GET", "/livez", None).status, 200);
+        lives();
+        let late = read_response(&stuck);
+        late.assert_problem(503, "timed_out");
+        assert_eq!(late.header("retry-after"), Some("1"));
+        // The connection is as good as before.
+        http::write_request(&mut stuck, "GET", "/livez", &[], None);
+        assert_eq!(read_response(&stuck).status, 200);
+        lives();
+    });
+}
+
+/// One who does not read its answer holds a connection for so long and no longer.
+#[test]
+fn connection_closes_when_client_does_not_read() {
+    with_server(ServerConfig { write_timeout: TEST_TIMEOUT, ..ServerConfig::default() }, async |house| {
+        let payload = json!({ "payload": "x".repeat(1_000_000) }).to_string();
+        let made = send_request(house, "POST", CREATE_RECORD_PATH, Some(&payload)).expect_ok();
+        let path = format!("/v1/records/{}/payload", made["id"].as_str().expect("an id"));
+        let mut deaf = http::connect(house.address());
+        // More than any buffers between us hold.
+        for _ in 0..40 {
+            http::write_request(&mut deaf, "GET", &path, &[], None);
+        }
+        wait_until("it is let go", || house.metric_value("onceward_http_connections") == 1);
+        assert_serves(house);
+    });
+}
+
+#[test]
+fn connection_over_limit_returns_too_many_connections() {
+    with_server(ServerConfig { max_connections: 2, ..ServerConfig::default() }, async |house| {
+        let mut held: Vec<_> = (0..2).map(|_| http::connect(house.address())).collect();
+        for stream in &mut held {
+            http::write_request(stream, "GET", "/livez", &[], None);
+            assert_eq!(read_response(stream).status, 200);
+        }
+        for path in ["/livez", CREATE_RECORD_PATH] {
+            let mut one_more = http::connect(house.address());
+            http::write_request(&mut one_more, "POST", path, &[], Some(&b" ".repeat(20_000)));
+            let full = read_response(&one_more);
+            full.assert_problem(503, "too_many_connections");
+            assert_eq!((full.header("retry-after"), full.header("connection")), (Some("1"), Some("close")));
+            assert_eq!(full.json()["retry_after_ms"], 1_000);
+            assert_eq!(read_to_end(one_more), b"", "its length is as it says");
+        }
+        // Those who are there are served, and with one of them gone there is room again.
+        http::write_request(&mut held[0], "POST", CREATE_RECORD_PATH, &[], Some(b"{}"));
+        assert_eq!(read_response(&held[0]).status, 201);
+        drop(held.pop());
+        wait_until("room again", || send_request(house, "GET", "/livez", None).status == 200);
+    });
+}
+
+#[test]
+fn long_poll_over_limit_returns_too_many_waiting() {
+    with_server(ServerConfig { max_long_polls: 1, ..ServerConfig::default() }, async |house| {
+        let wanted = |ms: u32| json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": ms }).to_string();
+        let mut first = http::connect(house.address());
+        http::write_request(&mut first, "POST", "/v1/leases", &[], Some(wanted(300_000).as_bytes()));
+        wait_until("it waits", || house.metric_value("onceward_http_long_polls") == 1);
+        let second = send_request(house, "POST", "/v1/leases", Some(&wanted(300_000)));
+        second.assert_problem(503, "too_many_waiting");
+        assert_eq!(second.header("retry-after"), Some("1"));
+        // Who does not wait needs no place.
+        assert_eq!(
+            send_request(house, "POST", "/v1/leases", Some(&wanted(0))).expect_ok(),
+            json!({ "executions": [] })
+        );
+        assert_serves(house);
+        assert_eq!(read_response(&first).expect_ok()["executions"].as_array().map(Vec::len), Some(1));
+        assert_eq!(send_request(house, "POST", "/v1/leases", Some(&wanted(1))).status, 200, "its place is free again");
+    });
+}
+
+#[test]
+fn stream_over_limit_returns_too_many_streams() {
+    with_server(ServerConfig { max_streams: 1, ..ServerConfig::default() }, async |house| {
+        let mut first = http::connect(house.address());
+        http::write_request(&mut first, "GET", "/v1/stream", &[], None);
+        let mut from = BufReader::new(first);
+        assert!(http::read_head(&mut from).starts_with("HTTP/1.1 200"));
+        let second = send_request(house, "GET", "/v1/stream", None);
+        second.assert_problem(503, "too_many_streams");
+        assert_eq!(second.header("retry-after"), Some("1"));
+        assert_serves(house);
+        drop(from);
+        wait_until("its place is free again", || {
+            let mut next = http::connect(house.address());
+            http::write_request(&mut next, "GET", "/v1/stream", &[], None);
+            http::read_head(&mut BufReader::new(next)).starts_with("HTTP/1.1 200")
+        });
+    });
+}
+
+/// One key does not take every place: whoever else comes finds room. As long as there are no keys, there are no shares.
+#[test]
+fn calls_over_api_key_share_return_too_many_of_key() {
+    with_server(ServerConfig { max_streams: 4, max_long_polls: 4, ..ServerConfig::default() }, async |house| {
+        let wanted = json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": 300_000 }).to_string();
+        let open = |key: Option<&str>, path: &str| {
+            let bearer = key.map(|key| format!("Bearer {key}"));
+            let headers: Vec<_> = bearer.iter().map(|bearer| ("authorization", &**bearer)).collect();
+            let mut stream = http::connect(house.address());
+            let (method, body) = if path == "/v1/leases" { ("POST", Some(wanted.as_bytes())) } else { ("GET", None) };
+            http::write_request(&mut stream, method, path, &headers, body);
+            stream
+        };
+        // The answer to a stream begins at once; a lease that waits is seen to wait.
+        let streams = |key: Option<&str>| {
+            let mut from = BufReader::new(open(key, "/v1/stream"));
+            let head = http::read_head(&mut from);
+            head.starts_with("HTTP/1.1 200").then_some(from).ok_or(head)
+        };
+        let everybody: Vec<_> = (0..4).map(|_| streams(None).expect("no share")).collect();
+        drop(everybody);
+        let keys = [("ann", "worker"), ("bob", "worker"), ("ops", "operator")];
+        let mut texts = Vec::new();
+        for (owner, role) in keys {
+            texts.push(house.create_api_key(owner, &[role], &[]).await);
+        }
+        let [ann, bob, ops] = &texts[..] else { panic!("three keys") };
+        let held = |name: &str| {
+            let bearer = format!("Bearer {ops}");
+            let page =
+                http::send_request(house.address(), "GET", "/metrics", &[("authorization", &bearer)], None).text();
+            let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|number| number.parse::<usize>().ok()).expect("a number")
+        };
+        wait_until("those without a key are gone", || held("onceward_http_streams") == 0);
+        let mut anns: Vec<_> = (0..2).map(|_| streams(Some(ann)).expect("half of them")).collect();
+        let third = read_response(&open(Some(ann), "/v1/stream"));
+        third.assert_problem(429, "too_many_of_key");
+        assert_eq!((third.header("retry-after"), &third.json()["retry_after_ms"]), (Some("1"), &json!(1_000)));
+        let bobs: Vec<_> = (0..2).map(|_| streams(Some(bob)).expect("there is room for others")).collect();
+        read_response(&open(Some(bob), "/v1/stream")).assert_problem(503, "too_many_streams");
+        anns.pop();
+        wait_until("her place is free again", || streams(Some(ann)).map(|again| anns.push(again)).is_ok());
+        drop(bobs);
+        // Leases that wait, alike.
+        let waiting: Vec<_> = (0..2).map(|_| open(Some(ann), "/v1/leases")).collect();
+        wait_until("they wait", || held("onceward_http_long_polls") == 2);
+        read_response(&open(Some(ann), "/v1/leases")).assert_problem(429, "too_many_of_key");
+        let others = open(Some(bob), "/v1/leases");
+        wait_until("he waits", || held("onceward_http_long_polls") == 3);
+        drop((waiting, others));
+    });
+}
+
+/// What is no request at all is told so as a problem, too, not only by a number.
+#[test]
+fn invalid_request_head_returns_problem() {
+    with_server(ServerConfig { max_head_bytes: 8 << 10, ..ServerConfig::default() }, async |house| {
+        let long = |name: &str, bytes: usize| {
+            format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{name}: {}\r\n\r\n", "x".repeat(bytes))
+        };
+        let many = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(200));
+        for (text, status, code) in [
+            ("nonsense\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("GET /livez HTTP/9.9\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("GET /livez HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 400, "bad_head"),
+            ("\u{16}\u{3}\u{1}\u{2}\0 as TLS begins\r\n\r\n".to_owned(), 400, "bad_head"),
+            (long("x", 20_000), 431, "head_too_large"),
+            (many, 431, "head_too_large"),
+        ] {
+            let mut stream = http::connect(house.address());
+            let _ = stream.write_all(text.as_bytes());
+            let said = read_response(&stream);
+            said.assert_problem(status, code);
+            assert_eq!(said.header("connection"), Some("close"));
+            assert_eq!(read_to_end(stream), b"", "and nothing but that");
+        }
+        assert_serves(house);
+    });
+}
+
+#[test]
+fn body_bytes_over_total_limit_return_overloaded() {
+    with_server(ServerConfig { max_total_body_bytes: 10_000, ..ServerConfig::default() }, async |house| {
+        let long = format!("{{\"payload\": \"{}\"}}", "x".repeat(40_000));
+        let mut first = http::connect(house.address());
+        http::write_request_head(
+            &mut first,
+            "POST",
+            CREATE_RECORD_PATH,
+            &[JSON_CONTENT_TYPE, ("content-length", &long.len().to_string())],
+        );
+        first.write_all(&long.as_bytes()[..9_000]).expect("sent");
+        wait_until("the first has come", || house.metric_value("onceward_http_body_bytes") == 9_000);
+        let other = format!("{{\"payload\": \"{}\"}}", "y".repeat(5_000));
+        let said = send_request(house, "POST", CREATE_RECORD_PATH, Some(&other));
+        said.assert_problem(503, "overloaded");
+        assert_eq!(said.header("retry-after"), Some("1"));
+        assert_eq!(house.metric_value("onceward_http_body_bytes"), 9_000, "what is turned away takes nothing");
+        // A small one still fits; and one that is alone always does, however long it is.
+        assert_serves(house);
+        first.write_all(&long.as_bytes()[9_000..]).expect("sent");
+        assert_eq!(read_response(&first).status, 201);
+        assert_eq!(send_request(house, "POST", CREATE_RECORD_PATH, Some(&other)).status, 201, "the room is given back");
+    });
+}
+
+/// What was read is kept until it is answered, and takes its room for so long.
+#[test]
+fn body_bytes_count_until_request_ends() {
+    with_server(ServerConfig { max_total_body_bytes: 10_000, ..ServerConfig::default() }, async |house| {
+        let body = json!({ "x": "x".repeat(8_000) }).to_string();
+        let other = json!({ "payload": "y".repeat(5_000) }).to_string();
+        let mut kept = http::connect(house.address());
+        http::write_request(&mut kept, "POST", "/kept", &[], Some(body.as_bytes()));
+        wait_until("it is kept", || house.metric_value("onceward_http_body_bytes") == body.len() as u64);
+        send_request(house, "POST", CREATE_RECORD_PATH, Some(&other)).assert_problem(503, "overloaded");
+        drop(kept);
+        wait_until("it is let go", || house.metric_value("onceward_http_body_bytes") == 0);
+        assert_eq!(send_request(house, "POST", CREATE_RECORD_PATH, Some(&other)).status, 201);
+    });
+}
+
+/// A batch may be small as bytes and huge as calls.
+#[test]
+fn batch_over_limit_returns_batch_too_large() {
+    with_server(ServerConfig::default(), async |house| {
+        let many = format!("{{\"records\": [{}{{}}]}}", "{},".repeat(2_000_000));
+        send_request(house, "POST", &format!("{CREATE_RECORD_PATH}/batch"), Some(&many))
+            .assert_problem(422, "batch_too_large");
+        assert_serves(house);
+    });
+}
+
+#[test]
+fn api_key_over_rate_limit_returns_rate_limited() {
+    with_server(ServerConfig { requests_per_second: 3, ..ServerConfig::default() }, async |house| {
+        let (ann, bob) = (
+            house.create_api_key("ann", &["producer"], &[]).await,
+            house.create_api_key("bob", &["producer"], &[]).await,
+        );
+        let send = |key: &str| {
+            let bearer = format!("Bearer {key}");
+            http::send_request(house.address(), "GET", "/v1/records", &[("authorization", &bearer)], None)
+        };
+        assert_eq!(send(&ann).status, 200);
+        let mut limited = None;
+        wait_until("too many", || {
+            limited = Some(send(&ann)).filter(|said| said.status != 200);
+            limited.is_some()
+        });
+        let limited = limited.expect("an answer");
+        limited.assert_problem(429, "rate_limited");
+        assert_eq!(limited.header("retry-after"), Some("1"), "in whole seconds");
+        let wait = limited.json()["retry_after_ms"].as_u64().expect("a number");
+        assert!((1..=334).contains(&wait), "{wait} ms for one of three a second");
+        // Another key has its own share, and who needs none has no limit.
+        assert_eq!(send(&bob).status, 200);
+        assert_eq!(send_request(house, "GET", "/livez", None).status, 200);
+    });
+}
+
+/// Bytes that nobody reads do not take an answer back: who sends too much reads why.
+#[test]
+fn response_arrives_though_body_was_not_read() {
+    with_server(ServerConfig { max_body_bytes: 1_000, ..ServerConfig::default() }, async |house| {
+        for _ in 0..20 {
+            let mut stream = http::connect(house.address());
+            http::write_request(&mut stream, "POST", CREATE_RECORD_PATH, &[], Some(&b" ".repeat(400_000)));
+            let _ = stream.shutdown(Shutdown::Write);
+            read_response(&stream).assert_problem(413, "too_large");
+        }
+        assert_serves(house);
+    });
+}

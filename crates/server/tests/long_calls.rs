@@ -1,0 +1,202 @@
+//! Calls that go on: streams of the log, and leases that wait. A stream can be taken up from its first moment on, and with its key a call is
+//! over.
+
+mod support;
+
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use onceward_core::time::Duration as Length;
+use onceward_engine::{ApiKeyCache, ApiKeys, NewApiKey};
+use onceward_server::ServerConfig;
+use onceward_store::{AnyStore, PostgresStore, Store as _};
+use onceward_testkit::postgres::PostgresServer;
+use onceward_testkit::{SseClient, http, operator};
+use serde_json::json;
+use support::{TestServer, run_blocking, with_sqlite_server};
+
+const CREATE_RECORD_PATH: &str = "/v1/lifecycles/house.job/records";
+
+/// A stream, from its first words on.
+struct StreamClient(SseClient);
+
+impl StreamClient {
+    fn open(house: &TestServer, key: Option<&str>, path: &str, last_event_id: Option<u64>) -> Self {
+        let (bearer, last) = (key.map(|key| format!("Bearer {key}")), last_event_id.map(|last| last.to_string()));
+        let mut headers = Vec::new();
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+        headers.extend(last.as_deref().map(|last| ("last-event-id", last)));
+        Self(SseClient::start(house.address(), path, &headers))
+    }
+
+    fn next_chunk(&mut self) -> Option<String> {
+        self.0.next_chunk()
+    }
+
+    /// The place that comes alone.
+    fn read_position(&mut self) -> u64 {
+        let said = self.next_chunk().expect("a place");
+        let place = said.strip_prefix("id: ").and_then(|rest| rest.strip_suffix("\n\n"));
+        place.and_then(|place| place.parse().ok()).unwrap_or_else(|| panic!("no place: {said:?}"))
+    }
+}
+
+/// A lease that waits, or has its answer already.
+fn start_long_poll(house: &TestServer, key: &str) -> TcpStream {
+    let mut stream = http::connect(house.address());
+    let wanted = json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": 300_000 }).to_string();
+    http::write_request(
+        &mut stream,
+        "POST",
+        "/v1/leases",
+        &[("authorization", &format!("Bearer {key}"))],
+        Some(wanted.as_bytes()),
+    );
+    stream
+}
+
+fn assert_unauthorized(waiting: &TcpStream) {
+    http::read_response(waiting).assert_problem(401, "unauthorized");
+}
+
+/// Whoever follows from now on and breaks off before anything came has lost nothing.
+#[test]
+fn stream_first_sends_its_log_position() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        let create_record = || {
+            http::send_request(house.address(), "POST", CREATE_RECORD_PATH, &[], Some(b"{}")).expect_ok()["id"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        create_record();
+        let mut first = StreamClient::open(&house, None, "/v1/stream", None);
+        let place = first.read_position();
+        drop(first);
+        let missed = create_record().expect("an id");
+        let mut again = StreamClient::open(&house, None, "/v1/stream", Some(place));
+        assert_eq!(again.read_position(), place);
+        let entry = again.next_chunk().expect("an entry");
+        assert!(entry.starts_with(&format!("id: {}\n", place + 1)) && entry.contains(&missed), "{entry}");
+        // Asked for from the beginning, it stands there.
+        assert_eq!(StreamClient::open(&house, None, "/v1/stream?after=0", None).read_position(), 0);
+        house.close().await;
+    });
+}
+
+/// What is not for a reader goes by, and the reader is told how far: else it would come again to a place that was pruned long ago.
+#[test]
+fn filtered_stream_reports_progress_past_hidden_entries() {
+    let settings = ServerConfig { keep_alive_interval: Duration::from_millis(100), ..ServerConfig::default() };
+    with_sqlite_server(settings, Vec::new(), async |house| {
+        let mut stream = StreamClient::open(&house, None, "/v1/stream?lifecycle=house.other", None);
+        let began = stream.read_position();
+        for _ in 0..3 {
+            http::send_request(house.address(), "POST", CREATE_RECORD_PATH, &[], Some(b"{}")).expect_ok();
+        }
+        let place = loop {
+            let said = stream.next_chunk().expect("a sign of life");
+            if said != ": still here\n\n" {
+                break said;
+            }
+        };
+        let place: u64 = place.trim().trim_start_matches("id: ").parse().expect("a place");
+        assert!(place > began && place <= began + 3, "{began}, then {place}");
+        house.close().await;
+    });
+}
+
+/// With `wait_ms` a stream is a page without an end that one knows: all that is there, and no more.
+#[test]
+fn stream_with_wait_ms_ends_after_existing_entries() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        for _ in 0..5 {
+            http::send_request(house.address(), "POST", CREATE_RECORD_PATH, &[], Some(b"{}")).expect_ok();
+        }
+        let read = |query: &str| http::send_request(house.address(), "GET", &format!("/v1/stream?{query}"), &[], None);
+        let all = read("after=0&wait_ms=0").text();
+        assert_eq!(all.matches("event: entry").count(), 5, "{all}");
+        assert_eq!(read("wait_ms=20").text(), "id: 5\n\n");
+        assert_eq!(read("after=0&lifecycle=house.other&wait_ms=20").text(), "id: 0\n\nid: 5\n\n");
+        read("wait_ms=300001").assert_problem(422, "bad_input");
+        house.close().await;
+    });
+}
+
+/// Revoked here, a key is over at once for what is under way, and for nobody else.
+#[test]
+fn revoked_key_ends_its_stream_and_long_poll() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        let (ann, bob) =
+            (house.create_api_key("ann", &["worker"], &[]).await, house.create_api_key("bob", &["worker"], &[]).await);
+        let mut stream = StreamClient::open(&house, Some(&ann), "/v1/stream", None);
+        let mut other = StreamClient::open(&house, Some(&bob), "/v1/stream", None);
+        stream.read_position();
+        other.read_position();
+        let long_poll = start_long_poll(&house, &ann);
+        let other_long_poll = start_long_poll(&house, &bob);
+        let id = ann.split('_').nth(1).expect("an id");
+        house.engine.api_keys().revoke(&operator("ops"), id).await.expect("revoked");
+        assert_eq!(stream.next_chunk(), None, "the stream has ended");
+        assert_unauthorized(&long_poll);
+        // The other's go on.
+        let producer = house.create_api_key("bob", &["producer"], &[]).await;
+        let made = house.send(Some(&producer), "POST", CREATE_RECORD_PATH, Some(&json!({})));
+        assert_eq!(made.status, 201);
+        let leased = http::read_response(&other_long_poll).expect_ok();
+        assert_eq!(leased["executions"][0]["record"]["id"], made.json()["id"]);
+        assert!(other.next_chunk().expect("an entry").contains("event: entry"));
+        house.close().await;
+    });
+}
+
+/// A key that ends by itself ends what it began.
+#[test]
+fn expired_key_ends_its_stream_and_long_poll() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        let now = house.engine.store().now().await.expect("a time");
+        let expires_at = now.checked_add(Length::from_millis(5_000));
+        let new = NewApiKey { owner: "ann".into(), roles: vec!["worker".into()], expires_at, ..NewApiKey::default() };
+        let (_, text) = house.engine.api_keys().create(&operator("ops"), new).await.expect("a key");
+        let mut stream = StreamClient::open(&house, Some(&text.reveal()), "/v1/stream", None);
+        stream.read_position();
+        let long_poll = start_long_poll(&house, &text.reveal());
+        assert_eq!(stream.next_chunk(), None);
+        assert_unauthorized(&long_poll);
+        house.close().await;
+    });
+}
+
+/// While there are no keys everybody is let in; with the first one that is over, also for those who are in.
+#[test]
+fn first_key_ends_streams_opened_without_key() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        let mut stream = StreamClient::open(&house, None, "/v1/stream", None);
+        stream.read_position();
+        house.create_api_key("ops", &["operator"], &[]).await;
+        assert_eq!(stream.next_chunk(), None);
+        house.close().await;
+    });
+}
+
+/// Revoked by another process, it is over here a second later.
+#[test]
+fn key_revoked_by_other_process_ends_its_stream_and_long_poll() {
+    run_blocking(async {
+        let url = PostgresServer::shared().create_database();
+        let store = PostgresStore::open(&url).await.expect("a new database");
+        let house = TestServer::start(AnyStore::Postgres(store), ServerConfig::default()).await;
+        let ann = house.create_api_key("ann", &["worker"], &[]).await;
+        let mut stream = StreamClient::open(&house, Some(&ann), "/v1/stream", None);
+        stream.read_position();
+        let long_poll = start_long_poll(&house, &ann);
+        let (elsewhere, desk) = (PostgresStore::open(&url).await.expect("the same database"), ApiKeyCache::default());
+        let id = ann.split('_').nth(1).expect("an id");
+        ApiKeys::on_store(&elsewhere, &desk).revoke(&operator("ops"), id).await.expect("revoked");
+        let began = Instant::now();
+        assert_eq!(stream.next_chunk(), None);
+        println!("the stream ended {:?} later", began.elapsed());
+        assert_unauthorized(&long_poll);
+        println!("and the lease {:?} later", began.elapsed());
+        house.close().await;
+    });
+}

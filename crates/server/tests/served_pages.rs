@@ -1,0 +1,77 @@
+//! What a caller is told who asks for what is not there yet, or who shows a key where none is needed.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use onceward_server::ServerConfig;
+use support::with_sqlite_server;
+
+/// After an older copy of a database was put back, a follower's place may be one that the log has not reached. It must not wait there in
+/// silence until it has.
+#[test]
+fn stream_after_end_of_log_returns_beyond_the_log() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        let said = house.send(None, "GET", "/v1/stream?after=1000000", None);
+        assert_eq!((said.status, said.problem_code().as_str()), (409, "beyond_the_log"));
+        let last = said.json()["last"].as_u64().expect("how far it reaches");
+        let said = house.send(None, "GET", &format!("/v1/stream?after={last}&wait_ms=0"), None);
+        assert_eq!(said.status, 200);
+        house.close().await;
+    });
+}
+
+#[test]
+fn front_page_lists_lifecycles_only_for_valid_key() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        let key = house.create_api_key("ann", &["viewer"], &[]).await;
+        for (key, is_told) in [(None, false), (Some("ow_no_such_key"), false), (Some(key.as_str()), true)] {
+            let said = house.send(key, "GET", "/", None);
+            assert_eq!((said.status, said.text().contains("house.job")), (200, is_told), "{key:?}");
+        }
+        house.close().await;
+    });
+}
+
+/// Where the links of a page lead: of Markdown, and of HTML.
+fn links(page: &str) -> Vec<&str> {
+    let targets_after = |mark: &str, end: char| -> Vec<&str> {
+        page.match_indices(mark).filter_map(|(at, _)| page[at + mark.len()..].split(end).next()).collect()
+    };
+    [targets_after("](", ')'), targets_after("href=\"", '"')].concat()
+}
+
+/// A problem's `type` leads to a page, and from there every link leads on, to pages that this server has.
+#[test]
+fn every_link_on_served_pages_resolves() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+        let (mut queue, mut visited) = (vec!["/".to_owned()], BTreeSet::new());
+        while let Some(path) = queue.pop() {
+            if !visited.insert(path.clone()) {
+                continue;
+            }
+            let said = house.send(None, "GET", &path, None);
+            assert_eq!(said.status, 200, "{path}");
+            let kind = said.header("content-type").unwrap_or_default();
+            if !kind.starts_with("text/") {
+                continue;
+            }
+            let page = said.text();
+            for link in links(&page) {
+                match link.strip_prefix('#') {
+                    Some(part) => assert!(page.to_lowercase().contains(&format!("\n## {part}")), "{path}: {link}"),
+                    // It never ends.
+                    None if link.starts_with("/v1/stream") => {}
+                    None => {
+                        assert!(link.starts_with('/'), "{path}: {link} is not served here");
+                        queue.push(link.to_owned());
+                    }
+                }
+            }
+        }
+        for (code, _) in onceward_server::error_pages() {
+            assert!(visited.contains(&format!("/errors/{code}")), "nothing leads to {code}");
+        }
+        house.close().await;
+    });
+}

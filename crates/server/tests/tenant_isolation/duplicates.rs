@@ -1,0 +1,125 @@
+//! What is taken already.
+
+use onceward_core::diagnostic::{InputFile, InputFiles};
+use serde_json::{Value as Json, json};
+
+use crate::fixtures::{MISSING_RECORD_ID, create_record, on_both_stores};
+
+/// A taken id and a taken key tell that they are taken, and nothing of who has them. Idempotency keys are each owner's own.
+#[test]
+fn duplicate_error_reveals_nothing_of_other_owner() {
+    on_both_stores(async |house| {
+        let (ann, eve) = (
+            house.create_api_key("ann", &["producer"], &[]).await,
+            house.create_api_key("eve", &["producer"], &[]).await,
+        );
+        let viewer = house.create_api_key("eve", &["viewer"], &[]).await;
+        let anns = create_record(&house, &ann, &json!({ "fields": { "name": "anns" }, "key": "one" }));
+        let eves = create_record(&house, &eve, &json!({ "fields": { "name": "eves" }, "key": "one" }));
+        assert_ne!(anns, eves, "the same key of another owner is another key");
+        for path in ["/v1/lifecycles/house.job/records", "/v1/lifecycles/house.job/records/batch"] {
+            let request_body = |new: Json| if path.ends_with("batch") { json!({ "records": [new] }) } else { new };
+            let mut said = Vec::new();
+            for id in [&anns, &eves] {
+                said.push(
+                    house.send(Some(&eve), "POST", path, Some(&request_body(json!({ "id": id })))).with_id_masked(id),
+                );
+            }
+            assert_eq!(said[0], said[1], "a foreign id and one's own");
+            assert!(said[0].text().contains("id_taken"), "{said:?}");
+            let mut said = Vec::new();
+            for name in ["anns", "eves"] {
+                said.push(house.send(
+                    Some(&eve),
+                    "POST",
+                    path,
+                    Some(&request_body(json!({ "fields": { "name": name } }))),
+                ));
+            }
+            for one in &said {
+                assert!(
+                    one.text().contains("name_taken") && !one.text().contains(&anns) && !one.text().contains("ann\""),
+                    "{one:?}"
+                );
+            }
+            // Pointing to a record is a way of asking whether it is there.
+            let mut said = Vec::new();
+            for id in [&*anns, MISSING_RECORD_ID] {
+                let near = request_body(json!({ "fields": { "near": id } }));
+                said.push(house.send(Some(&eve), "POST", path, Some(&near)).with_id_masked(id));
+            }
+            assert_eq!(said[0], said[1]);
+            assert!(said[0].text().contains("error") || said[0].status >= 400, "{said:?}");
+            // Who could not have made one is not even told that it is taken.
+            let mut said = Vec::new();
+            for id in [&*anns, MISSING_RECORD_ID] {
+                said.push(
+                    house
+                        .send(Some(&viewer), "POST", path, Some(&request_body(json!({ "id": id }))))
+                        .with_id_masked(id),
+                );
+            }
+            assert_eq!(said[0], said[1]);
+            assert!(said[0].text().contains("not_allowed"), "{said:?}");
+        }
+        house.close().await;
+    });
+}
+
+/// Filed by its owner, and read by judges only.
+const PLEA_LIFECYCLE: &str = r#"
+language  = 1
+lifecycle = "house.plea"
+about     = "Filed by its owner, and read by judges only"
+[states]
+filed = { about = "for a judge", rest = true }
+[fields]
+name = { type = "string" }
+note = { type = "string", optional = true }
+[unique]
+name = { on = ["name"], clash = "return" }
+[who]
+judge = "'judge' in actor.roles"
+[access]
+read = ["judge"]
+[[on.create]]
+go   = "-> filed"
+take = ["name", "note"]
+"#;
+
+/// A key that returns its holder does so to who may read it, and to nobody else: not even to its owner.
+#[test]
+fn existing_record_is_returned_only_to_its_readers() {
+    on_both_stores(async |house| {
+        let file = InputFile { name: "plea.toml".to_owned(), text: PLEA_LIFECYCLE.into() };
+        house.engine.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a sound file");
+        let (ann, eve) = (
+            house.create_api_key("ann", &["producer"], &[]).await,
+            house.create_api_key("eve", &["producer"], &[]).await,
+        );
+        let judge = house.create_api_key("zoe", &["producer", "judge"], &[]).await;
+        let path = "/v1/lifecycles/house.plea/records";
+        let file = |key: &str| {
+            let new = json!({ "fields": { "name": "one", "note": "of another" } });
+            let batch = json!({ "records": [new] });
+            (
+                house.send(Some(key), "POST", path, Some(&new)),
+                house.send(Some(key), "POST", &format!("{path}/batch"), Some(&batch)),
+            )
+        };
+        let secret = json!({ "fields": { "name": "one", "note": "of ann's" } });
+        assert_eq!(house.send(Some(&ann), "POST", path, Some(&secret)).status, 201);
+        for key in [&ann, &eve] {
+            let (one, many) = file(key);
+            one.assert_problem(409, "key_taken");
+            assert!(many.text().contains("key_taken"), "{many:?}");
+            for said in [one.text(), many.text()] {
+                assert!(!said.contains("of ann's") && !said.contains("ann\""), "{said}");
+            }
+        }
+        let (one, many) = file(&judge);
+        assert_eq!((one.status, &one.json()["fields"]["note"]), (200, &json!("of ann's")), "{one:?}");
+        assert_eq!(many.json()["results"][0]["record"]["fields"]["note"], "of ann's");
+        house.close().await;
+    });
+}

@@ -1,0 +1,38 @@
+//! A house with ann's records, and those who have none there.
+
+use onceward_server::ServerConfig;
+use onceward_store::{AnyStore, PostgresStore};
+use onceward_testkit::postgres::PostgresServer;
+use serde_json::Value as Json;
+
+use crate::support::{TestServer, run_blocking, with_sqlite_server};
+
+/// A record that is not there.
+pub(crate) const MISSING_RECORD_ID: &str = "0199a000-0000-7000-8000-000000000001";
+
+/// The same on both databases.
+pub(crate) fn on_both_stores(test: impl AsyncFn(TestServer)) {
+    println!("on SQLite");
+    with_sqlite_server(ServerConfig::default(), Vec::new(), &test);
+    println!("on PostgreSQL");
+    run_blocking(async {
+        let store = PostgresStore::open(&PostgresServer::shared().create_database()).await.expect("a new database");
+        test(TestServer::start(AnyStore::Postgres(store), ServerConfig::default()).await).await;
+    });
+}
+
+/// Those who are no operators, and own nothing of ann's.
+pub(crate) async fn stranger_keys(house: &TestServer) -> Vec<(&'static str, String)> {
+    vec![
+        ("a producer", house.create_api_key("eve", &["producer"], &[]).await),
+        ("a viewer", house.create_api_key("eve", &["viewer"], &[]).await),
+        ("a worker", house.create_api_key("eve", &["worker"], &["house.other"]).await),
+        ("of many roles", house.create_api_key("eve", &["producer", "viewer", "moderator"], &[]).await),
+    ]
+}
+
+pub(crate) fn create_record(house: &TestServer, key: &str, body: &Json) -> String {
+    let made = house.send(Some(key), "POST", "/v1/lifecycles/house.job/records", Some(body));
+    assert_eq!(made.status, 201, "{made:?}");
+    made.json()["id"].as_str().expect("an id").to_owned()
+}

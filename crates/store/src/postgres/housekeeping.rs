@@ -1,0 +1,68 @@
+//! What no record needs any more and no entry of the log tells of: counts of nobody, windows that are over, letters that were answered.
+
+use onceward_core::time::Time;
+
+use super::PostgresInner;
+use super::pipeline::{Pipeline, param};
+use super::rows::{self, to_limit};
+use crate::columns::NO_WINDOW;
+use crate::error::StoreError;
+use crate::prune::{AnsweredCallsPage, AnsweredCallsQuery, CounterCursor, ExpiredCountersPage, ExpiredCountersQuery};
+
+/// One that somebody holds is not taken away. Whoever has claimed it and holds it not yet finds it gone and begins again. The count of a
+/// work key that is kept by its hash stays: whoever moves waiting jobs could not make it anew, since the hash tells nobody the key.
+const DELETE_COUNTERS_SQL: &str = "WITH looked AS (SELECT lifecycle, name, parts, span FROM onceward.counts \
+     WHERE (lifecycle, name, parts, span) > ($1::integer, $2::integer, $3::text, $4::bigint) \
+     ORDER BY lifecycle, name, parts, span LIMIT $5), \
+     gone AS (DELETE FROM onceward.counts WHERE ctid = ANY (ARRAY(SELECT c.ctid FROM looked l JOIN onceward.counts c \
+     ON c.lifecycle = l.lifecycle AND c.name = l.name AND c.parts = l.parts AND c.span = l.span \
+     WHERE c.count = 0 AND c.whole IS NULL OR c.span <> $6 AND c.span < $7 FOR UPDATE OF c SKIP LOCKED)) RETURNING 1) \
+     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), lifecycle, name, parts, span FROM looked \
+     ORDER BY lifecycle DESC, name DESC, parts DESC, span DESC LIMIT 1";
+
+/// By number, which is about the order in which they came: behind one that is too young all are.
+const DELETE_CALLS_SQL: &str = "WITH looked AS (SELECT number, sent_at, answered_at FROM onceward.inbox WHERE number > $1 \
+     ORDER BY number LIMIT $2), \
+     gone AS (DELETE FROM onceward.inbox i USING looked l WHERE i.number = l.number \
+     AND l.answered_at <= to_timestamp($3::double precision / 1000000) RETURNING 1) \
+     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), number, \
+     sent_at > to_timestamp($3::double precision / 1000000) FROM looked ORDER BY number DESC LIMIT 1";
+
+pub(super) async fn delete_expired_counters(
+    inner: &PostgresInner,
+    query: &ExpiredCountersQuery,
+) -> Result<ExpiredCountersPage, StoreError> {
+    let after = query.after.clone().unwrap_or_default();
+    let number = |number: i64| i32::try_from(number).unwrap_or(i32::MAX);
+    let window_cutoff = query.window_cutoff.map_or(NO_WINDOW, Time::micros);
+    let mut pipeline = Pipeline::default();
+    let from = vec![param(number(after.lifecycle)), param(number(after.name)), param(after.parts), param(after.window)];
+    let rest = vec![param(to_limit(query.limit)), param(NO_WINDOW), param(window_cutoff)];
+    pipeline.add(DELETE_COUNTERS_SQL, from.into_iter().chain(rest).collect());
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let Some(row) = answers[0].first() else { return Ok(ExpiredCountersPage::default()) };
+    let (lifecycle, name): (i32, i32) = (row.try_get(2)?, row.try_get(3)?);
+    let last = CounterCursor {
+        lifecycle: lifecycle.into(),
+        name: name.into(),
+        parts: row.try_get(4)?,
+        window: row.try_get(5)?,
+    };
+    let next = (row.try_get::<_, i64>(1)? >= to_limit(query.limit)).then_some(last);
+    Ok(ExpiredCountersPage { deleted: rows::unsigned_column(row, 0)?, next })
+}
+
+pub(super) async fn delete_answered_calls(
+    inner: &PostgresInner,
+    query: &AnsweredCallsQuery,
+) -> Result<AnsweredCallsPage, StoreError> {
+    let mut pipeline = Pipeline::default();
+    #[expect(clippy::cast_precision_loss, reason = "a part of a second does not matter")]
+    let cutoff = query.cutoff.micros() as f64;
+    pipeline.add(DELETE_CALLS_SQL, vec![param(query.after_id), param(to_limit(query.limit)), param(cutoff)]);
+    let answers = inner.run_pipeline(&pipeline).await?;
+    let Some(row) = answers[0].first() else { return Ok(AnsweredCallsPage::default()) };
+    let has_more = row.try_get::<_, i64>(1)? >= to_limit(query.limit) && !row.try_get::<_, bool>(3)?;
+    let next = if has_more { Some(row.try_get(2)?) } else { None };
+    Ok(AnsweredCallsPage { deleted: rows::unsigned_column(row, 0)?, next })
+}

@@ -1,0 +1,154 @@
+//! Word from process to process that something was written. A hint and no more: sent outside of the transaction that wrote,
+//! at most so often, and lost when nobody listens. Whoever relies on it looks for itself now and then.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection};
+
+use super::client::timeout_if_set;
+use super::pool::{self, ConnectionPool};
+use super::tls::PostgresTls;
+
+/// At most one word in this time: many saves make one.
+const MIN_NOTIFY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long to wait before listening again, where the connection was lost.
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
+
+/// Tells and listens as long as it lives.
+#[derive(Debug)]
+pub(super) struct NotifyChannel {
+    changes: watch::Receiver<u64>,
+    /// Words of other processes alone: `heard` is raised, too, where some may have been missed.
+    foreign_changes: Arc<AtomicU64>,
+    pending: Arc<Notify>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl NotifyChannel {
+    /// `name` tells our own words from those of others.
+    pub(super) fn start(
+        config: (Config, PostgresTls, Option<Duration>),
+        pool: ConnectionPool,
+        sender_id: String,
+    ) -> Self {
+        let (change_sender, changes) = watch::channel(0);
+        let pending = Arc::new(Notify::new());
+        let send_task = tokio::spawn(run_sender(pool, Arc::clone(&pending), sender_id.clone()));
+        let foreign_changes = Arc::new(AtomicU64::new(0));
+        let listen_task = tokio::spawn(run_listener(config, sender_id, change_sender, Arc::clone(&foreign_changes)));
+        Self { changes, foreign_changes, pending, tasks: [send_task, listen_task] }
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// How often there may have been news so far.
+    pub(super) fn change_count(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// How many words of others were heard so far.
+    pub(super) fn foreign_change_count(&self) -> u64 {
+        self.foreign_changes.load(Ordering::Relaxed)
+    }
+
+    /// Something was written.
+    pub(super) fn notify(&self) {
+        self.pending.notify_one();
+    }
+}
+
+impl Drop for NotifyChannel {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn run_sender(pool: ConnectionPool, pending: Arc<Notify>, sender_id: String) {
+    loop {
+        pending.notified().await;
+        // Where the database is away, those who listen are cut off too, and look for themselves.
+        if let Ok(client) = pool.get().await
+            && let Ok(statement) = client.prepare_cached("SELECT pg_notify('onceward', $1)").await
+        {
+            let _ = client.query(&statement, &[&sender_id]).await;
+        }
+        tokio::time::sleep(MIN_NOTIFY_INTERVAL).await;
+    }
+}
+
+async fn run_listener(
+    (config, tls, limit): (Config, PostgresTls, Option<Duration>),
+    sender_id: String,
+    change_sender: watch::Sender<u64>,
+    foreign_changes: Arc<AtomicU64>,
+) {
+    loop {
+        if let Some(Ok((client, connection))) =
+            timeout_if_set(Some(pool::ACQUIRE_TIMEOUT), config.connect(tls.clone())).await
+        {
+            let (forward, notifications) = mpsc::unbounded_channel();
+            let driver = tokio::spawn(drive_connection(connection, forward));
+            listen((&client, limit), notifications, &sender_id, &change_sender, &foreign_changes).await;
+            driver.abort();
+        }
+        tokio::time::sleep(RECONNECT_DELAY).await;
+    }
+}
+
+/// Carry what is said on a connection, and pass its words on, until it ends.
+async fn drive_connection<S, T>(mut connection: Connection<S, T>, forward: mpsc::UnboundedSender<String>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(word) = message
+            && forward.send(word.payload().to_owned()).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Listen until the connection ends, or leads nowhere.
+async fn listen(
+    (client, limit): (&Client, Option<Duration>),
+    mut notifications: mpsc::UnboundedReceiver<String>,
+    sender_id: &str,
+    change_sender: &watch::Sender<u64>,
+    foreign_changes: &AtomicU64,
+) {
+    let execute_succeeds =
+        async |sql: &str| timeout_if_set(limit, client.batch_execute(sql)).await.is_some_and(|said| said.is_ok());
+    // One that does not listen hears nothing, however long it stays open.
+    if !execute_succeeds("LISTEN onceward").await {
+        return;
+    }
+    // What was said before is not heard any more.
+    change_sender.send_modify(|count| *count += 1);
+    loop {
+        match timeout_if_set(limit, notifications.recv()).await {
+            Some(Some(word)) if word == sender_id => {}
+            Some(Some(_)) => {
+                foreign_changes.fetch_add(1, Ordering::Relaxed);
+                change_sender.send_modify(|count| *count += 1);
+            }
+            Some(None) => return,
+            // It may be that nobody has said anything; it may be that nobody is there.
+            None => {
+                if !execute_succeeds("").await {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Where records stand in line: links, timers, ordered queues, work that is ready, and the lanes of work keys.
+
+use std::sync::Arc;
+
+use onceward_core::decide::Readiness;
+use onceward_core::record::Record;
+use onceward_core::time::Time;
+use uuid::Uuid;
+
+use super::pipeline::{Pipeline, param};
+use super::rows::indexed_key_text;
+use super::scan_cursors::LowestWritten;
+use super::write::BatchWriter;
+use crate::error::StoreError;
+use crate::query::priority_rank;
+use crate::write_set::RecordWrite;
+
+// Rows that go are found first, each by its key, and then taken by where they stand. Joined at once, a table that was empty when
+// it was last counted would be read for each of them from end to end, however much stands in it by now. Nobody else moves
+// these rows: whoever does holds the record's lock, or the work key's.
+
+// A list may name one record twice; it is one link.
+const INSERT_LINKS_SQL: &str = "INSERT INTO onceward.links (target, lifecycle, field, source) \
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) ON CONFLICT DO NOTHING";
+
+const DELETE_LINKS_SQL: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
+     k(t, l, f, s) WHERE l.target = k.t AND l.lifecycle = k.l AND l.field = k.f AND l.source = k.s";
+
+const RAISE_LINK_VERSIONS_SQL: &str = "UPDATE onceward.records r SET links = r.links + k.n \
+     FROM (SELECT t, count(*) AS n FROM unnest($1::bigint[]) t GROUP BY t) k WHERE r.row = k.t";
+
+const INSERT_TIMERS_SQL: &str =
+    "INSERT INTO onceward.timers (due, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
+
+const DELETE_TIMERS_SQL: &str = "DELETE FROM onceward.timers WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.timers WHERE due = k.d AND record = k.r OFFSET 0) x))";
+
+const INSERT_QUEUES_SQL: &str = "INSERT INTO onceward.queues (lifecycle, parts, created_at, id) \
+     SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[])";
+
+const DELETE_QUEUES_SQL: &str = "DELETE FROM onceward.queues WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[]) k(l, p, c, i) CROSS JOIN LATERAL (SELECT ctid \
+     FROM onceward.queues WHERE lifecycle = k.l AND parts = k.p AND created_at = k.c AND id = k.i OFFSET 0) x))";
+
+const INSERT_READY_SQL: &str = "INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition, key) \
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::bigint[]), unnest($6::text[])";
+
+const DELETE_READY_SQL: &str = "DELETE FROM onceward.ready WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.ready WHERE lifecycle = k.l AND rank = k.k AND record = k.r OFFSET 0) x))";
+
+const INSERT_DELAYED_SQL: &str = "INSERT INTO onceward.later (lifecycle, rank, record, ready_at, definition, key) \
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::bigint[]), unnest($6::text[])";
+
+const DELETE_DELAYED_SQL: &str = "DELETE FROM onceward.later WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS a, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
+     (SELECT ctid FROM onceward.later WHERE ready_at = k.a AND record = k.r OFFSET 0) x))";
+
+const INSERT_LANES_SQL: &str = "INSERT INTO onceward.lanes (lifecycle, key, front, rank, record, ready_at, definition) \
+     SELECT k.l, k.p, false, k.k, k.r, k.a, k.d \
+     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) k(l, p, k, r, a, d)";
+
+const DELETE_LANES_SQL: &str = "DELETE FROM onceward.lanes WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, p, k, r) CROSS JOIN LATERAL (SELECT ctid \
+     FROM onceward.lanes WHERE lifecycle = k.l AND key = k.p AND front IN (false, true) AND rank = k.k AND record = k.r \
+     OFFSET 0) x))";
+
+/// Columns of rows that name a link: target, lifecycle, field, source.
+type LinkColumns = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>);
+/// Of places in a queue: lifecycle, key, time, record.
+type QueueColumns = (Vec<i64>, Vec<String>, Vec<i64>, Vec<Uuid>);
+
+/// Everybody who comes and goes, in columns.
+#[derive(Default)]
+pub(super) struct QueueWrites {
+    added_links: LinkColumns,
+    removed_links: LinkColumns,
+    added_timers: (Vec<i64>, Vec<i64>),
+    removed_timers: (Vec<i64>, Vec<i64>),
+    added_positions: QueueColumns,
+    removed_positions: QueueColumns,
+    pub(super) ready: ReadyWrites,
+    /// With the key.
+    added_delayed: Vec<(ReadyRow, Option<String>)>,
+    removed_delayed: (Vec<i64>, Vec<i64>),
+    /// With the key.
+    added_lanes: Vec<(ReadyRow, String)>,
+    removed_lanes: (Vec<i64>, Vec<String>, Vec<i64>, Vec<i64>),
+}
+
+/// Rows of `ready` that come and go.
+#[derive(Default)]
+pub(super) struct ReadyWrites {
+    /// With the key.
+    added: Vec<(ReadyRow, Option<String>)>,
+    removed: (Vec<i64>, Vec<i64>, Vec<i64>),
+}
+
+/// A waiting job's row, in `ready` or in a lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadyRow {
+    pub(super) lifecycle: i64,
+    pub(super) rank: i64,
+    pub(super) record_row: i64,
+    pub(super) ready_at: Time,
+    pub(super) version_number: i64,
+}
+
+impl ReadyWrites {
+    fn add(&mut self, lowest_written: &mut LowestWritten, row: &ReadyRow, key: Option<String>) {
+        self.added.push((*row, key));
+        lowest_written.add_ready(row.lifecycle, row.rank);
+    }
+
+    pub(super) fn remove(&mut self, lifecycle: i64, rank: i64, record_row: i64) {
+        self.removed.0.push(lifecycle);
+        self.removed.1.push(rank);
+        self.removed.2.push(record_row);
+    }
+
+    pub(super) fn write(self, pipeline: &mut Pipeline<'_>) {
+        if !self.removed.0.is_empty() {
+            pipeline.add(DELETE_READY_SQL, vec![param(self.removed.0), param(self.removed.1), param(self.removed.2)]);
+        }
+        insert_rows(pipeline, INSERT_READY_SQL, self.added);
+    }
+}
+
+/// Rows of `ready` or `later`, with their keys.
+fn insert_rows(pipeline: &mut Pipeline<'_>, sql: &'static str, rows: Vec<(ReadyRow, Option<String>)>) {
+    if rows.is_empty() {
+        return;
+    }
+    let ready_rows = || rows.iter().map(|(spot, _)| spot);
+    let (lifecycles, ranks): (Vec<i64>, Vec<i64>) = ready_rows().map(|spot| (spot.lifecycle, spot.rank)).unzip();
+    let (numbers, times): (Vec<i64>, Vec<i64>) =
+        ready_rows().map(|spot| (spot.record_row, spot.ready_at.micros())).unzip();
+    let definitions: Vec<i64> = ready_rows().map(|spot| spot.version_number).collect();
+    let keys: Vec<Option<String>> = rows.into_iter().map(|(_, key)| key).collect();
+    pipeline
+        .add(sql, vec![param(lifecycles), param(ranks), param(numbers), param(times), param(definitions), param(keys)]);
+}
+
+impl QueueWrites {
+    pub(super) fn add(&mut self, writer: &mut BatchWriter<'_>, record: &RecordWrite) -> Result<(), StoreError> {
+        let names = &writer.snapshot.symbols;
+        let after = &record.after;
+        for (link, added) in record.changed_links() {
+            let columns = if added { &mut self.added_links } else { &mut self.removed_links };
+            columns.0.push(writer.row_id(link.target)?);
+            columns.1.push(names.require_id(&link.lifecycle)?);
+            columns.2.push(names.require_id(&link.field)?);
+            columns.3.push(writer.row_id(after.id)?);
+        }
+        let (old, new) = record.due_change();
+        if old != new {
+            let row = writer.row_id(after.id)?;
+            for (due, columns) in [(old, &mut self.removed_timers), (new, &mut self.added_timers)] {
+                if let Some(due) = due {
+                    columns.0.push(due.micros());
+                    columns.1.push(row);
+                }
+            }
+            writer.lowest_written.earliest_due_at =
+                new.map_or(writer.lowest_written.earliest_due_at, |due| due.min(writer.lowest_written.earliest_due_at));
+        }
+        let (old, new) = record.queue_change();
+        if old != new {
+            let (created_at, id) = record.queue_position();
+            for (key, columns) in [(old, &mut self.removed_positions), (new, &mut self.added_positions)] {
+                if let Some(key) = key {
+                    columns.0.push(names.require_id(&key.lifecycle)?);
+                    columns.1.push(indexed_key_text(&key.parts)?.0);
+                    columns.2.push(created_at.micros());
+                    columns.3.push(id.0);
+                }
+            }
+        }
+        let (old, new) = record.readiness_change();
+        if old != new || record.is_version_migrated() {
+            self.update_readiness(writer, record, old, new)?;
+        }
+        Ok(())
+    }
+
+    /// One whose time has not come waits for it. Else a job without a key may be leased, and one with a key stands at the back until
+    /// its lane is settled.
+    fn update_readiness(
+        &mut self,
+        writer: &mut BatchWriter<'_>,
+        record: &RecordWrite,
+        old: Option<Readiness>,
+        new: Option<Readiness>,
+    ) -> Result<(), StoreError> {
+        let (after, known) = (&record.after, writer.snapshot);
+        let (lifecycle, row) = (known.symbols.require_id(&after.lifecycle.name)?, writer.row_id(after.id)?);
+        if let Some(was) = old {
+            let rank = priority_rank(was.priority, was.ready_at);
+            // Without a key it never waited for another time than its fields said.
+            let waited = |before: &Arc<Record>| was.concurrency_key.is_some() || was.ready_at > before.entered_at;
+            if record.before.as_ref().is_some_and(waited) {
+                self.removed_delayed.0.push(was.ready_at.micros());
+                self.removed_delayed.1.push(row);
+            }
+            self.ready.remove(lifecycle, rank, row);
+            if let Some(key) = was.concurrency_key {
+                self.removed_lanes.0.push(lifecycle);
+                self.removed_lanes.1.push(indexed_key_text(&key.parts)?.0);
+                self.removed_lanes.2.push(rank);
+                self.removed_lanes.3.push(row);
+            }
+        }
+        let Some(is) = new else { return Ok(()) };
+        let definition = known.catalog.version_number(&after.lifecycle)?;
+        let (rank, ready_at) = (priority_rank(is.priority, is.ready_at), is.ready_at);
+        let ready_row = ReadyRow { lifecycle, rank, record_row: row, ready_at, version_number: i64::from(definition) };
+        let key = is.concurrency_key.map(|key| indexed_key_text(&key.parts)).transpose()?.map(|(text, _)| text);
+        match key {
+            key if ready_at > writer.latest_at() => {
+                writer.lowest_written.earliest_ready_at = ready_at.min(writer.lowest_written.earliest_ready_at);
+                self.added_delayed.push((ready_row, key));
+            }
+            None => self.ready.add(&mut writer.lowest_written, &ready_row, None),
+            Some(key) => self.added_lanes.push((ready_row, key)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(self, pipeline: &mut Pipeline<'_>) {
+        let targets: Vec<i64> = self.added_links.0.iter().chain(&self.removed_links.0).copied().collect();
+        for (sql, (targets, lifecycles, fields, sources)) in
+            [(DELETE_LINKS_SQL, self.removed_links), (INSERT_LINKS_SQL, self.added_links)]
+        {
+            if !targets.is_empty() {
+                pipeline.add(sql, vec![param(targets), param(lifecycles), param(fields), param(sources)]);
+            }
+        }
+        if !targets.is_empty() {
+            pipeline.add(RAISE_LINK_VERSIONS_SQL, vec![param(targets)]);
+        }
+        for (sql, (times, rows)) in [(DELETE_TIMERS_SQL, self.removed_timers), (INSERT_TIMERS_SQL, self.added_timers)] {
+            if !times.is_empty() {
+                pipeline.add(sql, vec![param(times), param(rows)]);
+            }
+        }
+        for (sql, (lifecycles, keys, times, ids)) in
+            [(DELETE_QUEUES_SQL, self.removed_positions), (INSERT_QUEUES_SQL, self.added_positions)]
+        {
+            if !keys.is_empty() {
+                pipeline.add(sql, vec![param(lifecycles), param(keys), param(times), param(ids)]);
+            }
+        }
+        // Before `ready` is looked at: whoever puts one there meanwhile holds its row here until that is done.
+        if !self.removed_delayed.0.is_empty() {
+            pipeline.add(DELETE_DELAYED_SQL, vec![param(self.removed_delayed.0), param(self.removed_delayed.1)]);
+        }
+        self.ready.write(pipeline);
+        insert_rows(pipeline, INSERT_DELAYED_SQL, self.added_delayed);
+        if !self.removed_lanes.0.is_empty() {
+            let (lifecycles, keys, ranks, rows) = self.removed_lanes;
+            pipeline.add(DELETE_LANES_SQL, vec![param(lifecycles), param(keys), param(ranks), param(rows)]);
+        }
+        if !self.added_lanes.is_empty() {
+            let ready_rows = || self.added_lanes.iter().map(|(spot, _)| spot);
+            let parameters = vec![
+                param(ready_rows().map(|spot| spot.lifecycle).collect::<Vec<_>>()),
+                param(self.added_lanes.iter().map(|(_, key)| key.clone()).collect::<Vec<_>>()),
+                param(ready_rows().map(|spot| spot.rank).collect::<Vec<_>>()),
+                param(ready_rows().map(|spot| spot.record_row).collect::<Vec<_>>()),
+                param(ready_rows().map(|spot| spot.ready_at.micros()).collect::<Vec<_>>()),
+                param(ready_rows().map(|spot| spot.version_number).collect::<Vec<_>>()),
+            ];
+            pipeline.add(INSERT_LANES_SQL, parameters);
+        }
+    }
+}

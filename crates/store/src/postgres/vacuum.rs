@@ -1,0 +1,110 @@
+//! `ready`, `timers`, `lanes`, `later` and `queues` are filled and emptied again with every job. The server's own rounds of vacuum come once a
+//! minute, by which time a million dead rows may lie in a table of a few thousand; so the store sweeps these itself, by how much it
+//! has written. Any process may: whoever finds another at it leaves it to that one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::pool::ConnectionPool;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// Operations between two sweeps: each leaves a dead row or two.
+const VACUUM_EVERY_OPERATIONS: u64 = 100_000;
+
+/// And the least time: beside a snapshot that somebody holds open a sweep finds nothing that it may take, and reads all of it.
+const MIN_VACUUM_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Without taking the empty end off the file, which would lock everybody out.
+const VACUUM_SQL: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.later, \
+     onceward.queues";
+
+/// Sweeps as long as it lives.
+#[derive(Debug)]
+pub(super) struct Vacuum {
+    written_operations: AtomicU64,
+    due: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Vacuum {
+    pub(super) fn start(pool: ConnectionPool) -> Self {
+        let due = Arc::new(Notify::new());
+        let task = tokio::spawn(run_vacuum(pool, Arc::clone(&due)));
+        Self { written_operations: AtomicU64::new(0), due, task }
+    }
+
+    /// So many operations were saved.
+    pub(super) fn add_operations(&self, operations: usize) {
+        let operations = u64::try_from(operations).unwrap_or(u64::MAX);
+        if crosses_threshold(self.written_operations.fetch_add(operations, Ordering::Relaxed), operations) {
+            self.due.notify_one();
+        }
+    }
+}
+
+fn crosses_threshold(before: u64, added: u64) -> bool {
+    before / VACUUM_EVERY_OPERATIONS != before.saturating_add(added) / VACUUM_EVERY_OPERATIONS
+}
+
+impl Drop for Vacuum {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run_vacuum(pool: ConnectionPool, due: Arc<Notify>) {
+    loop {
+        due.notified().await;
+        // Nothing depends on it but speed: where it cannot be done, for want of a right to it or of a connection, the server's
+        // own rounds come some time.
+        if let Ok(client) = pool.get().await {
+            let _ = client.with_background_timeout().batch_execute(VACUUM_SQL).await;
+        }
+        tokio::time::sleep(MIN_VACUUM_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onceward_testkit::postgres::PostgresServer;
+    use tokio_postgres::NoTls;
+
+    use super::*;
+    use crate::PostgresStore;
+
+    #[test]
+    fn vacuum_is_due_when_operations_cross_threshold() {
+        assert!(!crosses_threshold(0, VACUUM_EVERY_OPERATIONS - 1));
+        assert!(crosses_threshold(VACUUM_EVERY_OPERATIONS - 1, 1) && crosses_threshold(1, 3 * VACUUM_EVERY_OPERATIONS));
+        assert!(!crosses_threshold(VACUUM_EVERY_OPERATIONS, VACUUM_EVERY_OPERATIONS - 1));
+    }
+
+    /// What was emptied is swept by the store itself, once enough was written.
+    #[tokio::test]
+    async fn emptied_queue_tables_are_vacuumed_after_threshold() {
+        let url = PostgresServer::shared().create_database();
+        let store = PostgresStore::open(&url).await.expect("a new database");
+        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the same database");
+        tokio::spawn(connection);
+        // The server's own rounds are not what is looked for.
+        let disable_autovacuum_sql = "ALTER TABLE onceward.timers SET (autovacuum_enabled = off); \
+                     ALTER TABLE onceward.queues SET (autovacuum_enabled = off)";
+        client.batch_execute(disable_autovacuum_sql).await.expect("off");
+        let rows = "INSERT INTO onceward.timers SELECT n, n FROM generate_series(1, 1000) n; DELETE FROM onceward.timers; \
+                    INSERT INTO onceward.queues SELECT 1, 'a', n, gen_random_uuid() FROM generate_series(1, 1000) n; \
+                    DELETE FROM onceward.queues";
+        client.batch_execute(rows).await.expect("rows come and go");
+        store.inner.vacuum.add_operations(usize::try_from(VACUUM_EVERY_OPERATIONS).expect("a number"));
+        let wait_vacuumed = async {
+            for table in ["timers", "queues"] {
+                let count = format!("SELECT pg_stat_get_vacuum_count('onceward.{table}'::regclass)");
+                while client.query_one(&count, &[]).await.expect("an answer").get::<_, i64>(0) == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), wait_vacuumed).await.expect("it is swept");
+    }
+}

@@ -1,0 +1,315 @@
+//! What must still be known of records that go, worked out from their own entries.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use onceward_core::decide::{Account, CounterKey, LinkKey, UniqueKey, canonical_key_parts, link_changes};
+use onceward_core::model::{KeyPart, Lifecycle, StateSet};
+use onceward_core::record::Record;
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use sha2::{Digest, Sha256};
+
+use super::{PruneState, PrunedRecord};
+use crate::StoreError;
+use crate::account::{AccountName, named_accounts};
+use crate::catalog::Catalog;
+use crate::log::{
+    Checkpoint, LogEntry, LogEntryBody, NewLogEntry, PrunedCount, ReleasedKeys, SeqRanges, ZERO_HASH, checkpoint_entry,
+};
+use crate::write_set::StateCountKey;
+
+/// Records that go together, and what they leave.
+#[derive(Clone, Debug)]
+pub struct PrunePlan {
+    /// In the order of their first entries.
+    pub(crate) pruned: Vec<PrunedRecord>,
+    pub(crate) checkpoint: Checkpoint,
+    /// Links to records that stay: the key, and who pointed there.
+    pub(crate) removed_links: Vec<(LinkKey, RecordId)>,
+    /// Whose keys are freed.
+    pub(crate) released_holders: Vec<RecordId>,
+    /// Which of the entries that go moved something on which account.
+    pub(crate) account_entries: Vec<(AccountName, u64)>,
+}
+
+/// A record that may not go: its entries do not come to what is kept of it, and nobody may delete the evidence; or somebody who
+/// stays points to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{record} cannot be pruned: {why}")]
+pub struct PruneBlocked {
+    pub record: RecordId,
+    pub why: String,
+}
+
+impl PruneBlocked {
+    fn new(record: RecordId, why: impl Into<String>) -> Self {
+        Self { record, why: why.into() }
+    }
+}
+
+/// One operation's word on a key.
+struct UniqueKeyWrite {
+    seq: u64,
+    holder: Option<RecordId>,
+}
+
+impl PrunePlan {
+    /// `until` is the time at or before which all of them ended; the catalog knows every version that they have lived by.
+    pub fn build(mut pruned: Vec<PrunedRecord>, cutoff: Time, catalog: &Catalog) -> Result<Self, PruneBlocked> {
+        let lifecycles = catalog.lifecycles();
+        pruned.sort_by_key(|one| one.entries.first().map_or(0, |entry| entry.seq));
+        let seqs = pruned.iter().flat_map(|one| &one.entries).map(|entry| entry.seq).collect();
+        let mut totals = PruneTotals { seqs: SeqRanges::from_seqs(seqs), ..PruneTotals::default() };
+        totals.pruned_ids = pruned.iter().map(|one| one.record.id).collect();
+        let mut sha = Sha256::new();
+        let mut pruned_counts: BTreeMap<PrunedCountKey, u64> = BTreeMap::new();
+        for one in &pruned {
+            totals.add_record(one, &lifecycles)?;
+            sha.update(one.record.id.0.as_bytes());
+            sha.update(one.meta.head_hash);
+            *pruned_counts.entry(pruned_count_key(&one.record)).or_default() += 1;
+        }
+        let (unlinked, holders, released) = totals.release_held(&pruned);
+        let account_entries = std::mem::take(&mut totals.account_entries);
+        let to_count = |((lifecycle, owner, state), records)| PrunedCount { lifecycle, owner, state, records };
+        let checkpoint = Checkpoint {
+            previous_seq: None,
+            cutoff,
+            pruned: pruned_counts.into_iter().map(to_count).collect(),
+            digest: sha.finalize().into(),
+            uniques: totals.final_key_writes(&released),
+            // Accounts and counts that come to nothing too: their rows stay.
+            accounts: totals.accounts.into_iter().map(|((asset, name), sum)| (asset, name, sum)).collect(),
+            holds: totals.holds.into_iter().filter(|(_, sum)| *sum != 0).collect(),
+            counts: totals.counts.into_iter().collect(),
+            links: totals.links.into_iter().collect(),
+            seqs: totals.seqs,
+            released,
+        };
+        Ok(Self { pruned, checkpoint, removed_links: unlinked, released_holders: holders, account_entries })
+    }
+
+    /// What the log will say of it, but for the checkpoint before.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// The entry for the log, after the checkpoint that stands there; and how it stands then, but for the entry's place.
+    pub(crate) fn next_checkpoint_entry(
+        &self,
+        state: &PruneState,
+        now: Time,
+    ) -> Result<(NewLogEntry, PruneState), StoreError> {
+        let before = (state.checkpoint_seq > 0).then_some(state.checkpoint_seq);
+        let checkpoint = Checkpoint { previous_seq: before, ..self.checkpoint.clone() };
+        let entry = checkpoint_entry(&checkpoint, now, &state.checkpoint_hash)?;
+        let floor = checkpoint.last_pruned_seq().max(state.last_pruned_seq);
+        let standing = PruneState { checkpoint_seq: 0, checkpoint_hash: entry.hash, last_pruned_seq: floor };
+        Ok((entry, standing))
+    }
+
+    /// How the numbers of records by version, owner and state change.
+    pub(crate) fn state_count_deltas(&self) -> BTreeMap<StateCountKey, i64> {
+        let mut deltas = BTreeMap::new();
+        for one in &self.pruned {
+            *deltas.entry(StateCountKey::from_record(&one.record)).or_default() -= 1;
+        }
+        deltas
+    }
+
+    /// How many records that go have these bytes as payload, by their hash.
+    pub(crate) fn payload_references(&self) -> BTreeMap<[u8; 32], i64> {
+        let mut references = BTreeMap::new();
+        for payload in self.pruned.iter().filter_map(|one| one.record.payload) {
+            *references.entry(payload.sha256).or_default() += 1;
+        }
+        references
+    }
+
+    /// Keys that are freed, and who has held them.
+    pub(crate) fn released_unique_keys(&self) -> impl Iterator<Item = (&UniqueKey, RecordId)> {
+        self.checkpoint.released.uniques.iter().zip(self.released_holders.iter().copied())
+    }
+}
+
+/// Lifecycle, owner and state, as the log tells of those that went.
+type PrunedCountKey = (Arc<str>, Arc<str>, Arc<str>);
+
+fn pruned_count_key(record: &Record) -> PrunedCountKey {
+    (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()))
+}
+
+/// What the entries have added up to so far.
+#[derive(Default)]
+struct PruneTotals {
+    seqs: SeqRanges,
+    pruned_ids: BTreeSet<RecordId>,
+    accounts: BTreeMap<(Arc<str>, Arc<str>), i64>,
+    holds: BTreeMap<RecordId, i64>,
+    counts: BTreeMap<CounterKey, i64>,
+    links: BTreeMap<RecordId, u64>,
+    key_writes: BTreeMap<UniqueKey, Vec<UniqueKeyWrite>>,
+    /// How many entries follow the first one of an operation, by its place.
+    following_entries: HashMap<u64, u64>,
+    /// Whose entry stands at a place.
+    records_by_seq: HashMap<u64, RecordId>,
+    /// Records with an entry of an operation whose first entry stays: what it said of keys stays there.
+    partly_kept_ids: BTreeSet<RecordId>,
+    account_entries: Vec<(AccountName, u64)>,
+}
+
+impl PruneTotals {
+    /// A record from its first entry to its last, which must come to what is kept.
+    fn add_record(
+        &mut self,
+        pruned: &PrunedRecord,
+        lifecycles: &HashMap<Arc<str>, Arc<Lifecycle>>,
+    ) -> Result<(), PruneBlocked> {
+        let id = pruned.record.id;
+        let bad = |why: &str| PruneBlocked::new(id, why);
+        if let Some(source) = pruned.referrers.iter().find(|source| !self.pruned_ids.contains(source)) {
+            return Err(PruneBlocked::new(id, format!("{source} points to it, and stays")));
+        }
+        let mut known: Option<Record> = None;
+        let mut head = ZERO_HASH;
+        for entry in &pruned.entries {
+            if entry.record != Some(id) || entry.expected_hash(&head) != entry.hash {
+                return Err(bad("the chain of its entries is broken"));
+            }
+            head = entry.hash;
+            let body = entry.body().map_err(|error| PruneBlocked::new(id, error.to_string()))?;
+            let diff = body.change.as_ref().ok_or_else(|| bad("an entry changes nothing"))?;
+            let start = match (known.take(), &diff.created) {
+                (Some(known), None) => known,
+                (None, Some(created)) => {
+                    let lifecycle = lifecycles.get(&created.definition);
+                    created.initial_record(id, lifecycle.ok_or_else(|| bad("its version is not known"))?, entry.at)
+                }
+                _ => return Err(bad("its first entry is missing")),
+            };
+            if entry.version != start.version + 1 {
+                return Err(bad("an entry is missing"));
+            }
+            let before = (start.version > 0).then(|| start.clone());
+            let after = diff.apply(start, entry.version, entry.at, lifecycles);
+            let after = after.ok_or_else(|| bad("an entry does not fit"))?;
+            for link in link_changes(before.as_ref(), &after) {
+                if !self.pruned_ids.contains(&link.key.target) {
+                    *self.links.entry(link.key.target).or_default() += 1;
+                }
+            }
+            self.add_entry(id, entry, &body)?;
+            known = Some(after);
+        }
+        let known = known.ok_or_else(|| bad("it has no entries"))?;
+        let same = known.version == pruned.record.version
+            && known.lifecycle.hash == pruned.record.lifecycle.hash
+            && known.state == pruned.record.state
+            && known.fields == pruned.record.fields
+            && known.hold == pruned.record.hold
+            && known.finished_at == pruned.record.finished_at;
+        if !same || head != pruned.meta.head_hash {
+            return Err(bad("its entries come to something else than what is kept"));
+        }
+        Ok(())
+    }
+
+    /// What an entry has done beyond its own record.
+    fn add_entry(&mut self, id: RecordId, entry: &LogEntry, body: &LogEntryBody) -> Result<(), PruneBlocked> {
+        let overflow = || PruneBlocked::new(id, "its entries move more than can be counted");
+        self.records_by_seq.insert(entry.seq, id);
+        if body.back > 0 && !self.seqs.contains(entry.seq.saturating_sub(u64::from(body.back))) {
+            self.partly_kept_ids.insert(id);
+        }
+        if body.back == 0 {
+            self.following_entries.insert(entry.seq, u64::from(body.more));
+        }
+        for (key, holder) in body.uniques.iter() {
+            self.key_writes.entry(key.clone()).or_default().push(UniqueKeyWrite { seq: entry.seq, holder: *holder });
+        }
+        for (key, delta) in body.counts.iter() {
+            let sum = self.counts.entry(key.clone()).or_default();
+            *sum = sum.checked_add(*delta).ok_or_else(overflow)?;
+        }
+        let accounts = named_accounts(body.transfers.iter().map(AsRef::as_ref));
+        self.account_entries.extend(accounts.into_iter().map(|account| (account, entry.seq)));
+        for moved in &body.transfers {
+            let back = moved.amount.checked_neg().ok_or_else(overflow)?;
+            for (account, delta) in [(&moved.from, back), (&moved.to, moved.amount)] {
+                let sum = match account {
+                    Account::Named { asset, name } => {
+                        self.accounts.entry((Arc::clone(asset), Arc::clone(name))).or_default()
+                    }
+                    Account::Hold { record, .. } if self.pruned_ids.contains(record) => continue,
+                    Account::Hold { record, .. } => self.holds.entry(*record).or_default(),
+                };
+                *sum = sum.checked_add(delta).ok_or_else(overflow)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What goes with the records themselves: their links to others, and the keys and counts that they held by their state.
+    fn release_held(&mut self, pruned: &[PrunedRecord]) -> (Vec<(LinkKey, RecordId)>, Vec<RecordId>, ReleasedKeys) {
+        let mut unlinked = Vec::new();
+        let mut uniques: BTreeMap<UniqueKey, RecordId> = BTreeMap::new();
+        let mut counts: BTreeMap<CounterKey, i64> = BTreeMap::new();
+        for one in pruned {
+            let record = &*one.record;
+            for link in link_changes(None, record) {
+                if !self.pruned_ids.contains(&link.key.target) {
+                    *self.links.entry(link.key.target).or_default() += 1;
+                    unlinked.push((link.key, record.id));
+                }
+            }
+            let lifecycle = &record.lifecycle.name;
+            for unique in record.lifecycle.unique_constraints.iter().filter(|unique| unique.in_states.is_some()) {
+                if let Some(parts) = held_key_parts(record, &unique.on, unique.in_states) {
+                    let (lifecycle, name) = (Arc::clone(lifecycle), Arc::clone(&unique.name));
+                    uniques.insert(UniqueKey { lifecycle, unique: name, parts }, record.id);
+                }
+            }
+            let is_current_count =
+                |limit: &&onceward_core::model::CountLimit| limit.in_states.is_some() && limit.window.is_none();
+            for limit in record.lifecycle.limits.iter().filter(is_current_count) {
+                if let Some(parts) = held_key_parts(record, &limit.on, limit.in_states) {
+                    let (lifecycle, limit) = (Arc::clone(lifecycle), Arc::clone(&limit.name));
+                    *counts.entry(CounterKey { lifecycle, limit, parts, window_start: None }).or_default() -= 1;
+                }
+            }
+        }
+        let (uniques, holders) = uniques.into_iter().unzip();
+        (unlinked, holders, ReleasedKeys { uniques, counts: counts.into_iter().collect() })
+    }
+
+    /// The last word on each key, but for keys of which all was said here, from their being taken to their being let go of.
+    fn final_key_writes(&mut self, released: &ReleasedKeys) -> Vec<(u64, UniqueKey, Option<RecordId>)> {
+        let mut last = Vec::new();
+        for (key, mut writes) in std::mem::take(&mut self.key_writes) {
+            writes.sort_by_key(|word| word.seq);
+            let free_now = released.uniques.contains(&key) || writes.last().is_some_and(|word| word.holder.is_none());
+            let taken_first = writes.first().is_some_and(|word| word.holder.is_some());
+            let all_here = writes.iter().all(|word| {
+                self.is_operation_fully_pruned(word.seq)
+                    && word.holder.is_none_or(|id| self.pruned_ids.contains(&id) && !self.partly_kept_ids.contains(&id))
+            });
+            if let (false, Some(word)) = (free_now && taken_first && all_here, writes.last()) {
+                last.push((word.seq, key, word.holder));
+            }
+        }
+        last.sort();
+        last
+    }
+
+    /// Whether an operation is gone as a whole, and its records have said nothing of keys in operations that are not.
+    fn is_operation_fully_pruned(&self, first_seq: u64) -> bool {
+        let Some(more) = self.following_entries.get(&first_seq) else { return false };
+        (first_seq..=first_seq.saturating_add(*more))
+            .all(|place| self.records_by_seq.get(&place).is_some_and(|id| !self.partly_kept_ids.contains(id)))
+    }
+}
+
+fn held_key_parts(record: &Record, on: &[KeyPart], within: Option<StateSet>) -> Option<Vec<Arc<str>>> {
+    within.is_none_or(|states| states.contains(record.state)).then(|| canonical_key_parts(record, on)).flatten()
+}

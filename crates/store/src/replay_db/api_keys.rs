@@ -1,0 +1,55 @@
+//! API keys, as the log tells of them.
+
+use onceward_core::hex;
+
+use super::rows::corrupt_row;
+use super::{ReplayDatabase, ReplayTable};
+use crate::StoreError;
+use crate::api_keys::{ApiKeyChange, ReplayedApiKey};
+use crate::log::LogEntry;
+
+impl ReplayDatabase {
+    pub fn api_key(&self, id: &str) -> Result<Option<ReplayedApiKey>, StoreError> {
+        let text = self.find_row(ReplayTable::ApiKey, id)?.and_then(|kept| kept.value);
+        text.map(|text| serde_json::from_str(&text).map_err(corrupt_row)).transpose()
+    }
+
+    fn put_api_key(&mut self, id: &str, known: &ReplayedApiKey) -> Result<(), StoreError> {
+        let text = serde_json::to_string(known).map_err(corrupt_row)?;
+        self.put_row(ReplayTable::ApiKey, id, Some(&text))
+    }
+
+    /// Carry a change over. What cannot be so is told.
+    pub fn apply_api_key_change(&mut self, entry: &LogEntry, change: &ApiKeyChange) -> Result<Vec<String>, StoreError> {
+        self.advance_to(entry.seq);
+        self.api_keys_revision += 1;
+        let mut problems = Vec::new();
+        for id in &change.deleted {
+            if self.api_key(id)?.is_none_or(|known| known.was_live_at(entry.at)) {
+                problems.push(format!("key {id} is forgotten, and is not there or still live"));
+            }
+            self.put_row(ReplayTable::ApiKey, id, None)?;
+        }
+        if let Some(id) = &change.revoked {
+            match self.api_key(id)? {
+                Some(mut known) if known.revoked_at.is_none() => {
+                    known.revoked_at = Some(entry.at);
+                    self.put_api_key(id, &known)?;
+                }
+                _ => problems.push(format!("key {id} is revoked, and is not there or was revoked before")),
+            }
+        }
+        if let Some(key) = &change.created {
+            if self.find_row(ReplayTable::ApiKey, &key.id)?.is_some() {
+                problems.push(format!("key {} is made a second time", key.id));
+            }
+            let digest = hex::encode(&key.hash_digest);
+            if let Some(other) = self.find_row(ReplayTable::ApiKeyDigest, &digest)?.and_then(|kept| kept.value) {
+                problems.push(format!("key {} has the secret of key {other}", key.id));
+            }
+            self.put_row(ReplayTable::ApiKeyDigest, &digest, Some(&key.id))?;
+            self.put_api_key(&key.id, &ReplayedApiKey { key: key.clone(), created_at: entry.at, revoked_at: None })?;
+        }
+        Ok(problems)
+    }
+}

@@ -1,0 +1,241 @@
+//! What pruning took, as its checkpoints tell: the places that are empty, and what is carried forward from them.
+//!
+//! Checkpoints that stand in the log when it is first looked at are known before it is read, so that the world is right from
+//! the last empty place on. One that comes later takes records out of a world that had them.
+
+use onceward_core::decide::link_changes;
+use onceward_core::value::RecordId;
+use rusqlite::{OptionalExtension as _, params};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::{ReplayDatabase, ReplayTable};
+use crate::StoreError;
+use crate::log::{Checkpoint, LogEntry, Sha256Hash};
+use crate::prune::PruneState;
+use crate::scan::{ReplayedRecord, counter_key_text, join_key_parts, unique_key_text};
+
+pub(super) const PRUNE_SCHEMA_SQL: &str = "
+    CREATE TABLE taken (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+    CREATE TABLE carried (id BLOB PRIMARY KEY, hold INTEGER NOT NULL, raised INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE words (place INTEGER NOT NULL, key TEXT NOT NULL, holder TEXT, PRIMARY KEY (place, key)) WITHOUT ROWID;
+";
+
+/// How far checkpoints go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PruneProgress {
+    /// The newest checkpoint that was known before the log was read, and the last place that it or one before it took.
+    newest_preloaded_seq: u64,
+    pub(super) last_pruned_seq: u64,
+    /// The range of places that was asked for last.
+    last_found_range: Option<(u64, u64)>,
+    /// As the entries so far tell it.
+    state: PruneState,
+    has_entry_index: bool,
+}
+
+/// What a checkpoint took out of a world that had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrunedRows {
+    pub records: u64,
+    pub digest: Sha256Hash,
+}
+
+impl ReplayDatabase {
+    /// Know a checkpoint before the log is read.
+    pub fn preload_checkpoint(&mut self, seq: u64, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+        self.prune_progress.newest_preloaded_seq = self.prune_progress.newest_preloaded_seq.max(seq);
+        self.prune_progress.last_pruned_seq = self.prune_progress.last_pruned_seq.max(checkpoint.last_pruned_seq());
+        for (first, last) in checkpoint.seqs.ranges() {
+            let sql = "INSERT OR IGNORE INTO taken (first, last) VALUES (?1, ?2)";
+            self.connection.prepare_cached(sql)?.execute([first, last])?;
+        }
+        for (asset, name, sum) in &checkpoint.accounts {
+            self.add_delta(ReplayTable::Account, &join_key_parts(&[asset, name]), *sum)?;
+        }
+        for (key, sum) in &checkpoint.counts {
+            self.add_delta(ReplayTable::Count, &counter_key_text(key), *sum)?;
+        }
+        let sql = "INSERT INTO carried (id, hold, raised) VALUES (?1, ?2, ?3) \
+                   ON CONFLICT (id) DO UPDATE SET hold = hold + excluded.hold, raised = raised + excluded.raised";
+        for (id, hold) in &checkpoint.holds {
+            self.connection.prepare_cached(sql)?.execute(params![id.0.as_bytes(), hold, 0])?;
+        }
+        for (id, raised) in &checkpoint.links {
+            self.connection.prepare_cached(sql)?.execute(params![id.0.as_bytes(), 0, raised])?;
+        }
+        let sql = "INSERT OR REPLACE INTO words (place, key, holder) VALUES (?1, ?2, ?3)";
+        for (place, key, holder) in &checkpoint.uniques {
+            let holder = holder.map(|holder| holder.to_string());
+            self.connection.prepare_cached(sql)?.execute(params![place, unique_key_text(key), holder])?;
+        }
+        Ok(())
+    }
+
+    /// The last place that was taken before the log was read: what follows is whole.
+    pub const fn last_pruned_seq(&self) -> u64 {
+        self.prune_progress.last_pruned_seq
+    }
+
+    /// Whether pruning may have taken what an operation at this place rested on.
+    pub const fn is_before_checkpoint(&self, seq: u64) -> bool {
+        seq < self.prune_progress.newest_preloaded_seq
+    }
+
+    /// How the store must be pruned by now.
+    pub const fn prune_state(&self) -> &PruneState {
+        &self.prune_progress.state
+    }
+
+    /// Whether a checkpoint that is known took the entry of this place.
+    pub fn is_pruned(&mut self, seq: u64) -> Result<bool, StoreError> {
+        if seq > self.prune_progress.last_pruned_seq {
+            return Ok(false);
+        }
+        if let Some((first, last)) = self.prune_progress.last_found_range
+            && (first..=last).contains(&seq)
+        {
+            return Ok(true);
+        }
+        let sql = "SELECT first, last FROM taken WHERE first <= ?1 ORDER BY first DESC LIMIT 1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let found: Option<(u64, u64)> = statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        self.prune_progress.last_found_range = found;
+        Ok(found.is_some_and(|(_, last)| seq <= last))
+    }
+
+    /// Places from one to before another that no checkpoint took: the first of them, and how many there are.
+    pub fn missing_seqs(&mut self, from: u64, to: u64, limit: usize) -> Result<(Vec<u64>, u64), StoreError> {
+        let (mut first_seqs, mut count, mut seq) = (Vec::new(), 0, from);
+        while seq < to {
+            if self.is_pruned(seq)? {
+                seq = self.prune_progress.last_found_range.map_or(seq, |(_, last)| last) + 1;
+                continue;
+            }
+            let sql = "SELECT min(first) FROM taken WHERE first > ?1";
+            let next: Option<u64> = self.connection.prepare_cached(sql)?.query_row([seq], |row| row.get(0))?;
+            let end = next.unwrap_or(to).min(to);
+            first_seqs.extend((seq..end).take(limit - first_seqs.len()));
+            count += end - seq;
+            seq = end;
+        }
+        Ok((first_seqs, count))
+    }
+
+    /// What entries before this place said of keys, where they are gone.
+    pub fn apply_key_writes_before(&mut self, seq: u64) -> Result<(), StoreError> {
+        if self.prune_progress.last_pruned_seq == 0 {
+            return Ok(());
+        }
+        loop {
+            let sql = "SELECT place, key, holder FROM words WHERE place < ?1 ORDER BY place, key LIMIT 1";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let key_write: Option<(u64, String, Option<String>)> =
+                statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+            drop(statement);
+            let Some((at, key, holder)) = key_write else { return Ok(()) };
+            self.put_row(ReplayTable::Unique, &key, holder.as_deref())?;
+            let sql = "DELETE FROM words WHERE place = ?1 AND key = ?2";
+            self.connection.prepare_cached(sql)?.execute(params![at, key])?;
+        }
+    }
+
+    /// What is carried forward to a record that stays: its ledger, and how often links to it came and went.
+    pub(super) fn carried_forward(&self, id: RecordId) -> Result<(i64, u64), StoreError> {
+        if self.prune_progress.newest_preloaded_seq == 0 {
+            return Ok((0, 0));
+        }
+        let mut statement = self.connection.prepare_cached("SELECT hold, raised FROM carried WHERE id = ?1")?;
+        let found = statement.query_row([id.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        Ok(found.unwrap_or((0, 0)))
+    }
+
+    /// Whether some that pointed to a record are gone.
+    pub fn has_pruned_referrers(&self, id: RecordId) -> Result<bool, StoreError> {
+        Ok(self.carried_forward(id)?.1 > 0)
+    }
+
+    /// A checkpoint in its place in the log. What it took out of this world, where it was not known before.
+    pub fn apply_checkpoint(
+        &mut self,
+        entry: &LogEntry,
+        checkpoint: &Checkpoint,
+    ) -> Result<Option<PrunedRows>, StoreError> {
+        self.advance_to(entry.seq);
+        self.apply_key_writes_before(entry.seq)?;
+        let standing = &mut self.prune_progress.state;
+        let floor = standing.last_pruned_seq.max(checkpoint.last_pruned_seq());
+        *standing = PruneState { checkpoint_seq: entry.seq, checkpoint_hash: entry.hash, last_pruned_seq: floor };
+        let removed = if entry.seq > self.prune_progress.newest_preloaded_seq {
+            Some(self.remove_pruned(checkpoint)?)
+        } else {
+            None
+        };
+        for key in &checkpoint.released.uniques {
+            self.put_row(ReplayTable::Unique, &unique_key_text(key), None)?;
+        }
+        for (key, delta) in &checkpoint.released.counts {
+            self.add_delta(ReplayTable::Count, &counter_key_text(key), *delta)?;
+        }
+        Ok(removed)
+    }
+
+    /// The records whose last entries are among its places.
+    fn remove_pruned(&mut self, checkpoint: &Checkpoint) -> Result<PrunedRows, StoreError> {
+        self.flush()?;
+        if !self.prune_progress.has_entry_index {
+            self.connection.execute_batch("CREATE INDEX records_by_entry ON records (entry)")?;
+            self.prune_progress.has_entry_index = true;
+        }
+        let mut rows: Vec<(u64, RecordId)> = Vec::new();
+        for (first, last) in checkpoint.seqs.ranges() {
+            let sql = "DELETE FROM moved WHERE seq BETWEEN ?1 AND ?2";
+            self.connection.prepare_cached(sql)?.execute([first, last])?;
+            let sql = "SELECT row, id FROM records WHERE entry BETWEEN ?1 AND ?2";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let found = statement.query_map([first, last], |row| Ok((row.get(0)?, row.get::<_, [u8; 16]>(1)?)))?;
+            for one in found {
+                let (row, id) = one?;
+                rows.push((row, RecordId(Uuid::from_bytes(id))));
+            }
+        }
+        // Rows count in the order of first entries.
+        rows.sort_unstable();
+        let mut sha = Sha256::new();
+        for (row, id) in &rows {
+            let Some(known) = self.replayed_record(*id)? else { continue };
+            sha.update(id.0.as_bytes());
+            sha.update(known.head_hash);
+            self.remove_record(*row, &known)?;
+        }
+        let records = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        self.pruned_records += records;
+        Ok(PrunedRows { records, digest: sha.finalize().into() })
+    }
+
+    fn remove_record(&mut self, row: u64, replayed: &ReplayedRecord) -> Result<(), StoreError> {
+        self.add_delta(ReplayTable::StateCount, &self.state_count_key(&replayed.record)?, -1)?;
+        if let Some(payload) = replayed.record.payload {
+            self.add_delta(ReplayTable::PayloadReference, &onceward_core::hex::encode(&payload.sha256), -1)?;
+        }
+        for link in link_changes(None, &replayed.record) {
+            let Some(target) = self.replayed_record(link.key.target)? else { continue };
+            let name = join_key_parts(&[&link.key.lifecycle, &link.key.field]);
+            let sql = "DELETE FROM links WHERE target = ?1 AND name = ?2 AND source = ?3";
+            self.connection.prepare_cached(sql)?.execute(params![target.row_id, name, row])?;
+            self.update_record(link.key.target, |known| {
+                known.link_version += 1;
+                known.incoming_links = known.incoming_links.saturating_sub(1);
+            })?;
+        }
+        self.cached.remove(&replayed.record.id);
+        for sql in [
+            "DELETE FROM records WHERE row = ?1",
+            "DELETE FROM executions WHERE record = ?1",
+            "DELETE FROM links WHERE target = ?1",
+        ] {
+            self.connection.prepare_cached(sql)?.execute([row])?;
+        }
+        Ok(())
+    }
+}

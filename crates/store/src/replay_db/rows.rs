@@ -1,0 +1,338 @@
+//! What is written into the scratch, and looked up in it.
+
+use std::sync::Arc;
+
+use onceward_core::decide::ConcurrencyKey;
+use onceward_core::record::{Execution, FencingToken};
+use onceward_core::value::RecordId;
+use rusqlite::types::Value as Sql;
+use rusqlite::{OptionalExtension as _, Row, params};
+use uuid::Uuid;
+
+use super::{CachedRecord, MAX_CACHED_RECORDS, ReplayDatabase, record_text};
+use crate::StoreError;
+use crate::log::EffectRef;
+use crate::scan::{KEY_SEPARATOR, ReplayedRecord, RowSubject, join_key_parts};
+
+/// Rows that have a key and one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayTable {
+    /// The record that holds it, or nobody.
+    Unique = 1,
+    Count = 2,
+    /// A named account's balance.
+    Account = 3,
+    StateCount = 4,
+    /// Bytes that an operation itself made, by their hash.
+    GeneratedPayload = 5,
+    /// Counted anew from the records.
+    RecountedCounter = 6,
+    /// How many records have bytes as payload, by their hash.
+    PayloadReference = 7,
+    /// An API key as the log tells it, as JSON.
+    ApiKey = 8,
+    /// The id of the key that a secret is known by, by the mark of the secret.
+    ApiKeyDigest = 9,
+}
+
+/// What is known of a record, in short.
+#[derive(Clone, Debug)]
+pub struct RecordSummary {
+    pub row_id: u64,
+    /// Its log is damaged.
+    pub is_log_damaged: bool,
+    pub effect: Option<EffectRef>,
+}
+
+/// One of them, or of the executions or links.
+#[derive(Clone, Debug)]
+pub struct ReplayedRow<V> {
+    /// Its number in the scratch, dense enough to count by.
+    pub row_id: u64,
+    pub subject: RowSubject,
+    pub value: V,
+    /// The place of the entry that wrote it last.
+    pub written_seq: u64,
+}
+
+pub(super) fn queue_name(key: &ConcurrencyKey) -> String {
+    let parts: Vec<&str> = key.parts.iter().map(|part| &**part).collect();
+    join_key_parts(&[&key.lifecycle, &join_key_parts(&parts)])
+}
+
+impl ReplayDatabase {
+    /// A record as the log tells it.
+    pub fn replayed_record(&mut self, id: RecordId) -> Result<Option<ReplayedRecord>, StoreError> {
+        if let Some(recent) = self.cached.get(&id) {
+            return Ok(Some(recent.record.clone()));
+        }
+        self.evict_if_full()?;
+        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records WHERE id = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query([id.0.as_bytes()])?;
+        let Some(row) = found.next()? else { return Ok(None) };
+        let known = self.read_record(row)?;
+        self.cached.insert(id, CachedRecord { record: known.clone(), is_new: false, is_changed: false });
+        Ok(Some(known))
+    }
+
+    fn read_record(&self, row: &Row) -> Result<ReplayedRecord, StoreError> {
+        let id = RecordId(Uuid::from_bytes(row.get(9)?));
+        let effect: Option<String> = row.get(4)?;
+        Ok(ReplayedRecord {
+            row_id: row.get(0)?,
+            record: Arc::new(record_text::decode_record(
+                id,
+                row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?,
+                &self.catalog,
+            )?),
+            head_hash: row.get(2)?,
+            head_seq: row.get(3)?,
+            effect: effect.map(|effect| serde_json::from_str(&effect)).transpose().map_err(corrupt_row)?,
+            incoming_links: row.get(5)?,
+            link_version: row.get(6)?,
+            ledger_balance: row.get(7)?,
+            is_log_damaged: row.get(8)?,
+            has_verified_entry: row.get(10)?,
+        })
+    }
+
+    /// The same, as far as rows beside the record need it: its text is not read.
+    pub fn record_summary(&self, id: RecordId) -> Result<Option<RecordSummary>, StoreError> {
+        if let Some(CachedRecord { record: known, .. }) = self.cached.get(&id) {
+            return Ok(Some(RecordSummary {
+                row_id: known.row_id,
+                is_log_damaged: known.is_log_damaged,
+                effect: known.effect.clone(),
+            }));
+        }
+        let mut statement = self.connection.prepare_cached("SELECT row, lost, effect FROM records WHERE id = ?1")?;
+        let mut found = statement.query([id.0.as_bytes()])?;
+        let Some(row) = found.next()? else { return Ok(None) };
+        let effect: Option<String> = row.get(2)?;
+        let effect = effect.map(|effect| serde_json::from_str(&effect)).transpose().map_err(corrupt_row)?;
+        Ok(Some(RecordSummary { row_id: row.get(0)?, is_log_damaged: row.get(1)?, effect }))
+    }
+
+    /// The records after a number, in the order of their creation.
+    pub fn records_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRecord>, StoreError> {
+        self.flush()?;
+        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records \
+                   WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![row, limit])?;
+        let mut records = Vec::new();
+        while let Some(row) = found.next()? {
+            records.push(self.read_record(row)?);
+        }
+        Ok(records)
+    }
+
+    fn record_id(&self, row: u64) -> Result<RecordId, StoreError> {
+        let mut statement = self.connection.prepare_cached("SELECT id FROM records WHERE row = ?1")?;
+        Ok(RecordId(Uuid::from_bytes(statement.query_row([row], |row| row.get(0))?)))
+    }
+
+    /// Forget records that were not asked for lately, once there are many at hand.
+    pub(super) fn evict_if_full(&mut self) -> Result<(), StoreError> {
+        if self.cached.len() >= MAX_CACHED_RECORDS {
+            self.flush()?;
+            self.cached.clear();
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), StoreError> {
+        // In order, so that neighbours are written together.
+        let mut changed: Vec<&mut CachedRecord> = self.cached.values_mut().filter(|recent| recent.is_changed).collect();
+        changed.sort_unstable_by_key(|recent| recent.record.row_id);
+        let insert = "INSERT INTO records (row, id, text, head, entry, effect, linked, raised, ledger, lost, vouched) \
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+        let update = "UPDATE records SET text = ?3, head = ?4, entry = ?5, effect = ?6, linked = ?7, raised = ?8, \
+                      ledger = ?9, lost = ?10, vouched = ?11 WHERE row = ?1 AND id = ?2";
+        for recent in changed {
+            let known = &recent.record;
+            let effect = known.effect.as_ref().map(serde_json::to_string).transpose().map_err(corrupt_row)?;
+            self.connection.prepare_cached(if recent.is_new { insert } else { update })?.execute(params![
+                known.row_id,
+                known.record.id.0.as_bytes(),
+                record_text::encode_record(&known.record, &self.catalog)?,
+                known.head_hash,
+                known.head_seq,
+                effect,
+                known.incoming_links,
+                known.link_version,
+                known.ledger_balance,
+                known.is_log_damaged,
+                known.has_verified_entry,
+            ])?;
+            (recent.is_new, recent.is_changed) = (false, false);
+        }
+        Ok(())
+    }
+
+    pub(super) fn put_execution(&mut self, record: u64, execution: &Execution, seq: u64) -> Result<(), StoreError> {
+        self.written_rows += 1;
+        let sql = "INSERT INTO executions (record, token, text, born) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (record, token) DO UPDATE SET text = excluded.text, born = excluded.born";
+        let text = serde_json::to_string(execution).map_err(corrupt_row)?;
+        self.connection.prepare_cached(sql)?.execute(params![record, execution.token.0, text, seq])?;
+        Ok(())
+    }
+
+    /// One attempt at the record with this number and this id.
+    pub fn execution(&self, row: u64, id: RecordId, token: i64) -> Result<Option<ReplayedRow<Execution>>, StoreError> {
+        let sql = "SELECT row, text, born, token FROM executions WHERE record = ?1 AND token = ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![row, token])?;
+        found.next()?.map(|row| read_execution(row, id)).transpose()
+    }
+
+    /// The executions after a number.
+    pub fn executions_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<Execution>>, StoreError> {
+        self.flush()?;
+        let sql = "SELECT row, text, born, token, record FROM executions WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![row, limit])?;
+        let mut executions = Vec::new();
+        while let Some(row) = found.next()? {
+            let id = self.record_id(row.get(4)?)?;
+            executions.push(read_execution(row, id)?);
+        }
+        Ok(executions)
+    }
+
+    pub fn find_row(&self, table: ReplayTable, key: &str) -> Result<Option<ReplayedRow<Option<String>>>, StoreError> {
+        let sql = "SELECT row, key, value, born FROM keyed WHERE kind = ?1 AND key = ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![table as u8, key])?;
+        found.next()?.map(read_row).transpose()
+    }
+
+    /// The rows of a kind after a number.
+    pub fn rows_after(
+        &self,
+        table: ReplayTable,
+        row: u64,
+        limit: usize,
+    ) -> Result<Vec<ReplayedRow<Option<String>>>, StoreError> {
+        // By their numbers, not by the index of kinds: that would go through all of a kind, and sort it, for each page.
+        let sql = "SELECT row, key, value, born FROM keyed WHERE +kind = ?1 AND row > ?2 ORDER BY row LIMIT ?3";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![table as u8, row, limit])?;
+        let mut rows = Vec::new();
+        while let Some(row) = found.next()? {
+            rows.push(read_row(row)?);
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn add_delta(&mut self, table: ReplayTable, key: &str, delta: i64) -> Result<(), StoreError> {
+        self.written_rows += 1;
+        let sql = "INSERT INTO keyed (kind, key, value, born) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (kind, key) DO UPDATE SET value = value + excluded.value, born = excluded.born";
+        self.connection.prepare_cached(sql)?.execute(params![table as u8, key, delta, self.seq])?;
+        Ok(())
+    }
+
+    /// A key and what is known of it.
+    pub fn put_row(&mut self, table: ReplayTable, key: &str, value: Option<&str>) -> Result<(), StoreError> {
+        self.written_rows += 1;
+        let sql = "INSERT INTO keyed (kind, key, value, born) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, born = excluded.born";
+        self.connection.prepare_cached(sql)?.execute(params![table as u8, key, value, self.seq])?;
+        Ok(())
+    }
+
+    /// Whether an entry moved something on an account, by both as one key.
+    pub fn account_entry(&self, key: &str) -> Result<Option<ReplayedRow<()>>, StoreError> {
+        let Some((account, seq)) = key.rsplit_once(KEY_SEPARATOR) else { return Ok(None) };
+        let Ok(seq) = seq.parse::<u64>() else { return Ok(None) };
+        let sql = "SELECT row FROM moved WHERE seq = ?1 AND account = ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let found: Option<u64> = statement.query_row(params![seq, account], |row| row.get(0)).optional()?;
+        Ok(found.map(|row| ReplayedRow {
+            row_id: row,
+            subject: RowSubject::Key(key.to_owned()),
+            value: (),
+            written_seq: seq,
+        }))
+    }
+
+    /// The same after a number.
+    pub fn account_entries_after(&self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<()>>, StoreError> {
+        let sql = "SELECT row, seq, account FROM moved WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![row, limit])?;
+        let mut entries = Vec::new();
+        while let Some(row) = found.next()? {
+            let (born, account): (u64, String) = (row.get(1)?, row.get(2)?);
+            let at = RowSubject::Key(join_key_parts(&[&account, &born.to_string()]));
+            entries.push(ReplayedRow { row_id: row.get(0)?, subject: at, value: (), written_seq: born });
+        }
+        Ok(entries)
+    }
+
+    pub fn link(
+        &mut self,
+        target: RecordId,
+        name: &str,
+        source: RecordId,
+    ) -> Result<Option<ReplayedRow<()>>, StoreError> {
+        let (Some(to), Some(from)) = (self.replayed_record(target)?, self.replayed_record(source)?) else {
+            return Ok(None);
+        };
+        let sql = "SELECT row, born FROM links WHERE target = ?1 AND name = ?2 AND source = ?3";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let found = statement.query_row(params![to.row_id, name, from.row_id], |row| Ok((row.get(0)?, row.get(1)?)));
+        let at = RowSubject::Link { target, name: name.to_owned(), source };
+        Ok(found.optional()?.map(|(row, born)| ReplayedRow { row_id: row, subject: at, value: (), written_seq: born }))
+    }
+
+    /// The links after a number.
+    pub fn links_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<()>>, StoreError> {
+        self.flush()?;
+        let sql = "SELECT row, born, target, name, source FROM links WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut found = statement.query(params![row, limit])?;
+        let mut links = Vec::new();
+        while let Some(row) = found.next()? {
+            let at = RowSubject::Link {
+                target: self.record_id(row.get(2)?)?,
+                name: row.get(3)?,
+                source: self.record_id(row.get(4)?)?,
+            };
+            links.push(ReplayedRow { row_id: row.get(0)?, subject: at, value: (), written_seq: row.get(1)? });
+        }
+        Ok(links)
+    }
+}
+
+fn read_row(row: &Row) -> Result<ReplayedRow<Option<String>>, StoreError> {
+    let value = match row.get::<_, Sql>(2)? {
+        Sql::Integer(number) => Some(number.to_string()),
+        Sql::Text(text) => Some(text),
+        _ => None,
+    };
+    Ok(ReplayedRow { row_id: row.get(0)?, subject: RowSubject::Key(row.get(1)?), value, written_seq: row.get(3)? })
+}
+
+fn read_execution(row: &Row, id: RecordId) -> Result<ReplayedRow<Execution>, StoreError> {
+    let value = serde_json::from_str(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?).map_err(corrupt_row)?;
+    Ok(ReplayedRow {
+        row_id: row.get(0)?,
+        subject: RowSubject::Execution(id, row.get(3)?),
+        value,
+        written_seq: row.get(2)?,
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+pub(super) fn corrupt_row(error: serde_json::Error) -> StoreError {
+    StoreError::corrupt(format!("the scratch: {error}"))
+}
+
+/// An execution of a record that is not its newest, by its token.
+pub(super) fn token_number(token: FencingToken) -> i64 {
+    i64::try_from(token.0).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,207 @@
+//! Hold, copy, note what has changed, and again.
+
+use std::time::{Duration, Instant};
+
+use super::partial_file::PartialFile;
+use super::source::BackupSource;
+use super::{BackupError, BackupReport};
+use crate::sqlite::wal::WalPosition;
+
+/// How long the file is held still at a time. What is written meanwhile stays in the WAL: at 100 MB a second, 20 MB.
+const HOLD_DURATION: Duration = Duration::from_millis(200);
+
+/// A hold ends early when so much has come into the WAL.
+const MAX_HOLD_WAL_BYTES: u64 = 16 << 20;
+
+/// Bytes that are read and written at a time; after each the two limits above are looked at.
+const COPY_CHUNK_BYTES: usize = 1 << 20;
+
+/// Writers that change pages as fast as they are copied wait for so long in each round: a tenth of the patience that an engine's
+/// connection has.
+const BLOCKED_COPY_DURATION: Duration = Duration::from_millis(500);
+
+/// Between two tries to fold back a WAL that somebody reads an old state of, and how long that may go on.
+const CHECKPOINT_RETRY_DELAY: Duration = Duration::from_millis(20);
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_mins(1);
+
+pub(super) struct CopyRounds<'a> {
+    source: &'a BackupSource,
+    partial_file: &'a mut PartialFile,
+    /// For each page whether the copy has it as the file does.
+    copied: Vec<bool>,
+    remaining_pages: usize,
+    /// Where to go on looking for pages that are not copied.
+    next_page: usize,
+    buffer: Vec<u8>,
+    /// How far the WAL was when the hold began.
+    hold_position: WalPosition,
+    /// And what of it stood in the file then: it has not changed since.
+    checkpointed_position: WalPosition,
+    /// How long one lasts.
+    hold_duration: Duration,
+    report: BackupReport,
+}
+
+impl<'a> CopyRounds<'a> {
+    pub(super) fn new(source: &'a BackupSource, partial_file: &'a mut PartialFile) -> Self {
+        let report = BackupReport::default();
+        let (position, buffer) = (WalPosition::default(), vec![0; COPY_CHUNK_BYTES]);
+        Self {
+            source,
+            partial_file,
+            copied: Vec::new(),
+            remaining_pages: 0,
+            next_page: 0,
+            buffer,
+            hold_position: position,
+            checkpointed_position: position,
+            hold_duration: HOLD_DURATION,
+            report,
+        }
+    }
+
+    pub(super) fn run(mut self, on_progress: &mut dyn FnMut(u64, u64)) -> Result<BackupReport, BackupError> {
+        // What was left at the last hold, and what it copied of that.
+        let mut last: Option<(usize, usize)> = None;
+        let mut stalled_rounds = 0;
+        let mut blocked_since: Option<Instant> = None;
+        loop {
+            self.source.block_writers()?;
+            let since = Instant::now();
+            self.note_changes()?;
+            let pages = self.source.begin_hold()?;
+            let begun = Instant::now();
+            let (mut remaining, mut copied) = (0, 0);
+            if let Some((pages, frames)) = pages {
+                self.hold_position = self.source.wal_position()?;
+                self.checkpointed_position = self.hold_position.with_frames(frames, self.source.page_size());
+                self.resize(pages as usize);
+                remaining = self.remaining_pages;
+                // Hardly less is left than before: as much was written as was copied.
+                if last.is_some_and(|(left, copied)| self.remaining_pages > left - copied / 4) {
+                    stalled_rounds += 1;
+                }
+                if stalled_rounds > 0 {
+                    copied = self.copy(BLOCKED_COPY_DURATION, on_progress)?;
+                }
+            }
+            self.source.release_writers()?;
+            self.report.longest_pause = self.report.longest_pause.max(since.elapsed());
+            if pages.is_none() {
+                let since = *blocked_since.get_or_insert(begun);
+                if since.elapsed() > CHECKPOINT_TIMEOUT {
+                    return Err(BackupError::BlockedByReader(CHECKPOINT_TIMEOUT.as_secs()));
+                }
+                std::thread::sleep(CHECKPOINT_RETRY_DELAY);
+                continue;
+            }
+            blocked_since = None;
+            // With every loss writers get half the time they had, until they have lost.
+            copied += self.copy(self.hold_duration / (1 << stalled_rounds.min(10)), on_progress)?;
+            last = Some((remaining, copied));
+            self.report.holds += 1;
+            self.report.longest_hold = self.report.longest_hold.max(begun.elapsed());
+            if self.remaining_pages == 0 {
+                break;
+            }
+        }
+        self.source.end_hold()?;
+        self.report.bytes = self.copied.len() as u64 * u64::from(self.source.page_size());
+        Ok(self.report)
+    }
+
+    /// What has changed since it was copied is to be copied again.
+    fn note_changes(&mut self) -> Result<(), BackupError> {
+        self.report.max_wal_bytes = self.report.max_wal_bytes.max(self.source.wal_bytes());
+        for page in self.source.changed_pages(&self.checkpointed_position)? {
+            // Pages are counted from one. One beyond those known is new, and not copied yet.
+            if let Some(copied) = self.copied.get_mut((page as usize).wrapping_sub(1)) {
+                self.report.recopied_pages += u64::from(std::mem::take(copied));
+            }
+        }
+        Ok(())
+    }
+
+    fn resize(&mut self, pages: usize) {
+        self.copied.resize(pages, false);
+        self.remaining_pages = self.copied.iter().filter(|copied| !**copied).count();
+    }
+
+    /// Copy what is left, for so long at most, but one piece at least: on a slow disk, too, it gets on. How many pages it was.
+    fn copy(&mut self, max_duration: Duration, on_progress: &mut dyn FnMut(u64, u64)) -> Result<usize, BackupError> {
+        let (since, before) = (Instant::now(), self.remaining_pages);
+        while self.remaining_pages > 0 {
+            self.copy_chunk()?;
+            on_progress((self.copied.len() - self.remaining_pages) as u64, self.copied.len() as u64);
+            self.report.max_wal_bytes = self.report.max_wal_bytes.max(self.source.wal_bytes());
+            if since.elapsed() >= max_duration
+                || self.source.wal_position()?.bytes_since(&self.hold_position) > MAX_HOLD_WAL_BYTES
+            {
+                break;
+            }
+        }
+        Ok(before - self.remaining_pages)
+    }
+
+    /// The next pages that are not copied, wherever they stand.
+    fn copy_chunk(&mut self) -> Result<(), BackupError> {
+        let page_size = self.source.page_size() as usize;
+        let mut page_budget = (COPY_CHUNK_BYTES / page_size).max(1);
+        while page_budget > 0 && self.remaining_pages > 0 {
+            let is_left = |at: &usize| !self.copied[*at];
+            let Some(first) =
+                (self.next_page..self.copied.len()).chain(0..self.next_page.min(self.copied.len())).find(is_left)
+            else {
+                return Ok(());
+            };
+            let count = (first..self.copied.len()).take(page_budget).take_while(is_left).count();
+            let bytes = &mut self.buffer[..count * page_size];
+            let at = first as u64 * page_size as u64;
+            self.source.read(at, bytes)?;
+            self.partial_file.write(at, bytes)?;
+            self.copied[first..first + count].fill(true);
+            self.remaining_pages -= count;
+            self.next_page = first + count;
+            page_budget -= count;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// What stands in the WAL from before is folded back once, and then does not count, however many holds it takes; what is written
+    /// between two of them does.
+    #[test]
+    fn only_pages_changed_between_holds_are_copied_again() {
+        for is_written in [false, true] {
+            let folder = onceward_testkit::TempDir::new();
+            let writer = Connection::open(folder.database_path()).expect("a new file");
+            let tables =
+                "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 1; CREATE TABLE a (x)";
+            writer.execute_batch(tables).expect("a table");
+            for _ in 0..4 {
+                writer.execute("INSERT INTO a VALUES (zeroblob(1048576))", []).expect("a megabyte");
+            }
+            let source = BackupSource::open(&folder.database_path()).expect("a source");
+            let mut partial_file =
+                PartialFile::create(&folder.database_path().with_extension("copy")).expect("a new file");
+            let copy_rounds =
+                CopyRounds { hold_duration: Duration::ZERO, ..CopyRounds::new(&source, &mut partial_file) };
+            let mut chunks = 0;
+            let result = copy_rounds.run(&mut |_, _| {
+                chunks += 1;
+                if is_written && chunks == 2 {
+                    writer.execute("UPDATE a SET x = randomblob(1048576) WHERE rowid = 1", []).expect("changed");
+                }
+            });
+            let report = result.expect("a copy");
+            assert!(report.holds > 2, "one piece a hold: {report:?}");
+            assert_eq!(report.recopied_pages > 0, is_written, "{report:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The threads on which SQLite runs: one that writes, a few that read. A caller waits for its answer without holding a thread.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+
+type ThreadJob<T> = Box<dyn FnOnce(&mut T) + Send>;
+
+/// How many threads a runtime has for itself on so many cores, while one of these writes.
+pub(super) const fn runtime_threads_beside_writer(cores: usize) -> usize {
+    if cores > 1 { cores - 1 } else { 1 }
+}
+
+/// Threads that each have a `T` of their own and take turns at jobs.
+#[derive(Debug)]
+pub(super) struct ThreadPool<T> {
+    /// `None` only while being dropped.
+    jobs: Option<Sender<ThreadJob<T>>>,
+    handles: Vec<JoinHandle<()>>,
+    /// One of the tools: whoever finds it free may use it in place of its thread.
+    first_resource: Arc<Mutex<T>>,
+    /// What to do with a tool that a job has dropped in the middle.
+    recover_after_panic: fn(&mut T),
+}
+
+impl<T: Send + 'static> ThreadPool<T> {
+    pub(super) fn start(name: &str, resources: Vec<T>, recover_after_panic: fn(&mut T)) -> Result<Self, StoreError> {
+        let (jobs, job_receiver) = channel::<ThreadJob<T>>();
+        let waiting = Arc::new(Mutex::new(job_receiver));
+        let mut handles = Vec::with_capacity(resources.len());
+        let tools: Vec<_> = resources.into_iter().map(|tool| Arc::new(Mutex::new(tool))).collect();
+        let first = tools.first().map(Arc::clone).ok_or_else(|| StoreError::Unavailable("no thread".to_owned()))?;
+        for tool in tools {
+            let waiting = Arc::clone(&waiting);
+            let work = move || {
+                while let Some(job) = next_job(&waiting) {
+                    job(&mut tool.lock().unwrap_or_else(PoisonError::into_inner));
+                }
+            };
+            let handle = std::thread::Builder::new().name(format!("onceward-{name}")).spawn(work);
+            handles.push(handle.map_err(|error| StoreError::Unavailable(error.to_string()))?);
+        }
+        Ok(Self { jobs: Some(jobs), handles, first_resource: first, recover_after_panic })
+    }
+
+    /// Do a job on this very thread, where its tool is free and fit for that; else the job comes back.
+    pub(super) fn try_inline<R, J: FnOnce(&mut T) -> Result<R, StoreError>>(
+        &self,
+        is_usable: impl FnOnce(&T) -> bool,
+        job: J,
+    ) -> Result<Result<R, StoreError>, J> {
+        match self.first_resource.try_lock() {
+            Ok(mut tool) if is_usable(&tool) => Ok(run_guarded(&mut *tool, self.recover_after_panic, job)),
+            _ => Err(job),
+        }
+    }
+
+    pub(super) async fn run<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut T) -> Result<R, StoreError> + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let thread_ended = || StoreError::Unavailable("the store's thread has ended".to_owned());
+        let (reply_sender, reply_receiver) = oneshot::channel();
+        let recover = self.recover_after_panic;
+        let job: ThreadJob<T> = Box::new(move |tool| {
+            // A job that panics fails alone: the thread and its tool are there for the next.
+            let result = run_guarded(tool, recover, job);
+            // Whoever asked may have gone away: what was done stays done.
+            let _ = reply_sender.send(result);
+        });
+        self.jobs.as_ref().ok_or_else(thread_ended)?.send(job).map_err(|_| thread_ended())?;
+        reply_receiver.await.map_err(|_| thread_ended())?
+    }
+}
+
+fn run_guarded<T, R>(
+    resource: &mut T,
+    recover_after_panic: fn(&mut T),
+    job: impl FnOnce(&mut T) -> Result<R, StoreError>,
+) -> Result<R, StoreError> {
+    catch_unwind(AssertUnwindSafe(|| job(resource))).unwrap_or_else(|panic| {
+        recover_after_panic(resource);
+        Err(StoreError::Unavailable(format!("the store's own code panicked: {}", panic_message(&*panic))))
+    })
+}
+
+/// What a panic said.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+}
+
+fn next_job<T>(job_receiver: &Mutex<Receiver<ThreadJob<T>>>) -> Option<ThreadJob<T>> {
+    job_receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+impl<T> Drop for ThreadPool<T> {
+    /// Waits for the jobs that were taken on, so that the file is closed when the store is gone.
+    fn drop(&mut self) {
+        self.jobs = None;
+        for handle in self.handles.drain(..) {
+            let _ = handle.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtime_threads_leave_one_core_for_writer() {
+        assert_eq!([1, 2, 3, 16].map(runtime_threads_beside_writer), [1, 1, 2, 15]);
+    }
+
+    /// A job is done on the caller's own thread where its tool is free, and comes back where it is not. A panic is taken back either way.
+    #[test]
+    fn job_runs_inline_only_while_resource_is_free() {
+        let pool = ThreadPool::start("test", vec![0_u32], |tool| *tool = 100).expect("a thread");
+        let caller = std::thread::current().id();
+        let job = |tool: &mut u32| {
+            *tool += 1;
+            Ok((*tool, std::thread::current().id()))
+        };
+        assert!(pool.try_inline(|tool| *tool > 0, job).is_err(), "it is not fit for that");
+        let result = pool.try_inline(|tool| *tool == 0, job).unwrap_or_else(|_| panic!("it is free")).expect("a job");
+        assert_eq!(result, (1, caller));
+        let guard = pool.first_resource.lock().expect("free again");
+        assert!(pool.try_inline(|_| true, job).is_err(), "it is in use");
+        drop(guard);
+        let panicking_job = |_: &mut u32| -> Result<(), StoreError> { panic!("for the test") };
+        let panic_result = pool.try_inline(|_| true, panicking_job).unwrap_or_else(|_| panic!("it is free"));
+        assert!(matches!(panic_result, Err(StoreError::Unavailable(why)) if why.contains("for the test")));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (count, thread) = runtime.block_on(pool.run(job)).expect("its thread is there");
+        assert_eq!(count, 101, "what the panic left was put right");
+        assert_ne!(thread, caller);
+    }
+}

@@ -1,0 +1,17 @@
+//! What every store does, and no store does otherwise: each test runs on all of them.
+
+mod api_keys;
+mod batches;
+mod conflicts;
+mod constraints;
+mod definitions;
+mod leasing;
+mod log;
+mod lookups;
+mod prune;
+mod sizes;
+mod stored_values;
+mod version_migration;
+
+#[path = "../support/mod.rs"]
+mod support;

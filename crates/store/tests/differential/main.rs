@@ -1,0 +1,318 @@
+//! The same random operations through every store, with saves that are beaten and answers that are lost: the same answers, the same state, the
+//! same log; and the log alone is enough to build the state again. A case that fails is made as short as it can be and printed with its
+//! seed. `ONCEWARD_SEED=… cargo test -p onceward-store --test differential` plays one case again.
+
+mod migration_and_conflicts;
+mod shrink;
+mod steps;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use onceward_core::decide::{Call, Decision, Operation, Snapshot};
+use onceward_core::diagnostic::{InputFile, InputFiles};
+use onceward_core::record::Record;
+use onceward_core::time::{Duration, Time};
+use onceward_store::{
+    AccountBalance, AccountsQuery, AnyStore, Catalog, Clock, DecidedOperation, LeaseQuery, LinkQuery, ListQuery,
+    LogEntry, LogReplay, MemoryStore, OperationOutcome, SaveResult, SqliteStore, StatementPage, StatementQuery, Store,
+};
+use onceward_testkit::random::{self, GeneratorOptions, Simulation, generate_lifecycles, theme_seeds};
+use shrink::shrink_failing;
+use steps::{CaseStep, InjectedFault, random_steps, run_steps};
+use support::driver::{DriverBatch, StoreDriver};
+use support::{TempDir, block_on, new_postgres_store, start_time, suite_files, system_files};
+
+const OPERATIONS_PER_CASE: usize = 150;
+
+/// All stores with the same definitions. The folder goes last.
+struct ComparedStores {
+    memory: AnyStore,
+    /// Those that must do as memory does.
+    others: Vec<(&'static str, AnyStore)>,
+    catalog: Arc<Catalog>,
+    /// Batches with such a write are lost on SQLite, and yet it says that they are saved.
+    loses_write: Option<fn(&DecidedOperation) -> bool>,
+    _folder: TempDir,
+}
+
+impl ComparedStores {
+    /// `None` where the checker does not take the files.
+    async fn new(files: &InputFiles) -> Option<Self> {
+        let mut stores = Self::without_server(files).await?;
+        let postgres = new_postgres_store(&Clock::manual(start_time())).await;
+        postgres.put_lifecycles(files).await.expect("what memory takes");
+        stores.others.push(("PostgreSQL", postgres));
+        Some(stores)
+    }
+
+    async fn without_server(files: &InputFiles) -> Option<Self> {
+        let folder = TempDir::new();
+        let memory = AnyStore::Memory(MemoryStore::new(Clock::manual(start_time())));
+        let sqlite = SqliteStore::open(folder.database_path(), Clock::manual(start_time())).expect("a new file");
+        let catalog = memory.put_lifecycles(files).await.ok()?;
+        sqlite.put_lifecycles(files).await.expect("what memory takes");
+        let others = vec![("SQLite", AnyStore::Sqlite(sqlite))];
+        Some(Self { memory, others, catalog, loses_write: None, _folder: folder })
+    }
+
+    fn iter_stores(&self) -> impl Iterator<Item = &AnyStore> {
+        self.indexes().map(|at| self.named_store(at).1)
+    }
+
+    /// Memory is the first.
+    fn indexes(&self) -> std::ops::RangeInclusive<usize> {
+        0..=self.others.len()
+    }
+
+    fn named_store(&self, index: usize) -> (&'static str, &AnyStore) {
+        match index.checked_sub(1) {
+            None => ("memory", &self.memory),
+            Some(at) => (self.others[at].0, &self.others[at].1),
+        }
+    }
+
+    async fn save(&self, index: usize, driver: &StoreDriver<'_, AnyStore>, pending: &DriverBatch) -> SaveResult {
+        let is_lost = |forgets: fn(&DecidedOperation) -> bool| pending.batch.operations.iter().any(forgets);
+        if self.named_store(index).0 == "SQLite" && self.loses_write.is_some_and(is_lost) {
+            return SaveResult::Saved { first_seq: 1, last_seq: 0 };
+        }
+        driver.save(pending).await
+    }
+}
+
+/// Says which seed it was when a test dies in the middle of a case.
+struct SeedReporter(u64);
+
+impl Drop for SeedReporter {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("play it again with ONCEWARD_SEED={}", self.0);
+        }
+    }
+}
+
+/// Random operations on these lifecycles, with their times, in the order in which they were carried out.
+fn random_operations(catalog: &Catalog, seed: u64) -> Vec<(Operation, Time)> {
+    let mut simulation = Simulation::new(catalog.definitions.clone(), true, seed);
+    if let Err(broken) = simulation.run_operations(OPERATIONS_PER_CASE, &mut []) {
+        panic!("{}: {}", broken.property, broken.detail);
+    }
+    simulation.log
+}
+
+/// A decision without the keys that it rests on: a whole world is asked in another order than a part of it.
+fn describe_decision(decision: &Decision) -> String {
+    match decision {
+        Decision::Changes(changes) => random::changes_text(changes),
+        Decision::NoOp(no_op) => format!("no-op {} {:?}", no_op.subject, no_op.reason),
+        other => format!("{other:?}"),
+    }
+}
+
+/// All that can be asked of a store, as text.
+async fn dump_store(store: &AnyStore, now: Time) -> String {
+    let catalog = store.catalog().await.unwrap();
+    let page = store.list(&ListQuery { limit: 1_000, ..ListQuery::default() }).await.unwrap();
+    let mut text = format!("{:?}\n", store.counts_by_state(None).await.unwrap());
+    for record in &page.records {
+        let _ = writeln!(
+            text,
+            "{}\n{:?} {:?}\n{:?}",
+            random::record_text(record),
+            store.executions(record.id).await.unwrap(),
+            store.effect(record.id).await.unwrap(),
+            store.history(record.id, 0, 1_000).await.unwrap()
+        );
+    }
+    let lifecycles = catalog.definitions.lifecycles.keys().cloned().collect();
+    for (seconds_later, limit) in [(0, 1_000), (0, 3), (100_000, 1_000)] {
+        let now = now.checked_add(Duration::from_secs(seconds_later)).unwrap();
+        let query = LeaseQuery { lifecycles: Vec::clone(&lifecycles), now, limit };
+        let (leasable, due) =
+            (store.lease_candidates(&query).await.unwrap(), store.due_records(now, limit).await.unwrap());
+        let _ = writeln!(text, "{leasable:?}\n{due:?}");
+    }
+    let accounts = store.accounts(&AccountsQuery { after: None, limit: 1_000 }).await.unwrap();
+    for AccountBalance { account, .. } in &accounts {
+        let query = StatementQuery { account: account.clone(), before_seq: None, limit: 1_000 };
+        let statement = store.statement(&query).await.unwrap().expect("it is listed");
+        assert_eq!(net_transferred(&statement), statement.balance.balance, "{account:?}: a statement adds up");
+        let seqs: Vec<u64> = statement.entries.iter().map(|entry| entry.seq).collect();
+        let _ = writeln!(text, "{:?} {seqs:?}", statement.balance);
+    }
+    for record in &page.records {
+        for link in &record.lifecycle.links {
+            let query = LinkQuery { target: record.id, from: link.sources.clone(), after: None, limit: 1_000 };
+            let _ =
+                writeln!(text, "{} {} {:?}", record.id, link.name, store.linked_records(&query).await.unwrap().records);
+        }
+    }
+    let _ = writeln!(text, "{:?}", store.lease_counts(1_000).await.unwrap());
+    text + &format!("{:?}", store.log(0, 100_000).await.unwrap())
+}
+
+/// What the entries of a statement moved to and from its account, all together.
+fn net_transferred(statement: &StatementPage) -> i64 {
+    let account = &statement.balance.account;
+    let amount = |own: bool, amount| if own { amount } else { 0 };
+    let sum = |entry: &LogEntry| -> i64 {
+        let moves = entry.body().expect("it can be read").transfers;
+        moves
+            .iter()
+            .map(|one| amount(account.matches(&one.to), one.amount) - amount(account.matches(&one.from), one.amount))
+            .sum()
+    };
+    statement.entries.iter().map(sum).sum()
+}
+
+/// The world without what the log does not tell: heartbeats move expiries and leave no entry.
+fn without_expiries(world: &Snapshot) -> Snapshot {
+    let mut world = world.clone();
+    for record in world.records.values_mut().flatten() {
+        let record: &mut Record = Arc::make_mut(record);
+        if let Some(execution) = &mut record.execution {
+            execution.expires_at = Time::default();
+        }
+    }
+    for execution in world.executions.values_mut().flatten() {
+        execution.expires_at = Time::default();
+    }
+    world
+}
+
+async fn replay_log(store: &AnyStore) -> Snapshot {
+    let mut replay = LogReplay::new(store.catalog().await.unwrap().lifecycles());
+    for entry in store.log(0, 100_000).await.unwrap() {
+        replay.apply(&entry).unwrap_or_else(|error| panic!("{error}: {entry:?}"));
+    }
+    replay.snapshot
+}
+
+/// Play one case; how many operations it had.
+fn run_case(files: &InputFiles, seed: u64) -> Option<usize> {
+    let (steps, outcome) = block_on(async {
+        let stores = ComparedStores::new(files).await?;
+        let steps = random_steps(random_operations(&stores.catalog, seed), seed);
+        let played = run_steps(&stores, &steps).await;
+        Some((steps, played))
+    })?;
+    if let Err(why) = outcome {
+        println!("{why}\nmaking it shorter");
+        let (shortest_steps, why) =
+            shrink_case(&steps, async || ComparedStores::new(files).await.expect("sound files"));
+        panic!(
+            "ONCEWARD_SEED={seed}: {} of {} steps are enough:{}\n{why}",
+            shortest_steps.len(),
+            steps.len(),
+            list_steps(&shortest_steps)
+        );
+    }
+    Some(steps.len())
+}
+
+fn list_steps(steps: &[CaseStep]) -> String {
+    steps.iter().fold(String::new(), |mut text, step| {
+        let _ = write!(text, "\n  {step:?}");
+        text
+    })
+}
+
+/// The shortest part of a case that still fails on new stores, and how.
+fn shrink_case(steps: &[CaseStep], stores: impl AsyncFn() -> ComparedStores) -> (Vec<CaseStep>, String) {
+    let mut last = String::new();
+    let mut fails_with = |steps: &[CaseStep]| {
+        // Whatever breaks on the way is a failure, too.
+        let run = || block_on(async { run_steps(&stores().await, steps).await });
+        match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(())) => false,
+            Ok(Err(why)) => {
+                last = why;
+                true
+            }
+            Err(_) => {
+                "it panicked, as said above".clone_into(&mut last);
+                true
+            }
+        }
+    };
+    let mut short = shrink_failing(steps.to_vec(), &mut fails_with);
+    // Without trouble, where it is no trouble that matters.
+    let mut without_faults = short.clone();
+    for step in &mut without_faults {
+        step.fault = InjectedFault::None;
+    }
+    if fails_with(&without_faults) {
+        short = without_faults;
+    }
+    fails_with(&short);
+    (short, last)
+}
+
+fn run_cases(seed_name: &str, default_cases: u64, files: impl Fn(u64) -> InputFiles) {
+    let (mut cases, mut operation_count) = (0, 0);
+    for seed in theme_seeds(seed_name, default_cases) {
+        let _seed_reporter = SeedReporter(seed);
+        if let Some(operations) = run_case(&files(seed), seed) {
+            cases += 1;
+            operation_count += operations;
+        }
+    }
+    println!("{seed_name}: {operation_count} operations in {cases} cases");
+    assert!(cases > 0, "no case was sound");
+}
+
+/// A store that says it has saved what it forgets is found, and the case is made as short as it can be: the life of one job up to
+/// the finish that is forgotten, each step of which is needed.
+#[test]
+fn store_losing_writes_is_detected_and_case_shrunk() {
+    let lossy_stores = async || {
+        let loses_write = |write: &DecidedOperation| {
+            matches!((&write.operation.call, &write.outcome), (Call::Finish { .. }, OperationOutcome::Changes(_)))
+        };
+        ComparedStores {
+            loses_write: Some(loses_write),
+            ..ComparedStores::without_server(&suite_files()).await.expect("sound files")
+        }
+    };
+    let run = |steps: &[CaseStep]| block_on(async { run_steps(&lossy_stores().await, steps).await });
+    let catalog = block_on(async { Arc::clone(&lossy_stores().await.catalog) });
+    let mut cases =
+        theme_seeds("forgetful", 20).into_iter().map(|seed| random_steps(random_operations(&catalog, seed), seed));
+    let failing = cases.find(|steps| run(steps).is_err()).expect("one that finishes something");
+    let (shortest_steps, why) = shrink_case(&failing, lossy_stores);
+    println!("{} of {} steps are enough: {why}", shortest_steps.len(), failing.len());
+    let finished = shortest_steps.last().is_some_and(|step| matches!(step.operation.call, Call::Finish { .. }));
+    assert!(finished && shortest_steps.len() <= 12, "{}", list_steps(&shortest_steps));
+    assert!(shortest_steps.iter().all(|step| step.fault == InjectedFault::None), "{}", list_steps(&shortest_steps));
+    for removed in 0..shortest_steps.len() {
+        let mut fewer = shortest_steps.clone();
+        fewer.remove(removed);
+        run(&fewer).expect("each of them is needed");
+    }
+}
+
+#[test]
+fn stores_agree_on_shipped_systems() {
+    for name in ["execution", "document", "image", "relay", "mesh"] {
+        run_cases(name, 6, |_| system_files(name));
+    }
+}
+
+/// Priorities, lanes, ordered lines, links, limits and money together.
+#[test]
+fn stores_agree_on_suite_lifecycles() {
+    run_cases("suite", 15, |_| suite_files());
+}
+
+#[test]
+fn stores_agree_on_random_lifecycles() {
+    let options = GeneratorOptions { careless_percent: 0, ..GeneratorOptions::default() };
+    run_cases("stores", 25, |seed| {
+        let files = generate_lifecycles(seed, options).into_iter();
+        InputFiles { files: files.map(|(name, text)| InputFile { name, text: text.into() }).collect() }
+    });
+}

@@ -1,0 +1,88 @@
+//! One set of operations, arriving in one of very many ways.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onceward_core::fold::{Authority, CheckResolver, Fold, FoldLimits, LogOperation, OperationId};
+use onceward_core::model::Definitions;
+
+use super::operation_sets::{OperationSetSpec, random_authority};
+use super::reference::{ReferenceFold, reference_fold};
+use crate::random::{Rng, world_text};
+
+/// Bring the set in a random order, with duplicates, in random portions; authority comes and goes meanwhile. What has
+/// come of it must at every look be what the plain fold of what is there comes to.
+pub fn fold_in_random_order(
+    set: &OperationSetSpec,
+    definitions: &Arc<Definitions>,
+    operations: &[(LogOperation, Authority)],
+    resolver: &dyn CheckResolver,
+    rng: &mut Rng,
+) -> Fold {
+    // So few images that they run out, in some cases.
+    let images = [usize::MAX, 40, 3, 0][rng.below(4)];
+    let bounds = FoldLimits { max_before_image_records: images, ..FoldLimits::default() };
+    let mut fold = Fold::new(Arc::clone(definitions), bounds).expect("lifecycles that can be folded");
+    let mut order: Vec<&(LogOperation, Authority)> = operations.iter().collect();
+    let duplicates: Vec<_> = operations.iter().filter(|_| rng.percent(20)).collect();
+    order.extend(duplicates);
+    shuffle(&mut order, rng);
+
+    let mut arrived: BTreeMap<OperationId, (LogOperation, Authority)> = BTreeMap::new();
+    let mut remaining = order.as_slice();
+    while !remaining.is_empty() {
+        let portion = match rng.below(3) {
+            0 => 1,
+            1 => 1 + rng.below(4),
+            _ => 1 + rng.below(remaining.len()),
+        };
+        let (now, later) = remaining.split_at(portion.min(remaining.len()));
+        remaining = later;
+        let mut inserted = Vec::new();
+        for (operation, last) in now {
+            // Many are first seen with another standing than they will have in the end.
+            let first = if rng.percent(30) { random_authority(set, rng) } else { last.clone() };
+            arrived.entry(operation.id).or_insert_with(|| (operation.clone(), first.clone()));
+            inserted.push((operation.clone(), first));
+        }
+        fold.insert(resolver, inserted).expect("room for all");
+        if rng.percent(30) {
+            let mut changed = Vec::new();
+            for (operation, current) in arrived.values_mut() {
+                if rng.percent(15) {
+                    *current = random_authority(set, rng);
+                    changed.push((operation.id, current.clone()));
+                }
+            }
+            fold.reevaluate(resolver, changed).expect("all of them are on the log");
+        }
+        if rng.percent(15) {
+            let present: Vec<_> = arrived.values().cloned().collect();
+            assert_matches_reference(&fold, &reference_fold(definitions, &present, resolver));
+        }
+    }
+    // In the end each has the standing that it has.
+    let mut last: Vec<_> = operations.iter().map(|(operation, standing)| (operation.id, standing.clone())).collect();
+    shuffle(&mut last, rng);
+    for portion in last.chunks(1 + rng.below(last.len())) {
+        fold.reevaluate(resolver, portion.to_vec()).expect("all of them are on the log");
+    }
+    assert_matches_reference(&fold, &reference_fold(definitions, operations, resolver));
+    fold
+}
+
+/// The fold and the second opinion agree: on every record with its fields, version and times, on every key, and on what
+/// became of every operation.
+pub fn assert_matches_reference(fold: &Fold, reference: &ReferenceFold) {
+    for (operation, _, applied) in fold.operations() {
+        assert_eq!(Some(applied), reference.statuses.get(&operation.id), "the verdict on {operation:?}");
+    }
+    assert_eq!(fold.len(), reference.statuses.len(), "operations on the log");
+    assert_eq!(world_text(fold.snapshot()), world_text(&reference.world), "the state");
+}
+
+fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
+    for index in (1..items.len()).rev() {
+        items.swap(index, rng.below(index + 1));
+    }
+}

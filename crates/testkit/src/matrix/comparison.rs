@@ -1,0 +1,83 @@
+//! Holding a played matrix against the reviewed file and against the moves that the requirement allows.
+
+use std::collections::BTreeSet;
+
+use super::runner::{CellOutcome, LifecycleMatrix, render};
+use crate::systems;
+
+/// Rewrites the reviewed file instead of comparing; look at the difference before it is committed.
+const BLESS_ENV_VAR: &str = "ONCEWARD_BLESS";
+
+/// A move that the requirement allows, typed by hand: the scene (`STATE_LABELS` stands for all scenes of the state), the trial,
+/// the callers (with commas between), the state that follows.
+pub type AllowedTransition<'a> = (&'a str, &'a str, &'a str, &'a str);
+
+impl LifecycleMatrix {
+    /// Compare with the reviewed file and with the allowed moves: each of them happens, and nothing else does.
+    #[track_caller]
+    pub fn assert_only_allowed(&self, allowed: &[AllowedTransition<'_>]) {
+        let lines = self.run();
+        let mut observed: BTreeSet<(String, String, String, String)> = BTreeSet::new();
+        for line in &lines {
+            for (caller, cell) in &line.cells {
+                if let CellOutcome::Changed(to) = cell {
+                    observed.insert((line.scene.clone(), line.trial.clone(), caller.clone(), to.clone()));
+                }
+            }
+        }
+        let mut expected: BTreeSet<(String, String, String, String)> = BTreeSet::new();
+        for (from, trial, callers, to) in allowed {
+            let scenes: BTreeSet<&str> = lines
+                .iter()
+                .map(|line| line.scene.as_str())
+                .filter(|scene| scene == from || scene.split(':').next() == Some(from))
+                .collect();
+            assert!(!scenes.is_empty(), "no scene shows {from}");
+            for scene in scenes {
+                for caller in callers.split(", ") {
+                    expected.insert((scene.to_owned(), (*trial).to_owned(), caller.to_owned(), (*to).to_owned()));
+                }
+            }
+        }
+        let only = |these: &BTreeSet<(String, String, String, String)>, others: &BTreeSet<_>| -> Vec<String> {
+            these
+                .difference(others)
+                .map(|(from, trial, by, to)| format!("{from} -- {trial} by {by} --> {to}"))
+                .collect()
+        };
+        let (missing, extra) = (only(&expected, &observed), only(&observed, &expected));
+        assert!(
+            missing.is_empty() && extra.is_empty(),
+            "{}: allowed but does not happen: {missing:#?}\nhappens but is not allowed: {extra:#?}",
+            self.lifecycle
+        );
+        // What was changed on purpose differs from the reviewed file, of course: that would say nothing.
+        if systems::mutant_dir().is_none() {
+            self.compare_with_file(&render(&self.lifecycle, &lines));
+        }
+    }
+
+    #[track_caller]
+    fn compare_with_file(&self, rendered: &str) {
+        let folder = systems::repository_root().join("systems").join(&self.system).join("tests/matrix");
+        let file = folder.join(format!("{}.txt", self.lifecycle));
+        if std::env::var_os(BLESS_ENV_VAR).is_some() {
+            std::fs::create_dir_all(&folder).expect("a folder for the matrices");
+            std::fs::write(&file, rendered).expect("a matrix that can be written");
+        }
+        let reviewed = std::fs::read_to_string(&file).unwrap_or_default();
+        if reviewed != rendered {
+            let differs = |a: &str, b: &str| -> Vec<String> {
+                let b: BTreeSet<&str> = b.lines().collect();
+                a.lines().filter(|line| !b.contains(line)).map(str::to_owned).collect()
+            };
+            panic!(
+                "{} differs from the reviewed {} ({BLESS_ENV_VAR}=1 rewrites it).\nreviewed only: {:#?}\nplayed only: {:#?}",
+                self.lifecycle,
+                file.display(),
+                differs(&reviewed, rendered),
+                differs(rendered, &reviewed)
+            );
+        }
+    }
+}

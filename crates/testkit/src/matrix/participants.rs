@@ -1,0 +1,84 @@
+//! Who and what a matrix is played with.
+
+use onceward_core::record::Actor;
+use onceward_core::value::RecordId;
+use serde_json::{Map, Value as Json};
+
+use crate::SimulatedLease;
+
+/// A kind of caller, by one who is of that kind.
+#[derive(Clone, Debug)]
+pub struct MatrixCaller {
+    pub name: &'static str,
+    pub actor: Actor,
+}
+
+/// The record that a scene is about, with the lease on it where there is one.
+#[derive(Clone, Debug)]
+pub struct SceneSubject {
+    pub record: RecordId,
+    pub lease: Option<SimulatedLease>,
+}
+
+impl From<RecordId> for SceneSubject {
+    fn from(record: RecordId) -> Self {
+        Self { record, lease: None }
+    }
+}
+
+impl From<SimulatedLease> for SceneSubject {
+    fn from(lease: SimulatedLease) -> Self {
+        Self { record: lease.record, lease: Some(lease) }
+    }
+}
+
+/// One thing to try in every state.
+#[derive(Clone, Debug)]
+pub enum MatrixTrial {
+    /// An event called by name, with its input; tried for every caller, and as another record's require.
+    Fire {
+        event: String,
+        input: Map<String, Json>,
+    },
+    Lease,
+    Start,
+    Heartbeat,
+    /// With `finish`, both in one call.
+    Commit {
+        result: Json,
+        finish: bool,
+    },
+    Finish,
+    /// With the worker's own word on whether it may pass, where it gives one.
+    Fail {
+        code: String,
+        retryable: Option<bool>,
+    },
+    Yield,
+    LoseLease,
+    /// Wait for whatever is due first: a timer, or the end of the lease.
+    WaitUntilDue,
+}
+
+impl MatrixTrial {
+    pub fn name(&self) -> String {
+        match self {
+            Self::Fire { event, input } if input.is_empty() => event.clone(),
+            Self::Fire { event, input } => {
+                let given: Vec<_> = input.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("{event} {}", given.join(" "))
+            }
+            Self::Lease => "lease".to_owned(),
+            Self::Start => "start".to_owned(),
+            Self::Heartbeat => "heartbeat".to_owned(),
+            Self::Commit { finish: true, .. } => "commit and finish".to_owned(),
+            Self::Commit { finish: false, .. } => "commit".to_owned(),
+            Self::Finish => "finish".to_owned(),
+            Self::Fail { code, retryable: Some(true) } => format!("fail {code} for now"),
+            Self::Fail { code, .. } => format!("fail {code}"),
+            Self::Yield => "yield".to_owned(),
+            Self::LoseLease => "lost".to_owned(),
+            Self::WaitUntilDue => "time".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A row of which the checker says that it is never taken never is.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use onceward_core::analysis::analyze;
+use onceward_core::decide::Decision;
+use onceward_core::diagnostic::Span;
+use onceward_core::model::{Definitions, Transition};
+
+use super::{Property, PropertyViolation, ensure};
+use crate::random::simulation::DecisionStep;
+
+/// What the checker may say of a row that is never taken.
+const DEAD_TRANSITION_CODES: [&str; 3] = ["dead-row", "always-refused", "shadowed-row"];
+
+/// A row, by lifecycle, event and number.
+type TransitionId = (Arc<str>, Arc<str>, u16);
+
+#[derive(Debug, Default)]
+pub struct DeadTransitionProperty {
+    dead_transitions: Option<HashSet<TransitionId>>,
+    /// How many rows were called dead, over all cases that share it.
+    pub reported: Rc<Cell<usize>>,
+}
+
+impl DeadTransitionProperty {
+    pub fn with_counter(reported: &Rc<Cell<usize>>) -> Self {
+        Self { dead_transitions: None, reported: Rc::clone(reported) }
+    }
+}
+
+impl Property for DeadTransitionProperty {
+    fn on_decision(&mut self, step: &DecisionStep) -> Result<(), PropertyViolation> {
+        let met = &self.reported;
+        let dead = self.dead_transitions.get_or_insert_with(|| {
+            let dead = reported_dead(step.definitions);
+            met.set(met.get() + dead.len());
+            dead
+        });
+        let Decision::Changes(changes) = step.decision else { return Ok(()) };
+        for change in &changes.records {
+            for (event, number) in &change.transitions {
+                let transition = (change.after.lifecycle.name.clone(), event.clone(), *number);
+                ensure(!dead.contains(&transition), "a row that is called dead is never taken", || {
+                    format!("{transition:?}")
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn reported_dead(definitions: &Definitions) -> HashSet<TransitionId> {
+    let spans: HashSet<Span> = analyze(definitions)
+        .iter()
+        .filter(|found| DEAD_TRANSITION_CODES.contains(&found.code))
+        .map(|found| found.span)
+        .collect();
+    let mut dead = HashSet::new();
+    for lifecycle in definitions.lifecycles.values() {
+        for event in &lifecycle.events {
+            for (number, row) in (0..).zip(&event.transitions) {
+                if transition_spans(row).any(|place| spans.contains(&place)) {
+                    dead.insert((lifecycle.name.clone(), event.name.clone(), number));
+                }
+            }
+        }
+    }
+    dead
+}
+
+/// Where a message about the whole row may point.
+fn transition_spans(transition: &Transition) -> impl Iterator<Item = Span> {
+    let when = transition.when.iter().map(|when| when.expr.span);
+    when.chain(transition.refuse.iter().map(|refuse| refuse.condition.expr.span)).chain([transition.span])
+}

@@ -1,0 +1,53 @@
+//! Where the checker says of no operand that it may be null, none is: no caller is told of such a fault.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use onceward_core::analysis::analyze;
+use onceward_core::decide::{Call, Decision};
+use onceward_core::model::{AllowedCaller, Definitions};
+
+use super::{Property, PropertyViolation, ensure};
+use crate::random::simulation::DecisionStep;
+
+#[derive(Debug, Default)]
+pub struct NullOperandProperty {
+    null_free: Option<bool>,
+    /// How many sets of lifecycles were promised to be free of them.
+    pub null_free_sets: Rc<Cell<usize>>,
+}
+
+impl NullOperandProperty {
+    pub fn with_counter(null_free_sets: &Rc<Cell<usize>>) -> Self {
+        Self { null_free: None, null_free_sets: Rc::clone(null_free_sets) }
+    }
+}
+
+impl Property for NullOperandProperty {
+    fn on_decision(&mut self, step: &DecisionStep) -> Result<(), PropertyViolation> {
+        let met = &self.null_free_sets;
+        let promised = *self.null_free.get_or_insert_with(|| {
+            let promised = promises_no_null_operands(step.definitions);
+            met.set(met.get() + usize::from(promised));
+            promised
+        });
+        let called = matches!(step.operation.call, Call::Fire { .. } | Call::Create(_));
+        let Decision::Refusal(refusal) = step.decision else { return Ok(()) };
+        let null = &*refusal.code == "fault" && refusal.reason.contains("an operand is null");
+        ensure(!(promised && called && null), "no operand is null unless the checker says that it may be", || {
+            format!("{:?}", step.operation.call)
+        })
+    }
+}
+
+/// Nothing is said of rows that only records fire for a caller, so they may not be there.
+fn promises_no_null_operands(definitions: &Definitions) -> bool {
+    let mut rows = definitions
+        .lifecycles
+        .values()
+        .filter(|lifecycle| !lifecycle.name.starts_with("onceward."))
+        .flat_map(|lifecycle| &lifecycle.events)
+        .flat_map(|event| &event.transitions);
+    rows.all(|row| row.by != [AllowedCaller::Record])
+        && analyze(definitions).iter().all(|diagnostic| diagnostic.code != "may-be-null")
+}

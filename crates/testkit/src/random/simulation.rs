@@ -1,0 +1,274 @@
+//! Playing random operations on a world, as the engine would: what is due first, what is asked answered.
+
+use std::sync::Arc;
+
+use onceward_core::analysis::analyze;
+use onceward_core::compile::compile;
+use onceward_core::decide::{Call, CheckAnswer, CheckQuery, Decision, Operation, Snapshot, decide, next_due};
+use onceward_core::diagnostic::{InputFile, InputFiles, Severity, render_all};
+use onceward_core::model::Definitions;
+use onceward_core::record::Actor;
+use onceward_core::time::Time;
+use onceward_core::value::RecordId;
+use serde_json::Map;
+
+use super::operations;
+use super::property::{Property, PropertyViolation};
+use super::rng::Rng;
+use super::values::random_value;
+
+/// Operations of the engine's own that one call may wait for. Timers that fire each other for ever end here.
+const MAX_DUE_OPERATIONS: usize = 40;
+
+/// Random files to definitions, and whether the checker calls them sound.
+pub fn compile_definitions(files: &[(String, String)]) -> (Definitions, bool) {
+    let files = InputFiles {
+        files: files.iter().map(|(name, text)| InputFile { name: name.clone(), text: text.as_str().into() }).collect(),
+    };
+    let compiled = compile(&files);
+    let Some(definitions) = compiled.definitions else {
+        panic!("a random file does not compile:\n{}", render_all(&compiled.diagnostics, &files, false));
+    };
+    let found = analyze(&definitions);
+    let is_sound = found.iter().all(|diagnostic| diagnostic.severity != Severity::Error);
+    if !is_sound && std::env::var_os("ONCEWARD_EXPLAIN").is_some() {
+        println!("{}", render_all(&found, &files, false));
+    }
+    (definitions, is_sound)
+}
+
+/// How an operation was answered in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationResult {
+    Changed,
+    NoOp,
+    Refused,
+    /// Timers that fire each other without an end, now.
+    EndlessTimers,
+}
+
+/// How often what was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OperationCounts {
+    pub operations: u64,
+    pub changed: u64,
+    pub refused: u64,
+    pub no_ops: u64,
+    pub endless_timers: u64,
+}
+
+/// One answered operation, before its changes are applied.
+pub struct DecisionStep<'a> {
+    pub definitions: &'a Definitions,
+    /// What the checker says of the definitions.
+    pub is_sound: bool,
+    pub world: &'a Snapshot,
+    pub operation: &'a Operation,
+    pub now: Time,
+    pub decision: &'a Decision,
+}
+
+pub struct Simulation {
+    pub definitions: Definitions,
+    pub is_sound: bool,
+    pub world: Snapshot,
+    pub now: Time,
+    pub rng: Rng,
+    pub counts: OperationCounts,
+    /// Every operation that was answered, with its time.
+    pub log: Vec<(Operation, Time)>,
+    /// In the order they were made, so that picking one does not depend on a hash map.
+    pub records: Vec<RecordId>,
+}
+
+impl Simulation {
+    pub fn new(definitions: Definitions, is_sound: bool, seed: u64) -> Self {
+        Self {
+            definitions,
+            is_sound,
+            world: Snapshot::empty_complete(),
+            now: Time::from_secs(1_800_000_000),
+            rng: Rng::new(seed),
+            counts: OperationCounts::default(),
+            log: Vec::new(),
+            records: Vec::new(),
+        }
+    }
+
+    /// Some random operations, each held against the properties.
+    pub fn run_operations(
+        &mut self,
+        operations: usize,
+        properties: &mut [Box<dyn Property>],
+    ) -> Result<(), PropertyViolation> {
+        for _ in 0..operations {
+            if self.rng.percent(12) {
+                self.advance_time(properties)?;
+            }
+            let operation = operations::random_operation(self);
+            let clock_lag_micros = self.rng.percent(8).then(|| self.rng.between(1, 90_000_000));
+            let now = clock_lag_micros.map_or(self.now, |micros| Time::from_micros(self.now.micros() - micros));
+            let result = self.decide_and_apply(operation, now, properties)?;
+            self.counts.operations += 1;
+            match result {
+                OperationResult::Changed => self.counts.changed += 1,
+                OperationResult::NoOp => self.counts.no_ops += 1,
+                OperationResult::Refused => self.counts.refused += 1,
+                OperationResult::EndlessTimers => self.counts.endless_timers += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn advance_time(&mut self, properties: &mut [Box<dyn Property>]) -> Result<(), PropertyViolation> {
+        let max_seconds = [2, 60, 600, 7_200][self.rng.below(4)];
+        let micros = self.rng.between(0, max_seconds * 1_000_000);
+        self.now = Time::from_micros(self.now.micros() + micros);
+        if self.rng.percent(50) {
+            return Ok(());
+        }
+        // The engine's own round, for some of them: the rest is met by whoever asks next.
+        for id in self.records.clone() {
+            let due = self.world.record(id).and_then(|record| next_due(record)).is_some_and(|due| due <= self.now);
+            if due && self.rng.percent(70) {
+                let due = self.due_operation(id);
+                self.decide_and_apply(due, self.now, properties)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The engine's operation on a record that is due.
+    fn due_operation(&mut self, record: RecordId) -> Operation {
+        Operation {
+            seed: self.rng.next_seed(),
+            actor: Actor::engine(),
+            call: Call::FireDue { record },
+            check_answers: Vec::new(),
+            trace: None,
+        }
+    }
+
+    /// Decide, with all that has to come first, and apply the answer.
+    pub fn decide_and_apply(
+        &mut self,
+        mut operation: Operation,
+        now: Time,
+        properties: &mut [Box<dyn Property>],
+    ) -> Result<OperationResult, PropertyViolation> {
+        let mut due_count = 0;
+        loop {
+            let decision = decide(&self.definitions, &self.world, &operation, now);
+            self.observe_decision(&operation, now, &decision, properties)?;
+            match decision {
+                Decision::Due { records: ids, at } => {
+                    let now = now.max(at);
+                    due_count += ids.len();
+                    if due_count > MAX_DUE_OPERATIONS {
+                        return Ok(OperationResult::EndlessTimers);
+                    }
+                    for id in ids {
+                        let due = self.due_operation(id);
+                        let decision = decide(&self.definitions, &self.world, &due, now);
+                        self.observe_decision(&due, now, &decision, properties)?;
+                        self.apply_decision(due, now, decision, properties)?;
+                    }
+                }
+                Decision::NeedsChecks(questions) => {
+                    for question in questions {
+                        let answer = self.answer_check(&question);
+                        operation.check_answers.push(answer);
+                    }
+                }
+                other => return self.apply_decision(operation, now, other, properties),
+            }
+        }
+    }
+
+    fn observe_decision(
+        &self,
+        operation: &Operation,
+        now: Time,
+        decision: &Decision,
+        properties: &mut [Box<dyn Property>],
+    ) -> Result<(), PropertyViolation> {
+        let step = DecisionStep {
+            definitions: &self.definitions,
+            is_sound: self.is_sound,
+            world: &self.world,
+            operation,
+            now,
+            decision,
+        };
+        properties.iter_mut().try_for_each(|property| property.on_decision(&step))
+    }
+
+    fn apply_decision(
+        &mut self,
+        operation: Operation,
+        now: Time,
+        decision: Decision,
+        properties: &mut [Box<dyn Property>],
+    ) -> Result<OperationResult, PropertyViolation> {
+        let result = match decision {
+            Decision::Changes(changes) => {
+                self.world.apply(&changes);
+                let made = changes.records.iter().filter(|change| change.before.is_none());
+                self.records.extend(made.map(|change| change.after.id));
+                for property in properties {
+                    property.on_applied(&self.definitions, self.is_sound, &self.world, &changes)?;
+                }
+                OperationResult::Changed
+            }
+            Decision::NoOp(_) => OperationResult::NoOp,
+            Decision::Refusal(_) => OperationResult::Refused,
+            // Another record is due inside a due one's operation: it comes first, and the engine comes back to this.
+            Decision::Due { records: ids, at } => {
+                let now = now.max(at);
+                for id in ids {
+                    let due = self.due_operation(id);
+                    let decision = decide(&self.definitions, &self.world, &due, now);
+                    self.observe_decision(&due, now, &decision, properties)?;
+                    if !matches!(decision, Decision::Due { .. }) {
+                        self.apply_decision(due, now, decision, properties)?;
+                    }
+                }
+                return Ok(OperationResult::EndlessTimers);
+            }
+            Decision::Missing(keys) => {
+                return Err(PropertyViolation::new(
+                    "a whole world lacks nothing",
+                    format!("{keys:?} missing for {:?}", operation.call),
+                ));
+            }
+            // A careless row of the engine's asks the outside, and the engine does not answer.
+            Decision::NeedsChecks(_) if !self.is_sound => return Ok(OperationResult::EndlessTimers),
+            Decision::NeedsChecks(questions) => {
+                return Err(PropertyViolation::new("the engine's own events ask nobody", format!("{questions:?}")));
+            }
+        };
+        self.log.push((operation, now));
+        Ok(result)
+    }
+
+    fn answer_check(&mut self, question: &CheckQuery) -> CheckAnswer {
+        let mut answer = Map::new();
+        let lifecycle = self.definitions.get(&question.lifecycle).cloned();
+        let check = lifecycle.iter().flat_map(|lifecycle| &lifecycle.checks).find(|check| check.name == question.check);
+        for part in check.iter().flat_map(|check| &check.answer_fields) {
+            let mut value = random_value(&mut self.rng, part, self.now, &[]);
+            // A yes more often than not, and no shape that only tests bad answers.
+            if value.is_object() || (value.is_boolean() && self.rng.percent(60)) {
+                value = if matches!(part.ty, onceward_core::model::DataType::Bool) { true.into() } else { 3.into() };
+            }
+            answer.insert(part.name.to_string(), value);
+        }
+        CheckAnswer {
+            lifecycle: Arc::clone(&question.lifecycle),
+            check: Arc::clone(&question.check),
+            arguments: question.arguments.clone(),
+            payload: question.payload,
+            answer,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What must hold after every operation, whatever the lifecycle: looked at by every test that plays on the stage.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use onceward_core::decide::{Account, Changes, CounterKey, Decision, Effect, Snapshot, UniqueKey, canonical_key_parts};
+use onceward_core::model::{Definitions, StateSet};
+use onceward_core::record::{ExecutionStatus, Record};
+use onceward_core::value::RecordId;
+
+/// The same operation on the same world gives the same answer.
+pub(super) fn assert_deterministic(first: &Decision, second: &Decision) {
+    assert_eq!(comparable_text(first), comparable_text(second), "decide answers one question in two ways");
+}
+
+/// The parts of a decision that a difference would show in, without the whole lifecycles that records carry.
+fn comparable_text(decision: &Decision) -> String {
+    match decision {
+        Decision::Changes(changes) => {
+            let records: Vec<_> = changes
+                .records
+                .iter()
+                .map(|change| {
+                    let after = &change.after;
+                    (after.id, after.state, after.version, &after.fields, after.hold, &after.timers, &after.execution)
+                })
+                .collect();
+            format!(
+                "{:?} {records:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+                changes.now,
+                changes.unique_claims,
+                changes.counter_deltas,
+                changes.transfers,
+                changes.executions,
+                changes.effects,
+                changes.audit_entries,
+                changes.subject
+            )
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// What can be said of changes beside the world they are about to change.
+pub(super) fn assert_before_apply(world: &Snapshot, effects: &HashMap<RecordId, Vec<Effect>>, changes: &Changes) {
+    let mut seen = Vec::new();
+    for change in &changes.records {
+        let after = &change.after;
+        assert!(!seen.contains(&after.id), "{} is changed twice in one operation", after.id);
+        seen.push(after.id);
+        match &change.before {
+            None => {
+                assert!(world.record(after.id).is_none(), "{} is made although it is there", after.id);
+                assert_eq!(after.version, 1, "a new record has version 1");
+                assert_eq!(after.attempt, 0, "a new record has not been leased");
+            }
+            Some(before) => {
+                let stored = world.record(after.id).unwrap_or_else(|| panic!("{} is changed but not there", after.id));
+                assert_eq!(
+                    stored.version, before.version,
+                    "{} is changed from a version that is not the last",
+                    after.id
+                );
+                assert_moves_forward(before, after);
+            }
+        }
+        if after.is_final() {
+            assert_eq!(after.hold, 0, "{} {} is final with money in its hold", after.lifecycle.name, after.id);
+            assert!(after.timers.is_empty(), "{} is final with timers", after.id);
+            assert!(after.finished_at.is_some(), "{} is final without the time of it", after.id);
+        }
+        assert!(after.hold >= 0, "{} holds less than nothing", after.id);
+        assert!(after.updated_at <= changes.now, "{} was changed after now", after.id);
+    }
+    for effect in &changes.effects {
+        assert!(!effects.contains_key(&effect.record), "{} would leave a second effect", effect.record);
+    }
+    for (record, execution) in &changes.executions {
+        if let Some(Some(before)) = world.executions.get(&(*record, execution.token)) {
+            let (from, to) = (before.status, execution.status);
+            assert!(from == to || is_forward(from, to), "an execution goes from {from:?} to {to:?}");
+            assert_eq!(before.holder, execution.holder, "an execution changes hands");
+        }
+    }
+}
+
+/// A record only goes forward.
+fn assert_moves_forward(before: &Record, after: &Record) {
+    let subject = format!("{} {}", after.lifecycle.name, after.id);
+    assert_eq!(after.version, before.version + 1, "{subject}: one version per operation");
+    assert!((before.attempt..=before.attempt + 1).contains(&after.attempt), "{subject}: attempts grow by one");
+    assert_eq!(after.created_at, before.created_at, "{subject}: when it was made never changes");
+    assert_eq!(after.owner, before.owner, "{subject}: whose it is never changes");
+    assert_eq!(after.payload, before.payload, "{subject}: its payload never changes");
+    assert!(after.updated_at >= before.updated_at, "{subject}: its times go backward");
+    if before.is_final() {
+        assert_eq!(after.state, before.state, "{subject}: a final state is left");
+        assert_eq!(after.finished_at, before.finished_at, "{subject}: it ends twice");
+    }
+    if before.started_at.is_some() {
+        assert_eq!(after.started_at, before.started_at, "{subject}: it starts twice");
+    }
+    if before.committed_token.is_some() {
+        assert_eq!(after.committed_token, before.committed_token, "{subject}: the execution that won is another one");
+    }
+    for (field, (old, new)) in after.lifecycle.fields.iter().zip(before.fields.iter().zip(&after.fields)) {
+        assert!(!field.is_constant || old == new, "{subject}: the constant {} changes", field.name);
+    }
+}
+
+/// The execution machine. A report on LEASED implies the start, so it may pass through.
+const fn is_forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
+    use ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
+    matches!(
+        (from, to),
+        (Leased, InProgress | Committed | Done | Aborted)
+            | (InProgress, Committed | Done | Aborted)
+            | (Committed, Done)
+    )
+}
+
+/// What can be said of the world afterwards.
+pub(super) fn assert_after_apply(definitions: &Definitions, world: &Snapshot, changes: &Changes) {
+    assert_ledger_balances(definitions, world);
+    for change in &changes.records {
+        let after = &change.after;
+        let Some(asset) = &after.lifecycle.asset else { continue };
+        let own = Account::Hold { asset: Arc::clone(asset), record: after.id };
+        let stored = world.accounts.get(&own).copied().unwrap_or(0);
+        assert_eq!(after.hold, stored, "{}: the record and the ledger disagree about its hold", after.id);
+    }
+    assert_uniques(definitions, world);
+    assert_counts(definitions, world);
+}
+
+/// Double entry: nothing comes from nowhere, and only the world's own accounts go below zero.
+fn assert_ledger_balances(definitions: &Definitions, world: &Snapshot) {
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    for (account, balance) in &world.accounts {
+        let asset = match account {
+            Account::Named { asset, name } => {
+                assert!(
+                    *balance >= 0 || definitions.is_outside_account(asset, name),
+                    "{asset} account {name} is at {balance}"
+                );
+                asset
+            }
+            Account::Hold { asset, record } => {
+                assert!(*balance >= 0, "the hold of {record} is at {balance}");
+                asset
+            }
+        };
+        *sums.entry(asset).or_default() += balance;
+    }
+    for (asset, sum) in sums {
+        assert_eq!(sum, 0, "the accounts of {asset} do not sum to zero");
+    }
+}
+
+/// Every key is held by exactly the record whose fields and state say so.
+fn assert_uniques(definitions: &Definitions, world: &Snapshot) {
+    for lifecycle in definitions.lifecycles.values() {
+        for unique in &lifecycle.unique_constraints {
+            for record in records_of(world, &lifecycle.name) {
+                let Some(parts) = canonical_key_parts(record, &unique.on) else { continue };
+                let key = UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
+                let holder = world.unique_holders.get(&key).copied().flatten();
+                if unique.in_states.is_none_or(|states: StateSet| states.contains(record.state)) {
+                    assert_eq!(holder, Some(record.id), "{key:?} is not held by the record it belongs to");
+                } else {
+                    assert_ne!(holder, Some(record.id), "{key:?} is held from a state that does not count");
+                }
+            }
+        }
+    }
+}
+
+/// Every count of records in states is what counting gives.
+fn assert_counts(definitions: &Definitions, world: &Snapshot) {
+    for lifecycle in definitions.lifecycles.values() {
+        for limit in lifecycle.limits.iter().filter(|limit| limit.window.is_none()) {
+            let mut counted: HashMap<CounterKey, u64> = HashMap::new();
+            for record in records_of(world, &lifecycle.name) {
+                let Some(parts) = canonical_key_parts(record, &limit.on) else { continue };
+                if limit.in_states.is_none_or(|states| states.contains(record.state)) {
+                    let (lifecycle, limit) = (Arc::clone(&lifecycle.name), Arc::clone(&limit.name));
+                    *counted.entry(CounterKey { lifecycle, limit, parts, window_start: None }).or_default() += 1;
+                }
+            }
+            let stored = world
+                .counters
+                .iter()
+                .filter(|(key, count)| *key.lifecycle == *lifecycle.name && *key.limit == *limit.name && **count > 0);
+            let stored: HashMap<_, _> = stored.map(|(key, count)| (key.clone(), *count)).collect();
+            assert_eq!(stored, counted, "the limit {} counts wrongly", limit.name);
+        }
+    }
+}
+
+fn records_of<'w>(world: &'w Snapshot, lifecycle: &'w str) -> impl Iterator<Item = &'w Arc<Record>> {
+    world.records.values().flatten().filter(move |record| *record.lifecycle.name == *lifecycle)
+}

@@ -1,9 +1,0 @@
-//! The stage: an in-memory world over `decide`.
-
-mod attempt;
-mod invariants;
-mod look;
-mod world;
-
-pub use attempt::{Attempt, Lease, Outcome};
-pub use world::{Entry, Stage};

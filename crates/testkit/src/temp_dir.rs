@@ -1,0 +1,39 @@
+//! A place on the disk for one test.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A folder of the test's own, gone when it is done.
+#[derive(Debug)]
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    #[allow(clippy::new_without_default, reason = "it makes a folder, which nobody expects of a default")]
+    pub fn new() -> Self {
+        static NEXT_DIR_NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("onceward-{}-{}", std::process::id(), NEXT_DIR_NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+
+    /// A database in it.
+    pub fn database_path(&self) -> PathBuf {
+        self.join("test.db")
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Something else in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,119 @@
+//! A worker is paused beyond its lease, wakes, knows nothing of it, and commits. Meanwhile another has the job.
+
+use onceward_core::value::RecordId;
+use serde_json::json;
+
+use crate::support::lab_engine::{LabEngine, on_each_store, on_sqlite};
+use crate::support::process;
+use crate::support::store_checks::{count_effects, shop_balance, verify_against_log};
+
+/// What the zombie and the one that holds the lease are told.
+async fn commit_from_zombie_and_holder(lab: &LabEngine) -> (RecordId, [String; 2]) {
+    let id = lab.create_charge().await;
+    let paused = lab.lease("A", "lab.charge", 30).await.expect("the job");
+    // A stands still. B has the job.
+    lab.set_clock(30);
+    assert_eq!(lab.state(id).await, "waiting");
+    let holding = lab.lease("B", "lab.charge", 30).await.expect("the job again");
+    assert!(holding.token > paused.token);
+    let a = lab.commit("A", &paused, "stale").await;
+    let b = lab.commit("B", &holding, "fresh").await;
+    (id, [a, b])
+}
+
+/// The same with a process that is stopped by SIGSTOP while it works, and goes on by SIGCONT.
+async fn commit_from_zombie_and_holder_processes(lab: &LabEngine) -> (RecordId, [String; 2]) {
+    let id = lab.create_charge().await;
+    let (mut a, mut b) = (process::worker("A"), process::worker("B"));
+    lab.serve_lease(&mut a, "A", "lab.charge", 30, "good").await.expect("the job");
+    a.expect_line("working");
+    a.pause();
+    // Its work is done, for all it knows: it will read this when it wakes.
+    a.send_line("stale");
+    lab.set_clock(30);
+    assert_eq!(lab.state(id).await, "waiting");
+    lab.serve_lease(&mut b, "B", "lab.charge", 30, "good").await.expect("the job again");
+    b.expect_line("working");
+    a.resume();
+    let reply_a = lab.serve_commit(&mut a, "A").await;
+    b.send_line("fresh");
+    let reply_b = lab.serve_commit(&mut b, "B").await;
+    (id, [reply_a, reply_b])
+}
+
+/// Without the fence the zombie's stale result lands, and the worker that holds the lease is told that all is well.
+#[test]
+#[ignore = "the damage: run by `cargo xtask lab`"]
+fn damage_stale_commit_wins() {
+    on_each_store(async |lab| {
+        let (id, replies) = commit_from_zombie_and_holder(lab).await;
+        assert_eq!(replies, ["ok", "ok"]);
+        assert_eq!(lab.committed_result(id).await, Some(json!("stale")));
+    });
+    println!("lab: the zombie's result landed; the holder was told ok, and its result is nowhere");
+}
+
+#[test]
+#[ignore = "the damage: run by `cargo xtask lab`"]
+fn damage_stale_commit_of_paused_process_wins() {
+    on_sqlite(async |lab| {
+        let (id, replies) = commit_from_zombie_and_holder_processes(lab).await;
+        assert_eq!(replies, ["ok", "ok"]);
+        assert_eq!(lab.committed_result(id).await, Some(json!("stale")));
+    });
+    println!("lab: a process woken by SIGCONT has landed its stale result");
+}
+
+/// FM-5: the token of a lease that was lost is worth nothing, and says so.
+#[test]
+fn prevented_stale_token_gets_lease_lost() {
+    on_each_store(async |lab| {
+        let (id, replies) = commit_from_zombie_and_holder(lab).await;
+        assert_eq!(replies, ["lease_lost", "ok"]);
+        assert_eq!(lab.committed_result(id).await, Some(json!("fresh")));
+        assert_eq!((count_effects(lab.store(), id).await, shop_balance(lab.store()).await), (1, 1));
+        verify_against_log(lab.store()).await.expect("whole");
+    });
+    println!("lab: the zombie is told lease_lost; the holder's result landed");
+}
+
+/// FM-5: a commit too late is refused also where nobody took the job over.
+#[test]
+fn prevented_late_commit_without_new_holder_is_refused() {
+    on_each_store(async |lab| {
+        let id = lab.create_charge().await;
+        let paused = lab.lease("A", "lab.charge", 30).await.expect("the job");
+        lab.set_clock(30);
+        assert_eq!(lab.commit("A", &paused, "stale").await, "lease_lost");
+        assert_eq!(lab.committed_result(id).await, None);
+        assert_eq!(count_effects(lab.store(), id).await, 0);
+    });
+    println!("lab: too late is too late, though nobody took over");
+}
+
+/// FM-5: with a process that was really paused.
+#[test]
+fn prevented_paused_process_gets_lease_lost() {
+    on_sqlite(async |lab| {
+        let (id, replies) = commit_from_zombie_and_holder_processes(lab).await;
+        assert_eq!(replies, ["lease_lost", "ok"]);
+        assert_eq!(lab.committed_result(id).await, Some(json!("fresh")));
+        verify_against_log(lab.store()).await.expect("whole");
+    });
+    println!("lab: SIGSTOP, SIGCONT, lease_lost");
+}
+
+/// FM-5: the zombie is no outcast: it asks again and works on.
+#[test]
+fn recovered_former_zombie_completes_next_job() {
+    on_each_store(async |lab| {
+        let (_, replies) = commit_from_zombie_and_holder(lab).await;
+        assert_eq!(replies[0], "lease_lost");
+        let next = lab.create_charge().await;
+        let held = lab.lease("A", "lab.charge", 30).await.expect("the next job");
+        assert_eq!(held.record.id, next);
+        assert_eq!(lab.commit("A", &held, "fresh").await, "ok");
+        assert_eq!(lab.committed_result(next).await, Some(json!("fresh")));
+    });
+    println!("lab: the former zombie does the next job");
+}

@@ -1,0 +1,7 @@
+//! What the failure modes are played on.
+
+pub(crate) mod lab_engine;
+mod postgres_server;
+pub(crate) mod process;
+pub(crate) mod store_checks;
+pub(crate) mod worker_calls;

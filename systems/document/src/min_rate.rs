@@ -1,0 +1,85 @@
+//! How slowly a document may come. Whoever sends a byte now and then is in time for each piece, and holds a place for others.
+
+use std::time::Duration;
+
+use crate::MinRate;
+
+/// What has come, by the time that was spent waiting for it. A disk of our own that is slow is not the sender's fault.
+#[derive(Debug)]
+pub(crate) struct RateMeter {
+    min_rate: MinRate,
+    total_waited: Duration,
+    /// Of the window that is under way.
+    window_waited: Duration,
+    window_bytes: u64,
+}
+
+impl RateMeter {
+    pub(crate) const fn new(min_rate: MinRate) -> Self {
+        Self { min_rate, total_waited: Duration::ZERO, window_waited: Duration::ZERO, window_bytes: 0 }
+    }
+
+    /// A piece came after so long. Whether it goes on fast enough.
+    pub(crate) fn record_chunk(&mut self, waited: Duration, bytes: u64) -> bool {
+        self.total_waited = self.total_waited.saturating_add(waited);
+        if self.total_waited < self.min_rate.grace_period {
+            return true;
+        }
+        self.window_waited = self.window_waited.saturating_add(waited);
+        self.window_bytes = self.window_bytes.saturating_add(bytes);
+        if self.window_waited < self.min_rate.window {
+            return true;
+        }
+        let is_enough = self.window_bytes >= self.min_rate.bytes_per_window;
+        (self.window_waited, self.window_bytes) = (Duration::ZERO, 0);
+        is_enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::UploadLimits;
+
+    /// How long it goes on when a piece of so many bytes comes each so many seconds; an hour at most.
+    fn seconds_until_rejected(seconds: u64, bytes: u64) -> u64 {
+        let mut meter = RateMeter::new(UploadLimits::default().min_rate);
+        let mut rejections = (1..=3_600 / seconds).filter(|_| !meter.record_chunk(Duration::from_secs(seconds), bytes));
+        rejections.next().map_or(3_600, |count| count * seconds)
+    }
+
+    #[test]
+    fn slow_sender_is_rejected_within_two_minutes() {
+        assert_eq!(
+            (seconds_until_rejected(1, 1), seconds_until_rejected(2, 1), seconds_until_rejected(29, 1)),
+            (89, 88, 116)
+        );
+        assert_eq!(seconds_until_rejected(1, (16 << 10) - 1), 89);
+    }
+
+    #[test]
+    fn sender_at_min_rate_is_not_rejected() {
+        assert_eq!(
+            (
+                seconds_until_rejected(1, 16 << 10),
+                seconds_until_rejected(15, 240 << 10),
+                seconds_until_rejected(30, 480 << 10)
+            ),
+            (3_600, 3_600, 3_600)
+        );
+    }
+
+    /// In bursts, too; and the first minute is its own.
+    #[test]
+    fn rate_is_ignored_in_grace_period_then_enforced_per_window() {
+        let mut meter = RateMeter::new(UploadLimits::default().min_rate);
+        let second = Duration::from_secs(1);
+        assert!((0..59).all(|_| meter.record_chunk(second, 0)));
+        for _ in 0..10 {
+            assert!((0..29).all(|_| meter.record_chunk(second, 0)));
+            assert!(meter.record_chunk(second, 480 << 10), "all of a window's at its end");
+        }
+        assert!((0..29).all(|_| meter.record_chunk(second, 0)));
+        assert!(!meter.record_chunk(second, 0), "what came in the window before does not count");
+    }
+}

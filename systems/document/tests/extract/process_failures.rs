@@ -1,0 +1,147 @@
+//! What happens to the machine, and not to the document: signals, programs that hang, are missing or killed, what others have left behind.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command};
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+use onceward_testkit::TempDir;
+
+use crate::script_run::{ScriptRun, sample};
+
+#[test]
+fn hung_program_is_retryable_timeout() {
+    for (program, document) in
+        [("pdfinfo", "letter.pdf"), ("pdftotext", "letter.pdf"), ("pdftoppm", "scan.pdf"), ("tesseract", "page.png")]
+    {
+        let run = ScriptRun::new().with_fake_program(program, "exec sleep 600").with_env("DOCUMENT_SECONDS", "1");
+        run.extract(&sample(document)).assert_failure(75, "TIMEOUT");
+    }
+}
+
+/// Somebody else's kill, or the kernel's that has no memory left: neither the time nor the document.
+#[test]
+fn killed_program_is_retryable_and_crashed_program_is_terminal() {
+    for (program, document) in
+        [("pdfinfo", "letter.pdf"), ("pdftotext", "letter.pdf"), ("pdftoppm", "scan.pdf"), ("tesseract", "page.png")]
+    {
+        for signal in ["KILL", "TERM"] {
+            let run = ScriptRun::new().with_fake_program(program, &format!("kill -{signal} $$"));
+            run.extract(&sample(document)).assert_failure(75, "SYSTEM_TRANSIENT");
+        }
+    }
+    // Where it falls of itself, the document is why.
+    ScriptRun::new()
+        .with_fake_program("pdfinfo", "kill -SEGV $$")
+        .extract(&sample("letter.pdf"))
+        .assert_failure(1, "CORRUPT_DATA");
+    ScriptRun::new()
+        .with_fake_program("tesseract", "kill -ABRT $$")
+        .extract(&sample("page.png"))
+        .assert_failure(1, "OCR_FAILURE");
+}
+
+/// One that minds no SIGTERM is killed when its time is over, and that is still a time-out.
+#[test]
+fn program_ignoring_sigterm_is_killed_and_reported_as_timeout() {
+    let run =
+        ScriptRun::new().with_fake_program("pdfinfo", "trap '' TERM; exec sleep 600").with_env("DOCUMENT_SECONDS", "1");
+    run.extract(&sample("letter.pdf")).assert_failure(75, "TIMEOUT");
+}
+
+#[test]
+fn missing_program_exits_127_and_is_named() {
+    for program in ["pdfinfo", "pdftotext", "pdftoppm", "tesseract"] {
+        let folder = TempDir::new();
+        // All of the usual ones but this.
+        let path = folder.database_path().with_file_name("programs");
+        std::fs::create_dir(&path).expect("a folder");
+        for name in ["pdfinfo", "pdftotext", "pdftoppm", "tesseract", "timeout"].iter().filter(|name| **name != program)
+        {
+            std::os::unix::fs::symlink("/bin/true", path.join(name)).expect("a link");
+        }
+        let output = ScriptRun::new().with_env("PATH", &path.display().to_string()).extract(&sample("letter.pdf"));
+        assert_eq!(output.exit_code, Some(127), "{output:?}");
+        assert!(output.stderr.contains(&format!("{program} is not installed")), "{output:?}");
+    }
+}
+
+/// A run that is at this program now, which will not end; and word of when the program's process is gone.
+fn start_hanging_in(program: &str) -> (ScriptRun, Child, mpsc::Receiver<()>) {
+    hang_run_in(ScriptRun::new(), program)
+}
+
+fn hang_run_in(run: ScriptRun, program: &str) -> (ScriptRun, Child, mpsc::Receiver<()>) {
+    let pipe = run.sibling_path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let run = run.with_fake_program(program, &format!("exec 3>'{}'\necho up >&3\nexec sleep 600", pipe.display()));
+    let run = run.with_env("DOCUMENT_SECONDS", "600");
+    let mut child = run.start(&sample("letter.pdf"));
+    // It has begun once it writes to the pipe, which ends with whoever holds it.
+    let mut pipe_reader = BufReader::new(File::open(&pipe).expect("a pipe"));
+    assert!(pipe_reader.read_line(&mut String::new()).expect("a word") > 0);
+    let (gone_sender, gone) = mpsc::channel();
+    std::thread::spawn(move || pipe_reader.read_to_string(&mut String::new()).map(|_| gone_sender.send(())));
+    assert!(child.try_wait().expect("a child").is_none());
+    (run, child, gone)
+}
+
+/// Told to end while a program works for it, it takes its files with it.
+#[test]
+fn sigterm_to_group_removes_temp_files() {
+    let (run, child, _) = start_hanging_in("pdfinfo");
+    assert!(std::fs::read_dir(run.temp_folder()).expect("a folder").count() == 1, "its own folder");
+    // As the worker's supervisor does: to the whole group.
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-TERM", "--", &group]).status().expect("kill").success());
+    let output = run.finish(child);
+    assert_eq!(output.stdout_text, "");
+}
+
+/// Told alone, without its group, it does not wait for what it runs, and does not leave it behind.
+#[test]
+fn sigterm_to_script_alone_ends_its_children() {
+    // `head` takes the document in.
+    for program in ["head", "pdfinfo", "pdftotext"] {
+        let (run, child, gone) = start_hanging_in(program);
+        let signaled_at = Instant::now();
+        assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
+        let output = run.finish(child);
+        assert!(signaled_at.elapsed() < Duration::from_mins(1), "{:?}", signaled_at.elapsed());
+        assert_eq!((output.exit_code, &*output.stderr), (Some(143), ""), "{program}: {output:?}");
+        assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "{program} goes on");
+    }
+}
+
+/// `timeout` of older coreutils dies alone if it is told to end in the moment in which it has begun a program.
+#[test]
+fn child_orphaned_by_timeout_is_ended() {
+    let dies_alone = "trap 'exit 143' TERM\nshift 3\n\"$@\" &\nwait";
+    let (run, child, gone) = hang_run_in(ScriptRun::new().with_fake_program("timeout", dies_alone), "pdfinfo");
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
+    let output = run.finish(child);
+    assert_eq!((output.exit_code, &*output.stderr), (Some(143), ""), "{output:?}");
+    assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "pdfinfo goes on");
+}
+
+/// SIGKILL leaves the folder; a run that begins a day later takes it away, and nothing else.
+#[test]
+fn stale_temp_folder_of_killed_run_is_removed() {
+    let run = ScriptRun::new();
+    let create_folder_aged = |name: &str, days: u32| {
+        let path = run.temp_folder().join(name);
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::write(path.join("document"), "MARK").expect("a file");
+        let then = SystemTime::now() - Duration::from_hours(24) * days;
+        File::open(&path).and_then(|folder| folder.set_modified(then)).expect("a time");
+        path
+    };
+    let old = create_folder_aged("onceward-document.aaaaaa", 2);
+    let kept = [create_folder_aged("onceward-document.bbbbbb", 0), create_folder_aged("onceward-other.cccccc", 9)];
+    let output = run.start(&sample("letter.pdf")).wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    assert!(!old.exists());
+    let left = std::fs::read_dir(run.temp_folder()).expect("a folder").count();
+    assert!(kept.iter().all(|path| path.join("document").exists()) && left == 2, "{left} left");
+}

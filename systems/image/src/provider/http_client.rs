@@ -1,0 +1,258 @@
+//! The line to a service: where it is, the key it wants, one question and its bounded answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
+use http::uri::{Authority, Scheme, Uri};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::RootCertStore;
+use tokio::time::{Instant, timeout_at};
+
+use super::address_policy::PublicResolver;
+use super::provider_error::ProviderError;
+
+/// A service that is there accepts within this time, also over a slow line.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection that nobody used for so long is closed, before most services do so in the middle of a question.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+
+const USER_AGENT_VALUE: HeaderValue = HeaderValue::from_static(concat!("onceward/", env!("CARGO_PKG_VERSION")));
+
+/// What is wrong with how a service is configured. Shows no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderConfigError {
+    #[error(
+        "the service's address is not one: write it as https://HOST, without a user, a query or the path of a call"
+    )]
+    InvalidUrl,
+    #[error("the service's key has characters that no key has")]
+    InvalidApiKey,
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+}
+
+/// Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub(super) struct ProviderHttpClient(Arc<HttpClientInner>);
+
+struct HttpClientInner {
+    scheme: Scheme,
+    authority: Authority,
+    /// What stands before `/v1`; without a slash at its end.
+    prefix: String,
+    authorization: Option<HeaderValue>,
+    /// To the service itself, wherever it is.
+    service_pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// To hosts that the service names: only such as all the world can reach.
+    public_pool: Pool<HttpsConnector<HttpConnector<PublicResolver>>, Full<Bytes>>,
+}
+
+/// The key is not shown, nor a path that may be one.
+impl fmt::Debug for ProviderHttpClient {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}://{}", self.0.scheme, self.0.authority)
+    }
+}
+
+/// An answer, read to its end.
+pub(super) struct ProviderResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl ProviderHttpClient {
+    pub(super) fn open(url: &str, api_key: Option<&str>) -> Result<Self, ProviderConfigError> {
+        let uri: Uri = url.trim().parse().map_err(|_| ProviderConfigError::InvalidUrl)?;
+        let parts = uri.into_parts();
+        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
+            return Err(ProviderConfigError::InvalidUrl);
+        };
+        let path = parts.path_and_query.as_ref();
+        let is_http = scheme == Scheme::HTTP || scheme == Scheme::HTTPS;
+        if !is_http || authority.as_str().contains('@') || path.is_some_and(|path| path.query().is_some()) {
+            return Err(ProviderConfigError::InvalidUrl);
+        }
+        // Many write the address with the version that every path begins with.
+        let path = path.map_or("", |path| path.path()).trim_end_matches('/');
+        let prefix = path.strip_suffix("/v1").unwrap_or(path).to_owned();
+        let authorization = api_key.map(bearer_header).transpose()?;
+        let roots = Arc::new(onceward_engine::root_certificates().map_err(ProviderConfigError::Tls)?);
+        let service_pool = build_pool(HttpConnector::new(), Arc::clone(&roots))?;
+        let public_pool = build_pool(HttpConnector::new_with_resolver(PublicResolver::new(GaiResolver::new())), roots)?;
+        if authorization.is_some() && scheme == Scheme::HTTP && !is_loopback(&authority) {
+            tracing::warn!(host = authority.host(), "the service's key goes over the network in the clear: use https");
+        }
+        Ok(Self(Arc::new(HttpClientInner { scheme, authority, prefix, authorization, service_pool, public_pool })))
+    }
+
+    /// Whether an address lies at the service itself: the same scheme, host and port.
+    pub(super) fn is_service_url(&self, uri: &Uri) -> bool {
+        let (scheme, authority) = (&self.0.scheme, &self.0.authority);
+        let port = |scheme: &Scheme, port: Option<u16>| port.unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 });
+        uri.scheme() == Some(scheme)
+            && uri.host().is_some_and(|host| host.eq_ignore_ascii_case(authority.host()))
+            && port(scheme, uri.port_u16()) == port(scheme, authority.port_u16())
+    }
+
+    /// Post JSON to a path below `/v1`, with the key, and read the answer.
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        deadline: Instant,
+        max_bytes: usize,
+    ) -> Result<ProviderResponse, ProviderError> {
+        let inner = &self.0;
+        let target = Uri::builder()
+            .scheme(inner.scheme.clone())
+            .authority(inner.authority.clone())
+            .path_and_query(format!("{}/v1{path}", inner.prefix));
+        // Made of the parts of an address that was taken apart before.
+        let target = target.build().map_err(|_| ProviderError::InvalidResponse)?;
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = target;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, USER_AGENT_VALUE);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(authorization) = &inner.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        let response = map_send_result(timeout_at(deadline, inner.service_pool.request(request)).await)?;
+        read_response(response, deadline, max_bytes).await
+    }
+
+    /// Fetch from an address that the service has named, without the key. The caller has judged the address; a name that
+    /// leads into a private network is refused when it is looked up.
+    pub(super) async fn get(&self, uri: &Uri, deadline: Instant) -> Result<Response<Incoming>, ProviderError> {
+        let mut request = Request::new(Full::new(Bytes::new()));
+        *request.uri_mut() = uri.clone();
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, USER_AGENT_VALUE);
+        headers.insert(ACCEPT, HeaderValue::from_static("image/png, image/jpeg, image/webp"));
+        if self.is_service_url(uri) {
+            return map_send_result(timeout_at(deadline, self.0.service_pool.request(request)).await);
+        }
+        map_send_result(timeout_at(deadline, self.0.public_pool.request(request)).await)
+    }
+}
+
+fn map_send_result<T>(outcome: Result<Result<T, PoolError>, tokio::time::error::Elapsed>) -> Result<T, ProviderError> {
+    match outcome {
+        Err(_) => Err(ProviderError::Timeout),
+        Ok(Err(error)) => Err(ProviderError::from_source(&error, error.is_connect())),
+        Ok(Ok(response)) => Ok(response),
+    }
+}
+
+/// Of a refusal this much is read. What it says is for people, but for a code, and may be anything.
+const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
+
+/// An answer to its end, if that comes in time and before so many bytes. Of a refusal, the status is most of it: one that is longer than
+/// any should be is one without words.
+pub(super) async fn read_response(
+    response: Response<Incoming>,
+    deadline: Instant,
+    max_bytes: usize,
+) -> Result<ProviderResponse, ProviderError> {
+    let (parts, body) = response.into_parts();
+    let is_error = !parts.status.is_success();
+    let max_bytes = if is_error { max_bytes.min(MAX_ERROR_BODY_BYTES) } else { max_bytes };
+    let body = match timeout_at(deadline, Limited::new(body, max_bytes).collect()).await {
+        Err(_) => return Err(ProviderError::Timeout),
+        Ok(Err(error)) if error.is::<LengthLimitError>() && is_error => Bytes::new(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(ProviderError::ResponseTooLarge),
+        Ok(Err(error)) => return Err(ProviderError::from_source(&*error, false)),
+        Ok(Ok(collected)) => collected.to_bytes(),
+    };
+    Ok(ProviderResponse { status: parts.status, headers: parts.headers, body })
+}
+
+fn bearer_header(api_key: &str) -> Result<HeaderValue, ProviderConfigError> {
+    let mut value =
+        HeaderValue::try_from(format!("Bearer {api_key}")).map_err(|_| ProviderConfigError::InvalidApiKey)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn is_loopback(authority: &Authority) -> bool {
+    let host = authority.host();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn build_pool<R>(
+    mut tcp: HttpConnector<R>,
+    roots: Arc<RootCertStore>,
+) -> Result<Pool<HttpsConnector<HttpConnector<R>>, Full<Bytes>>, ProviderConfigError>
+where
+    HttpConnector<R>: Clone,
+    HttpsConnector<HttpConnector<R>>: hyper_util::client::legacy::connect::Connect + Clone,
+{
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ProviderConfigError::Tls(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    let mut pool = Pool::builder(TokioExecutor::new());
+    pool.pool_idle_timeout(IDLE_TIMEOUT).pool_timer(TokioTimer::new());
+    Ok(pool.build(connector))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_is_accepted_with_and_without_v1_suffix() {
+        for url in ["https://api.example.org", "https://api.example.org/", "https://api.example.org/v1/"] {
+            assert_eq!(ProviderHttpClient::open(url, None).expect("right").0.prefix, "", "{url}");
+        }
+        assert_eq!(ProviderHttpClient::open("http://[::1]:8080/openai/v1", None).expect("right").0.prefix, "/openai");
+        for invalid in ["", "api.example.org", "ftp://a", "https://me:you@a", "https://a?key=b", "https://a b"] {
+            assert_eq!(
+                ProviderHttpClient::open(invalid, None).expect_err("wrong"),
+                ProviderConfigError::InvalidUrl,
+                "{invalid}"
+            );
+        }
+        assert_eq!(
+            ProviderHttpClient::open("https://a", Some("a\nb")).expect_err("wrong"),
+            ProviderConfigError::InvalidApiKey
+        );
+    }
+
+    #[test]
+    fn service_url_requires_same_scheme_host_and_port() {
+        let client = ProviderHttpClient::open("https://Api.example.org/v1", Some("hidden")).expect("right");
+        let is_service_url = |url: &str| client.is_service_url(&url.parse().expect("an address"));
+        assert!(is_service_url("https://api.example.org/a.png") && is_service_url("https://api.example.org:443/a.png"));
+        assert!(
+            !is_service_url("http://api.example.org/a.png") && !is_service_url("https://api.example.org:8443/a.png")
+        );
+        assert!(!is_service_url("https://api.example.org.evil.example/a.png") && !is_service_url("/a.png"));
+        assert!(!format!("{client:?}").contains("hidden"));
+    }
+}

@@ -1,0 +1,124 @@
+//! What went wrong, in the words of the lifecycle's error table. Each sentence is ours: a service's own may quote the
+//! prompt, and whoever owns the job reads what stands here.
+
+use std::error::Error;
+use std::io;
+
+use http::{HeaderMap, StatusCode};
+use onceward_core::decide::FailureReport;
+use serde_json::Value;
+
+use super::address_policy::PrivateAddressError;
+use super::retry_after::parse_retry_after;
+
+/// Why there is no answer to judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ProviderError {
+    Timeout,
+    /// Nobody heard the question.
+    Unreachable,
+    /// The answer broke off, or is none.
+    InvalidResponse,
+    ResponseTooLarge,
+    /// What should be a picture is none, or not all of one.
+    NotAnImage,
+    /// An address that is not asked.
+    AddressNotAllowed,
+    TooManyRedirects,
+}
+
+impl ProviderError {
+    /// From the innermost error that tells.
+    pub(super) fn from_source(error: &(dyn Error + 'static), is_connecting: bool) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if error.is::<PrivateAddressError>() {
+                return Self::AddressNotAllowed;
+            }
+            if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+                return Self::Timeout;
+            }
+            cause = error.source();
+        }
+        if is_connecting { Self::Unreachable } else { Self::InvalidResponse }
+    }
+
+    /// IMG-4 and IMG-12: all of this may pass, but for an address that is never asked.
+    pub(super) fn to_failure_report(self) -> FailureReport {
+        match self {
+            Self::Timeout => FailureReport::new("timeout", "the provider took too long"),
+            Self::Unreachable => FailureReport::new("503", "the provider cannot be reached"),
+            Self::InvalidResponse => FailureReport::new("502", "the provider's answer broke off or cannot be read"),
+            Self::ResponseTooLarge => FailureReport::new("502", "the provider's answer is too large"),
+            Self::NotAnImage => {
+                FailureReport::new("502", "the provider answered with something that is no whole picture")
+            }
+            Self::TooManyRedirects => FailureReport::new("502", "the provider's picture was sent from place to place"),
+            Self::AddressNotAllowed => {
+                FailureReport::new("403", "the provider's picture lies at an address that this server does not ask")
+            }
+        }
+    }
+}
+
+/// Codes by which services say that their safety filter objects. The first two are OpenAI's, the next two Azure's.
+const POLICY_ERROR_CODES: [&str; 8] = [
+    "content_policy_violation",
+    "moderation_blocked",
+    "content_filter",
+    "responsibleaipolicyviolation",
+    "contentfilter",
+    "content_moderation",
+    "policy_violation",
+    "safety_violation",
+];
+
+/// What an answer that is no success comes to.
+pub(super) fn status_failure(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> FailureReport {
+    let number = status.as_u16();
+    // IMG-6: whatever the status, a safety filter's word is final.
+    if status.is_client_error() && is_policy_error(body) {
+        return FailureReport::new("policy", "policy violation");
+    }
+    // IMG-12: the table's codes by their own names, others by the one that means the same to us.
+    let (code, message) = match number {
+        429 => ("429", "the provider has too many requests"),
+        500 => ("500", "the provider failed"),
+        503 | 529 => ("503", "the provider is not available"),
+        504 => ("504", "the provider's own service took too long"),
+        408 | 425 => ("timeout", "the provider took too long"),
+        401 => ("401", "the provider does not accept the key"),
+        402 | 403 => ("403", "the provider does not allow this"),
+        _ if status.is_server_error() => ("502", "the provider failed"),
+        _ if status.is_redirection() => ("400", "the provider is at another address than the configured one"),
+        404 => ("400", "the provider does not know this address or this model"),
+        _ => (
+            "400",
+            "the provider does not take the order: perhaps its model draws no picture of this size, or reads no prompt of this length",
+        ),
+    };
+    FailureReport { retry_after: parse_retry_after(headers), ..FailureReport::new(code, message) }
+}
+
+/// What a file's host answers when it has no picture to give.
+///
+/// That the address has run out or is not allowed says nothing of our key: drawn again, the picture has a new address.
+pub(super) fn download_failure(status: StatusCode, headers: &HeaderMap) -> FailureReport {
+    match status.as_u16() {
+        408 | 429 => status_failure(status, headers, &[]),
+        _ if status.is_server_error() => status_failure(status, headers, &[]),
+        _ => FailureReport::new("502", "the provider's picture was not at its address"),
+    }
+}
+
+/// Whether the body of an answer names one of the codes of a safety filter.
+fn is_policy_error(body: &[u8]) -> bool {
+    let Ok(Value::Object(answer)) = serde_json::from_slice(body) else { return false };
+    let Some(error) = answer.get("error") else { return false };
+    let inner = ["inner_error", "innererror"].iter().find_map(|name| error.get(name));
+    [error.get("code"), error.get("type"), inner.and_then(|inner| inner.get("code"))]
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .any(|code| POLICY_ERROR_CODES.contains(&code.to_ascii_lowercase().as_str()))
+}

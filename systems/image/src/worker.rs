@@ -1,0 +1,109 @@
+//! The worker inside the process. It draws what is ordered, stores the picture, and only then commits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onceward_core::decide::FailureReport;
+use onceward_core::hex;
+use onceward_core::record::{Actor, FencingToken};
+use onceward_engine::{Engine, JobResult, ObjectError, ObjectStorage, WorkerConfig, WorkerHandle, WorkerJob};
+use onceward_store::Store;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tracing::warn;
+
+use crate::prompt_payload;
+use crate::provider::{GeneratedImage, ImageProvider};
+use crate::{JOB_LIFECYCLE, bucket};
+
+/// As the worker is called, by its leases and in lists. No key has such an owner unless an operator makes one.
+const WORKER_NAME: &str = "onceward.image";
+
+/// Shorter than the lifecycle's own: where a process is gone, another does not wait long for its jobs. The heart beats on while a provider takes
+/// its time.
+const LEASE_DURATION: onceward_core::time::Duration = onceward_core::time::Duration::from_secs(15);
+
+/// How long a job that is to stop may wait for its picture: it is nearly there perhaps, and paid for.
+const STOP_GRACE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Who draws, and how much at once.
+#[derive(Clone, Debug)]
+pub struct ImageWorkerConfig {
+    pub provider: ImageProvider,
+    pub concurrency: usize,
+}
+
+/// Draw what is ordered, in this process. The bucket is the engine's own object store.
+pub fn start_image_worker<S: Store + 'static>(
+    engine: &Engine<S>,
+    objects: &ObjectStorage,
+    config: ImageWorkerConfig,
+) -> WorkerHandle {
+    let ImageWorkerConfig { provider, concurrency } = config;
+    let worker_config = WorkerConfig {
+        name: WORKER_NAME.into(),
+        actor: Actor::new(WORKER_NAME, &["worker"]),
+        concurrency,
+        lease_duration: Some(LEASE_DURATION),
+        ..WorkerConfig::for_lifecycle(JOB_LIFECYCLE)
+    };
+    let worker = Arc::new(ImageWorker { provider, objects: objects.clone() });
+    engine.work(worker_config, move |job| {
+        let desk = Arc::clone(&worker);
+        async move { desk.run_job(&job).await }
+    })
+}
+
+#[derive(Debug)]
+struct ImageWorker {
+    provider: ImageProvider,
+    objects: ObjectStorage,
+}
+
+impl ImageWorker {
+    async fn run_job(&self, job: &WorkerJob) -> JobResult {
+        self.delete_stale_attempts(job).await;
+        let Some(order) = job.payload.as_deref().and_then(prompt_payload::parse_payload) else {
+            return Err(FailureReport::new("400", "this is no order for a picture"));
+        };
+        let image = tokio::select! {
+            generated = self.provider.generate(&order) => generated?,
+            () = wait_stop_grace(job) => return Err(FailureReport::new("yielded", "")),
+        };
+        self.store_image(job, image).await
+    }
+
+    /// IMG-3: stored first. What the closure answers with is committed after this, and is refused where another has the job by now.
+    async fn store_image(&self, job: &WorkerJob, image: GeneratedImage) -> JobResult {
+        let Some(name) = bucket::object_name(job.record.id, job.token, image.media_type) else {
+            return Err(FailureReport::new("502", "what the provider sent is no picture"));
+        };
+        let sha256 = hex::encode(&Sha256::digest(&image.bytes));
+        let bytes = image.bytes.len();
+        self.objects.put_named(&name, image.bytes).await.map_err(|error| storage_failure(&error))?;
+        Ok(json!({ "url": name, "sha256": sha256, "bytes": bytes }))
+    }
+
+    /// What earlier attempts have stored and never committed is nobody's: none of them can commit any more, since this one has the lease.
+    async fn delete_stale_attempts(&self, job: &WorkerJob) {
+        for token in (1..job.token.0).rev().take(bucket::MAX_CLEANED_ATTEMPTS) {
+            for name in bucket::object_names(job.record.id, FencingToken(token)) {
+                if let Err(error) = self.objects.remove_named(&name).await {
+                    warn!(code = error.code(), "what an attempt left behind stays: {error}");
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the job is to stop, and a little longer.
+async fn wait_stop_grace(job: &WorkerJob) {
+    job.wait_stop_requested().await;
+    tokio::time::sleep(STOP_GRACE_TIMEOUT).await;
+}
+
+/// The bucket failed, not the provider: it is tried again as any server's error is.
+fn storage_failure(error: &ObjectError) -> FailureReport {
+    warn!(code = error.code(), "a picture could not be stored: {error}");
+    FailureReport::new("503", "the picture could not be stored")
+}

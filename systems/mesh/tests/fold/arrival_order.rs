@@ -1,0 +1,44 @@
+//! The mesh's own lifecycles, random logs, any order of arrival.
+
+use std::sync::Arc;
+
+use onceward_core::decide::CheckQuery;
+use onceward_core::fold::{ApplyStatus, LogOperation};
+use onceward_testkit::fold::{OperationSetSpec, fold_in_random_order, random_operation_set};
+use onceward_testkit::random::{Rng, theme_seeds};
+use onceward_testkit::systems;
+use serde_json::json;
+
+use crate::fold_log::ALL_CAPABILITIES;
+
+const DEFAULT_CASES: u64 = 30;
+const OPERATIONS_PER_CASE: usize = 80;
+
+/// MSH-24 MSH-23: whatever nodes say, in whatever order it is heard, twice or late, with authority coming and going: the
+/// same set is the same mesh.
+#[test]
+fn same_operations_in_any_order_give_same_state() {
+    let definitions = Arc::new(systems::load_system("mesh"));
+    let resolver = |operation: &LogOperation, _: &CheckQuery| {
+        let random_byte = operation.id.0[0];
+        json!({ "valid": !random_byte.is_multiple_of(4), "key": "x", "userBearing": random_byte.is_multiple_of(2), "why": "" })
+            .as_object()
+            .cloned()
+    };
+    let (mut changed, mut total) = (0, 0);
+    for seed in theme_seeds("mesh fold", DEFAULT_CASES) {
+        println!("play it again with ONCEWARD_SEED={seed}");
+        let mut rng = Rng::new(seed);
+        let set = OperationSetSpec {
+            definitions: &definitions,
+            capabilities: &ALL_CAPABILITIES,
+            operation_count: OPERATIONS_PER_CASE,
+        };
+        let operations = random_operation_set(&set, &resolver, &mut rng);
+        let fold = fold_in_random_order(&set, &definitions, &operations, &resolver, &mut rng);
+        total += fold.len();
+        changed += fold.operations().filter(|(_, _, applied)| **applied == ApplyStatus::Changed).count();
+    }
+    println!("{changed} of {total} operations changed something");
+    assert!(changed * 5 > total, "hardly anything happens: {changed} of {total}");
+}

@@ -1,0 +1,30 @@
+//! `cargo xtask bench --lives`: whole job lives a second on SQLite, beside a floor that writes the same rows. Takes about
+//! five minutes on a quiet machine, and fails on nothing but a wrong number of transactions: times depend on who else
+//! uses the machine, and only ratios of one run say something.
+
+use anyhow::Result;
+
+use super::{binary_path, path_str};
+use crate::{shell, tree};
+
+const JOB_REPORTS: &[(&str, &[&str])] = &[
+    ("floor and engine, turn and turn about", &["beside", "20000", "7"]),
+    ("the floor without each of its rows", &["rows", "20000", "5"]),
+    ("256 callers, one call at a time each", &["callers", "51200"]),
+    ("one job at a time", &["single", "500"]),
+    ("a million jobs waiting", &["waiting", "1000000", "20000"]),
+    ("latency at 100 jobs a second", &["latency", "30"]),
+    ("sustained for a minute", &["minute", "60"]),
+];
+
+pub(crate) fn run() -> Result<()> {
+    let mut build = shell::command("cargo");
+    build.current_dir(tree::root());
+    shell::run(build.args(["build", "--quiet", "--release", "--package", "onceward-bench", "--bin", "lives"]))?;
+    let program = binary_path("release", "lives")?;
+    for (title, words) in JOB_REPORTS {
+        println!("\n# {title}");
+        shell::run(shell::command(path_str(&program)?).args(*words))?;
+    }
+    Ok(())
+}

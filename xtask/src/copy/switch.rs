@@ -1,0 +1,104 @@
+//! Putting edits behind a question: the function that an edit falls in gets a second body, in which the edit is made. So any
+//! edit of a body will do, whatever it changes there, and rustc judges each by itself.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Result, bail};
+
+use super::functions::{FunctionBody, find_functions};
+use crate::rules::rule_removals::CodeEdit;
+
+/// An edit and its number.
+pub(super) type NumberedEdit<'a> = (usize, &'a CodeEdit);
+
+pub(super) struct SwitchedFile {
+    pub(super) text: String,
+    /// Edits that stand in no function that could ask.
+    pub(super) unswitched: Vec<usize>,
+}
+
+/// A file that asks, in each function that edits fall in, whether one of them is made. `original` is the file as it stands;
+/// `guarded` is the same with questions of another kind in it: what runs when no edit is made. `core_path` is where core's functions
+/// are found.
+pub(super) fn add_switches(
+    original: &str,
+    safeguarded: &str,
+    edits: &[NumberedEdit<'_>],
+    core_path: &str,
+) -> Result<SwitchedFile> {
+    let (before, after) = (find_functions(original), find_functions(safeguarded));
+    if before.len() != after.len() {
+        bail!("a guard adds or takes away a function: then nobody knows which is which");
+    }
+    let mut unswitched = Vec::new();
+    let mut by_function: BTreeMap<usize, Vec<NumberedEdit<'_>>> = BTreeMap::new();
+    for (number, edit) in edits.iter().copied() {
+        match find_enclosing_function(original, edit, &before)? {
+            Some(function) => by_function.entry(function).or_default().push((number, edit)),
+            None => unswitched.push(number),
+        }
+    }
+    let mut text = safeguarded.to_owned();
+    // From the last: the places before it stay.
+    for (function, edits) in by_function.into_iter().rev() {
+        let mut bodies = String::new();
+        for (number, edit) in edits {
+            let edited = edit.apply(&original[before[function].body.clone()])?;
+            let _ = write!(bodies, "\nif {core_path}::edit_is_made({number}) {{{edited}\n}} else ");
+        }
+        let own = &safeguarded[after[function].body.clone()];
+        let _ = writeln!(bodies, "{{{own}\n}}");
+        text.replace_range(after[function].body.clone(), &bodies);
+    }
+    Ok(SwitchedFile { text, unswitched })
+}
+
+/// The function that holds the whole edit and may ask.
+fn find_enclosing_function(text: &str, edit: &CodeEdit, functions: &[FunctionBody]) -> Result<Option<usize>> {
+    let start = edit.find_unique(text)?;
+    let end = start + edit.find.len();
+    Ok(functions.iter().position(|found| found.can_switch && found.body.start <= start && end <= found.body.end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code_edit(find: &str, replace: &str) -> CodeEdit {
+        CodeEdit {
+            rules: Vec::new(),
+            file: "crates/core/src/x.rs".into(),
+            find: find.into(),
+            replace: replace.into(),
+            needs_own_build: false,
+        }
+    }
+
+    const SAMPLE_SOURCE: &str = "const A: u8 = 1;\nfn a() -> u8 {\n    A + 1\n}\nfn b() -> u8 {\n    A + 2\n}\n";
+
+    #[test]
+    fn function_gets_one_branch_per_edit() -> Result<()> {
+        let (one, two) = (code_edit("+ 1", "+ 10"), code_edit("A + 1", "0"));
+        let guarded = SAMPLE_SOURCE.replace("A + 1", "guard(A) + 1");
+        let switched = add_switches(SAMPLE_SOURCE, &guarded, &[(4, &one), (7, &two)], "crate")?;
+        assert!(switched.unswitched.is_empty());
+        let flat: Vec<&str> = switched.text.split_whitespace().collect();
+        let expected = "const A: u8 = 1; fn a() -> u8 { if crate::edit_is_made(4) { A + 10 } \
+                        else if crate::edit_is_made(7) { 0 } else { guard(A) + 1 } } fn b() -> u8 { A + 2 }";
+        assert_eq!(flat.join(" "), expected);
+        Ok(())
+    }
+
+    #[test]
+    fn edit_outside_functions_is_left_unswitched() -> Result<()> {
+        let constant = code_edit("u8 = 1", "u8 = 3");
+        let switched = add_switches(SAMPLE_SOURCE, SAMPLE_SOURCE, &[(2, &constant)], "crate")?;
+        assert_eq!((switched.text.as_str(), switched.unswitched), (SAMPLE_SOURCE, vec![2]));
+        assert!(
+            add_switches(SAMPLE_SOURCE, SAMPLE_SOURCE, &[(2, &code_edit("A", "B"))], "crate").is_err(),
+            "it stands there three times"
+        );
+        Ok(())
+    }
+}
