@@ -1,8 +1,8 @@
-//! The lab: each failure mode has a folder, with a page that tells it and tests that show it.
+//! The lab: one folder per failure mode, with a page that explains it and tests that show it.
 //!
-//! A test named `damage_…` asserts the damage that is done when a guard is missing. `cargo xtask lab` runs it on an engine
-//! whose guard was taken out in a copy of the sources; on the engine as it is it fails, so it is ignored here.
-//! `prevented_…` holds on the engine as it is and fails without the guard. `recovered_…` shows the way back.
+//! A test named `damage_…` asserts the damage without a safeguard. `cargo xtask lab` runs it on a copy of the sources
+//! without that safeguard; it fails on the unchanged engine, so it is ignored here. `prevented_…` passes on the
+//! unchanged engine and fails without the safeguard. `recovered_…` shows the recovery.
 
 mod outside;
 mod support;

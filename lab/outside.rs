@@ -1,14 +1,13 @@
-//! The world outside, as the lab's engines find it.
+//! Answers the external checks of the lab's engines.
 
 use onceward_engine::{CheckError, CheckRegistry, CheckRequest};
 use serde_json::{Map, Value as Json, json};
 
-/// Questions to the outside, and who answers them.
 pub(crate) fn checks() -> CheckRegistry {
     CheckRegistry::default().register("relay.job", "deposit", answer_deposit)
 }
 
-/// As relay answers where no chain is configured.
+/// Answers like relay without a configured chain.
 async fn answer_deposit(request: CheckRequest) -> Result<Map<String, Json>, CheckError> {
     let arguments = &request.query.arguments;
     let answer = json!({

@@ -1,5 +1,5 @@
-//! What to hold the figures against: one guard by itself, the same guard in the `cel` crate, and the least that any
-//! engine must do to change a record.
+//! Cases for comparison: a single guard, the same guard in the `cel` crate, and the least work that any engine needs to
+//! change a record.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use serde_json::Map;
 
 use crate::BenchCase;
 
-/// The guard of the second fail row.
+/// The guard of the second `fail` transition.
 const GUARD_TEXT: &str = "!error.retryable || record.failures + 1 >= record.budget";
 
 pub(crate) fn comparison_cases(definitions: &Definitions) -> Vec<BenchCase> {
@@ -24,7 +24,7 @@ pub(crate) fn comparison_cases(definitions: &Definitions) -> Vec<BenchCase> {
     vec![guard_in_onceward(Arc::clone(&job)), guard_in_cel(), guard_in_cel_converted(), bare_update(job)]
 }
 
-/// A guard that looks at its own record only has no other world to ask.
+/// The guard reads only its own record, so other records are never looked up.
 struct NoOtherRecords;
 
 impl RecordSource for NoOtherRecords {
@@ -73,7 +73,7 @@ fn guard_in_cel() -> BenchCase {
     })
 }
 
-/// As an engine would have to use it: each record's fields converted for each evaluation.
+/// Converts the record's fields for each evaluation, as an engine on `cel` would.
 fn guard_in_cel_converted() -> BenchCase {
     let program = compile_guard();
     let base = Context::default();
@@ -99,8 +99,8 @@ fn add_variables(context: &mut Context) {
     context.add_variable_from_value("error", CelValue::from(error));
 }
 
-/// Find a record by id, copy it, change two fields and put it back: the least that changing a record can cost with the
-/// same types, without rules, log or answer.
+/// Finds a record by id, copies it, changes two fields and puts it back. This is the lower bound for changing a record
+/// with these types, without rules, log or reply.
 fn bare_update(record: Arc<Record>) -> BenchCase {
     let id = record.id;
     let mut world: HashMap<RecordId, Arc<Record>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! The life of a plain job through `decide`: made, leased, committed with its finish, or failed and put back.
+//! Benchmark cases for `decide` on a plain job: create, lease, commit with finish, and fail with retry.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use serde_json::{Map, Value as Json};
 
 use crate::BenchCase;
 
-/// Records in the complete world besides the one in question. Made under callgrind too, so not too many.
+/// Other records in the complete snapshot. Kept small, because callgrind also runs their creation.
 const NEIGHBOR_RECORDS: u128 = 200;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
-/// The shipped file itself: what is measured is what users run.
+/// Loads the shipped file, so that the benchmark measures what users run.
 pub(crate) fn load_definitions() -> Arc<Definitions> {
     let text = include_str!("../../systems/execution/job.toml");
     let files =
@@ -28,7 +28,8 @@ pub(crate) fn load_definitions() -> Arc<Definitions> {
     Arc::new(loaded.definitions)
 }
 
-/// Each step of the life in a world of a few hundred jobs, and in a snapshot with nothing but its own record.
+/// Returns each step twice: in a complete snapshot of a few hundred jobs, and in a partial one with only its own
+/// record.
 pub(crate) fn job_cases(definitions: &Arc<Definitions>) -> Vec<BenchCase> {
     let mut world = Snapshot::empty_complete();
     for number in 0..NEIGHBOR_RECORDS {
@@ -55,7 +56,7 @@ pub(crate) fn job_cases(definitions: &Arc<Definitions>) -> Vec<BenchCase> {
     cases
 }
 
-/// What a store would load for this operation: the record, and whatever else `decide` says that it misses.
+/// Builds the snapshot that a store would load: the record, and whatever else `decide` reports as missing.
 fn load_partial(definitions: &Definitions, world: &Snapshot, operation: &Operation, id: Option<RecordId>) -> Snapshot {
     let mut snapshot = Snapshot::default();
     if let Some(id) = id {
@@ -109,7 +110,7 @@ fn commit(record: RecordId) -> Operation {
     worker_operation(Call::Commit { record, token: FencingToken(1), result, finish: true })
 }
 
-/// Falls through two guards to the third row, which waits out a backoff with jitter.
+/// Two guards are false, so the third transition fires, which schedules a retry with backoff and jitter.
 fn fail(record: RecordId) -> Operation {
     let error = FailureReport {
         code: "upstream_timeout".into(),

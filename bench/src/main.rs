@@ -1,10 +1,10 @@
-//! The hot path, measured: what `decide` takes for the life of a plain job. Run by `cargo xtask bench`, which counts
-//! instructions under callgrind and prints the table; alone it prints times only.
+//! Measures the hot path: `decide` for the operations of a plain job. Run by `cargo xtask bench`, which counts
+//! instructions under callgrind. Run directly, it prints times only.
 //!
 //! ```text
-//! hotpath list             the cases, one a line
+//! hotpath list             the cases, one per line
 //! hotpath loop CASE N      N rounds of one case, for callgrind
-//! hotpath time BATCHES MS  nanoseconds a round: median and least of so many batches of so many milliseconds
+//! hotpath time BATCHES MS  nanoseconds per round: median and minimum of BATCHES batches of MS milliseconds
 //! ```
 
 mod comparisons;
@@ -13,7 +13,6 @@ mod measure;
 
 use std::process::ExitCode;
 
-/// One thing to measure.
 struct BenchCase {
     name: String,
     run_once: Box<dyn FnMut()>,
@@ -38,7 +37,7 @@ fn main() -> ExitCode {
                 eprintln!("hotpath: no such case, or no number of rounds");
                 return ExitCode::FAILURE;
             };
-            // Once beforehand, so that what is made on first use is not counted.
+            // Run once first, so that lazy initialization is not counted.
             (case.run_once)();
             measure::counted_rounds(&mut *case.run_once, rounds);
         }

@@ -1,8 +1,8 @@
-//! Time per round, and the loop that callgrind counts.
+//! Measures the time per round, and contains the loop that callgrind counts.
 
 use std::time::{Duration, Instant};
 
-/// Counted by callgrind, which switches on and off at this function's name: keep both together.
+/// Callgrind starts and stops counting at this function's name. `cargo xtask bench` passes that name.
 #[inline(never)]
 pub(crate) fn counted_rounds(run_once: &mut dyn FnMut(), rounds: u32) {
     for _ in 0..rounds {
@@ -10,12 +10,11 @@ pub(crate) fn counted_rounds(run_once: &mut dyn FnMut(), rounds: u32) {
     }
 }
 
-/// Nanoseconds a round: the median over batches, and the least, which comes near to what it takes when nobody else has
-/// the machine.
+/// Returns nanoseconds per round: median and minimum over the batches. The minimum approximates an idle machine.
 pub(crate) fn measure_nanoseconds(run_once: &mut dyn FnMut(), batches: usize, milliseconds: u64) -> (f64, f64) {
     let goal = Duration::from_millis(milliseconds.max(1));
     let mut rounds: u32 = 1;
-    // How many rounds a batch takes: doubled until a batch is long enough for the clock's own cost not to matter.
+    // Double the rounds per batch until the clock's own cost is negligible.
     while time_batch(run_once, rounds) < goal && rounds < u32::MAX / 2 {
         rounds *= 2;
     }

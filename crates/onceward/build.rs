@@ -1,11 +1,11 @@
-//! Lists the lifecycle files of the shipped systems, so that the binary carries them wherever it goes.
+//! Lists the lifecycle files of the shipped systems for `include_str!`.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// From this package's folder. Cargo keeps what a build script says together with the target folder; said from here and not
-/// from the root of the disk, it stays true where both are copied or moved.
+/// Relative to this package's folder: Cargo caches a build script's output with the target folder, so an absolute path
+/// would be wrong once both are copied or moved.
 const SYSTEMS_DIR: &str = "../../systems";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sorted, so that the same files always build the same binary.
+/// Returns a folder's entries, sorted so that the same files always build the same binary.
 fn sorted_entries(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder)? {

@@ -1,10 +1,10 @@
-//! Lists the pages of docs/errors, so that the server can show what a code means.
+//! Generates the list of pages in `docs/errors` that the server embeds.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// From this package's folder, so that it stays true where the target folder is copied with it.
+/// Relative to this package, so that a copied target folder stays valid.
 const ERROR_PAGES_DIR: &str = "../../docs/errors";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let name = entry?.file_name().to_string_lossy().into_owned();
         codes.extend(name.strip_suffix(".md").filter(|code| *code != "README").map(str::to_owned));
     }
-    // Looked up by halving.
+    // The server looks codes up by binary search.
     codes.sort();
     let mut list = String::from("&[\n");
     for code in codes {

@@ -1,5 +1,5 @@
-//! An engine on a file or a server's database, under a clock that stands still: one line a call, one line an answer. It never closes what it
-//! opened: it ends as if it had been killed.
+//! Runs an engine on a file or on a server's database, with a fixed clock: one line per call, one line per reply. Exits
+//! without closing, as if killed.
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ async fn serve(database: &str, now: Time) -> Result<(), EngineError> {
     let engine = Engine::open(open_store(database, clock.clone()).await?, config);
     println!("open");
     while let Some(line) = read_line() {
-        // What JSON follows these words is one word, whatever is in it.
+        // The JSON after these commands may contain spaces.
         let words: Vec<&str> = match line.split_once(' ') {
             Some((first @ ("ask" | "define"), rest)) => vec![first, rest],
             _ => line.split(' ').collect(),
@@ -57,7 +57,7 @@ async fn serve(database: &str, now: Time) -> Result<(), EngineError> {
             },
         }
     }
-    // Here, while the engine is still there: nothing is closed, and nothing more is written.
+    // Exit while the engine is open, so that it neither closes nor writes anything more.
     std::process::exit(0)
 }
 
@@ -99,12 +99,12 @@ async fn execute(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, En
             };
             submit(&bob, Call::Fail { record, token, error }).await
         }
-        // Any call, as the torture asks it.
+        // Any call, in the format of the torture tests.
         ["ask", question] => match serde_json::from_str(question) {
             Ok(question) => Ok(server::execute(engine, question).await?.to_string()),
             Err(error) => Ok(format!("what? {error}")),
         },
-        // A lifecycle's file.
+        // Puts a lifecycle file.
         ["define", text] => {
             let text: String = serde_json::from_str(text).unwrap_or_default();
             let files = InputFiles { files: vec![InputFile { name: "new.toml".to_owned(), text: text.into() }] };
@@ -116,12 +116,12 @@ async fn execute(engine: &Engine<AnyStore>, words: &[&str]) -> Result<String, En
             Ok(engine.api_keys().create(&olga, new_key).await?.0.id.to_string())
         }
         ["revoke", id] => Ok(engine.api_keys().revoke(&olga, id).await?.key.id.to_string()),
-        // What is due on it is done first.
+        // Reading a record fires its due events first.
         ["look", id] => {
             let found = engine.get(&ann, parse_record(id)).await?;
             Ok(found.map_or_else(|| "nothing".to_owned(), |record| record.state_name().to_string()))
         }
-        // Whatever has ended, at once.
+        // Prunes all ended records at once.
         ["prune"] => {
             let retention =
                 RetentionPolicy { records_ttl: Some(std::time::Duration::ZERO), ..RetentionPolicy::default() };

@@ -1,4 +1,4 @@
-//! A process for the lab's tests: a worker, or an engine on a database. It speaks in lines.
+//! A child process for the lab's tests: a worker, or an engine on a database. Communicates in lines.
 
 mod engine;
 #[path = "../outside.rs"]
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The next line; `None` when nobody speaks any more.
+/// Reads the next line, or `None` at the end of the input.
 fn read_line() -> Option<String> {
     std::io::stdin().lock().lines().next()?.ok()
 }

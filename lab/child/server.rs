@@ -1,7 +1,7 @@
-//! An engine that is asked many things at once, as a server is: each line is a tag and a list of questions, which run at the same time; the
-//! answers come as one line with the tag, when all of them are durable. It goes on until it is killed.
+//! Runs an engine that serves concurrent requests until it is killed. Each input line is a tag and a list of requests,
+//! which run concurrently. Once all are durable, the replies follow as one line with the tag.
 //!
-//! Nothing is decided here. What is asked, what is believed of the answers and when it dies is the torture's business.
+//! The torture tests choose the requests, judge the replies and kill the process.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tokio::sync::Barrier;
 
 use crate::{outside, read_line};
 
-/// How often a clock that was set wrong moves on.
+/// Resolution of a clock with an offset: fine against leases of one second.
 const CLOCK_TICK_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Deserialize)]
 pub(crate) struct ChildRequest {
     actor: Actor,
-    /// A key of the caller's, under which it may come again.
+    /// The idempotency key.
     #[serde(default)]
     key: Option<String>,
-    /// The payload of what is to be created.
+    /// The payload of a create.
     #[serde(default)]
     bytes: Option<String>,
     #[serde(default)]
@@ -36,7 +36,7 @@ pub(crate) struct ChildRequest {
     lease: Option<ChildLeaseRequest>,
 }
 
-/// Whatever there is to do.
+/// Leases any ready job.
 #[derive(Deserialize)]
 struct ChildLeaseRequest {
     lifecycle: String,
@@ -56,7 +56,7 @@ pub(crate) fn run(database: &str, clock_offset_secs: &str) -> ExitCode {
     }
 }
 
-/// A database file by a clock that may be wrong by so many seconds; a server's database by the server's.
+/// Opens a file with a clock that is off by some seconds, or a server's database with the server's clock.
 async fn open_store(database: &str, clock_offset_secs: i64) -> Result<AnyStore, StoreError> {
     if database.starts_with("postgres://") {
         return Ok(AnyStore::Postgres(PostgresStore::open(database).await?));
@@ -82,7 +82,7 @@ async fn serve(database: &str, clock_offset_secs: i64) -> Result<(), EngineError
     let config = EngineConfig { checks: outside::checks(), ..EngineConfig::default() };
     let engine = Engine::open(open_store(database, clock_offset_secs).await?, config);
     println!("open");
-    // Standard input has a thread of its own: reading it must not hold up who answers.
+    // Read standard input on a thread of its own, so that reading never blocks replies.
     let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
         while let Some(line) = read_line() {
@@ -104,7 +104,7 @@ async fn serve(database: &str, clock_offset_secs: i64) -> Result<(), EngineError
     Ok(())
 }
 
-/// All at once: none begins before all are there.
+/// Runs all requests concurrently. They start together.
 async fn execute_all(engine: &Engine<AnyStore>, requests: Vec<ChildRequest>) -> Vec<Json> {
     let barrier = Arc::new(Barrier::new(requests.len().max(1)));
     let tasks = requests.into_iter().map(|question| {
@@ -149,7 +149,7 @@ pub(crate) async fn execute(engine: &Engine<AnyStore>, request: ChildRequest) ->
     Ok(json!({ "id": subject, "version": version, "token": token, "already": already }))
 }
 
-/// Done; surely not done, and why; or nobody knows.
+/// Encodes the result: done, certainly not done (with the reason), or unknown.
 fn reply_json(answer: Result<Json, EngineError>) -> Json {
     match answer {
         Ok(done) => json!({ "ok": done }),

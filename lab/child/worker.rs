@@ -1,4 +1,4 @@
-//! A worker: asks for a job, works on it until it is told to go on, commits, and says what it was told.
+//! A worker: leases a job, waits for the result to commit, commits it and prints the reply.
 
 use std::process::{Command, ExitCode};
 
@@ -21,8 +21,8 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// What a poison pill does to its worker: no error, no last word.
+/// Simulates a poison pill: the worker dies without reporting an error.
 fn kill_self() {
-    // Returns only where there is no shell; then the test finds a worker that lives.
+    // Returns only on a machine without a shell. Then the test finds the worker alive and fails.
     let _ = Command::new("sh").args(["-c", &format!("kill -KILL {}", std::process::id())]).status();
 }

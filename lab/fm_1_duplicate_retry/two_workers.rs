@@ -1,4 +1,4 @@
-//! A lease that is shorter than the work: two workers finish the same job. On each store, by the hand of the clock.
+//! A lease is shorter than the work, so two workers finish the same job. Runs on each store with a manual clock.
 
 use onceward_core::record::ExecutionStatus;
 use onceward_store::Store as _;
@@ -6,10 +6,9 @@ use onceward_store::Store as _;
 use crate::support::lab_engine::{LabEngine, on_each_store};
 use crate::support::store_checks::{count_effects, shop_balance, verify_against_log};
 
-/// Seconds of the lease and of the work.
 const LEASE_AND_WORK_SECS: [(i64, i64); 3] = [(1, 2), (1, 3), (2, 3)];
 
-/// A leases, its lease runs out, B leases and keeps its lease alive, both finish their work: what each is told.
+/// A's lease expires, B leases the job and sends heartbeats, and both commit. Returns both replies.
 async fn commit_from_both(
     lab: &LabEngine,
     from: i64,
@@ -27,7 +26,7 @@ async fn commit_from_both(
     let reply_a = lab.commit("A", &first, "A").await;
     lab.set_clock(from + lease + work);
     let reply_b = lab.commit("B", &second, "B").await;
-    // Asked again: the one that lost hears who won.
+    // A repeated commit of the loser returns that the job is committed.
     assert_eq!(lab.commit("B", &second, "B").await, "ok");
     if reply_a != "ok" {
         assert_eq!(lab.commit("A", &first, "A").await, "already_committed");
@@ -35,7 +34,7 @@ async fn commit_from_both(
     (id, [reply_a, reply_b])
 }
 
-/// Without the fence, the boundary and the store's own row: both effects land, and the customer pays twice.
+/// Without the fence, the boundary and the store's unique row, both effects are stored, and the customer pays twice.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_expired_and_current_lease_both_commit() {
@@ -62,7 +61,7 @@ fn damage_expired_and_current_lease_both_commit() {
     println!("lab: 2 effects, 2 coins for (1,2) (1,3) (2,3) s");
 }
 
-/// Code that lets both through is not enough for damage: the store has one row for a job's effect.
+/// Removing only the checks in code does no damage: the store has a single row for a job's effect.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_store_rejects_second_effect() {
@@ -81,7 +80,7 @@ fn damage_store_rejects_second_effect() {
     println!("lab: without the code's guards the store's row refuses the second effect");
 }
 
-/// FM-1, INV-1: one effect, and the one that lost is told so, whenever it comes.
+/// FM-1, INV-1: the loser is refused whether it commits first or last.
 #[test]
 fn prevented_expired_lease_commit_is_refused() {
     on_each_store(async |lab| {
@@ -96,7 +95,7 @@ fn prevented_expired_lease_commit_is_refused() {
     println!("lab: 1 effect, 1 coin; the loser: lease_lost, then already_committed");
 }
 
-/// FM-1, INV-4: nobody finishes after the commit. When the lease ends, the engine does, and nobody works on it again.
+/// FM-1, INV-4: the job is not leased again.
 #[test]
 fn recovered_committed_job_is_finished_at_lease_end() {
     on_each_store(async |lab| {
@@ -115,7 +114,7 @@ fn recovered_committed_job_is_finished_at_lease_end() {
     println!("lab: COMMITTED is brought to DONE, 1 effect");
 }
 
-/// Where the engine takes a lease that ended after the commit for a lost one, the job is never done.
+/// Without the safeguard, the engine treats a lease that expired after the commit as lost, and the job never finishes.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_committed_job_stays_unfinished() {

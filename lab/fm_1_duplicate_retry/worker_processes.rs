@@ -1,4 +1,4 @@
-//! The same with workers that are processes, and with processes that are killed.
+//! Like `two_workers`, but with worker processes, some of which are killed.
 
 use onceward_testkit::{TempDir, user};
 
@@ -6,7 +6,8 @@ use crate::support::lab_engine::{LabEngine, WAIT_TIMEOUT, block_on, on_sqlite};
 use crate::support::process::{self, LabProcess};
 use crate::support::store_checks::{count_effects, shop_balance, verify_against_log};
 
-/// Two worker processes on one job, the first one's lease shorter than its work: both finish; what each is told.
+/// Runs two worker processes on one job. The first one's lease is shorter than its work. Both commit; returns both
+/// replies.
 async fn commit_from_both(lab: &LabEngine) -> [String; 2] {
     let (mut a, mut b) = (process::worker("A"), process::worker("B"));
     lab.serve_lease(&mut a, "A", "lab.charge", 1, "good").await.expect("the job");
@@ -23,7 +24,7 @@ async fn commit_from_both(lab: &LabEngine) -> [String; 2] {
     [finish(&mut a, "A").await, finish(&mut b, "B").await]
 }
 
-/// What is due is done, though nobody asks for the job.
+/// Waits until the scheduler expires the lease, without a caller that reads the job.
 async fn expect_lease_expiry(lab: &LabEngine) {
     let mut stream = lab.engine.stream(&user("ann"), 2);
     lab.engine.wake_all();
@@ -42,7 +43,7 @@ fn damage_both_worker_processes_commit() {
     println!("lab: 2 worker processes, 2 effects, 2 coins");
 }
 
-/// FM-1: two processes finish, one effect lands.
+/// FM-1: two processes commit, and one effect is stored.
 #[test]
 fn prevented_stale_process_commit_gets_lease_lost() {
     on_sqlite(async |lab| {
@@ -54,7 +55,7 @@ fn prevented_stale_process_commit_gets_lease_lost() {
     println!("lab: 2 worker processes, 1 effect, 1 coin");
 }
 
-/// FM-1, INV-4: a worker process is killed in the middle of its work; another does it, once.
+/// FM-1, INV-4
 #[test]
 fn recovered_killed_worker_job_is_done_once_by_another() {
     on_sqlite(async |lab| {
@@ -75,8 +76,7 @@ fn recovered_killed_worker_job_is_done_once_by_another() {
     println!("lab: SIGKILL of a worker, 1 effect by another");
 }
 
-/// FM-1, INV-4: the engine's process is killed after COMMITTED and before DONE. The next one finishes the job, and the work is not
-/// done again.
+/// FM-1, INV-4: the engine's process is killed after COMMITTED and before DONE. The work is not repeated.
 #[test]
 fn recovered_next_engine_finishes_committed_job() {
     let folder = TempDir::new();
@@ -94,7 +94,7 @@ fn recovered_next_engine_finishes_committed_job() {
     engine.kill();
     block_on(async {
         let found = LabEngine::open_file(&folder, 60).await;
-        // Nobody asks for it: the first look of the new engine finishes it.
+        // The new engine's scheduler finishes the job without any call.
         let mut stream = found.engine.stream(&user("ann"), 3);
         let entry = tokio::time::timeout(WAIT_TIMEOUT, stream.next()).await.expect("in time");
         assert_eq!(entry.expect("reading").expect("open").record, Some(id));

@@ -1,5 +1,5 @@
-//! One operation, killed before each of its writes and each of its syncs in turn, in a process of its own under `strace`. After
-//! every kill the database that is left is looked at.
+//! Kills a process before each write and each sync of one operation in turn, with `strace`, and verifies the database
+//! after each kill.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,13 @@ use crate::support::lab_engine::{LabEngine, block_on, open_sqlite, time_at};
 use crate::support::process;
 use crate::support::store_checks::{count_effects, shop_balance, verify_against_log};
 
-/// What SQLite does to its WAL; by which of the two it syncs hangs on how it was built.
+/// The calls that SQLite makes on its WAL. Its build decides which sync call it uses.
 pub(super) const KILL_SYSCALLS: [&str; 2] = ["pwrite64", "fsync,fdatasync"];
 
 /// More than any operation makes.
 pub(super) const MAX_CRASH_POINTS: usize = 500;
 
-/// A database in which one operation is about to happen.
+/// A database with a pending operation.
 struct CrashScene {
     folder: TempDir,
     operation: PendingOperation,
@@ -38,20 +38,21 @@ async fn prepare_scene(kind: &str) -> CrashScene {
     CrashScene { folder, operation, entries, before }
 }
 
-/// What one kill left.
+/// The database after one kill.
 struct CrashImage {
-    /// Log entries, or what is torn.
+    /// The number of log entries, or a description of the damage.
     entries_or_damage: Result<usize, String>,
     file: PathBuf,
 }
 
 impl CrashScene {
-    /// Kill the process before its `nth` call; `None` where it made fewer and answered.
+    /// Kills the process before its `nth` call. Returns `None` if it made fewer calls and replied.
     fn kill_at(&self, call: &str, nth: usize) -> Option<CrashImage> {
         let file = self.folder.database_path().with_extension(format!("{call}-{nth}"));
         std::fs::copy(self.folder.database_path(), &file).expect("a copy");
         let mut engine = process::engine_killed_at_syscall(&file, self.operation.at_secs, call, nth);
-        // The scheduler starts when the engine opens: the kill can hit its write before the process prints that it is open.
+        // The scheduler starts when the engine opens: the kill can hit its write before the process prints that it is
+        // open.
         let answer = engine.next_line().and_then(|line| {
             assert_eq!(line, "open");
             engine.send_line(&self.operation.command);
@@ -73,7 +74,7 @@ impl CrashScene {
         }
     }
 
-    /// What the operation moves where nobody dies.
+    /// Returns the change that the operation makes without a kill.
     fn expected_change(&self) -> StoreSummary {
         let file = self.folder.database_path().with_extension("step");
         std::fs::copy(self.folder.database_path(), &file).expect("a copy");
@@ -85,7 +86,7 @@ impl CrashScene {
         step
     }
 
-    /// The answer of an engine that is left alone.
+    /// Runs the operation in a process that is not killed, and returns its reply.
     fn run_operation(&self, file: &Path) -> String {
         let mut engine = process::engine(file, self.operation.at_secs);
         engine.expect_line("open");
@@ -95,7 +96,7 @@ impl CrashScene {
         answer
     }
 
-    /// Every crash point of the operation, one after the other.
+    /// Runs every crash point of the operation in turn.
     fn crash_points(&self) -> impl Iterator<Item = CrashImage> {
         KILL_SYSCALLS.into_iter().flat_map(move |call| {
             (1..=MAX_CRASH_POINTS).map_while(move |nth| {
@@ -108,7 +109,7 @@ impl CrashScene {
 }
 
 impl CrashScene {
-    /// Whether the operation is there: all of it, or nothing of it.
+    /// Returns whether the operation was stored. Panics if only a part of it was.
     fn has_landed(&self, kind: &str, image: &CrashImage, step: StoreSummary) -> bool {
         let point = image.file.display();
         image.entries_or_damage.as_ref().unwrap_or_else(|torn| panic!("{kind}, {point}: {torn}"));
@@ -120,7 +121,7 @@ impl CrashScene {
 }
 
 async fn verify_file(file: &Path) -> Result<usize, String> {
-    // Long ago, so that nothing falls due while we look.
+    // In the past, so that nothing falls due during the verification.
     let store = open_sqlite(file, &Clock::manual(Time::MIN)).map_err(|error| error.to_string())?;
     verify_against_log(&store).await
 }
@@ -141,7 +142,7 @@ pub(super) fn remove_files(file: &Path) {
     }
 }
 
-/// All or nothing at every point, and nothing for `verify` to say.
+/// Verifies that each crash point leaves all of the operation or nothing, and that `verify` finds no difference.
 fn assert_all_or_nothing(kind: &str) {
     let scene = block_on(prepare_scene(kind));
     let (mut points, mut nothing, step) = (0, 0, scene.expected_change());
@@ -154,7 +155,8 @@ fn assert_all_or_nothing(kind: &str) {
     println!("lab: {kind}: {points} crash points, all or nothing at each");
 }
 
-/// The same; and whoever finds nothing of it, or may ask again in any case, does so on what is left: then it has happened once.
+/// Like [`assert_all_or_nothing`], but repeats the operation after each kill if it was not stored or is idempotent.
+/// Afterwards it must have happened exactly once.
 fn assert_recovers_by_retry(kind: &str) {
     let scene = block_on(prepare_scene(kind));
     let (mut points, mut nothing, step) = (0, 0, scene.expected_change());
@@ -178,7 +180,7 @@ fn assert_recovers_by_retry(kind: &str) {
     println!("lab: {kind}: {points} crash points, all or nothing at each; asked again, it happened once");
 }
 
-/// What is torn, and how many crash points there are.
+/// Returns the damage found, and the number of crash points.
 fn torn_points(kind: &str) -> (Vec<String>, usize) {
     let scene = block_on(prepare_scene(kind));
     let found: Vec<Result<usize, String>> = scene
@@ -192,7 +194,7 @@ fn torn_points(kind: &str) -> (Vec<String>, usize) {
     (found.into_iter().filter_map(Result::err).collect(), points)
 }
 
-/// Without the transaction each row is on its own. What the log tells and what is kept come apart.
+/// Without the transaction each row is written separately, so log and tables differ.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_commit_is_torn_at_crash() {
@@ -203,7 +205,7 @@ fn damage_commit_is_torn_at_crash() {
     println!("lab: a commit is torn at {} of {points} crash points, as: {unpaid}", torn.len());
 }
 
-/// The entry is there and its record is not, so that the entry's hash no longer holds.
+/// The log entry exists without its record, so its hash no longer matches.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_create_leaves_log_entry_without_record() {
@@ -212,37 +214,37 @@ fn damage_create_leaves_log_entry_without_record() {
     println!("lab: a create is torn at {} of {points} crash points, as: {}", torn.len(), torn[0]);
 }
 
-/// FM-2, INV-2: cut off anywhere, a commit with its money has happened whole or not at all.
+/// FM-2, INV-2: the commit includes a transfer.
 #[test]
 fn prevented_crash_in_commit_is_all_or_nothing() {
     assert_all_or_nothing("commit");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn prevented_crash_in_create_is_all_or_nothing() {
     assert_all_or_nothing("create");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn prevented_crash_in_lease_is_all_or_nothing() {
     assert_all_or_nothing("lease");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn prevented_crash_in_fail_is_all_or_nothing() {
     assert_all_or_nothing("fail");
 }
 
-/// FM-2, INV-2: the engine's own operation, a lease that has run out.
+/// FM-2, INV-2: the engine's own operation.
 #[test]
 fn prevented_crash_in_lease_expiry_is_all_or_nothing() {
     assert_all_or_nothing("due");
 }
 
-/// FM-2, INV-4: whoever got no answer asks again on what is left, and the effect has landed once.
+/// FM-2, INV-4: a caller without a reply retries.
 #[test]
 fn recovered_commit_retried_after_crash_has_one_effect() {
     let scene = block_on(prepare_scene("commit"));
@@ -264,61 +266,61 @@ fn recovered_commit_retried_after_crash_has_one_effect() {
     println!("lab: asked again after {} kills ({after} of them had landed): 1 effect, 1 coin", before + after);
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_start_retried_after_crash_happens_once() {
     assert_recovers_by_retry("start");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_heartbeat_retried_after_crash_happens_once() {
     assert_recovers_by_retry("heartbeat");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_finish_retried_after_crash_happens_once() {
     assert_recovers_by_retry("finish");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_yield_retried_after_crash_happens_once() {
     assert_recovers_by_retry("yield");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_event_retried_after_crash_happens_once() {
     assert_recovers_by_retry("event");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_keyed_create_retried_after_crash_happens_once() {
     assert_recovers_by_retry("once");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_verdict_retried_after_crash_pays_once() {
     assert_recovers_by_retry("resolve");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_put_lifecycle_retried_after_crash_happens_once() {
     assert_recovers_by_retry("define");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_api_key_create_retried_after_crash_happens_once() {
     assert_recovers_by_retry("key");
 }
 
-/// FM-2, INV-2.
+/// FM-2, INV-2
 #[test]
 fn recovered_api_key_revoke_retried_after_crash_happens_once() {
     assert_recovers_by_retry("revoke");

@@ -1,5 +1,5 @@
-//! On PostgreSQL the writes are the server's. What can die between two messages is the engine: it is killed before each of them in
-//! turn, and another engine on the same database goes on.
+//! Kills an engine on PostgreSQL before each message it sends. The server does the writing, so only the engine can die
+//! in the middle; another engine on the same database goes on.
 
 use crate::support::lab_engine::on_postgres;
 use crate::support::process;
@@ -8,8 +8,7 @@ use crate::support::store_checks::{count_effects, shop_balance, verify_against_l
 /// More than any operation sends.
 const MAX_MESSAGES: usize = 300;
 
-/// FM-2, INV-2, INV-4: wherever its engine dies, a commit has happened whole or not at all, and whoever asks another engine again has
-/// landed once.
+/// FM-2, INV-2, INV-4: the retry goes to another engine on the same database.
 #[test]
 fn recovered_commit_retried_after_postgres_engine_kill_has_one_effect() {
     on_postgres(async |lab, url| {
@@ -21,11 +20,11 @@ fn recovered_commit_retried_after_postgres_engine_kill_has_one_effect() {
             let opened = engine.next_line();
             engine.send_line(&format!("commit {} {} stay", id.0, held.token.0));
             let answer = opened.and_then(|_| engine.next_line());
-            // One that has answered may still be killed, at a message of its closing.
+            // A process that has replied may still be killed while it closes.
             let killed = !engine.wait_for_exit().success();
             assert!(killed || answer.is_some(), "silent, and yet not killed");
             verify_against_log(lab.store()).await.expect("whole after a kill");
-            // A kill after the commit's message finds it done, answered or not.
+            // A kill after the COMMIT message leaves the operation stored, with or without a reply.
             let landed = count_effects(lab.store(), id).await;
             match landed {
                 0 => early += 1,

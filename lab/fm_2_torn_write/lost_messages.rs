@@ -1,6 +1,6 @@
-//! On PostgreSQL: the n-th message between an engine and its server is lost, half of it sent, or the server itself is stopped there at
-//! once; n from one until the operation gets through. The engine lives on. Whoever was told that the database cannot be reached asks
-//! it again.
+//! Loses the n-th message between an engine and PostgreSQL, cuts it in half, or stops the server at it, for each n
+//! until the operation succeeds. The engine stays alive, and a caller whose call failed because the database was
+//! unreachable retries.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,36 +13,36 @@ use super::operation_kinds::{self, PendingOperation, StoreSummary};
 use crate::support::lab_engine::{LabEngine, on_server, time_at};
 use crate::support::process::{self, LabProcess, with_spawn_lock};
 
-/// More than any operation sends and hears.
+/// More than any operation sends and receives.
 const MAX_MESSAGES: usize = 300;
 
-/// How often a database that has come back is asked before that is called gone.
+/// Attempts to reach a restarted database before the test fails.
 const MAX_RECONNECT_ATTEMPTS: usize = 1_000;
 
-/// Set, every message is tried where the short form tries two: `cargo xtask torture` does.
+/// If set, tests every message instead of two. `cargo xtask torture` sets it.
 const ALL_POINTS_ENV_VAR: &str = "ONCEWARD_ALL_POINTS";
 
-/// Asks for what is not there.
+/// Reads a record that does not exist.
 const NOOP_COMMAND: &str = "look nobody";
 
-/// By this a transaction that writes is known.
+/// Marks a writing transaction.
 const BEGIN_MARKER: &[u8] = b"SET LOCAL synchronous_commit = on";
 
-/// In the question whether to commit, and in its answer.
+/// Occurs in the COMMIT request and in its reply.
 const COMMIT_MARKER: &[u8] = b"COMMIT\0";
 
 /// Which messages are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MessagePhase {
-    /// All that go by before the operation's transaction begins.
+    /// All messages before the operation's transaction begins.
     BeforeTransaction,
-    /// Those of the transaction: from its first on, on its connection.
+    /// Messages of the transaction, on its connection.
     InTransaction,
-    /// Of those, the one that asks for the commit, and the one that says that it was done.
+    /// The COMMIT request and its reply.
     Commit,
 }
 
-/// Messages until the one that is lost, and how many there were.
+/// Counts messages up to the lost one.
 #[derive(Debug, Default)]
 struct MessageCounter {
     armed: Option<(MessagePhase, usize)>,
@@ -75,13 +75,13 @@ fn lock_counter(counter: &Mutex<MessageCounter>) -> MutexGuard<'_, MessageCounte
     counter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came of the points of an operation.
+/// Results of an operation's loss points.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LossCounts {
     dropped: usize,
-    /// Carried out all the same: the engine itself asked again.
+    /// The engine retried by itself and succeeded.
     answered_anyway: usize,
-    /// In doubt, and it had happened.
+    /// The operation was stored, but the reply was an error.
     landed_unanswered: usize,
 }
 
@@ -104,19 +104,19 @@ impl std::fmt::Display for LossCounts {
     }
 }
 
-/// An engine's process behind a proxy, and a play on the same database that has its own way there.
+/// An engine process behind a proxy, and a lab engine with a direct connection to the same database.
 struct ProxiedEngine<'a> {
     lab: &'a LabEngine,
     url: &'a str,
     engine: LabProcess,
     counter: Arc<Mutex<MessageCounter>>,
-    /// Stopped when the message comes, where it is not only lost.
+    /// If set, stops this server at the message instead of losing only the message.
     stopped_server: Option<&'a PostgresServer>,
     next_number: usize,
 }
 
 impl ProxiedEngine<'_> {
-    /// The engine's answer, and whether the `nth` message was lost.
+    /// Runs the operation. Returns the reply, and whether the `nth` message was lost.
     fn run_armed(&mut self, operation: &PendingOperation, phase: MessagePhase, nth: usize) -> (String, bool) {
         self.set_clock(operation.at_secs);
         *lock_counter(&self.counter) = MessageCounter { armed: Some((phase, nth)), ..MessageCounter::default() };
@@ -136,7 +136,7 @@ impl ProxiedEngine<'_> {
         self.engine.next_line().expect("an answer")
     }
 
-    /// Until it can be reached again; what it says then.
+    /// Repeats the call until the database is reachable, and returns the reply.
     fn request_until_reachable(&mut self, command: &str) -> String {
         for _ in 0..MAX_RECONNECT_ATTEMPTS {
             let answer = self.request(command);
@@ -147,7 +147,7 @@ impl ProxiedEngine<'_> {
         panic!("the engine never comes back to its database");
     }
 
-    /// What there is once the server is done with whoever was cut off.
+    /// Waits until the server has ended the cut-off connections, and returns the summary.
     async fn settled_summary(&self) -> StoreSummary {
         let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                     AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle'";
@@ -162,12 +162,12 @@ impl ProxiedEngine<'_> {
     async fn prepare(&mut self, kind: &str) -> (PendingOperation, StoreSummary) {
         self.next_number += 1;
         let operation = operation_kinds::prepare_operation(kind, self.lab, self.next_number).await;
-        // It has found its way back, and has heard what the play did.
+        // The engine has reconnected and has seen the lab engine's changes.
         self.request_until_reachable(NOOP_COMMAND);
         (operation, self.settled_summary().await)
     }
 
-    /// What the operation moves where nothing is lost.
+    /// Returns the change that the operation makes without a loss.
     async fn expected_change(&mut self, kind: &str) -> StoreSummary {
         let (act, before) = self.prepare(kind).await;
         let (answer, _) = self.run_armed(&act, MessagePhase::Commit, MAX_MESSAGES);
@@ -177,7 +177,7 @@ impl ProxiedEngine<'_> {
         step
     }
 
-    /// One point; whether a message was lost.
+    /// Tests one point. Returns whether a message was lost.
     async fn test_point(
         &mut self,
         kind: &str,
@@ -217,15 +217,15 @@ fn is_unreachable(answer: &str) -> bool {
     answer.contains("cannot be reached")
 }
 
-/// Every message of an operation in turn. Where the server is stopped each takes a second or more: in the short form only those of the
-/// commit.
+/// Tests every message of an operation. Stopping the server takes a second or more each time, so the short form stops
+/// it only at the messages of the commit.
 fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: bool) -> LossCounts {
     on_server(server, async |lab, url| {
         operation_kinds::prepare_database(kind, lab).await;
         let counter = Arc::new(Mutex::new(MessageCounter::default()));
         let decider = Arc::clone(&counter);
         let proxy = PostgresProxy::cutting(server, move |passing| {
-            // Held until the server is gone: nobody starts it again before.
+            // Hold the lock until the server is gone, so that the test does not restart it before.
             let mut count = lock_counter(&decider);
             let is_lost = count.should_drop(passing);
             if is_lost && stops_server {
@@ -239,7 +239,7 @@ fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: 
             ProxiedEngine { lab, url, engine, counter, stopped_server: stops_server.then_some(server), next_number: 0 };
         let step = engine_line.expected_change(kind).await;
         let mut tally = LossCounts::default();
-        // Asked for and not heard, it has not happened; done and not told, it has.
+        // If the COMMIT request is lost, the operation is not stored. If the reply is lost, it is.
         for nth in [1, 2] {
             assert!(
                 engine_line.test_point(kind, (MessagePhase::Commit, nth), step, &mut tally).await,
@@ -265,7 +265,7 @@ fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: 
     })
 }
 
-/// Of all these kinds, one after the other.
+/// Tests all these kinds in turn.
 fn drop_messages_of_kinds(kinds: &[&str], server: &'static PostgresServer, stops_server: bool) {
     let all = kinds
         .iter()
@@ -275,7 +275,7 @@ fn drop_messages_of_kinds(kinds: &[&str], server: &'static PostgresServer, stops
     println!("lab: PostgreSQL: {what} in {} kinds of operation, {all}", kinds.len());
 }
 
-/// FM-2, INV-2: what workers and the engine's own clock do.
+/// FM-2, INV-2: calls of workers and of the scheduler.
 #[test]
 fn recovered_worker_call_retried_after_lost_message_happens_once() {
     drop_messages_of_kinds(
@@ -285,19 +285,19 @@ fn recovered_worker_call_retried_after_lost_message_happens_once() {
     );
 }
 
-/// FM-2, INV-2: what callers do.
+/// FM-2, INV-2: calls of producers.
 #[test]
 fn recovered_caller_call_retried_after_lost_message_happens_once() {
     drop_messages_of_kinds(&["create", "once", "event", "resolve"], with_spawn_lock(PostgresServer::shared), false);
 }
 
-/// FM-2, INV-2: what operators do.
+/// FM-2, INV-2: calls of operators.
 #[test]
 fn recovered_operator_call_retried_after_lost_message_happens_once() {
     drop_messages_of_kinds(&["define", "key", "revoke", "prune"], with_spawn_lock(PostgresServer::shared), false);
 }
 
-/// FM-2, INV-2: the server dies with the message, without a last word, and comes back.
+/// FM-2, INV-2: the server stops at the message without a reply, and restarts.
 #[test]
 fn recovered_call_retried_after_postgres_stop_happens_once() {
     // Never dropped: it ends with this process.

@@ -1,4 +1,4 @@
-//! Every kind of operation, about to happen: what an engine's process is told, and what of it can be seen afterwards.
+//! Prepares each kind of operation: the command for an engine process, and the observable change.
 
 use onceward_core::decide::{Call, CreateRecord, FailureReport};
 use onceward_core::diagnostic::InputFiles;
@@ -12,22 +12,21 @@ use serde_json::{Value as Json, json};
 
 use crate::support::lab_engine::{LabEngine, empty_fields, time_at};
 
-/// What a plain lifecycle looks like; a number makes it another one.
+/// A minimal lifecycle. The test replaces NUMBER to create another one.
 const PLAIN_LIFECYCLE: &str = "language = 1\nlifecycle = \"lab.plainNUMBER\"\nabout = \"Is there\"\n[states]\nthere = { about = \"it is\", rest = true }\n[[on.create]]\ngo = \"-> there\"\n";
 
-/// An operation that is about to happen.
+/// An operation that is ready to run.
 pub(super) struct PendingOperation {
     pub(super) command: String,
-    /// When, in seconds.
     pub(super) at_secs: i64,
     pub(super) record: Option<RecordId>,
-    /// Asked again after it has happened, it happens no second time.
+    /// Repeating it has no further effect.
     pub(super) is_idempotent: bool,
 }
 
-/// What must be there before any of them.
+/// Creates the records that an operation of this kind needs.
 pub(super) async fn prepare_database(kind: &str, lab: &LabEngine) {
-    // Company, so that pages are shared with others.
+    // Other records, so that they share pages with the tested one.
     for _ in 0..3 {
         lab.create("lab.seat", json!({ "room": "a", "size": 9 })).await;
         lab.create("execution.job", empty_fields()).await;
@@ -38,7 +37,7 @@ pub(super) async fn prepare_database(kind: &str, lab: &LabEngine) {
     }
 }
 
-/// The scene for one operation of a kind; `number` is another one each time.
+/// Prepares one operation of a kind. `number` makes it unique.
 pub(super) async fn prepare_operation(kind: &str, lab: &LabEngine, number: usize) -> PendingOperation {
     let ask_command = |actor: &Actor, call: &Call| format!("ask {}", json!({ "actor": actor, "call": call }));
     let operation =
@@ -53,7 +52,7 @@ pub(super) async fn prepare_operation(kind: &str, lab: &LabEngine, number: usize
                 true,
             );
         }
-        // Under a key of the caller's.
+        // With an idempotency key.
         "once" => {
             let create = create_call("lab.charge", json!({}));
             let key = format!("key-{number}");
@@ -100,12 +99,12 @@ pub(super) async fn prepare_operation(kind: &str, lab: &LabEngine, number: usize
         }
         "fail" => (Call::Fail { record, token, error }, false),
         "yield" => (Call::Yield { record, token }, false),
-        // Whatever has ended is taken away.
+        // Deletes all ended records.
         "prune" => {
             commit_job(lab, record, token, true).await;
             return operation("prune".to_owned(), 0, true);
         }
-        // The lease has run out: looking at the job takes it back.
+        // The lease has expired, so reading the job returns it to the queue.
         "due" => return operation(format!("look {}", record.0), 30, true),
         other => panic!("no such kind: {other}"),
     };
@@ -122,8 +121,8 @@ fn create_call(lifecycle: &str, fields: Json) -> Call {
     Call::Create(CreateRecord { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None })
 }
 
-/// Relay: three answers to a job with money in it, all being judged. The verdict on one of them resolves the job, pays, and fails the
-/// others, in one operation.
+/// Relay: three submissions to a funded job, all being judged. The verdict on one of them resolves the job, pays, and
+/// fails the others in one operation.
 async fn prepare_verdict(lab: &LabEngine, number: usize) -> Call {
     let create = async |who: &str, lifecycle: &str, fields: Json| {
         let Call::Create(create) = create_call(lifecycle, fields) else { unreachable!() };
@@ -160,8 +159,8 @@ async fn prepare_verdict(lab: &LabEngine, number: usize) -> Call {
     last_verdict.expect("three of them")
 }
 
-/// What can be seen of a database in numbers, each of which some kind moves: the log, records, their versions, ends of
-/// leases, lifecycles, API keys and those that are live.
+/// Numbers that describe a database; each kind of operation changes at least one. They are: log entries, records, their
+/// versions, lease ends, lifecycles, API keys and live API keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoreSummary([i64; 7]);
 
@@ -173,7 +172,7 @@ impl StoreSummary {
         let records = store.list(&query).await.expect("a list").records;
         let versions = records.iter().map(|record| to_i64(record.version)).sum();
         let ends = records.iter().filter_map(|record| record.execution.as_ref());
-        // From the beginning of the play, so that the sum stays small.
+        // Relative to the start of the test, so that the sum stays small.
         let ends = ends.map(|execution| execution.expires_at.micros() - time_at(0).micros()).sum();
         let keys = store.api_keys().await.expect("keys").keys;
         let live = keys.iter().filter(|key| key.revoked_at.is_none()).count();
@@ -182,7 +181,7 @@ impl StoreSummary {
         Self([to_i64(last), to_i64(records.len()), versions, ends, lifecycles.into(), to_i64(keys.len()), to_i64(live)])
     }
 
-    /// What has moved since.
+    /// Returns the difference to an earlier summary.
     pub(super) fn since(self, before: Self) -> Self {
         Self(std::array::from_fn(|index| self.0[index] - before.0[index]))
     }

@@ -1,5 +1,5 @@
-//! Pruning, killed before each of its writes and each of its syncs in turn: what it takes is gone with a checkpoint in the log, or
-//! all of it is there.
+//! Kills pruning before each write and each sync in turn. Either the records are gone and the log has a checkpoint, or
+//! all of them are still there.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::support::process;
 
 const CHARGE_COUNT: u64 = 3;
 
-/// A database in which some charges are done, and other things are not.
+/// Creates a database with some ended charges and some live records.
 async fn prepare_ended_charges(folder: &TempDir) {
     let lab = LabEngine::open_file(folder, 0).await;
     lab.create("lab.seat", json!({ "room": "a", "size": 9 })).await;
@@ -30,7 +30,7 @@ async fn prepare_ended_charges(folder: &TempDir) {
     lab.engine.close().await;
 }
 
-/// How many records were pruned, and how many are left; nothing else may be wrong.
+/// Returns how many records were pruned and how many are left. Panics if verify finds a difference.
 async fn pruned_and_remaining(file: &Path) -> (u64, u64) {
     let view = SqliteScanner::open(file).expect("it opens after the kill");
     let report = verify(&view, time_at(0), &mut ()).await.expect("it can be read");
@@ -38,7 +38,7 @@ async fn pruned_and_remaining(file: &Path) -> (u64, u64) {
     (report.pruned.records, report.records)
 }
 
-/// FM-2, INV-2: cut off anywhere, pruning has taken all that it takes, or nothing.
+/// FM-2, INV-2
 #[test]
 fn prevented_crash_in_prune_is_all_or_nothing() {
     let folder = TempDir::new();

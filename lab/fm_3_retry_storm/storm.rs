@@ -1,4 +1,4 @@
-//! A thousand jobs fail together, as when a service that all of them call is down. When do they come back?
+//! A thousand jobs fail at the same moment, as if a service that all of them call is down. Tests when they are retried.
 
 use onceward_core::decide::{Call, CreateRecord, FailureReport};
 use onceward_core::time::Time;
@@ -12,7 +12,7 @@ use crate::support::lab_engine::{LabEngine, on_each_store, time_at};
 use crate::support::store_checks::verify_against_log;
 
 const JOB_COUNT: usize = 1_000;
-/// Failures that a job may have.
+/// The `budget` of each job.
 const MAX_FAILURES: usize = 3;
 const SECOND_MICROS: i64 = 1_000_000;
 
@@ -40,7 +40,7 @@ async fn fail_all(lab: &LabEngine, held: Vec<LeasedJob>) {
     assert!(replies.iter().all(Result::is_ok));
 }
 
-/// When each job that waits may be leased again, in microseconds after this time; and how many have ended.
+/// Returns after how many microseconds each pending job becomes ready, and how many jobs have ended.
 async fn ready_after(lab: &LabEngine, now: Time) -> (Vec<i64>, usize) {
     let page = lab.store().list(&ListQuery { limit: JOB_COUNT, ..ListQuery::default() }).await.expect("all jobs");
     let (failed, waiting): (Vec<_>, Vec<_>) =
@@ -52,7 +52,7 @@ async fn ready_after(lab: &LabEngine, now: Time) -> (Vec<i64>, usize) {
     (after.collect(), failed.len())
 }
 
-/// The most that come back within any tenth of a second on the clock's grid.
+/// Returns the largest number of retries in any tenth of a second.
 fn max_per_tenth_second(after: &[i64]) -> usize {
     let mut tenths = std::collections::BTreeMap::<i64, usize>::new();
     for at in after {
@@ -61,7 +61,7 @@ fn max_per_tenth_second(after: &[i64]) -> usize {
     tenths.into_values().max().unwrap_or(0)
 }
 
-/// Without backoff and jitter all of them are back at once, and again, until the last try is spent in the very same instant.
+/// Without backoff and jitter all jobs retry at once, until every attempt is used up in the same instant.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_all_jobs_retry_in_same_instant() {
@@ -81,7 +81,7 @@ fn damage_all_jobs_retry_in_same_instant() {
     println!("lab: {} calls of a service that is down, all in one instant", JOB_COUNT * MAX_FAILURES);
 }
 
-/// Without the budget they come back for ever.
+/// Without the budget the jobs retry forever.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_jobs_retry_without_end() {
@@ -98,7 +98,7 @@ fn damage_jobs_retry_without_end() {
     println!("lab: {} tries where {} were allowed, and no end", 2 * MAX_FAILURES * JOB_COUNT, MAX_FAILURES * JOB_COUNT);
 }
 
-/// FM-3: they wait, longer each time, spread over a second, and after their budget they have ended.
+/// FM-3: each delay is longer than the last and has a second of jitter, and the jobs end after their budget.
 #[test]
 fn prevented_retries_are_spread_and_bounded() {
     on_each_store(async |lab| {
@@ -118,10 +118,10 @@ fn prevented_retries_are_spread_and_bounded() {
                 break;
             }
             assert_eq!((after.len(), failed), (JOB_COUNT, 0));
-            // One second, then two; and up to one more, of chance.
+            // A backoff of one second, then two, plus up to one second of jitter.
             let min = SECOND_MICROS << (round - 1);
             assert!(after.iter().all(|at| (min..min + SECOND_MICROS).contains(at)), "round {round}");
-            // A hundred on average: more than two hundred never come by chance.
+            // A hundred on average. More than two hundred is practically impossible at random.
             assert!(
                 max_per_tenth_second(&after) < 2 * JOB_COUNT / 10,
                 "round {round}: {}",

@@ -1,4 +1,4 @@
-//! A job that kills every worker that takes it: no error is reported, the lease just runs out.
+//! A job kills every worker that leases it. No worker reports an error; the leases expire.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -10,27 +10,27 @@ use crate::support::lab_engine::{LabEngine, on_each_store, on_sqlite};
 use crate::support::process;
 use crate::support::store_checks::verify_against_log;
 
-/// Failures that the job may have.
+/// The `budget` of the job.
 const MAX_FAILURES: i64 = 3;
 
 /// Longer than the lease and any backoff.
 const ROUND_GAP_SECS: i64 = 1_000;
 
-/// Workers take the job and die, one after the other, `max_workers` of them at most: how many died.
+/// Lets at most `max_workers` workers lease the job and die, one after the other. Returns how many died.
 async fn lose_workers(lab: &LabEngine, id: RecordId, max_workers: i64) -> i64 {
     for number in 0..max_workers {
         lab.set_clock(number * ROUND_GAP_SECS);
         if lab.lease("w", "execution.job", 30).await.is_none() {
             return number;
         }
-        // It dies: nobody ever reports. The lease runs out.
+        // The worker dies without a report, and the lease expires.
         lab.set_clock(number * ROUND_GAP_SECS + 30);
         assert_ne!(lab.state(id).await, "RUNNING");
     }
     max_workers
 }
 
-/// The same with processes, each killed by SIGKILL.
+/// Like [`lose_workers`], but with processes that SIGKILL ends.
 async fn lose_worker_processes(lab: &LabEngine, max_workers: i64) -> i64 {
     for number in 0..max_workers {
         lab.set_clock(number * ROUND_GAP_SECS);
@@ -50,7 +50,7 @@ async fn create_poison_job(lab: &LabEngine) -> RecordId {
     lab.create("execution.job", json!({ "budget": MAX_FAILURES })).await
 }
 
-/// Without the budget it takes every worker that there is.
+/// Without the budget the job kills every worker.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_poison_job_kills_every_worker() {
@@ -77,7 +77,7 @@ fn damage_poison_job_kills_every_process() {
     );
 }
 
-/// FM-4: a lost lease costs budget like any failure; then the job is FAILED, says why, and harms nobody.
+/// FM-4: a lost lease costs budget like any failure. The job ends as FAILED and gives the reason.
 #[test]
 fn prevented_poison_job_fails_after_budget() {
     on_each_store(async |lab| {
@@ -91,7 +91,7 @@ fn prevented_poison_job_fails_after_budget() {
     println!("lab: {MAX_FAILURES} of {} workers dead, then the job is FAILED", 10 * MAX_FAILURES);
 }
 
-/// FM-4: with processes that die by SIGKILL; the worker after them does good work.
+/// FM-4: the next worker completes its own job.
 #[test]
 fn prevented_poison_job_fails_after_budget_with_processes() {
     on_sqlite(async |lab| {
@@ -103,7 +103,7 @@ fn prevented_poison_job_fails_after_budget_with_processes() {
     println!("lab: {MAX_FAILURES} worker processes killed, then the job is FAILED");
 }
 
-/// FM-4: whoever is left works on.
+/// FM-4
 #[test]
 fn recovered_next_worker_completes_next_job() {
     on_sqlite(async |lab| {

@@ -1,4 +1,4 @@
-//! A worker is paused beyond its lease, wakes, knows nothing of it, and commits. Meanwhile another has the job.
+//! A worker pauses until its lease has expired, does not notice, and commits while another worker holds the lease.
 
 use onceward_core::value::RecordId;
 use serde_json::json;
@@ -7,11 +7,11 @@ use crate::support::lab_engine::{LabEngine, on_each_store, on_sqlite};
 use crate::support::process;
 use crate::support::store_checks::{count_effects, shop_balance, verify_against_log};
 
-/// What the zombie and the one that holds the lease are told.
+/// Returns the replies to the zombie and to the lease holder.
 async fn commit_from_zombie_and_holder(lab: &LabEngine) -> (RecordId, [String; 2]) {
     let id = lab.create_charge().await;
     let paused = lab.lease("A", "lab.charge", 30).await.expect("the job");
-    // A stands still. B has the job.
+    // A is paused, and B leases the job.
     lab.set_clock(30);
     assert_eq!(lab.state(id).await, "waiting");
     let holding = lab.lease("B", "lab.charge", 30).await.expect("the job again");
@@ -21,14 +21,14 @@ async fn commit_from_zombie_and_holder(lab: &LabEngine) -> (RecordId, [String; 2
     (id, [a, b])
 }
 
-/// The same with a process that is stopped by SIGSTOP while it works, and goes on by SIGCONT.
+/// Like [`commit_from_zombie_and_holder`], but with a process that SIGSTOP pauses and SIGCONT resumes.
 async fn commit_from_zombie_and_holder_processes(lab: &LabEngine) -> (RecordId, [String; 2]) {
     let id = lab.create_charge().await;
     let (mut a, mut b) = (process::worker("A"), process::worker("B"));
     lab.serve_lease(&mut a, "A", "lab.charge", 30, "good").await.expect("the job");
     a.expect_line("working");
     a.pause();
-    // Its work is done, for all it knows: it will read this when it wakes.
+    // The process reads this when it resumes, and then commits.
     a.send_line("stale");
     lab.set_clock(30);
     assert_eq!(lab.state(id).await, "waiting");
@@ -41,7 +41,7 @@ async fn commit_from_zombie_and_holder_processes(lab: &LabEngine) -> (RecordId, 
     (id, [reply_a, reply_b])
 }
 
-/// Without the fence the zombie's stale result lands, and the worker that holds the lease is told that all is well.
+/// Without the fence the zombie's stale result is stored, and the lease holder's commit succeeds too.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_stale_commit_wins() {
@@ -64,7 +64,7 @@ fn damage_stale_commit_of_paused_process_wins() {
     println!("lab: a process woken by SIGCONT has landed its stale result");
 }
 
-/// FM-5: the token of a lease that was lost is worth nothing, and says so.
+/// FM-5
 #[test]
 fn prevented_stale_token_gets_lease_lost() {
     on_each_store(async |lab| {
@@ -77,7 +77,7 @@ fn prevented_stale_token_gets_lease_lost() {
     println!("lab: the zombie is told lease_lost; the holder's result landed");
 }
 
-/// FM-5: a commit too late is refused also where nobody took the job over.
+/// FM-5
 #[test]
 fn prevented_late_commit_without_new_holder_is_refused() {
     on_each_store(async |lab| {
@@ -91,7 +91,7 @@ fn prevented_late_commit_without_new_holder_is_refused() {
     println!("lab: too late is too late, though nobody took over");
 }
 
-/// FM-5: with a process that was really paused.
+/// FM-5
 #[test]
 fn prevented_paused_process_gets_lease_lost() {
     on_sqlite(async |lab| {
@@ -103,7 +103,7 @@ fn prevented_paused_process_gets_lease_lost() {
     println!("lab: SIGSTOP, SIGCONT, lease_lost");
 }
 
-/// FM-5: the zombie is no outcast: it asks again and works on.
+/// FM-5: the worker leases again without a restart.
 #[test]
 fn recovered_former_zombie_completes_next_job() {
     on_each_store(async |lab| {

@@ -1,4 +1,4 @@
-//! Rooms with a number of seats, and more callers at once than there are seats.
+//! Rooms have a limited number of seats, and more callers than seats arrive at once.
 
 use onceward_core::decide::{Call, CreateRecord};
 use onceward_engine::Submission;
@@ -11,10 +11,10 @@ use crate::support::store_checks::verify_against_log;
 
 const ROOM_SIZES: [usize; 3] = [0, 1, 7];
 
-/// Callers at once.
+/// More than the largest room has seats.
 const CONCURRENT_CALLERS: usize = 24;
 
-/// Rounds in which two engines race, at most.
+/// Bounds the search for a round in which two engines conflict.
 const MAX_RACE_ROUNDS: usize = 300;
 
 fn seat_submission(room: &str, size: usize) -> Submission {
@@ -23,7 +23,7 @@ fn seat_submission(room: &str, size: usize) -> Submission {
     Submission::new(&user("ann"), Call::Create(create))
 }
 
-/// All callers ask at once, of these engines in turn: how many were admitted.
+/// All callers request a seat at once, from the engines in turn. Returns how many were admitted.
 async fn request_concurrently(labs: &[&LabEngine], room: &str, size: usize) -> usize {
     let callers = (0..CONCURRENT_CALLERS).map(|number| {
         let engine = labs[number % labs.len()].engine.clone();
@@ -40,7 +40,7 @@ async fn request_concurrently(labs: &[&LabEngine], room: &str, size: usize) -> u
     admitted
 }
 
-/// How many sit in a room, counted one by one.
+/// Counts the seated records one by one.
 async fn count_seated(lab: &LabEngine, room: &str) -> usize {
     let page = lab.store().list(&ListQuery { limit: 100_000, ..ListQuery::default() }).await.expect("all seats");
     let here = |record: &onceward_core::record::Record| {
@@ -49,7 +49,7 @@ async fn count_seated(lab: &LabEngine, room: &str) -> usize {
     page.records.iter().filter(|record| here(record) && record.state_name().as_ref() == "taken").count()
 }
 
-/// With `>` where `>=` belongs, one too many sits in every room.
+/// With `>` instead of `>=`, each room admits one caller too many.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_limit_admits_one_too_many() {
@@ -63,8 +63,8 @@ fn damage_limit_admits_one_too_many() {
     println!("lab: 1 admitted of 0, 2 of 1, 8 of 7");
 }
 
-/// Where what was counted is not compared again when it is saved, two engines give away the same seat. On SQLite, where loading
-/// and saving lie far enough apart for a race.
+/// If the store does not compare the counter again on save, two engines admit the same seat. On SQLite, where load and
+/// save are far enough apart for a race.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_two_engines_admit_same_seat() {
@@ -85,7 +85,7 @@ fn damage_two_engines_admit_same_seat() {
     });
 }
 
-/// FM-6: exactly as many as the limit says, at none, at one and at N, whoever comes first; and a seat that is left is free again.
+/// FM-6: for limits of none, one and N, in any order of arrival. A seat that becomes free can be taken again.
 #[test]
 fn prevented_limit_admits_exactly_its_size() {
     on_each_store(async |lab| {
@@ -104,7 +104,7 @@ fn prevented_limit_admits_exactly_its_size() {
     println!("lab: 0 of 0, 1 of 1, 7 of 7, with {CONCURRENT_CALLERS} callers at once");
 }
 
-/// FM-6: also where two engines give the seats away.
+/// FM-6
 #[test]
 fn prevented_two_engines_admit_exactly_one() {
     on_each_store(async |lab| {

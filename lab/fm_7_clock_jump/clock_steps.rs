@@ -1,4 +1,4 @@
-//! The clock steps far forward and back again, while leases are held and timers wait.
+//! The clock steps far forward and back while leases are held and timers are pending.
 
 use onceward_core::decide::{Call, FailureReport};
 use onceward_core::time::Time;
@@ -11,8 +11,8 @@ use crate::support::store_checks::verify_against_log;
 
 const YEAR_SECS: i64 = 365 * 86_400;
 
-/// A leases; the clock jumps a year ahead, the lease is over and B has the job; the clock is set right again, and by it A's lease
-/// would still last. What both are told.
+/// A leases. The clock jumps ahead by a year, A's lease expires and B leases the job. The clock steps back to a time
+/// within A's lease. Returns the replies to both heartbeats.
 async fn heartbeat_after_clock_jump(lab: &LabEngine) -> [String; 2] {
     let id = lab.create_charge().await;
     let a = lab.lease("A", "lab.charge", 30).await.expect("the job");
@@ -24,7 +24,7 @@ async fn heartbeat_after_clock_jump(lab: &LabEngine) -> [String; 2] {
     [lab.heartbeat("A", &a).await, lab.heartbeat("B", &b).await]
 }
 
-/// Where a lease is judged by the clock alone, the step back makes a lost one good again: two workers hold one job.
+/// If only the clock decides, the step back revives the lost lease, and two workers hold one job.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_clock_jump_gives_two_holders() {
@@ -32,8 +32,8 @@ fn damage_clock_jump_gives_two_holders() {
     println!("lab: 2 workers hold one job");
 }
 
-/// A job came to wait while the clock was ahead; the one before it in its lane is done after the clock was set back. Whether it
-/// can be leased when its time has come again.
+/// A job is queued while the clock is ahead, and the job before it in its lane ends after the clock was set back.
+/// Returns whether the second job can be leased once its time has come again.
 async fn can_lease_second_in_lane(lab: &LabEngine) -> bool {
     let first = lab.create("lab.lane", json!({ "lane": "a" })).await;
     lab.set_clock(100);
@@ -47,7 +47,7 @@ async fn can_lease_second_in_lane(lab: &LabEngine) -> bool {
     lab.lease("B", "lab.lane", 30).await.is_some_and(|held| held.record.id == second)
 }
 
-/// Where a job whose time has not come again only leaves its lane, it is passed over, and stays so.
+/// Without the safeguard, a job whose time has not come again leaves its lane and is never leased.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_ordered_job_is_never_leased() {
@@ -55,7 +55,7 @@ fn damage_ordered_job_is_never_leased() {
     println!("lab: a waiting job is passed over, and never handed out");
 }
 
-/// FM-7: a lease that was lost stays lost, whatever the clock says later.
+/// FM-7
 #[test]
 fn prevented_lost_lease_stays_lost_after_clock_step_back() {
     on_each_store(async |lab| {
@@ -69,14 +69,14 @@ fn prevented_lost_lease_stays_lost_after_clock_step_back() {
     println!("lab: 1 worker holds the job; the other: lease_lost");
 }
 
-/// FM-7: no job is passed over for having come while the clock was ahead.
+/// FM-7: the job was queued while the clock was ahead.
 #[test]
 fn prevented_ordered_job_is_leased_after_clock_step_back() {
     on_each_store(async |lab| assert!(can_lease_second_in_lane(lab).await));
     println!("lab: the job is handed out when its time has come again");
 }
 
-/// A job leased and given up, leased and committed, while the clock jumps to and fro: the times of its log.
+/// Leases, fails, leases again and commits a job while the clock jumps. Returns the times of its log entries.
 async fn log_times(lab: &LabEngine) -> Vec<Time> {
     let id = lab.create_charge().await;
     lab.set_clock(YEAR_SECS);
@@ -93,7 +93,7 @@ async fn log_times(lab: &LabEngine) -> Vec<Time> {
     history.iter().map(|entry| entry.at).collect()
 }
 
-/// Where an operation is decided before the record's own log, that log runs backwards.
+/// If the engine decides an operation at a time before the record's last change, the record's log runs backwards.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_log_times_run_backwards() {
@@ -104,7 +104,7 @@ fn damage_log_times_run_backwards() {
     println!("lab: a record's log runs back by a year");
 }
 
-/// FM-7, INV-3: a record's log goes forward in time whatever the clock does, so that it can be read as what happened.
+/// FM-7, INV-3
 #[test]
 fn prevented_log_times_never_run_backwards() {
     on_each_store(async |lab| {
@@ -114,7 +114,7 @@ fn prevented_log_times_never_run_backwards() {
     println!("lab: every record's log goes forward");
 }
 
-/// FM-7: alarms, some of them set while the clock was wrong, all ring, each once.
+/// FM-7: some timers were set while the clock was wrong.
 #[test]
 fn recovered_every_timer_fires_once_after_clock_jumps() {
     on_each_store(async |lab| {
@@ -123,7 +123,7 @@ fn recovered_every_timer_fires_once_after_clock_jumps() {
             lab.set_clock(now);
             alarms.push(lab.create("lab.alarm", json!({ "at": time_at(at).to_string() })).await);
         }
-        // Far ahead, back, and there at last: whoever rang must not ring again, and nobody is left out.
+        // Far ahead, back, and finally due: no timer may fire twice or be skipped.
         for now in [100, 0, 2 * YEAR_SECS, 50, 2 * YEAR_SECS] {
             lab.set_clock(now);
             lab.engine.wake_all();

@@ -1,4 +1,4 @@
-//! A worker dies and comes back under the same name and with the same key. What it had leased before is not its own any more.
+//! A worker dies and restarts with the same name and the same API key. Its former lease has expired.
 
 use onceward_core::value::RecordId;
 use serde_json::json;
@@ -7,8 +7,8 @@ use crate::support::lab_engine::{LabEngine, on_each_store, on_sqlite};
 use crate::support::process;
 use crate::support::store_checks::{count_effects, shop_balance, verify_against_log};
 
-/// bob leases and dies with a report on its way; his lease runs out; he returns and leases the same job. What the late report of his
-/// first life is told, and what his second life is.
+/// bob leases and dies with a report in flight. His lease expires, he restarts and leases the same job. Returns the
+/// replies to the late report and to the new one.
 async fn commit_from_both_runs(lab: &LabEngine) -> (RecordId, [String; 2]) {
     let id = lab.create_charge().await;
     let before = lab.lease("bob", "lab.charge", 30).await.expect("the job");
@@ -21,7 +21,7 @@ async fn commit_from_both_runs(lab: &LabEngine) -> (RecordId, [String; 2]) {
     (id, [late, own])
 }
 
-/// Where a lease is known by its holder's name, the dead one's report passes for the living one's.
+/// If a lease were identified by its holder's name, the engine would accept the late report as the new one.
 #[test]
 #[ignore = "the damage: run by `cargo xtask lab`"]
 fn damage_report_of_previous_run_lands() {
@@ -33,7 +33,7 @@ fn damage_report_of_previous_run_lands() {
     println!("lab: the report of the first life landed by the lease of the second");
 }
 
-/// FM-8: a lease is known by its token; the name is the same, the token is not.
+/// FM-8: the fencing token identifies a lease, not the worker's name.
 #[test]
 fn prevented_report_of_previous_run_gets_lease_lost() {
     on_each_store(async |lab| {
@@ -46,7 +46,8 @@ fn prevented_report_of_previous_run_gets_lease_lost() {
     println!("lab: the first life is told lease_lost, the second one's result landed");
 }
 
-/// FM-8: back before his lease has run out, bob is not handed it again: nobody knows that it is he who died.
+/// FM-8: before the lease expires, the restarted worker does not get it, because the engine cannot know that its first
+/// run died.
 #[test]
 fn recovered_restarted_worker_leases_again_after_expiry() {
     on_sqlite(async |lab| {

@@ -1,4 +1,4 @@
-//! The real engine on each store in turn, under a clock that the test moves.
+//! Runs a test with the real engine on each store, with a manual clock.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use serde_json::{Map, Value as Json, json};
 use super::process::with_spawn_lock;
 use crate::outside;
 
-/// Longer than anything here takes: who waits so long has failed.
+/// Longer than any step takes, so a timeout means failure.
 pub(crate) const WAIT_TIMEOUT: std::time::Duration = std::time::Duration::from_mins(1);
 
-/// The shipped `execution`, and lifecycles of the lab's own.
+/// Returns the shipped `execution` files and the lab's own lifecycles.
 fn lifecycle_files() -> InputFiles {
     let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
     let mut files = onceward_testkit::systems::source_files("execution");
@@ -29,7 +29,7 @@ fn lifecycle_files() -> InputFiles {
     InputFiles { files }
 }
 
-/// So many seconds after the beginning of every play.
+/// Returns the time `seconds` after the start of every test.
 pub(crate) fn time_at(seconds: i64) -> Time {
     let start: Time = "2026-11-16T03:00:00Z".parse().expect("a time as we write them");
     start.checked_add(Duration::from_secs(seconds)).expect("a time that there is")
@@ -40,7 +40,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-/// A database file, new or found.
+/// Opens a database file, or creates it.
 pub(crate) fn open_sqlite(file: &Path, clock: &Clock) -> Result<SqliteStore, StoreError> {
     with_spawn_lock(|| SqliteStore::open(file, clock.clone()))
 }
@@ -51,7 +51,7 @@ pub(crate) struct LabEngine {
     clock: Clock,
 }
 
-/// The same play on every store.
+/// Runs the test on every store.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_each_store(test: impl AsyncFn(&LabEngine)) {
     println!("on memory");
@@ -65,14 +65,14 @@ pub(crate) fn on_each_store(test: impl AsyncFn(&LabEngine)) {
     on_sqlite(test);
 }
 
-/// A play on a new database of a real server, and its URL.
+/// Runs the test on a new PostgreSQL database, and passes its URL.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_postgres(test: impl AsyncFn(&LabEngine, &str)) {
     println!("on PostgreSQL");
     on_server(with_spawn_lock(PostgresServer::shared), test);
 }
 
-/// The same on a server that the test knows.
+/// Like [`on_postgres`], but on a given server.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_server<T>(server: &PostgresServer, test: impl AsyncFn(&LabEngine, &str) -> T) -> T {
     let url = with_spawn_lock(|| server.create_database());
@@ -86,7 +86,7 @@ pub(crate) fn on_server<T>(server: &PostgresServer, test: impl AsyncFn(&LabEngin
     })
 }
 
-/// A play on a database file.
+/// Runs the test on a database file.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_sqlite(test: impl AsyncFn(&LabEngine)) {
     println!("on SQLite");
@@ -100,7 +100,7 @@ pub(crate) fn on_sqlite(test: impl AsyncFn(&LabEngine)) {
 
 impl LabEngine {
     async fn open(store: AnyStore, clock: &Clock) -> Self {
-        // Nobody polls: what happens was caused by the test.
+        // A long poll interval, so that only the test wakes the engine.
         let engine = Engine::open(
             store,
             EngineConfig { poll_interval: WAIT_TIMEOUT, checks: outside::checks(), ..EngineConfig::default() },
@@ -109,14 +109,14 @@ impl LabEngine {
         Self { engine, clock: clock.clone() }
     }
 
-    /// On a file, new or found, when the clock says so.
+    /// Opens or creates a file with the clock at `seconds`.
     pub(crate) async fn open_file(folder: &TempDir, seconds: i64) -> Self {
         let clock = Clock::manual(time_at(seconds));
         let store = open_sqlite(&folder.database_path(), &clock).expect("the file opens");
         Self::open(AnyStore::Sqlite(store), &clock).await
     }
 
-    /// A second engine on the same store.
+    /// Opens a second engine on the same store.
     pub(crate) fn second_engine(&self) -> Self {
         let engine = Engine::open(
             self.engine.store().clone(),
@@ -129,7 +129,7 @@ impl LabEngine {
         self.engine.store()
     }
 
-    /// The clock is set, wherever it stood.
+    /// Sets the clock, forward or back.
     pub(crate) fn set_clock(&self, seconds: i64) {
         self.clock.set(time_at(seconds));
     }
@@ -143,14 +143,14 @@ impl LabEngine {
         self.create("lab.charge", json!({})).await
     }
 
-    /// One job for this worker, for so many seconds.
+    /// Leases one job for `seconds`.
     pub(crate) async fn lease(&self, worker_name: &str, lifecycle: &str, seconds: i64) -> Option<LeasedJob> {
         let lease = Some(Duration::from_secs(seconds));
         let lease_request = LeaseRequest { lease_duration: lease, ..LeaseRequest::single_job(lifecycle, worker_name) };
         self.engine.lease(&worker(worker_name), &lease_request).await.expect("leasing").pop()
     }
 
-    /// Commit without finishing: what it was told, `ok` or the refusal's code.
+    /// Commits without finishing. Returns `ok` or the refusal's code.
     pub(crate) async fn commit(&self, worker_name: &str, held: &LeasedJob, result: &str) -> String {
         self.report(
             worker_name,
@@ -170,18 +170,17 @@ impl LabEngine {
         }
     }
 
-    /// Its state, after all that is due on it was done.
+    /// Returns the state after the engine has fired all due events of the record.
     pub(crate) async fn state(&self, id: RecordId) -> String {
         self.engine.get(&user("ann"), id).await.expect("reading").expect("it is there").state_name().to_string()
     }
 
-    /// The result that landed.
+    /// Returns the committed result.
     pub(crate) async fn committed_result(&self, id: RecordId) -> Option<Json> {
         self.store().effect(id).await.expect("reading").map(|effect| effect.result)
     }
 }
 
-/// No fields.
 pub(crate) fn empty_fields() -> Json {
     Json::Object(Map::new())
 }

@@ -1,4 +1,4 @@
-//! What the failure modes are played on.
+//! The lab's test harness.
 
 pub(crate) mod lab_engine;
 mod postgres_server;

@@ -1,10 +1,11 @@
-//! One PostgreSQL server for many runs of the lab's tests.
+//! Runs one PostgreSQL server for many lab test processes.
 
 use std::io::Read as _;
 
 use onceward_testkit::postgres::PostgresServer;
 
-/// No test: `cargo xtask lab` runs it beside the others, which are told where it is, and ends its input when all are done.
+/// Not a test: `cargo xtask lab` runs it next to the tests, passes them its URL, and closes its input when all are
+/// done.
 #[test]
 #[ignore = "serves `cargo xtask lab`"]
 fn serve_postgres_for_lab_runs() {

@@ -1,4 +1,4 @@
-//! Real processes: started, listened to, paused, killed.
+//! Starts, pauses and kills child processes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use super::lab_engine::{WAIT_TIMEOUT, time_at};
 
-/// A process that is just being started holds its parent's files for a moment, and with them the locks of databases that others
-/// want to open again. So nobody opens one meanwhile.
+/// A process that is being spawned briefly inherits its parent's files, including the locks of databases. So no test
+/// may open a database at the same time.
 pub(crate) static SPAWN_LOCK: Mutex<()> = Mutex::new(());
 
-/// Start a process in here.
+/// Runs `spawn` under [`SPAWN_LOCK`].
 pub(crate) fn with_spawn_lock<T>(spawn: impl FnOnce() -> T) -> T {
     let _starting = SPAWN_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     spawn()
@@ -28,17 +28,17 @@ pub(crate) struct LabProcess {
     output: Receiver<String>,
 }
 
-/// A worker of this name, on the other end of two pipes.
+/// Starts a worker process, connected by pipes.
 pub(crate) fn worker(name: &str) -> LabProcess {
     LabProcess::start(Command::new(CHILD_PROGRAM).args(["worker", name]))
 }
 
-/// An engine in a process of its own, on this file, when the clock says so.
+/// Starts an engine process on this file with a fixed clock.
 pub(crate) fn engine(file: &Path, seconds: i64) -> LabProcess {
     LabProcess::start(Command::new(CHILD_PROGRAM).arg("engine").arg(file).arg(time_at(seconds).micros().to_string()))
 }
 
-/// One on a server's database under `strace`, which kills it as it is about to send its `nth` message.
+/// Starts an engine on a server's database under `strace`, which kills it before it sends its `nth` message.
 pub(crate) fn engine_killed_at_message(url: &str, seconds: i64, nth: usize) -> LabProcess {
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=sendto"]);
@@ -47,8 +47,8 @@ pub(crate) fn engine_killed_at_message(url: &str, seconds: i64, nth: usize) -> L
     LabProcess::start(&mut command)
 }
 
-/// The same under `strace`, which kills it as it is about to make its `nth` such call on the file's WAL: there an operation
-/// leaves all that it writes.
+/// Starts an engine under `strace`, which kills it before its `nth` such call on the WAL, to which an operation writes
+/// everything.
 pub(crate) fn engine_killed_at_syscall(file: &Path, seconds: i64, call: &str, nth: usize) -> LabProcess {
     let wal = format!("{}-wal", file.display());
     let mut command = Command::new("strace");
@@ -76,7 +76,7 @@ impl LabProcess {
         Self { input: child.stdin.take(), child, output: said }
     }
 
-    /// Its next words; `None` when it has ended.
+    /// Returns the next output line, or `None` after the process has ended.
     pub(crate) fn next_line(&self) -> Option<String> {
         match self.output.recv_timeout(WAIT_TIMEOUT) {
             Ok(line) => Some(line),
@@ -89,26 +89,26 @@ impl LabProcess {
         assert_eq!(self.next_line().as_deref(), Some(expected));
     }
 
-    /// It may be dead already: then nobody hears it.
+    /// Sends a line. Ignores errors, because the process may be dead.
     pub(crate) fn send_line(&mut self, line: &str) {
         if let Some(input) = &mut self.input {
             let _ = writeln!(input, "{line}");
         }
     }
 
-    /// SIGKILL, and gone.
+    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a signal");
         self.child.wait().expect("it ended");
     }
 
-    /// It ends by itself, or is killed by another; nothing more is said to it.
+    /// Closes the input and waits for the end.
     pub(crate) fn wait_for_exit(mut self) -> ExitStatus {
         self.input = None;
         self.child.wait().expect("it ended")
     }
 
-    /// SIGSTOP, and it stands still.
+    /// Sends SIGSTOP and waits until the process has stopped.
     pub(crate) fn pause(&self) {
         self.signal("STOP");
         let began = Instant::now();
@@ -118,7 +118,7 @@ impl LabProcess {
         }
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub(crate) fn resume(&self) {
         self.signal("CONT");
     }
@@ -131,7 +131,7 @@ impl LabProcess {
 
     fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it lives");
-        // The state follows the name, which stands in brackets.
+        // The state follows the name, which is in brackets.
         stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
     }
 }

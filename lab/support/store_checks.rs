@@ -1,4 +1,4 @@
-//! What a store tells of itself, looked at without trusting the engine.
+//! Verifies a store independently of the engine.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use onceward_store::{ListQuery, LogReplay, ReadSet, Store};
 
 const NO_LIMIT: usize = usize::MAX >> 1;
 
-/// How many effects the log tells of for this job.
+/// Counts the effects of a job in the log.
 pub(crate) async fn count_effects<S: Store>(store: &S, id: RecordId) -> usize {
     let history = store.history(id, 0, NO_LIMIT).await.expect("the history");
     history.iter().filter(|entry| entry.body().expect("a body").effect.is_some()).count()
@@ -19,7 +19,7 @@ fn shop_account() -> Account {
     Account::Named { asset: "coin".into(), name: "shop".into() }
 }
 
-/// Coins that came to the shop.
+/// Returns the balance of the shop's account.
 pub(crate) async fn shop_balance<S: Store>(store: &S) -> i64 {
     let shop = shop_account();
     let mut base = ReadSet::default();
@@ -27,13 +27,14 @@ pub(crate) async fn shop_balance<S: Store>(store: &S) -> i64 {
     base.snapshot().accounts.get(&shop).copied().unwrap_or(0)
 }
 
-/// Whether a store is whole: its log has no gap, the chain holds, and records, executions, effects and money are those that
-/// the log comes to. How many entries there are, or what is torn.
+/// Verifies that the log has no gap, that its hash chain holds, and that records, executions, effects and balances
+/// match it. Returns the number of entries, or a description of the damage.
 pub(crate) async fn verify_against_log<S: Store>(store: &S) -> Result<usize, String> {
     loop {
         let before = store.last_seq().await.map_err(|error| error.to_string())?;
         let found = compare_with_log(store).await;
-        // A server may be at the last message of somebody who is dead: what came meanwhile was seen in part.
+        // PostgreSQL may still run the last message of a killed engine, so a change during the verification requires
+        // another pass.
         if found.is_ok() || store.last_seq().await.is_ok_and(|last| last == before) {
             return found;
         }

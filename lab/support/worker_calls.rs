@@ -1,4 +1,4 @@
-//! Worker processes at the engine of a play: the test carries their words, as a server will.
+//! Connects worker processes to the lab's engine: the test forwards their calls, as a server would.
 
 use onceward_core::decide::Call;
 use onceward_core::record::FencingToken;
@@ -10,7 +10,7 @@ use super::lab_engine::LabEngine;
 use super::process::LabProcess;
 
 impl LabEngine {
-    /// The process asks for work and gets what there is.
+    /// Reads a lease request from the process and sends it the leased job.
     pub(crate) async fn serve_lease(
         &self,
         process: &mut LabProcess,
@@ -28,7 +28,7 @@ impl LabEngine {
         held
     }
 
-    /// The process commits: what it was told, which it repeats.
+    /// Reads a commit from the process, executes it and returns the reply, which the process repeats.
     pub(crate) async fn serve_commit(&self, process: &mut LabProcess, worker_name: &str) -> String {
         let words = process.next_line().expect("it lives");
         let words: Vec<&str> = words.split(' ').collect();

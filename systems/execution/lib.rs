@@ -1,1 +1,1 @@
-//! The execution system is its lifecycle file; this package carries the tests that play it.
+//! The execution system consists of its lifecycle file; this package contains its tests.

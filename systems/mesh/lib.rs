@@ -1,1 +1,1 @@
-//! The mesh system is its lifecycle files; this package carries the tests that play it.
+//! The mesh system consists of its lifecycle files; this package contains its tests.

@@ -1,1 +1,1 @@
-//! The relay system is its lifecycle files; this package carries the tests that play it.
+//! The relay system consists of its lifecycle files; this package contains its tests.

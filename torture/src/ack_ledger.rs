@@ -1,4 +1,4 @@
-//! What engines have acknowledged, and whether it is there.
+//! Records what engines have acknowledged, and verifies that the database contains it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use crate::requests::TASK_LIFECYCLE;
 #[cfg(test)]
 mod tests;
 
-/// What is known of one task.
+/// The acknowledged operations of one task.
 #[derive(Debug, Default)]
 struct TaskAcks {
-    /// Leases that were given, and to whom.
+    /// Granted leases and their workers.
     leases: Vec<(FencingToken, String)>,
-    /// Whose commit was acknowledged. A worker's name is its result.
+    /// Workers whose commit was acknowledged. A worker's name is its result.
     committers: BTreeSet<String>,
-    /// Whose commit was refused.
+    /// Workers whose commit was refused.
     refused_commits: BTreeSet<String>,
     is_finished: bool,
     failed_tokens: Vec<FencingToken>,
@@ -32,12 +32,12 @@ struct TaskAcks {
 #[derive(Debug, Default)]
 pub(crate) struct AckLedger {
     tasks: BTreeMap<RecordId, TaskAcks>,
-    /// Names of tasks that were made, and of those that were not.
+    /// Names of created tasks, and of tasks whose create was refused.
     created: BTreeMap<String, RecordId>,
     refused_names: BTreeSet<String>,
-    /// Workers that were told that they have no lease.
+    /// Workers that got no lease.
     workers_without_lease: BTreeSet<String>,
-    /// Tasks of which something was told since they were last looked at.
+    /// Tasks with replies since their last verification.
     unverified: BTreeSet<RecordId>,
     pub(crate) acknowledged: u64,
     pub(crate) refused: u64,
@@ -56,7 +56,7 @@ impl AckLedger {
         Ok(())
     }
 
-    /// Refused, though nobody has the name yet: it must not appear, unless it is asked for again.
+    /// Records a refused create of an unused name. The task must not exist, unless the name is used again.
     pub(crate) fn record_create_refused(&mut self, name: &str) {
         self.refused_names.insert(name.to_owned());
     }
@@ -105,7 +105,7 @@ impl AckLedger {
         self.task_mut(id).refused_cancel_reasons.insert(why.to_owned());
     }
 
-    /// Tasks that are there.
+    /// Returns the number of created tasks.
     pub(crate) fn task_count(&self) -> usize {
         self.tasks.len()
     }
@@ -114,7 +114,7 @@ impl AckLedger {
         self.tasks.values().filter(|known| !known.committers.is_empty()).count()
     }
 
-    /// Those of which something was told since the last time.
+    /// Verifies the tasks with new replies.
     pub(crate) async fn verify_recent(&mut self, store: &AnyStore) -> Result<()> {
         for id in std::mem::take(&mut self.unverified) {
             self.verify_task(store, id).await?;
@@ -169,7 +169,8 @@ impl AckLedger {
         Ok(())
     }
 
-    /// All of it, and the log: no gap, its chain holds, one effect a task, and with each a coin and a note.
+    /// Verifies all tasks and the log: no gap, a valid hash chain, one effect per task, and a coin and a note for each
+    /// effect.
     pub(crate) async fn verify_all(&mut self, store: &AnyStore) -> Result<u64> {
         self.unverified.clear();
         for id in self.tasks.keys() {
@@ -196,7 +197,7 @@ impl AckLedger {
                     ensure!(!self.refused_names.contains(&name), "{name} was refused, and is there");
                     ensure!(names.insert(name.clone(), id).is_none(), "{name} was made twice");
                 }
-                // Nothing but a commit makes a record beside its own.
+                // Only a commit spawns a record.
                 None if made => notes += 1,
                 _ => {}
             }
@@ -206,7 +207,7 @@ impl AckLedger {
         }
         ensure!(notes == effects.len(), "{} effects and {notes} notes", effects.len());
         ensure!(coins == i64::try_from(effects.len())?, "{} effects and {coins} coins", effects.len());
-        // Others may go on meanwhile: what is kept is at least what the log told.
+        // Other processes may commit meanwhile, so the balance may exceed the log that was read.
         ensure!(shop_balance(store).await? >= coins, "coins are gone");
         Ok(log.len() as u64)
     }

@@ -1,5 +1,5 @@
-//! What one producer and worker does: it makes tasks, takes some, keeps, commits, fails and takes them back, and asks again where it got
-//! no answer. All of it drawn from the seed.
+//! A simulated producer and worker: creates, leases, commits, fails and cancels tasks, and repeats calls without a
+//! reply. The seed determines all choices.
 
 use anyhow::Result;
 use onceward_core::record::FencingToken;
@@ -10,10 +10,10 @@ use serde_json::{Value as Json, json};
 use crate::ack_ledger::AckLedger;
 use crate::requests::{self, RequestOutcome};
 
-/// Leases last so many seconds: some run out while their worker goes on.
+/// Short leases expire while their worker goes on.
 const LEASE_SECS_CHOICES: [i64; 4] = [1, 2, 30, 30];
 
-/// A lease in somebody's hands.
+/// A lease that the client holds.
 #[derive(Clone, Debug)]
 struct ClientLease {
     id: RecordId,
@@ -23,7 +23,7 @@ struct ClientLease {
 
 #[derive(Clone, Debug)]
 enum ClientAction {
-    /// `fresh`: with a name that nobody had.
+    /// Creates a task. `is_new_name`: the name was never used before.
     Create {
         name: String,
         idempotency_key: Option<String>,
@@ -53,19 +53,18 @@ enum ClientAction {
     },
 }
 
-/// One of them.
 #[derive(Debug)]
 pub(crate) struct LoadClient {
     rng: Rng,
     name: String,
     names_made: u64,
-    /// The newest task of its own.
+    /// The newest task that this client created.
     own_task: Option<(String, RecordId)>,
     lease: Option<ClientLease>,
     action: Option<ClientAction>,
-    /// Committed, and still to be finished.
+    /// Committed, but not finished yet.
     to_finish: Option<ClientLease>,
-    /// It was asked before, and what became of it is not known.
+    /// The call was sent before, and its result is unknown.
     outcome_unknown: bool,
 }
 
@@ -83,13 +82,13 @@ impl LoadClient {
         }
     }
 
-    /// A name that nobody had.
+    /// Returns an unused name.
     fn next_name(&mut self) -> String {
         self.names_made += 1;
         format!("{}-{}", self.name, self.names_made)
     }
 
-    /// The next thing to ask.
+    /// Chooses the next action and returns its request.
     pub(crate) fn next_request(&mut self) -> Json {
         let action = self.choose_action();
         let request = action.request();
@@ -98,7 +97,8 @@ impl LoadClient {
     }
 
     fn choose_action(&mut self) -> ClientAction {
-        // No answer came: what carries a key or a token may be asked again.
+        // Without a reply, repeat a call that is safe to repeat because it carries an idempotency key or a fencing
+        // token.
         if let Some(
             doing @ (ClientAction::Create { idempotency_key: Some(_), .. }
             | ClientAction::Commit { .. }
@@ -117,7 +117,7 @@ impl LoadClient {
                 3..13 => ClientAction::Commit { held, finish: true },
                 13..15 => ClientAction::Commit { held, finish: false },
                 15..18 => ClientAction::Fail { held },
-                // A worker that goes away without a word.
+                // Simulates a worker that disappears.
                 18 => self.create_action(),
                 _ => ClientAction::Cancel { id: held.id, why: self.next_name() },
             };
@@ -142,7 +142,7 @@ impl LoadClient {
         ClientAction::Create { name, idempotency_key, is_new_name: true }
     }
 
-    /// It was answered.
+    /// Handles a reply.
     pub(crate) fn on_outcome(&mut self, told: &RequestOutcome, ledger: &mut AckLedger) -> Result<()> {
         let Some(action) = self.action.clone() else { return Ok(()) };
         match told {
@@ -182,7 +182,7 @@ impl LoadClient {
                     ledger.record_lease(id, token, &worker)?;
                     self.lease = Some(ClientLease { id, token, worker });
                 }
-                // There was nothing to do.
+                // No task was ready.
                 _ => ledger.record_no_lease(&worker),
             },
             ClientAction::Heartbeat { .. } => {}
@@ -208,7 +208,7 @@ impl LoadClient {
 
     fn on_refused(&mut self, action: ClientAction, ledger: &mut AckLedger) {
         match action {
-            // The name of a task that is there stays as it is.
+            // Only an unused name proves that the task must not exist.
             ClientAction::Create { name, idempotency_key: None, is_new_name: true } => {
                 ledger.record_create_refused(&name);
             }
@@ -216,7 +216,7 @@ impl LoadClient {
                 ledger.record_no_lease(&worker);
                 self.own_task = None;
             }
-            // Where it was asked before, the first time may have landed.
+            // If the call was sent before, the first one may have been committed.
             ClientAction::Commit { held, .. } if !self.outcome_unknown => {
                 ledger.record_commit_refused(held.id, &held.worker);
             }
@@ -229,7 +229,7 @@ impl LoadClient {
         self.lease = None;
     }
 
-    /// No answer will come. A lease that was on its way is not known to it, so it is nobody's.
+    /// Handles a lost reply. A lease whose reply was lost has no holder that knows of it.
     pub(crate) fn on_no_reply(&mut self) {
         self.outcome_unknown = true;
         if let Some(ClientAction::Fail { .. } | ClientAction::Cancel { .. }) = self.action {

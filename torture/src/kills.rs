@@ -1,7 +1,7 @@
-//! Engines that are killed at random moments, again and again.
+//! Kills engine processes at random moments.
 //!
-//! Each process answers some dozens of producers and workers at once. After its n-th answer and so many microseconds it is killed, and what it had
-//! acknowledged must be there. On PostgreSQL three of them work on one database: one dies, the others go on.
+//! Each process serves dozens of clients. It is killed a random time after its n-th reply, and the database must
+//! contain what it acknowledged. On PostgreSQL, three processes share one database: one is killed, the others go on.
 
 use std::fmt;
 
@@ -18,30 +18,29 @@ use crate::process::{EngineProcess, ProcessMessage, ProcessMonitor};
 use crate::requests::RequestOutcome;
 use crate::verify;
 
-/// Producers and workers at each process. From 32 callers on an engine has two batches on their way at once.
+/// With 32 or more callers, an engine has two batches in flight.
 const CLIENTS_PER_PROCESS: usize = 64;
 
-/// Answers of a process at most before it is killed: some for each of them.
+/// A process answers each of its clients up to four times before it is killed.
 const MAX_REPLIES_BEFORE_KILL: usize = 4 * CLIENTS_PER_PROCESS;
 
-/// Kills before a new database: looking at all of it takes longer and longer.
+/// A full verification takes longer as the database grows.
 const KILLS_PER_DATABASE: usize = 100;
 
-/// Kills between two looks at everything.
+/// Full verifications are slow, so most kills verify only the tasks with new replies.
 const KILLS_PER_FULL_VERIFY: usize = 20;
 
-/// Kills of processes between two of PostgreSQL's server.
+/// A server's restart takes longer than that of a process.
 const KILLS_PER_SERVER_STOP: usize = 25;
 
-/// Clocks of processes on a file are sometimes wrong by up to so many seconds, either way.
+/// The largest clock error of a process on a file, in either direction.
 const MAX_CLOCK_ERROR_SECS: i64 = 3_600;
 
-/// What was done.
 #[derive(Debug, Default)]
 pub(crate) struct KillCounts {
     pub(crate) kills: usize,
     pub(crate) server_stops: usize,
-    /// Processes that found no server when they came up, and said so.
+    /// Processes that found no server at startup and exited with an error.
     pub(crate) gave_up: usize,
     pub(crate) clock_steps: usize,
     pub(crate) acknowledged: u64,
@@ -71,23 +70,23 @@ impl fmt::Display for KillCounts {
     }
 }
 
-/// One process, and who works at it.
+/// A process with its clients.
 struct ProcessSlot {
     process: EngineProcess,
     clients: Vec<LoadClient>,
-    /// Answers until it is killed, and microseconds more.
+    /// Replies until the kill, and a further delay in microseconds.
     replies_until_kill: usize,
     kill_delay_micros: u64,
 }
 
-/// Where they work.
+/// The database under test.
 enum TortureDatabase<'a> {
     SqliteFile(TempDir),
     Postgres(&'a PostgresServer, String),
 }
 
 impl TortureDatabase<'_> {
-    /// For a process that works there.
+    /// Returns the path or URL for a process.
     fn location(&self) -> String {
         match self {
             Self::SqliteFile(folder) => folder.database_path().display().to_string(),
@@ -102,17 +101,17 @@ struct KillRun<'a> {
     rng: Rng,
     ledger: AckLedger,
     counts: &'a mut KillCounts,
-    /// A name for this database, so that no two runs share one.
+    /// A unique name for this database, so that no two runs share one.
     name: String,
     runtime: tokio::runtime::Runtime,
-    /// On PostgreSQL: open all the time.
+    /// Only on PostgreSQL, where it stays open during the run.
     store: Option<AnyStore>,
-    /// Times that the server was stopped, and that all was looked at.
+    /// Server stops and full verifications so far.
     server_stops: usize,
     full_verifies: usize,
 }
 
-/// So many kills on database files.
+/// Runs kills on database files.
 pub(crate) fn on_files(kills: usize, seed: u64, counts: &mut KillCounts) -> Result<()> {
     let mut rng = Rng::new(seed);
     while counts.kills < kills {
@@ -123,7 +122,7 @@ pub(crate) fn on_files(kills: usize, seed: u64, counts: &mut KillCounts) -> Resu
     Ok(())
 }
 
-/// So many kills of processes, three at a time, on databases of a real server, which is stopped now and then itself.
+/// Runs kills on PostgreSQL with three processes at a time, and sometimes stops the server itself.
 pub(crate) fn on_server(kills: usize, seed: u64, counts: &mut KillCounts) -> Result<()> {
     let server = PostgresServer::start();
     let mut rng = Rng::new(seed);
@@ -176,7 +175,7 @@ fn run_kills(
 }
 
 impl KillRun<'_> {
-    /// A database with its lifecycles.
+    /// Creates the database and its lifecycles.
     fn prepare_database(&mut self) -> Result<()> {
         let store = self.open_store()?;
         self.runtime.block_on(verify::put_lifecycles(&store))?;
@@ -186,7 +185,7 @@ impl KillRun<'_> {
         Ok(())
     }
 
-    /// By a clock that stands: nothing falls due while we look.
+    /// Opens the store with a fixed clock, so that nothing falls due during the verification.
     fn open_store(&self) -> Result<AnyStore> {
         let clock = Clock::manual(Time::MIN);
         Ok(match &self.database {
@@ -225,7 +224,7 @@ impl KillRun<'_> {
                         self.counts.kills += 1;
                     }
                 }
-                // It was just coming up when the server went down: it says so, and is started again.
+                // The process started while the server was down. It reported that and is restarted.
                 ProcessMessage::OpenFailed(why) => {
                     ensure!(self.store.is_some() && why.contains("cannot be reached"), "process {number}: {why}");
                     slots[number].process.mark_gave_up();
@@ -264,7 +263,7 @@ impl KillRun<'_> {
         Ok(ProcessSlot { process, clients, replies_until_kill, kill_delay_micros })
     }
 
-    /// What was acknowledged is there.
+    /// Verifies what the killed process had acknowledged.
     fn after_kill(&mut self, killed: usize) -> Result<()> {
         let Self { database: place, ledger: books, counts: count, runtime, .. } = self;
         if let TortureDatabase::Postgres(server, _) = place
@@ -286,7 +285,7 @@ impl KillRun<'_> {
         self.runtime.block_on(self.ledger.verify_recent(&store))
     }
 
-    /// All of it is there, and the database is sound.
+    /// Verifies all tasks and runs `onceward verify`.
     fn verify_all(&mut self) -> Result<()> {
         let opened = if self.store.is_none() { Some(self.open_store()?) } else { None };
         let store = opened.as_ref().or(self.store.as_ref()).context("a store")?;

@@ -1,7 +1,7 @@
-//! Real engine processes on real databases: killed at random moments, raced against each other, given broken disks and servers. After
-//! each, what they had acknowledged must be there, once, and nothing that they had refused.
+//! Torture tests: kills real engine processes on real databases, races them against each other, and breaks disks and
+//! servers. Afterwards the database must contain everything they acknowledged, once, and nothing they refused.
 //!
-//! `cargo xtask torture` builds and runs it. The seed is printed and gives the same choices again; the scheduler's are its own.
+//! `cargo xtask torture` builds and runs it. The printed seed reproduces all choices except thread scheduling.
 
 mod ack_ledger;
 mod client;
@@ -53,7 +53,7 @@ fn run(options: &TortureOptions) -> Result<()> {
     let TortureOptions { kills, races, seed } = *options;
     println!("seed {seed}");
     faults::run(seed)?;
-    // Half of them on each; the odd one on PostgreSQL.
+    // Half of the kills on each database; the odd one on PostgreSQL.
     run_kills("SQLite, 1 process", |count| kills::on_files(kills / 2, seed, count))?;
     run_kills("PostgreSQL, 3 processes", |count| kills::on_server(kills - kills / 2, seed, count))?;
     run_races("SQLite, 16 tasks", || races::on_file(races / 2))?;

@@ -1,4 +1,4 @@
-//! Engine processes: the lab's child, asked through one pipe, heard through another, killed by SIGKILL.
+//! Controls engine processes: starts the lab's child, talks to it through pipes, and kills it with SIGKILL.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -9,26 +9,25 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value as Json;
 
-/// Longer than anything here takes, on a busy machine too: who is silent for so long hangs.
+/// Longer than any operation takes on a busy machine, so a silent process hangs.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What a process said.
+/// A message from a process.
 pub(crate) enum ProcessMessage {
-    /// Answers to the questions with this tag, in their order.
+    /// Replies to the requests with this tag, in order.
     Replies(u64, Vec<Json>),
-    /// It could not open its database, and why; it will end.
+    /// The process could not open its database and will exit.
     OpenFailed(String),
-    /// It has ended; nothing more comes from it.
+    /// The process has ended, and no more messages follow.
     Exited,
 }
 
-/// Where all of them are heard.
+/// Receives the messages of all processes.
 pub(crate) struct ProcessMonitor {
     sender: Sender<(usize, String)>,
     receiver: Receiver<(usize, String)>,
 }
 
-/// One of them.
 pub(crate) struct EngineProcess {
     child: Child,
     input: Option<ChildStdin>,
@@ -42,12 +41,12 @@ impl ProcessMonitor {
         Self { sender, receiver: heard }
     }
 
-    /// Start an engine on a file or a server's database; its words are heard with its number.
+    /// Starts an engine on a file or on a server's database. Its messages carry `number`.
     pub(crate) fn start(&self, number: usize, database: &str, clock_offset_secs: i64) -> Result<EngineProcess> {
         self.start_with_wrapper(&[], number, database, clock_offset_secs)
     }
 
-    /// By way of another program, which gets it as its last arguments.
+    /// Like [`start`](Self::start), but passes the command line to another program.
     pub(crate) fn start_with_wrapper(
         &self,
         wrapper: &[&str],
@@ -67,7 +66,7 @@ impl ProcessMonitor {
         let mut child = command.spawn().context("the engine's process")?;
         let (input, output) = (child.stdin.take(), child.stdout.take().context("a pipe")?);
         let sender = self.sender.clone();
-        // What it had said before it died is still in the pipe, and counts.
+        // Lines that the process wrote before it died are still in the pipe, and count.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _ = sender.send((number, line));
@@ -77,7 +76,7 @@ impl ProcessMonitor {
         Ok(EngineProcess { child, input, killed: false, gave_up: false })
     }
 
-    /// The next words of anybody.
+    /// Returns the next message of any process.
     pub(crate) fn next_message(&self) -> Result<(usize, ProcessMessage)> {
         loop {
             let (number, line) = match self.receiver.recv_timeout(SILENCE_TIMEOUT) {
@@ -93,13 +92,14 @@ impl ProcessMonitor {
                     return Ok((number, ProcessMessage::Replies(tag, answers)));
                 }
                 None if line.is_empty() => return Ok((number, ProcessMessage::Exited)),
-                // `open_store`: it takes questions from the start, so nobody waits for this.
+                // The process has opened its store. It accepts requests before that, so no caller waits for this
+                // message.
                 None => {}
             }
         }
     }
 
-    /// Ask each of these processes once, at the same time, and wait for all of them.
+    /// Sends each process its requests at the same time, and waits for all replies.
     pub(crate) fn request_all(&self, requests: Vec<(&mut EngineProcess, Vec<Json>)>) -> Result<Vec<Vec<Json>>> {
         let mut answers = vec![None; requests.len()];
         for (number, (process, questions)) in requests.into_iter().enumerate() {
@@ -115,7 +115,7 @@ impl ProcessMonitor {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Ask one, and wait.
+    /// Sends requests to one process and waits for the replies.
     pub(crate) fn request(&self, process: &mut EngineProcess, requests: Vec<Json>) -> Result<Vec<Json>> {
         let mut all = self.request_all(vec![(process, requests)])?;
         all.pop().context("an answer")
@@ -123,14 +123,14 @@ impl ProcessMonitor {
 }
 
 impl EngineProcess {
-    /// It may be dead already: then nobody hears it.
+    /// Sends requests. Ignores errors, because the process may be dead.
     pub(crate) fn send_requests(&mut self, tag: u64, requests: Vec<Json>) {
         if let Some(input) = &mut self.input {
             let _ = writeln!(input, "{tag} {}", Json::Array(requests));
         }
     }
 
-    /// SIGKILL, so many microseconds from now. Spinning: a sleep would end when the scheduler likes.
+    /// Sends SIGKILL after a delay. Spins, because a sleep is too imprecise.
     pub(crate) fn kill_after(&mut self, micros: u64) -> Result<()> {
         let began = Instant::now();
         while began.elapsed() < Duration::from_micros(micros) {
@@ -138,7 +138,7 @@ impl EngineProcess {
         }
         self.killed = true;
         self.child.kill().context("SIGKILL")?;
-        // Where it was started by way of another program, that one dies, and it ends with its input.
+        // If a wrapper was started, only the wrapper dies. The engine exits when its input closes.
         self.input = None;
         Ok(())
     }
@@ -147,12 +147,12 @@ impl EngineProcess {
         self.killed
     }
 
-    /// It said that it cannot go on.
+    /// Marks that the process reported an error and exits.
     pub(crate) fn mark_gave_up(&mut self) {
         self.gave_up = true;
     }
 
-    /// After it was killed, or gave up.
+    /// Waits for a process that was killed or gave up.
     pub(crate) fn reap(&mut self) -> Result<()> {
         let status = self.child.wait()?;
         ensure!((self.killed || self.gave_up) && !status.success(), "it ended by itself: {status}");
@@ -167,7 +167,7 @@ impl Drop for EngineProcess {
     }
 }
 
-/// The lab's child stands beside this program: `cargo xtask torture` builds both.
+/// The lab's child program is in the folder of this one. `cargo xtask torture` builds both.
 fn child_program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let program = own.with_file_name("lab-child");

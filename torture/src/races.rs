@@ -1,7 +1,7 @@
-//! Many at once after the same thing: exactly one has it.
+//! Races many callers for the same thing: exactly one must win.
 //!
-//! Sixteen tasks in each process begin together, and so do the processes, one on a file and three on a server's database. What they were told
-//! is counted, and what is kept must be the winner's.
+//! All processes, one on a file or three on PostgreSQL, start sixteen tasks at the same moment. The replies are
+//! counted, and the database must contain the winner's result.
 
 use std::fmt;
 
@@ -18,25 +18,24 @@ use crate::process::{EngineProcess, ProcessMonitor};
 use crate::requests::{RequestOutcome, cancel, commit, create_task, lease};
 use crate::{relay, verify};
 
-/// In each process.
 pub(crate) const CALLERS_PER_PROCESS: usize = 16;
 
-/// Rounds between two races for a prize of relay's, which take more to set up.
+/// A race for relay's prize takes more setup than the others.
 const ROUNDS_PER_PRIZE: usize = 10;
 
-/// What was raced for.
+/// The number of races by kind.
 #[derive(Debug, Default)]
 pub(crate) struct RaceCounts {
     pub(crate) leases: usize,
     pub(crate) commits: usize,
     pub(crate) cancels: usize,
-    /// A commit or a cancel, not both.
+    /// Races between a commit and a cancel.
     pub(crate) commits_or_cancels: usize,
     pub(crate) commits_won: usize,
     pub(crate) resolutions: usize,
-    /// Who lost and was told so.
+    /// Callers that lost and were refused.
     pub(crate) losers: usize,
-    /// Who lost in a crowd and was told to try again.
+    /// Callers that lost after repeated conflicts.
     pub(crate) conflicts: usize,
 }
 
@@ -74,18 +73,18 @@ pub(crate) struct RaceHarness {
     processes: Vec<EngineProcess>,
     runtime: tokio::runtime::Runtime,
     pub(crate) counts: RaceCounts,
-    /// Tasks that were raced for, and the number of whoever committed.
+    /// Raced tasks, and the number of the caller that committed, if any.
     expected_winners: Vec<(RecordId, Option<usize>)>,
     pub(crate) prizes: Vec<RelayPrize>,
 }
 
-/// One of relay's.
+/// A relay job and its submissions.
 pub(crate) struct RelayPrize {
     pub(crate) job: RecordId,
     pub(crate) submissions: Vec<RecordId>,
 }
 
-/// On a file, which belongs to one process as long as it lives.
+/// Races on a file, which only one process can have open.
 pub(crate) fn on_file(races: usize) -> Result<RaceCounts> {
     let folder = TempDir::new();
     let open = || -> Result<AnyStore> {
@@ -145,18 +144,18 @@ impl RaceHarness {
         Ok(())
     }
 
-    /// How many run.
+    /// Returns the number of concurrent callers.
     pub(crate) fn caller_count(&self) -> usize {
         self.processes.len() * CALLERS_PER_PROCESS
     }
 
-    /// The first process alone.
+    /// Sends requests to the first process only.
     pub(crate) fn request(&mut self, requests: Vec<Json>) -> Result<Vec<RequestOutcome>> {
         let answers = self.monitor.request(&mut self.processes[0], requests)?;
         answers.iter().map(RequestOutcome::parse).collect()
     }
 
-    /// All at once, each with its own question; what each was told.
+    /// Sends one request per caller at the same moment and returns the outcomes.
     pub(crate) fn race(&mut self, request: impl Fn(usize) -> Json) -> Result<Vec<RequestOutcome>> {
         let requests = self.processes.iter_mut().enumerate().map(|(number, process)| {
             let questions = (0..CALLERS_PER_PROCESS).map(|task| request(number * CALLERS_PER_PROCESS + task)).collect();
@@ -175,7 +174,7 @@ impl RaceHarness {
         Ok(outcomes)
     }
 
-    /// The one winner's number.
+    /// Returns the number of the only winner.
     fn find_winner(outcomes: &[RequestOutcome]) -> Result<usize> {
         let won: Vec<usize> = (0..outcomes.len()).filter(|number| outcomes[*number].is_winner()).collect();
         ensure!(won.len() == 1, "{} winners: {outcomes:?}", won.len());
@@ -198,7 +197,7 @@ impl RaceHarness {
         self.counts.cancels += 1;
         let (holder, token) = self.lease_race(either)?;
         let told = self.race(|number| {
-            // So that each kind is first in turn.
+            // Alternate which kind goes first.
             if (number + round).is_multiple_of(2) {
                 return cancel(either, &number.to_string());
             }
@@ -223,7 +222,8 @@ impl RaceHarness {
         Ok((name(winner), token))
     }
 
-    /// Who comes late is told no; what is kept is looked at in the end, since a file belongs to its process until then.
+    /// Checks that a late call is refused. The stored result is verified at the end, because until then the process has
+    /// the file open.
     fn expect_settled(&mut self, id: RecordId, committed: Option<usize>) -> Result<()> {
         let late = self.request(vec![cancel(id, "late")])?.pop().context("an answer")?;
         ensure!(matches!(late, RequestOutcome::Refused(_)), "{id} could be cancelled afterwards: {late:?}");
@@ -231,7 +231,8 @@ impl RaceHarness {
         Ok(())
     }
 
-    /// What is kept is the winners': the effect of the one that committed, or none; one submission that passed, and its job resolved.
+    /// Verifies the stored results: the effect of the caller that committed, or none; one passed submission, and its
+    /// job resolved.
     fn assert_winners_stored(&self, store: &AnyStore, database: &str) -> Result<()> {
         self.runtime.block_on(async {
             for (id, committed) in &self.expected_winners {

@@ -1,4 +1,4 @@
-//! Relay's prize: many verdicts at once, each of which would win. The first that passes resolves the job; all others have failed.
+//! Races for relay's prize: many passing verdicts at once. The first one resolves the job, and all others must fail.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use onceward_core::decide::Call;
@@ -10,10 +10,10 @@ use serde_json::{Value as Json, json};
 use crate::races::{RaceHarness, RelayPrize};
 use crate::requests::{RequestOutcome, call_request, commit, create, fire};
 
-/// Submissions of one agent: relay takes no more in a minute.
+/// Relay's limit per minute.
 const MAX_SUBMISSIONS_PER_AGENT: usize = 10;
 
-/// A passing verdict for every submission, all at once.
+/// Sends a passing verdict for every submission at once.
 pub(crate) fn race_for_prize(harness: &mut RaceHarness, round: usize) -> Result<()> {
     let caller_count = harness.caller_count();
     let agents: Vec<String> =
@@ -43,9 +43,9 @@ pub(crate) fn race_for_prize(harness: &mut RaceHarness, round: usize) -> Result<
     let outcomes =
         harness.race(|number| commit("oracle", submissions[number], tokens[number], verdict.clone(), true))?;
     harness.counts.resolutions += 1;
-    // Each verdict is taken, or comes too late since its submission was discarded with the others; one of those taken has won.
+    // A verdict is accepted, or fails because its submission was discarded. One of the accepted verdicts has won.
     ensure!(outcomes.iter().any(RequestOutcome::is_winner), "nobody was judged: {outcomes:?}");
-    // Whoever was told to try again has lost by now.
+    // Retry the verdicts that ended in a conflict: they have lost by now.
     let late = json!({ "score": 100, "steps": [] });
     let again = |number: usize| commit("oracle", submissions[number], tokens[number], late.clone(), true);
     harness.request((0..caller_count).map(again).collect())?;

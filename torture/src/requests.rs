@@ -1,4 +1,4 @@
-//! What engines are asked, and what they answer.
+//! Builds the requests for engine processes and parses their replies.
 
 use anyhow::{Context as _, Result, bail};
 use onceward_core::decide::{Call, CreateRecord, FailureReport};
@@ -10,17 +10,17 @@ use serde_json::{Map, Value as Json, json};
 
 pub(crate) const TASK_LIFECYCLE: &str = "torture.task";
 
-/// Who owns all tasks.
+/// The owner of all tasks.
 pub(crate) const TASK_OWNER: &str = "ann";
 
-/// An answer.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum RequestOutcome {
-    /// `already`: it was so before.
+    /// `already`: an earlier call had done it.
     Done { id: Option<RecordId>, token: Option<FencingToken>, already: bool },
-    /// Surely not done.
+    /// Certainly not done.
     Refused(String),
-    /// Nobody knows.
+    /// The result is unknown.
     Unknown(String),
 }
 
@@ -41,12 +41,12 @@ impl RequestOutcome {
         }
     }
 
-    /// It was done by this very call.
+    /// Returns whether this call did it.
     pub(crate) fn is_winner(&self) -> bool {
         matches!(self, Self::Done { already: false, .. })
     }
 
-    /// The record that this call made.
+    /// Returns the record that this call created.
     pub(crate) fn into_created_id(self) -> Result<RecordId> {
         match self {
             Self::Done { id, .. } => id.context("an id"),
@@ -65,7 +65,7 @@ pub(crate) fn create(lifecycle: &str, owner: &str, fields: Json) -> Json {
     call_request(&user(owner), &Call::Create(create))
 }
 
-/// With a key under which it may be asked again.
+/// Creates a task, with an optional idempotency key.
 pub(crate) fn create_task(name: &str, idempotency_key: Option<&str>) -> Json {
     let mut question = create(TASK_LIFECYCLE, TASK_OWNER, json!({ "name": name }));
     question["key"] = json!(idempotency_key);
@@ -86,7 +86,7 @@ pub(crate) fn lease(name: &str, record: RecordId, seconds: i64) -> Json {
     call_request(&worker(name), &Call::Lease { record, worker: name.into(), lease, start: true })
 }
 
-/// Whatever task there is.
+/// Leases any ready task.
 pub(crate) fn lease_any(name: &str, seconds: i64) -> Json {
     json!({ "actor": worker(name), "lease": { "lifecycle": TASK_LIFECYCLE, "worker": name, "seconds": seconds } })
 }

@@ -1,4 +1,4 @@
-//! Whether a database is sound, by what ships for it.
+//! Verifies databases with `onceward verify`'s own code.
 
 use anyhow::{Result, ensure};
 use onceward_core::diagnostic::{InputFile, InputFiles};
@@ -6,7 +6,7 @@ use onceward_engine::VerifyReport;
 use onceward_store::{AnyStore, Clock, PostgresScanner, SqliteScanner, Store as _, StoreError};
 use onceward_testkit::systems;
 
-/// The torture's own lifecycles, and relay's.
+/// Puts the torture tests' own lifecycles and relay's.
 pub(crate) async fn put_lifecycles(store: &AnyStore) -> Result<()> {
     let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
     let mut files = systems::source_files("relay");
@@ -16,7 +16,7 @@ pub(crate) async fn put_lifecycles(store: &AnyStore) -> Result<()> {
     Ok(())
 }
 
-/// `onceward verify` finds nothing. How many entries the log has.
+/// Fails if verify finds a difference. Returns the number of log entries.
 pub(crate) async fn assert_clean(database: &str) -> Result<u64> {
     let report = run_verify(database).await?;
     let differences = || report.differences.iter().take(5).map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -25,7 +25,7 @@ pub(crate) async fn assert_clean(database: &str) -> Result<u64> {
     Ok(report.seq)
 }
 
-/// What `onceward verify` says.
+/// Runs verify.
 pub(crate) async fn run_verify(database: &str) -> Result<VerifyReport, StoreError> {
     let now = Clock::machine().now();
     if database.starts_with("postgres://") {

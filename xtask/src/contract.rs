@@ -1,5 +1,6 @@
-//! The contract over HTTP, held to by a stranger: Schemathesis reads what the running server serves as `/openapi.json`, makes up requests that
-//! keep to it and requests that do not, and judges every answer. On both databases; afterwards the log must still add up.
+//! Tests the HTTP API against its OpenAPI document with Schemathesis, on both databases.
+//!
+//! Schemathesis generates valid and invalid requests and judges every reply. Afterwards `onceward verify` must pass.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -15,10 +16,10 @@ use crate::{packages, programs, tree};
 
 const SCHEMATHESIS_PACKAGE: &str = "schemathesis==4.32.5";
 
-/// Into `target`, so that nothing is left in the tree.
+/// In `target`, so that the run leaves no files in the tree.
 const CONTRACT_DIR: &str = "target/contract";
 
-/// The same requests each time, and few enough for the gate.
+/// The gate sends the same few requests each time.
 const DEFAULT_SEED: &str = "7171";
 const DEFAULT_MAX_EXAMPLES: &str = "12";
 
@@ -66,7 +67,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The program, in an environment of ours.
+/// Installs Schemathesis in a virtual environment of its own.
 fn install_schemathesis() -> Result<PathBuf> {
     let folder = tree::root().join(CONTRACT_DIR);
     std::fs::create_dir_all(&folder)?;
@@ -80,7 +81,7 @@ fn install_schemathesis() -> Result<PathBuf> {
     Ok(venv.join("bin/schemathesis"))
 }
 
-/// What Schemathesis says in the end, where it found nothing.
+/// Runs Schemathesis on one database and returns its summary line.
 fn test_contract(programs: &Path, schemathesis: &Path, url: &str, options: &ContractOptions<'_>) -> Result<String> {
     let onceward = programs.join("onceward");
     let create_api_key = |owner: &str, roles: &[&str]| {
@@ -90,7 +91,7 @@ fn test_contract(programs: &Path, schemathesis: &Path, url: &str, options: &Cont
         shell::output(create.stderr(Stdio::null())).map(|key| key.trim().to_owned())
     };
     let own_key = create_api_key("contract", &["operator", "producer", "worker"])?;
-    // One that may be revoked; its own would end the run.
+    // A key that requests may revoke. Revoking the run's own key would end the run.
     let spare_key = create_api_key("spare", &["viewer"])?;
     let spare = spare_key.split('_').nth(1).context("a key has an id")?;
     let server = ContractServer::start(&onceward, url)?;
@@ -115,7 +116,7 @@ fn test_contract(programs: &Path, schemathesis: &Path, url: &str, options: &Cont
     Ok(last.unwrap_or("nothing found").trim().trim_matches('=').trim().to_owned())
 }
 
-/// A real one, that ends with this value.
+/// A running server, killed on drop.
 struct ContractServer {
     url: String,
     process: Child,
@@ -131,7 +132,7 @@ impl ContractServer {
         while out.read_line(&mut line)? > 0 {
             if let Some(url) = line.trim().strip_prefix("listening on ") {
                 let url = url.to_owned();
-                // Whatever else it says is read, so that it can say it.
+                // Drain standard output, so that the server never blocks on a full pipe.
                 std::thread::spawn(move || out.read_to_end(&mut Vec::new()));
                 return Ok(Self { url, process });
             }
@@ -140,7 +141,7 @@ impl ContractServer {
         bail!("the server did not start ({})", process.wait()?)
     }
 
-    /// In good order.
+    /// Sends SIGTERM and expects a clean exit.
     fn stop(mut self) -> Result<()> {
         shell::run(shell::command("kill").args(["-TERM", &self.process.id().to_string()]))?;
         let status = self.process.wait()?;

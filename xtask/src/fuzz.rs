@@ -1,19 +1,19 @@
-//! `cargo xtask fuzz`: libFuzzer on what strangers may give us. The gate replays the kept corpus with small changes
-//! (`crates/testkit/tests/fuzz_corpus.rs`), which needs neither; `--short` is that.
+//! `cargo xtask fuzz`: runs libFuzzer on parsers of untrusted input. `--short` only replays the stored corpus with
+//! small changes (`crates/testkit/tests/fuzz_corpus.rs`), as the gate does, and needs no libFuzzer.
 
 use anyhow::{Context, Result, bail};
 
 use crate::{shell, tree};
 
-/// Pinned, so that a finding can be repeated with the same tool.
+/// Pinned, so that a finding is reproducible with the same tool.
 const CARGO_FUZZ_VERSION: &str = "0.13.2";
 
 const FUZZ_TARGETS: [&str; 3] = ["lifecycle_file", "expression", "decide"];
 
-/// A lifecycle file may have 256 KB; longer inputs only prove that the bound is looked at.
+/// A lifecycle file may have 256 KB. Longer inputs would only exercise that limit.
 const MAX_INPUT_ARG: &str = "-max_len=300000";
 const MEMORY_LIMIT_ARG: &str = "-rss_limit_mb=1024";
-/// Seconds for one input. Generous: a shared machine is slow at times.
+/// Seconds for one input, with a reserve for a busy machine.
 const INPUT_TIMEOUT_ARG: &str = "-timeout=20";
 
 pub(crate) struct FuzzOptions {
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     }
     for target in FUZZ_TARGETS.iter().filter(|target| options.target.as_deref().is_none_or(|only| only == **target)) {
         println!("── {target}, {} s", options.seconds);
-        // New inputs go to a working folder first: the kept corpus is added to by hand, minimised (fuzz/README.md).
+        // New inputs go to a working folder. People minimize them and add them to the stored corpus (fuzz/README.md).
         let working_corpus = tree::root().join("fuzz/found").join(target);
         std::fs::create_dir_all(&working_corpus)?;
         let mut command = cargo_fuzz_command("run", target);
@@ -79,9 +79,9 @@ fn cargo_fuzz_command(verb: &str, target: &str) -> std::process::Command {
     let mut command = shell::command("cargo");
     command
         .current_dir(tree::root().join("fuzz"))
-        // Coverage counters are a nightly flag; the stable compiler takes it with this.
+        // Coverage counters need a nightly flag; this variable makes the stable compiler accept it.
         .env("RUSTC_BOOTSTRAP", "1")
-        // No code of ours is unsafe: the address sanitizer would only make it slower.
+        // The workspace forbids unsafe code, so the address sanitizer would only slow it down.
         .args(["fuzz", verb, "--fuzz-dir", ".", "--sanitizer", "none", target]);
     command
 }

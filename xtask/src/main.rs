@@ -1,4 +1,4 @@
-//! The gate and the generators. One file a command.
+//! The project's own commands, such as the gate and the generators: one module per command.
 
 mod bench;
 mod contract;

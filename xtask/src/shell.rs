@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Runs other programs.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// `cargo` as it called us, so that the toolchain stays the same; anything else from the path.
+/// Creates a command. `cargo` is the one that started this program, so that the toolchain stays the same.
 pub(crate) fn command(program: &str) -> Command {
     if program == "cargo" {
         return Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -23,7 +23,7 @@ fn display_command(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Runs it with our own input and output; an exit other than 0 is an error.
+/// Runs a command with inherited input and output. An exit code other than 0 is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {}", display_command(command)))?;
     if !status.success() {
@@ -32,7 +32,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What it prints on standard output; its errors go where ours go.
+/// Returns the command's standard output. Standard error is inherited.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let result = command
         .stderr(Stdio::inherit())
@@ -44,7 +44,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(result.stdout).with_context(|| format!("`{}` did not print UTF-8", display_command(command)))
 }
 
-/// Hands over each line of standard output as it comes; answers whether the program succeeded.
+/// Calls `on_line` for each line of standard output as it arrives. Returns whether the program succeeded.
 pub(crate) fn for_each_line(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<bool> {
     let mut child =
         command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot run {}", display_command(command)))?;
@@ -56,12 +56,12 @@ pub(crate) fn for_each_line(command: &mut Command, mut on_line: impl FnMut(&str)
     Ok(child.wait()?.success())
 }
 
-/// Whether a program can be started at all.
+/// Returns whether a command runs and succeeds.
 pub(crate) fn can_run(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// What it printed; shown where it fails.
+/// Returns the command's output, which becomes part of the error if it fails.
 pub(crate) fn run_captured(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

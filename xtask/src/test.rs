@@ -1,5 +1,5 @@
-//! The gate (`cargo xtask test`) and its long forms (`cargo xtask nightly`): the same commands for people and for CI. The gate
-//! skips nothing, and no measured time fails it.
+//! Runs the gate (`cargo xtask test`) and its long form (`cargo xtask nightly`), with the same commands for people and
+//! CI. The gate skips nothing, and no measured time fails it.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Small things that a reviewer should never have to say.
+//! Checks formal rules of the repository, such as file lengths, leftovers and dead links.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 
 use crate::tree::{self, SourceFile};
 
-/// A file that a newcomer can hold in mind; longer ones stand with their reason in xtask/tidy.toml.
+/// The longest file that a new reader can grasp. xtask/tidy.toml lists exceptions with their reasons.
 const MAX_FILE_LINES: usize = 500;
 
-/// Written by cargo or by a command of ours.
+/// Written by cargo or by an xtask command.
 const GENERATED_FILES: &[&str] = &["Cargo.lock", "docs/rules.md", "fuzz/Cargo.lock"];
 
-/// Split, so that this file does not find itself.
+/// Split, so that this file does not match itself.
 const LEFTOVER_MARKERS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -22,7 +22,7 @@ const LEFTOVER_MARKERS: &[&str] = &[
     concat!("db", "g!("),
 ];
 
-/// A mirror must serve as well as the first house: no file says from where packages come.
+/// Package registries. A file must not name one, so that a mirror works as well.
 const REGISTRY_HOSTS: &[&str] = &[
     concat!("crates", ".io"),
     concat!("pypi", ".org"),
@@ -85,7 +85,7 @@ fn find_leftovers(source: &SourceFile) -> Vec<String> {
     wrong
 }
 
-/// Whether the word stands there with no letter before or after it, where it starts or ends with one.
+/// Returns whether a line contains the word, with no letter directly before or after it.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -95,7 +95,7 @@ pub(crate) fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Direct dependencies that have no line of their own in ARCHITECTURE.md.
+/// Returns direct dependencies without a line in ARCHITECTURE.md.
 fn undocumented_dependencies(manifest: &SourceFile, guide: &str) -> Result<Vec<String>> {
     let table: toml::Table = toml::from_str(&manifest.text).with_context(|| manifest.path.clone())?;
     let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
@@ -106,7 +106,7 @@ fn undocumented_dependencies(manifest: &SourceFile, guide: &str) -> Result<Vec<S
         .collect())
 }
 
-/// Links to files that are not there, and to headings that no file has.
+/// Returns links to missing files and to missing headings.
 fn find_dead_links(source: &SourceFile, exists: &dyn Fn(&str) -> bool, read: &dyn Fn(&str) -> String) -> Vec<String> {
     let folder = Path::new(&source.path).parent().unwrap_or(Path::new(""));
     let mut wrong = Vec::new();
@@ -128,7 +128,7 @@ fn find_dead_links(source: &SourceFile, exists: &dyn Fn(&str) -> bool, read: &dy
     wrong
 }
 
-/// The targets of `](…)` and `src="…"` outside code blocks, with their lines.
+/// Returns the targets of `](…)` and `src="…"` outside of code blocks, with their lines.
 fn find_links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     let mut in_code = false;
@@ -167,7 +167,7 @@ fn join_path(folder: &Path, file: &str) -> String {
     parts.join("/")
 }
 
-/// Headings as a page of Markdown names them in links.
+/// Returns the anchors that Markdown derives from headings.
 fn heading_anchors(text: &str) -> Vec<String> {
     text.lines()
         .filter(|line| line.starts_with('#'))

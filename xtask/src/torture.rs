@@ -1,10 +1,10 @@
-//! Engines killed, raced and given broken disks: builds the program that does it and the processes that it does it to.
+//! `cargo xtask torture`: builds and runs the torture tests, which kill engines, race them and break their disks.
 
 use anyhow::{Result, bail};
 
 use crate::{packages, programs, shell};
 
-/// As in the gate: a minute.
+/// About a minute, for the gate.
 const SHORT_RUN_ARGS: [&str; 4] = ["--kills", "50", "--races", "500"];
 
 pub(crate) fn run(words: &[&str]) -> Result<()> {
@@ -15,13 +15,13 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     packages::have_postgres()?;
     packages::have_strace()?;
     programs::build(&["lab-child", "torture"])?;
-    // Beside this program, in whatever folder cargo builds into.
+    // Programs are in the folder of this one, whatever cargo's target folder is.
     let Some(folder) = std::env::current_exe()?.parent().map(std::path::Path::to_owned) else { bail!("no folder") };
     shell::run(shell::command(&folder.join("torture").to_string_lossy()).args(words))?;
     if is_short {
         return Ok(());
     }
-    // The gate's lab stops a server at the messages of a commit; here it is stopped at every one.
+    // The gate's lab stops a server at the messages of a commit. This run stops it at every message.
     let mut server_stop_test = shell::command("cargo");
     server_stop_test.args([
         "test",

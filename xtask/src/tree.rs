@@ -1,4 +1,4 @@
-//! The files of this repository.
+//! Lists and reads the files of the repository.
 
 use std::path::{Path, PathBuf};
 
@@ -6,20 +6,20 @@ use anyhow::{Context, Result};
 
 use crate::shell;
 
-/// The repository's root: the folder above this crate.
+/// Returns the repository's root: the folder above this crate.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or_else(|| here.to_path_buf(), Path::to_path_buf)
 }
 
-/// One text file, by its path from the root with forward slashes.
+/// A text file and its path from the root, with forward slashes.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceFile {
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
-/// Paths of all files that git would keep: tracked ones, and new ones that are not ignored.
+/// Returns the paths of all files that git would keep: tracked files, and new files that are not ignored.
 pub(crate) fn paths() -> Result<Vec<String>> {
     let root = root();
     let listing = shell::output(shell::command("git").current_dir(&root).args([
@@ -30,14 +30,14 @@ pub(crate) fn paths() -> Result<Vec<String>> {
         "--exclude-standard",
     ]))?;
     let mut paths: Vec<String> = listing.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect();
-    // A file deleted but not yet staged is still in git's index.
+    // The index still contains files that were deleted but not staged.
     paths.retain(|path| root.join(path).is_file());
     paths.sort();
     paths.dedup();
     Ok(paths)
 }
 
-/// The text files among them whose path `wanted` accepts.
+/// Returns the text files whose path `filter` accepts.
 pub(crate) fn sources(filter: impl Fn(&str) -> bool) -> Result<Vec<SourceFile>> {
     let root = root();
     let mut sources = Vec::new();
@@ -50,12 +50,11 @@ pub(crate) fn sources(filter: impl Fn(&str) -> bool) -> Result<Vec<SourceFile>> 
     Ok(sources)
 }
 
-/// Whether the path ends in this extension.
 pub(crate) fn has_extension(path: &str, extension: &str) -> bool {
     Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
-/// Writes a generated file, or, when only checking, fails if what stands there differs.
+/// Writes a generated file. With `only_check`, fails if the existing file differs instead.
 pub(crate) fn generate(path: &str, text: &str, only_check: bool, command: &str) -> Result<()> {
     let full = root().join(path);
     let existing = std::fs::read_to_string(&full).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A store in small: nothing is loaded before it is asked for.
+//! Simulates a store that loads only what `decide` requests.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use onceward_core::decide::{Changes, Decision, ReadKey, Snapshot, decide};
 
 use crate::worlds::{FanoutWorld, NOW, expect_changes};
 
-/// Load what is missing until nothing is: what comes of it, and how often it was asked.
+/// Decides and loads what is missing until nothing is. Returns the changes and the number of rounds.
 pub(crate) fn decide_with_loads(world: &FanoutWorld) -> (Box<Changes>, usize) {
     let mut partial = Snapshot::default();
     for rounds in 1.. {

@@ -1,9 +1,9 @@
-//! What an operation costs that reaches many records, by the record: time, and memory as the allocator sees it. Run by
-//! `cargo xtask bench`, which also counts instructions under callgrind.
+//! Measures operations that reach many records: time and allocated memory per record. Run by `cargo xtask bench`, which
+//! also counts instructions under callgrind.
 //!
 //! ```text
-//! spread SHAPE SIZE…         a line for each size: records changed, nanoseconds and bytes for each of them
-//! spread SHAPE SIZE… part    the same, from a store that loads only what is asked for, with the rounds that it takes
+//! spread SHAPE SIZE…         one line per size: changed records, nanoseconds and bytes per record
+//! spread SHAPE SIZE… part    with a store that loads only requested data, and its number of rounds
 //! spread loop "SHAPE SIZE" N N rounds of one case, for callgrind
 //! ```
 
@@ -48,13 +48,13 @@ fn run_case_loop(case: &str, rounds: &str) -> Option<()> {
     let (shape, size) = case.split_once(' ')?;
     let shape = parse_shape(shape)?;
     let world = FanoutWorld::new(&worlds::load_definitions(shape), shape, size.parse().ok()?);
-    // Once beforehand, so that what is made on first use is not counted.
+    // Run once first, so that lazy initialization is not counted.
     black_box(world.decide());
     counted_rounds(&world, rounds.parse().ok()?);
     Some(())
 }
 
-/// Counted by callgrind, which switches on and off at this function's name.
+/// Callgrind starts and stops counting at this function's name.
 #[inline(never)]
 fn counted_rounds(world: &FanoutWorld, rounds: u32) {
     for _ in 0..rounds {
@@ -71,7 +71,8 @@ fn measure_sizes(shape: &str, sizes: &[&str], measure: fn(&FanoutWorld)) -> Opti
     Some(())
 }
 
-/// Decide, and drop what came of it; the least of a few times, since others use the machine too.
+/// Measures deciding and dropping the changes. Prints the minimum of several runs, because other processes share the
+/// machine.
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
 fn measure_complete_snapshot(world: &FanoutWorld) {
     let before = PEAK_ALLOCATOR.current_usage();

@@ -1,5 +1,5 @@
-//! The shipped systems themselves: a job of relay that is resolved among its submissions, and a claim of mesh that is rejected
-//! under all that rests on it.
+//! Builds worlds of the shipped systems: a relay job that is resolved among its submissions, and a mesh claim that is
+//! rejected below many dependent claims.
 
 use onceward_core::decide::{Call, CheckAnswer, CreateRecord, Decision, Operation, Snapshot, decide};
 use onceward_core::model::Definitions;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::worlds::{NOW, expect_changes};
 
-/// The files of `systems/relay` and `systems/mesh`: what is measured is what users run.
+/// The shipped files of `systems/relay` and `systems/mesh`, so that the benchmark measures what users run.
 pub(crate) const SYSTEM_FILES: [(&str, &str); 13] = [
     ("relay/agent.toml", include_str!("../../../systems/relay/agent.toml")),
     ("relay/dispute.toml", include_str!("../../../systems/relay/dispute.toml")),
@@ -37,7 +37,7 @@ impl<'d> ShippedWorldBuilder<'d> {
         Self { definitions, snapshot: Snapshot::empty_complete(), operations_made: 0 }
     }
 
-    /// Done at once; the chain confirms every deposit, to the cent.
+    /// Decides an operation and applies it at once. The check of a deposit confirms its exact amount.
     fn run_operation(&mut self, actor: Actor, call: Call) -> RecordId {
         self.operations_made += 1;
         let mut operation =
@@ -69,7 +69,8 @@ impl<'d> ShippedWorldBuilder<'d> {
         self.run_operation(actor, Call::Create(create))
     }
 
-    /// `size` agents have handed something in (relay takes a hundred at most), and the one in the middle is about to pass.
+    /// Creates `size` submissions (relay accepts at most a hundred) and returns the commit that lets the middle one
+    /// pass.
     pub(crate) fn prepare_resolve(&mut self, size: usize) -> Operation {
         let alice = || Actor::new("alice", &["producer"]);
         self.create(alice(), "relay.agent", json!({ "agent_id": "alice" }), None);
@@ -103,7 +104,8 @@ impl<'d> ShippedWorldBuilder<'d> {
         Operation { seed: 1, actor: oracle(), call, check_answers: Vec::new(), trace: None }
     }
 
-    /// A claim on evidence, `size` claims that rest on it and on one another, and the user, who is about to reject the first.
+    /// Creates a claim on evidence and `size` claims that depend on it and on one another. Returns the user's rejection
+    /// of the first.
     pub(crate) fn prepare_reject(&mut self, size: usize, mut support: impl FnMut(usize) -> Vec<usize>) -> Operation {
         let node = |user: bool| {
             let capabilities = ["Evidence.Write", "Claim.Write"].map(Into::into).into();

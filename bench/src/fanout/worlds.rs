@@ -1,4 +1,4 @@
-//! Worlds in which one operation reaches many records.
+//! Builds worlds in which one operation reaches many records.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::shipped_systems::{SYSTEM_FILES, ShippedWorldBuilder};
 
 pub(crate) const NOW: Time = Time::from_secs(1_800_000_000);
 
-/// How the records hang together.
+/// How the records refer to each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FanoutShape {
-    /// Offers for one escrow, of which one passes: it is paid, a payout is spawned, the others are discarded.
+    /// Offers for one escrow. One passes and is paid, a payout is spawned, and the others are discarded.
     Siblings,
-    /// Beliefs that rest on one to three older ones, chosen by chance; the first is rejected.
+    /// Beliefs that depend on one to three random older ones. The first is rejected.
     Graph,
-    /// Each belief rests on the one before.
+    /// Each belief depends on the one before.
     Chain,
-    /// All beliefs rest on the first.
+    /// All beliefs depend on the first.
     Star,
-    /// The shipped relay: a submission among others passes, and its job is resolved.
+    /// The shipped relay: one of many submissions passes, and its job is resolved.
     Relay,
-    /// The shipped mesh: claims that rest on one another as in the graph; the first is rejected.
+    /// The shipped mesh: claims that depend on each other as in `Graph`. The first is rejected.
     Mesh,
 }
 
@@ -40,14 +40,14 @@ pub(crate) const NAMED_SHAPES: [(&str, FanoutShape); 6] = [
     ("mesh", FanoutShape::Mesh),
 ];
 
-/// A world, and the operation that reaches all of it.
+/// A snapshot, and the operation that reaches all of its records.
 pub(crate) struct FanoutWorld {
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) snapshot: Snapshot,
     pub(crate) operation: Operation,
 }
 
-/// The bench's own small lifecycles, or the shipped systems.
+/// Loads the benchmark's own small lifecycles or the shipped systems.
 pub(crate) fn load_definitions(shape: FanoutShape) -> Arc<Definitions> {
     let bench_files = [
         ("escrow.toml", include_str!("../../lifecycles/escrow.toml")),
@@ -64,7 +64,7 @@ pub(crate) fn load_definitions(shape: FanoutShape) -> Arc<Definitions> {
 }
 
 impl FanoutWorld {
-    /// `size` offers, or `size` beliefs beside the first.
+    /// Creates `size` offers, or `size` beliefs besides the first.
     pub(crate) fn new(definitions: &Arc<Definitions>, shape: FanoutShape, size: usize) -> Self {
         if matches!(shape, FanoutShape::Relay | FanoutShape::Mesh) {
             return Self::from_shipped_system(definitions, shape, size);
@@ -154,11 +154,11 @@ pub(crate) fn expect_changes(decision: Decision) -> Box<Changes> {
     }
 }
 
-/// Numbers by chance, the same each time.
+/// A deterministic random number generator.
 struct LcgRng(u64);
 
 impl LcgRng {
-    /// One to three of those before.
+    /// Picks one to three earlier indexes.
     fn pick_earlier(&mut self, at: usize) -> Vec<usize> {
         (0..=self.below(3)).map(|_| self.below(at)).collect()
     }

@@ -1,4 +1,5 @@
-//! Where lives are lived: files of SQLite, or databases of a PostgreSQL server, this run's own or one that was given.
+//! Creates benchmark databases: SQLite files, or databases of a PostgreSQL server that the run starts or the
+//! environment names.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,21 +14,21 @@ use crate::baseline::{Baseline, BaselineParts, PostgresBaseline, SqliteBaseline}
 use crate::engine::{self, BenchEngine};
 use crate::machine::{self, BenchDir};
 
-/// Beside what the tests' server is given: memory and log enough that neither is what is measured.
+/// Enough memory and WAL that neither is the bottleneck. Added to the settings of the tests' server.
 const SERVER_SETTINGS: &[&str] = &["shared_buffers=512MB", "max_wal_size=4GB", "checkpoint_timeout=15min"];
 
-/// What statements cost is counted only where it is asked for: counting costs too.
+/// Enabled only on request, because collecting statistics costs time.
 const STATEMENT_STATS_SETTINGS: &[&str] =
     &["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=all"];
 
 pub(crate) struct BenchDatabase {
     pub(crate) dir: BenchDir,
     server: Option<PostgresServer>,
-    /// The server's first process, where there is one.
+    /// The server's first process; 0 on SQLite.
     postmaster_pid: u32,
 }
 
-/// A snapshot that somebody holds open, for as long as this lives.
+/// A snapshot that stays open until it is dropped.
 pub(crate) enum HeldSnapshot {
     Sqlite { _connection: Connection },
     Postgres { _client: Client },
@@ -38,7 +39,7 @@ impl BenchDatabase {
         Ok(Self { dir: BenchDir::new()?, server: None, postmaster_pid: 0 })
     }
 
-    /// The server that `ONCEWARD_POSTGRES` names, or one of this run's own.
+    /// Uses the server that `ONCEWARD_POSTGRES` names, or starts one.
     pub(crate) fn postgres(with_statement_stats: bool) -> Result<Self, Box<dyn Error>> {
         let mut settings = SERVER_SETTINGS.to_vec();
         if with_statement_stats {
@@ -54,7 +55,7 @@ impl BenchDatabase {
         if self.server.is_some() { "PostgreSQL" } else { "SQLite" }
     }
 
-    /// As `onceward serve` has it.
+    /// Builds a runtime like that of `onceward serve`.
     pub(crate) fn runtime(&self) -> std::io::Result<Runtime> {
         let mut builder = Builder::new_multi_thread();
         if self.server.is_none() && std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
@@ -63,7 +64,7 @@ impl BenchDatabase {
         builder.enable_all().build()
     }
 
-    /// How many connections a floor may use: those of the engine, where it has several.
+    /// Returns how many connections a baseline uses: as many as the engine writes with.
     pub(crate) fn baseline_connections(&self) -> usize {
         if self.server.is_some() { 2 } else { 1 }
     }
@@ -72,7 +73,7 @@ impl BenchDatabase {
         if self.server.is_some() { PostgresBaseline::PARTS } else { SqliteBaseline::PARTS }
     }
 
-    /// A new database, empty: a path or a URL.
+    /// Creates an empty database and returns its path or URL.
     pub(crate) fn new_database(&self, name: &str) -> String {
         match &self.server {
             Some(server) => server.create_database(),
@@ -117,19 +118,19 @@ impl BenchDatabase {
         })
     }
 
-    /// What the log says of one life: three texts, for the floor to write.
+    /// Returns the log text of one job's three operations, for the baseline to write.
     pub(crate) fn job_log_texts(&self, runtime: &Runtime) -> Result<[String; 3], Box<dyn Error>> {
         let engine = self.new_engine(runtime, "texts")?;
         runtime.block_on(engine::job_log_texts(&engine))
     }
 
-    /// Processor seconds so far: this process's, and the server's with all its children.
+    /// Returns the processor seconds so far of this process, and of the server with all its children.
     pub(crate) fn cpu_seconds(&self) -> Result<(f64, f64), Box<dyn Error>> {
         let own = machine::process_cpu_seconds()?;
         Ok((own, if self.server.is_some() { machine::server_cpu_seconds(self.postmaster_pid)? } else { 0.0 }))
     }
 
-    /// A snapshot of this database, held open.
+    /// Opens a snapshot of this database and keeps it open.
     pub(crate) fn hold_snapshot(&self, runtime: &Runtime, database: &str) -> Result<HeldSnapshot, Box<dyn Error>> {
         if self.server.is_none() {
             let connection = Connection::open(database)?;
@@ -145,7 +146,7 @@ impl BenchDatabase {
         })
     }
 
-    /// Put all that waits for its time among what may be leased, where it stood before it had a table of its own.
+    /// Moves all delayed jobs into the ready table, to compare with the time before they had a table of their own.
     pub(crate) fn move_delayed_to_ready(&self, database: &str) -> Result<(), Box<dyn Error>> {
         let sql = |schema: &str| {
             format!(
@@ -161,7 +162,7 @@ impl BenchDatabase {
         Ok(())
     }
 
-    /// How large it has grown: the log that waits to be checkpointed, or tables with their indexes and dead rows.
+    /// Returns the size of the WAL (SQLite), or of tables with indexes and dead rows (PostgreSQL).
     pub(crate) fn table_sizes(&self, database: &str) -> String {
         if self.server.is_none() {
             let wal = std::fs::metadata(format!("{database}-wal")).map_or(0, |data| data.len() >> 20);
@@ -175,14 +176,14 @@ impl BenchDatabase {
         )
     }
 
-    /// Forget what statements have cost so far.
+    /// Resets the statement statistics.
     pub(crate) fn reset_statement_stats(&self, database: &str) {
         if self.server.is_some() {
             psql(database, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SELECT pg_stat_statements_reset()");
         }
     }
 
-    /// What each statement has cost a life, the dearest first.
+    /// Returns the cost of each statement per job, most expensive first.
     pub(crate) fn statement_costs(database: &str, lives: usize) -> String {
         let sql = format!(
             "SELECT format('%8s calls %9s rows %8s us  %6s wal bytes  %s', calls, rows, \
@@ -198,7 +199,7 @@ impl BenchDatabase {
 mod tests {
     use super::*;
 
-    /// A floor takes its tables from the store's own schema, so that its statements can be out of date.
+    /// The tables come from the store's schema, so the baseline's statements may become outdated.
     #[test]
     fn baselines_run_on_current_schema() {
         let runtime = Runtime::new().expect("a runtime");

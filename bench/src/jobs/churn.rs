@@ -1,4 +1,4 @@
-//! What many jobs and much time do: with a million waiting, beside an old snapshot, over a long run.
+//! Measures the effects of many jobs and of time: a million ready jobs, an old snapshot, a long run.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::engine::{self, JobSteps};
 use crate::machine::{self, BenchRuns, measure_run};
 use crate::reports::{BATCH_OPERATIONS, BenchResult, print_headers, print_machine, print_runs, run_round};
 
-/// With many jobs waiting, beside the same with none; and while somebody holds a snapshot open for so many seconds.
+/// Measures with many ready jobs, with none, and while another connection holds a snapshot open for `seconds`.
 pub(crate) fn with_waiting_jobs(bench_db: &BenchDatabase, jobs: usize, lives: usize, seconds: u64) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -62,7 +62,7 @@ pub(crate) fn with_waiting_jobs(bench_db: &BenchDatabase, jobs: usize, lives: us
     Ok(())
 }
 
-/// The same over a long run: whether it holds.
+/// Measures a long run part by part, to show whether the throughput holds.
 pub(crate) fn sustained(bench_db: &BenchDatabase, seconds: u64) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -92,7 +92,7 @@ pub(crate) fn sustained(bench_db: &BenchDatabase, seconds: u64) -> BenchResult {
     Ok(())
 }
 
-/// How large tables and indexes grow, after each part.
+/// Prints the size of tables and indexes after each part.
 pub(crate) fn table_growth(bench_db: &BenchDatabase, lives: usize, parts: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -111,7 +111,7 @@ pub(crate) fn table_growth(bench_db: &BenchDatabase, lives: usize, parts: usize)
     Ok(())
 }
 
-/// What the server spends on each statement, of the engine and of the floor.
+/// Prints the server's cost of each statement, for the engine and for the baseline.
 pub(crate) fn statement_costs(bench_db: &BenchDatabase, lives: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     let database = bench_db.new_database("engine");

@@ -1,4 +1,4 @@
-//! Jobs that wait for their time, beside those that do not.
+//! Measures the effect of delayed jobs on ready ones.
 
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ use crate::engine::{self, JobSteps};
 use crate::machine::{BenchRuns, measure_run};
 use crate::reports::{BATCH_OPERATIONS, BenchResult, print_headers, print_machine, print_runs, run_round};
 
-/// With many jobs for tomorrow, beside the same with none; and beside the same jobs as they once stood, among those that may be
-/// leased now.
+/// Measures with many jobs for tomorrow, with none, and with these jobs in the ready table, as before delayed jobs had
+/// a table of their own.
 pub(crate) fn with_delayed_jobs(bench_db: &BenchDatabase, jobs: usize, lives: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;

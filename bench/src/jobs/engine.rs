@@ -1,4 +1,4 @@
-//! Whole lives through the engine: create, lease with start, commit with finish.
+//! Runs jobs through the engine: create, lease with start, commit with finish.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) const JOB_LIFECYCLE: &str = "execution.job";
 
 pub(crate) type BenchEngine = Engine<AnyStore>;
 
-/// How a life is told: in three operations, or with start and finish as steps of their own.
+/// The operations of a job: three, or five with separate start and finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobSteps {
     Three,
@@ -62,13 +62,13 @@ pub(crate) async fn create_jobs(engine: &BenchEngine, count: usize) -> Result<()
     submit_all(engine, (0..count).map(|_| new_job())).await
 }
 
-/// Jobs that may be leased from a time on.
+/// Creates jobs that become ready at `ready_at`.
 pub(crate) async fn create_delayed_jobs(engine: &BenchEngine, count: usize, ready_at: Time) -> Result<(), EngineError> {
     let fields = Map::from_iter([("readyAt".to_owned(), Json::from(ready_at.to_string()))]);
     submit_all(engine, (0..count).map(|_| job_submission(fields.clone()))).await
 }
 
-/// What one of several drivers does: batches of creates, leases and reports, one after the other.
+/// Runs one driver: batches of creates, leases and commits, one after the other.
 pub(crate) async fn run_batches(
     engine: BenchEngine,
     mut lives: usize,
@@ -112,7 +112,7 @@ async fn submit_all(
     Ok(())
 }
 
-/// So many lives, shared among drivers.
+/// Runs `lives` jobs, shared among the drivers.
 pub(crate) async fn run_jobs(
     engine: &BenchEngine,
     lives: usize,
@@ -128,7 +128,7 @@ pub(crate) async fn run_jobs(
     Ok(())
 }
 
-/// Callers that each live one job after another, one call at a time.
+/// Runs concurrent callers. Each runs one job after another, with one call at a time.
 pub(crate) async fn run_callers(
     engine: &BenchEngine,
     callers: usize,
@@ -137,7 +137,7 @@ pub(crate) async fn run_callers(
     run_jobs(engine, callers * jobs_per_caller, 1, callers, JobSteps::Three).await
 }
 
-/// What the log says of one life: three texts, for the floor to write.
+/// Returns the log text of one job's three operations, for the baseline to write.
 pub(crate) async fn job_log_texts(engine: &BenchEngine) -> Result<[String; 3], Box<dyn std::error::Error>> {
     run_jobs(engine, 1, 1, 1, JobSteps::Three).await?;
     let log = engine.store().log(0, 3).await?;

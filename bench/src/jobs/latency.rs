@@ -1,5 +1,7 @@
-//! A hundred jobs a second with somebody waiting for each: how long until it is in a worker's hands, and durable. Second by second in
-//! turn with a bare loop that writes the same rows in one transaction, so that whoever else uses the machine slows both.
+//! Measures latency at a hundred jobs a second with waiting workers: from create to a durable lease.
+//!
+//! Alternates every second with a baseline that writes the same rows in one transaction, so that other load on the
+//! machine slows both.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -23,37 +25,38 @@ use crate::reports::{BATCH_OPERATIONS, BenchResult, print_machine, print_times};
 
 type SendableError = Box<dyn Error + Send + Sync>;
 
-/// Lives before anything is timed: what has just been started appends to its WAL, and writes over it once that was folded back.
+/// Jobs before the measurement. A new database appends to its WAL; after a WAL checkpoint it overwrites the WAL, which
+/// is the steady state.
 const WARMUP_JOBS: usize = 30_000;
 
-/// Jobs of one turn, a second's worth.
+/// One second of jobs per turn.
 const JOBS_PER_TURN: usize = 100;
 const CREATE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Later than that, a job was held up by the one before.
+/// A job that starts later than this was delayed by the job before.
 const LATE_THRESHOLD: Duration = Duration::from_millis(1);
 
-/// Workers that wait, over HTTP: one that is about to report must not be waited for.
+/// Enough that a worker always waits while others report.
 const WAITING_WORKERS: usize = 4;
 
-/// How long one who waits for a job asks for.
+/// The `max_wait` of a lease call.
 const LEASE_WAIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Sizes of the requests and answers of a real job, for the bare loop behind a socket.
+/// Sizes of real requests and responses, for the baseline behind a socket.
 const CREATE_REQUEST_BYTES: usize = 152;
 const CREATE_RESPONSE_BYTES: usize = 517;
 const LEASE_RESPONSE_BYTES: usize = 687;
 const REPORT_REQUEST_BYTES: usize = 232;
 const REPORT_RESPONSE_BYTES: usize = 600;
 
-/// How long it took from the call: to the answer, and to the worker's hands.
+/// Times from the call until the reply, and until the job's delivery to the worker.
 #[derive(Debug, Default)]
 struct LatencyTimes {
     answered: Vec<Duration>,
     delivered: Vec<Duration>,
 }
 
-/// Sleeps until the next job is to be made.
+/// Sleeps until the next job is due.
 struct JobPacer(Instant);
 
 impl JobPacer {
@@ -61,7 +64,7 @@ impl JobPacer {
         Self(Instant::now())
     }
 
-    /// When it began. One that could not be made in time, because the one before took so long, has been waiting since it was due.
+    /// Returns the start of the next job. If the job before took too long, that is the time when this job was due.
     fn wait_next(&mut self) -> Instant {
         self.0 += CREATE_INTERVAL;
         let early = self.0.saturating_duration_since(Instant::now());
@@ -73,7 +76,7 @@ impl JobPacer {
     }
 }
 
-/// From the call of create to a lease that is durable, in this process.
+/// Measures from the call of create to the durable lease, in process.
 pub(crate) fn in_process(bench_db: &BenchDatabase, seconds: u64) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -88,7 +91,7 @@ pub(crate) fn in_process(bench_db: &BenchDatabase, seconds: u64) -> BenchResult 
     baseline.commit_leased()?;
     for _ in 0..seconds {
         if let Err(error) = run_turn(&runtime, &engine, &leased, &mut times) {
-            // The worker may know why.
+            // The worker's error may be the cause.
             return Err(if worker_task.is_finished() { runtime.block_on(worker_task)?.into() } else { error });
         }
         let mut pacer = JobPacer::start();
@@ -108,7 +111,7 @@ pub(crate) fn in_process(bench_db: &BenchDatabase, seconds: u64) -> BenchResult 
     Ok(())
 }
 
-/// Takes what there is, and says when, until something goes wrong.
+/// Leases jobs and reports the times, until an error occurs.
 async fn run_worker(engine: BenchEngine, sender: Sender<(RecordId, Instant)>) -> EngineError {
     let lease_request =
         LeaseRequest { max_wait: LEASE_WAIT_TIMEOUT, ..LeaseRequest::single_job(JOB_LIFECYCLE, "worker-1") };
@@ -146,7 +149,7 @@ fn run_turn(
         let due = pacer.wait_next();
         let engine = engine.clone();
         let (id, began, took) = runtime.block_on(runtime.spawn(async move {
-            // That a thread of the runtime had to be woken for this task is not the engine's doing; that it comes too late is.
+            // Waking a runtime thread for this task is not the engine's cost, but starting too late is.
             let began = if due.elapsed() < LATE_THRESHOLD { Instant::now() } else { due };
             let answer = engine.submit(engine::new_job()).await;
             answer.map(|answer| (answer.subject, began, began.elapsed()))
@@ -161,7 +164,7 @@ fn run_turn(
     Ok(())
 }
 
-/// From the request of create to the job in a waiting worker's hands, over HTTP.
+/// Measures from the create request to the job's delivery to a waiting worker, over HTTP.
 pub(crate) fn over_http(bench_db: &BenchDatabase, seconds: u64) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -169,7 +172,7 @@ pub(crate) fn over_http(bench_db: &BenchDatabase, seconds: u64) -> BenchResult {
     let mut baseline = bench_db.new_baseline("bare", &bench_db.job_log_texts(&runtime)?, "", 1)?;
     run_drivers(&runtime, &server.host, WARMUP_JOBS, BATCH_OPERATIONS)?;
     baseline.run_jobs(i64::try_from(WARMUP_JOBS)?, i64::try_from(BATCH_OPERATIONS)?)?;
-    // Behind a socket only where there is something behind it.
+    // Run the socket baseline only if this database implements it.
     let supports_create_leased = baseline.create_leased()?;
     baseline.commit_leased()?;
     let stopped = AtomicBool::new(false);
@@ -247,8 +250,8 @@ fn run_http_turn(
     Ok(())
 }
 
-/// What the machine itself takes: a thread that reads so many bytes, writes the rows, and answers with as many as the server does, first
-/// the worker and then who asked.
+/// Runs the baseline behind a socket: reads a request, writes the rows, and sends responses of real size, first to the
+/// worker and then to the caller.
 fn run_baseline_turn(baseline: &mut dyn Baseline, times: &mut LatencyTimes) -> Result<(), SendableError> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let connect = || -> std::io::Result<(TcpStream, TcpStream)> {
@@ -280,7 +283,7 @@ fn run_baseline_turn(baseline: &mut dyn Baseline, times: &mut LatencyTimes) -> R
             });
             turns.collect::<std::io::Result<Vec<_>>>()
         });
-        // The database is this thread's. Where it fails its ends of the sockets close, and both threads end.
+        // This thread owns the database. If it fails, its sockets close, and both client threads end.
         let mut serve = move || {
             for _ in 0..JOBS_PER_TURN {
                 asked.read_exact(&mut [0; CREATE_REQUEST_BYTES])?;

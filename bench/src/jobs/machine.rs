@@ -1,4 +1,4 @@
-//! What the machine says: time, processor time, memory, and what a bare fsync takes.
+//! Measures time, processor time, memory and the duration of an fsync.
 
 use std::error::Error;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench_database::BenchDatabase;
 
-/// A folder of this run's own, gone with it.
+/// A temporary folder, deleted on drop.
 pub(crate) struct BenchDir(PathBuf);
 
 impl BenchDir {
@@ -29,7 +29,7 @@ impl Drop for BenchDir {
     }
 }
 
-/// The median and the least of a few hundred: a page appended and synced.
+/// Appends and syncs a page a few hundred times. Returns median and minimum.
 pub(crate) fn measure_fsync(path: &Path) -> std::io::Result<(Duration, Duration)> {
     let mut file = File::create(path)?;
     let mut times = Vec::new();
@@ -43,15 +43,15 @@ pub(crate) fn measure_fsync(path: &Path) -> std::io::Result<(Duration, Duration)
     Ok((times[times.len() / 2], times[0]))
 }
 
-/// The fields of a process after its name, which may hold anything, in brackets.
+/// Returns the fields of `/proc/PID/stat` after the process name, which may contain anything.
 fn read_stat(process: &str) -> Result<Vec<u64>, Box<dyn Error>> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let (_, rest) = stat.rsplit_once(')').ok_or("no name in /proc/PID/stat")?;
     Ok(rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
 }
 
-/// Where the parent stands in it, and processor time: own, the kernel's, and both of children that have ended. A hundred ticks
-/// a second on every Linux that we know.
+/// Indexes of the parent process and of user and system time: own, and of ended children. Linux counts a hundred ticks
+/// a second.
 const PARENT_FIELD: usize = 1;
 const OWN_CPU_FIELDS: std::ops::Range<usize> = 11..13;
 const CPU_FIELDS_WITH_CHILDREN: std::ops::Range<usize> = 11..15;
@@ -61,17 +61,17 @@ fn ticks_to_seconds(ticks: u64) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Processor seconds of this process so far, its own and the kernel's for it.
+/// Returns this process's processor seconds so far, in user and kernel mode.
 pub(crate) fn process_cpu_seconds() -> Result<f64, Box<dyn Error>> {
     Ok(ticks_to_seconds(read_stat("self")?[OWN_CPU_FIELDS].iter().sum()))
 }
 
-/// Those of a server: its first process, the children that have ended and those that live.
+/// Returns a server's processor seconds: its first process, and its ended and running children.
 pub(crate) fn server_cpu_seconds(postmaster: u32) -> Result<f64, Box<dyn Error>> {
     let mut ticks: u64 = read_stat(&postmaster.to_string())?[CPU_FIELDS_WITH_CHILDREN].iter().sum();
     for entry in std::fs::read_dir("/proc")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        // One that has ended meanwhile is with its parent next time.
+        // A child that ends meanwhile is counted with its parent next time.
         if name.parse::<u32>().is_ok()
             && let Ok(fields) = read_stat(&name)
             && fields[PARENT_FIELD] == u64::from(postmaster)
@@ -82,12 +82,12 @@ pub(crate) fn server_cpu_seconds(postmaster: u32) -> Result<f64, Box<dyn Error>>
     Ok(ticks_to_seconds(ticks))
 }
 
-/// Bytes of memory that are this process's alone: what it holds, not what the kernel caches of its files.
+/// Returns this process's anonymous memory in bytes. Excludes the kernel's file cache.
 pub(crate) fn memory_bytes() -> Result<u64, Box<dyn Error>> {
     read_status_bytes("RssAnon:")
 }
 
-/// Bytes of memory that it has held at most.
+/// Returns this process's peak memory in bytes.
 pub(crate) fn peak_memory_bytes() -> Result<u64, Box<dyn Error>> {
     read_status_bytes("VmHWM:")
 }
@@ -99,12 +99,11 @@ fn read_status_bytes(name: &str) -> Result<u64, Box<dyn Error>> {
     Ok(kilobytes * 1024)
 }
 
-/// One measured stretch.
+/// The result of one measured run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BenchRun {
-    /// Lives a second.
     pub(crate) jobs_per_second: f64,
-    /// Microseconds of processor time a life: this process's, and the database server's.
+    /// Microseconds of processor time per job, in this process and in the database server.
     pub(crate) cpu_micros: f64,
     pub(crate) server_cpu_micros: f64,
 }
@@ -128,7 +127,7 @@ pub(crate) fn measure_run(
     })
 }
 
-/// Runs of one thing, told as median and best.
+/// Runs of one measurement, reported as median and best.
 #[derive(Debug, Default)]
 pub(crate) struct BenchRuns(pub(crate) Vec<BenchRun>);
 
@@ -149,7 +148,7 @@ impl BenchRuns {
         median(self.0.iter().map(|run| run.server_cpu_micros))
     }
 
-    /// Both together.
+    /// Returns the median processor time of both processes together.
     pub(crate) fn median_total_cpu_micros(&self) -> f64 {
         median(self.0.iter().map(|run| run.cpu_micros + run.server_cpu_micros))
     }

@@ -1,28 +1,28 @@
-//! Whole job lives a second, on SQLite or PostgreSQL with fsync on, beside a floor. Run by
+//! Measures job throughput and latency on SQLite or PostgreSQL with fsync on, next to a baseline. Run by
 //! `cargo run --release -p onceward-bench --bin lives`.
 //!
 //! ```text
-//! lives [--on postgres] beside LIVES ROUNDS          floor and engine turn and turn about, in batches of 1,000
-//! lives [--on postgres] rows LIVES ROUNDS            the floor without each of its rows in turn
-//! lives [--on postgres] callers LIVES                from 256 callers, one call at a time each
-//! lives [--on postgres] single LIVES                 one job at a time: how many transactions, and how long
-//! lives [--on postgres] waiting JOBS LIVES [SECONDS] with so many jobs waiting and with none; also beside an open snapshot
-//! lives [--on postgres] later JOBS LIVES             with so many jobs for tomorrow, with none, and as they once stood
-//! lives [--on postgres] latency SECONDS              100 jobs a second: from create to a durable lease; each second beside the floor
-//! lives [--on postgres] minute SECONDS               sustained: each part of it beside the floor
-//! lives [--on postgres] churn LIVES PARTS            how large tables and indexes grow
-//! lives --on postgres statements LIVES               what each statement costs the server
-//! lives [--on postgres] wire lives LIVES ROUNDS      over HTTP in batches of 100 and 1,000, beside the engine in process
+//! lives [--on postgres] beside LIVES ROUNDS          baseline and engine in turn, in batches of 1,000
+//! lives [--on postgres] rows LIVES ROUNDS            the baseline without each of its parts in turn
+//! lives [--on postgres] callers LIVES                256 callers, one call at a time each
+//! lives [--on postgres] single LIVES                 one job at a time: transactions and time
+//! lives [--on postgres] waiting JOBS LIVES [SECONDS] with JOBS ready jobs, with none, and with an open snapshot
+//! lives [--on postgres] later JOBS LIVES             with JOBS delayed jobs, with none, and in the ready table
+//! lives [--on postgres] latency SECONDS              100 jobs a second, from create to a durable lease
+//! lives [--on postgres] minute SECONDS               sustained load, each part next to the baseline
+//! lives [--on postgres] churn LIVES PARTS            growth of tables and indexes
+//! lives --on postgres statements LIVES               cost of each statement on the server
+//! lives [--on postgres] wire lives LIVES ROUNDS      over HTTP in batches of 100 and 1,000, and in process
 //! lives [--on postgres] wire creates SECONDS         single creates from 64 connections
-//! lives [--on postgres] wire latency SECONDS         100 jobs a second: from create to a waiting worker's hands; the same
-//! lives [--on postgres] wire ready JOBS              from the start of a server until it is ready
-//! lives [--on postgres] wire idle WORKERS            workers that wait, and what they cost
-//! lives [--on postgres] fill JOBS DATABASE           so many lives in a database (a path or a URL) that is kept
-//! lives [--on postgres] verify DATABASE              how long `verify` takes for it, part by part
+//! lives [--on postgres] wire latency SECONDS         100 jobs a second, from create to a waiting worker
+//! lives [--on postgres] wire ready JOBS              time until a server is ready
+//! lives [--on postgres] wire idle WORKERS            cost of idle long polls
+//! lives [--on postgres] fill JOBS DATABASE           runs JOBS jobs in a database (path or URL) and keeps it
+//! lives [--on postgres] verify DATABASE              duration of each part of `verify`
 //! ```
 //!
-//! The PostgreSQL server is one of the run's own, in a temporary folder, or the one that `ONCEWARD_POSTGRES` names by its URL
-//! without a database.
+//! The run starts a PostgreSQL server in a temporary folder, or uses the one whose URL (without a database)
+//! `ONCEWARD_POSTGRES` holds.
 
 mod baseline;
 mod bench_database;
@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 use bench_database::BenchDatabase;
 
-/// As the `onceward` binary does it.
+/// The allocator of the `onceward` binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

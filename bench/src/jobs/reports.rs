@@ -1,4 +1,4 @@
-//! What is measured and printed.
+//! Measures and prints results in process.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use crate::bench_database::BenchDatabase;
 use crate::engine::{self, BenchEngine, JobSteps};
 use crate::machine::{self, BenchRuns, measure_run};
 
-/// Operations in a batch: the engine's own most.
+/// The engine's default `max_batch_operations`.
 pub(crate) const BATCH_OPERATIONS: usize = 1_000;
 
 const CONCURRENT_CALLERS: usize = 256;
 
 pub(crate) type BenchResult = Result<(), Box<dyn Error>>;
 
-/// What the machine is like just now.
+/// Prints the duration of an fsync on this machine.
 pub(crate) fn print_machine(bench_db: &BenchDatabase) -> BenchResult {
     let (median, min) = machine::measure_fsync(&bench_db.dir.file("fsync"))?;
     println!("a bare fsync here takes {:.2} ms (median; least {:.2})", to_millis(median), to_millis(min));
@@ -46,7 +46,7 @@ pub(crate) fn print_runs(name: &str, runs: &BenchRuns, baseline: Option<&BenchRu
     );
 }
 
-/// Of the floor: by the median, by the best, and by the processor time of both sides.
+/// Prints the headers: ratios to the baseline by median, by best, and by processor time of both processes.
 pub(crate) fn print_headers() {
     println!(
         "{:<34} {:>9} {:>9} {:>9} {:>9} {:>20}",
@@ -54,7 +54,7 @@ pub(crate) fn print_headers() {
     );
 }
 
-/// What one round of the engine does.
+/// Runs the engine's jobs of one round.
 pub(crate) fn run_round(
     runtime: &Runtime,
     engine: &BenchEngine,
@@ -66,7 +66,7 @@ pub(crate) fn run_round(
     Ok(())
 }
 
-/// Floor and engine turn and turn about: whoever else uses the machine slows both.
+/// Alternates baseline and engine, so that other load on the machine slows both.
 pub(crate) fn against_baseline(bench_db: &BenchDatabase, lives: usize, rounds: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -141,7 +141,7 @@ pub(crate) fn without_each_part(bench_db: &BenchDatabase, lives: usize, rounds: 
     Ok(())
 }
 
-/// Lives whose every call comes alone. Batches form by themselves.
+/// Measures callers that submit single operations. The engine's group commit forms the batches.
 pub(crate) fn many_callers(bench_db: &BenchDatabase, lives: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -159,7 +159,7 @@ pub(crate) fn many_callers(bench_db: &BenchDatabase, lives: usize) -> BenchResul
     Ok(())
 }
 
-/// One job at a time: each durable step is one transaction, and a transaction is one fsync.
+/// Measures one job at a time. Each durable step is one transaction with one fsync.
 pub(crate) fn one_at_a_time(bench_db: &BenchDatabase, lives: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;

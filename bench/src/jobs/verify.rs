@@ -1,4 +1,4 @@
-//! How long `verify` takes, and how much memory: for each of its parts.
+//! Measures the time and memory of `verify`, phase by phase.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::engine::{self, JobSteps};
 use crate::machine;
 use crate::reports::{BATCH_OPERATIONS, BenchResult, print_machine, run_round};
 
-/// Whole lives in a database that is kept: a path, or the name of a database on the given server.
+/// Runs jobs in a database that is kept: a path, or a database name on the given server.
 pub(crate) fn fill(bench_db: &BenchDatabase, jobs: usize, database: &str) -> BenchResult {
     let runtime = bench_db.runtime()?;
     let engine = bench_db.engine_at(&runtime, database)?;
@@ -23,7 +23,7 @@ pub(crate) fn fill(bench_db: &BenchDatabase, jobs: usize, database: &str) -> Ben
     Ok(())
 }
 
-/// The time that each part took.
+/// The duration of each phase.
 struct PhaseTimes {
     phases: Vec<(&'static str, Duration)>,
     phase_started: Instant,

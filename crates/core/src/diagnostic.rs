@@ -1,4 +1,4 @@
-//! What is wrong with a lifecycle file, and where.
+//! Diagnostics: what is wrong with a lifecycle file, and where.
 
 mod render;
 
@@ -7,7 +7,7 @@ pub use render::{LineColumn, render_all, summarize_counts};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A place in one of the files given together: bytes from `start` up to `end`.
+/// A byte range of one input file, from `start` up to but excluding `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// Index into [`InputFiles`].
@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-/// The files that are checked together, kept for messages that quote them.
+/// The files that are analyzed together, kept so that diagnostics can quote them.
 #[derive(Clone, Debug, Default)]
 pub struct InputFiles {
     pub files: Vec<InputFile>,
@@ -41,25 +41,25 @@ pub struct InputFile {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The file is not used.
+    /// The file is rejected.
     Error,
-    /// The checker cannot know, or something looks unintended; the file is used.
+    /// The analysis cannot decide, or something looks unintended. The file is accepted.
     Warning,
 }
 
-/// One message: a stable code, one sentence on what is wrong, the place, and what to do.
+/// One message: a stable code, one sentence on what is wrong, the span and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     pub severity: Severity,
-    /// Stable, kebab-case, listed in docs/language/diagnostics.md: `unknown-state`.
+    /// Stable code in kebab-case, such as `unknown-state`; listed in docs/language/diagnostics.md.
     pub code: &'static str,
     pub message: String,
     pub span: Span,
-    /// What stands under the underline; may be empty.
+    /// Text under the underline; may be empty.
     pub label: String,
-    /// Other places that explain it, each with its label.
+    /// Other spans that explain the message, each with its label.
     pub related: Vec<(Span, String)>,
-    /// What to do.
+    /// What the author can do.
     pub help: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What an execution is called: its record's id and its own number, with a point between them.
+//! Public ids of executions: the record's id, a point and the fencing token.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use uuid::Uuid;
 use crate::record::{Execution, FencingToken};
 use crate::value::RecordId;
 
-/// A token is an integer that every language's numbers hold exactly: below two to the 53rd.
+/// Tokens stay below 2^53, so that numbers of every programming language hold them exactly.
 const TOKEN_LIMIT: u64 = 1 << 53;
 
-/// The public name of an execution (EXE-2): no two leases of a record have one token, so no two executions have one name,
-/// and to find one no index is needed but the record's.
+/// Public id of an execution (EXE-2). Tokens are unique per record, so the id is unique, and the index of records is
+/// enough to find the execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecutionId {
     pub record: RecordId,
@@ -21,7 +21,7 @@ pub struct ExecutionId {
 }
 
 impl Execution {
-    /// Its name, as an execution of this record.
+    /// Returns the id of this execution of `record`.
     pub const fn id(&self, record: RecordId) -> ExecutionId {
         ExecutionId { record, token: self.token }
     }
@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for ExecutionId {
     }
 }
 
-/// A text that names no execution.
+/// The text is not an execution id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an execution's id is its record's id, a point and the number of the attempt")]
 pub struct ParseExecutionIdError;
@@ -53,7 +53,7 @@ pub struct ParseExecutionIdError;
 impl FromStr for ExecutionId {
     type Err = ParseExecutionIdError;
 
-    /// Of each execution one text and no other: what is read is what would be written.
+    /// Accepts only the canonical text, the one that [`Display`](fmt::Display) writes.
     fn from_str(text: &str) -> Result<Self, ParseExecutionIdError> {
         let (record, token) = text.split_once('.').ok_or(ParseExecutionIdError)?;
         let record = RecordId(Uuid::try_parse(record).map_err(|_| ParseExecutionIdError)?);
@@ -69,7 +69,7 @@ mod tests {
 
     const RECORD_ID_TEXT: &str = "01990000-0000-7000-8000-00000000abcd";
 
-    /// EXE-2: a name is read as it is written.
+    /// EXE-2
     #[test]
     fn execution_id_round_trips_through_text() {
         for token in [1, 2, 10, TOKEN_LIMIT - 1] {
@@ -82,7 +82,7 @@ mod tests {
         );
     }
 
-    /// EXE-2: no execution has a second name.
+    /// EXE-2
     #[test]
     fn non_canonical_execution_id_is_rejected() {
         for token in

@@ -1,11 +1,11 @@
-//! Bytes and large numbers as hex in JSON: short, and exact in every program that reads it.
+//! Hex encoding of bytes and large numbers in JSON: short, and exact in every JSON reader.
 
 use std::fmt::Write as _;
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::Serializer;
 
-/// Bytes as lower-case hex.
+/// Encodes bytes as lower-case hex.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -14,9 +14,9 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that hex stands for, where it stands for just so many.
+/// Decodes hex of exactly `N` bytes.
 pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
-    // `from_str_radix` would take a sign, too.
+    // `from_str_radix` also accepts a sign.
     if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
@@ -27,7 +27,7 @@ pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// For `#[serde(with = "hex::hash")]`: a SHA-256.
+/// `#[serde(with = "hex::hash")]` for a SHA-256.
 pub mod hash {
     use super::{Deserialize, Deserializer, Error, Serializer};
 
@@ -41,7 +41,7 @@ pub mod hash {
     }
 }
 
-/// For `#[serde(with = "hex::number")]`: a number that JSON readers would round.
+/// `#[serde(with = "hex::number")]` for a number that JSON readers would round.
 pub(crate) mod number {
     use super::{Deserialize, Deserializer, Error, Serializer};
 

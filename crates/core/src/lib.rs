@@ -1,7 +1,7 @@
-//! The heart of Onceward: lifecycle files (parsed, checked, compiled, drawn) and [`decide`](decide::decide), the one
-//! function that says what an operation does. Pure: no I/O, no clock, no randomness, no async.
+//! The pure core of Onceward: parses, compiles, analyzes and draws lifecycle files, and decides with
+//! [`decide`](decide::decide) what an operation changes. No I/O, no clock, no randomness, no async.
 
-// What a pure crate may not call is named in this crate's clippy.toml; its tests may.
+// This crate's clippy.toml lists the impure methods and types. Tests may use them.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod analysis;

@@ -1,18 +1,18 @@
-//! Files to definitions that may be used: compiled and checked.
+//! Loads lifecycle files: compiles and analyzes them.
 
 use crate::analysis;
 use crate::compile::compile;
 use crate::diagnostic::{Diagnostic, InputFiles, Severity};
 use crate::model::Definitions;
 
-/// Definitions in which nothing was found wrong, and what was found doubtful.
+/// Definitions without errors, and the warnings about them.
 #[derive(Debug)]
 pub struct LoadResult {
     pub definitions: Definitions,
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Compile the files and prove what can be proved. All that was found, warnings too, where any of it is an error.
+/// Compiles and analyzes the files. If there is any error, returns all diagnostics, warnings included.
 pub fn load_definitions(files: &InputFiles) -> Result<LoadResult, Vec<Diagnostic>> {
     let compiled = compile(files);
     let mut diagnostics = compiled.diagnostics;

@@ -1,8 +1,8 @@
-//! So many of something: "1 job", "2 jobs".
+//! Counts with a noun in singular or plural: "1 job", "2 jobs".
 
 use std::fmt::Display;
 
-/// So many of something, in the words for one or for more.
+/// Formats a count with `singular` if it is 1, else with `plural`.
 pub fn count_noun<N: Copy + Display + PartialEq + From<u8>>(count: N, singular: &str, plural: &str) -> String {
     let noun = if count == N::from(1) { singular } else { plural };
     format!("{count} {noun}")

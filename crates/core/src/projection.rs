@@ -1,11 +1,11 @@
-//! EXE-3: executions are the truth, and a job's state follows from them.
+//! EXE-3: derives a job's state from its executions.
 //!
-//! Written apart from `decide` and from the lifecycle file on purpose: it is the second opinion that `verify` and the
-//! property tests hold the stored state against.
+//! Written independently of `decide` and of the lifecycle file, so that `verify` and the property tests can compare the
+//! stored state with it.
 
 use crate::record::{Execution, ExecutionStatus};
 
-/// The states of `execution.changed_job`.
+/// The states of the lifecycle `execution.job`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     Pending,
@@ -25,10 +25,10 @@ impl JobState {
     }
 }
 
-/// Yields that cost nothing; each further one counts as a failure.
+/// Yields that cost nothing. Each further yield counts as a failure.
 const MAX_FREE_YIELDS: usize = 100;
 
-/// The state of an `execution.changed_job` that was created with this budget and has had these executions, oldest first.
+/// Returns the state of an `execution.job` from its failure budget and its executions, oldest first.
 pub fn project_job_state(failure_budget: i64, executions: &[Execution]) -> JobState {
     let (mut failures, mut yields) = (0_i64, 0_usize);
     for execution in executions {

@@ -1,4 +1,4 @@
-//! A record as an operation sees it, and the live execution it carries.
+//! Records, their executions, and the actors of operations.
 
 use std::sync::Arc;
 
@@ -9,28 +9,28 @@ use crate::time::Time;
 use crate::trace::TraceContext;
 use crate::value::{RecordId, Value};
 
-/// One living instance of a lifecycle.
+/// One instance of a lifecycle.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub id: RecordId,
-    /// The version of the lifecycle that this record lives by.
+    /// The lifecycle version that the record is pinned to.
     pub lifecycle: Arc<Lifecycle>,
     pub state: StateIndex,
     /// Grows by one with each operation that changes the record; 1 after creation.
     pub version: u64,
     pub owner: Arc<str>,
-    /// By slot, as the lifecycle's fields are numbered.
+    /// Values by [`FieldIndex`](crate::model::FieldIndex).
     pub fields: Vec<Value>,
-    /// The leases this record has ever had; also the token of the newest (EXE-1, EXE-8).
+    /// Number of leases so far, and so the token of the newest lease (EXE-1, EXE-8).
     pub attempt: u64,
     pub created_at: Time,
-    /// When the newest log entry of this record was decided; `narrowed` never goes below it.
+    /// Time of the record's newest log entry. No later operation on the record has an earlier `now`.
     pub updated_at: Time,
-    /// The first lease.
+    /// Time of the first lease.
     pub started_at: Option<Time>,
-    /// When it entered a final state.
+    /// When the record entered a final state.
     pub finished_at: Option<Time>,
-    /// When it entered its state; what `after` counts from.
+    /// When the record entered its state. `after` timers count from here.
     pub entered_at: Time,
     /// The balance of the record's own account, in the lifecycle's asset.
     pub hold: i64,
@@ -38,23 +38,23 @@ pub struct Record {
     pub timers: Vec<Timer>,
     /// The newest execution, live or ended; `None` before the first lease.
     pub execution: Option<Execution>,
-    /// The token of the execution whose effect landed; at most one, ever (EXE-12).
+    /// Token of the execution that committed; at most one per record (EXE-12).
     pub committed_token: Option<FencingToken>,
     pub payload: Option<PayloadRef>,
-    /// Why the engine's own events no longer touch it: one of them faulted.
+    /// Why the record is stuck: one of the engine's own events failed on it.
     pub stuck_reason: Option<Arc<str>>,
-    /// Of the request that made it. Nothing is decided by it.
+    /// Trace of the request that created the record. No decision depends on it.
     pub trace: Option<TraceContext>,
 }
 
-/// A `[[env_where.time]]` row that waits: the row's index among the event's rows, and when it is due.
+/// A pending `[[on.time]]` transition: its index among the event's transitions, and when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timer {
     pub transition: u16,
     pub due_at: Time,
 }
 
-/// Content that lifecycles cannot read: known by hash and size only (DOC-15).
+/// Reference to a payload. Lifecycles see only its hash and size (DOC-15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadRef {
     #[serde(with = "crate::hex::hash")]
@@ -62,7 +62,7 @@ pub struct PayloadRef {
     pub bytes: u64,
 }
 
-/// Fencing token: the number of the lease among all leases of its record. Grows, is never reused (EXE-8).
+/// Fencing token: the number of the lease among all leases of its record. Grows, and is never reused (EXE-8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FencingToken(pub u64);
@@ -70,10 +70,11 @@ pub struct FencingToken(pub u64);
 /// One leased attempt (EXE-2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// Also the attempt's number, and with its record's id the execution's own: [`ExecutionId`](crate::execution_id::ExecutionId).
+    /// Also the number of the attempt. With the record's id it forms the
+    /// [`ExecutionId`](crate::execution_id::ExecutionId).
     pub token: FencingToken,
     pub worker: Arc<str>,
-    /// `actor.id` of the key that took the lease: nobody else's reports count (EXE-8).
+    /// `actor.id` of the API key that took the lease. The engine accepts reports only from this holder (EXE-8).
     pub holder: Arc<str>,
     pub status: ExecutionStatus,
     pub leased_at: Time,
@@ -84,10 +85,10 @@ pub struct Execution {
     pub finished_at: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<AbortReason>,
-    /// COMMITTED by a row that stayed: a finish row must still move the record, and nothing else may.
+    /// COMMITTED by an internal transition: only a `finish` transition may now change the record's state.
     #[serde(default, skip_serializing_if = "is_false")]
     pub finish_pending: bool,
-    /// The work key it counts under, where the lifecycle limits work per key.
+    /// The concurrency key that the execution counts under, if the lifecycle limits concurrency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency_key: Option<Vec<Arc<str>>>,
 }
@@ -100,9 +101,9 @@ const fn is_false(flag: &bool) -> bool {
 /// Why an execution was aborted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbortReason {
-    /// The error's code, or `left` where the record moved away under the lease.
+    /// The failure's code, or `left` if the record left its state during the lease.
     pub code: Arc<str>,
-    /// As the lifecycle classed it.
+    /// As classified by the lifecycle.
     pub retryable: bool,
 }
 
@@ -117,7 +118,7 @@ pub enum ExecutionStatus {
 }
 
 impl ExecutionStatus {
-    /// Neither DONE nor ABORTED: the lease counts.
+    /// Neither DONE nor ABORTED.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Leased | Self::InProgress | Self::Committed)
     }
@@ -128,7 +129,7 @@ impl Record {
         self.execution.as_ref().filter(|execution| execution.status.is_live())
     }
 
-    /// COMMITTED and waiting for its finish row: nothing else may move the record.
+    /// COMMITTED with `finish` pending: only a `finish` transition may change the record's state.
     pub fn awaits_finish(&self) -> bool {
         self.execution.as_ref().is_some_and(|e| e.status == ExecutionStatus::Committed && e.finish_pending)
     }
@@ -145,7 +146,7 @@ impl Record {
         self.lifecycle.field_index(name).map(|slot| &self.fields[usize::from(slot)])
     }
 
-    /// What a field says, where it says a text.
+    /// Returns the value of a text field.
     pub fn text_field(&self, field: &str) -> Option<&str> {
         match self.field(field) {
             Some(Value::Text(text)) => Some(text),
@@ -153,7 +154,7 @@ impl Record {
         }
     }
 
-    /// What a field says, where it says a number.
+    /// Returns the value of an int field.
     pub fn int_field(&self, field: &str) -> Option<i64> {
         match self.field(field) {
             Some(Value::Int(number)) => Some(*number),
@@ -161,7 +162,7 @@ impl Record {
         }
     }
 
-    /// What a field says, where it says a moment.
+    /// Returns the value of a time field.
     pub fn time_field(&self, field: &str) -> Option<Time> {
         match self.field(field) {
             Some(Value::Time(time)) => Some(*time),
@@ -169,7 +170,7 @@ impl Record {
         }
     }
 
-    /// The record that a field names.
+    /// Returns the record that a ref field points to.
     pub fn ref_field(&self, field: &str) -> Option<RecordId> {
         match self.field(field) {
             Some(Value::Ref(id)) => Some(*id),
@@ -178,17 +179,17 @@ impl Record {
     }
 }
 
-/// Whoever started an operation, through all that it causes.
+/// The caller of an operation. All transitions that the operation causes run with the same actor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
-    /// The key's owner; `engine` for time and lost leases.
+    /// Owner of the API key; `engine` for timers and lost leases.
     pub id: Arc<str>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Arc<str>>,
-    /// Held at the operation's time; only folds over a signed log have any.
+    /// Capabilities at the operation's time; only in folds over a signed log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<Arc<str>>,
-    /// Speaks with the user's own authority; only in folds over a signed log.
+    /// The author has the user's own authority; only in folds over a signed log.
     #[serde(default, skip_serializing_if = "is_false")]
     pub user: bool,
 }
@@ -203,7 +204,7 @@ impl Actor {
         }
     }
 
-    /// The engine itself: timers, lost leases, recovery.
+    /// The engine: timers, lost leases, recovery.
     pub fn engine() -> Self {
         Self::new("engine", &["engine"])
     }
@@ -212,13 +213,14 @@ impl Actor {
         self.roles.iter().any(|own| **own == *role)
     }
 
-    /// A key with no role but `viewer` and `metrics` may look only. The author of a signed operation has capabilities instead.
+    /// An actor with no role except `viewer` and `metrics` only reads. Authors of signed operations have capabilities
+    /// instead of roles.
     pub fn can_write(&self) -> bool {
         self.has_role_beyond(&["viewer", "metrics"])
     }
 
-    /// Whether it creates records and moves its own: a producer, an operator, whoever has a role that lifecycles name. One that is
-    /// only a worker does not.
+    /// Whether the actor may create records and fire events on its own records: it has a role other than `viewer`,
+    /// `metrics` and `worker`.
     pub fn can_produce(&self) -> bool {
         self.has_role_beyond(&["viewer", "metrics", "worker"])
     }
@@ -228,12 +230,12 @@ impl Actor {
     }
 }
 
-/// What a worker, or the engine in its place, reports of a failed execution.
+/// A failed execution as reported by the worker, or by the engine for a lost worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifiedFailure {
     pub code: Arc<str>,
     pub message: Arc<str>,
-    /// After the lifecycle's error table had its say.
+    /// After the lifecycle's error table has been applied.
     pub retryable: bool,
     pub retry_after: Option<crate::time::Duration>,
 }

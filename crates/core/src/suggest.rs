@@ -1,14 +1,14 @@
-//! "Did you mean": the known name that is closest to an unknown one.
+//! "Did you mean" suggestions: the known name closest to an unknown one.
 
 use crate::bounds;
 
-/// A file may hold thousands of unknown names: what is tried for each of them is bounded.
+/// A file may have thousands of unknown names, so the work for each is bounded.
 const MAX_NAME_CHARS: usize = 40;
 const MAX_CANDIDATES: usize = 100;
-/// Names listed where none is near.
+/// Names listed if no name is close enough.
 const MAX_LISTED_NAMES: usize = 20;
 
-/// The candidate that differs least, if it differs little enough to be a slip of the pen.
+/// Returns the candidate with the smallest edit distance, if the distance is small enough for a typo.
 pub fn closest_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let max_distance = (length / 3).clamp(1, 3);
@@ -25,7 +25,7 @@ pub fn closest_name<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
         .map(|(_, candidate)| candidate)
 }
 
-/// As `nearest`, while there are few messages yet: nobody reads the guesses of a thousand.
+/// Like [`closest_name`], but returns `None` after [`bounds::MAX_SUGGESTIONS`] diagnostics.
 pub(crate) fn suggest_name<'a>(
     reported_diagnostics: usize,
     name: &str,
@@ -34,7 +34,7 @@ pub(crate) fn suggest_name<'a>(
     if reported_diagnostics < bounds::MAX_SUGGESTIONS { closest_name(name, candidates) } else { None }
 }
 
-/// A sentence that proposes the nearest name, or else lists what there is; `told` counts the messages so far.
+/// Returns a sentence that suggests the closest name, or else lists the candidates.
 pub(crate) fn suggestion_text<'a>(
     reported_diagnostics: usize,
     name: &str,
@@ -55,7 +55,7 @@ pub(crate) fn suggestion_text<'a>(
     format!("the {noun}: {}", names.join(", "))
 }
 
-/// The candidate that is one slip away at most, whatever the case of the letters.
+/// Returns the candidate with an edit distance of at most one, ignoring case.
 pub(crate) fn find_single_typo<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.chars().count() > MAX_NAME_CHARS {
         return None;
@@ -63,7 +63,7 @@ pub(crate) fn find_single_typo<'a>(name: &str, candidates: impl IntoIterator<Ite
     candidates.into_iter().take(MAX_CANDIDATES).find(|candidate| edit_distance(&name.to_lowercase(), candidate) <= 1)
 }
 
-/// Letters to insert, delete, replace or swap with their neighbour.
+/// Edits: insert, delete or replace a letter, or swap two neighbors.
 fn edit_distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

@@ -1,19 +1,19 @@
-//! Points in time and lengths of time, both whole microseconds: what both databases keep exactly.
+//! Times and durations in whole microseconds, which SQLite and PostgreSQL both store exactly.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: microseconds since 1970-01-01T00:00:00Z. Core never asks a clock for one.
+/// Microseconds since 1970-01-01T00:00:00Z. This crate never reads a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Time(i64);
 
-/// A length of time in microseconds; may be negative as the difference of two times.
+/// Microseconds; negative as the difference of two times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Duration(i64);
 
-/// Not a time or a duration as we write them.
+/// The text is not a valid time or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
     #[error("`{0}` is not a time: write RFC 3339, as 2026-01-31T12:00:00Z")]
@@ -25,11 +25,11 @@ pub enum TimeError {
 }
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
-/// Ten thousand years: every sum of a few of these stays far inside an i64.
+/// Ten thousand years. A sum of several such durations still fits an `i64`.
 const MAX_DURATION_MICROS: i64 = 10_000 * 366 * 24 * 3600 * MICROS_PER_SECOND;
 
 impl Time {
-    /// 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999999Z: what RFC 3339 can write.
+    /// 0001-01-01T00:00:00Z to 9999-12-31T23:59:59.999999Z: the range of RFC 3339.
     pub const MIN: Self = Self(-62_135_596_800 * MICROS_PER_SECOND);
     pub const MAX: Self = Self(253_402_300_800 * MICROS_PER_SECOND - 1);
 
@@ -45,12 +45,12 @@ impl Time {
         self.0
     }
 
-    /// Whole seconds since the epoch, rounded down: what `int(narrowed)` means.
+    /// Whole seconds since the epoch, rounded down. The meaning of `int(now)` in expressions.
     pub const fn secs(self) -> i64 {
         self.0.div_euclid(MICROS_PER_SECOND)
     }
 
-    /// `None` beyond what RFC 3339 can write.
+    /// Returns `None` outside the range of RFC 3339.
     pub fn checked_add(self, duration: Duration) -> Option<Self> {
         let sum = Self(self.0.checked_add(duration.0)?);
         (Self::MIN..=Self::MAX).contains(&sum).then_some(sum)
@@ -144,7 +144,7 @@ impl fmt::Display for Duration {
 impl FromStr for Duration {
     type Err = TimeError;
 
-    /// Whole numbers with units, largest first or not: `90s`, `1h30m`, `250ms`.
+    /// Parses whole numbers with units in any order: `90s`, `1h30m`, `250ms`.
     fn from_str(text: &str) -> Result<Self, TimeError> {
         let invalid = || TimeError::InvalidDuration(text.to_owned());
         let mut rest = text;

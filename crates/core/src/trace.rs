@@ -1,5 +1,4 @@
-//! Where a request stands in a distributed trace. Core carries it from what was asked to what that made, and decides nothing
-//! by it.
+//! Trace context of a request (W3C Trace Context). Records created by the request keep it; no decision depends on it.
 
 use std::fmt;
 
@@ -8,26 +7,26 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::hex;
 
-/// Bytes of the short form.
+/// Bytes of [`TraceContext::to_bytes`].
 pub const TRACE_CONTEXT_BYTES: usize = 25;
 
-/// A request's place in a trace, as W3C's `traceparent` writes it.
+/// Trace id, span id and flags, as in the `traceparent` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceContext {
-    /// Of the whole trace; never all zero.
+    /// Id of the whole trace; never all zero.
     pub trace_id: [u8; 16],
-    /// Of the request in it; never all zero.
+    /// Id of the request's span; never all zero.
     pub span_id: [u8; 8],
     pub flags: u8,
 }
 
 impl TraceContext {
-    /// Whoever began the trace keeps its spans.
+    /// Whether the caller records this trace.
     pub const fn is_sampled(self) -> bool {
         self.flags & 1 == 1
     }
 
-    /// As the header has it. A later version of the standard may say more after what we know; `None` where it is none at all.
+    /// Parses a `traceparent` header. Versions after 00 may append fields, which are ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(5, '-');
         let (version, id, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -42,7 +41,7 @@ impl TraceContext {
         Self { trace_id: hex::decode(id)?, span_id: hex::decode(span)?, flags }.if_valid()
     }
 
-    /// The short form, for a column.
+    /// Binary form for a database column.
     pub fn to_bytes(self) -> [u8; TRACE_CONTEXT_BYTES] {
         let mut bytes = [0; TRACE_CONTEXT_BYTES];
         bytes[..16].copy_from_slice(&self.trace_id);
@@ -95,7 +94,7 @@ mod tests {
         assert_eq!(trace.to_string(), VALID_TRACEPARENT);
         assert_eq!(TraceContext::from_bytes(&trace.to_bytes()), Some(trace));
         assert_eq!(serde_json::from_str::<TraceContext>(&serde_json::to_string(&trace).unwrap()).unwrap(), trace);
-        // What a later version adds is passed over.
+        // Fields appended by a later version are ignored.
         assert_eq!(TraceContext::parse(&format!("{}-more", VALID_TRACEPARENT.replacen("00", "01", 1))), Some(trace));
     }
 

@@ -1,4 +1,4 @@
-//! What a field, an input or an expression holds at run time.
+//! Runtime values of fields, inputs and expressions.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::time::{Duration, Time};
 
-/// The public name of a record: a `UUIDv7`. Aligned like all else that a [`Value`] may hold, so that values are copied by
-/// words and not by bytes.
+/// Public id of a record: a `UUIDv7`. Aligned like the other payloads of [`Value`], so that the compiler copies values
+/// by words instead of bytes.
 #[repr(align(8))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -20,15 +20,15 @@ impl std::fmt::Display for RecordId {
     }
 }
 
-/// One value. States and enum values are text; `ref_type` is a list of `Ref`; JSON is opaque text that no expression
-/// reads into.
+/// One value. States and enum values are text; a `refs` field is a list of `Ref`; JSON is opaque text that expressions
+/// cannot read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Value {
     #[default]
     Null,
     Bool(bool),
     Int(i64),
-    /// Never NaN nor infinite: both are faults where they would arise.
+    /// Never NaN or infinite: an operation that would produce one faults.
     Double(f64),
     Text(Arc<str>),
     Time(Time),
@@ -47,7 +47,7 @@ impl Value {
         matches!(self, Self::Null)
     }
 
-    /// What the value is called in messages.
+    /// Returns the type's name for messages.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -63,7 +63,7 @@ impl Value {
         }
     }
 
-    /// As it appears in an answer over HTTP and in a message's body.
+    /// Converts to the JSON used in HTTP responses and delivery bodies.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match self {

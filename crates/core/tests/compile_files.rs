@@ -1,4 +1,4 @@
-//! Whole files through the compiler: the shipped lifecycles, and what is made of them.
+//! Compiles whole files: the shipped lifecycles, variants of them, and mutations.
 
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn shipped_lifecycles_compile() {
     let mut count = 0;
     for files in shipped_files() {
         let definitions = compile_definitions(&files);
-        // Each set also has the built-in delivery.
+        // Each set also has the built-in delivery lifecycle.
         count += definitions.lifecycles.len() - 1;
         assert!(definitions.get("onceward.delivery").is_some());
     }
@@ -114,7 +114,6 @@ fn transitions_record_source_line_and_span() {
     assert_eq!(&*go.transitions[0].when.as_ref().unwrap().text, "record.n > 0");
 }
 
-/// What a guard or a refusal has ruled out need not be ruled out again in the same row.
 #[test]
 fn guard_and_refuse_prove_field_non_null_in_same_transition() {
     let file = |row: &str| {
@@ -133,7 +132,7 @@ fn guard_and_refuse_prove_field_non_null_in_same_transition() {
     compile_definitions(&file(&format!("{part}\nwhen = \"record.m != null\"")));
 }
 
-/// Every expression, name and row of a file costs time; a file at the bounds must not cost minutes.
+/// Time grows with every expression, name and transition; a file at the bounds must not take minutes.
 #[test]
 fn worst_case_files_give_bounded_diagnostics() {
     let top = "language = 1\nlifecycle = \"a.b\"\n[states]\nA = { rest = true }\n";
@@ -173,7 +172,7 @@ fn worst_case_files_give_bounded_diagnostics() {
     }
 }
 
-/// Guessing at what was meant costs far more than a message: it ends after a hundred of them, in whatever stage.
+/// A suggestion costs far more than a diagnostic. The limit applies to every stage.
 #[test]
 fn suggestions_stop_after_hundred_diagnostics() {
     let top = "language = 1\nlifecycle = \"a.b\"\n[states]\nA = { rest = true }\n[fields]\nlength = { type = \"bool\", default = false }\n";
@@ -196,7 +195,7 @@ fn suggestions_stop_after_hundred_diagnostics() {
     }
 }
 
-/// A small generator of its own: a failing seed must give the same file on every machine.
+/// An own generator, so that a failing seed gives the same file on every machine.
 struct XorshiftRng(u64);
 
 impl XorshiftRng {
@@ -266,7 +265,7 @@ fn mutate_text(text: &str, rng: &mut XorshiftRng) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// INV-6: whatever a file says, it is answered, never a crash.
+/// INV-6
 #[test]
 fn mutated_files_compile_without_panic() {
     let seed_count: u64 = std::env::var("ONCEWARD_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(400);

@@ -1,5 +1,5 @@
-//! The corpus of bad lifecycle files: one for each diagnostic, with the message that was reviewed. With
-//! `ONCEWARD_BLESS=1` the messages are written anew; read the difference before you commit it.
+//! Compares the diagnostics of bad lifecycle files with reviewed texts, one case per code. `ONCEWARD_BLESS=1` rewrites
+//! the texts; review the difference before you commit it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ struct CorpusCase {
     expected: PathBuf,
 }
 
-/// `<code>.toml`, or `<code>/*.toml` where a case needs several files. A case `<code>--more` is a second one.
+/// Loads `<code>.toml`, or `<code>/*.toml` for a case with several files. `<code>--more` is a further case.
 fn load_cases() -> Vec<CorpusCase> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(corpus_dir()).unwrap() {
@@ -53,7 +53,7 @@ fn load_cases() -> Vec<CorpusCase> {
     cases
 }
 
-/// Files that go over a bound, made here because nobody should read them.
+/// Returns files beyond a bound. They are generated because they are too large to review.
 fn oversized_cases() -> Vec<(&'static str, InputFiles)> {
     let one = |text: String| InputFiles { files: vec![InputFile { name: "large.toml".into(), text: text.into() }] };
     let top = "language = 1\nlifecycle = \"shop.order\"\n";
@@ -124,8 +124,8 @@ fn bad_files_produce_reviewed_diagnostics() {
     assert!(wrong.is_empty(), "changed messages (ONCEWARD_BLESS=1 writes them):\n{}", wrong.join("\n"));
 }
 
-/// Every code that the sources of a crate give: the first argument of what makes a diagnostic, codes handed to a
-/// `report` of the same shape, those of bounds (`"too-many-states"`) and of faults (`"may-overflow"`), and codes that are constants.
+/// Returns every code that the sources of a crate emit: arguments of diagnostic constructors and of `report` functions,
+/// codes of bounds (`"too-many-states"`) and faults (`"may-overflow"`), and constants.
 fn diagnostic_codes_in_source(folder: &str) -> BTreeSet<String> {
     fn walk(folder: &Path, calls: &regex::Regex, codes: &mut BTreeSet<String>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -156,7 +156,7 @@ fn diagnostic_codes_in_source(folder: &str) -> BTreeSet<String> {
     codes
 }
 
-/// The codes that the documentation lists.
+/// Returns the codes that the documentation lists.
 fn documented_diagnostic_codes() -> BTreeSet<String> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language/diagnostics.md");
     let docs = fs::read_to_string(docs).unwrap();
@@ -171,7 +171,7 @@ fn every_diagnostic_code_has_bad_file() {
     assert!(missing.is_empty(), "no file in tests/bad for: {missing:?}");
 }
 
-/// Both ways round: a code that the search above does not see is found by being documented.
+/// Compares in both directions: a code that the search misses is found because it is documented.
 #[test]
 fn docs_list_exactly_the_emitted_diagnostic_codes() {
     let mut given = diagnostic_codes_in_source("src");

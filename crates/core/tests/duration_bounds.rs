@@ -1,4 +1,4 @@
-//! A duration keeps to its bounds, whoever gives it: a caller, or a row.
+//! Tests that durations stay within their bounds, both from callers and from transitions.
 
 use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::load_definitions;

@@ -1,4 +1,4 @@
-//! Checks come last: whatever stands in an operation's way without them is found before anybody outside is asked.
+//! Tests that external checks run last: an operation that is refused without them asks none.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use onceward_core::diagnostic::{InputFile, InputFiles, render_all};
 use onceward_testkit::{Simulator, user};
 use serde_json::{Value as Json, json};
 
-/// An order that is moderated. What differs from test to test goes in the places marked `{keys}` and `{row}`.
+/// An order with a moderation check. Tests replace `{keys}` and `{row}`.
 const ORDER_LIFECYCLE: &str = r#"
 language = 1
 lifecycle = "shop.order"
@@ -52,7 +52,7 @@ refuse = [{ if = "!checks.guard.pass", as = "422 blocked" }]
 move = [{ from = "user:{record.owner}", to = "hold", amount = "record.price", short = "402 broke" }]
 "#;
 
-/// A stage, and the texts that the guard was asked about. It passes all but what is called bad.
+/// A simulator and the texts that it sent to the check. The check passes all texts except bad ones.
 struct CheckScenario {
     simulator: Simulator,
     queries: Rc<RefCell<Vec<String>>>,
@@ -76,7 +76,7 @@ fn new_scenario(keys: &str, transition: &str) -> CheckScenario {
 }
 
 impl CheckScenario {
-    /// How often the guard has been asked since this was last looked at.
+    /// Returns the number of checks since the last call.
     fn take_query_count(&self) -> usize {
         self.queries.borrow_mut().drain(..).count()
     }
@@ -85,7 +85,7 @@ impl CheckScenario {
         self.simulator.create("shop.order", &user("ann")).with_all(fields)
     }
 
-    /// Give ann a hundred coins, by way of an order that costs nothing.
+    /// Gives ann a hundred coins through a free order.
     fn fund_owner(&mut self) {
         let ann = user("ann");
         let free_order = self.create_order(json!({ "price": 0 })).expect_ok();
@@ -95,7 +95,6 @@ impl CheckScenario {
     }
 }
 
-/// Who cannot pay is told so, and the guard is spared.
 #[test]
 fn insufficient_funds_refuses_before_check_is_asked() {
     let mut scenario = new_scenario("", PAYMENT_KEYS);
@@ -106,7 +105,7 @@ fn insufficient_funds_refuses_before_check_is_asked() {
     assert_eq!(scenario.take_query_count(), 1);
 }
 
-/// Who has had his share is told so, whether he makes a record or brings one back into the counted set.
+/// Applies to new records and to records that return to the counted set.
 #[test]
 fn full_limit_refuses_before_check_is_asked() {
     let limit = "[limit]\nopen = { on = [\"owner\"], in = [\"open\"], max = 1, clash = \"429 full\" }";
@@ -123,7 +122,6 @@ fn full_limit_refuses_before_check_is_asked() {
     assert_eq!(scenario.take_query_count(), 0);
 }
 
-/// A key that clashes with a code does so unasked.
 #[test]
 fn duplicate_unique_key_refuses_before_check_is_asked() {
     let mut scenario = new_scenario("[unique]\none = { on = [\"key\"], clash = \"409 taken\" }", PAYMENT_KEYS);
@@ -137,8 +135,8 @@ fn duplicate_unique_key_refuses_before_check_is_asked() {
 const RETURNING_UNIQUE_KEYS: &str = "[unique]\nonce = { on = [\"owner\", \"key\"], clash = \"return\" }\n\
     [limit]\nopen = { on = [\"owner\"], in = [\"open\"], max = 1, clash = \"429 full\" }";
 
-/// A key that leads to its holder is no refusal. Where the guard may still refuse, which comes first, it is asked, although
-/// a limit is full behind the key.
+/// A unique key that returns its holder does not refuse. The check may refuse and comes first, so the engine asks it
+/// even if a limit behind the key is full.
 #[test]
 fn existing_record_is_returned_only_after_refusing_check() {
     let mut scenario = new_scenario(RETURNING_UNIQUE_KEYS, PAYMENT_KEYS);
@@ -153,7 +151,7 @@ fn existing_record_is_returned_only_after_refusing_check() {
     assert_eq!(scenario.take_query_count(), 0, "with a key of its own it can only be refused");
 }
 
-/// Where the answer is only kept, the holder is known without it.
+/// If the transition only stores the answer, the holder is known without it.
 #[test]
 fn existing_record_is_returned_without_non_refusing_check() {
     let mut scenario = new_scenario(RETURNING_UNIQUE_KEYS, "set = { digest = \"checks.guard.digest\" }");
@@ -163,8 +161,8 @@ fn existing_record_is_returned_without_non_refusing_check() {
     assert_eq!(scenario.take_query_count(), 0);
 }
 
-/// Where the key itself is in the answer, it may lead to a holder, and neither a full limit nor an empty purse may come
-/// before that.
+/// A unique key from the answer may return its holder. Neither a full limit nor an empty account may refuse before
+/// that.
 #[test]
 fn limits_and_transfers_wait_for_unique_key_from_check_answer() {
     let keys = RETURNING_UNIQUE_KEYS.replace("\"key\"]", "\"digest\"]");
@@ -179,7 +177,7 @@ fn limits_and_transfers_wait_for_unique_key_from_check_answer() {
     assert_eq!(scenario.take_query_count(), 1);
 }
 
-/// A key in the answer that only refuses holds nothing up: a refusal it is, either way.
+/// If a duplicate of the key refuses, the result is a refusal in any case.
 #[test]
 fn full_limit_refuses_before_refusing_unique_key_from_answer() {
     let keys = RETURNING_UNIQUE_KEYS.replace("\"key\"]", "\"digest\"]").replace("\"return\"", "\"409 taken\"");
@@ -190,8 +188,7 @@ fn full_limit_refuses_before_refusing_unique_key_from_answer() {
     assert_eq!(scenario.take_query_count(), 0);
 }
 
-/// What hangs on the answer is not guessed at: a limit that reads a field in the answer, an amount in the answer, and every
-/// move after it.
+/// Waiting applies to a limit on a field from the answer, to an amount from the answer, and to every later transfer.
 #[test]
 fn limit_and_transfer_reading_answer_wait_for_check() {
     let limit = "[limit]\nall = { on = [\"owner\"], max = \"record.share\", clash = \"429 full\" }";
@@ -214,8 +211,7 @@ move = [
     assert_eq!(paid.take_query_count(), 2);
 }
 
-/// Once the answer is there, reasons to refuse go in the order in which they stand; without it, the first that can be
-/// judged is told.
+/// Without the answer, the first refusal that can be evaluated applies.
 #[test]
 fn refusals_apply_in_file_order_once_check_is_answered() {
     let row = r#"
@@ -233,7 +229,7 @@ refuse = [
     assert_eq!(scenario.take_query_count(), 2);
 }
 
-/// An expression may rely on what an open answer has yet to rule out: that is no fault before the answer is there.
+/// An expression may rely on facts that the check still has to establish.
 #[test]
 fn expression_fault_is_not_raised_before_check_is_asked() {
     let row = r#"

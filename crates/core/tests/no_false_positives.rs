@@ -1,4 +1,4 @@
-//! What must not be called wrong or doubtful: files that are as they should be, each next to a bad one in `tests/bad`.
+//! Tests that valid files give no diagnostics. Each has an invalid counterpart in `tests/bad`.
 
 use onceward_core::diagnostic::{InputFile, InputFiles, render_all};
 use onceward_core::load_definitions;
@@ -8,7 +8,7 @@ fn to_files(texts: &[&str]) -> InputFiles {
     InputFiles { files: texts.iter().enumerate().map(named).collect() }
 }
 
-/// The codes of all that is found.
+/// Returns the codes of all diagnostics.
 fn diagnostic_codes(texts: &[&str]) -> Vec<&'static str> {
     let found = match load_definitions(&to_files(texts)) {
         Ok(loaded) => loaded.warnings,
@@ -25,7 +25,7 @@ fn assert_no_diagnostics(texts: &[&str]) {
     assert!(found.is_empty(), "{}\n{}", texts.join("\n---\n"), render_all(&found, &to_files(texts), false));
 }
 
-/// A record that waits in `WAIT`, with these timed rows.
+/// Returns an order that waits in `WAIT`, with these timers.
 fn waiting_order(timers: &str) -> String {
     format!(
         "language = 1\nlifecycle = \"shop.order\"\n[states]\nWAIT = {{}}\nDONE = {{ final = true }}\n\
@@ -34,7 +34,7 @@ fn waiting_order(timers: &str) -> String {
     )
 }
 
-/// Entering a state sets its timers, even from the state itself; and a time that is moved on is a timer too.
+/// Entering a state resets its timers, even from the state itself. A changed time field also sets a timer.
 #[test]
 fn renewed_timer_gives_no_orphan_state() {
     let rows = [
@@ -44,7 +44,7 @@ fn renewed_timer_gives_no_orphan_state() {
         // A reminder, and the end some time after it.
         "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\nset = { looks = \"record.looks + 1\" }\n\
          [[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n",
-        // Should both fall due at once, the one that leaves comes first.
+        // If both are due at once, the one that leaves fires first.
         "[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n\
          [[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n",
     ];
@@ -57,7 +57,7 @@ fn renewed_timer_gives_no_orphan_state() {
 fn timer_that_may_be_spent_gives_orphan_state() {
     let rows = [
         "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\n",
-        // Should both fall due at once, the one that stays comes first, and no timer is left.
+        // If both are due at once, the one that stays fires first and no timer remains.
         "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n\
          [[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n",
         "[[on.time]]\ngo = \"WAIT -> WAIT\"\nafter = \"1m\"\nwhen = \"record.looks < 3\"\n\
@@ -68,7 +68,7 @@ fn timer_that_may_be_spent_gives_orphan_state() {
     }
 }
 
-/// Round and round at one moment: what the engine would never come out of.
+/// The engine would never leave such a cycle.
 #[test]
 fn timers_cycling_without_delay_give_endless_timer() {
     let timed = |how: &str| format!("[[on.time]]\n{how}\n");
@@ -86,7 +86,7 @@ fn timers_cycling_without_delay_give_endless_timer() {
     assert_eq!(diagnostic_codes(&[&between("at = \"due\"", "at = \"due\"")]), ["endless-timer"]);
     assert_no_diagnostics(&[&between("after = \"0s\"", "after = \"1s\"")]);
     assert_no_diagnostics(&[&between("at = \"due\"", "after = \"0s\"\nset = { due = \"now + duration('1s')\" }")]);
-    // Counted, and so often only.
+    // Counted and bounded.
     assert_no_diagnostics(&[&waiting_order(
         &(timed("go = \"WAIT -> DONE\"\nafter = \"0s\"\nwhen = \"record.looks >= 3\"")
             + &timed("go = \"WAIT -> WAIT\"\nafter = \"0s\"\nset = { looks = \"record.looks + 1\" }")),
@@ -98,7 +98,7 @@ fn timers_cycling_without_delay_give_endless_timer() {
     );
 }
 
-/// A job that is tried again and again, by these rows.
+/// Returns a job with these retry transitions.
 fn retried_job(transitions: &str) -> String {
     format!(
         "language = 1\nlifecycle = \"shop.job\"\n[states]\nQUEUED = {{ ready = true }}\nRUNNING = {{}}\n\
@@ -134,7 +134,7 @@ fn retries_bounded_by_attempts_time_or_count_give_no_warning() {
             retry_transition(guard)
         ))]);
     }
-    // Given up in an earlier row, or while it waits.
+    // An earlier transition or a timer gives up.
     let early = "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"!error.retryable || record.attempt >= 5\"\n";
     assert_no_diagnostics(&[&retried_job(&format!("{early}{}{RETRY_TIMER}", retry_transition("")))]);
     let late = "[[on.time]]\ngo = \"RETRYING -> QUEUED\"\nafter = \"1s\"\nwhen = \"record.attempt < 5\"\n\
@@ -148,7 +148,7 @@ fn unbounded_retries_give_unproven_retries() {
         "when = \"error.retryable\"",
         "when = \"record.attempt > 5\"",
         "when = \"record.attempt < 5 || error.retryable\"",
-        // Moved on with every failure.
+        // Postponed by every failure.
         "when = \"record.until != null && now < record.until\"\nset = { until = \"now + duration('1m')\" }",
         "when = \"now < record.updated_at + duration('1h')\"",
         "when = \"record.tries < 5\"",
@@ -160,7 +160,7 @@ fn unbounded_retries_give_unproven_retries() {
     }
 }
 
-/// Money that another file pays in counts, and a placeholder stands for any name.
+/// Transfers in other files count, and a placeholder matches any name.
 #[test]
 fn account_paid_into_by_other_file_gives_no_warning() {
     let file = |name: &str, rows: &str| {
@@ -176,16 +176,16 @@ fn account_paid_into_by_other_file_gives_no_warning() {
     let spend = transfer_event("spend", "user:{record.owner}", "bank");
     assert_no_diagnostics(&[&grant, &file("order", &spend)]);
     assert_eq!(diagnostic_codes(&[&file("order", &spend)]), ["never-filled-account"]);
-    // By way of another account, and by a name that the placeholder may stand for.
+    // Paid through another account, and through a name that the placeholder matches.
     let house = transfer_event("house", "user:anna", "house") + &transfer_event("out", "house", "bank");
     assert_no_diagnostics(&[&grant, &file("order", &house)]);
-    // Two that pay one another have nothing to begin with.
+    // Two accounts that pay each other never get money.
     let round =
         transfer_event("give", "user:{record.owner}", "user:{record.id}") + &transfer_event("out", "bank", "house");
     assert_eq!(diagnostic_codes(&[&file("order", &round)]), ["never-filled-account"]);
 }
 
-/// What `by`, `when`, an earlier entry of `refuse` or a condition has ruled out is no null.
+/// The test may be in `by`, in `when`, in an earlier `refuse` entry or in a condition.
 #[test]
 fn null_tested_earlier_gives_no_may_be_null() {
     let file = |row: &str| {
@@ -223,7 +223,7 @@ fn null_tested_earlier_gives_no_may_be_null() {
     }
 }
 
-/// A remainder does not fit where the least number is divided by -1; an owner has at most 1,000 characters.
+/// The remainder overflows if the smallest int is divided by -1. An owner has at most 1,000 characters.
 #[test]
 fn engine_transition_that_may_overflow_or_exceed_bounds_is_error() {
     let timed = |fields: &str, row: &str| {
@@ -250,7 +250,7 @@ fn engine_transition_that_may_overflow_or_exceed_bounds_is_error() {
     assert_eq!(made("b"), Vec::<&str>::new());
 }
 
-/// A commit row that does nothing but refuse turns a result away: it is never taken, so no `finish` row need leave its state. One that may be
+/// A transition that always refuses is never taken, so its state needs no leaving `finish`. A transition that may be
 /// taken and stays needs one.
 #[test]
 fn commit_transition_that_always_refuses_needs_no_finish() {

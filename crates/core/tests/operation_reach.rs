@@ -1,4 +1,4 @@
-//! Operations that reach many records: how deep, how far, and how often a store is asked.
+//! Tests operations that reach many records: depth, number of records, and load rounds.
 
 use onceward_core::decide::{Call, CreateRecord, Decision, Operation, ReadKey, Snapshot, decide};
 use onceward_core::diagnostic::{InputFile, InputFiles};
@@ -21,7 +21,7 @@ fn ann() -> Actor {
     Actor::new("ann", &["producer"])
 }
 
-/// Beliefs of which each rests on those that `support` names, all of them older.
+/// Creates beliefs. `support` returns the older beliefs that each depends on.
 fn create_beliefs(
     definitions: &Definitions,
     count: usize,
@@ -57,8 +57,7 @@ fn reject_operation(record: RecordId) -> Operation {
     Operation { seed: 1, actor: ann(), call, check_answers: Vec::new(), trace: None }
 }
 
-/// A chain is followed to its end however long it is: on a stack of two megabytes, where a call for each link of it would
-/// not fit.
+/// The stack has 2 MB; one call frame per link would not fit.
 #[test]
 fn long_cascade_chain_fits_small_stack() {
     let run_chain = || {
@@ -76,7 +75,7 @@ fn long_cascade_chain_fits_small_stack() {
     assert!(thread.join().expect("it ends well"), "each once, in the order of the chain");
 }
 
-/// Up to 100,000 records beside the first; one more, and the operation is refused whole.
+/// The bound is 100,000 records in addition to the first. The engine refuses the whole operation beyond it.
 #[test]
 fn cascade_beyond_record_bound_is_refused() {
     let definitions = load_definitions();
@@ -85,7 +84,7 @@ fn cascade_beyond_record_bound_is_refused() {
         Decision::Changes(changes) => assert_eq!(changes.records.len(), 100_001),
         _ => panic!("neither done nor refused as it should be"),
     }
-    // One more at the end of the longest way.
+    // One more at the end of the longest chain.
     let last = made[100_000];
     let mut fields = Map::new();
     fields.insert("subject".to_owned(), json!("one too many"));
@@ -101,11 +100,11 @@ fn cascade_beyond_record_bound_is_refused() {
     }
 }
 
-/// A record that rests on many is reached once: what is counted is records, not the ways to them.
+/// The bound counts records, not the paths to them.
 #[test]
 fn record_reached_by_many_paths_counts_once() {
     let definitions = load_definitions();
-    // Each rests on the 200 before it: 1,500 records, and nearly 300,000 ways between them.
+    // Each depends on the 200 before it: 1,500 records, and nearly 300,000 links between them.
     let (world, made) = create_beliefs(&definitions, 1_500, |at| (at.saturating_sub(200)..at).collect());
     match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
         Decision::Changes(changes) => assert_eq!(changes.records.len(), 1_500),
@@ -113,12 +112,12 @@ fn record_reached_by_many_paths_counts_once() {
     }
 }
 
-/// A store is asked once or twice for each step away from the first record, for all that is missing there; and what it
-/// comes to is what it would be with the whole world at hand.
+/// Each step away from the first record takes one or two load rounds. The decision equals that with the whole world
+/// loaded.
 #[test]
 fn load_rounds_grow_with_depth_not_with_records() {
     let definitions = load_definitions();
-    // Three hang on each: seven steps away are more than a thousand.
+    // Three depend on each, so seven steps reach more than a thousand.
     let (world, made) = create_beliefs(&definitions, 1_500, |at| if at == 0 { Vec::new() } else { vec![(at - 1) / 3] });
     let mut partial = Snapshot::default();
     let mut rounds = 0;

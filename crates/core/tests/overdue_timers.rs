@@ -1,10 +1,10 @@
-//! What the engine slept through.
+//! Tests timers that became due while the engine was down.
 
 use onceward_testkit::systems::load_texts;
 use onceward_testkit::{Simulator, user};
 
-/// Two records that are both overdue, and whose timed rows touch each other, do not wait for one another: what was due
-/// first goes first, whichever of them the engine comes to, and however late it comes.
+/// Both timers affect the other record. The order depends neither on the record that the engine visits first nor on the
+/// delay.
 #[test]
 fn overdue_timers_of_linked_records_fire_in_due_order() {
     let lamp_lifecycle = |own: &str, other: &str, wait: &str| {
@@ -47,7 +47,7 @@ by = "record"
             let record = if asked == "red" { one } else { two };
             simulator.fire(record, "meet", &ann).expect_refusal(409, "wrong_state");
             let states = [simulator.state(one), simulator.state(two)];
-            // At the same moment the smaller id goes first.
+            // At equal times, the smaller id comes first.
             let first = first.unwrap_or(if one < two { "red" } else { "green" });
             let expected = if first == "red" { ["off", "out"] } else { ["out", "off"] };
             assert_eq!(states, expected, "{red} {green}, {asked} asked for");

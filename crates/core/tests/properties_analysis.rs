@@ -1,4 +1,4 @@
-//! What the checker promises, held against what happens.
+//! Properties: what static analysis proves holds at run time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,8 +11,8 @@ use onceward_testkit::random::{
 const CASE_COUNT: u64 = 200;
 const OPERATIONS_PER_CASE: usize = 150;
 
-/// A lifecycle that the checker calls sound never faults on the engine's own events: no record is stuck, what is leasable
-/// is leased, failures, finishes and timers are always taken, a leased state answers its commit.
+/// No record is stuck, ready jobs can be leased, fail, finish and timer transitions always apply, and a leased state
+/// answers its commit.
 #[test]
 fn sound_lifecycle_never_faults_on_engine_events() {
     let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(SoundnessProperty)] };
@@ -26,7 +26,7 @@ fn sound_lifecycle_never_faults_on_engine_events() {
     );
 }
 
-/// From every state that is neither final nor at rest, a timer, a lease or its end moves the record on.
+/// A timer, a lease or the end of a lease leaves every state that is neither final nor at rest.
 #[test]
 fn sound_lifecycle_leaves_every_transient_state() {
     let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(OrphanProperty)] };
@@ -40,7 +40,7 @@ fn sound_lifecycle_leaves_every_transient_state() {
     );
 }
 
-/// A row that the checker calls dead, shadowed or always refused is never taken, in sound lifecycles and in others.
+/// Covers transitions diagnosed as dead, shadowed or always refused, in sound lifecycles and in others.
 #[test]
 fn transitions_diagnosed_dead_are_never_taken() {
     let dead_count = Rc::new(Cell::new(0));
@@ -57,7 +57,6 @@ fn transitions_diagnosed_dead_are_never_taken() {
     assert!(report.cases < CASE_COUNT || dead_count.get() > 0, "no row was called dead, so nothing was shown");
 }
 
-/// Where the checker finds no operand that may be null, no caller is told of one.
 #[test]
 fn callers_get_null_fault_only_where_analysis_warned() {
     let null_free_count = Rc::new(Cell::new(0));

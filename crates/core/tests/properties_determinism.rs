@@ -1,4 +1,4 @@
-//! One question, one answer.
+//! Properties: decisions are deterministic.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use onceward_testkit::random::{
 const CASE_COUNT: u64 = 60;
 const OPERATIONS_PER_CASE: usize = 80;
 
-/// A refusal or a no-op changes no record: asked again, the answer is the same. Nor does the order of a hash map show.
+/// A refusal or a no-op changes no record. The order of hash maps has no effect.
 #[test]
 fn repeated_operation_gives_same_decision() {
     let properties =
@@ -20,7 +20,6 @@ fn repeated_operation_gives_same_decision() {
     run_cases("same", CASE_COUNT, OPERATIONS_PER_CASE, GeneratorOptions::default(), properties, |_| ());
 }
 
-/// The same operations from the same start give the same world.
 #[test]
 fn log_replay_reproduces_world() {
     let no_properties = || -> Vec<Box<dyn Property>> { Vec::new() };
@@ -35,28 +34,28 @@ fn log_replay_reproduces_world() {
     });
 }
 
-/// A partial snapshot, completed by what `decide` says is missing, decides as the whole world does.
+/// The test completes the partial snapshot with the reads that `decide` reports as missing.
 #[test]
 fn partial_snapshot_decides_like_whole_world() {
     let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(PartialSnapshotProperty)] };
     run_cases("partial", CASE_COUNT, OPERATIONS_PER_CASE, GeneratorOptions::default(), properties, |_| ());
 }
 
-/// The keys that a decision names are all that it rests on: with nothing else loaded it is the same.
+/// A snapshot with only these keys gives the same decision.
 #[test]
 fn read_keys_cover_everything_decision_depends_on() {
     let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(ReadSetProperty)] };
     run_cases("reads", CASE_COUNT, OPERATIONS_PER_CASE, GeneratorOptions::default(), properties, |_| ());
 }
 
-/// Operations of a batch see each other through one snapshot as if each had been saved and loaded.
+/// The operations of a batch share one snapshot.
 #[test]
 fn batch_decides_like_sequential_operations() {
     let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(BatchProperty::default())] };
     run_cases("batch", CASE_COUNT, OPERATIONS_PER_CASE, GeneratorOptions::default(), properties, |_| ());
 }
 
-/// A row whose require was not taken is undone whole: the outcome is as if it were not in the file.
+/// The outcome equals that of a file without the transition.
 #[test]
 fn transition_with_untaken_require_leaves_no_change() {
     let undone_count = Rc::new(Cell::new(0));

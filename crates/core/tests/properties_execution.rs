@@ -1,4 +1,4 @@
-//! The execution system: a job's state follows from its executions.
+//! Properties of the execution system: the state of a job follows from its executions.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use serde_json::{Map, json};
 const CASE_COUNT: u64 = 30;
 const OPERATIONS_PER_CASE: usize = 500;
 
-/// EXE-3: `projection::project_job_state`, written apart from `decide`, derives from the executions with their outcomes and the
-/// budget the very state that `decide` keeps, after every operation.
+/// EXE-3: `projection::project_job_state` is written independently of `decide`. It derives the state from the
+/// executions with their outcomes and the budget, after every operation.
 #[test]
 fn stored_state_equals_state_derived_from_executions() {
     let definitions = systems::load_system("execution");
@@ -23,10 +23,10 @@ fn stored_state_equals_state_derived_from_executions() {
     for seed in theme_seeds("execution", CASE_COUNT) {
         let mut simulation = Simulation::new(definitions.clone(), true, seed);
         let mut rng = Rng::new(seed);
-        // Some workers give back nearly always, some fail often, some do their work.
+        // Workers mostly yield, mostly fail, or mostly commit.
         let habit = [WorkerBehavior::Yields, WorkerBehavior::Fails, WorkerBehavior::Commits][rng.below(3)];
         for _ in 0..OPERATIONS_PER_CASE {
-            // Whoever gives back is quick, or the lease would be lost in its place.
+            // A yielding worker is quick; otherwise its lease would expire first.
             let pause = if habit == WorkerBehavior::Yields { 3_000_000 } else { 40_000_000 };
             simulation.now = Time::from_micros(simulation.now.micros() + rng.between(0, pause));
             let operation = random_operation(&mut rng, &simulation, habit);
@@ -77,7 +77,7 @@ const JOB_BRANCHES: [&str; 10] = [
     "failed with its budget spent",
 ];
 
-/// Which way a job has come, by the last of its executions.
+/// Returns the branch that a job took, by its last execution.
 fn job_branch(budget: i64, executions: &[Execution]) -> &'static str {
     let Some(last) = executions.last() else { return JOB_BRANCHES[0] };
     let yields = executions.iter().filter(|e| e.aborted.as_ref().is_some_and(|a| *a.code == *"yielded")).count();

@@ -1,11 +1,11 @@
-//! The generator itself: random lifecycles are of use only if many are sound and many events are taken.
+//! Tests the generator: enough random lifecycles are sound, and enough events are taken.
 
 use onceward_testkit::random::{GeneratorOptions, Property, run_cases};
 
 const CASE_COUNT: u64 = 200;
 const OPERATIONS_PER_CASE: usize = 60;
 
-/// Under a fifth of either, the other properties would say little.
+/// Below this share, the other properties would test too little.
 const MIN_SHARE_PERCENT: u64 = 20;
 
 #[test]

@@ -1,19 +1,19 @@
-//! Random lives: versions, attempts, times and final states; leases, tokens and commits.
+//! Properties of records and leases: versions, attempts, times and final states; fencing tokens and commits.
 
 use onceward_testkit::random::{GeneratorOptions, LeaseProperty, Property, RecordProgressProperty, run_cases};
 
 const CASE_COUNT: u64 = 120;
 const OPERATIONS_PER_CASE: usize = 120;
 
-/// Final states are never left; a version for each operation that changes a record; times and attempts only grow; timers
-/// belong to the state they were set in.
+/// No record leaves a final state. Each operation that changes a record raises its version by one. Timers belong to the
+/// state that set them.
 #[test]
 fn versions_times_and_attempts_never_decrease() {
     let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(RecordProgressProperty)] };
     run_cases("lives", CASE_COUNT, OPERATIONS_PER_CASE, GeneratorOptions::default(), properties, |_| ());
 }
 
-/// EXE-8, EXE-12: tokens grow one by one, an execution goes forward only, and at most one of a job's ever commits.
+/// EXE-8, EXE-12: tokens increase by one, and executions only move forward.
 #[test]
 fn fencing_tokens_increase_and_at_most_one_execution_commits() {
     let properties = || -> Vec<Box<dyn Property>> { vec![Box::new(LeaseProperty::default())] };

@@ -1,4 +1,4 @@
-//! What the properties, or reading for them, have found in `decide` and `check`: each in its smallest form.
+//! Regression tests for bugs in `decide` and static analysis that the properties found, in minimal form.
 
 use onceward_core::analysis::analyze;
 use onceward_core::compile::compile;
@@ -51,7 +51,7 @@ fn record_state(simulation: &Simulation, record: RecordId) -> String {
     simulation.world.record(record).expect("it is there").state_name().to_string()
 }
 
-/// A row that only moves money between named accounts is no no-op: the money moves, and the record's log tells of it.
+/// Such a transition is not a no-op: the record's log has the transfer.
 #[test]
 fn transfer_between_named_accounts_changes_balance_and_version() {
     let mut simulation = new_simulation(&["
@@ -111,8 +111,7 @@ const PING_PONG_LIFECYCLES: [&str; 2] = [
     ",
 ];
 
-/// Enter rows run once for each time that a row brings the record into a state, also where what the first row caused
-/// has already moved the record on.
+/// Applies even if the actions of the first transition have already moved the record on.
 #[test]
 fn enter_transitions_run_once_per_state_entry() {
     let mut simulation = new_simulation(&PING_PONG_LIFECYCLES);
@@ -122,7 +121,6 @@ fn enter_transitions_run_once_per_state_entry() {
     assert_eq!((&*record_state(&simulation, record), record_count(&simulation, record)), ("three", 1));
 }
 
-/// Timers have their turn in the order of their times, not of their rows, however late the engine comes.
 #[test]
 fn earliest_due_timer_fires_first_regardless_of_file_order() {
     let mut simulation = new_simulation(&["
@@ -147,8 +145,8 @@ fn earliest_due_timer_fires_first_regardless_of_file_order() {
     assert_eq!(record_state(&simulation, record), "early");
 }
 
-/// A commit that stays holds its record at once: an event that comes back to it out of its own require is not taken, and
-/// the finish row still finds it where it was.
+/// The event returns from the commit's own `require` and is not taken. The finish transition finds the record in the
+/// committed state.
 #[test]
 fn event_caused_by_commit_does_not_move_committed_record() {
     let mut simulation = new_simulation(&[
@@ -199,7 +197,7 @@ fn event_caused_by_commit_does_not_move_committed_record() {
     assert_eq!(status, Some(ExecutionStatus::Done));
 }
 
-/// The checker says how a hold came to be filled, also where that way goes in a circle, and does not go round it for ever.
+/// The diagnostic shows how the hold was filled, even if that path has a cycle, and the analysis ends.
 #[test]
 fn cycle_with_filled_hold_is_diagnosed() {
     let definitions = compile_texts(&["

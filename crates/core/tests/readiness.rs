@@ -1,4 +1,4 @@
-//! Whether a job waits for a worker, and where: what stores keep of it.
+//! Tests the readiness of jobs: the queue entries that stores keep.
 
 use onceward_core::decide::{link_changes, ordered_queue_key, readiness};
 use onceward_core::time::Duration;
@@ -67,7 +67,7 @@ fn readiness_has_ready_time_priority_and_concurrency_key() {
         ["sa"]
     );
 
-    // A time that is past when the job comes makes it no older.
+    // A past time does not make the job older.
     let past = simulator.now().checked_sub(Duration::from_secs(60)).unwrap();
     let late = simulator.create("test.job", &ann).with("from", past.to_string()).expect_ok();
     assert_eq!(readiness(&simulator.record(late)).expect("it waits").ready_at, simulator.now());
@@ -96,7 +96,7 @@ fn leased_committed_final_and_stuck_jobs_are_not_ready() {
     assert_eq!(readiness(&stuck), None);
 }
 
-/// In its queue until it is finished, also while it is leased or waits for nobody; only where jobs go in order.
+/// Applies to ordered jobs only, even while the job is leased or not ready.
 #[test]
 fn ordered_job_keeps_queue_key_until_finished() {
     let (mut unordered, ann) = (new_simulator("limit = 2"), user("ann"));
@@ -130,7 +130,7 @@ fn link_changes_lists_added_and_removed_links_between_record_versions() {
         .into_iter()
         .map(|link| (link.key.target, link.key.field, link.is_added))
         .collect();
-    // Within one field the order is that of the ids.
+    // Within one field, links are in id order.
     let (small, large) = (one.min(two), one.max(two));
     let expected = [(one, "beside", false), (two, "beside", true), (small, "others", true), (large, "others", true)];
     assert_eq!(found, expected.map(|(target, field, added)| (target, field.into(), added)));

@@ -1,4 +1,4 @@
-//! Records carried over to another version of their lifecycle.
+//! Tests version migrations: records change to another version of their lifecycle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,7 +80,8 @@ go   = "working -> done"
 move = [{ from = "hold", to = "world", amount = "rest" }]
 "#;
 
-/// Shop orders as they are next year: states renamed, a field gone, two new, one of another type, half the time to wait.
+/// Returns a later version of shop orders: renamed states, a removed field, two new fields, a changed type, and half
+/// the delay.
 fn new_order_lifecycle() -> String {
     OLD_ORDER_LIFECYCLE
         .replace("new     = {", "fresh   = {")
@@ -188,7 +189,6 @@ fn ops() -> Actor {
     Actor::new("ops", &["operator"])
 }
 
-/// What it is and has comes along by name; what is new starts with its default; what is gone is gone.
 #[test]
 fn migration_carries_fields_by_name_and_defaults_new_ones() {
     let mut shop = MigrationFixture::new(&new_order_lifecycle());
@@ -211,14 +211,13 @@ fn migration_carries_fields_by_name_and_defaults_new_ones() {
     assert_eq!(field("hurry"), Value::Bool(false));
     assert_eq!(field("mark"), Value::Null);
     assert!(after.field("weight").is_none());
-    // The same ref under the same name is no other link, though its place is another one.
+    // The same ref in the same field is the same link, even if the index of the field changes.
     assert_eq!(link_changes(Some(&before), after), []);
-    // It answers by its new version from now on.
+    // The new version handles the next event.
     shop.fire(id, "hand_in", json!({}));
     assert_eq!(&**shop.record(id).state_name(), "waiting");
 }
 
-/// A field that refers to others and is not in the new version lets go of them.
 #[test]
 fn migration_removes_links_of_dropped_field() {
     let text = new_order_lifecycle().replace("parent = { type = \"ref\", to = \"shop.order\", optional = true }\n", "");
@@ -234,7 +233,6 @@ fn migration_removes_links_of_dropped_field() {
     assert!(shop.world.links.values().all(Vec::is_empty), "{:?}", shop.world.links);
 }
 
-/// Timers count from when the record came into its state, by the new version's time.
 #[test]
 fn migration_recomputes_timers_from_entered_at() {
     let mut shop = MigrationFixture::new(&new_order_lifecycle());
@@ -245,14 +243,14 @@ fn migration_recomputes_timers_from_entered_at() {
     let call = shop.migrate_call(id, &[]);
     shop.expect_changes(&ops(), call);
     assert_eq!(next_due(shop.record(id)), entered.checked_add(Duration::from_secs(1_800)));
-    // Into another state it comes now.
+    // Entering another state restarts the timer.
     let other = shop.create_order(json!({ "number": "2" }));
     let call = shop.migrate_call(other, &[("new", "slow")]);
     shop.expect_changes(&ops(), call);
     assert_eq!(next_due(shop.record(other)), shop.now.checked_add(Duration::from_secs(1_800)));
 }
 
-/// Keys and counts are those of the new version; what both versions give stays as it is.
+/// Keys and limits that both versions have stay unchanged.
 #[test]
 fn migration_applies_unique_keys_and_limits_of_new_version() {
     let text = new_order_lifecycle()
@@ -261,7 +259,7 @@ fn migration_applies_unique_keys_and_limits_of_new_version() {
         MigrationFixture::new(&text.replace("in = [\"waiting\", \"working\"], max = 2", "in = [\"fresh\"], max = 2"));
     let ids: Vec<RecordId> = (1..=4).map(|number| shop.create_order(json!({ "number": number.to_string() }))).collect();
     assert_eq!(shop.world.unique_holders.values().flatten().count(), 4);
-    // In `waiting` both versions have the key, and only the old one counts.
+    // In `waiting`, both versions have the key, and only the old version counts.
     shop.fire(ids[3], "hand_in", json!({}));
     let uniques = shop.world.unique_holders.clone();
     assert_eq!(shop.world.counters.values().sum::<u64>(), 1);
@@ -279,7 +277,7 @@ fn migration_applies_unique_keys_and_limits_of_new_version() {
     let call = shop.migrate_call(ids[2], &[("new", "fresh")]);
     let refusal = shop.expect_refusal(&ops(), call);
     assert_eq!((refusal.status, &*refusal.code), (429, "too_busy"));
-    // A key that another has by then is a clash.
+    // A key that another record has taken is a duplicate.
     let again = shop.create_order(json!({ "number": "1" }));
     let call = shop.migrate_call(again, &[("new", "waiting")]);
     shop.expect_changes(&ops(), call);
@@ -293,7 +291,7 @@ fn migration_applies_unique_keys_and_limits_of_new_version() {
     assert_eq!((refusal.status, &*refusal.code), (409, "number_taken"));
 }
 
-/// INV-9: only operators; not under a lease; nothing that has ended unless that is asked for, and then it stays ended.
+/// INV-9: a final record migrates only on request, and stays final.
 #[test]
 fn migration_refuses_non_operators_leased_and_final_records() {
     let mut shop = MigrationFixture::new(&new_order_lifecycle());
@@ -311,11 +309,11 @@ fn migration_refuses_non_operators_leased_and_final_records() {
         include_ended: false,
     });
     assert_eq!(&*shop.expect_refusal(&ops(), unknown).code, "no_such_version");
-    // Nobody would take it from there.
+    // No worker would lease it there.
     let call = shop.migrate_call(id, &[("new", "working")]);
     let refusal = shop.expect_refusal(&ops(), call);
     assert!(refusal.reason.contains("left for ever in `working`"), "{}", refusal.reason);
-    // A worker has it.
+    // A worker holds a lease.
     shop.fire(id, "hand_in", json!({}));
     let lease = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
     let bob = Actor::new("bob", &["worker"]);
@@ -324,7 +322,7 @@ fn migration_refuses_non_operators_leased_and_final_records() {
     assert_eq!(&*shop.expect_refusal(&ops(), call).code, "already_leased");
     let commit = Call::Commit { record: id, token: FencingToken(1), result: json!(1), finish: true };
     shop.expect_changes(&bob, commit);
-    // It has ended.
+    // The record is final.
     let call = shop.migrate_call(id, &[]);
     assert_eq!(&*shop.expect_refusal(&ops(), call.clone()).code, "wrong_state");
     let Call::MigrateVersion(migration) = call else { unreachable!() };
@@ -346,7 +344,6 @@ fn migration_refuses_non_operators_leased_and_final_records() {
     );
 }
 
-/// A value that does not fit the new version's field keeps its record where it is.
 #[test]
 fn migration_refuses_values_that_do_not_fit_new_version() {
     let mut shop = MigrationFixture::new(&new_order_lifecycle().replace("[\"red\", \"blue\"]", "[\"red\", \"green\"]"));
@@ -357,7 +354,7 @@ fn migration_refuses_values_that_do_not_fit_new_version() {
     let call = shop.migrate_call(blue, &[("new", "fresh")]);
     let refusal = shop.expect_refusal(&ops(), call);
     assert_eq!((&*refusal.code, &*refusal.reason), ("cannot_move", "`colour` must be one of: red, green"));
-    // Money is not turned into other money.
+    // The asset of a hold cannot change.
     let mut shop =
         MigrationFixture::new(&new_order_lifecycle().replace("asset     = \"cents\"", "asset     = \"pence\""));
     let id = shop.create_order(json!({ "number": "1" }));
@@ -366,7 +363,7 @@ fn migration_refuses_values_that_do_not_fit_new_version() {
     assert!(shop.expect_refusal(&ops(), call).reason.contains("another asset"));
 }
 
-/// What no record of a version can do is said before any is moved.
+/// The list is available before any record is migrated.
 #[test]
 fn find_mismatches_lists_state_missing_and_type_conflicts() {
     let text = new_order_lifecycle()

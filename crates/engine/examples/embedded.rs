@@ -1,4 +1,4 @@
-//! A program with an engine inside: `cargo run -p onceward-engine --example embedded`.
+//! Embeds an engine in a program: `cargo run -p onceward-engine --example embedded`.
 
 use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::record::Actor;

@@ -1,4 +1,4 @@
-//! What is turned away before anybody decides on it: calls that are too large, and bytes that are not what they are said to be.
+//! Validates submissions before they are queued: size, JSON depth, idempotency key and payload hash.
 
 use onceward_core::decide::Call;
 use onceward_store::PayloadBytes;
@@ -9,10 +9,9 @@ use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::queue::Submission;
 
-/// How deep what a call brings may be nested. Readers of JSON stop at 128, and the log and answers wrap it a few times.
+/// JSON parsers stop at 128 levels, and the log and replies add a few.
 const MAX_JSON_DEPTH: usize = 100;
 
-/// How much a call may bring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SubmissionLimits {
     max_input_bytes: usize,
@@ -40,13 +39,13 @@ impl SubmissionLimits {
     }
 }
 
-/// What a submission keeps in memory while it is on its way, but for a fixed part.
+/// Estimates the memory of a queued submission, without its fixed part.
 pub(crate) fn estimated_bytes(submission: &Submission) -> usize {
     let payload_lengths = submission.payloads.iter().map(|content| content.bytes.len());
     payload_lengths.fold(estimated_call_bytes(&submission.call), usize::saturating_add)
 }
 
-/// The parts of a call that can be of any size.
+/// Estimates the parts of a call that have no fixed size.
 fn estimated_call_bytes(call: &Call) -> usize {
     match call {
         Call::Create(create) => {
@@ -92,7 +91,7 @@ fn json_depth(value: &Json) -> usize {
     }
 }
 
-/// About as long as it is as text.
+/// Estimates the length of the value as JSON text.
 fn estimated_value_bytes(value: &Json) -> usize {
     match value {
         Json::Null | Json::Bool(_) | Json::Number(_) => 8,
@@ -102,7 +101,7 @@ fn estimated_value_bytes(value: &Json) -> usize {
     }
 }
 
-/// Bytes come only with a call that names them, and under their own hash.
+/// Checks that the call names this payload, and that length and hash match its bytes.
 fn validate_payload(call: &Call, payload: &PayloadBytes) -> Result<(), EngineError> {
     let Call::Create(create) = call else { return Err(EngineError::PayloadMismatch) };
     let length = u64::try_from(payload.bytes.len()).unwrap_or(u64::MAX);

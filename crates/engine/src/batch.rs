@@ -1,4 +1,4 @@
-//! The loop that saves: takes what waits, decides it, saves it in one transaction, and answers.
+//! Group commit: takes the queued operations, decides them, saves them in one transaction, and replies.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,26 +20,26 @@ use crate::queue::{IncomingOperations, QueuedOperation, Reply, random_seed};
 use crate::shared::Shared;
 use crate::spans::{self, OperationSpan};
 
-/// Conflicts after which a batch is halved: smaller ones are sooner done and touch less.
+/// A smaller batch finishes sooner and reads less, so it conflicts less often.
 const MAX_CONFLICTS_BEFORE_SPLIT: usize = 3;
 
-/// Conflicts after which a single operation is given up. Each one means that somebody else got on.
+/// Each conflict means that another writer made progress, so a high count is rare.
 const MAX_CONFLICT_RETRIES: usize = 1_000;
 
-/// Batches on their way at once: while one is being written, the next is loaded and decided. Each is compared with what the
-/// store says when it is saved, so that they need not know of one another.
+/// While one batch is being written, the next is loaded and decided. The save validates each batch's read set, so the
+/// batches need no coordination.
 const MAX_IN_FLIGHT_BATCHES: usize = 2;
 
-/// Times that a batch is decided again because others brought lifecycles meanwhile. Nobody does so all the time.
+/// Lifecycle uploads during a batch are rare, so a few refreshes are enough.
 const MAX_CATALOG_REFRESHES: usize = 3;
 
-/// With one on its way, the next sets out when it is as large, or has this part of a full one.
+/// While a batch is in flight, the next one is sent when it is as large, or reaches this fraction of a full batch.
 const EARLY_SEND_DIVISOR: usize = 4;
 
-/// Smaller ones wait for the one before: each costs an fsync, and what comes meanwhile goes along.
+/// Each batch costs an fsync. A smaller one waits for the batch before it and collects more operations.
 const MIN_PIPELINED_OPERATIONS: usize = 32;
 
-/// But none waits longer for it: it may be stuck behind somebody's lock, while heartbeats among these keep leases alive.
+/// Longest wait for the batch before. Bounds heartbeat latency while a save is blocked on a lock.
 const MAX_BATCH_LINGER: Duration = Duration::from_millis(5);
 
 pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming: IncomingOperations) {
@@ -47,7 +47,7 @@ pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming
     let (mut in_flight, mut pending, mut closed) =
         (InFlightBatches::default(), PendingBatch::new(max_operations), false);
     while !closed || !in_flight.0.is_empty() || !pending.requests.is_empty() {
-        // What is there goes along; where nothing is on its way, nobody is waited for.
+        // If no batch is in flight, the queued operations are sent without waiting for more.
         while pending.can_accept()
             && let Ok(more) = incoming.try_recv()
         {
@@ -62,7 +62,7 @@ pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming
             in_flight.0.push((size, Box::pin(async move { commit_with_retries(&shared, requests).await })));
         } else {
             match next_event(&mut in_flight, &mut pending, &mut incoming, closed).await {
-                // Those who were answered go on first: the next batch may be written right here, and hold up this thread.
+                // Lets the answered callers run first: the next save may block this thread.
                 LoopEvent::BatchDone => tokio::task::yield_now().await,
                 LoopEvent::DeadlinePassed => {}
                 LoopEvent::Received(more) => pending.push(more),
@@ -72,15 +72,15 @@ pub(crate) async fn run<S: Store + 'static>(shared: Arc<Shared<S>>, mut incoming
     }
 }
 
-/// Requests that wait to set out together.
+/// Operations that the loop collects for the next batch.
 struct PendingBatch {
     max_operations: usize,
     requests: Vec<QueuedOperation>,
-    /// Those of one call that would have been too many: they go next, since those of one call go together.
+    /// The next call, if its operations do not fit: the operations of one call stay in one batch.
     overflow: Vec<QueuedOperation>,
-    /// When the first of them has waited long enough.
+    /// End of the linger of the oldest operation.
     deadline: Instant,
-    /// Set anew only when it goes off, which costs a busy engine less than setting it for each batch.
+    /// Reset only when it fires; a reset per batch costs more on a busy engine.
     timer: Pin<Box<Sleep>>,
 }
 
@@ -123,7 +123,7 @@ impl PendingBatch {
         std::mem::replace(&mut self.requests, std::mem::take(&mut self.overflow))
     }
 
-    /// Whether they have waited long enough; else whoever polls is woken when they have.
+    /// Returns whether the deadline has passed. If not, registers a wakeup for it.
     fn poll_deadline(&mut self, context: &mut Context) -> bool {
         while self.timer.as_mut().poll(context).is_ready() {
             if self.deadline <= Instant::now() {
@@ -137,13 +137,13 @@ impl PendingBatch {
 
 enum LoopEvent {
     BatchDone,
-    /// Those that are held need not wait any longer.
+    /// The pending batch need not wait any longer.
     DeadlinePassed,
     Received(Vec<QueuedOperation>),
     Closed,
 }
 
-/// Wait until a batch is settled, until those that wait have waited long enough, or, where there is room, until more comes in.
+/// Waits until a batch is done, the pending batch reaches its deadline, or, if it has capacity, more operations arrive.
 async fn next_event(
     in_flight: &mut InFlightBatches,
     pending: &mut PendingBatch,
@@ -154,7 +154,7 @@ async fn next_event(
         if in_flight.poll_all(context) {
             return Poll::Ready(LoopEvent::BatchDone);
         }
-        // With all on their way nobody can set out, however long it waits.
+        // If the maximum is in flight, no batch can be sent, even after its deadline.
         if !pending.requests.is_empty() && in_flight.0.len() < MAX_IN_FLIGHT_BATCHES && pending.poll_deadline(context) {
             return Poll::Ready(LoopEvent::DeadlinePassed);
         }
@@ -166,7 +166,7 @@ async fn next_event(
     .await
 }
 
-/// Batches on their way, each with its size. In one task, so that none outlives the loop.
+/// In-flight batches with their sizes. They run in the loop's own task, so that none outlives it.
 #[derive(Default)]
 struct InFlightBatches(Vec<(usize, BatchFuture)>);
 
@@ -177,7 +177,7 @@ impl InFlightBatches {
         self.0.iter().map(|(size, _)| *size).max()
     }
 
-    /// Get on with all of them; whether one has come to its end.
+    /// Polls all batches; returns whether one is done.
     fn poll_all(&mut self, context: &mut Context) -> bool {
         let before = self.0.len();
         self.0.retain_mut(|(_, batch)| batch.as_mut().poll(context).is_pending());
@@ -185,13 +185,14 @@ impl InFlightBatches {
     }
 }
 
-/// Requests that are decided and saved together.
+/// Operations that are decided and saved together.
 struct RequestBatch {
     requests: Vec<QueuedOperation>,
     conflicts: usize,
-    /// What the last attempt has found out.
+    /// Results of the last attempt.
     hints: RetryHints,
-    /// It may lease what it makes to those who wait: the first time only. Nobody's operation is lost for the sake of that.
+    /// Whether it may lease new jobs to parked pollers. Only the first attempt may: a sync match must not make an
+    /// operation fail.
     allows_sync_match: bool,
 }
 
@@ -205,7 +206,7 @@ impl RequestBatch {
         [Self::new(self.requests, false), Self::new(second, false)]
     }
 
-    /// None of them goes unseen.
+    /// Answers every operation with this error.
     fn fail<S>(self, shared: &Shared<S>, error: &EngineError) {
         let operations = self.requests.len();
         warn!(code = error.code(), operations, "a batch failed");
@@ -215,9 +216,9 @@ impl RequestBatch {
     }
 }
 
-/// Answer every one of these, after it is durable.
+/// Commits the operations, with retries and splits, and answers each one after it is durable.
 async fn commit_with_retries<S: Store + 'static>(shared: &Arc<Shared<S>>, requests: Vec<QueuedOperation>) {
-    // The first to do stands last.
+    // A stack: the last batch is next.
     let mut batches = vec![RequestBatch::new(requests, true)];
     while let Some(mut batch) = batches.pop() {
         let outcome = try_commit(shared, &mut batch).await;
@@ -238,7 +239,8 @@ async fn commit_with_retries<S: Store + 'static>(shared: &Arc<Shared<S>>, reques
                 batches.push(RequestBatch { conflicts, hints, ..batch });
             }
             Err(AttemptError { caused_by_sync_match: true, .. }) => batches.push(batch),
-            // One that cannot be read, or that the database will not have, is found by halving too, and fails alone.
+            // If one operation cannot be read, or the database rejects it, splitting isolates it, and only that one
+            // fails.
             Err(AttemptError { error, .. }) if is_single || !error.is_single_operation_fault() => {
                 batch.fail(shared, &error);
             }
@@ -250,7 +252,7 @@ async fn commit_with_retries<S: Store + 'static>(shared: &Arc<Shared<S>>, reques
     }
 }
 
-/// Answer one, and count it.
+/// Replies to one operation, and records its latency, span and errors.
 pub(crate) fn send_reply<S>(shared: &Shared<S>, request: QueuedOperation, reply: Reply, now: Instant) {
     let elapsed = now.saturating_duration_since(request.received_at);
     shared.metrics.record_latency(&request.operation.call, elapsed);
@@ -289,10 +291,10 @@ pub(crate) fn send_reply<S>(shared: &Shared<S>, request: QueuedOperation, reply:
 
 type AttemptOutcome = (Vec<Reply>, SaveResult, RetryHints);
 
-/// Nothing of a chunk was saved, or it is not known what was.
+/// Nothing of a batch was saved, or the outcome is unknown.
 struct AttemptError {
     error: EngineError,
-    /// What was leased to those who wait may be why: certainly nothing was saved, and it is tried again without.
+    /// A sync match may be the cause. Nothing was saved; the batch is tried again without sync matches.
     caused_by_sync_match: bool,
 }
 
@@ -302,7 +304,7 @@ impl<E: Into<EngineError>> From<E> for AttemptError {
     }
 }
 
-/// Decide and save once. Those that must ask the outside first leave the chunk.
+/// Decides and saves once. Operations that need external checks leave the batch.
 async fn try_commit<S: Store + 'static>(
     shared: &Arc<Shared<S>>,
     request_batch: &mut RequestBatch,
@@ -316,9 +318,11 @@ async fn try_commit<S: Store + 'static>(
     assign_ordered_seeds(&mut request_batch.requests);
     let mut decided =
         decide_batch(store, &catalog.definitions, &request_batch.requests, hints, now, random_seed).await?;
-    // Loading may have brought word of another process's lifecycles: new records are made by what is current now.
+    // Loading may have refreshed the catalog after an upload by another process. New records must use the current
+    // version.
     for _ in 0..MAX_CATALOG_REFRESHES {
-        // Where nothing was loaded no word can have come, and what is refused then, as an unknown lifecycle, is compared by nobody.
+        // If nothing was loaded, the catalog was not refreshed either. A refusal is not validated by the save, so an
+        // "unknown lifecycle" refusal needs the newest catalog.
         let has_unverified_refusal = decided.load_rounds == 0 && decided.has_refusal();
         let newest_catalog =
             if has_unverified_refusal { store.refresh_catalog().await? } else { store.catalog().await? };
@@ -335,8 +339,8 @@ async fn try_commit<S: Store + 'static>(
         sync_matches = matched.map_err(|error| AttemptError { error, caused_by_sync_match: true })?;
     }
     let DecidedBatch { read_set: base, mut writes, replies, checks: checks_needed, .. } = decided;
-    // That nothing is due any more is told to nobody but the engine, which looks again: it needs no transaction to compare it,
-    // unless it rests on memory.
+    // Only the scheduler gets this reply, and it polls again. It needs no validating save, unless the read came from
+    // the cache.
     if !base.used_cache() {
         writes.retain(|write| !is_due_no_op(write));
     }
@@ -358,7 +362,7 @@ async fn try_commit<S: Store + 'static>(
             let error = EngineError::from(error);
             let granted = !sync_matches.is_empty() && (error.is_single_operation_fault() || error.is_store_busy());
             if !sync_matches.is_empty() {
-                // What is there may be other than what they knew, who will look.
+                // The failed save may have left jobs that the cached empty scans do not know.
                 shared.notifier.pollers.invalidate_empty_scans();
             }
             return Err(AttemptError { error, caused_by_sync_match: granted });
@@ -377,7 +381,8 @@ async fn try_commit<S: Store + 'static>(
             let is_single = request_batch.requests.len() == 1 && !sync_matches.is_empty();
             sync_matches.deliver(shared, started_at.elapsed());
             if is_single {
-                // One after the other, on this thread: to wake another thread for the second takes longer than either of them (0020).
+                // Runs the matched poller before the creator on this thread: waking another thread takes longer than
+                // either of them (0020).
                 tokio::task::yield_now().await;
             }
             RetryHints::default()
@@ -392,13 +397,13 @@ async fn try_commit<S: Store + 'static>(
     Ok((replies, save_result, hints))
 }
 
-/// Whether somebody else has done what was due.
+/// Returns whether another writer had already fired what was due.
 fn is_due_no_op(write: &DecidedOperation) -> bool {
     matches!(write.operation.call, Call::FireDue { .. }) && matches!(write.outcome, OperationOutcome::NoOp(_))
 }
 
-/// Whether no store would write anything, so that there is no transaction to wait for. An answer that nothing was to be done
-/// rests on what was read, and is saved so that this is compared.
+/// Returns whether no operation writes anything, so that no transaction is needed. A no-op does need one: its save
+/// validates what was read.
 fn writes_nothing(writes: &[DecidedOperation]) -> bool {
     writes.iter().all(|write| match &write.outcome {
         OperationOutcome::Refusal(refusal) => !refusal.is_denial && refusal.audit.is_none(),
@@ -406,13 +411,13 @@ fn writes_nothing(writes: &[DecidedOperation]) -> bool {
     })
 }
 
-/// Bits of a seed that an id is made of, and those of them that chance keeps.
+/// Bits of a seed that form an id, and the random ones among them.
 const ID_BITS: u32 = 74;
 const RANDOM_BITS: u32 = 54;
 
-/// A batch has one time, and records of one time are ordered by their ids; so ids made by later operations should be larger, that
-/// jobs which callers make go as they came in. One whose questions were answered keeps its seed: they may name an id. Messages
-/// to the outside need none of it: core orders them by their record's version.
+/// Makes the ids of later operations larger. A batch has one time, and records of the same time are ordered by id; so
+/// jobs keep the order in which callers created them. An operation with check answers keeps its seed: the queries may
+/// contain an id. Deliveries do not need this: core orders them by record version.
 fn assign_ordered_seeds(requests: &mut [QueuedOperation]) {
     for (index, request) in
         requests.iter_mut().enumerate().filter(|(_, request)| request.operation.check_answers.is_empty())
@@ -421,7 +426,7 @@ fn assign_ordered_seeds(requests: &mut [QueuedOperation]) {
     }
 }
 
-/// A seed for the operation at this place of a batch.
+/// Returns a seed for the operation at `index` of a batch.
 pub(crate) fn ordered_seed(seed: u128, index: usize) -> u128 {
     let offset = u128::try_from(index).unwrap_or(u128::MAX) << RANDOM_BITS & ((1 << ID_BITS) - 1);
     seed & ((1 << RANDOM_BITS) - 1) | offset

@@ -1,4 +1,4 @@
-//! Questions to the outside: put before an operation is decided, bounded in time and number.
+//! External checks: queries to the outside before an operation is decided, bounded in time and number.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,18 +17,18 @@ use crate::log_on_change::LogOnChange;
 use crate::queue::QueuedOperation;
 use crate::shared::Shared;
 
-/// Answers that one operation may need. A lifecycle file cannot name more checks; each turn answers at least one.
+/// A lifecycle file cannot declare more checks, and each pass answers at least one.
 const MAX_CHECK_ANSWERS: usize = 100;
 
-/// A question with the bytes that it is about.
+/// A check query with the payload it is about.
 #[derive(Clone, Debug)]
 pub struct CheckRequest {
     pub query: CheckQuery,
-    /// Of the record's payload, where the check asks for it.
+    /// The record's payload, if the check asks for it.
     pub payload: Option<Arc<[u8]>>,
 }
 
-/// Why there is no answer; for the operator, not for the caller. It is logged, so it must say nothing of what was asked.
+/// Why a check failed, for the operator. It is logged, so it must not contain caller data.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct CheckError(pub String);
@@ -36,7 +36,7 @@ pub struct CheckError(pub String);
 type CheckResult = Result<Map<String, Json>, CheckError>;
 type CheckHandler = Arc<dyn Fn(CheckRequest) -> Pin<Box<dyn Future<Output = CheckResult> + Send>> + Send + Sync>;
 
-/// Who answers which check of which lifecycle.
+/// Handlers of external checks by lifecycle and check.
 #[derive(Clone, Default)]
 pub struct CheckRegistry {
     handlers: HashMap<CheckName, CheckHandler>,
@@ -49,13 +49,13 @@ impl fmt::Debug for CheckRegistry {
 }
 
 impl CheckRegistry {
-    /// Whether somebody answers a check.
+    /// Returns whether the check has a handler.
     pub fn contains(&self, lifecycle: &str, check: &str) -> bool {
         self.handlers.contains_key(&(lifecycle.into(), check.into()))
     }
 
-    /// Let `answer` answer the check `check` of `lifecycle`. It may be asked again for the same operation, since others may
-    /// change the record meanwhile.
+    /// Registers the handler of a check. The engine may call it several times for one operation, because the record can
+    /// change in between.
     pub fn register<F>(
         mut self,
         lifecycle: &str,
@@ -71,7 +71,7 @@ impl CheckRegistry {
     }
 }
 
-/// Put the questions, and let the operation come back with the answers; it keeps its place in the queue.
+/// Runs the checks, then queues the operation again with the answers. It keeps its queue permit.
 pub(crate) fn spawn_checks<S: Store + 'static>(
     shared: Arc<Shared<S>>,
     mut request: QueuedOperation,
@@ -102,7 +102,6 @@ pub(crate) fn spawn_checks<S: Store + 'static>(
     });
 }
 
-/// Why a question has no answer.
 enum CheckFailure {
     NoHandler,
     NoPermit,
@@ -122,7 +121,7 @@ impl CheckFailure {
         }
     }
 
-    /// DOC-15: a panic's own words may be about the payload.
+    /// DOC-15: a panic message may contain payload data, so it is not logged.
     fn message(&self) -> &str {
         match self {
             Self::NoHandler => "nobody answers it: `Config::checks` has none of this name",
@@ -134,10 +133,10 @@ impl CheckFailure {
     }
 }
 
-/// Of which lifecycle, and its own.
+/// Lifecycle and check.
 type CheckName = (Arc<str>, Arc<str>);
 
-/// Checks that have no answer, as far as it was told.
+/// Logs a failing check once, until it succeeds or fails differently.
 #[derive(Debug, Default)]
 pub(crate) struct CheckFailureLog(Mutex<HashMap<CheckName, LogOnChange>>);
 
@@ -189,13 +188,13 @@ async fn call_handler<S: Store>(
         },
     };
     let check_request = CheckRequest { query: query.clone(), payload };
-    // In a task of its own, and called there: one that panics leaves its caller an answer.
+    // In its own task, so that a panic becomes an error.
     let handler_clone = Arc::clone(handler);
     let task = AbortOnDrop(tokio::spawn(async move { handler_clone(check_request).await }));
     Ok(task.await.map_or(Err(CheckFailure::Panicked), |given| given.map_err(CheckFailure::HandlerError)))
 }
 
-/// A task that ends when nobody waits for it any more.
+/// A task that is aborted when its waiter is dropped.
 pub(crate) struct AbortOnDrop<T>(pub(crate) tokio::task::JoinHandle<T>);
 
 impl<T> Future for AbortOnDrop<T> {

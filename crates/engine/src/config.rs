@@ -1,4 +1,4 @@
-//! What can be set.
+//! Configuration of an engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,44 +8,45 @@ use crate::objects::ObjectStorage;
 use crate::retention::RetentionPolicy;
 use crate::spans::SpanSink;
 
-/// How an engine works. The defaults suit a server.
+/// Limits, timeouts and plug-ins of an engine. The defaults suit a server.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Operations that may be on their way at once; one more is answered with `Overloaded`.
+    /// Operations that may be queued or in flight; the next call gets `Overloaded`.
     pub max_queued_operations: usize,
-    /// Bytes of input and payloads that may be on their way at once.
+    /// Bytes of input and payloads that may be queued or in flight.
     pub max_queued_bytes: usize,
-    /// Operations in one transaction, and in one call of a batch form. What must be done first because it is due comes on top.
+    /// Operations in one transaction and in one batch call. Due timers that the batch fires first come on top.
     pub max_batch_operations: usize,
-    /// Records or log entries in one answer; whoever wants more asks for the next page.
+    /// Records or log entries in one page.
     pub max_page_items: usize,
-    /// Bytes of one answer with many records, log entries or attempts. It ends early where it is full; one comes in any case.
+    /// Bytes of one page of records, log entries or executions. A page has at least one item.
     pub max_page_bytes: usize,
-    /// Bytes that one call may bring in its fields or its input, its names included. A payload's are bounded by its lifecycle.
+    /// Bytes of one call's fields or input, names included. The lifecycle bounds its payload.
     pub max_input_bytes: usize,
     /// Bytes of a worker's result.
     pub max_result_bytes: usize,
-    /// Denials of one owner that are logged in a minute, entries of a kilobyte each, and as many audited refusals; the others are only
-    /// counted ([`EngineCounters::untold`](crate::Tally)).
+    /// Denials per owner and minute that are logged (about 1 KB each), and as many audited refusals. The rest is only
+    /// counted ([`EngineCounters::unlogged_refusals`](crate::EngineCounters)).
     pub logged_denials_per_minute: u32,
-    /// How long to trust signals: after so long without one, timers and waiting leases look for themselves. What another
-    /// process wrote, or what was written before this one started, is found by this.
+    /// Longest wait without a notification before the scheduler and pollers query the store. Finds writes whose
+    /// notification was lost, and writes from before this process started.
     pub poll_interval: Duration,
-    /// How long jobs of workers inside the process may run on when it closes.
+    /// How long jobs of in-process workers may continue after `close`.
     pub shutdown_grace: Duration,
-    /// Who answers the lifecycles' checks.
+    /// Handlers of the lifecycles' external checks.
     pub checks: CheckRegistry,
-    /// Questions put to the outside at once, a quarter of them for one owner; others wait their turn.
+    /// External checks that run at once, at most a quarter of them for one owner; more wait.
     pub max_concurrent_checks: usize,
-    /// How long a question may wait for its turn, and then for its answer.
+    /// Longest wait of a check for its permit, and again for its answer.
     pub check_timeout: Duration,
-    /// How long what has ended is kept. What is over is pruned, unless it is kept for ever.
+    /// How long ended records are kept before the engine prunes them.
     pub retention: RetentionPolicy,
-    /// Who is told of operations and executions that stand in a trace.
+    /// Receives the spans of operations and executions that belong to a trace.
     pub span_sink: Option<Arc<dyn SpanSink>>,
-    /// Where payloads of more than [`MAX_INLINE_PAYLOAD_BYTES`](crate::LARGE) bytes go; into the database where there is no such place.
+    /// Stores payloads larger than [`MAX_INLINE_PAYLOAD_BYTES`](crate::MAX_INLINE_PAYLOAD_BYTES). Without it they go
+    /// into the database.
     pub object_storage: Option<ObjectStorage>,
-    /// How long bytes may wait for the record that has them; after that they are nobody's, and go.
+    /// Age at which garbage collection deletes an object that no record references.
     pub orphan_ttl: Duration,
 }
 

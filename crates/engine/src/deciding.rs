@@ -1,4 +1,4 @@
-//! One batch decided: each operation in turn, on a base that carries what the ones before it did.
+//! Decides one batch: operation by operation, on a read set that includes the changes of the earlier ones.
 
 #[cfg(test)]
 mod tests;
@@ -16,40 +16,37 @@ use crate::error::EngineError;
 use crate::idempotency::{self, KeyReservation};
 use crate::queue::{QueuedOperation, Receipt, Reply};
 
-/// Rounds of loading in which nothing was decided, and turns of due records for one operation: more than any lifecycle can
-/// ask for (`validate` bounds what an operation reaches), so that a bug of ours ends.
+/// Bounds load rounds without progress, and due passes of one operation. `validate` bounds what an operation can reach
+/// far below this, so only a bug of the engine gets here.
 const MAX_LOAD_ROUNDS: usize = 1_000;
 
-/// Times that a batch with refusals is decided again until all of it rests on one look. Each more means that others changed
-/// what it needs meanwhile.
+/// Each repetition means that another writer changed what the batch reads.
 const MAX_REFUSAL_REDECIDES: usize = 3;
 
-/// How deep due records may lead to due records.
+/// Longest chain of due records that trigger other due records.
 const MAX_DUE_DEPTH: usize = 64;
 
-/// Where seeds come from.
 pub(crate) type SeedSource = fn() -> Result<u128, EngineError>;
 
-/// A batch as far as it can be decided without the outside.
+/// A batch, decided as far as possible without external checks.
 #[derive(Debug, Default)]
 pub(crate) struct DecidedBatch {
     pub(crate) read_set: ReadSet,
     pub(crate) writes: Vec<DecidedOperation>,
-    /// By the number of the request.
+    /// By index of the request.
     pub(crate) replies: Vec<Option<Reply>>,
-    /// Requests that must ask first: they leave the batch.
+    /// Requests that need external checks; they leave the batch.
     pub(crate) checks: Vec<(usize, Vec<CheckQuery>)>,
-    /// Times that the store was looked at.
+    /// How often the store was queried.
     pub(crate) load_rounds: usize,
 }
 
 impl DecidedBatch {
-    /// Whether something in it is refused.
     pub(crate) fn has_refusal(&self) -> bool {
         self.writes.iter().any(|write| matches!(write.outcome, OperationOutcome::Refusal(_)))
     }
 
-    /// As it stands now.
+    /// Builds the receipt from the record as it is in the batch now.
     fn receipt(&self, operation: &Operation, subject: RecordId) -> Receipt {
         let record = self.read_set.snapshot().record(subject).cloned();
         let version = record.as_ref().map(|record| record.version);
@@ -69,16 +66,16 @@ impl DecidedBatch {
     }
 }
 
-/// What an earlier attempt has found out.
+/// Results of an earlier attempt that make the next one cheaper.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RetryHints {
-    /// What it needed.
+    /// What the attempt read.
     pub(crate) read_keys: Vec<ReadKey>,
-    /// Requests that were answered before.
+    /// Idempotency ids that were already used.
     pub(crate) used_idempotency_ids: Vec<IdempotencyId>,
 }
 
-/// Decide all requests.
+/// Decides all requests. A batch with refusals is decided again until all its data come from one load.
 pub(crate) async fn decide_batch<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -89,8 +86,9 @@ pub(crate) async fn decide_batch<S: Store>(
 ) -> Result<DecidedBatch, EngineError> {
     let used_ids = hints.used_idempotency_ids.clone();
     let mut decided = decide_with_read_set(store, ReadSet::default(), definitions, requests, hints, now, seeds).await?;
-    // No save compares what a refusal rests on, so it must not rest on memory; nor on several looks, between which the batch
-    // before this one may have been saved. What is needed is known by now, and looked for at once.
+    // The save does not validate what a refusal read. So a refusal must not rest on the cache, nor on several loads
+    // between which the previous batch may have been saved. The first pass found all keys, so that the next one loads
+    // them at once.
     for _ in 0..MAX_REFUSAL_REDECIDES {
         let is_single_load = decided.load_rounds <= 1 && !decided.read_set.used_cache();
         if is_single_load || !decided.has_refusal() {
@@ -168,28 +166,27 @@ async fn decide_with_read_set<S: Store>(
     }
 }
 
-/// One more operation for a batch, which nobody has asked for.
+/// An operation that the engine adds to a batch.
 pub(crate) struct ExtraOperation<'a> {
     pub(crate) operation: Operation,
     pub(crate) key_reservation: Option<&'a KeyReservation>,
     pub(crate) now: Time,
 }
 
-/// What came of it.
 pub(crate) enum ExtraOutcome {
     /// It is part of the batch.
     Applied(Receipt),
-    /// Refused for who asks, or for how.
+    /// Refused because of this caller or its arguments.
     Denied,
-    /// Not possible now, whoever asks.
+    /// Not possible now for any caller.
     NotApplied,
 }
 
-/// Refusals that say nothing against anybody else. What is there is not found only by whom it is nothing to.
+/// Statuses of refusals that apply to one caller only: another caller may be allowed, or see the record.
 const CALLER_SPECIFIC_STATUSES: [u16; 3] = [403, 404, 422];
 
-/// Decide it, with so many looks at the store: it is part of the batch only where it changes something. Where a look fails, the base may
-/// be gone.
+/// Decides an extra operation with at most `remaining_loads` loads, and adds it to the batch only if it changes
+/// something. After an error, the read set must not be used.
 pub(crate) async fn decide_extra<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -222,15 +219,15 @@ pub(crate) async fn decide_extra<S: Store>(
     }
 }
 
-/// Rounds without a decision before anything is loaded ahead: what most operations need is found by then.
+/// Most operations have all their data after this many rounds.
 const PREFETCH_AFTER_ROUNDS: usize = 3;
 
-/// Steps and records that are loaded ahead in one round.
+/// Bounds of what one round prefetches.
 const MAX_PREFETCH_STEPS: usize = 64;
 const MAX_PREFETCH_KEYS: usize = 2_000;
 
-/// A chain of links shows only its next step each time it is decided. The longer it takes, the more steps are loaded ahead
-/// along the links that were asked for. What is not needed after all is not compared when the batch is saved.
+/// Loads ahead along links. `decide` reports only the next step of a chain of links, so the number of prefetched steps
+/// grows with each round without progress. The save does not validate prefetched data that no operation used.
 async fn prefetch_links<S: Store>(
     store: &S,
     read_set: &mut ReadSet,
@@ -268,7 +265,7 @@ async fn prefetch_links<S: Store>(
 enum PauseReason {
     Missing(Vec<ReadKey>),
     NeedsChecks(Vec<CheckQuery>),
-    /// Its key may have been used: that comes before it is refused, or asks.
+    /// The key may be used already: look it up before the operation is refused or runs checks.
     NeedsKeyLookup,
     Failed(EngineError),
 }
@@ -276,7 +273,7 @@ enum PauseReason {
 struct DecidePass<'a> {
     definitions: &'a Definitions,
     decided: &'a mut DecidedBatch,
-    /// Requests whose key was looked for, and those for whose it must be.
+    /// Whose keys were looked up, and whose must be.
     looked_up: &'a [bool],
     pending_lookups: &'a mut Vec<usize>,
     now: Time,
@@ -284,8 +281,8 @@ struct DecidePass<'a> {
 }
 
 impl DecidePass<'_> {
-    /// Decide what can be decided. Those that lack something wait, and what they lack is added to `keys`: loading it for all
-    /// of them together costs one round, not one each.
+    /// Decides all operations that have their data, and collects the missing keys of the others, so that one load
+    /// serves all of them.
     fn run(
         &mut self,
         requests: &[QueuedOperation],
@@ -297,7 +294,7 @@ impl DecidePass<'_> {
         for &at in undecided {
             let request = &requests[at];
             if paused_groups.contains(&request.group) {
-                // Its turn comes after one that waits. What it will need is asked for already.
+                // An earlier operation of its group waits. Collect its missing keys in the same round.
                 let snapshot = self.decided.read_set.snapshot();
                 if let Decision::Missing(missing) = decide(self.definitions, snapshot, &request.operation, self.now) {
                     missing_keys.extend(missing);
@@ -362,7 +359,7 @@ impl DecidePass<'_> {
                     (OperationOutcome::Refusal(refusal.clone()), Err(EngineError::Refused(refusal)))
                 }
             };
-            // What came with a refused operation is not kept.
+            // The payload of a refused operation is not stored.
             let contents = if reply.is_ok() { request.payloads.clone() } else { Vec::new() };
             let request = reply
                 .as_ref()
@@ -379,8 +376,8 @@ impl DecidePass<'_> {
         Err(PauseReason::Failed(EngineError::Undecided))
     }
 
-    /// What is due on these records comes first, each an operation of its own. It stays decided also where the operation
-    /// that needed it is not taken.
+    /// Fires due timers of these records first, each as an operation of its own. They stay in the batch even if the
+    /// operation that needed them is refused.
     fn fire_due(&mut self, records: &[RecordId], at: Time, depth: usize) -> Result<(), PauseReason> {
         if depth > MAX_DUE_DEPTH {
             return Err(PauseReason::Failed(EngineError::Undecided));
@@ -407,7 +404,7 @@ impl DecidePass<'_> {
                         break;
                     }
                     Decision::NoOp(_) | Decision::Refusal(_) => break,
-                    // Rows that the engine fires ask nobody: `validate` sees to it.
+                    // Transitions that the engine fires have no checks: `validate` ensures it.
                     Decision::Due { .. } | Decision::NeedsChecks(_) => {
                         return Err(PauseReason::Failed(EngineError::Undecided));
                     }
@@ -418,14 +415,14 @@ impl DecidePass<'_> {
     }
 }
 
-/// Records that came into being beside the one that was asked about. Lifecycles of the engine's own are its own affair.
+/// Returns the other records that the operation created, without the engine's own lifecycles.
 fn spawned_records(changes: &Changes) -> Vec<RecordId> {
     let created = changes.records.iter().filter(|change| change.before.is_none());
     let others = created.map(|change| &change.after).filter(|record| record.id != changes.subject);
     others.filter(|record| !record.lifecycle.name.starts_with("onceward.")).map(|record| record.id).collect()
 }
 
-/// The record that a call names, or makes under an id of the caller's: what it will need in any case.
+/// Returns the record that the call addresses, or creates under a given id. The operation reads it in any case.
 fn call_subject(call: &Call) -> Option<RecordId> {
     match call {
         Call::Create(create) => create.id,

@@ -1,7 +1,8 @@
-//! Messages to the outside: what lifecycles `start_deliveries` is posted, in order for each record, until it is acknowledged or dead.
+//! Delivery: sends the messages that lifecycles `deliver`, in order per record, until the receiver acknowledges them or
+//! they are dead.
 //!
-//! A delivery is a job like any other, of the built-in lifecycle `onceward.delivery`: its lease, its retries, its budget and
-//! its end stand in that file. What is here takes such jobs and posts them.
+//! A delivery is a job of the built-in lifecycle `onceward.delivery`, whose file declares its lease, retries, budget
+//! and end. This module leases such jobs and sends them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,53 +16,52 @@ use serde_json::json;
 use crate::engine::Engine;
 use crate::in_process_worker::{JobResult, WorkerConfig, WorkerHandle, WorkerJob};
 
-/// The built-in lifecycle.
+/// The built-in lifecycle of deliveries.
 pub const DELIVERY_LIFECYCLE: &str = "onceward.delivery";
 
-/// A receiver that asks for a longer wait is asked again after so long.
+/// Caps the wait that a receiver asks for.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 
-/// One message, as it is posted.
+/// One message as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryRequest {
-    /// Where to.
     pub url: Arc<str>,
-    /// EXE-16: the same at every try, so that the receiver can tell a repeated message from a new one.
+    /// EXE-16: the same on every attempt, so that the receiver can detect a repeated message.
     pub idempotency_key: Arc<str>,
-    /// The record that it comes from.
+    /// The record that delivers the message.
     pub source_record: Arc<str>,
-    /// Which try this is, from 1.
+    /// Attempt number, from 1.
     pub attempt: u64,
     pub body: Arc<[u8]>,
 }
 
-/// What the receiver answered.
+/// The receiver's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliveryResponse {
-    /// As HTTP numbers it.
+    /// HTTP status.
     pub status: u16,
-    /// How long it asks to be left alone.
+    /// The wait that the receiver asks for.
     pub retry_after: Option<Duration>,
 }
 
-/// Why a message had no answer.
+/// Why a message got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
-    /// Trying again may help. The receiver may have got it.
+    /// A retry may help. The receiver may have got the message.
     #[error("{0}")]
     Retryable(String),
-    /// It cannot be posted to such an address, ever.
+    /// The address can never work.
     #[error("{0}")]
     Permanent(String),
 }
 
-/// Something that carries messages out. It must come back in bounded time, with a bounded answer.
+/// Sends messages. An implementation must return in bounded time and read a bounded response.
 pub trait DeliveryTransport: Send + Sync + 'static {
     fn send(&self, request: DeliveryRequest) -> impl Future<Output = Result<DeliveryResponse, DeliveryError>> + Send;
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Post what lifecycles deliver, so many messages at once. Messages of one record go one after the other.
+    /// Starts to send deliveries, `concurrency` messages at once. Messages of one record are sent one after the other.
     pub fn start_deliveries(&self, transport: impl DeliveryTransport, concurrency: usize) -> WorkerHandle {
         let config = WorkerConfig {
             concurrency,
@@ -76,7 +76,7 @@ impl<S: Store + 'static> Engine<S> {
     }
 }
 
-/// Whether a record is a message that was given up.
+/// Returns whether a record is a delivery that was given up.
 pub(crate) fn is_dead_delivery(record: &Record) -> bool {
     *record.lifecycle.name == *DELIVERY_LIFECYCLE && **record.state_name() == *"dead"
 }
@@ -94,8 +94,8 @@ fn delivery_request(job: &WorkerJob) -> DeliveryRequest {
     }
 }
 
-/// 2xx acknowledges. 410 says that nobody will ever be there. Anything else may pass: receivers are restarted, put behind the
-/// wrong door and brought back.
+/// Maps the response to the job's result: 2xx acknowledges; 410 is permanent; any other status is retried, because
+/// receivers are restarted and reconfigured.
 fn job_result(response: Result<DeliveryResponse, DeliveryError>) -> JobResult {
     let failure = |retryable, code: &str, message: &str, retry_after: Option<Duration>| {
         let retry_after = retry_after.map(|wait| wait.min(MAX_RETRY_AFTER).as_secs());

@@ -1,4 +1,4 @@
-//! What other processes write: a word of it lets those look who wait here.
+//! Wakes local pollers, timers and streams when another process commits.
 
 use std::sync::Arc;
 

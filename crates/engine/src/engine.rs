@@ -1,4 +1,4 @@
-//! What a program calls.
+//! [`Engine`]: the public API and the background tasks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,8 +33,8 @@ use crate::timers::BlockedRecords;
 use crate::worker_registry::WorkerRegistry;
 use crate::{batch, elsewhere, inbox, objects, preflight, prune, stream, timers, worker_registry};
 
-/// An engine on a store. Clones are the same engine. [`close`](Self::close) lets it finish what it has taken on; dropping the last
-/// clone ends it where it stands, which loses nothing that was answered.
+/// An engine on a store. Clones share one engine. [`close`](Self::close) drains it. Dropping the last clone aborts it;
+/// operations that were answered stay durable.
 #[derive(Debug)]
 pub struct Engine<S> {
     pub(crate) shared: Arc<Shared<S>>,
@@ -65,7 +65,8 @@ impl Drop for BackgroundTasks {
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Start working on a store: what fell due while nobody was there is done first. Needs a tokio runtime with time.
+    /// Starts the engine on a store; it first fires what became due while no engine was running. Requires a tokio
+    /// runtime with time enabled.
     pub fn open(store: S, config: EngineConfig) -> Self {
         let config = EngineConfig {
             max_queued_operations: config.max_queued_operations.max(1),
@@ -112,12 +113,13 @@ impl<S: Store + 'static> Engine<S> {
         Self { shared, tasks: Arc::new(tasks) }
     }
 
-    /// A worker that is to be closed with the engine.
+    /// Registers a worker that closes with the engine.
     pub(crate) fn register_worker(&self, worker: WorkerHandle) {
         self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
 
-    /// Do something now and then, as long as the engine is there: for the first time after `first`, and again `every` so long after it was done.
+    /// Runs `action` periodically until the engine is dropped: first after `initial_delay`, then `interval` after each
+    /// run ends.
     pub fn spawn_periodic<F>(
         &self,
         initial_delay: Duration,
@@ -138,7 +140,8 @@ impl<S: Store + 'static> Engine<S> {
         self.tasks.engine_tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
-    /// This engine, for what it runs itself: dropped with its own workers and duties, it does not keep them, as a clone would.
+    /// Returns a handle for tasks that the engine itself owns. Unlike a clone, it does not keep the engine's tasks
+    /// alive.
     #[must_use]
     pub fn internal_handle(&self) -> Self {
         let tasks = BackgroundTasks { engine_tasks: Mutex::default(), workers: Mutex::default() };
@@ -149,34 +152,34 @@ impl<S: Store + 'static> Engine<S> {
         &self.shared.store
     }
 
-    /// Where large payloads are, if they are not in the database: to bring one piece by piece, before its record is made.
+    /// Returns the object storage for large payloads, if one is configured.
     pub fn object_storage(&self) -> Option<&ObjectStorage> {
         self.shared.config.object_storage.as_ref()
     }
 
-    /// How long what has ended is kept.
+    /// Returns the retention policy.
     pub fn retention(&self) -> &RetentionPolicy {
         &self.shared.config.retention
     }
 
-    /// Begin to take in the payload of a record that is made when all of it is there: [`Submission::with_payload`].
+    /// Begins the upload of a payload. Pass the result to [`Submission::with_payload`] when all bytes have arrived.
     pub fn begin_payload(&self) -> PayloadUpload {
         PayloadUpload::new(self.shared.config.object_storage.clone())
     }
 
-    /// Check lifecycle files and take them in.
+    /// Analyzes lifecycle files and stores them.
     pub async fn put_lifecycles(&self, files: &InputFiles) -> Result<Arc<Catalog>, EngineError> {
         Ok(self.shared.store.put_lifecycles(files).await?)
     }
 
-    /// One call, answered when it is durable. A future that is dropped may or may not have been carried out.
+    /// Submits one call and returns when it is durable. If the future is dropped, the call may or may not take effect.
     pub async fn submit(&self, submission: Submission) -> Result<Receipt, EngineError> {
         let mut replies = self.submit_all(vec![submission]).await?;
         replies.pop().unwrap_or_else(|| Err(self.shared.queue.stopped_error()))
     }
 
-    /// Many calls, taken on together or not at all, decided in their order, each taken or refused on its own. One that has to ask
-    /// the outside first is decided when that has answered; those after it do not wait.
+    /// Submits several calls. All are queued or none; they are decided in order, and each succeeds or is refused on its
+    /// own. A call that needs an external check is decided when the answer arrives; later calls do not wait for it.
     pub async fn submit_all(
         &self,
         submissions: Vec<Submission>,
@@ -195,7 +198,7 @@ impl<S: Store + 'static> Engine<S> {
         for receiver in receivers {
             replies.push(self.shared.queue.wait_reply(receiver).await);
         }
-        // From the first on, so that each comes to its own place.
+        // In ascending order, so that each insertion index is final.
         for (index, error) in rejected {
             replies.insert(index, Err(error));
         }
@@ -212,7 +215,7 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Create(create))).await
     }
 
-    /// Create a record whose payload is these bytes.
+    /// Creates a record with these bytes as its payload.
     pub async fn create_with_payload(
         &self,
         actor: &Actor,
@@ -234,13 +237,13 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, call)).await
     }
 
-    /// Jobs for a worker, by priority, then age; waits for a first one as long as is wanted.
+    /// Leases jobs to a worker by priority, then age. Waits up to `max_wait` for a first job.
     pub async fn lease(&self, actor: &Actor, request: &LeaseRequest) -> Result<Vec<LeasedJob>, EngineError> {
         leasing::lease(&self.shared, actor, request).await
     }
 
-    /// The same, and none as soon as `goes_on` says no: it is asked at the beginning, when there is news of work or a job, and
-    /// on [`wake_all`](Self::wake).
+    /// Like [`lease`](Self::lease), but returns no jobs once `keep_waiting` returns false. The engine calls it at the
+    /// start, when a job may be ready, and on [`wake_all`](Self::wake_all).
     pub async fn lease_while(
         &self,
         actor: &Actor,
@@ -254,7 +257,7 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Start { record, token })).await
     }
 
-    /// Keep a lease. [`Receipt::stop`] asks the worker to give up.
+    /// Extends a lease. If [`Receipt::stop_requested`] is set, the worker should stop.
     pub async fn heartbeat(
         &self,
         actor: &Actor,
@@ -264,7 +267,7 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Heartbeat { record, token, lease: None })).await
     }
 
-    /// The effect lands, once. With `finish` the execution is done too.
+    /// Commits the job's effect exactly once. With `finish` the execution ends too.
     pub async fn commit(
         &self,
         actor: &Actor,
@@ -290,7 +293,7 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Fail { record, token, error })).await
     }
 
-    /// Give a job back unharmed.
+    /// Returns a job to the queue without counting a failure.
     pub async fn yield_job(
         &self,
         actor: &Actor,
@@ -300,7 +303,7 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, Call::Yield { record, token })).await
     }
 
-    /// Take out what is over by now. The engine does so by itself, as its [`EngineConfig::retention`] says; this is for doing it by hand.
+    /// Prunes records past their retention. The engine also does this periodically, by [`EngineConfig::retention`].
     pub async fn prune(&self, options: &PruneOptions) -> Result<PruneReport, EngineError> {
         let report = prune::prune(&self.shared.store, options).await?;
         prune::report_pruned(&self.shared, &report);
@@ -310,13 +313,14 @@ impl<S: Store + 'static> Engine<S> {
         Ok(report)
     }
 
-    /// The log after a place, as it grows: the entries of records that the actor may see. An operator sees all, those of no
-    /// record too. Before a place that pruning took, [`EngineError::PruneReport`] says from where on it can be had.
+    /// Streams the log after `after` as it grows: the entries of records that the actor may see. An operator sees all
+    /// entries. If pruning deleted entries after `after`, the stream returns [`EngineError::Pruned`] with the oldest
+    /// available seq.
     pub fn stream(&self, actor: &Actor, after: u64) -> LogStream<S> {
         LogStream::new(Arc::clone(&self.shared), actor.clone(), after)
     }
 
-    /// Operations that are on their way.
+    /// Returns the number of operations that are queued or in flight.
     pub fn queued_operations(&self) -> usize {
         self.shared.queue.queued_operations()
     }
@@ -325,7 +329,7 @@ impl<S: Store + 'static> Engine<S> {
         EngineCounters { overloaded: self.shared.queue.overloaded_calls(), ..self.shared.metrics.counters() }
     }
 
-    /// All that was counted, and how full the queue is. Looks at no store.
+    /// Returns all counters and the fill level of the queue, without a query of the store.
     pub fn metrics(&self) -> MetricsSnapshot {
         let (queue_capacity, queued_bytes) = self.shared.queue.capacity_and_queued_bytes();
         MetricsSnapshot {
@@ -340,20 +344,20 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Let everybody who waits look again: for a manual clock that was set, and for leases that are no longer wanted.
+    /// Wakes all waiters: after a manual clock was set, or when `keep_waiting` of some lease calls turned false.
     pub fn wake_all(&self) {
         self.shared.notifier.wake_all();
     }
 
-    /// Let the workers inside the process take no more jobs, and those that run come to an end: for a program that is about to close
-    /// it, and has something to finish before.
+    /// Stops in-process workers from leasing more jobs and lets running jobs end. For a program that has work to do
+    /// before [`close`](Self::close).
     pub fn begin_shutdown(&self) {
         for worker in self.tasks.workers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             worker.begin_shutdown();
         }
     }
 
-    /// Let the workers inside the process come to an end, take on nothing more, answer all that was taken on, and stop.
+    /// Closes the in-process workers, accepts no more calls, answers all queued ones, and stops.
     pub async fn close(&self) {
         info!(waiting = self.queued_operations(), "engine draining");
         let closing: Vec<_> = drain_handles(&self.tasks.workers)
@@ -367,7 +371,7 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.notifier.wake_all();
         self.shared.queue.wait_drained().await;
         self.shared.notifier.wake_all();
-        // Nothing is on its way any more. Waited for, so that they let go of the store.
+        // Waits for the aborted tasks, so that they release the store.
         for task in drain_handles(&self.tasks.engine_tasks) {
             task.abort();
             let _ = task.await;

@@ -1,4 +1,4 @@
-//! Why an operation was not carried out.
+//! Errors of the engine, with their HTTP statuses and codes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,60 +9,60 @@ use onceward_store::StoreError;
 
 use crate::objects::ObjectError;
 
-/// Why a caller does not get what it asked for.
+/// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum EngineError {
-    /// By the lifecycle's rules. Asking again changes nothing unless the record has changed.
+    /// A domain refusal. A retry gives the same refusal unless the record changes.
     #[error("{} {}: {}", .0.status, .0.code, .0.reason)]
     Refused(Box<Refusal>),
-    /// Too much is on its way already; this was not taken on.
+    /// The queue is full; the call was not queued.
     #[error("overloaded: try again in {} ms", .retry_after.as_millis())]
     Overloaded { retry_after: Duration },
     #[error("a batch may have at most {}", count_noun(*.max_operations, "operation", "operations"))]
     BatchTooLarge { max_operations: usize },
     #[error("this call brings more than {}", count_noun(*.max_bytes, "byte", "bytes"))]
     RequestTooLarge { max_bytes: usize },
-    /// What comes back out of the log is wrapped a few times more, and must still be read.
+    /// The log and replies wrap the value in a few more levels, and JSON parsers have a depth limit.
     #[error("fields, an input or a result are nested at most {max_depth} deep")]
     NestingTooDeep { max_depth: usize },
-    /// The bytes beside a call are not those of the payload that it names.
+    /// The hash or length of the bytes differs from the payload that the call names.
     #[error("the bytes that came are not those of the payload that the call names")]
     PayloadMismatch,
     #[error("a key has from 1 to 255 characters, and no control characters among them")]
     InvalidIdempotencyKey,
-    /// Whoever made the keys gave one out twice.
+    /// The caller used one idempotency key for two different requests.
     #[error("this key came before, with something else asked under it")]
     IdempotencyKeyReused,
-    /// The first call with this key has no answer yet.
+    /// The first call with this idempotency key has no reply yet.
     #[error("the first call with this key is still running: try again")]
     IdempotencyKeyInUse,
-    /// Others changed the same records again and again. Nothing was written.
+    /// Each attempt to save found a changed read. Nothing was written.
     #[error("others keep changing what this rests on: try again")]
     TooManyConflicts,
-    /// `decide` keeps asking for what it was given: a bug of ours, met without turning for ever.
+    /// `decide` kept asking for data that was already loaded. This is a bug of the engine; the loop is bounded.
     #[error("this operation comes to no decision")]
     Undecided,
-    /// The engine is shutting down, or has.
+    /// The engine is shutting down, or has shut down.
     #[error("the engine is closed")]
     Closed,
-    /// The loop that saves has ended by a bug of ours, so that nothing more is written. Whether this was is not known.
+    /// The group-commit task ended because of a bug. Nothing more is written; the outcome of this operation is unknown.
     #[error("the engine has broken down: open the database anew, and look whether this was carried out")]
     WriterDied,
-    /// Pruning took something that was asked for. The oldest place after which the log can be asked for is named.
+    /// Pruning deleted a part of the log that was requested; the log is available after `oldest_seq`.
     #[error("the log is pruned up to place {oldest_seq}: ask for what comes after it")]
     Pruned { oldest_seq: u64 },
-    /// Whether it was written is known only where the store's error says so.
+    /// Whether the operation was written is known only if the store's error says so.
     #[error(transparent)]
     Store(Arc<StoreError>),
-    /// The place where large payloads are.
+    /// An error of the object storage.
     #[error(transparent)]
     ObjectStorage(Arc<ObjectError>),
     #[error("the machine gives no random numbers: {0}")]
     RandomUnavailable(String),
-    /// No API key came, or none that is let in. Which of them is not said.
+    /// The API key is missing, unknown, revoked or expired. The message does not say which.
     #[error("this needs a key that is known here, was not revoked and has not expired")]
     Unauthorized,
-    /// The key has no role for this.
+    /// The API key lacks the role.
     #[error("{0}")]
     Forbidden(String),
     #[error("this cannot be an API key: {0}")]
@@ -71,7 +71,7 @@ pub enum EngineError {
     ApiKeyNotFound,
     #[error("{max_keys} API keys are live: revoke some that nobody uses")]
     TooManyApiKeys { max_keys: usize },
-    /// Keys that cannot stand beside each other. Nobody is let in.
+    /// The stored API keys contradict each other. The engine authenticates no caller.
     #[error("the API keys in the database clash: {0}; run `onceward verify`")]
     ApiKeysInconsistent(String),
 }
@@ -92,7 +92,7 @@ impl From<ObjectError> for EngineError {
 }
 
 impl EngineError {
-    /// As HTTP numbers it.
+    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Self::Refused(refusal) => refusal.status,
@@ -115,7 +115,8 @@ impl EngineError {
         }
     }
 
-    /// Stable, for programs; a refusal's is the lifecycle's own or core's. docs/errors says what to do about each other.
+    /// Returns the stable code for programs. A refusal has the code of the lifecycle or of core; docs/errors explains
+    /// the others.
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(refusal) => &refusal.code,
@@ -144,7 +145,7 @@ impl EngineError {
         }
     }
 
-    /// Whether the same may be taken when it is tried again, though nobody changes it or the record meanwhile.
+    /// Returns whether a retry can succeed without a change of the call or the record.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Overloaded { .. }
@@ -180,12 +181,13 @@ impl EngineError {
         }
     }
 
-    /// Whether this engine will take nothing more.
+    /// Returns whether this engine accepts no more operations.
     pub(crate) fn is_engine_closed(&self) -> bool {
         matches!(self, Self::Closed | Self::WriterDied)
     }
 
-    /// Whether it may lie in a single operation or record, so that the others of its batch need not share its fate.
+    /// Returns whether a single operation or record may be the cause. The batch is then split, so that only that
+    /// operation fails.
     pub(crate) fn is_single_operation_fault(&self) -> bool {
         match self {
             Self::Undecided => true,
@@ -196,12 +198,12 @@ impl EngineError {
         }
     }
 
-    /// Whether the store had too much to do with what was asked, and has done nothing.
+    /// Returns whether the store was too busy and did nothing.
     pub(crate) fn is_store_busy(&self) -> bool {
         matches!(self, Self::Store(error) if matches!(**error, StoreError::Busy))
     }
 
-    /// The lifecycle's own answer, where it was one.
+    /// Returns the domain refusal, if this is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         if let Self::Refused(refusal) = self { Some(refusal) } else { None }
     }
@@ -211,14 +213,14 @@ impl EngineError {
 mod tests {
     use std::collections::BTreeSet;
 
-    /// The codes that a `fn code` of this source can give.
+    /// Returns the codes in the `fn code` of a source file.
     fn error_codes_in(source: &str) -> BTreeSet<String> {
         let from = source.find("fn code(").expect("it has one");
         let lines = source[from..].lines().take_while(|line| *line != "    }");
         lines.filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
     }
 
-    /// Every code has its page; that no page is left over is for the server to see, which has codes of its own.
+    /// The server's test finds pages without a code, because it has codes of its own.
     #[test]
     fn every_error_code_has_documentation_page() {
         let mut codes = error_codes_in(include_str!("error.rs"));

@@ -1,26 +1,26 @@
-//! Turns: so much of something at once, and only a share of it for one owner.
+//! A semaphore that limits each owner to a share of the permits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// One owner has at most one of so many turns, and one at least: with all of them, others would wait for as long as that owner goes on.
+/// One owner gets at most a quarter of the permits, and at least one, so that it cannot block the others.
 const OWNER_SHARE_DIVISOR: usize = 4;
 
-/// Turns for everybody, handed out in the order in which they were asked for, as far as each owner's share goes.
+/// Permits in FIFO order, within each owner's share.
 #[derive(Debug)]
 pub(crate) struct FairSemaphore {
     total: Semaphore,
     permits_per_owner: usize,
-    /// Of owners who have a turn or wait for one; others are forgotten.
+    /// Owners that hold or wait for a permit.
     by_owner: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
 }
 
-/// Given back when it is dropped.
+/// A permit, released on drop.
 #[derive(Debug)]
 pub(crate) struct FairPermit<'a> {
-    // In the order in which they go: the owner's own is free when the place for everybody is.
+    // Dropped in this order: the owner's permit is released after the global one.
     _total: Option<SemaphorePermit<'a>>,
     _owner: OwnerClaim<'a>,
 }
@@ -47,7 +47,7 @@ impl FairSemaphore {
             owner_semaphore: Some(owner_semaphore),
             is_acquired: false,
         };
-        // Neither is ever closed, so that both always come.
+        // Neither semaphore is ever closed, so both acquisitions succeed.
         if let Some(own) = &claim.owner_semaphore
             && let Ok(permit) = own.acquire().await
         {
@@ -62,7 +62,7 @@ impl FairSemaphore {
     }
 }
 
-/// An owner's interest, from the first wish on: whoever gives up waiting leaves nothing behind.
+/// An owner's entry, from the start of its wait. Dropping it removes the entry if it is unused.
 #[derive(Debug)]
 struct OwnerClaim<'a> {
     semaphore: &'a FairSemaphore,
@@ -79,7 +79,7 @@ impl Drop for OwnerClaim<'_> {
             owner_semaphore.add_permits(1);
         }
         drop(owner_semaphore);
-        // The list's own is the last one.
+        // Only the map still holds it.
         if by_owner.get(&self.owner).is_some_and(|own| Arc::strong_count(own) == 1) {
             by_owner.remove(&self.owner);
         }

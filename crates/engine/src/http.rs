@@ -1,4 +1,4 @@
-//! Messages posted by HTTP, with TLS in Rust and the roots that come with it.
+//! Sends deliveries over HTTP, with a TLS stack in Rust and bundled root certificates.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use ureq::http::HeaderMap;
 
 use crate::delivery::{DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 
-/// For a whole call, from the name's lookup to the end of the answer's head.
+/// Covers the whole call, from the DNS lookup to the end of the response head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Posts by HTTP/1.1. Follows no redirect, goes through no proxy, and reads no more of an answer than its head.
+/// Sends HTTP/1.1 POST requests. It follows no redirect, uses no proxy, and reads only the response head.
 ///
-/// Each message carries `Idempotency-Key`, the same at every try, `Onceward-Source` and `Onceward-Attempt`; its body is JSON.
+/// Each message has the headers `Idempotency-Key` (the same on every attempt), `Onceward-Source` and
+/// `Onceward-Attempt`; its body is JSON.
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
     agent: Agent,
@@ -25,16 +26,16 @@ impl Default for HttpTransport {
 }
 
 impl HttpTransport {
-    /// Give up a call after so long.
+    /// Creates a transport whose calls time out after `timeout`.
     pub fn new(timeout: Duration) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            // A message goes where its lifecycle said, or nowhere.
+            // A message goes to the URL of its lifecycle, and nowhere else.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
             .timeout_global(Some(timeout))
-            // The body of an answer is not read, so no connection can be used again.
+            // The response body is not read, so no connection can be reused.
             .max_idle_connections(0)
             .user_agent("onceward")
             .build();
@@ -68,13 +69,13 @@ impl HttpTransport {
 impl DeliveryTransport for HttpTransport {
     async fn send(&self, message: DeliveryRequest) -> Result<DeliveryResponse, DeliveryError> {
         let transport = self.clone();
-        // The client waits on its thread; how long is bounded above.
+        // The HTTP client blocks its thread; `timeout_global` bounds how long.
         let response = tokio::task::spawn_blocking(move || transport.send_blocking(&message)).await;
         response.unwrap_or_else(|error| Err(DeliveryError::Retryable(error.to_string())))
     }
 }
 
-/// In seconds; a date is not worth a clock of its own.
+/// Parses the value in seconds. HTTP dates are ignored.
 fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get("retry-after")?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }

@@ -1,8 +1,8 @@
-//! Calls that carry a key: carried out once, however often they are sent.
+//! Idempotency keys: a call with a key takes effect once, however often it is sent.
 //!
-//! What was answered is saved with the operation, in its transaction. Nobody looks for a key beforehand: that it was used is
-//! found out by the save, which then writes nothing. Only where a call would be refused, or would ask the outside, is its key
-//! looked for first: it may have been carried out already, and for that very reason not be taken again.
+//! The reply is saved in the transaction of its operation. The engine does not look a key up first: the save finds a
+//! used key and writes nothing. Only if a call would be refused or would run checks, its key is looked up before,
+//! because the call may have succeeded already.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,44 +21,45 @@ use crate::error::EngineError;
 use crate::queries;
 use crate::queue::{PendingReply, QueuedOperation, Receipt, Reply};
 
-/// Characters of a key.
+/// Bounds the stored key.
 const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 
-/// A caller's key for a call. Keys are the caller's own: another one's same key is another key.
+/// A caller's idempotency key with a digest of the request. Keys of different callers are independent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub(crate) text: Arc<str>,
     pub(crate) request_digest: [u8; 32],
-    /// Made by the engine, which may use characters that callers may not.
+    /// Made by the engine, which may use control characters.
     pub(crate) is_internal: bool,
 }
 
 impl IdempotencyKey {
-    /// A key, and a digest of what was asked: the same key with another digest is a mistake, and told as one.
+    /// Creates a key with a digest of the request. The same key with another digest is an error.
     pub fn new(key: &str, digest: [u8; 32]) -> Self {
         Self { text: key.into(), request_digest: digest, is_internal: false }
     }
 
-    /// For a call as the engine sees it. Who knows more of what was asked, its text perhaps, makes a digest of that.
+    /// Creates a key with the digest of the call. A caller that has more, such as the request's text, should pass a
+    /// digest of that to [`new`](Self::new).
     pub fn for_call(key: &str, call: &Call) -> Self {
-        // Text and numbers under names: nothing in it cannot be written as JSON.
+        // A call always serializes to JSON.
         let call_json = serde_json::to_vec(call).unwrap_or_default();
         Self::new(key, Sha256::digest(&call_json).into())
     }
 
-    /// The same key, where more was asked than the call says.
+    /// Adds to the digest what the call does not contain.
     #[must_use]
     pub fn with_context(self, context: &str) -> Self {
         let digest = Sha256::new().chain_update(self.request_digest).chain_update(context).finalize();
         Self { request_digest: digest.into(), ..self }
     }
 
-    /// Under which it is kept.
+    /// Returns the id under which the reply is stored.
     pub(crate) fn stored_id(&self, actor: &Actor) -> IdempotencyId {
         IdempotencyId { owner: Arc::clone(&actor.id), idempotency_key: Arc::clone(&self.text) }
     }
 
-    /// A key has from 1 to 255 characters. Control characters are the engine's own.
+    /// Requires 1 to 255 characters without control characters, which are reserved for the engine.
     pub(crate) fn validate(&self) -> Result<(), EngineError> {
         let is_valid_length = !self.text.is_empty() && self.text.chars().count() <= MAX_IDEMPOTENCY_KEY_CHARS;
         let is_valid = is_valid_length && !self.text.chars().any(char::is_control);
@@ -66,26 +67,26 @@ impl IdempotencyKey {
     }
 }
 
-/// Keyed calls that are on their way.
+/// Idempotency keys of calls in flight.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightKeys(Mutex<HashMap<IdempotencyId, InFlightCall>>);
 
 #[derive(Debug)]
 struct InFlightCall {
     request_digest: [u8; 32],
-    /// Who asked first, where others may follow.
+    /// The first caller, if others may follow.
     actor: Option<Actor>,
-    /// The same call again, meanwhile.
+    /// Repeated calls that wait for the first one's reply.
     followers: Vec<PendingReply>,
 }
 
-/// A key that is on its way until this is dropped.
+/// An in-flight key, released on drop.
 #[derive(Debug)]
 pub(crate) struct KeyReservation {
     pub(crate) id: IdempotencyId,
     pub(crate) request_digest: [u8; 32],
     in_flight: Arc<InFlightKeys>,
-    /// Answered: the key is no longer ours, and may be another's already.
+    /// Answered: another call may have reserved the key since.
     is_released: bool,
 }
 
@@ -94,7 +95,8 @@ impl InFlightKeys {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begin, or give the follower back as one that waits for the first of its key. `None`: it will be answered.
+    /// Reserves the key and returns the caller's reply channel. Returns `None` if the call will be answered otherwise:
+    /// with an error, or with the reply of the first call.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         actor: &Actor,
@@ -104,7 +106,7 @@ impl InFlightKeys {
         let id = key.stored_id(actor);
         match self.lock_calls().entry(id.clone()) {
             Entry::Occupied(mut first) if first.get().request_digest == key.request_digest => {
-                // One owner's keys may have other roles: what is refused to one of them is not yet refused to the other.
+                // API keys of one owner may have different roles, so a refusal of one does not apply to the other.
                 if first.get().actor.as_ref() == Some(actor) {
                     first.get_mut().followers.push(follower);
                 } else {
@@ -135,7 +137,7 @@ impl InFlightKeys {
         }
     }
 
-    /// Begin where there is nobody to follow: one at a time.
+    /// Reserves a key that allows no followers.
     pub(crate) fn reserve_exclusive(
         self: &Arc<Self>,
         id: IdempotencyId,
@@ -155,7 +157,7 @@ impl InFlightKeys {
 }
 
 impl KeyReservation {
-    /// It is answered: so are those that asked the same meanwhile. How many.
+    /// Sends the reply to all followers; returns how many.
     pub(crate) fn complete(mut self, reply: &Reply) -> u64 {
         self.is_released = true;
         let call = self.in_flight.lock_calls().remove(&self.id);
@@ -167,7 +169,7 @@ impl KeyReservation {
         replied
     }
 
-    /// What is saved with the operation.
+    /// Returns the row that is saved with the operation.
     pub(crate) fn idempotency_record(&self, receipt: &Receipt) -> onceward_store::IdempotencyRecord {
         let stored = StoredReply {
             subject: receipt.subject,
@@ -178,7 +180,7 @@ impl KeyReservation {
             no_op: receipt.no_op,
             stop_requested: receipt.stop_requested,
         };
-        // Ids, numbers and flags: it can be written, and is short.
+        // Ids, numbers and flags always serialize.
         let text = serde_json::to_string(&stored).unwrap_or_default();
         onceward_store::IdempotencyRecord {
             id: self.id.clone(),
@@ -196,7 +198,7 @@ impl Drop for KeyReservation {
     }
 }
 
-/// An answer as it is kept. The record itself is not: whoever asks again gets it as it stands then.
+/// A stored reply. It does not contain the record: a replayed reply shows the current one.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredReply {
     subject: RecordId,
@@ -214,8 +216,8 @@ struct StoredReply {
     stop_requested: bool,
 }
 
-/// What was answered to the keys of these requests before, all looked for at once: by the request's place. Those that were not used
-/// are left out.
+/// Looks up the stored replies of these requests in one query. Returns them with the requests' indexes; unused keys are
+/// left out.
 pub(crate) async fn replay_stored<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -235,7 +237,7 @@ pub(crate) async fn replay_stored<S: Store>(
     Ok(replies)
 }
 
-/// What was answered to a key before, as its owner may see it now.
+/// Restores a stored reply, with the record only if the actor may see it now.
 pub(crate) async fn restore_reply<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -261,8 +263,7 @@ pub(crate) async fn restore_reply<S: Store>(
     Ok(Ok(Receipt { subject, version, token, record, spawned, existing, no_op, stop_requested, replayed: true }))
 }
 
-/// A worker is told how its job stands as long as it is its job: what the record becomes after the lease is not for everybody who
-/// once had it.
+/// Returns whether the actor holds the lease. A worker sees its job only while it holds the lease.
 fn holds_live_lease(record: &Record, actor: &Actor, now: Time) -> bool {
     record.live_execution().is_some_and(|execution| execution.holder == actor.id && now < execution.expires_at)
 }

@@ -1,4 +1,4 @@
-//! Workers inside the process: a closure is run for each job, its lease kept alive as long as it runs.
+//! In-process workers: run a handler for each job and send heartbeats while it runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,43 +21,43 @@ use crate::notifier::duration_between;
 use crate::queue::Submission;
 use crate::shared::Shared;
 
-/// How long to wait for a first job before asking again.
+/// Long enough that idle workers cost little.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A lease is kept by so many heartbeats.
+/// Two heartbeats may fail before the lease expires.
 const HEARTBEATS_PER_LEASE: u32 = 3;
 
-/// No heart beats faster than this.
+/// Bounds the load of very short leases.
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Before a report that found no room, or no database, is made again.
+/// Delay before a report is sent again after `Overloaded` or a store error.
 const REPORT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Tries of a report when the worker's time is over: half a second, then the lease must run out.
+/// Half a second after the grace period; then the lease must expire.
 const MAX_FINAL_REPORT_ATTEMPTS: usize = 10;
 
-/// Characters of a text that is cut because the whole of it was too large, or is not the worker's own.
+/// Limit of an error text that was too large or has a foreign source.
 const MAX_ERROR_TEXT_CHARS: usize = 500;
 
-/// All that is said of a panic.
+/// A panic message may contain payload data, so it is not stored.
 const PANIC_MESSAGE: &str = "the worker's own code panicked";
 
-/// Which jobs a worker inside the process takes.
+/// Which jobs an in-process worker leases, and how many at once.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     pub lifecycles: Vec<Arc<str>>,
     /// Shown with its executions.
     pub name: Arc<str>,
-    /// For whom it speaks: a key with the role `worker`.
+    /// The actor of its calls; needs the role `worker`.
     pub actor: Actor,
     /// Jobs at the same time.
     pub concurrency: usize,
-    /// Shorter or longer than the lifecycle's own.
+    /// Overrides the lifecycle's lease duration.
     pub lease_duration: Option<onceward_core::time::Duration>,
 }
 
 impl WorkerConfig {
-    /// Jobs of one lifecycle, one at a time.
+    /// One job of one lifecycle at a time.
     pub fn for_lifecycle(lifecycle: &str) -> Self {
         Self {
             lifecycles: vec![lifecycle.into()],
@@ -69,51 +69,49 @@ impl WorkerConfig {
     }
 }
 
-/// A job, as the closure gets it.
+/// A job, as the handler gets it.
 #[derive(Clone, Debug)]
 pub struct WorkerJob {
     pub record: Arc<Record>,
     pub token: FencingToken,
-    /// The bytes of its payload.
     pub payload: Option<Arc<[u8]>>,
     stop_requested: watch::Receiver<bool>,
 }
 
 impl WorkerJob {
-    /// A field's value; null where it is not set or there is none of this name.
+    /// Returns a field's value; null if it is unset or unknown.
     pub fn field(&self, name: &str) -> Json {
         self.record.field(name).map(Value::to_json).unwrap_or_default()
     }
 
-    /// Whether the job is to be given up: its lifecycle says so, or the program shuts down.
+    /// Returns whether the handler should stop: the lifecycle requested it, or the program shuts down.
     pub fn should_stop(&self) -> bool {
         *self.stop_requested.borrow()
     }
 
-    /// Waits until it is to be given up.
+    /// Waits until the handler should stop.
     pub async fn wait_stop_requested(&self) {
         let mut stop = self.stop_requested.clone();
         if stop.wait_for(|stop| *stop).await.is_err() {
-            // Nobody is left who could say so.
+            // The sender is gone: a stop can no longer be requested.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// What a closure reports: the result to commit, or why it failed. `yielded` as the error's code gives the job back unharmed.
+/// A handler's result to commit, or its failure. The error code `yielded` returns the job without counting a failure.
 pub type JobResult = Result<Json, FailureReport>;
 
-/// How far a worker has come in its own life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WorkerPhase {
     Running,
-    /// Takes no more jobs, and asks those that run to come to an end.
+    /// Leases no more jobs, and asks running handlers to stop.
     Closing,
-    /// What still runs is given back.
+    /// Running jobs are yielded.
     GraceExpired,
 }
 
-/// A worker that runs. The engine closes it when it is closed itself; dropping this changes nothing.
+/// A running worker. It closes with the engine; dropping the handle has no effect.
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     phase: watch::Sender<WorkerPhase>,
@@ -121,8 +119,8 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Take no more jobs. Those that run are asked to stop and may finish within the grace that the engine's
-    /// [`EngineConfig`](crate::Config) gives; after it they are dropped and given back.
+    /// Stops leasing. Running handlers are asked to stop and may finish within
+    /// [`EngineConfig::shutdown_grace`](crate::EngineConfig); after it they are dropped and their jobs yielded.
     pub async fn close(&self) {
         self.begin_shutdown();
         if let Some(task) = self.task.lock().await.take() {
@@ -130,7 +128,7 @@ impl WorkerHandle {
         }
     }
 
-    /// The same, without waiting for it.
+    /// Like [`close`](Self::close), but does not wait.
     pub(crate) fn begin_shutdown(&self) {
         self.phase.send_if_modified(|phase| {
             let is_running = *phase == WorkerPhase::Running;
@@ -141,7 +139,7 @@ impl WorkerHandle {
         });
     }
 
-    /// At once, without giving anything back.
+    /// Aborts at once, without yielding jobs.
     pub(crate) fn abort(&self) {
         if let Ok(mut task) = self.task.try_lock()
             && let Some(task) = task.take()
@@ -152,8 +150,8 @@ impl WorkerHandle {
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Run a closure for each job, in this process. What it returns is committed and finished; an error fails the job, and so do a
-    /// panic and a result that can never be taken. It is dropped when its lease is lost.
+    /// Runs a handler for each job in this process. Its result is committed and the execution finished. An error, a
+    /// panic or a result that can never be accepted fails the job. If the lease is lost, the handler is dropped.
     pub fn work<F>(
         &self,
         config: WorkerConfig,
@@ -183,7 +181,7 @@ async fn run_worker<S, R, F>(
     F: Future<Output = JobResult> + Send + 'static,
 {
     let mut jobs: JoinSet<()> = JoinSet::new();
-    // So that whoever opens the database next knows that the worker is gone.
+    // The instance in the name lets the next process detect that this worker is gone.
     let worker = match shared.store.instance() {
         Some(instance) => onceward_store::in_process_worker_name(&instance, &config.name),
         None => Arc::clone(&config.name),
@@ -240,22 +238,20 @@ async fn run_worker<S, R, F>(
     }
 }
 
-/// Whoever waits for a job looks up when the worker closes.
+/// Wakes the worker's own poller when it closes.
 async fn wake_pollers_on_close<S>(mut phase_updates: watch::Receiver<WorkerPhase>, shared: Arc<Shared<S>>) {
     if phase_updates.wait_for(|phase| *phase != WorkerPhase::Running).await.is_ok() {
         shared.notifier.pollers.wake_all();
     }
 }
 
-/// What happened next to a job that runs.
 enum JobEvent {
     Finished(Result<JobResult, tokio::task::JoinError>),
-    /// Its heart must beat.
     HeartbeatDue,
     PhaseChanged,
 }
 
-/// One job from its lease to its report.
+/// Runs one job from its lease to its report.
 async fn run_job<S, R, F>(
     shared: Arc<Shared<S>>,
     actor: Actor,
@@ -274,24 +270,24 @@ async fn run_job<S, R, F>(
     let payload = match leased_job.record.payload {
         Some(payload) => match shared.read_payload(payload).await {
             Ok(content) => content,
-            // The next attempt may have better luck.
+            // The next attempt may succeed.
             Err(_) => return send_report(&shared, &actor, Call::Yield { record: id, token }, &phase_updates).await,
         },
         None => None,
     };
     let (stop_sender, stop_receiver) = watch::channel(*phase_updates.borrow_and_update() != WorkerPhase::Running);
     let job = WorkerJob { record: leased_job.record, token, payload, stop_requested: stop_receiver };
-    // In a task of its own, and called there: one that panics has its failure reported.
+    // In its own task, so that a panic is reported as a failure.
     let mut task = AbortOnDrop(tokio::spawn(async move { handler(job).await }));
     let (mut was_asked_to_stop, mut delay) = (false, heartbeat_interval);
     let call = loop {
         let event = tokio::select! {
-            // One that has ended is not given back, whatever else is to be heard.
+            // A handler that has ended is reported, even if the phase changed too.
             biased;
             ended = &mut task => JobEvent::Finished(ended),
             () = tokio::time::sleep(delay) => JobEvent::HeartbeatDue,
             changed = phase_updates.changed() => {
-                // Its sender lives as long as the task that spawned this one.
+                // The sender lives as long as the task that spawned this one.
                 if changed.is_err() { JobEvent::HeartbeatDue } else { JobEvent::PhaseChanged }
             }
         };
@@ -300,8 +296,8 @@ async fn run_job<S, R, F>(
             JobEvent::Finished(Ok(Err(error))) if *error.code == *"yielded" => break Call::Yield { record: id, token },
             JobEvent::Finished(Ok(Err(error))) => break Call::Fail { record: id, token, error },
             JobEvent::Finished(Err(_)) => {
-                // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are. What the panic
-                // says may quote a payload, so the record does not keep it.
+                // Like a crash: retryable, because the lifecycle bounds the attempts. The panic message may quote a
+                // payload, so the record does not store it.
                 let error = FailureReport { retryable: Some(true), ..FailureReport::new("EXCEPTION", PANIC_MESSAGE) };
                 break Call::Fail { record: id, token, error };
             }
@@ -313,7 +309,7 @@ async fn run_job<S, R, F>(
             }
             JobEvent::HeartbeatDue => {
                 match send_heartbeat(&shared, &actor, &Call::Heartbeat { record: id, token, lease: None }).await {
-                    // Asked before, and still there.
+                    // Asked to stop at the last heartbeat, and still running.
                     Ok(true) if was_asked_to_stop => break Call::Yield { record: id, token },
                     Ok(stop_requested) => {
                         delay = heartbeat_interval;
@@ -322,9 +318,9 @@ async fn run_job<S, R, F>(
                             stop_sender.send_replace(true);
                         }
                     }
-                    // The lease is lost: whatever it still does comes to nothing.
+                    // The lease is lost: the job's effect can no longer be committed.
                     Err(EngineError::Refused(_) | EngineError::Closed | EngineError::WriterDied) => return,
-                    // Not a whole beat later: two of those, and the lease has run out.
+                    // Retry sooner than the next heartbeat: two missed ones expire the lease.
                     Err(EngineError::Overloaded { retry_after }) => delay = retry_after.min(heartbeat_interval),
                     Err(error) => {
                         delay = if error.is_retryable() {
@@ -353,8 +349,8 @@ async fn submit<S: Store>(shared: &Shared<S>, submission: Submission) -> Result<
     }
 }
 
-/// Until it is taken or refused, as long as trying again may help and the worker's time is not over. The same report twice does
-/// no harm: its token sees to that.
+/// Sends a report until it is accepted or refused, while a retry may help and the grace period lasts. A repeated report
+/// is harmless: the fencing token makes it a no-op.
 async fn send_report<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
@@ -381,7 +377,8 @@ async fn send_report<S: Store>(
     }
 }
 
-/// What to report where a report will never be taken: the job fails, which would else run until its lease ends, and again.
+/// Returns the failure to report instead of a report that can never be accepted. Otherwise the job would run again
+/// after each lease expiry.
 fn substitute_report(call: Call, error: &EngineError) -> Option<Call> {
     let failure = |code: &str, message: &str| FailureReport {
         retryable: Some(false),

@@ -1,8 +1,8 @@
-//! Letters that users' own transactions left in the database: carried out like any other call, once for each key.
+//! The inbox: executes calls that users' own SQL transactions inserted, once per idempotency key.
 //!
-//! A letter is answered in the table after its operation is durable. Should the process die in between, the letter comes
-//! again, and its key says that it was carried out. One whose answer takes long holds up no other: each is written down when it
-//! is there.
+//! A call is answered in the table after its operation is durable. If the process dies in between, the call is fetched
+//! again, and its key finds the stored reply. Each reply is written when it arrives, so that a slow call delays no
+//! other.
 
 use std::collections::HashSet;
 use std::pin::Pin;
@@ -20,10 +20,10 @@ use crate::log_on_change::LogOnChange;
 use crate::queue::{Reply, Submission};
 use crate::shared::Shared;
 
-/// Letters on their way at once.
+/// Bounds the queue capacity that the inbox uses.
 const MAX_IN_FLIGHT_CALLS: usize = 500;
 
-/// Of a refusal that says that the same may be taken later: a check that has no answer now.
+/// Status of a refusal that may succeed later, such as an unavailable check.
 const RETRYABLE_STATUS: u16 = 503;
 
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut changes: watch::Receiver<u64>) {
@@ -34,11 +34,11 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut changes: watch::Re
         drain.log_result("the inbox cannot be read", fetched);
         tokio::select! {
             replies = drain.next_replies(), if !drain.is_empty() => drain.write_replies(replies).await,
-            // Also where there is no room: whoever poses a question has its time, and then an answer.
+            // Also without free capacity: every check has a timeout, so replies will come.
             _ = tokio::time::timeout(shared.config.poll_interval, changes.changed()) => {}
         }
     }
-    // What was taken on is answered before the end.
+    // Answers all fetched calls before the end.
     while !drain.is_empty() {
         let replies = drain.next_replies().await;
         drain.write_replies(replies).await;
@@ -47,7 +47,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut changes: watch::Re
 
 type PendingInboxReply<'a> = Pin<Box<dyn Future<Output = (i64, Reply)> + Send + 'a>>;
 
-/// Letters that were taken and are not answered.
+/// Calls that were fetched and are not answered.
 struct InboxDrain<'a, S> {
     shared: &'a Shared<S>,
     in_flight_numbers: HashSet<i64>,
@@ -65,7 +65,7 @@ impl<'a, S: Store> InboxDrain<'a, S> {
         self.replies.is_empty()
     }
 
-    /// As many as there is room for.
+    /// Fetches as many calls as there is capacity for.
     async fn fetch_calls(&mut self) -> Result<(), EngineError> {
         let shared = self.shared;
         let limit = MAX_IN_FLIGHT_CALLS
@@ -76,7 +76,7 @@ impl<'a, S: Store> InboxDrain<'a, S> {
             return Ok(());
         }
         let mut calls = shared.store.inbox_calls(limit).await?;
-        // One that takes very long is to be had again: it is under way here, and by its key would only wait for itself.
+        // A call whose claim expired while it is in flight is returned again; submitting it would only wait for itself.
         calls.retain(|letter| !self.in_flight_numbers.contains(&letter.id));
         if calls.is_empty() {
             return Ok(());
@@ -92,7 +92,7 @@ impl<'a, S: Store> InboxDrain<'a, S> {
         Ok(())
     }
 
-    /// Waits for one, and takes along those that are there.
+    /// Waits for one reply, and takes all others that are ready.
     async fn next_replies(&mut self) -> Vec<(i64, Reply)> {
         let mut replies: Vec<(i64, Reply)> = self.replies.next().await.into_iter().collect();
         while let Some(Some(more)) = self.replies.next().now_or_never() {
@@ -105,7 +105,7 @@ impl<'a, S: Store> InboxDrain<'a, S> {
         let mut answers = Vec::with_capacity(replies.len());
         for (number, reply) in replies {
             self.in_flight_numbers.remove(&number);
-            // One that is left for another try is to be had again when the time of whoever took it is over, and not before.
+            // A call without an outcome is fetched again after its claim expires.
             answers.extend(inbox_outcome(reply).map(|outcome| InboxReply { call_id: number, outcome }));
         }
         if !answers.is_empty() {
@@ -127,13 +127,13 @@ impl<'a, S: Store> InboxDrain<'a, S> {
     }
 }
 
-/// What to write into the table; nothing where it is worth another try.
+/// Returns the row to write; `None` if the call should be retried.
 fn inbox_outcome(reply: Reply) -> Option<Result<RecordId, InboxRefusal>> {
     let error = match reply {
         Ok(answer) => return Some(Ok(answer.subject)),
         Err(error) => error,
     };
-    // A letter waits longer than a caller would: for a database to be mended, or for a lifecycle to be brought.
+    // An inbox call waits longer than a caller: until the database is repaired or a lifecycle is uploaded.
     let is_repairable = matches!(&error, EngineError::Store(store) if !matches!(**store, StoreError::Rejected(_)));
     let is_retryable_refusal = error.refusal().is_some_and(|refusal| refusal.status == RETRYABLE_STATUS);
     let should_retry = error.is_retryable() || error.is_engine_closed() || is_repairable || is_retryable_refusal;

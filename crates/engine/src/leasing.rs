@@ -1,6 +1,7 @@
-//! Jobs for workers. The store names candidates in their order, `decide` says who may have one, and no job is offered to
-//! two callers of this engine at once. Should two engines offer the same, one of them loses and looks again. Where there is none, the
-//! batch that makes the next one leases it right there.
+//! Dispatch: leases ready jobs to workers.
+//! The store lists candidates in order, `decide` checks each lease, and the broker offers no job to two callers of this
+//! engine. If two engines offer the same job, one gets a refusal and scans again. If no job is ready, the poller parks,
+//! and the batch that creates the next job leases it directly (sync match).
 
 mod desk;
 mod wish;
@@ -28,46 +29,45 @@ pub(crate) use desk::CandidateBroker;
 use desk::reserve;
 pub(crate) use wish::{ParkedRequest, SyncMatches, match_pollers};
 
-/// Rounds in which we were refused jobs that are offered again, before waiting for news: their keys are full, or they cannot be leased.
+/// Rounds with refused candidates before the poller waits. Their concurrency keys are full, or they cannot be leased.
 const MAX_REFUSED_ROUNDS: usize = 5;
 
-/// Rounds at all in which every candidate went to somebody else. Each one means that somebody else got on.
+/// Rounds in which other workers got every candidate. Each means that another worker made progress.
 const MAX_LOST_ROUNDS: usize = 1_000;
 
-/// Jobs at most for a call with a key: each of them is looked for.
+/// Each job of a repeated call costs a key lookup.
 const MAX_JOBS_PER_KEY: usize = 100;
 
-/// One who waits is seen so often.
+/// How often a waiting poller is recorded as alive.
 const SEEN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A call that waits longer is asked again by its caller.
+/// A caller that wants to wait longer calls again.
 const MAX_LEASE_WAIT: Duration = Duration::from_hours(1);
 
-/// Says whether somebody who waits still wants anything.
+/// Returns whether a waiting caller still wants a job.
 pub type KeepWaiting = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What a worker asks for.
+/// A worker's request for jobs.
 #[derive(Clone, Debug)]
 pub struct LeaseRequest {
     pub lifecycles: Vec<Arc<str>>,
-    /// What the worker calls itself; shown with the execution.
+    /// Name of the worker, shown with the execution.
     pub worker: Arc<str>,
-    /// At most so many jobs.
     pub max_jobs: usize,
-    /// Shorter or longer than the lifecycle's own.
+    /// Overrides the lifecycle's lease duration.
     pub lease_duration: Option<onceward_core::time::Duration>,
-    /// Start at once: saves a report.
+    /// Starts the executions with the lease; saves a call.
     pub start: bool,
-    /// How long to wait for a first job where there is none.
+    /// Longest wait for a first job.
     pub max_wait: Duration,
-    /// Only what the key was given before: nothing more is leased.
+    /// Returns only jobs that an earlier call with the key leased.
     pub replay_only: bool,
-    /// A key of the worker's: asked again with the same one, it gets the same jobs and no others.
+    /// Idempotency key: a repeated call gets the same jobs and no others.
     pub idempotency_key: Option<Arc<str>>,
 }
 
 impl LeaseRequest {
-    /// One job of a lifecycle, started, without waiting.
+    /// Requests one started job of a lifecycle, without waiting.
     pub fn single_job(lifecycle: &str, worker: &str) -> Self {
         Self {
             lifecycles: vec![lifecycle.into()],
@@ -81,7 +81,7 @@ impl LeaseRequest {
         }
     }
 
-    /// What was asked, but for how long to wait.
+    /// Returns the digest of the request without its wait.
     fn request_digest(&self) -> [u8; 32] {
         let lease = self.lease_duration.map(onceward_core::time::Duration::micros);
         let canonical = serde_json::json!([self.lifecycles, self.worker, self.max_jobs, lease, self.start]);
@@ -89,16 +89,16 @@ impl LeaseRequest {
     }
 }
 
-/// A job in a worker's hands.
+/// A job that a worker holds.
 #[derive(Clone, Debug)]
 pub struct LeasedJob {
     pub record: Arc<Record>,
-    /// To be shown with every report.
+    /// Required in every report.
     pub token: FencingToken,
     pub expires_at: Time,
 }
 
-/// Lease up to as many jobs as wanted; none where none came in time.
+/// Leases up to `max_jobs` jobs; returns none if none is ready in time.
 pub(crate) async fn lease<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
@@ -107,7 +107,7 @@ pub(crate) async fn lease<S: Store>(
     lease_while(shared, actor, request, &(Arc::new(|| true) as KeepWaiting)).await
 }
 
-/// The same, and none as soon as nobody wants any more: asked when there is news of work.
+/// Like [`lease`], but returns no jobs once `keep_waiting` returns false. It is called whenever the poller wakes.
 pub(crate) async fn lease_while<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
@@ -120,7 +120,7 @@ pub(crate) async fn lease_while<S: Store>(
         let idempotency_key = IdempotencyKey::new(key, request.request_digest());
         idempotency_key.validate()?;
         max_jobs = max_jobs.min(MAX_JOBS_PER_KEY);
-        // Until this call ends, and not while the call before is under way: it may still be given some.
+        // Held until this call ends: an earlier call with the key may still be leasing.
         let reservation = shared
             .queue
             .in_flight_keys
@@ -143,7 +143,7 @@ pub(crate) async fn lease_while<S: Store>(
         if shared.queue.is_stopped() {
             return Err(shared.queue.stopped_error());
         }
-        // From here on no news is missed: it comes before this look, or ends the wait after it.
+        // Enabled before the scan, so that no wakeup between scan and wait is lost.
         let mut wakeup = pin!(poller.wakeup());
         wakeup.as_mut().enable();
         let generation = pollers.generation();
@@ -154,7 +154,7 @@ pub(crate) async fn lease_while<S: Store>(
         let mut candidates = reserve(shared, request, max_jobs, generation).await?;
         poller.mark_scanned();
         if !candidates.records.is_empty() {
-            // It may have waited for its turn at the desk.
+            // The scan may have taken a while.
             if !keep_waiting() {
                 return Ok(Vec::new());
             }
@@ -164,7 +164,8 @@ pub(crate) async fn lease_while<S: Store>(
             if !leased.is_empty() {
                 return Ok(leased);
             }
-            // Who is quicker takes a job away, so that it is not offered again: while others come there are some left.
+            // A job that another worker leased is not offered again. A repeated offer means that the job cannot be
+            // leased now.
             let before = refused.len();
             refused.extend(candidates.records.iter().copied());
             refused_rounds += usize::from(refused.len() < before + candidates.records.len());
@@ -197,7 +198,7 @@ pub(crate) async fn lease_while<S: Store>(
         };
         match match_result {
             MatchResult::Jobs(leased) if !leased.is_empty() => return Ok(leased),
-            // Its key may be used by now: by this very call, or at another process.
+            // A match that failed or a call to another process may have used the key.
             MatchResult::Jobs(_) | MatchResult::Failed => {
                 if let Some(once) = idempotency_key
                     && let Some(leased) = recall_leases(shared, actor, once, max_jobs).await?
@@ -210,7 +211,7 @@ pub(crate) async fn lease_while<S: Store>(
     }
 }
 
-/// Lease these, each on its own. Those that went to somebody else meanwhile are left out.
+/// Leases the candidates, each with its own operation. Candidates that another worker leased first are skipped.
 async fn lease_candidates<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
@@ -234,36 +235,36 @@ async fn lease_candidates<S: Store>(
     for receiver in receivers {
         match shared.queue.wait_reply(receiver).await {
             Ok(answer) => leased.extend(leased_job(answer)),
-            // Somebody was quicker, or its key is full.
+            // Another worker leased it first, or its concurrency key is full.
             Err(EngineError::Refused(refusal)) if refusal.status == 409 => {}
             Err(error) => failed = Some(error),
         }
     }
-    // What was leased is not lost for a sibling's failure.
+    // An error of one lease does not discard the others.
     match failed {
         Some(error) if leased.is_empty() => Err(error),
         _ => Ok(leased),
     }
 }
 
-/// Without a live execution it was not leased: its own row may have set it aside.
+/// Returns `None` if the record has no live execution: a transition on lease may have ended it.
 fn leased_job(receipt: Receipt) -> Option<LeasedJob> {
     let (record, token) = (receipt.record?, receipt.token?);
-    // Of an earlier call with the same key: it may be over, which its worker will be told; but then another may have it.
+    // For a replayed lease: it may have ended, and another worker may hold the job now.
     let execution = record.execution.as_ref().filter(|execution| execution.token == token)?;
     let expires_at = execution.expires_at;
     Some(LeasedJob { record, token, expires_at })
 }
 
-/// Each job of a call with a key has a name of its own: who asks again is given those that were leased. No key of a caller's
-/// has such a name.
+/// Returns the key of one job of a keyed lease call, so that a repeated call finds its jobs. Callers cannot use such a
+/// key: it contains a control character.
 fn job_idempotency_id(actor: &Actor, key: &str, index: Option<usize>) -> IdempotencyId {
     let number = index.map(|number| number.to_string()).unwrap_or_default();
     IdempotencyId { owner: Arc::clone(&actor.id), idempotency_key: format!("{key}\u{1f}{number}").into() }
 }
 
-/// The jobs that a call with this key was given before, as far as they are still in its hands. `None` where it was given none; an
-/// empty list where all are over: such a key gets no others, so there is nothing to wait for.
+/// Returns the jobs that an earlier call with this key leased and still holds. `None`: the key is unused. An empty
+/// list: all leases ended; the key gets no other jobs, so the caller does not wait.
 async fn recall_leases<S: Store>(
     shared: &Shared<S>,
     actor: &Actor,
@@ -291,7 +292,7 @@ async fn recall_leases<S: Store>(
     Ok(is_used.then_some(leased))
 }
 
-/// Looks for those who wait: at the times at which jobs are known to become ready, and now and then for what nobody has told of.
+/// Wakes pollers when a delayed job becomes ready, and every `poll_interval` in case a notification was lost.
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     while !shared.queue.is_closed() {
         let poll = shared.config.poll_interval;

@@ -1,4 +1,4 @@
-//! What named accounts hold, and what moved there.
+//! Balances and statements of named accounts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,37 +14,35 @@ use crate::api_keys::require_operator;
 use crate::engine::Engine;
 use crate::error::EngineError;
 
-/// A move on an account.
+/// A transfer to or from an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementLine {
-    /// The place of its entry in the log.
+    /// Seq of its log entry.
     pub seq: u64,
     pub logged_at: Time,
-    /// The record whose row moved it, and on which event.
+    /// The record whose transition made the transfer, and the event.
     pub record: RecordId,
     pub event: Arc<str>,
-    /// What came; less than nothing where it went.
+    /// Positive for incoming, negative for outgoing.
     pub amount: i64,
-    /// What the account held then.
+    /// Balance after the transfer.
     pub balance: i64,
-    /// Where it came from, or went to.
     pub counterparty: Account,
 }
 
-/// A part of an account's statement, the newest first.
+/// A page of an account's statement, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountStatement {
-    /// What it holds now.
+    /// The current balance.
     pub current: AccountBalance,
     pub lines: Vec<StatementLine>,
-    /// Where the older ones begin; `None` on the last part.
+    /// Cursor of the older lines; `None` on the last page.
     pub next: Option<StatementCursor>,
-    /// On the last part: what the account held before the oldest line. That is nothing, or what records moved there that have
-    /// been pruned since.
+    /// On the last page: the balance before the oldest line. It is zero, or the sum of transfers of pruned records.
     pub opening_balance: Option<i64>,
 }
 
-/// Where a statement goes on: before this place of the log, and what the account held then.
+/// Continues a statement before this seq, with the balance at that point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatementCursor {
     pub before_seq: u64,
@@ -67,22 +65,22 @@ impl FromStr for StatementCursor {
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Named accounts in the order of asset and name, for an operator.
+    /// Lists named accounts by asset and name. Requires an operator.
     pub async fn accounts(&self, actor: &Actor, query: &AccountsQuery) -> Result<Vec<AccountBalance>, EngineError> {
         require_operator(actor)?;
         let query = AccountsQuery { limit: self.shared.clamp_page_items(query.limit), ..query.clone() };
         Ok(self.shared.store.accounts(&query).await?)
     }
 
-    /// What a named account holds, for an operator; `None` where nothing ever moved there. Who else may look is for whoever
-    /// asks in the engine's name to know.
+    /// Returns the balance of a named account; `None` if it never had a transfer. Requires an operator; a program that
+    /// shows it to others must check their permission itself.
     pub async fn account(&self, actor: &Actor, account: &AccountName) -> Result<Option<AccountBalance>, EngineError> {
         require_operator(actor)?;
         Ok(self.shared.store.account(account).await?)
     }
 
-    /// What moved on a named account, the newest first, for an operator. A part has so many log entries at most, of which each
-    /// has as many lines as it has moves there.
+    /// Returns a page of an account's statement, newest first. `limit` counts log entries; an entry may have several
+    /// lines. Requires an operator.
     pub async fn statement(
         &self,
         actor: &Actor,
@@ -93,7 +91,7 @@ impl<S: Store + 'static> Engine<S> {
         require_operator(actor)?;
         let limit = self.shared.clamp_page_items(limit);
         let before = cursor.map(|from| from.before_seq);
-        // One more, to see whether there is one.
+        // One more, to learn whether there is a next page.
         let query = StatementQuery { account: account.clone(), before_seq: before, limit: limit + 1 };
         let Some(statement) = self.shared.store.statement(&query).await? else { return Ok(None) };
         let mut balance = cursor.map_or(statement.balance.balance, |from| from.balance);
@@ -108,7 +106,7 @@ impl<S: Store + 'static> Engine<S> {
     }
 }
 
-/// The moves of one entry, the last first; what the account held before them.
+/// Appends the lines of one entry, last transfer first; returns the balance before them.
 fn append_lines(
     entry: &LogEntry,
     account: &AccountName,

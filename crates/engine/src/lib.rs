@@ -1,57 +1,52 @@
-//! The engine: load, decide, save, for many callers at once.
+//! The engine: decides and commits the operations of concurrent callers in group commits.
 //!
-//! Callers hand in operations; one loop takes all that wait, decides them on one base, saves them in one transaction and
-//! only then answers. Each is taken or refused on its own. The engine holds no rule: what an operation does is for core's
-//! `decide` to say, and whether it still holds is for the store's `save_result` to find out.
+//! ```text
+//! caller --submit--> submission queue --batch--> group commit --reply--> caller
+//!                    bounded: when full          load, decide, save      when the save
+//!                    it returns `Overloaded`     in one transaction      is durable
+//!                      ^            ^                    |
+//!                      |            |                  saved
+//!               fire due timers   lease                  v
+//!                      |            |                notifier --wakes--> log streams
+//!                      |            |                 |    |
+//!                  scheduler <------|------wakes------+    |
+//!                                   |                      |
+//!                               dispatch <------wakes------+
+//!                                   |
+//!                                   +--jobs--> workers
 //!
-//! # One duty a file
+//! beside it: delivery (sends messages to URLs), retention (prunes ended records), verify (replays the log)
+//! ```
 //!
-//! | file | duty |
-//! | --- | --- |
-//! | `engine.rs` | what a program calls |
-//! | `queue.rs` | the bounded way in: a full queue answers [`EngineError::Overloaded`] at once |
-//! | `admission.rs` | calls that are too large, and bytes that are not what they are said to be, are turned away |
-//! | `batch.rs` | the loop that saves: takes what is there, never waits for company; conflicts decide again, losses halve |
-//! | `deciding.rs` | one batch decided: what is missing is loaded for all together, what is due is done first |
-//! | `idempotency.rs` | calls that carry a key are carried out once, and answered the same again |
-//! | `objects/` | large payloads, beside the database |
-//! | `reading.rs` | who sees what, and never a state whose time is over |
-//! | `preflight.rs` | calls with large payloads that have no hope, turned away before their bytes are written |
-//! | `relations.rs` | whom a record names, and who names it |
-//! | `ledger.rs` | what named accounts hold, and what moved there |
-//! | `leasing.rs` | jobs for workers: candidates from the store, each leased by an operation of its own |
-//! | `worker_registry.rs` | who comes for jobs, in this process and others |
-//! | `in_process_worker.rs` | workers inside the process: a closure for each job, its lease kept alive |
-//! | `timers.rs` | what is due is done when it is due, also what fell due while nobody was there |
-//! | `checks.rs` | questions to the outside, bounded in time and number |
-//! | `delivery.rs`, `http.rs` | messages to the outside, posted until they are acknowledged or dead |
-//! | `inbox.rs` | calls that users' own transactions left in the database |
-//! | `keys/` | API keys: making and revoking them, and telling who calls |
-//! | `elsewhere.rs` | what other processes write wakes whoever waits here |
-//! | `notifier.rs` | who is woken by what was saved |
-//! | `waiting.rs` | who waits for jobs: as many are woken as there may be jobs |
-//! | `refusal_limiter.rs` | how many denials and audited refusals are logged: so many of each a minute for each owner |
-//! | `fair_semaphore.rs` | so much of something at once, and a share of it for one owner |
-//! | `log_on_change.rs` | what goes wrong again and again is told once |
-//! | `shared_work.rs` | what these parts share |
-//! | `metrics.rs` | what the engine has done, counted |
-//! | `spans.rs` | what it tells of operations and executions that stand in a trace |
-//! | `stream.rs` | the log, in order, as it grows |
-//! | `lifecycles.rs` | which versions there are, and which one is current |
-//! | `version_migration.rs` | records moved to another version, so many at a time |
-//! | `retention.rs`, `prune.rs` | how long what has ended is kept, and taking it out when that is over |
-//! | `verify/` | everything that a store keeps, worked out again from its log |
+//! - The **submission queue** (`queue.rs`, `admission.rs`) validates a call, takes a permit for it and holds the permit
+//!   until the reply.
+//! - The **group commit** (`batch.rs`, `deciding.rs`) takes all queued operations, loads what they read, decides them
+//!   in order and saves them in one transaction. If the save finds a changed read, the batch is decided again; after
+//!   several conflicts it is split.
+//! - **Dispatch** (`leasing.rs`, `waiting.rs`) gives ready jobs to workers. A waiting poller is leased a job by the
+//!   batch that creates the job (sync match).
+//! - The **scheduler** (`timers.rs`) fires due timers and expires leases.
+//! - The **notifier** wakes dispatch, the scheduler and log streams after each save, here or in another process. A
+//!   notification is only a hint: each of them also polls.
+//! - **Delivery** and **retention** run in the background; [`verify()`] checks a store, also beside an engine.
 //!
-//! # What can be relied on
+//! The engine holds no rule of its own: `onceward_core::decide` decides, and the store's `save` checks that what was
+//! read is unchanged.
 //!
-//! - An answer means that the operation is durable. No answer means that nobody knows: ask again, or look.
-//! - The operations of one call of [`Engine::submit_all`] are decided in their order, but for those that ask the outside
-//!   first, which come when that has answered; those of different calls in any order.
-//! - A refusal writes nothing but its log entry, where it has one. It was true of what had been loaded for its batch.
-//! - [`Engine::get`] and [`Engine::list`] never show a record on which something is overdue, nor one that the actor may not see.
-//! - A call with a key ([`Submission::once`]) is carried out once, also when it is sent again after a restart. A refusal is not
-//!   remembered.
-//! - Time is the store's: [`Store::now`](onceward_store::Store::now). The engine itself reads no wall clock.
+//! # Guarantees
+//!
+//! - **Durability:** a receipt means that the operation is durable. If the reply is lost, the outcome is unknown: retry
+//!   with an idempotency key, or read the record.
+//! - **Atomicity:** each operation is applied as a whole or refused. A refusal writes at most its log entry.
+//! - **Order:** the operations of one [`Engine::submit_all`] call are decided in order. An operation that needs an
+//!   external check is decided when the answer arrives; later ones do not wait for it. Different calls have no order.
+//! - **Isolation:** a change commits only if everything it read is unchanged. A refusal was correct for the data loaded
+//!   for its batch.
+//! - **Idempotency:** a call with an idempotency key ([`Submission::with_idempotency_key`]) takes effect once, also
+//!   across restarts. A refusal does not consume the key.
+//! - **Fresh reads:** [`Engine::get`] and [`Engine::list`] fire due timers first, and return only records that the
+//!   actor may see.
+//! - **Time:** the store's clock ([`Store::now`](onceward_store::Store::now)) decides. The engine reads no wall clock.
 
 mod admission;
 mod api_keys;

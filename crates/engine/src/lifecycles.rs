@@ -1,4 +1,4 @@
-//! The lifecycles themselves: which versions there are, who lives by them, and which one is current.
+//! Lifecycle versions: list, count and activate.
 
 use std::sync::Arc;
 
@@ -11,24 +11,23 @@ use crate::api_keys::require_operator;
 use crate::engine::Engine;
 use crate::error::EngineError;
 
-/// Of a hash, so much at least must be said.
+/// Shorter prefixes are likely to be ambiguous or mistyped.
 const MIN_HASH_PREFIX_CHARS: usize = 8;
 
 impl<S: Store + 'static> Engine<S> {
-    /// The lifecycles as they are now, whichever process brought them.
+    /// Returns the newest catalog, including uploads by other processes.
     pub async fn lifecycles(&self) -> Result<Arc<Catalog>, EngineError> {
         Ok(self.shared.store.refresh_catalog().await?)
     }
 
-    /// How many records live by each version, by state; of all owners, so for operators only.
+    /// Counts records by version and state, for all owners. Requires an operator.
     pub async fn counts_by_version(&self, actor: &Actor) -> Result<Vec<VersionCount>, EngineError> {
         require_operator(actor)?;
         Ok(self.shared.store.counts_by_version().await?)
     }
 
-    /// Make a version that is known the current one of its lifecycle: back to an older one, or forward again. `hash` may be cut short,
-    /// to 8 characters at least. New records are made by it from now on, in every process; those that are there keep theirs. For
-    /// operators.
+    /// Activates a known version of a lifecycle. `hash_prefix` needs at least 8 characters. From now on every process
+    /// creates new records with it; existing records keep their version. Requires an operator.
     pub async fn activate_version(
         &self,
         actor: &Actor,
@@ -44,7 +43,7 @@ impl<S: Store + 'static> Engine<S> {
     }
 }
 
-/// The version of a lifecycle whose hash begins so.
+/// Returns the version of a lifecycle by a prefix of its hash.
 pub fn find_version(catalog: &Catalog, name: &str, hash_prefix: &str) -> Result<Arc<Lifecycle>, EngineError> {
     let versions = catalog.versions(name);
     if versions.is_empty() {

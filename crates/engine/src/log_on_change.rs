@@ -1,11 +1,11 @@
-//! What goes wrong again and again is told when it begins, and when it becomes something else; not each time.
+//! Logs a repeated error when it begins or changes, not each time.
 
-/// What was told last, of one thing that is tried again and again.
+/// The error code that was logged last.
 #[derive(Debug, Default)]
 pub(crate) struct LogOnChange(Option<String>);
 
 impl LogOnChange {
-    /// Whether this was not told yet. From now on it was.
+    /// Returns whether this code differs from the last one, and remembers it.
     pub(crate) fn should_log(&mut self, code: &str) -> bool {
         if self.0.as_deref() == Some(code) {
             return false;
@@ -14,7 +14,7 @@ impl LogOnChange {
         true
     }
 
-    /// It goes well: should it fail again, that is new.
+    /// Forgets the last error after a success.
     pub(crate) fn reset(&mut self) {
         self.0 = None;
     }

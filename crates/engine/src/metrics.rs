@@ -1,5 +1,5 @@
-//! What an engine has done, counted as it goes. Batches are looked through once they are saved, and added with one lock each:
-//! an operation itself costs two additions.
+//! Metrics of the engine. Each saved batch is summarized and added under one lock; an operation costs two atomic
+//! additions.
 
 mod batch_summary;
 
@@ -17,92 +17,91 @@ use crate::error::EngineError;
 
 pub(crate) use batch_summary::BatchSummary;
 
-/// Kinds of refusal that are counted apart. Codes are the lifecycles' own and core's, so there are never near so many.
+/// Bounds memory. Codes come from lifecycles and core, so there are far fewer.
 const MAX_REFUSAL_KEYS: usize = 1_000;
 
-/// What an engine has done since it was opened.
+/// Counters since the engine was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounters {
-    /// Transactions that were saved.
+    /// Saved transactions.
     pub batches: u64,
-    /// Operations in them, those of the engine's own too.
+    /// Operations in them, including the engine's own.
     pub operations: u64,
-    /// Saves that found something changed, and were decided again.
+    /// Saves that found a changed read and were decided again.
     pub conflicts: u64,
-    /// Denials and audited refusals that were not logged, because their owner had too many.
+    /// Denials and audited refusals that were not logged because of the owner's limit.
     pub unlogged_refusals: u64,
-    /// Calls that were turned away because too much was on its way.
+    /// Calls rejected as overloaded.
     pub overloaded: u64,
 }
 
-/// What became of the records of one lifecycle.
+/// Counters of one lifecycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LifecycleCounters {
     pub created: u64,
     pub leased: u64,
-    /// Leases of jobs that had been leased before.
+    /// Leases of jobs that were leased before.
     pub redelivered: u64,
     pub started: u64,
-    /// Effects that landed.
+    /// Committed effects.
     pub committed: u64,
-    /// Executions that ended as they should.
+    /// Executions that finished normally.
     pub done: u64,
-    /// Executions that ended otherwise: by a failure that was reported or met, by a lease that ran out or whose worker was gone,
-    /// given back, or because the record moved away.
+    /// Executions that were aborted: failed, lost (the lease expired or the worker was gone), yielded, or left because
+    /// the record changed state.
     pub failed: u64,
     pub lost: u64,
     pub yielded: u64,
     pub left_state: u64,
-    /// Executions that ended otherwise, and whose job waits for another.
+    /// Aborted executions whose job is retried.
     pub retried: u64,
-    /// Reports that had been made before.
+    /// Reports that were made before.
     pub repeated: u64,
-    /// Creations that were answered with the record that holds their key.
+    /// Create calls that returned an existing record with the same unique key.
     pub existing_returned: u64,
-    /// Calls that were answered again, by the caller's own key.
+    /// Calls that got a stored reply by idempotency key.
     pub replayed: u64,
-    /// Records that were set aside.
+    /// Records that became stuck.
     pub stuck: u64,
 }
 
-/// All that an engine counts, at one time.
+/// All metrics of an engine at one time.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsSnapshot {
     pub counters: EngineCounters,
-    /// By lifecycle.
     pub lifecycles: BTreeMap<Arc<str>, LifecycleCounters>,
-    /// Records that came to their end, by lifecycle and final state.
+    /// Ended records, by lifecycle and final state.
     pub ended_records: BTreeMap<(Arc<str>, Arc<str>), u64>,
-    /// By lifecycle, empty where none is known, and code.
+    /// By lifecycle (empty if unknown) and code.
     pub refusals: BTreeMap<(Arc<str>, Arc<str>), u64>,
-    /// Operations that came to nothing for a reason of the engine's or the store's, by its code.
+    /// Operations that failed with an error of the engine or the store, by code.
     pub failures: BTreeMap<Arc<str>, u64>,
-    /// From the call to its answer, in microseconds, by kind of call.
+    /// Latency from call to reply in microseconds, by kind of call.
     pub latency: Vec<(&'static str, HistogramSnapshot)>,
-    /// Operations in a batch.
+    /// Operations per batch.
     pub batch_sizes: Option<HistogramSnapshot>,
-    /// Whole saves, in microseconds.
+    /// Duration of saves in microseconds.
     pub save_times: Option<HistogramSnapshot>,
-    /// The commit alone, where the store can tell.
+    /// Duration of commits, if the store measures it.
     pub commit_times: Option<HistogramSnapshot>,
-    /// Operations on their way, how many there may be, and the bytes that they keep in memory.
+    /// Queued operations, the queue's capacity, and the bytes of queued operations.
     pub queued_operations: usize,
     pub queue_capacity: usize,
     pub queued_bytes: usize,
-    /// Calls that have found no job and wait for one.
+    /// Lease calls that wait for a job.
     pub parked_pollers: usize,
-    /// Records that are due and cannot be moved.
+    /// Due records that cannot be fired.
     pub blocked_records: usize,
 }
 
-/// Kinds of calls, as they are counted.
+/// Labels of the kinds of calls.
 pub(crate) const CALL_KINDS: [&str; 12] =
     ["create", "fire", "lease", "start", "heartbeat", "commit", "finish", "fail", "yield", "due", "lost", "move"];
 
-/// The place of leases.
+/// Index of `lease` in [`CALL_KINDS`].
 const LEASE_KIND_INDEX: usize = 2;
 
-/// A call's place in [`CALL_KINDS`].
+/// Returns the index of a call in [`CALL_KINDS`].
 pub(crate) const fn call_kind_index(call: &Call) -> usize {
     match call {
         Call::Create(_) => 0,
@@ -156,7 +155,7 @@ impl Default for EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// A batch was saved, which took so long.
+    /// Records a saved batch.
     pub(crate) fn record_batch(&self, operations: usize, elapsed: Duration) {
         let operations = u64::try_from(operations).unwrap_or(u64::MAX);
         self.batches.fetch_add(1, Ordering::Relaxed);
@@ -165,7 +164,7 @@ impl EngineMetrics {
         self.save_times.record_duration(elapsed);
     }
 
-    /// What was decided in a batch that stands.
+    /// Records the decisions of a saved batch.
     pub(crate) fn record_decisions(&self, writes: &[DecidedOperation], read_set: &ReadSet) {
         let summary = BatchSummary::from_writes(writes, read_set);
         summary.log();
@@ -181,27 +180,27 @@ impl EngineMetrics {
         }
     }
 
-    /// Refused before anything was decided.
+    /// Records a refusal outside of a batch.
     pub(crate) fn record_refusal(&self, lifecycle: Option<&Arc<str>>, code: &Arc<str>) {
         self.lock_totals().record_refusal(lifecycle, code);
     }
 
-    /// A call was answered, so long after it came.
+    /// Records the latency of a call.
     pub(crate) fn record_latency(&self, call: &Call, elapsed: Duration) {
         self.latency[call_kind_index(call)].record_duration(elapsed);
     }
 
-    /// A job was leased in the batch that made it, which took so long.
+    /// Records the latency of a sync match.
     pub(crate) fn record_sync_match(&self, elapsed: Duration) {
         self.latency[LEASE_KIND_INDEX].record_duration(elapsed);
     }
 
-    /// Calls of a lifecycle were answered again.
+    /// Records replayed replies of a lifecycle.
     pub(crate) fn record_replays(&self, lifecycle: &Arc<str>, times: u64) {
         self.lock_totals().lifecycle_counters(lifecycle).replayed += times;
     }
 
-    /// Operations came to nothing, by no word of a lifecycle.
+    /// Records operations that failed without a refusal.
     pub(crate) fn record_failures(&self, error: &EngineError, operations: usize) {
         let operations = u64::try_from(operations).unwrap_or(u64::MAX);
         *self.lock_totals().failures.entry(error.code().into()).or_default() += operations;

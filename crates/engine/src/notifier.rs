@@ -1,4 +1,4 @@
-//! Who is woken by what was saved. A signal is a hint: whoever waits for one looks for itself now and then.
+//! Wakes pollers, the scheduler and log streams after a save. A notification is a hint: each of them also polls.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,21 +13,20 @@ use tokio::sync::{Notify, watch};
 
 use crate::waiting::PollerQueues;
 
-/// Times at which jobs become ready that are remembered; later ones are found by looking.
+/// Bounds memory. Polling finds jobs that become ready after these times.
 const MAX_READY_TIMES: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Notifier {
-    /// Who waits for jobs.
     pub(crate) pollers: PollerQueues,
-    /// The last place of the log that is known to be written.
+    /// Last seq known to be written.
     last_seq: watch::Sender<u64>,
     scheduler_wakeup: Notify,
-    /// When the timers look next, in microseconds; what is due later needs no signal.
+    /// Time of the scheduler's next poll. Records due later need no notification.
     next_poll_micros: AtomicI64,
-    /// When jobs that wait for their time become ready.
+    /// Times at which delayed jobs become ready.
     ready_times: Mutex<BTreeSet<Time>>,
-    /// One becomes ready before all that were known.
+    /// Notified if a job becomes ready before all known times.
     earlier_ready: Notify,
 }
 
@@ -45,7 +44,7 @@ impl Default for Notifier {
 }
 
 impl Notifier {
-    /// A batch was saved. Jobs that it has given to somebody already call for nobody.
+    /// Announces a saved batch. Jobs in `matched_records` are already leased and wake no poller.
     pub(crate) fn on_saved(
         &self,
         writes: &[DecidedOperation],
@@ -54,7 +53,7 @@ impl Notifier {
         matched_records: &HashSet<RecordId>,
     ) {
         let (mut earliest, mut delayed_times) = (None, Vec::new());
-        // How many of each lifecycle may have become leasable.
+        // How many jobs of each lifecycle may have become ready.
         let mut ready_jobs: HashMap<&str, usize> = HashMap::new();
         for write in writes {
             let OperationOutcome::Changes(changes) = &write.outcome else { continue };
@@ -88,12 +87,11 @@ impl Notifier {
         }
     }
 
-    /// The log is written up to here.
+    /// Announces that the log is written up to `last`.
     pub(crate) fn advance_log(&self, last: u64) {
         self.last_seq.send_modify(|known| *known = last.max(*known));
     }
 
-    /// Jobs become ready at these times.
     fn add_ready_times(&self, times: Vec<Time>) {
         let mut ready_times = self.lock_ready_times();
         let first = ready_times.first().copied();
@@ -102,13 +100,13 @@ impl Notifier {
             ready_times.pop_last();
         }
         if ready_times.first().copied() != first {
-            // Whoever looks for those that wait would look too late.
+            // The dispatch task would wake too late.
             self.earlier_ready.notify_one();
         }
     }
 
-    /// Something was written elsewhere, and nobody knows what: all look for themselves, but of those who wait for jobs only one of
-    /// each kind.
+    /// Announces a commit of another process, of which nothing else is known. All waiters check, but only one poller of
+    /// each queue.
     pub(crate) fn on_remote_change(&self) {
         self.pollers.wake_one_each();
         self.last_seq.send_modify(|_| {});
@@ -119,7 +117,7 @@ impl Notifier {
         self.last_seq.subscribe()
     }
 
-    /// Everybody looks again: the engine closes, or the clock was set.
+    /// Wakes all waiters: the engine closes, or the clock was set.
     pub(crate) fn wake_all(&self) {
         self.pollers.wake_all();
         self.earlier_ready.notify_one();
@@ -127,23 +125,23 @@ impl Notifier {
         self.scheduler_wakeup.notify_one();
     }
 
-    /// The timers look now: until they say when they look next, everything is news to them.
+    /// Begins a poll of the scheduler. Until its next poll time is set, every due record notifies it.
     pub(crate) fn begin_poll(&self) {
         self.next_poll_micros.store(i64::MAX, Ordering::SeqCst);
     }
 
-    /// Wait until something may be due before `next`, or so long.
+    /// Waits until a record may be due before `next`, or `max_wait` has passed.
     pub(crate) async fn wait_due_before(&self, next: Time, max_wait: Duration) {
         self.next_poll_micros.store(next.micros(), Ordering::SeqCst);
         let _ = tokio::time::timeout(max_wait, self.scheduler_wakeup.notified()).await;
     }
 
-    /// Wait so long, or until a job is known to become ready sooner than all others.
+    /// Waits until a job becomes ready before all known ones, or `max_wait` has passed.
     pub(crate) async fn wait_earlier_ready(&self, max_wait: Duration) {
         let _ = tokio::time::timeout(max_wait, self.earlier_ready.notified()).await;
     }
 
-    /// How long until a job is known to become ready; at most `most`.
+    /// Returns the time until the next delayed job becomes ready, at most `max_wait`.
     pub(crate) fn time_until_ready(&self, now: Time, max_wait: Duration) -> Duration {
         let mut ready_times = self.lock_ready_times();
         while ready_times.first().is_some_and(|first| *first <= now) {
@@ -157,7 +155,7 @@ impl Notifier {
     }
 }
 
-/// Whether others of its work key may go on now.
+/// Returns whether other jobs of its concurrency key may become ready.
 fn frees_concurrency_key(change: &RecordChange) -> bool {
     let Some(before) = &change.before else { return false };
     let has_concurrency_key = before.lifecycle.work.as_ref().is_some_and(|work| work.concurrency.is_some());
@@ -166,7 +164,7 @@ fn frees_concurrency_key(change: &RecordChange) -> bool {
             || ordered_queue_key(before) != ordered_queue_key(&change.after))
 }
 
-/// From one time to a later one, as the machine counts; rounded up, so that the time has come when it is over.
+/// Returns the duration, rounded up, so that after the wait the time is reached.
 pub(crate) fn duration_between(from: Time, to: Time) -> Duration {
     let micros = to.micros().saturating_sub(from.micros());
     Duration::from_micros(u64::try_from(micros).unwrap_or(0).saturating_add(1))

@@ -1,5 +1,5 @@
-//! Calls with large payloads are rehearsed before their bytes are written anywhere: what is refused whatever stands in the store leaves
-//! nothing on the disk. Whoever may make nothing fills nothing. And what comes for the second time can be known before it has come.
+//! Decides calls with large payloads before their bytes are stored: if a call is refused whatever the store contains,
+//! nothing is written. Also finds an existing record before the upload.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::objects::MAX_INLINE_PAYLOAD_BYTES;
 use crate::queue::Submission;
 use crate::shared::Shared;
 
-/// Takes out those that have no hope, with their places and why.
+/// Removes doomed submissions; returns their errors by index.
 pub(crate) async fn reject_doomed<S: Store>(
     shared: &Shared<S>,
     submissions: &mut Vec<Submission>,
@@ -36,7 +36,7 @@ pub(crate) async fn reject_doomed<S: Store>(
         if doomed_refusal(&catalog.definitions, submission, now).is_none() || is_replay(store, submission).await? {
             continue;
         }
-        // Another process may have brought what it needs a moment ago.
+        // Another process may just have uploaded the lifecycle.
         let newest_catalog = store.refresh_catalog().await?;
         if let Some(refusal) = doomed_refusal(&newest_catalog.definitions, submission, now) {
             rejected.insert(index, EngineError::Refused(refusal));
@@ -50,39 +50,41 @@ pub(crate) async fn reject_doomed<S: Store>(
     Ok(rejected)
 }
 
-/// Why it is refused, whatever stands in the store.
+/// Returns the refusal that does not depend on stored data.
 fn doomed_refusal(definitions: &Definitions, submission: &Submission, now: Time) -> Option<Box<Refusal>> {
     let Submission { actor, call, trace, .. } = submission.clone();
     let operation = Operation { seed: 0, actor, call, check_answers: Vec::new(), trace };
-    // With nothing loaded: what needs no look to be refused stays refused.
+    // With an empty snapshot: a refusal that needs no data is final.
     let mut snapshot = Snapshot::default();
     let mut decision = decide(definitions, &snapshot, &operation, now);
     if let Decision::Missing(keys) = &decision
         && let [ReadKey::Record(new_record)] = keys[..]
     {
-        // First it is asked whether the record is there already; who may not make it is refused in either case.
+        // `decide` first asks whether the record exists. If the actor may not create it, the call is refused in either
+        // case.
         snapshot.records.insert(new_record, None);
         decision = decide(definitions, &snapshot, &operation, now);
     }
     if let Decision::Refusal(refusal) = decision { Some(refusal) } else { None }
 }
 
-/// Whether its key was used: then it is answered as it was, though it would not be taken any more.
+/// Returns whether the idempotency key was used: then the stored reply is returned, even if the call would be refused
+/// now.
 async fn is_replay<S: Store>(store: &S, submission: &Submission) -> Result<bool, EngineError> {
     let Some(idempotency_key) = &submission.idempotency_key else { return Ok(false) };
     Ok(store.idempotency_record(&idempotency_key.stored_id(&submission.actor)).await?.is_some())
 }
 
-/// Rounds of loading for one look: more than any lifecycle asks for.
+/// More than any lifecycle needs.
 const MAX_LOOKUP_ROUNDS: usize = 100;
 
 impl<S: Store + 'static> Engine<S> {
-    /// Whether what is about to come as a new record's payload was made a record before: the one that holds its key, where the lifecycle returns
-    /// that; where it is gone, the refusal that says so. `None` says nothing: that is decided when all of it is there.
+    /// Returns the record that already holds the unique key, if the lifecycle returns existing records. If that record
+    /// was pruned, returns the `gone` refusal. `None` decides nothing: the create call does, after the upload.
     pub async fn find_existing(&self, actor: &Actor, create: CreateRecord) -> Result<Option<RecordId>, EngineError> {
         let store = &self.shared.store;
         let (catalog, now) = (store.catalog().await?, store.now().await?);
-        // One byte: whatever comes has that much.
+        // Every payload has at least one byte.
         let create = CreateRecord { payload: Some(PayloadRef { sha256: [0; 32], bytes: 1 }), ..create };
         let call = Call::Create(create);
         let operation = Operation { seed: 0, actor: actor.clone(), call, check_answers: Vec::new(), trace: None };

@@ -1,7 +1,9 @@
-//! Taking out what has ended long ago: whole records, each with all of its entries, in transactions of a bounded size.
+//! Pruning: deletes records that ended before the retention cutoff, with all their log entries, in bounded
+//! transactions.
 //!
-//! Records that can only go together are a family: whoever points to a record goes with it, and so does a record whose
-//! lifecycle counts or reaches those that point to it. A family goes when all of it is over, or not at all.
+//! Records that must be deleted together form a reference group: a record that references another goes with it, and so
+//! does a record whose lifecycle counts or reaches the records that reference it. A group is deleted as a whole, when
+//! all of its records are past their cutoff.
 
 mod leftovers;
 
@@ -29,52 +31,52 @@ use crate::shared::Shared;
 use crate::verify::ProgressObserver;
 use crate::worker_registry;
 
-/// Records that are looked at in one read.
+/// Records in one scanned page.
 const SCAN_PAGE_RECORDS: usize = 1_000;
 
-/// Log entries that are taken in one transaction, but for those of one family.
+/// Keeps transactions short. A single reference group may exceed it.
 const MAX_TRANSACTION_ENTRIES: u64 = 20_000;
 
-/// A family with more is kept: it could not be taken in one short transaction.
+/// A larger group is kept: its transaction would be too long.
 const MAX_GROUP_ENTRIES: u64 = 100_000;
 
-/// How long after its start an engine looks for the first time.
+/// Delay of the first pass, so that pruning does not slow the start.
 const FIRST_PRUNE_DELAY: Duration = Duration::from_mins(1);
 
-/// Records that are damaged and therefore kept: so many are named.
+/// Damaged records that the report names.
 const MAX_REPORTED_DAMAGED: usize = 100;
 
-/// What to take out by hand.
+/// Options of a prune pass.
 #[derive(Clone, Debug, Default)]
 pub struct PruneOptions {
     pub retention: RetentionPolicy,
-    /// No more records than this, but for what goes together.
+    /// Stops after this many records, except that groups stay whole.
     pub max_records: Option<u64>,
-    /// Only find out what would go.
+    /// Reports what would be deleted, and deletes nothing.
     pub dry_run: bool,
 }
 
-/// What was taken out.
+/// The result of a prune pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneReport {
     pub records: u64,
     pub entries: u64,
-    /// The same by lifecycle, owner and final state.
+    /// Deleted records by lifecycle, owner and final state.
     pub shares: Vec<PrunedCount>,
-    /// Answers to callers' keys.
+    /// Deleted idempotency keys.
     pub idempotency_keys: u64,
-    /// Records that are over, and stay because others that belong to them do not go.
+    /// Records past their cutoff that stay because another record of their group does.
     pub held_back: u64,
-    /// Records that stay because somebody changed them, or those that point to them, or because another process pruned: they
-    /// are looked at again next time.
+    /// Records that stay because they or their referrers changed, or another process pruned. The next pass retries
+    /// them.
     pub changed: u64,
-    /// Records whose log does not come to what is kept of them. They are evidence, and stay.
+    /// Records whose log does not match their stored state. They stay as evidence.
     pub damaged: Vec<PruneBlocked>,
-    /// The place of the last checkpoint.
+    /// Seq of the last checkpoint.
     pub checkpoint_seq: Option<u64>,
 }
 
-/// The engine's own duty: now and then, never for long at a time.
+/// Prunes periodically, in short transactions.
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     let options = PruneOptions { retention: shared.config.retention.clone(), ..PruneOptions::default() };
     let interval = options.retention.prune_interval.max(Duration::from_millis(1));
@@ -82,12 +84,13 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     while !shared.queue.is_closed() {
         sleep(delay).await;
         delay = interval;
-        // What another process walked through lately need not be walked through again; payloads are where each of them has them.
+        // If another process ran a pass recently, this one skips its own; but each process collects garbage in its own
+        // object storage.
         if !claim_turn(&shared.store, interval).await {
             let _ = collect_garbage(&shared).await;
             continue;
         }
-        // Where the store fails there is no hurry: what is over stays over.
+        // On an error it waits for the next interval: pruning is not urgent.
         match prune(&shared.store, &options).await {
             Ok(pruned) => {
                 report_pruned(&shared, &pruned);
@@ -100,12 +103,13 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     }
 }
 
-/// A little less than the time between two: whoever walked the last time would else be a moment too early for the next.
+/// Slightly less than the interval: otherwise the process that ran the last pass would come a moment too early for the
+/// next.
 async fn claim_turn<S: Store>(store: &S, interval: Duration) -> bool {
     store.claim_prune_turn(interval * 9 / 10).await.unwrap_or(true)
 }
 
-/// Whoever follows the log learns of the checkpoint.
+/// Logs the report, and announces the checkpoint to log streams.
 pub(crate) fn report_pruned<S: Store>(shared: &Shared<S>, report: &PruneReport) {
     let PruneReport { records, entries, idempotency_keys: requests, held_back: held, .. } = report;
     if report.checkpoint_seq.is_some() || *requests > 0 {
@@ -119,7 +123,7 @@ pub(crate) fn report_pruned<S: Store>(shared: &Shared<S>, report: &PruneReport) 
     }
 }
 
-/// Payloads whose last record is gone, and those whose record never came.
+/// Deletes objects that no record references.
 pub(crate) async fn collect_garbage<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
     if let Some(objects) = &shared.config.object_storage {
         collect_orphans(&shared.store, objects, shared.config.orphan_ttl).await?;
@@ -127,12 +131,12 @@ pub(crate) async fn collect_garbage<S: Store>(shared: &Shared<S>) -> Result<(), 
     Ok(())
 }
 
-/// Take out of a store what is over by its clock. Beside an engine that writes, or with none.
+/// Prunes a store by its own clock. An engine may be writing to it.
 pub async fn prune<S: Store>(store: &S, options: &PruneOptions) -> Result<PruneReport, StoreError> {
     run_pass(store, options, None).await
 }
 
-/// The same, and somebody is told how far it is.
+/// Like [`prune`], but reports progress.
 pub async fn prune_with_progress<S: Store>(
     store: &S,
     options: &PruneOptions,
@@ -143,10 +147,9 @@ pub async fn prune_with_progress<S: Store>(
     run_pass(store, options, Some(ProgressTracker { observer, total })).await
 }
 
-/// Somebody looks on.
 struct ProgressTracker<'a> {
     observer: &'a mut dyn ProgressObserver,
-    /// Records, when it began.
+    /// Number of records at the start.
     total: u64,
 }
 
@@ -191,13 +194,13 @@ async fn run_pass<S: Store>(
     Ok(pass.into_report())
 }
 
-/// Links that a lifecycle names, in any version: what is at their other end is counted, or reached by its rules.
+/// Returns the links that a lifecycle declares, in any version: its transitions count or reach the linked records.
 fn declared_links(catalog: &Catalog) -> HashSet<LinkSource> {
     let lifecycles = catalog.lifecycles();
     lifecycles.values().flat_map(|lifecycle| &lifecycle.links).flat_map(|link| link.sources.iter().cloned()).collect()
 }
 
-/// Lifecycles whose records others look up by their key, without pointing to them.
+/// Returns the lifecycles whose records are looked up by key, without a reference.
 fn lookup_targets(catalog: &Catalog) -> HashSet<Arc<str>> {
     let lifecycles = catalog.lifecycles();
     lifecycles.values().flat_map(|lifecycle| &lifecycle.lookups).map(|lookup| Arc::clone(&lookup.lifecycle)).collect()
@@ -206,7 +209,7 @@ fn lookup_targets(catalog: &Catalog) -> HashSet<Arc<str>> {
 /// Lifecycle, owner and state.
 type ShareGroup = (Arc<str>, Arc<str>, Arc<str>);
 
-/// One walk through the records of a store.
+/// One pass over the records of a store.
 struct PrunePass<'a, 'w, S> {
     store: &'a S,
     now: Time,
@@ -215,12 +218,12 @@ struct PrunePass<'a, 'w, S> {
     declared_links: HashSet<LinkSource>,
     lookup_targets: HashSet<Arc<str>>,
     catalog: Arc<Catalog>,
-    /// Records that were loaded since the last transaction.
+    /// Records loaded since the last transaction.
     loaded: HashMap<RecordId, RecordWithReferrers>,
-    /// Records of this step whose fate is known.
+    /// Records of this page that are decided.
     decided: HashSet<RecordId>,
     damaged: HashSet<RecordId>,
-    /// Records that go in the next transaction.
+    /// Records of the next transaction.
     selected: Vec<RecordWithReferrers>,
     shares: BTreeMap<ShareGroup, u64>,
     report: PruneReport,
@@ -262,30 +265,29 @@ impl<S: Store> PrunePass<'_, '_, S> {
         }
     }
 
-    /// So many records were looked at.
     fn report_progress(&mut self, scanned: usize) {
         if let Some(ProgressTracker { observer: watch, total: all }) = &mut self.progress {
             watch.on_progress("records", u64::try_from(scanned).unwrap_or(u64::MAX).min(*all), *all);
         }
     }
 
-    /// A record goes, with its family, or stays.
+    /// Selects a record with its reference group, or keeps it.
     async fn select_group(&mut self, id: RecordId) -> Result<(), StoreError> {
         match self.reference_group(id).await? {
             Some(family) => {
                 self.decided.extend(family.iter().map(|kin| kin.record.id));
                 self.selected.extend(family);
             }
-            // It is named already.
+            // It is reported as damaged.
             None if self.damaged.contains(&id) => {}
-            // It is not old enough for its own lifecycle, or is not asked about.
+            // It is not past the cutoff of its own lifecycle.
             None if self.loaded.get(&id).is_some_and(|kin| !self.is_past_cutoff(kin)) => {}
             None => self.report.held_back += 1,
         }
         Ok(())
     }
 
-    /// Load records that are not near yet.
+    /// Loads records that are not loaded yet.
     async fn load_records(&mut self, record_ids: &[RecordId]) -> Result<(), StoreError> {
         let missing: Vec<RecordId> = record_ids.iter().filter(|id| !self.loaded.contains_key(id)).copied().collect();
         if !missing.is_empty() {
@@ -295,10 +297,11 @@ impl<S: Store> PrunePass<'_, '_, S> {
         Ok(())
     }
 
-    /// A record with all that must go with it; `None` where one of them is not over, or they are too many.
+    /// Returns the reference group of a record; `None` if one of its records cannot be pruned, or the group is too
+    /// large.
     async fn reference_group(&mut self, first: RecordId) -> Result<Option<Vec<RecordWithReferrers>>, StoreError> {
         let mut group: Vec<RecordWithReferrers> = Vec::new();
-        // Those that go in the same transaction go in any case.
+        // Records selected for the same transaction need no check.
         let mut known: BTreeSet<RecordId> = self.selected.iter().map(|kin| kin.record.id).collect();
         let before = known.len();
         known.insert(first);
@@ -308,7 +311,7 @@ impl<S: Store> PrunePass<'_, '_, S> {
             self.load_records(&next).await?;
             let mut found = Vec::new();
             for id in std::mem::take(&mut next) {
-                // One that is gone meanwhile needs nobody.
+                // A record that was deleted in the meantime needs nothing.
                 let Some(kin) = self.loaded.get(&id) else { continue };
                 if !self.is_prunable(kin) {
                     return Ok(None);
@@ -326,7 +329,7 @@ impl<S: Store> PrunePass<'_, '_, S> {
         Ok(Some(group))
     }
 
-    /// The records whose rules may count this one, or reach it.
+    /// Returns the records whose lifecycles may count or reach this one.
     fn link_targets(&self, kin: &RecordWithReferrers) -> Vec<RecordId> {
         let links = link_changes(None, &kin.record).into_iter().map(|link| link.key);
         let source = |lifecycle: &Arc<str>, field: &Arc<str>| LinkSource {
@@ -339,14 +342,14 @@ impl<S: Store> PrunePass<'_, '_, S> {
             .collect()
     }
 
-    /// Whether its time is over, as its lifecycle has it.
+    /// Returns whether the record is past the cutoff of its lifecycle.
     fn is_past_cutoff(&self, kin: &RecordWithReferrers) -> bool {
         let record = &*kin.record;
         let over = self.retention.cutoff(&record.lifecycle, self.now);
         over.is_some_and(|before| record.finished_at.is_some_and(|at| at <= before) && record.updated_at <= before)
     }
 
-    /// Whether nothing can happen to a record any more, and its time is over.
+    /// Returns whether the record is past its cutoff and can no longer change.
     fn is_prunable(&self, kin: &RecordWithReferrers) -> bool {
         let record = &*kin.record;
         self.is_past_cutoff(kin)
@@ -356,12 +359,12 @@ impl<S: Store> PrunePass<'_, '_, S> {
             && record.stuck_reason.is_none()
             && record.live_execution().is_none()
             && next_due(record).is_none()
-            // What a signed log tells of is folded from it, and may be told otherwise later.
+            // A record that follows a signed log is folded from it, and the log may change its history.
             && record.lifecycle.clock == ClockSource::Engine
             && !self.lookup_targets.contains(&record.lifecycle.name)
     }
 
-    /// Take out those that were chosen. Whoever is damaged stays, with all that belong to it; where something has changed, all do.
+    /// Deletes the selected records. A damaged record stays with its group; on a conflict all stay.
     async fn flush(&mut self) -> Result<(), StoreError> {
         let started_at = Instant::now();
         while !self.selected.is_empty() {
@@ -402,15 +405,15 @@ impl<S: Store> PrunePass<'_, '_, S> {
                 }
                 PruneResult::Conflict => self.report.changed += record_count(&selected),
             }
-            // What was loaded before is no longer so.
+            // The transaction changed the loaded records.
             self.loaded.clear();
-            // As long a rest as it took: callers come first.
+            // Sleeps as long as the transaction took: callers have priority.
             sleep(started_at.elapsed()).await;
         }
         Ok(())
     }
 
-    /// A damaged record stays; who goes without it is found anew.
+    /// Keeps a damaged record, and selects the other records again without it.
     async fn keep_damaged(&mut self, blocked: PruneBlocked) -> Result<(), StoreError> {
         self.damaged.insert(blocked.record);
         if self.report.damaged.len() < MAX_REPORTED_DAMAGED {

@@ -1,7 +1,7 @@
-//! Looking: who sees what, and never a state whose time is over.
+//! Reads with authorization and freshness: due timers of a record are fired before it is shown.
 //!
-//! Who may see a record is for core to say (`reading`). What may not be seen is answered like what is not there: in lists,
-//! counts, histories and the log stream too.
+//! Core decides whether an actor may see a record (`read_access`). A record that the actor may not see is treated as
+//! missing: in lists, counts, histories and the log stream too.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,33 +23,33 @@ use crate::shared::{Shared, due_submission};
 use crate::timers::await_due;
 use crate::weight::estimated_json_bytes;
 
-/// Turns of bringing records up to date for one look.
+/// Bounds the repetitions of one read while records keep falling due.
 const MAX_READ_ROUNDS: usize = 1_000;
 
-/// Records that one page of a list looks through where not all of them may be shown. A page may then have fewer records than
-/// were asked for, or none, and still tell where the next one starts.
+/// Bounds one page of a list if some records are not visible. Such a page may have fewer records than requested, or
+/// none, and still have a next page.
 const MAX_SCANNED_RECORDS: usize = 1_000;
 
-/// Short looks at the store for one page, where few of the records fit.
+/// Bounds the store queries of one page if few records match.
 const MAX_SCANS_PER_PAGE: usize = 100;
 
-/// Looks at records after which what was read of others is forgotten.
+/// Reads after which the read set is dropped. Bounds its memory.
 const MAX_READS_PER_READ_SET: usize = 32;
 
-/// Records that are loaded together for a page of the log. A record may be large.
+/// Bounds memory: a record may be large.
 const VISIBILITY_LOAD_RECORDS: usize = 100;
 
-/// What is due is done before a list or a count, in so many batches at most; what a page shows is brought up to date in any
-/// case.
+/// Bounds the work before a list or a count. The records of a page are fresh in any case.
 const MAX_DUE_BATCHES: usize = 20;
 
 impl<S: Store + 'static> Engine<S> {
-    /// A record as it is now: what is due on it is done first. `None` where there is none that the actor may see.
+    /// Returns a record after firing its due timers. `None` if it does not exist or the actor may not see it.
     pub async fn get(&self, actor: &Actor, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
         AuthorizedReader::new(&self.shared, actor).await?.get(id).await
     }
 
-    /// A record's own log after a version: a page of it. `None` where there is no record that the actor may see.
+    /// Returns a page of a record's log after a version. `None` if the record does not exist or the actor may not see
+    /// it.
     pub async fn history(
         &self,
         actor: &Actor,
@@ -63,7 +63,8 @@ impl<S: Store + 'static> Engine<S> {
         Ok(Some(HistoryPage { entries, next }))
     }
 
-    /// The attempts at a job after a token, the first first: a page of them. `None` where there is no record that the actor may see.
+    /// Returns a page of a job's executions after a token, oldest first. `None` if the record does not exist or the
+    /// actor may not see it.
     pub async fn executions(
         &self,
         actor: &Actor,
@@ -73,19 +74,19 @@ impl<S: Store + 'static> Engine<S> {
     ) -> Result<Option<ExecutionPage>, EngineError> {
         let Some(record) = self.get(actor, id).await? else { return Ok(None) };
         let executions = self.shared.store.executions_page(id, after, self.shared.page_limit(limit)).await?;
-        // The newest has the record's own number.
+        // The newest execution has the record's attempt number.
         let next = executions.last().map(|last| last.token).filter(|last| last.0 < record.attempt);
         Ok(Some(ExecutionPage { executions, next }))
     }
 
-    /// One of them. `None` where there is none that the actor may see.
+    /// Returns one execution. `None` if it does not exist or the actor may not see it.
     pub async fn execution(&self, actor: &Actor, execution_id: ExecutionId) -> Result<Option<Execution>, EngineError> {
         let before = FencingToken(execution_id.token.0.saturating_sub(1));
         let found = self.executions(actor, execution_id.record, before, 1).await?;
         Ok(found.and_then(|mut found| found.executions.pop()).filter(|execution| execution.token == execution_id.token))
     }
 
-    /// What a job's commit left; `None` too where there is no record that the actor may see.
+    /// Returns the effect that a job committed. `None` also if the actor may not see the record.
     pub async fn effect(&self, actor: &Actor, id: RecordId) -> Result<Option<Effect>, EngineError> {
         if self.get(actor, id).await?.is_none() {
             return Ok(None);
@@ -93,8 +94,8 @@ impl<S: Store + 'static> Engine<S> {
         Ok(self.shared.store.effect(id).await?)
     }
 
-    /// The bytes of a record's payload: for its owner, and for who holds its lease. Whoever else may see the record sees its
-    /// hash and size.
+    /// Returns a record's payload. Only its owner and the holder of its lease may read it; other actors that may see
+    /// the record see hash and size.
     pub async fn payload(&self, actor: &Actor, id: RecordId) -> Result<Option<Arc<[u8]>>, EngineError> {
         match self.payload_reader(actor, id).await? {
             Some(reader) => Ok(reader.read_all(u64::MAX).await?),
@@ -102,7 +103,7 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// The same in pieces, so that a large one is never in memory as a whole.
+    /// Like [`payload`](Self::payload), but reads in chunks, so that a large payload is never in memory as a whole.
     pub async fn payload_reader(&self, actor: &Actor, id: RecordId) -> Result<Option<PayloadReader>, EngineError> {
         let Some(record) = self.get(actor, id).await? else { return Ok(None) };
         let holds_lease = record.live_execution().is_some_and(|execution| execution.holder == actor.id);
@@ -110,10 +111,10 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.open_payload(payload).await
     }
 
-    /// Records that the actor may see, oldest first. What is due is done first. A page may have fewer records than were asked for, or
-    /// none, and still tell where the next one starts: only so many records are looked at for one page.
+    /// Lists records that the actor may see, oldest first, after firing due timers. A page may have fewer records than
+    /// requested, or none, and still have a next page, because the engine bounds how many it scans.
     pub async fn list(&self, actor: &Actor, query: &ListQuery) -> Result<RecordPage, EngineError> {
-        // No database has a NUL in a text, and not each can be asked for one.
+        // No stored text contains NUL, and PostgreSQL rejects it as a parameter.
         let filters = [&query.lifecycle, &query.state, &query.owner];
         if filters.into_iter().flatten().any(|text| text.contains('\0')) {
             return Ok(RecordPage::default());
@@ -128,8 +129,8 @@ impl<S: Store + 'static> Engine<S> {
             query.owner = Some(Arc::clone(&actor.id));
         }
         let mut page = RecordPage::default();
-        // Where the store picks among records that the actor may not see, the length of pages tells how many fit. So it picks only
-        // among the actor's own, or where nobody is kept from anything.
+        // If the store filtered among records that the actor may not see, page lengths would reveal how many match. So
+        // the store filters only the actor's own records, or public ones.
         let requested = query.clone();
         let is_unrestricted = reads_everything(actor) || query.owner.as_ref() == Some(&actor.id);
         if !is_unrestricted && !reader.is_public(query.lifecycle.as_deref()) {
@@ -153,7 +154,7 @@ impl<S: Store + 'static> Engine<S> {
                     Ok(Some(record)) => {
                         bytes = bytes.saturating_add(estimated_json_bytes(&record));
                         if bytes > max_bytes && !page.records.is_empty() {
-                            // Behind the one before it.
+                            // The next page starts with this record.
                             page.next = query.after;
                             return Ok(page);
                         }
@@ -161,14 +162,14 @@ impl<S: Store + 'static> Engine<S> {
                         page.row_ids.push(index);
                     }
                     Ok(None) => {}
-                    // Nobody can say what it is now: whoever asks for it by its id is told why.
+                    // The record's current state is unknown; `get` with its id returns the error.
                     Err(error) if error.is_single_operation_fault() => page.unreadable += 1,
                     Err(error) => return Err(error),
                 }
                 query.after = Some(index);
             }
             (page.next, query.after) = (found.next, found.next);
-            // What little room is left is not worth another look.
+            // The remaining space does not justify another query.
             let is_full = page.records.len() >= max_records || bytes > max_bytes / 4 * 3;
             if page.next.is_none() || is_full || scanned_records >= MAX_SCANNED_RECORDS || scans >= MAX_SCANS_PER_PAGE {
                 return Ok(page);
@@ -176,7 +177,7 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Whether no record is in the state that is asked for: then nobody need look for one.
+    /// Returns whether no record is in the requested state, so that the list is empty.
     async fn is_state_empty(&self, query: &ListQuery) -> Result<bool, EngineError> {
         let Some(state) = &query.state else { return Ok(false) };
         let counts = self.shared.store.counts_by_state(query.owner.as_deref()).await?;
@@ -186,8 +187,8 @@ impl<S: Store + 'static> Engine<S> {
         Ok(!counts.iter().any(is_match))
     }
 
-    /// How many records of each lifecycle are in each state: of all where every version of it is open to anyone, else of the
-    /// actor's own; an operator counts all. What is due is done first.
+    /// Counts records by lifecycle and state, after firing due timers. An operator counts all. Other actors count all
+    /// records of lifecycles whose every version is public, and their own records of the others.
     pub async fn counts(&self, actor: &Actor) -> Result<Vec<StateCount>, EngineError> {
         fire_all_due(&self.shared).await?;
         let store = &self.shared.store;
@@ -195,7 +196,7 @@ impl<S: Store + 'static> Engine<S> {
             return Ok(store.counts_by_state(None).await?);
         }
         let reader = AuthorizedReader::new(&self.shared, actor).await?;
-        // Counts do not tell versions apart: one that hides its records hides them all.
+        // Counts do not distinguish versions: one version that hides its records hides them all.
         let is_public = |count: &StateCount| reader.is_public(Some(&count.lifecycle));
         let mut counts = store.counts_by_state(Some(&actor.id)).await?;
         counts.retain(|count| !is_public(count));
@@ -211,27 +212,27 @@ impl<S: Store + 'static> Engine<S> {
 #[derive(Clone, Debug, Default)]
 pub struct HistoryPage {
     pub entries: Vec<LogEntry>,
-    /// The version after which the next page starts; `None` on the last.
+    /// The version after which the next page starts; `None` on the last page.
     pub next: Option<u64>,
 }
 
-/// A page of the attempts at a job.
+/// A page of a job's executions.
 #[derive(Clone, Debug, Default)]
 pub struct ExecutionPage {
     pub executions: Vec<Execution>,
-    /// The token after which the next page starts; `None` on the last.
+    /// The token after which the next page starts; `None` on the last page.
     pub next: Option<FencingToken>,
 }
 
-/// One actor's look at the store.
+/// Reads records on behalf of one actor.
 pub(crate) struct AuthorizedReader<'a, S> {
     shared: &'a Shared<S>,
     actor: &'a Actor,
     catalog: Arc<Catalog>,
-    /// What was read of other records, to tell who may see this one. Nothing from memory: somebody elsewhere may have changed who sees it, and
-    /// no save compares what is only read.
+    /// Other records that authorization read. Uncached: another process may have changed them, and no save validates a
+    /// plain read.
     read_set: ReadSet,
-    /// How often that was asked since the base was empty.
+    /// Reads since the read set was empty.
     reads: usize,
 }
 
@@ -241,13 +242,13 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
         Ok(Self { shared, actor, catalog, read_set: ReadSet::uncached(), reads: 0 })
     }
 
-    /// A record brought up to date, where the actor may see it.
+    /// Returns a fresh record, if the actor may see it.
     pub(crate) async fn get(&mut self, id: RecordId) -> Result<Option<Arc<Record>>, EngineError> {
         let Some(record) = read_current(self.shared, id).await? else { return Ok(None) };
         Ok(if self.can_read(&record).await? { Some(record) } else { None })
     }
 
-    /// A record of a list, brought up to date, where it is as asked and the actor may see it.
+    /// Returns a fresh record of a list, if it still matches the query and the actor may see it.
     async fn filter_listed(
         &mut self,
         record: Arc<Record>,
@@ -266,12 +267,13 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
         }
     }
 
-    /// Which of these records the actor may see as they were last saved: for their log, which a closing engine can still tell.
+    /// Returns which of these records the actor may see as last saved. It fires nothing, so that it also works while
+    /// the engine closes.
     pub(crate) async fn visible_records(&self, ids: &[RecordId]) -> Result<HashSet<RecordId>, EngineError> {
         let (store, definitions) = (&self.shared.store, &self.catalog.definitions);
         let mut visible = HashSet::new();
         for chunk in ids.chunks(VISIBILITY_LOAD_RECORDS) {
-            // Nothing from memory: somebody elsewhere may have changed who sees it.
+            // Uncached: another process may have changed the visibility.
             let mut read_set = ReadSet::uncached();
             store.load(&mut read_set, &chunk.iter().map(|id| ReadKey::Record(*id)).collect::<Vec<_>>()).await?;
             let now = store.now().await?;
@@ -305,7 +307,8 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
         Err(EngineError::Undecided)
     }
 
-    /// Neighbours often stand to the same others. But what is read of them is kept for some only: each may be large.
+    /// Neighboring records often refer to the same others, so the read set is shared; but each record may be large, so
+    /// it is dropped regularly.
     fn reset_read_set_if_full(&mut self) {
         self.reads += 1;
         if self.reads > MAX_READS_PER_READ_SET {
@@ -313,7 +316,7 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
         }
     }
 
-    /// Whether every version of a lifecycle shows its records to anyone.
+    /// Returns whether every version of a lifecycle is public.
     fn is_public(&self, lifecycle: Option<&str>) -> bool {
         let all = self.catalog.lifecycles();
         let mut versions = all.values().filter(|own| lifecycle == Some(&*own.name));
@@ -321,7 +324,7 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
             && versions.all(|other| visibility(other) == Visibility::Anyone)
     }
 
-    /// How far any version of a lifecycle, or of all of them, shows its records.
+    /// Returns the widest visibility of any version of a lifecycle, or of all lifecycles.
     fn widest_visibility(&self, lifecycle: Option<&str>) -> Visibility {
         let all = self.catalog.lifecycles();
         let versions = all.values().filter(|own| lifecycle.is_none_or(|name| *own.name == *name));
@@ -335,7 +338,7 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
     }
 }
 
-/// What core says of a look at a record, after loading what it needs. Never `Missing`.
+/// Evaluates core's `read_access` and loads what it needs. Never returns `Missing`.
 async fn evaluate_access<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -353,7 +356,8 @@ async fn evaluate_access<S: Store>(
     Err(EngineError::Undecided)
 }
 
-/// Whether an actor may see a record, told without moving anything: for the loop that saves, which cannot wait for itself.
+/// Returns whether an actor may see a record, without firing due timers. For the group commit, which cannot wait for
+/// itself.
 pub(crate) async fn can_read_without_firing<S: Store>(
     store: &S,
     definitions: &Definitions,
@@ -364,7 +368,7 @@ pub(crate) async fn can_read_without_firing<S: Store>(
     Ok(evaluate_access(store, definitions, &mut ReadSet::uncached(), actor, record, now).await? == ReadAccess::Allowed)
 }
 
-/// A record as it is now, whoever looks.
+/// Returns a fresh record without authorization.
 pub(crate) async fn read_current<S: Store>(
     shared: &Shared<S>,
     id: RecordId,
@@ -387,7 +391,8 @@ async fn fire_due<S: Store>(shared: &Shared<S>, records: Vec<RecordId>) -> Resul
     Ok(())
 }
 
-/// Do what is due, as far as a few batches go. A record that cannot be moved keeps nobody from seeing the others.
+/// Fires due timers, in a bounded number of batches. A record that cannot be fired does not prevent the read of
+/// others.
 async fn fire_all_due<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
     for _ in 0..MAX_DUE_BATCHES {
         let now = shared.store.now().await?;

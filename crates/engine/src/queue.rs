@@ -1,4 +1,4 @@
-//! The way in: bounded, and answered one by one.
+//! The bounded submission queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,38 +17,37 @@ use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::idempotency::{IdempotencyKey, InFlightKeys, KeyReservation};
 
-/// When to come back after `Overloaded`: about the time of a few batches.
+/// About the time of a few batches.
 pub(crate) const OVERLOAD_RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// Operations of one call that have a span of their own.
+/// Keeps a trace readable when one call submits a thousand operations.
 const MAX_SPANS_PER_CALL: usize = 10;
 
-/// What was carried out, or was so already.
+/// The result of an operation that took effect, or was a no-op.
 #[derive(Clone, Debug)]
 pub struct Receipt {
-    /// The record that the call was about: the new one, where it created.
+    /// The record that the call addressed or created.
     pub subject: RecordId,
-    /// Its version after the operation.
+    /// Version of the record after the operation.
     pub version: Option<u64>,
-    /// Of the lease that a call to lease gave.
+    /// Fencing token of a new lease.
     pub token: Option<FencingToken>,
-    /// As the operation left it. In the answer to a key that came before: as it is now, where the caller may see it.
+    /// The record after the operation. In a replayed reply: the record as it is now, if the caller may see it.
     pub record: Option<Arc<Record>>,
-    /// Records that the operation made besides the one that it was about; the engine's own are not told.
+    /// Other records that the operation created, without the engine's own lifecycles.
     pub spawned: Vec<RecordId>,
-    /// Where nothing was to be done: records that were there already in place of what would have been made. Whoever is told of them must be one
-    /// who may see them.
+    /// For a no-op: the records that existed already. Show them only to callers that may see them.
     pub existing: Vec<RecordId>,
-    /// Nothing was to be done, and why.
+    /// Why the operation changed nothing.
     pub no_op: Option<NoOpReason>,
-    /// A heartbeat's word to the worker: stop.
+    /// In the reply to a heartbeat: the worker should stop.
     pub stop_requested: bool,
-    /// The key came before, and this is what was answered then.
+    /// The idempotency key was used before, and this is the stored reply.
     pub replayed: bool,
 }
 
 impl Receipt {
-    /// Whether this call did something: it was not there before, and not done before under the same key.
+    /// Returns whether this call changed something: it is neither a no-op nor a replayed reply.
     pub fn is_new(&self) -> bool {
         self.no_op.is_none() && !self.replayed
     }
@@ -56,16 +55,16 @@ impl Receipt {
 
 pub(crate) type Reply = Result<Receipt, EngineError>;
 
-/// A call with all that comes with it.
+/// A call with its actor, payloads, idempotency key and trace.
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub actor: Actor,
     pub call: Call,
-    /// The bytes of a payload that the call names by its hash.
+    /// The bytes of the payload that the call names by hash.
     pub payloads: Vec<PayloadBytes>,
-    /// However often it is sent with the same key, it is carried out once.
+    /// The call takes effect once per key, however often it is sent.
     pub idempotency_key: Option<IdempotencyKey>,
-    /// The request that it came with, in a distributed trace.
+    /// The caller's distributed trace.
     pub trace: Option<TraceContext>,
 }
 
@@ -74,20 +73,19 @@ impl Submission {
         Self { actor: actor.clone(), call, payloads: Vec::new(), idempotency_key: None, trace: None }
     }
 
-    /// As part of a request that stands in a trace.
+    /// Adds the trace of the request.
     #[must_use]
     pub fn with_trace(self, trace: Option<TraceContext>) -> Self {
         Self { trace, ..self }
     }
 
-    /// With a key of the caller's: sent again, it is answered as it was the first time. A refusal is not remembered; the
-    /// same key is then judged anew.
+    /// Adds an idempotency key: a repeated call gets the reply of the first. A refusal does not consume the key.
     pub fn with_idempotency_key(self, key: &str) -> Self {
         Self { idempotency_key: Some(IdempotencyKey::for_call(key, &self.call)), ..self }
     }
 }
 
-/// One who waits for an answer, and keeps its place until then.
+/// A caller that waits for a reply and holds its queue permit.
 #[derive(Debug)]
 pub(crate) struct PendingReply {
     sender: oneshot::Sender<Reply>,
@@ -96,29 +94,28 @@ pub(crate) struct PendingReply {
 
 impl PendingReply {
     pub(crate) fn send(self, reply: Reply) {
-        // Whoever asked may have gone away: what was done stays done.
+        // The receiver may be gone; the operation stays committed.
         let _ = self.sender.send(reply);
     }
 }
 
-/// An operation on its way. Keeps its place in the queue until it is answered.
+/// An operation in the queue. Holds its permit until the reply.
 #[derive(Debug)]
 pub(crate) struct QueuedOperation {
     pub(crate) operation: Operation,
     pub(crate) payloads: Vec<PayloadBytes>,
-    /// Those of one group are decided in order.
+    /// Operations of one group are decided in order.
     pub(crate) group: u64,
     pub(crate) key_reservation: Option<KeyReservation>,
-    /// When it came.
     pub(crate) received_at: Instant,
-    /// One of the first of its call: a batch of a thousand is told of by a few spans.
+    /// Whether it is among the first [`MAX_SPANS_PER_CALL`] of its call.
     pub(crate) has_span: bool,
     sender: oneshot::Sender<Reply>,
     _permit: QueuePermit,
 }
 
 impl QueuedOperation {
-    /// One that nobody waits for.
+    /// An operation without a receiver.
     #[cfg(test)]
     pub(crate) fn for_test(operation: Operation, group: u64) -> Self {
         let permit = QueuePermit { capacity: Arc::default(), estimated_bytes: 0 };
@@ -135,7 +132,7 @@ impl QueuedOperation {
         }
     }
 
-    /// How many others, who had asked the same, were answered with it.
+    /// Sends the reply, and returns how many followers with the same idempotency key got it too.
     pub(crate) fn reply(self, reply: Reply) -> u64 {
         let followers = self.key_reservation.map_or(0, |reservation| reservation.complete(&reply));
         let _ = self.sender.send(reply);
@@ -143,7 +140,7 @@ impl QueuedOperation {
     }
 }
 
-/// Given back when it is dropped, however the request ended.
+/// A unit of queue capacity, released on drop.
 #[derive(Debug)]
 struct QueuePermit {
     capacity: Arc<QueueCapacity>,
@@ -157,11 +154,10 @@ impl Drop for QueuePermit {
     }
 }
 
-/// What is on its way at once.
 #[derive(Debug)]
 struct QueueCapacity {
     permits: Semaphore,
-    /// Bytes that those on their way keep in memory.
+    /// Estimated memory of all queued operations.
     queued_bytes: AtomicUsize,
 }
 
@@ -190,7 +186,7 @@ pub(crate) type IncomingOperations = mpsc::UnboundedReceiver<Vec<QueuedOperation
 
 impl SubmissionQueue {
     pub(crate) fn new(config: &EngineConfig) -> (Self, IncomingOperations) {
-        // The channel itself is not bounded: the places are, and none is sent without one.
+        // The channel itself is unbounded; the permits bound it.
         let (sender, incoming) = mpsc::unbounded_channel();
         let max_operations =
             u32::try_from(config.max_queued_operations.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
@@ -220,27 +216,27 @@ impl SubmissionQueue {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Closed, and nothing more will be written.
+    /// Returns whether the queue is closed and all its operations are answered.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained.load(Ordering::SeqCst)
     }
 
-    /// How many there are, and the bytes that those on their way keep in memory.
+    /// Returns the capacity in operations, and the queued bytes.
     pub(crate) fn capacity_and_queued_bytes(&self) -> (usize, usize) {
         (usize::try_from(self.max_operations).unwrap_or(usize::MAX), self.capacity.queued_bytes.load(Ordering::SeqCst))
     }
 
-    /// How many places are taken.
+    /// Returns how many permits are in use.
     pub(crate) fn queued_operations(&self) -> usize {
         usize::try_from(self.max_operations)
             .unwrap_or(usize::MAX)
             .saturating_sub(self.capacity.permits.available_permits())
     }
 
-    /// Take these on, all or none, or say at once that there is no room.
+    /// Queues all submissions or none. Returns `Overloaded` at once if the capacity does not suffice.
     pub(crate) fn submit(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
         let count = self.validate_batch_len(&submissions)?;
-        // Only where something else is on its way: one that is heavy on its own comes when it is alone.
+        // An empty queue accepts a submission of any size, so that one larger than the limit is not rejected forever.
         let queued_bytes = self.capacity.queued_bytes.load(Ordering::SeqCst);
         let added_bytes: usize = submissions.iter().map(estimated_bytes).sum();
         if queued_bytes > 0 && queued_bytes.saturating_add(added_bytes) > self.max_queued_bytes {
@@ -256,7 +252,7 @@ impl SubmissionQueue {
         self.enqueue(submissions)
     }
 
-    /// The engine's own operations wait for room.
+    /// Like [`submit`](Self::submit), but waits for capacity. For the engine's own operations.
     pub(crate) async fn submit_internal(
         &self,
         submissions: Vec<Submission>,
@@ -266,13 +262,13 @@ impl SubmissionQueue {
         self.enqueue(submissions)
     }
 
-    /// Turned away, and counted.
+    /// Counts a rejected call and returns its error.
     pub(crate) fn reject_overloaded(&self) -> EngineError {
         self.overloaded_calls.fetch_add(1, Ordering::Relaxed);
         EngineError::Overloaded { retry_after: OVERLOAD_RETRY_AFTER }
     }
 
-    /// Calls that were turned away.
+    /// Returns the number of calls rejected as overloaded.
     pub(crate) fn overloaded_calls(&self) -> u64 {
         self.overloaded_calls.load(Ordering::Relaxed)
     }
@@ -294,7 +290,7 @@ impl SubmissionQueue {
     fn enqueue(&self, submissions: Vec<Submission>) -> Result<Vec<oneshot::Receiver<Reply>>, EngineError> {
         let (group, received_at) = (self.next_group.fetch_add(1, Ordering::Relaxed), Instant::now());
         let seeds = random_seeds(submissions.len());
-        // From here on every place is given back by whoever holds it.
+        // From here on, dropping the permits releases the capacity.
         let permits: Vec<QueuePermit> =
             submissions.iter().map(|submission| self.new_permit(estimated_bytes(submission))).collect();
         let mut requests = Vec::with_capacity(submissions.len());
@@ -326,17 +322,18 @@ impl SubmissionQueue {
         Ok(receivers)
     }
 
-    /// What came of one that was taken on.
+    /// Waits for the reply of a queued operation.
     pub(crate) async fn wait_reply(&self, receiver: oneshot::Receiver<Reply>) -> Reply {
         receiver.await.unwrap_or_else(|_| Err(self.stopped_error()))
     }
 
-    /// Whether the loop that saves is there no more.
+    /// Returns whether the group-commit task no longer accepts operations.
     pub(crate) fn is_stopped(&self) -> bool {
         self.is_closed() || self.sender.is_closed()
     }
 
-    /// Why nobody answers. The loop that saves ends, and what it had is dropped, only after all was answered; unless it broke.
+    /// Returns why a reply is missing. The group-commit task answers every operation before it ends, unless it
+    /// panicked.
     pub(crate) fn stopped_error(&self) -> EngineError {
         if self.is_closed() { EngineError::Closed } else { EngineError::WriterDied }
     }
@@ -346,7 +343,7 @@ impl SubmissionQueue {
         QueuePermit { capacity: Arc::clone(&self.capacity), estimated_bytes }
     }
 
-    /// `None`: it is answered, or follows one with the same key.
+    /// Returns `None` if the submission was answered, or follows an in-flight call with the same key.
     fn admit(&self, submission: &Submission, pending: PendingReply) -> Option<(Option<KeyReservation>, PendingReply)> {
         if let Err(error) = self.limits.validate(submission) {
             pending.send(Err(error));
@@ -357,7 +354,7 @@ impl SubmissionQueue {
         Some((Some(keyed), asking))
     }
 
-    /// One that had left its batch, and has its place still.
+    /// Queues an operation again after its checks were answered; it still holds its permit.
     pub(crate) fn requeue(&self, request: QueuedOperation) {
         if let Err(mpsc::error::SendError(requests)) = self.sender.send(vec![request]) {
             for request in requests {
@@ -366,12 +363,12 @@ impl SubmissionQueue {
         }
     }
 
-    /// Take on nothing more.
+    /// Rejects further submissions.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Wait until all that was taken on is answered.
+    /// Waits until all queued operations are answered.
     pub(crate) async fn wait_drained(&self) {
         if let Ok(all) = self.capacity.permits.acquire_many(self.max_operations).await {
             drop(all);
@@ -380,12 +377,12 @@ impl SubmissionQueue {
     }
 }
 
-/// Ids of new records derive from it, so it must not be guessed nor come twice.
+/// Returns a seed for the ids of new records. It must be unpredictable and unique.
 pub(crate) fn random_seed() -> Result<u128, EngineError> {
     Ok(random_seeds(1)?[0])
 }
 
-/// So many of them: asking the system for each takes longer than deciding what it is for.
+/// Fills all seeds with one system call; one call per seed takes longer than deciding the operation.
 fn random_seeds(count: usize) -> Result<Vec<u128>, EngineError> {
     let mut bytes = vec![0; count * size_of::<u128>()];
     getrandom::fill(&mut bytes).map_err(|error| EngineError::RandomUnavailable(error.to_string()))?;

@@ -1,6 +1,6 @@
-//! How many denials and audited refusals are logged. They change nothing, so whoever has a key could make the log grow with
-//! them without end: each owner has so many of each a minute, and the others are counted, not logged. Apart, so that whoever wants
-//! to leave no audit cannot spend it on denials before.
+//! Limits how many denials and audited refusals are logged. They change nothing, so any caller with a key could grow
+//! the log without end. Each owner has a rate limit per kind; refusals beyond it are only counted. The kinds are
+//! separate, so that a caller cannot hide an audited refusal behind denials.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,24 +9,23 @@ use onceward_core::decide::Operation;
 use onceward_core::time::Time;
 use onceward_store::{DecidedOperation, OperationOutcome};
 
-/// Credit is time: a full minute of it is as much as may be saved up.
+/// The unit of a token is time: a bucket holds one minute.
 const BUCKET_CAPACITY_MICROS: i64 = 60_000_000;
 
-/// Owners that are told apart; those beyond share one credit.
+/// Owners with their own bucket; further owners share one.
 const MAX_OWNERS: usize = 10_000;
 
-/// An entry of so many bytes costs as much as one; a larger one costs more.
+/// An entry up to this size costs one unit; a larger one costs more.
 const BYTES_PER_ENTRY: usize = 1_024;
 
 #[derive(Debug)]
 pub(crate) struct RefusalLogLimiter {
-    /// What one entry costs.
     entry_cost_micros: Option<i64>,
     denials: TokenBuckets,
     audited: TokenBuckets,
 }
 
-/// What each owner has.
+/// Buckets by owner.
 #[derive(Debug, Default)]
 struct TokenBuckets(Mutex<HashMap<Arc<str>, TokenBucket>>);
 
@@ -42,11 +41,11 @@ struct TokenBucket {
     refilled_at: Time,
 }
 
-/// What a batch has spent, to be given back where it was not saved.
+/// The charges of a batch, refunded if it is not saved.
 #[derive(Debug, Default)]
 pub(crate) struct LimiterCharge {
     charges: Vec<(RefusalKind, Arc<str>, i64)>,
-    /// Refusals that leave no entry.
+    /// Refusals that are not logged.
     pub(crate) unlogged_refusals: u64,
 }
 
@@ -63,7 +62,7 @@ impl RefusalLogLimiter {
         }
     }
 
-    /// Let those refusals of a batch leave no entry that their owners cannot afford.
+    /// Removes the log entries that exceed their owners' limits.
     pub(crate) fn limit_entries(&self, writes: &mut [DecidedOperation], now: Time) -> LimiterCharge {
         let mut charge = LimiterCharge::default();
         for write in writes {
@@ -97,7 +96,7 @@ impl RefusalLogLimiter {
             .entry(Arc::clone(&owner))
             .or_insert(TokenBucket { micros: BUCKET_CAPACITY_MICROS, refilled_at: now });
         *bucket = TokenBucket { micros: bucket.refilled_micros(now), refilled_at: now };
-        // What costs more than can ever be saved up is told where nothing else was.
+        // An entry that costs more than a full bucket is logged if the bucket is full.
         let cost = cost.min(BUCKET_CAPACITY_MICROS);
         if bucket.micros < cost {
             return None;
@@ -122,7 +121,7 @@ impl TokenBuckets {
 }
 
 impl TokenBucket {
-    /// A clock that was set back gives nothing, and takes nothing.
+    /// A clock that was set back neither adds nor removes tokens.
     fn refilled_micros(self, now: Time) -> i64 {
         let elapsed_micros = now.micros().saturating_sub(self.refilled_at.micros()).max(0);
         self.micros.saturating_add(elapsed_micros).min(BUCKET_CAPACITY_MICROS)

@@ -1,4 +1,4 @@
-//! How a record stands to others: whom it names in its fields, and who names it.
+//! Relations of a record: the records it references, and the records that reference it.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::queries::AuthorizedReader;
 
-/// Records on one page of one link, or in one list of a record's own: each is looked at, whether the actor may see it.
+/// Each related record costs a permission check.
 const MAX_RELATED_RECORDS: usize = 100;
 
-/// Looks at the store for one page of a link, where few of the records may be seen.
+/// Bounds the store queries of one page if few records are visible.
 const MAX_SCANS_PER_PAGE: usize = 200;
 
-/// Which of a record's relations.
+/// Selects a part of a record's relations.
 #[derive(Clone, Debug, Default)]
 pub struct RelationsQuery {
-    /// Only the link of this name; else all, each from its beginning, and the record's own references.
+    /// Only this link; `None` for the first page of all links, and the record's own references.
     pub link: Option<Arc<str>>,
-    /// Where the page before ended: its [`RelatedPage::next`].
+    /// [`RelatedPage::next`] of the previous page.
     pub after: Option<u64>,
     pub limit: usize,
 }
 
-/// A record at the other end. What else there is to it may be large, and is had by its id.
+/// A related record. Read the rest by its id; it may be large.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelatedRecord {
     pub id: RecordId,
@@ -34,16 +34,16 @@ pub struct RelatedRecord {
     pub state: Arc<str>,
 }
 
-/// What the actor may see of a record's relations.
+/// The relations of a record that the actor may see.
 #[derive(Clone, Debug, Default)]
 pub struct RecordRelations {
-    /// The records that its own fields name, by field.
+    /// Records that its fields reference, by field.
     pub refs: Vec<(Arc<str>, Vec<RelatedRecord>)>,
-    /// The records that name it, by the link's name.
+    /// Records that reference it, by link name.
     pub links: Vec<(Arc<str>, RelatedPage)>,
 }
 
-/// A page of a link. It may have fewer records than were asked for, or none, and still tell where the next one starts.
+/// A page of a link. It may have fewer records than requested, or none, and still have a next page.
 #[derive(Clone, Debug, Default)]
 pub struct RelatedPage {
     pub records: Vec<RelatedRecord>,
@@ -51,8 +51,8 @@ pub struct RelatedPage {
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// A record's relations. `None` where there is no record that the actor may see; records at the other end that it may not
-    /// see are left out.
+    /// Returns a record's relations. `None` if the record does not exist or the actor may not see it. Related records
+    /// that the actor may not see are left out.
     pub async fn relations(
         &self,
         actor: &Actor,
@@ -88,8 +88,8 @@ impl<S: Store + 'static> Engine<S> {
         Ok(Some(relations))
     }
 
-    /// A page of those that the actor may see. Those that it may not see neither shorten it nor make it go on: their number is told to
-    /// nobody, as far as so many are looked at.
+    /// Returns a page of visible records. Invisible records neither shorten the page nor produce a next one, so their
+    /// number stays hidden, as far as the scan limit allows.
     async fn linked_page(
         &self,
         reader: &mut AuthorizedReader<'_, S>,
@@ -97,7 +97,7 @@ impl<S: Store + 'static> Engine<S> {
     ) -> Result<RelatedPage, EngineError> {
         let (max_records, mut related) = (query.limit, RelatedPage::default());
         for _ in 0..MAX_SCANS_PER_PAGE {
-            // No more than fit: the place after the last of them is the next page's.
+            // At most as many as fit: the next page starts after the last of them.
             query.limit = max_records.saturating_sub(related.records.len());
             let is_full = query.limit == 0;
             if is_full {
@@ -122,7 +122,7 @@ impl<S: Store + 'static> Engine<S> {
     }
 }
 
-/// The records that a field names.
+/// Returns the records that a field references.
 fn referenced_ids(value: &Value) -> Vec<RecordId> {
     match value {
         Value::Ref(id) => vec![*id],
@@ -131,7 +131,7 @@ fn referenced_ids(value: &Value) -> Vec<RecordId> {
     }
 }
 
-/// Those that the actor may see, brought up to date.
+/// Returns the visible records, after firing their due timers.
 async fn load_visible<S: Store>(
     reader: &mut AuthorizedReader<'_, S>,
     ids: Vec<RecordId>,
@@ -144,7 +144,7 @@ async fn load_visible<S: Store>(
                 lifecycle: Arc::clone(&record.lifecycle.name),
                 state: Arc::clone(record.state_name()),
             })),
-            // Nobody can say what it is now: whoever asks for it by its id is told why.
+            // The record's current state is unknown; `get` with its id returns the error.
             Err(error) if error.is_single_operation_fault() => {}
             Err(error) => return Err(error),
         }

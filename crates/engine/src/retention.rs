@@ -1,4 +1,4 @@
-//! How long what has ended is kept.
+//! The retention policy: how long ended records and stored replies are kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use onceward_core::time::{Duration as Length, Time};
 
 const ONE_DAY: Duration = Duration::from_hours(24);
 
-/// For how long, and how what is over is taken out.
+/// How long data is kept, and how it is pruned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// Records, counted from when they ended; `None`: for ever.
+    /// Retention of records, from their end; `None` keeps them forever.
     pub records_ttl: Option<Duration>,
-    /// Instead, for the records of these lifecycles.
+    /// Overrides `records_ttl` for these lifecycles.
     pub ttl_by_lifecycle: BTreeMap<Arc<str>, Option<Duration>>,
-    /// Answers to callers' keys, counted from when they were given: a call that is sent again later is a new one.
+    /// Retention of stored replies to idempotency keys. After it, a repeated call is a new one.
     pub idempotency_keys_ttl: Option<Duration>,
-    /// How often to look for what is over.
+    /// How often the engine prunes.
     pub prune_interval: Duration,
-    /// Records in one transaction. Records that can only go together, and are more, stay.
+    /// Records in one transaction. A reference group with more records is kept.
     pub max_batch_records: usize,
 }
 
@@ -37,24 +37,24 @@ impl Default for RetentionPolicy {
 }
 
 impl RetentionPolicy {
-    /// Nothing is ever pruned.
+    /// Returns a policy that prunes nothing.
     pub fn keep_forever() -> Self {
         Self { records_ttl: None, idempotency_keys_ttl: None, ..Self::default() }
     }
 
-    /// The records of one lifecycle are kept for so long after their end; `None`: for ever.
+    /// Sets the retention of one lifecycle; `None` keeps its records forever.
     #[must_use]
     pub fn with_lifecycle(mut self, name: &str, ttl: Option<Duration>) -> Self {
         self.ttl_by_lifecycle.insert(name.into(), ttl);
         self
     }
 
-    /// Records of a lifecycle that ended at this time or before are over; `None` where none ever is.
+    /// Returns the time at or before which a record of this lifecycle must have ended to be pruned; `None` if never.
     pub(crate) fn cutoff(&self, lifecycle: &Lifecycle, now: Time) -> Option<Time> {
         cutoff_for_ttl(now, *self.ttl_by_lifecycle.get(&lifecycle.name).unwrap_or(&self.records_ttl))
     }
 
-    /// The same of any lifecycle: what ended later need not be looked at.
+    /// Returns the latest cutoff of all lifecycles. Records that ended later need no look.
     pub(crate) fn latest_cutoff(&self, now: Time) -> Option<Time> {
         self.ttl_by_lifecycle
             .values()

@@ -1,4 +1,4 @@
-//! What all parts of one engine share.
+//! State that all parts of one engine share.
 
 use std::sync::Arc;
 
@@ -33,15 +33,14 @@ pub(crate) struct Shared<S> {
     pub(crate) blocked_records: BlockedRecords,
     pub(crate) worker_registry: WorkerRegistry,
     pub(crate) api_keys: ApiKeyCache,
-    /// Questions that may be with the outside at once.
+    /// Permits for external checks.
     pub(crate) check_permits: FairSemaphore,
-    /// Those that had no answer.
     pub(crate) check_failures: CheckFailureLog,
-    /// Streams that may read the store at once.
+    /// Permits for streams that read the store.
     pub(crate) stream_read_permits: FairSemaphore,
 }
 
-/// Due records in one go.
+/// Due records that one poll fires at most.
 const MAX_DUE_PER_POLL: usize = 500;
 
 impl<S> Shared<S> {
@@ -49,19 +48,19 @@ impl<S> Shared<S> {
         MAX_DUE_PER_POLL.min(self.config.max_batch_operations).min(self.config.max_queued_operations)
     }
 
-    /// How many of what was asked for come in one answer.
+    /// Clamps a requested page size to the configured limit.
     pub(crate) fn clamp_page_items(&self, limit: usize) -> usize {
         limit.clamp(1, self.config.max_page_items.max(1))
     }
 
-    /// The same, where they may be large.
+    /// Like [`clamp_page_items`](Self::clamp_page_items), with the limit in bytes.
     pub(crate) fn page_limit(&self, limit: usize) -> PageLimit {
         PageLimit { max_items: self.clamp_page_items(limit), max_bytes: self.config.max_page_bytes }
     }
 }
 
 impl<S: Store> Shared<S> {
-    /// The bytes of a payload, from wherever they are.
+    /// Opens a payload in object storage, or in the database.
     pub(crate) async fn open_payload(&self, payload: PayloadRef) -> Result<Option<PayloadReader>, EngineError> {
         let is_large = usize::try_from(payload.bytes).is_ok_and(|bytes| bytes > MAX_INLINE_PAYLOAD_BYTES);
         if let (Some(objects), true) = (&self.config.object_storage, is_large)
@@ -73,7 +72,7 @@ impl<S: Store> Shared<S> {
         Ok(found.map(|bytes| PayloadReader::from_bytes(bytes, payload)))
     }
 
-    /// All of them at once.
+    /// Reads a payload into memory.
     pub(crate) async fn read_payload(&self, payload: PayloadRef) -> Result<Option<Arc<[u8]>>, EngineError> {
         match self.open_payload(payload).await? {
             Some(found) => Ok(found.read_all(u64::MAX).await?),
@@ -82,7 +81,7 @@ impl<S: Store> Shared<S> {
     }
 }
 
-/// The engine's own operation: whatever is due on a record.
+/// Returns the engine's own operation that fires the due timers of a record.
 pub(crate) fn due_submission(record: RecordId) -> Submission {
     Submission::new(&Actor::engine(), Call::FireDue { record })
 }

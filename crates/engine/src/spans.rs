@@ -1,7 +1,7 @@
-//! Traces: what an engine tells of operations and executions whose record or request stands in one.
+//! Tracing: spans of operations and executions that belong to a trace.
 //!
-//! An execution's span has an id that follows from its record and its token, so that whoever leases the job can be told it, and
-//! whoever sees the execution end can give it, also after a restart and in another process.
+//! The span id of an execution derives from its record and token. So every process can compute it, also after a
+//! restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,40 +14,40 @@ use onceward_core::value::RecordId;
 use onceward_store::{DecidedOperation, OperationOutcome};
 use sha2::{Digest, Sha256};
 
-/// Somebody who is told. Must come back at once.
+/// Receives spans. Must not block.
 pub trait SpanSink: std::fmt::Debug + Send + Sync + 'static {
     fn record_operation(&self, operation: OperationSpan);
     fn record_execution(&self, execution: ExecutionSpan);
 }
 
-/// One call, from when it came to its answer.
+/// One call, from its arrival to its reply.
 #[derive(Clone, Debug)]
 pub struct OperationSpan {
-    /// The request that it came with.
+    /// Trace of the caller's request.
     pub parent: TraceContext,
     pub kind: &'static str,
     pub duration: Duration,
-    /// Of a refusal or a failure.
+    /// Code of the refusal or error.
     pub code: Option<Arc<str>>,
 }
 
-/// One leased attempt, from the lease to its end.
+/// One execution, from its lease to its end.
 #[derive(Clone, Debug)]
 pub struct ExecutionSpan {
-    /// The request that made the record.
+    /// Trace of the request that created the record.
     pub parent: TraceContext,
-    /// Its own place in that trace.
+    /// The execution's own span in that trace.
     pub context: TraceContext,
     pub record: RecordId,
     pub lifecycle: Arc<str>,
     pub attempt: u64,
     pub leased_at: Time,
     pub ended_at: Time,
-    /// `done`, `failed`, `lost`, `yielded` or `left`. Never a worker's own words.
+    /// `done`, `failed`, `lost`, `yielded` or `left`. Never text from a worker.
     pub outcome: &'static str,
 }
 
-/// Where an execution stands in the trace of its record: what a worker is to go on from.
+/// Returns the trace context of an execution, for the worker to continue.
 pub fn execution_trace(record: &Record, token: FencingToken) -> Option<TraceContext> {
     let parent = record.trace?;
     let mut sha = Sha256::new();
@@ -57,12 +57,12 @@ pub fn execution_trace(record: &Record, token: FencingToken) -> Option<TraceCont
     let hash: [u8; 32] = sha.finalize().into();
     let mut span = [0; 8];
     span.copy_from_slice(&hash[..8]);
-    // A span's id is never zero.
+    // A span id must not be zero.
     span[7] |= 1;
     Some(TraceContext { span_id: span, ..parent })
 }
 
-/// Tell of the executions that a saved batch has ended.
+/// Emits spans of the executions that a saved batch ended.
 pub(crate) fn emit_execution_spans(sink: &dyn SpanSink, writes: &[DecidedOperation]) {
     for write in writes {
         let OperationOutcome::Changes(changes) = &write.outcome else { continue };

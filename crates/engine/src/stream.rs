@@ -1,4 +1,4 @@
-//! The log as it grows: every entry after a place, in order, once.
+//! Streams the log: every entry after a seq, in order, once.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::error::EngineError;
 use crate::queries::AuthorizedReader;
 use crate::shared::Shared;
 
-/// Entries read in one go: of long ones no more than a megabyte, so that a thousand readers who are slow cost no more than a gigabyte.
+/// One page per stream is buffered: a thousand slow readers need at most a gigabyte.
 const LOG_PAGE_LIMIT: PageLimit = PageLimit { max_items: 500, max_bytes: 1 << 20 };
 
-/// Streams that read the store at once, one for each actor: of the three readers of an embedded database one is always left to
-/// whoever saves, and of PostgreSQL's connections most.
+/// One per actor. SQLite has three readers, so that one is always free for the group commit; PostgreSQL keeps most of
+/// its connections free.
 pub(crate) const MAX_CONCURRENT_READS: usize = 2;
 
-/// Follows the log. Keeps no more than a page, however far behind its reader is.
+/// Follows the log. Buffers at most one page, however slow its reader is.
 #[derive(Debug)]
 pub struct LogStream<S> {
     shared: Arc<Shared<S>>,
     actor: Actor,
     last_seq: watch::Receiver<u64>,
-    /// How far was read; what the actor may not see is read past.
+    /// Seq up to which the log was read, including entries that the actor may not see.
     after_seq: u64,
     buffer: VecDeque<LogEntry>,
 }
@@ -38,9 +38,10 @@ impl<S: Store> LogStream<S> {
         Self { shared, actor, last_seq, after_seq, buffer: VecDeque::new() }
     }
 
-    /// The next entry; waits for it to be written. `None` when the engine is closed and all was read.
+    /// Returns the next entry, and waits for it if necessary. `None` when the engine is closed and all entries were
+    /// read.
     ///
-    /// May be given up while it waits, and called again: nothing is left out.
+    /// Cancel safe: no entry is lost.
     pub async fn next(&mut self) -> Result<Option<LogEntry>, EngineError> {
         match self.next_until(None).await {
             Err(EngineError::Closed) => Ok(None),
@@ -48,13 +49,14 @@ impl<S: Store> LogStream<S> {
         }
     }
 
-    /// The same, and `None` where all that is there was read and by this time nothing more has come. Closed is an error here.
+    /// Like [`next`](Self::next), but returns `None` if none arrives before the deadline, and
+    /// [`EngineError::Closed`] if the engine is closed.
     pub async fn next_until(&mut self, deadline: Option<Instant>) -> Result<Option<LogEntry>, EngineError> {
         loop {
             if let Some(entry) = self.buffer.pop_front() {
                 return Ok(Some(entry));
             }
-            // Before reading: what is written after it is news.
+            // Before the read, so that a later write wakes this stream.
             let closed = self.shared.queue.is_drained();
             self.last_seq.borrow_and_update();
             let permit = self.shared.stream_read_permits.acquire(&self.actor.id).await;
@@ -62,7 +64,7 @@ impl<S: Store> LogStream<S> {
             if let Some(page_end_seq) = page.last().map(|entry| entry.seq) {
                 let visible = self.visible_entries(page).await?;
                 drop(permit);
-                // Together, after the last wait: given up before, the page is read again.
+                // Set together, after the last await: if canceled before, the page is read again.
                 self.after_seq = page_end_seq;
                 self.buffer.extend(visible);
                 continue;
@@ -80,17 +82,17 @@ impl<S: Store> LogStream<S> {
         }
     }
 
-    /// How far the log was read and handed out, with what the actor may not see: from here on a reader goes on without a gap.
+    /// Returns the seq up to which entries were returned or skipped. A new stream can continue after it without a gap.
     pub fn seq(&self) -> u64 {
         self.buffer.front().map_or(self.after_seq, |next| next.seq.saturating_sub(1))
     }
 
-    /// The next entry where it was read already.
+    /// Returns the next entry if it is already buffered.
     pub fn next_buffered(&mut self) -> Option<LogEntry> {
         self.buffer.pop_front()
     }
 
-    /// Those of a page that the actor may see, as the records are now.
+    /// Returns the entries of a page that the actor may see, by the records' current state.
     async fn visible_entries(&self, mut page: Vec<LogEntry>) -> Result<Vec<LogEntry>, EngineError> {
         if reads_everything(&self.actor) {
             return Ok(page);

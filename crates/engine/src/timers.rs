@@ -1,5 +1,5 @@
-//! What is due is done when it is due: timers, leases that ran out before the commit (lost) or after it (finished). The first
-//! look at start finds what fell due while nobody was there; so reconciling needs no way of its own.
+//! The scheduler: fires due timers, and ends leases that expired before their commit (lost) or after it (finished). The
+//! first poll after a start finds everything that became due while no engine was running.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
                 Err(error) => log_error(&mut error_log, &error),
             }
         }
-        // Where the store fails, or nothing gets on, there is no hurry.
+        // If the store fails, or no record makes progress, it waits before the next poll.
         let outcome = poll_due(&shared, &mut mode).await;
         if outcome.is_ok() && orphans_expired {
             error_log.reset();
@@ -61,30 +61,30 @@ fn log_error(error_log: &mut LogOnChange, error: &EngineError) {
     }
 }
 
-/// Many processes see the same records fall due at the same time, and only one of them can do each. Whoever was the first the last time
-/// goes at once; the others come a moment later, and take what is left.
+/// Several processes see the same due records, and only one can fire each. The process that won the last time polls at
+/// once (eager); the others poll a moment later and take the rest (deferred).
 enum PollMode {
     Eager,
-    /// What was due when it looked last: who finds it again finds it left.
+    /// What was due in the last poll. A record that is still due was left by the eager process.
     Deferred(HashSet<(Time, RecordId)>),
 }
 
 enum PollOutcome {
     PollAgain,
-    /// When the next is due, and what time it is now.
+    /// The next due time, and the current time.
     NextDue(Time, Time),
-    /// Whoever is first gets a moment for these.
+    /// Gives the eager process time to fire them.
     DeferToEager,
     WaitForWakeup,
 }
 
-/// How far behind the first the others come, at least: what it has in hand is done by then.
+/// Shortest delay behind the eager process; it finishes its records in this time.
 const DEFERRED_DELAY: Duration = Duration::from_millis(50);
 
-/// So many windows of due records are looked through by those behind, where one is not enough for all that is due.
+/// Due windows that deferred processes share if more is due than one window.
 const MAX_DEFERRED_WINDOWS: usize = 4;
 
-/// Not all at once: the first of those behind takes the place of one that is gone.
+/// Random, so that deferred processes do not poll at once. The first one replaces an eager process that is gone.
 fn deferred_delay() -> Duration {
     let random = random_seed().map_or(0, |seed| u32::try_from(seed % 1_000).unwrap_or(0));
     DEFERRED_DELAY + DEFERRED_DELAY * 2 * random / 1_000
@@ -106,7 +106,7 @@ async fn poll_due<S: Store>(shared: &Shared<S>, mode: &mut PollMode) -> Result<P
     let is_backlog = found.len() > window;
     if let PollMode::Deferred(seen) = mode {
         if is_backlog {
-            // The first works at the head: one of the windows after it.
+            // The eager process works on the first window: take one of the others.
             let windows = (found.len() - 1) / window;
             let window_index = 1 + random_seed().map_or(0, |seed| usize::try_from(seed % 1_000).unwrap_or(0)) % windows;
             found = found.split_off(window_index * window);
@@ -124,7 +124,7 @@ async fn poll_due<S: Store>(shared: &Shared<S>, mode: &mut PollMode) -> Result<P
         shared.queue.submit_internal(found.iter().map(|(_, record)| due_submission(*record)).collect()).await?;
     let result = await_due(shared, found, receivers).await;
     let is_deferred = matches!(mode, PollMode::Deferred(_));
-    // Where nobody else can write it was a reader of ours.
+    // If no other process can write, a local reader fired them, so no process competes.
     if result.already_done * 2 > total && shared.store.change_notifications().is_some() {
         *mode = PollMode::Deferred(HashSet::new());
         return Ok(if result.made_progress { PollOutcome::DeferToEager } else { PollOutcome::WaitForWakeup });
@@ -135,17 +135,17 @@ async fn poll_due<S: Store>(shared: &Shared<S>, mode: &mut PollMode) -> Result<P
     Ok(if result.made_progress { PollOutcome::PollAgain } else { PollOutcome::WaitForWakeup })
 }
 
-/// What came of records that were due.
+/// Result of firing due records.
 pub(crate) struct DueResult {
-    /// Somebody got on, or is out of the way: it is worth looking again.
+    /// A record was fired or blocked: another poll makes sense.
     pub(crate) made_progress: bool,
-    /// Those that somebody else had done already.
+    /// Records that another writer had already fired.
     already_done: usize,
-    /// The last failure that lies in no single record.
+    /// The last error that was not caused by a single record.
     pub(crate) error: Option<EngineError>,
 }
 
-/// Wait for these, and set aside those that cannot be moved.
+/// Waits for the replies, and blocks records that cannot be fired.
 pub(crate) async fn await_due<S: Store>(
     shared: &Shared<S>,
     due_records: Vec<(Time, RecordId)>,
@@ -154,7 +154,7 @@ pub(crate) async fn await_due<S: Store>(
     let mut result = DueResult { made_progress: false, already_done: 0, error: None };
     for ((_, record), receiver) in due_records.into_iter().zip(receivers) {
         match shared.queue.wait_reply(receiver).await {
-            // Nothing to be done is progress too: a reader was quicker.
+            // A no-op is progress too: a reader had fired it.
             Ok(answer) => {
                 result.made_progress = true;
                 result.already_done += usize::from(answer.no_op.is_some());
@@ -169,13 +169,14 @@ pub(crate) async fn await_due<S: Store>(
     result
 }
 
-/// Records that are set aside at most. Were there more, those due after them would have to wait.
+/// Bounds memory. If more records were blocked, later due records would wait.
 const MAX_BLOCKED_RECORDS: usize = 10_000;
 
-/// How long. Somebody may have mended the database, or brought the version of a lifecycle that was lacking.
+/// An operator may have repaired the database or uploaded the missing lifecycle version.
 const BLOCKED_RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Records that are due and cannot be moved: a damaged one, say. They must not keep those behind them waiting.
+/// Due records that cannot be fired, for example damaged ones. The scheduler skips them, so that records due later do
+/// not wait.
 #[derive(Debug, Default)]
 pub(crate) struct BlockedRecords(Mutex<BlockedState>);
 
@@ -186,7 +187,7 @@ struct BlockedState {
 }
 
 impl BlockedRecords {
-    /// What is due until then, but for these.
+    /// Returns unblocked records that are due at `cutoff`.
     pub(crate) async fn due_unblocked<S: Store>(
         &self,
         store: &S,
@@ -200,12 +201,11 @@ impl BlockedRecords {
         Ok(found)
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.lock_state().records.len()
     }
 
-    /// Whether there was room.
+    /// Blocks a record; returns whether there was capacity.
     fn block(&self, record: RecordId) -> bool {
         let mut state = self.lock_state();
         if state.records.len() >= MAX_BLOCKED_RECORDS {
@@ -224,13 +224,12 @@ impl BlockedRecords {
     }
 }
 
-/// Leases of workers that lived inside a process before this one: they are over, and their jobs need not wait until they run
-/// out.
+/// Ends leases of in-process workers of earlier instances, so that their jobs do not wait for the expiry.
 async fn expire_orphaned_leases<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
     let mut previous = Vec::new();
     loop {
         let leases = shared.store.orphaned_leases(shared.max_due_per_poll()).await?;
-        // The same again: one that cannot be ended so must run out.
+        // The same leases again: they cannot be ended this way and must expire.
         if leases.is_empty() || leases == previous {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! Moving records to another version of their lifecycle, a bounded number at a time.
+//! Migrates records to another version of their lifecycle, in bounded steps.
 //!
-//! What keeps all records of a version from being moved is found before the first one is. Each record is moved by an operation of
-//! its own, decided by core like any other; one that cannot be moved stays as it is and is named. Whoever stops in the middle
-//! begins again: what is there already is passed over.
+//! Problems that affect all records of a version are found before the first step. Each record is migrated by its own
+//! operation, which core decides; a record that cannot be migrated stays unchanged and is reported. An interrupted
+//! migration can be repeated: migrated records are skipped.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,33 +21,33 @@ use crate::error::EngineError;
 use crate::lifecycles::{find_version, refusal_error};
 use crate::queue::Submission;
 
-/// Rounds of loading for one record that is only looked at.
+/// More than any lifecycle needs.
 const MAX_DRY_RUN_LOADS: usize = 1_000;
 
-/// Records that one step moves at most.
+/// Fits one batch with the default configuration.
 pub const MAX_RECORDS_PER_STEP: usize = 1_000;
 
-/// Which records are to be moved, and where.
+/// Which records to migrate, and to which version.
 #[derive(Clone, Debug, Default)]
 pub struct VersionMigration {
     pub lifecycle: Arc<str>,
-    /// Only those of this version: its hash, or the beginning of it. All others than the one they go to where absent.
+    /// Only records of this version: its hash, or a prefix. `None` for all other versions.
     pub from: Option<Arc<str>>,
-    /// The current version where absent.
+    /// Target version; `None` for the current one.
     pub to: Option<Arc<str>>,
-    /// State by state, where the other version calls it differently.
+    /// Renamed states, old to new.
     pub state_map: BTreeMap<Arc<str>, Arc<str>>,
-    /// Those that have ended, too.
+    /// Migrates ended records too.
     pub include_ended: bool,
-    /// Find out who could be moved, and move nobody.
+    /// Decides, but migrates no record.
     pub dry_run: bool,
 }
 
-/// What a move comes to, before it begins.
+/// The scope of a migration.
 #[derive(Clone, Debug)]
 pub struct VersionMigrationPlan {
     pub target: Arc<Lifecycle>,
-    /// The versions that records come from, and how many records each has.
+    /// Source versions with their number of records.
     pub sources: Vec<(Arc<Lifecycle>, u64)>,
 }
 
@@ -57,28 +57,28 @@ impl VersionMigrationPlan {
     }
 }
 
-/// What became of one step.
+/// The result of one step.
 #[derive(Clone, Debug, Default)]
 pub struct VersionMigrationStep {
-    /// Or would be, where nobody is.
+    /// In a dry run: records that would be migrated.
     pub migrated: u64,
     pub skipped: Vec<SkippedRecord>,
-    /// Where to go on; `None` where all were looked at.
+    /// Where to continue; `None` at the end.
     pub next: Option<u64>,
 }
 
-/// A record that was not moved.
+/// A record that was not migrated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedRecord {
     pub record: RecordId,
     pub state: Arc<str>,
-    /// `already_leased` where a worker holds it: it can be moved later.
+    /// `already_leased` if a worker holds it: retry later.
     pub code: Arc<str>,
     pub reason: String,
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// What a move would come to; refused where no record could be moved as it says. For operators.
+    /// Plans a migration. Refused if no record could be migrated this way. Requires an operator.
     pub async fn plan_migration(
         &self,
         actor: &Actor,
@@ -115,7 +115,7 @@ impl<S: Store + 'static> Engine<S> {
         Err(refusal_error("move", 409, "cannot_move", reason))
     }
 
-    /// Move some records: those after a place, at most so many. For operators.
+    /// Migrates up to `limit` records after `after`. Requires an operator.
     pub async fn migrate_records(
         &self,
         actor: &Actor,
@@ -171,7 +171,7 @@ impl<S: Store + 'static> Engine<S> {
         Ok(step)
     }
 
-    /// Decide a call, and forget it.
+    /// Decides a call without saving it.
     async fn dry_run_call(
         &self,
         definitions: &Definitions,
@@ -185,7 +185,7 @@ impl<S: Store + 'static> Engine<S> {
             match decide(definitions, read_set.snapshot(), &operation, now) {
                 Decision::Missing(keys) => self.shared.store.load(&mut read_set, &keys).await?,
                 Decision::Refusal(refusal) => return Err(EngineError::Refused(refusal)),
-                // What is due is done first when it is moved; what comes of it is not known before.
+                // A migration fires due timers first; its result is not known before.
                 Decision::Changes(_) | Decision::NoOp(_) | Decision::Due { .. } | Decision::NeedsChecks(_) => {
                     return Ok(());
                 }
@@ -195,7 +195,7 @@ impl<S: Store + 'static> Engine<S> {
     }
 }
 
-/// The versions that records are moved from, and the one that they are moved to.
+/// Returns the source versions and the target version.
 fn resolve_versions(
     catalog: &Catalog,
     migration: &VersionMigration,
@@ -214,7 +214,7 @@ fn resolve_versions(
     Ok((from.into_iter().filter(|version| version.hash != to.hash).collect(), to))
 }
 
-/// A state that is named must be there: a slip of the pen would leave records where they are, or send them nowhere.
+/// Every named state must exist: a typo would leave records behind.
 fn validate_state_map(from: &[Arc<Lifecycle>], to: &Lifecycle, migration: &VersionMigration, problems: &mut String) {
     for (old, new) in &migration.state_map {
         if !from.is_empty() && !from.iter().any(|version| version.state_index(old).is_some()) {

@@ -1,10 +1,9 @@
-//! Who waits for jobs, and who is woken when there may be some: as many as there may be jobs, and those first who came first. Two
-//! thousand workers wait at the price of one.
+//! Queues of waiting pollers: wakes as many as there may be jobs, in FIFO order.
 //!
-//! Whoever is woken looks, or passes its turn on: a job for which somebody was woken is never left lying because that one went away.
+//! A woken poller scans, or passes the wakeup on if it is dropped, so that no job waits because its poller is gone.
 //!
-//! Whoever has looked and found nothing leaves a wish: a batch that makes a job for it leases it the job right there. A wish stands only
-//! as long as nothing else is known to be there, since what waits goes first.
+//! A poller that found nothing parks its request; a batch that creates a job leases it to the parked request (sync
+//! match). A wakeup unparks requests, because jobs that are already ready come first.
 
 #[cfg(test)]
 mod tests;
@@ -20,13 +19,13 @@ use crate::leasing::{LeasedJob, ParkedRequest};
 
 #[derive(Debug, Default)]
 pub(crate) struct PollerQueues {
-    /// Raised before anybody is woken: what was looked at before that may be out of date.
+    /// Incremented before each wakeup: a scan of an earlier generation may be stale.
     generation: AtomicU64,
-    /// Those who ask for the same stand in one line.
+    /// Pollers with the same lifecycles share a queue.
     by_lifecycles: Mutex<HashMap<Vec<Arc<str>>, Arc<PollerQueue>>>,
-    /// Wishes that were made so far: whoever came first is served first.
+    /// Orders parked requests over all queues.
     next_ticket: AtomicU64,
-    /// Wishes that stand. A batch for which there is none need not look at the lines.
+    /// Parked requests. If it is 0, a batch skips the queues.
     parked_count: AtomicUsize,
 }
 
@@ -43,13 +42,13 @@ struct ParkedSlot {
     sender: oneshot::Sender<MatchResult>,
 }
 
-/// What came of a wish.
+/// The end of a parked request.
 #[derive(Debug)]
 pub(crate) enum MatchResult {
     Jobs(Vec<LeasedJob>),
-    /// Somebody meant to grant it: whether anything of that was saved may not be known.
+    /// A batch tried to match it and failed: whether a lease was saved may be unknown.
     Failed,
-    /// It stands no longer.
+    /// It was removed without a match.
     Unparked,
 }
 
@@ -64,12 +63,12 @@ impl PollerQueues {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Nobody is woken, but whoever looks asks the store.
+    /// Makes the next scan query the store, without waking a poller.
     pub(crate) fn invalidate_empty_scans(&self) {
         self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Stand in line for jobs of these lifecycles.
+    /// Joins the queue for these lifecycles.
     pub(crate) fn join(&self, lifecycles: &[Arc<str>]) -> Poller<'_> {
         let mut queues = self.lock_queues();
         let queue = Arc::clone(queues.entry(lifecycles.to_vec()).or_default());
@@ -78,17 +77,17 @@ impl PollerQueues {
         Poller { queues: self, lifecycles: lifecycles.to_vec(), queue, has_unused_wakeup: false }
     }
 
-    /// So many jobs of these lifecycles may be ready.
+    /// Wakes pollers for up to `jobs` jobs of these lifecycles.
     pub(crate) fn wake(&self, lifecycles: &[Arc<str>], jobs: usize) {
         self.wake_by_lifecycles(|wanted| if wanted.iter().any(|name| lifecycles.contains(name)) { jobs } else { 0 });
     }
 
-    /// There may be something for anybody: one of each line looks, and wakes others where it finds more than it wants.
+    /// Wakes one poller of each queue. It wakes others if it finds more jobs than it wants.
     pub(crate) fn wake_one_each(&self) {
         self.wake_by_lifecycles(|_| 1);
     }
 
-    /// As many of each line as its lifecycles call for.
+    /// Wakes as many pollers of each queue as `jobs` returns for its lifecycles.
     pub(crate) fn wake_by_lifecycles(&self, jobs: impl Fn(&[Arc<str>]) -> usize) {
         self.generation.fetch_add(1, Ordering::SeqCst);
         for (lifecycles, queue) in &*self.lock_queues() {
@@ -96,7 +95,7 @@ impl PollerQueues {
             for _ in 0..woken {
                 queue.wakeup.notify_one();
             }
-            // What they are woken for goes before what comes next.
+            // The job they are woken for comes before newer ones.
             self.unpark_first(queue, woken);
         }
     }
@@ -109,7 +108,7 @@ impl PollerQueues {
         }
     }
 
-    /// The first wishes of a line stand no longer.
+    /// Removes the first parked requests of a queue.
     fn unpark_first(&self, queue: &PollerQueue, max_slots: usize) {
         let mut parked = queue.lock_parked();
         for _ in 0..max_slots.min(parked.len()) {
@@ -118,13 +117,12 @@ impl PollerQueues {
         }
     }
 
-    /// How many stand.
     pub(crate) fn parked_count(&self) -> usize {
         self.parked_count.load(Ordering::SeqCst)
     }
 
-    /// The first wish for a job of this lifecycle that names none of `others`, to be granted or dropped: then its waiter looks for
-    /// itself.
+    /// Takes the oldest parked request for this lifecycle that names none of `excluded_lifecycles`. If the result is
+    /// dropped, its poller scans again.
     pub(crate) fn claim_parked(
         &self,
         lifecycle: &str,
@@ -148,7 +146,7 @@ impl PollerQueues {
             let matching = queues.iter().filter(|(asked, _)| is_wanted_by(asked));
             let first = matching.filter_map(|(_, line)| Some((*line.lock_parked().first_key_value()?.0, line)));
             let (ticket, queue) = first.min_by_key(|(number, _)| *number)?;
-            // It may have been withdrawn a moment ago.
+            // It may have been withdrawn in between.
             if let Some(slot) = queue.lock_parked().remove(&ticket) {
                 self.parked_count.fetch_sub(1, Ordering::SeqCst);
                 return Some(slot);
@@ -161,7 +159,7 @@ impl PollerQueues {
     }
 }
 
-/// A wish that somebody is about to grant. Dropped, it has failed.
+/// A parked request that a batch is matching. If dropped, the match fails.
 #[derive(Debug)]
 pub(crate) struct PendingMatch {
     pub(crate) request: ParkedRequest,
@@ -169,7 +167,7 @@ pub(crate) struct PendingMatch {
 }
 
 impl PendingMatch {
-    /// The jobs are leased: that is durable. Whoever asked may have gone away since, as with every other lease.
+    /// Delivers durable leases. The poller may be gone, as with every lease.
     pub(crate) fn deliver(mut self, leased: Vec<LeasedJob>) {
         self.resolve(MatchResult::Jobs(leased));
     }
@@ -185,7 +183,7 @@ impl Drop for PendingMatch {
     }
 }
 
-/// A wish that was made: withdrawn when it is dropped.
+/// A parked request of this poller, withdrawn on drop.
 #[derive(Debug)]
 pub(crate) struct ParkedHandle<'a> {
     queues: &'a PollerQueues,
@@ -195,12 +193,13 @@ pub(crate) struct ParkedHandle<'a> {
 }
 
 impl ParkedHandle<'_> {
-    /// Ends when it is granted, or stands no longer.
+    /// Waits until it is matched or removed.
     pub(crate) async fn wait_result(&mut self) -> MatchResult {
         (&mut self.receiver).await.unwrap_or(MatchResult::Unparked)
     }
 
-    /// Let it stand no longer. Where somebody is just granting it, that is waited for: otherwise a job would be leased to nobody.
+    /// Withdraws the request. If a batch is matching it, waits for the result; otherwise the job would be leased to a
+    /// poller that is gone.
     pub(crate) async fn withdraw(mut self) -> MatchResult {
         if self.unpark() { MatchResult::Unparked } else { self.wait_result().await }
     }
@@ -218,18 +217,18 @@ impl Drop for ParkedHandle<'_> {
     }
 }
 
-/// A place in a line.
+/// A poller's membership in a queue.
 #[derive(Debug)]
 pub(crate) struct Poller<'a> {
     queues: &'a PollerQueues,
     lifecycles: Vec<Arc<str>>,
     queue: Arc<PollerQueue>,
-    /// Woken, and has not looked since.
+    /// Woken, but has not scanned since.
     has_unused_wakeup: bool,
 }
 
 impl<'a> Poller<'a> {
-    /// Having looked, and found nothing.
+    /// Parks the request after a scan without result.
     pub(crate) fn park(&self, request: ParkedRequest) -> ParkedHandle<'a> {
         let ticket = self.queues.next_ticket.fetch_add(1, Ordering::SeqCst);
         let (sender, receiver) = oneshot::channel();
@@ -238,7 +237,8 @@ impl<'a> Poller<'a> {
         ParkedHandle { queues: self.queues, queue: Arc::clone(&self.queue), ticket, receiver }
     }
 
-    /// Ends when it is this one's turn, whether that comes before or after it is waited for. Dropped before, the turn goes to the next.
+    /// Resolves when this poller is woken, also if the wakeup came before the wait. If dropped, the wakeup goes to the
+    /// next poller.
     pub(crate) fn wakeup(&self) -> OwnedNotified {
         Arc::clone(&self.queue.wakeup).notified_owned()
     }

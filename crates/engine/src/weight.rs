@@ -1,15 +1,15 @@
-//! How large a record is in an answer.
+//! Estimates the size of a record as JSON.
 
 use onceward_core::record::Record;
 use onceward_core::value::Value;
 
-/// Its id, times and numbers, and the names that they have there.
+/// Id, times, numbers and their names.
 const RECORD_OVERHEAD_BYTES: usize = 512;
 
 /// A number, a time or an id.
 const SCALAR_BYTES: usize = 40;
 
-/// About as many bytes as it takes as JSON, and not many fewer.
+/// Estimates the record's JSON length. The estimate is rarely much too low.
 pub(crate) fn estimated_json_bytes(record: &Record) -> usize {
     let text_bytes = record.owner.len() + record.stuck_reason.as_ref().map_or(0, |stuck| text_json_bytes(stuck));
     let fields = record.lifecycle.fields.iter().zip(&record.fields);
@@ -33,7 +33,7 @@ fn value_json_bytes(value: &Value) -> usize {
     }
 }
 
-/// Between quotes, with what cannot stand there as it is.
+/// Returns the length of the quoted and escaped text.
 fn text_json_bytes(text: &str) -> usize {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' => 2,

@@ -1,5 +1,5 @@
-//! Who comes for jobs. Every call for a lease is noted here, in memory; now and then what is new is written down, so that other
-//! processes know it too. A worker that keeps asking costs a write in half a minute, not one for each lease.
+//! Registry of workers. Every lease call is recorded in memory and written to the store periodically, so that other
+//! processes see it. A polling worker costs one write per half minute, not one per lease.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,42 +15,41 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::shared::Shared;
 
-/// How often to look whether there is something to write down.
+/// How often new sightings are written.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A worker that was written down is not written down again before.
+/// A known worker is written at most this often.
 const REWRITE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Names that are remembered, here and in the store. A caller may make up as many as it likes.
+/// Bounds memory and the table: callers choose the names.
 pub(crate) const MAX_WORKERS: usize = 10_000;
 
-/// How long a worker that is gone is remembered.
+/// How long a worker is listed after its last call.
 pub(crate) const WORKER_TTL: onceward_core::time::Duration = onceward_core::time::Duration::from_secs(24 * 3600);
 
-/// Bytes of a name, and lifecycles of one worker, that are remembered.
+/// Longer names, and longer lists of lifecycles, are not recorded.
 const MAX_NAME_BYTES: usize = 1_000;
 const MAX_LIFECYCLES_PER_WORKER: usize = 100;
 
-/// Timers that are looked at to count leases.
+/// Bounds the scan that counts leases.
 const MAX_SCANNED_TIMERS: usize = 20_000;
 
-/// A worker, and what it does now.
+/// A worker with its live leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerStatus {
     pub name: WorkerName,
-    /// The lifecycles that it asked for, the last time.
+    /// The lifecycles of its last call.
     pub lifecycles: Vec<Arc<str>>,
-    /// When it last asked for jobs; `None` where only its leases tell of it.
+    /// Its last lease call; `None` if only its leases are known.
     pub last_seen_at: Option<Time>,
-    /// Live leases.
     pub live_leases: u64,
 }
 
-/// Who came lately, the last first, and whoever holds a lease.
+/// Recent workers, newest first, and all workers with leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerList {
     pub workers: Vec<WorkerStatus>,
-    /// Their leases are all counted. Where very many timers run, only those that run out first are looked at.
+    /// Whether all leases were counted. With very many timers only the leases that expire first are.
     pub is_complete: bool,
 }
 
@@ -61,7 +60,7 @@ pub(crate) struct WorkerRegistry(Mutex<HashMap<WorkerName, TrackedWorker>>);
 struct TrackedWorker {
     lifecycles: Vec<Arc<str>>,
     seen_at: Instant,
-    /// When it was last written down as it is, but for the time.
+    /// When it was last written with these lifecycles.
     written_at: Option<Instant>,
 }
 
@@ -76,9 +75,9 @@ impl WorkerRegistry {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody asks for jobs.
+    /// Records a lease call.
     pub(crate) fn record_sighting(&self, actor: &Actor, worker: &Arc<str>, lifecycles: &[Arc<str>]) {
-        // What nobody could be leased to, or asks for more than anybody has, is not worth a line.
+        // Names that cannot be stored are not recorded.
         if !is_storable(worker)
             || lifecycles.len() > MAX_LIFECYCLES_PER_WORKER
             || !lifecycles.iter().all(|name| is_storable(name))
@@ -104,7 +103,7 @@ impl WorkerRegistry {
         }
     }
 
-    /// Those that fit, as of now by the store's clock.
+    /// Returns the selected sightings, with times of the store's clock.
     fn sightings(&self, now: Time, is_selected: impl Fn(&TrackedWorker) -> bool) -> Vec<WorkerSighting> {
         let micros_ago = |seen: &TrackedWorker| i64::try_from(seen.seen_at.elapsed().as_micros()).unwrap_or(i64::MAX);
         let locked = self.lock_sightings();
@@ -127,21 +126,21 @@ impl WorkerRegistry {
     }
 }
 
-/// Short enough to keep, and what every database takes.
+/// Returns whether the text is short enough, and valid in every database.
 fn is_storable(text: &str) -> bool {
     text.len() <= MAX_NAME_BYTES && !text.contains('\0')
 }
 
-/// The engine's own duty.
+/// Writes sightings periodically.
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     while !shared.queue.is_closed() {
         sleep(FLUSH_INTERVAL).await;
-        // Where the store fails there is no hurry: it is tried again.
+        // On an error the next flush retries.
         let _ = flush_sightings(&shared).await;
     }
 }
 
-/// Write down what is new.
+/// Writes new sightings.
 async fn flush_sightings<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
     let now = Instant::now();
     let changed = shared.worker_registry.sightings(shared.store.now().await?, |seen| seen.needs_write(now));
@@ -153,7 +152,7 @@ async fn flush_sightings<S: Store>(shared: &Shared<S>) -> Result<(), EngineError
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Who came for jobs in the last day, of all processes on the store: an operator sees all workers, anybody else its own.
+    /// Lists the workers of the last day, of all processes. An operator sees all workers, other actors their own.
     pub async fn workers(&self, actor: &Actor, limit: usize) -> Result<WorkerList, EngineError> {
         let shared = &self.shared;
         let now = shared.store.now().await?;

@@ -1,7 +1,7 @@
-//! A process that is killed while it works: all that it answered is there afterwards, and nothing is there twice.
+//! Kills a working process: everything it acknowledged survives, and nothing exists twice.
 //!
-//! Apart from the other tests: a process that is just being started holds its parent's files for a moment, and with them
-//! the locks of databases that others want to open again.
+//! In a test binary of its own: a process that is being spawned briefly holds its parent's files, and with them the
+//! locks of databases that other tests want to reopen.
 
 mod support;
 
@@ -19,19 +19,19 @@ use support::{TempDir, block_on, open_engine};
 const KILL_COUNT: u64 = 20;
 const DATABASE_FILE_VARIABLE: &str = "ONCEWARD_ENGINE_KILLED";
 
-/// The process that is killed: this very test, run again by the other one. Alone it does nothing.
+/// The child process, started by the other tests. Without the variable it does nothing.
 #[test]
 fn works_until_killed() {
     let Some(file) = std::env::var_os(DATABASE_FILE_VARIABLE).map(PathBuf::from) else { return };
     block_on(async {
         let engine = open_sqlite_engine(file).await;
-        // Four at once, so that batches hold more than one.
+        // Four at once, so that batches have several operations.
         let _others = [(); 3].map(|()| tokio::spawn(work_forever(engine.clone())));
         work_forever(engine).await;
     });
 }
 
-/// The same, while everything that has ended is pruned at once, again and again.
+/// Like `works_until_killed`, while ended records are pruned continuously.
 #[test]
 fn prunes_until_killed() {
     let Some(file) = std::env::var_os(DATABASE_FILE_VARIABLE).map(PathBuf::from) else { return };
@@ -57,10 +57,10 @@ async fn open_sqlite_engine(file: PathBuf) -> Engine<SqliteStore> {
     open_engine(SqliteStore::open(file, Clock::machine()).expect("the file opens"), EngineConfig::default()).await
 }
 
-/// Run the worker on this file and kill it after it has said so many things that are noted.
+/// Runs the child on this file, and kills it after so many recorded lines.
 fn run_and_kill(test: &str, file: &Path, mut lines: usize, mut record_line: impl FnMut(&str) -> bool) {
     let mut child = spawn_test_process(test, DATABASE_FILE_VARIABLE, file.to_str().expect("UTF-8"));
-    // What it had said before it died is still in the pipe, and counts.
+    // Lines from before its death are still in the pipe, and count.
     for barrier in BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
         if record_line(&barrier) && lines > 0 {
             lines -= 1;
@@ -73,8 +73,7 @@ fn run_and_kill(test: &str, file: &Path, mut lines: usize, mut record_line: impl
     assert!(lines == 0 && !status.success(), "it ended by itself: {status}");
 }
 
-/// After every one of twenty kills at random moments: acknowledged creates, leases and commits are there, each effect once,
-/// the log has no gap, its chain holds, and building the records again from it gives those that are kept.
+/// Twenty kills at random moments. The log has no gap, its hash chain holds, and it replays to the stored records.
 #[test]
 fn acknowledged_work_survives_kills() {
     let folder = TempDir::new();
@@ -94,7 +93,6 @@ fn acknowledged_work_survives_kills() {
     assert!(!acknowledged.committed.is_empty());
 }
 
-/// Killed in the midst of pruning, each checkpoint is there with all that it took gone, or nothing of it is.
 #[test]
 fn prune_is_atomic_across_kills() {
     let folder = TempDir::new();

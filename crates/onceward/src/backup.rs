@@ -1,4 +1,4 @@
-//! `onceward backup`: a copy of a database that is being written.
+//! `onceward backup`: copies a database while it is in use.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl BackupArgs {
                 print_stdout(&if self.json { format!("{:#}\n", as_json(&done)) } else { self.summary(&done) })?;
                 Ok(CommandStatus::Success)
             }
-            // It could be tried, and may go better another time.
+            // A refusal, not misuse: a retry may succeed.
             Err(
                 error @ (BackupError::Exists(_)
                 | BackupError::InProgress(_)

@@ -1,4 +1,4 @@
-//! `onceward check`: are these lifecycle files sound?
+//! `onceward check`: static analysis of lifecycle files.
 
 use std::path::PathBuf;
 
@@ -36,10 +36,10 @@ pub(crate) struct CheckArgs {
     color: ColorChoice,
 }
 
-/// The code of what is no text that could be read, beside those of the core.
+/// The code for a file that is not readable as text. All other codes come from the core.
 const UNREADABLE_FILE_CODE: &str = "unreadable-file";
 
-/// What was found, before it is shown.
+/// The result of the analysis, before it is printed.
 struct CheckFindings {
     lifecycles: Vec<String>,
     diagnostics: Vec<Diagnostic>,
@@ -50,7 +50,7 @@ impl CheckFindings {
     fn analyze(loaded: &LoadedFiles) -> Self {
         let unreadable = loaded.unreadable.clone();
         if !unreadable.is_empty() {
-            // The others may refer to these; what could be said about them now would mislead.
+            // The other files may refer to the unreadable ones, so their diagnostics would mislead.
             return Self { lifecycles: Vec::new(), diagnostics: Vec::new(), unreadable };
         }
         match onceward_core::load_definitions(&loaded.files) {
@@ -76,7 +76,7 @@ impl CheckArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let loaded = match files::read_lifecycle_files(&self.paths) {
             Err(error) if self.json => {
-                // Whoever reads JSON reads no other answer.
+                // With `--json`, a caller reads standard output only, so it reports this error too.
                 let unread =
                     json!({ "severity": "error", "code": UNREADABLE_FILE_CODE, "message": format!("{error:#}") });
                 print_stdout(&format!("{:#}\n", result_json(false, &[], &[with_all_fields(unread)])))?;
@@ -117,7 +117,7 @@ impl CheckArgs {
     }
 }
 
-/// Of files that stood in a folder and were not checked; a few by their names.
+/// Returns a note about the files of a folder that were not checked, and names the first few.
 fn skipped_note(skipped: &[String]) -> Option<String> {
     const MAX_LISTED_NAMES: usize = 3;
     let names = skipped.get(..MAX_LISTED_NAMES).unwrap_or(skipped).join(", ");
@@ -166,7 +166,7 @@ fn result_json(sound: bool, lifecycles: &[String], diagnostics: &[Value]) -> Val
     json!({ "sound": sound, "lifecycles": lifecycles, "diagnostics": diagnostics })
 }
 
-/// Every diagnostic has the same keys; those that this one lacks say nothing.
+/// Adds the missing keys, so that every diagnostic has the same ones.
 fn with_all_fields(mut diagnostic: Value) -> Value {
     for (key, nothing) in [("at", Value::Null), ("label", json!("")), ("also", json!([])), ("help", Value::Null)] {
         if diagnostic.get(key).is_none() {
@@ -176,7 +176,7 @@ fn with_all_fields(mut diagnostic: Value) -> Value {
     diagnostic
 }
 
-/// Lines and columns count from one; a column is a character, as editors count.
+/// Returns a span as JSON. Lines and columns start at one; a column counts characters, as editors do.
 fn span_json(at: Span, files: &InputFiles) -> Value {
     let Some(file) = files.files.get(at.file as usize) else { return Value::Null };
     let position = |offset: usize| {

@@ -1,10 +1,10 @@
-//! Which database a verb is about.
+//! Parses the database URL of `--db`.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// As `--db` names it.
+/// The database that `--db` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DatabaseUrl {
     Sqlite(PathBuf),
@@ -27,7 +27,7 @@ impl FromStr for DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// Where an embedded database has its large payloads, unless it is told otherwise.
+    /// Returns the folder beside an embedded database that holds its large payloads by default.
     pub(crate) fn default_object_folder(&self) -> Option<PathBuf> {
         match self {
             Self::Sqlite(path) => {
@@ -44,7 +44,7 @@ impl fmt::Display for DatabaseUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(out, "sqlite:{}", path.display()),
-            // Its URL may hold a password.
+            // The URL may contain a password.
             Self::Postgres(_) => out.write_str("PostgreSQL"),
         }
     }

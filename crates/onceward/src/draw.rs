@@ -1,4 +1,4 @@
-//! `onceward draw`: a lifecycle as a picture.
+//! `onceward draw`: draws a lifecycle as a diagram.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl DrawArgs {
         Ok(CommandStatus::Success)
     }
 
-    /// Which picture it is. A file whose ending promises another one would be opened by the wrong program.
+    /// Returns the requested format. Fails if the file name's extension belongs to another format.
     fn diagram_format(&self) -> Result<DiagramFormat> {
         let requested = match (self.svg, self.mermaid) {
             (true, _) => Some(DiagramFormat::Svg),
@@ -109,7 +109,7 @@ fn find_shipped(name: &str) -> Result<Option<Arc<Lifecycle>>> {
     bail!("there is no file and no shipped lifecycle called {name}; shipped are {known}{near}")
 }
 
-/// From files; `None` once their errors have been shown.
+/// Loads a lifecycle from files. Returns `None` after printing their errors.
 fn find_in_files(paths: &[PathBuf], name: Option<&str>) -> Result<Option<Arc<Lifecycle>>> {
     let loaded = files::read_lifecycle_files(paths)?;
     if !loaded.unreadable.is_empty() {
@@ -142,15 +142,15 @@ fn find_in_files(paths: &[PathBuf], name: Option<&str>) -> Result<Option<Arc<Lif
     }
 }
 
-/// Which of the files declares it.
+/// Returns the index of the file that declares the lifecycle.
 fn declaring_file(lifecycle: &Lifecycle) -> Option<usize> {
     lifecycle.states.first().map(|state| state.span.file as usize)
 }
 
 const UNKNOWN_LIFECYCLE_CODE: &str = "unknown-lifecycle";
 
-/// The files, and those beside them that declare what they refer to, and what these refer to in turn. Where it comes to
-/// nothing, only what is wrong with the files themselves is shown, if anything is.
+/// Compiles the given files together with the sibling files that declare the lifecycles they refer to, directly or
+/// indirectly. If that fails, prints only the errors of the given files.
 fn compile_with_siblings(given_files: InputFiles, paths: &[PathBuf]) -> Option<Definitions> {
     let given_count = given_files.files.len();
     let mut files = given_files;
@@ -189,13 +189,13 @@ fn has_errors(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
 }
 
-/// The lifecycle that a message misses.
+/// Returns the lifecycle that a diagnostic reports as unknown.
 fn missing_lifecycle<'f>(diagnostic: &Diagnostic, files: &'f InputFiles) -> Option<&'f str> {
     let file = files.files.get(diagnostic.span.file as usize).filter(|_| diagnostic.code == UNKNOWN_LIFECYCLE_CODE)?;
     file.text.get(diagnostic.span.range()).map(|text| text.trim_matches(['"', '\'']))
 }
 
-/// Whether a file says, before its first table, that it is this lifecycle's.
+/// Returns whether the keys before the file's first table declare this lifecycle.
 fn declares_lifecycle(file: &InputFile, lifecycle: &str) -> bool {
     file.text.lines().map(str::trim).take_while(|line| !line.starts_with('[')).any(|line| {
         let value = line.strip_prefix("lifecycle").and_then(|rest| rest.trim_start().strip_prefix('='));
@@ -203,7 +203,7 @@ fn declares_lifecycle(file: &InputFile, lifecycle: &str) -> bool {
     })
 }
 
-/// The other files of the folders in which files were named. One that cannot be read is none.
+/// Reads the other files in the folders of the given files. Skips unreadable ones.
 fn read_siblings(paths: &[PathBuf]) -> Vec<InputFile> {
     let own: Vec<PathBuf> = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
     let mut loaded = LoadedFiles::default();

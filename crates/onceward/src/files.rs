@@ -1,4 +1,5 @@
-//! Reading lifecycle files that somebody named: bounded before they are read, since anyone may have written them.
+//! Reads lifecycle files named on the command line. Limits their size and number before reading, because their contents
+//! are untrusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -10,29 +11,29 @@ use anyhow::{Context, Result, bail};
 use onceward_core::bounds;
 use onceward_core::diagnostic::{self, InputFiles};
 
-/// Folders that are looked into for one folder that was named.
+/// Bounds the search below one named folder.
 const MAX_FOLDERS: usize = 1_000;
 
-/// What came of reading: the files, and those that are no lifecycle files at all.
+/// The lifecycle files that were read, and the files that could not be used.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedFiles {
     pub(crate) files: InputFiles,
     pub(crate) unreadable: Vec<UnreadableFile>,
-    /// Names of files that stood in a folder and are of something else.
+    /// Names of files found in a folder that are not lifecycle files.
     pub(crate) skipped: Vec<String>,
 }
 
-/// A file that was read, but cannot be a lifecycle file: too large, or not text.
+/// A file that is too large or not text.
 #[derive(Clone, Debug)]
 pub(crate) struct UnreadableFile {
     pub(crate) name: String,
-    /// One line that begins with the name.
+    /// One line that starts with the name.
     pub(crate) message: String,
-    /// Line and column, both from one, of what is wrong.
+    /// Line and column of the error, both starting at one.
     pub(crate) position: Option<(usize, usize)>,
 }
 
-/// Reads files and the lifecycle files of folders, each once, in the order given.
+/// Reads files, and the lifecycle files of folders, each once and in the given order.
 pub(crate) fn read_lifecycle_files(paths: &[PathBuf]) -> Result<LoadedFiles> {
     let mut loaded = LoadedFiles::default();
     let mut seen = BTreeSet::new();
@@ -49,7 +50,8 @@ pub(crate) fn read_lifecycle_files(paths: &[PathBuf]) -> Result<LoadedFiles> {
             }
             let count_before = loaded.files.files.len();
             read_lifecycle_file(&file, &mut loaded)?;
-            // Text of another kind, as rustfmt.toml is, unless it is asked for by its name.
+            // In a folder, skip TOML files of other programs, such as rustfmt.toml. A file named by its path is always
+            // kept.
             let is_other = |file: &mut diagnostic::InputFile| !looks_like_lifecycle(&file.text);
             let was_read = loaded.files.files.len() > count_before;
             let other = if is_folder && was_read { loaded.files.files.pop_if(is_other) } else { None };
@@ -72,7 +74,8 @@ pub(crate) fn read_lifecycle_files(paths: &[PathBuf]) -> Result<LoadedFiles> {
     Ok(loaded)
 }
 
-/// Whether anything in it belongs to a lifecycle file, by its lines alone: one that is not even TOML is to hear of it.
+/// Returns whether any line looks like part of a lifecycle file. Reads lines, not TOML, so that a file with a syntax
+/// error is still reported.
 fn looks_like_lifecycle(text: &str) -> bool {
     text.lines().any(|line| {
         let line = line.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
@@ -83,7 +86,7 @@ fn looks_like_lifecycle(text: &str) -> bool {
     })
 }
 
-/// The lifecycle files of a folder and of the folders in it, in the order of their paths.
+/// Returns the lifecycle files in a folder and its subfolders, sorted by path.
 fn find_lifecycle_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -102,7 +105,7 @@ fn find_lifecycle_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The lifecycle files that stand in a folder itself.
+/// Returns the lifecycle files directly in a folder.
 pub(crate) fn sibling_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = list_folder(folder).map_or_else(|_| Vec::new(), |(files, _)| files);
     found.sort();
@@ -110,8 +113,8 @@ pub(crate) fn sibling_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The lifecycle files and the folders of a folder. A system that is also a Rust package keeps its Cargo.toml beside
-/// them; what is hidden or built is nobody's lifecycle, and a link to a folder may lead round in a circle.
+/// Lists the lifecycle files and the subfolders of a folder. Skips Cargo.toml (a system may be a Rust package), hidden
+/// and build folders, and links to folders, which may form a cycle.
 fn list_folder(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let cannot = || format!("cannot read the folder {}", folder.display());
     let (mut files, mut folders) = (Vec::new(), Vec::new());
@@ -131,13 +134,13 @@ fn list_folder(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
 }
 
 pub(crate) fn read_lifecycle_file(path: &Path, loaded: &mut LoadedFiles) -> Result<()> {
-    // A name is shown to a terminal, and whoever made the file chose it.
+    // The file's author chose the name, and a terminal shows it.
     let name = path.display().to_string().replace(char::is_control, "\u{fffd}");
     let cannot = || format!("cannot read {name}");
     let file = File::open(path).with_context(cannot)?;
     let limit = bounds::MAX_FILE_BYTES as u64;
     let mut bytes = Vec::new();
-    // Not by the length that the file claims: a device or a pipe claims none.
+    // The read is bounded here, because a device or a pipe reports no length.
     file.take(limit + 1).read_to_end(&mut bytes).with_context(cannot)?;
     if bytes.len() as u64 > limit {
         let message = format!("{name} is too large for a lifecycle file: at most {} KB", limit / 1024);

@@ -1,4 +1,4 @@
-//! `onceward fire`: an event by hand.
+//! `onceward fire`: fires an event on a record.
 
 use anyhow::Result;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `onceward get`: look at a record.
+//! `onceward get`: prints a record.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,7 @@ impl GetArgs {
         let record = client.get(self.id).await?;
         let effect = match client.effect(self.id).await {
             Ok(effect) => Some(effect),
-            // There is none, or none for this caller.
+            // The record has no result, or the caller may not read it.
             Err(ClientError::Problem(_)) => None,
             Err(error) => return Err(error),
         };

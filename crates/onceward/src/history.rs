@@ -1,4 +1,4 @@
-//! `onceward history`: how a record came to be as it is.
+//! `onceward history`: prints the log entries of a record.
 
 use anyhow::Result;
 use clap::Args;
@@ -41,7 +41,7 @@ impl HistoryArgs {
 
 pub(crate) const HISTORY_HEADINGS: [&str; 6] = ["WHEN", "EVENT", "STATE", "BY", "ATTEMPT", ""];
 
-/// One line an entry, from the first on.
+/// Formats one row per entry, oldest first.
 pub(crate) fn history_rows(entries: &[LogEntry]) -> Vec<[String; 6]> {
     let mut state: Option<&str> = None;
     let rows = entries.iter().map(|entry| {
@@ -52,7 +52,7 @@ pub(crate) fn history_rows(entries: &[LogEntry]) -> Vec<[String; 6]> {
     rows.collect()
 }
 
-/// What an entry says, with the state before it where that is known.
+/// Formats an entry as a table row, with the state before it if that is known.
 pub(crate) fn history_row(entry: &LogEntry, state_before: Option<&str>) -> [String; 6] {
     let state = match (state_before, entry.state.as_deref()) {
         (Some(from), Some(to)) if from != to => format!("{from} -> {to}"),
@@ -67,7 +67,7 @@ pub(crate) fn history_row(entry: &LogEntry, state_before: Option<&str>) -> [Stri
     [format_time(entry.at), entry.event.clone(), state, sanitize_line(&by), attempt, entry_note(entry)]
 }
 
-/// Why it went as it did, where the entry tells.
+/// Returns the reason for a refusal or failure, if the entry has one.
 fn entry_note(entry: &LogEntry) -> String {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(sanitize_line);
     if let Some(refusal) = &entry.refusal {

@@ -1,4 +1,4 @@
-//! `onceward key`: API keys, through a server or in a database that none has open.
+//! `onceward key`: manages API keys through a server, or directly in a database that no server has open.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -87,7 +87,7 @@ struct KeyRevokeArgs {
     target_args: KeyTargetArgs,
 }
 
-/// Who has the whole key at hand need not cut it up; its secret goes nowhere.
+/// Accepts a whole API key in place of its id, and drops the secret.
 fn extract_key_id(text: &str) -> &str {
     text.strip_prefix("ow_").and_then(|rest| rest.split_once('_')).map_or(text, |(id, _)| id)
 }
@@ -106,7 +106,7 @@ struct KeyTargetArgs {
     json: bool,
 }
 
-/// What to do, and where it comes to.
+/// A key command without its target.
 enum KeyOperation {
     Create(NewApiKey),
     List,
@@ -159,10 +159,10 @@ impl KeyArgs {
     }
 }
 
-/// Done, or refused; an error where nobody could even be asked.
+/// The reply or the refusal; an error if the target could not be reached.
 type KeyOperationResult = Result<Result<Value, KeyRefusal>>;
 
-/// In these words, and as JSON.
+/// A refusal as text and as JSON.
 struct KeyRefusal {
     reason: String,
     error: Value,
@@ -196,7 +196,7 @@ async fn run_on_server(client: &Client, operation: &KeyOperation) -> Result<Valu
             let NewApiKey { owner, roles, lifecycles, name, .. } = new;
             let body = json!({ "owner": owner, "roles": roles, "lifecycles": lifecycles, "name": name, "expires_at": expires_at });
             let created = client.create_api_key(&body).await?;
-            // It is made: whatever becomes of this, it is shown.
+            // The server has created the API key, so a failure of this lookup must not hide it.
             if !lifecycles.is_empty()
                 && let Ok(all) = client.lifecycles().await
             {
@@ -212,7 +212,7 @@ async fn run_on_server(client: &Client, operation: &KeyOperation) -> Result<Valu
 
 async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> KeyOperationResult {
     let opened = match database {
-        // Only a first key makes a database.
+        // Only `key create` may create a database.
         DatabaseUrl::Sqlite(path) if !path.exists() && !matches!(operation, KeyOperation::Create(_)) => {
             return Err(anyhow!("{database}: there is no such file"));
         }
@@ -262,7 +262,8 @@ async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> Ke
     }
 }
 
-/// A worker would wait in vain for jobs of a lifecycle that is mistyped. But it may also come later.
+/// Warns about unknown lifecycles: a worker with a mistyped one would get no jobs. Not an error, because the lifecycle
+/// may be added later.
 fn warn_unknown_lifecycles(lifecycles: &[Arc<str>], known: &BTreeSet<Arc<str>>) {
     let shipped = declared_lifecycles(&shipped::files());
     for name in lifecycles.iter().filter(|name| !known.contains(*name) && !shipped.contains(*name)) {
@@ -272,7 +273,7 @@ fn warn_unknown_lifecycles(lifecycles: &[Arc<str>], known: &BTreeSet<Arc<str>>) 
     }
 }
 
-/// As the server shows one.
+/// Returns an API key in the server's JSON form.
 fn as_json(key: &ApiKey) -> Value {
     let time = |time: Option<Time>| time.map(|time| time.to_string());
     json!({

@@ -1,4 +1,4 @@
-//! `onceward list`: look at many records.
+//! `onceward list`: lists records.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,7 +8,7 @@ use crate::output::{CommandStatus, print_stderr};
 use crate::remote::ServerArgs;
 use crate::table::{format_table, format_time, sanitize_line};
 
-/// Records in one question.
+/// The server's limit for one page.
 const MAX_PAGE_RECORDS: usize = 1_000;
 
 /// List records, the oldest first

@@ -1,7 +1,7 @@
-//! The program's log: for people on a terminal, JSON otherwise, always on stderr.
+//! Sets up the log: text on a terminal, JSON otherwise, always on standard error.
 //!
-//! Only lines of our own crates are written, whatever is asked for: libraries below us tell statements and their parameters at
-//! their lowest levels, and with them what is nobody's business.
+//! Writes lines of Onceward's own crates only, whatever `ONCEWARD_LOG` says: at their lowest levels, libraries log SQL
+//! statements with their parameters, which may hold caller data.
 
 use std::io::{IsTerminal as _, stderr};
 
@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::stderr_thread::{self, StderrWriter};
 
-/// Begins the name of every crate of ours.
+/// The prefix of the name of every Onceward crate.
 const CRATE_PREFIX: &str = "onceward";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,8 +23,8 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Begin to write, in a way that waits for no reader. Says in which format. `ONCEWARD_LOG` says what: a level (`error`, `warn`, `info`, `debug`, `trace`, `off`), or levels by crate
-/// (`info,onceward_engine=debug`).
+/// Starts logging without blocking on a slow reader, and returns the format. `ONCEWARD_LOG` selects a level (`error`,
+/// `warn`, `info`, `debug`, `trace`, `off`), or levels by crate (`info,onceward_engine=debug`).
 pub(crate) fn start(format: Option<LogFormat>) -> Result<LogFormat> {
     let filter_text = std::env::var("ONCEWARD_LOG").unwrap_or_default();
     let filter = own_crates_filter(&filter_text)

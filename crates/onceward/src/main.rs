@@ -1,6 +1,7 @@
-//! The binary. One file a subcommand; what they share is how files are read (`files`), which lifecycles ship with it
-//! (`shipped`), which database or server is meant (`database`, `remote`), how answers are printed (`answer`, `table`, `voice`) and how
-//! far it is (`progress_bar`).
+//! The `onceward` command line program: one module per subcommand.
+//!
+//! Shared modules: `files` reads lifecycle files, `shipped` holds the built-in ones, `database`, `target` and `remote`
+//! find the database or server, and `output`, `table` and `progress_bar` print.
 
 mod backup;
 mod check;
@@ -39,7 +40,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Records are made on one thread and dropped on another, which the system's allocator is slow at: a third of a job's cost.
+/// One thread allocates a record and another frees it. The system's allocator is slow at that: it cost a third of a
+/// job's time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -100,7 +102,7 @@ fn main() -> ExitCode {
         CliCommand::Work(work) => work.run(),
     };
     let status = result.unwrap_or_else(|error| {
-        // What could not even be tried: a file that is not there, a name nobody knows.
+        // The command could not start: for example, a file is missing or a name is unknown.
         output::print_stderr(&format!("error: {error:#}\n"));
         output::CommandStatus::UsageError
     });

@@ -1,4 +1,4 @@
-//! `onceward migrate`: a database of an older program, brought up to date.
+//! `onceward migrate`: runs schema migrations.
 
 use std::fmt::Write as _;
 

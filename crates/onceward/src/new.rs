@@ -1,4 +1,4 @@
-//! `onceward new`: make a record.
+//! `onceward new`: creates a record.
 
 use std::io::Read as _;
 
@@ -54,7 +54,7 @@ fn parse_field(text: &str) -> Result<(String, Value), String> {
     Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
-/// JSON as it is written, or a text.
+/// Reads the payload as JSON, or as text if it is not JSON.
 fn read_payload(argument: &str) -> Result<Payload> {
     let bytes = if argument == "-" {
         let mut bytes = Vec::new();
@@ -66,7 +66,7 @@ fn read_payload(argument: &str) -> Result<Payload> {
         return Ok(match serde_json::from_str(argument) {
             Ok(json) => Payload::Json(json),
             Err(error) => {
-                // JSON with a slip in it, most likely.
+                // Probably JSON with a syntax error.
                 if argument.trim_start().starts_with(['{', '[']) {
                     print_stderr(&format!("note: the payload is not JSON ({error}), so it is kept as a text\n"));
                 }

@@ -1,4 +1,4 @@
-//! Where a verb finds large payloads.
+//! Opens the object storage that a command uses.
 
 use anyhow::Result;
 use clap::Args;
@@ -18,7 +18,7 @@ pub(crate) struct ObjectStorageArgs {
 
 impl ObjectStorageArgs {
     fn url(&self) -> Option<&str> {
-        // A variable that is set to nothing is none.
+        // An empty environment variable counts as unset.
         self.objects.as_deref().filter(|url| !url.is_empty())
     }
 
@@ -26,7 +26,7 @@ impl ObjectStorageArgs {
         self.url().is_some()
     }
 
-    /// The place that was named, where one was; it was asked whether it lets us in.
+    /// Opens the object storage named by the flag, if any, and checks that it is accessible.
     pub(crate) async fn open(&self) -> Result<Option<ObjectStorage>> {
         match self.url() {
             Some(url) => Ok(Some(ObjectStorage::open(url).await?)),
@@ -34,7 +34,7 @@ impl ObjectStorageArgs {
         }
     }
 
-    /// That, or the folder beside the database if it is there.
+    /// Like [`open`](Self::open), but falls back to the folder beside the database if that folder exists.
     pub(crate) async fn open_existing(&self, database: &DatabaseUrl) -> Result<Option<ObjectStorage>> {
         match self.open().await? {
             None => Ok(database.default_object_folder().filter(|folder| folder.is_dir()).map(ObjectStorage::folder)),

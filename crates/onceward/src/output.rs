@@ -1,4 +1,4 @@
-//! How a verb answers: text on standard output, complaints on standard error, and an exit code.
+//! Prints results on standard output and errors on standard error, and defines the exit codes.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
@@ -8,11 +8,11 @@ use clap::ValueEnum;
 
 use crate::stderr_thread;
 
-/// How it went; the numbers are the exit codes that scripts rely on.
+/// The result of a command. The numbers are exit codes that scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CommandStatus {
     Success = 0,
-    /// Refused or found wanting.
+    /// The command was refused or found a problem.
     Failure = 1,
     UsageError = 2,
 }
@@ -31,7 +31,7 @@ pub(crate) enum ColorChoice {
 }
 
 impl ColorChoice {
-    /// Whether complaints are coloured: asked for, or a terminal that has not asked for peace.
+    /// Returns whether to color diagnostics. `Auto` colors on a terminal unless `NO_COLOR` or `TERM=dumb` is set.
     pub(crate) fn is_enabled(self) -> bool {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
@@ -43,12 +43,12 @@ impl ColorChoice {
     }
 }
 
-/// Prints an answer. A reader that has gone away (`| head`) wanted no more: that is not an error.
+/// Prints a result. A reader that closed the pipe (`| head`) is not an error.
 pub(crate) fn print_stdout(text: &str) -> Result<()> {
     try_print_stdout(text).map(|_| ())
 }
 
-/// The same, for those who have more to say: whether somebody still reads.
+/// Like [`print_stdout`], but returns false if the reader has closed the pipe.
 pub(crate) fn try_print_stdout(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -58,7 +58,7 @@ pub(crate) fn try_print_stdout(text: &str) -> Result<bool> {
     }
 }
 
-/// Prints a complaint.
+/// Prints an error or a warning.
 pub(crate) fn print_stderr(text: &str) {
     stderr_thread::write_lines(text.as_bytes());
 }

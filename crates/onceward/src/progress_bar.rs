@@ -1,8 +1,8 @@
-//! How far a verb is, drawn where somebody looks.
+//! Draws a progress bar on a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 
-/// A line on the terminal that is drawn over and over.
+/// A terminal line that is redrawn in place.
 #[derive(Default)]
 pub(crate) struct ProgressBar {
     drawn_line: String,
@@ -11,7 +11,7 @@ pub(crate) struct ProgressBar {
 impl ProgressBar {
     const WIDTH_CELLS: u64 = 30;
 
-    /// Only on a terminal.
+    /// Returns `None` if standard error is not a terminal.
     pub(crate) fn for_terminal() -> Option<Self> {
         stderr().is_terminal().then(Self::default)
     }
@@ -21,7 +21,7 @@ impl ProgressBar {
         let cells: String = (0..Self::WIDTH_CELLS).map(|at| if at < full { '█' } else { '·' }).collect();
         let line = format!("{label:<10} {cells} {}%", (done.min(total) * 100).checked_div(total).unwrap_or(100));
         if line != self.drawn_line {
-            // Nobody can be told that the terminal does not take it.
+            // A terminal that fails to draw leaves no other output to report it on.
             let _ = write!(stderr(), "\r{line}\x1b[K");
             self.drawn_line = line;
         }

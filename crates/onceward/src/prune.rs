@@ -1,4 +1,4 @@
-//! `onceward prune`: take out of a database what has ended long ago.
+//! `onceward prune`: deletes records that ended before the retention cutoff.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::target::{Target, TargetArgs};
 ///
 /// Records that ended, with all of their log entries, and old answers to callers' keys. A running engine does so by itself; this
 /// is for sooner. What accounts, counts and keys for ever need of them is carried forward in a checkpoint in the log, from which
-/// `onceward run_verify` starts. There is no way back: make a backup first.
+/// `onceward verify` starts. There is no way back: make a backup first.
 ///
 /// With --db, in the database itself: a database file must not be open in a server then; PostgreSQL may be. With --server, by that
 /// server, with an operator's key; it tells nothing before it is done. With neither: in onceward.db in this folder if no server
@@ -64,7 +64,7 @@ pub(crate) struct PruneArgs {
     json: bool,
 }
 
-/// A length of time as lifecycle files write it, and in days.
+/// Parses a duration in the syntax of lifecycle files, or in days.
 pub(crate) fn parse_duration_or_days(text: &str) -> Result<Length, String> {
     let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90m");
     let micros = match text.strip_suffix('d').map(str::parse::<u32>) {
@@ -90,7 +90,7 @@ impl PruneArgs {
         Ok(if array_items(&pruned["damaged"]).is_empty() { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
-    /// By a server, which answers with what is printed.
+    /// Asks a server to prune. Its reply has the form of [`as_json`].
     fn prune_by_server(&self) -> Result<Value> {
         let mut body = json!({ "only": self.only, "dry_run": self.dry_run });
         for (name, length) in [("older_than", self.older_than), ("keys_older_than", self.keys_older_than)] {
@@ -117,7 +117,7 @@ impl PruneArgs {
         match database {
             DatabaseUrl::Sqlite(path) => {
                 let name = || format!("sqlite:{}", path.display());
-                // Opening would make it.
+                // Opening would create the file.
                 if path.is_dir() {
                     bail!("{}: this is a folder, not the file of a database", name());
                 }
@@ -136,7 +136,8 @@ impl PruneArgs {
         }
     }
 
-    /// Opening would make tables in an empty file, and change the settings of another program's.
+    /// Fails unless the file is an Onceward database. Opening would create tables in an empty file and change the
+    /// settings of another program's database.
     fn require_onceward_schema(&self, path: &Path) -> Result<()> {
         let schema = SqliteStore::schema(path)?;
         if schema.current == 0 {
@@ -158,20 +159,20 @@ impl PruneArgs {
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
             return Err(anyhow!("no lifecycle of this database is called `{name}`"));
         }
-        // Before anything is taken out: it may be that it is nowhere to be found.
+        // Open the object storage first: if that fails, nothing has been deleted yet.
         let objects = self.objects.open_existing(database).await?;
         let mut progress = PruneProgress(ProgressBar::for_terminal());
         let pruned = prune_with_progress(store, options, &mut progress).await;
         progress.clear();
         let pruned = pruned.map_err(anyhow::Error::from)?;
         if let (Some(objects), false) = (objects, self.dry_run) {
-            // Large payloads whose last record is gone.
+            // Delete the large payloads that no record references any more.
             collect_orphans(store, &objects, EngineConfig::default().orphan_ttl).await?;
         }
         Ok(pruned)
     }
 
-    /// What may go another time is not misuse, nor is a server's no.
+    /// Reports transient errors and a server's refusal as failure, not as misuse.
     fn report_error(&self, error: anyhow::Error) -> Result<CommandStatus> {
         let error = match error.downcast::<ClientError>() {
             Ok(ClientError::Problem(problem)) => {
@@ -200,7 +201,6 @@ impl PruneArgs {
     }
 }
 
-/// How far it is.
 struct PruneProgress(Option<ProgressBar>);
 
 impl PruneProgress {
@@ -223,7 +223,7 @@ fn array_items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Of what [`as_json`] and the server tell.
+/// Formats the result of [`as_json`] or of the server.
 fn summary(pruned: &Value, dry_run: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |name: &str| pruned[name].as_u64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How a record is named on the command line.
+//! Parses record ids on the command line.
 
 use uuid::Uuid;
 
@@ -6,7 +6,7 @@ pub(crate) fn parse_record_id(text: &str) -> Result<Uuid, String> {
     let hint = "an id is a UUID, such as 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
     match text.parse() {
         Ok(id) => Ok(id),
-        // A variable that was to hold one, most likely.
+        // Probably an unset shell variable.
         Err(_) if text.is_empty() => Err(format!("nothing is given here: {hint}")),
         Err(_) => Err(format!("`{text}` is no id: {hint}")),
     }

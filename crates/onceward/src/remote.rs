@@ -1,4 +1,4 @@
-//! Which server a verb speaks to, and how its answers end.
+//! Calls a server for a command and reports the result.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 
-/// For a server that is just being restarted; somebody waits at a terminal.
+/// Covers a server's restart. Kept short because a person waits at the terminal.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// As every verb that asks a server takes it.
@@ -37,7 +37,7 @@ impl ServerArgs {
         self.key.as_deref().filter(|key| !key.is_empty())
     }
 
-    /// Ask, and print what came back: as JSON, or as people read it.
+    /// Runs a request and prints its result as JSON or as text.
     pub(crate) fn run_request<T: Serialize, F>(
         &self,
         as_json: bool,
@@ -56,7 +56,7 @@ impl ServerArgs {
         }
     }
 
-    /// A server's no is an answer; that there was none is not.
+    /// Prints a server's refusal and returns failure; returns an error if there was no reply.
     pub(crate) fn report_error(&self, error: ClientError, as_json: bool) -> Result<CommandStatus> {
         let ClientError::Problem(problem) = error else { return Err(with_hint(error)) };
         if as_json {
@@ -67,7 +67,7 @@ impl ServerArgs {
     }
 }
 
-/// A server by its address, whom to trust for it, and the key to speak with.
+/// Creates a client with the server's address, its CA file and the API key.
 pub(crate) fn build_client(server: &str, api_key: Option<&str>, ca_file: Option<&Path>) -> Result<Client, ClientError> {
     let client = match ca_file {
         Some(file) => Client::with_ca_file(server, api_key, file),
@@ -76,7 +76,7 @@ pub(crate) fn build_client(server: &str, api_key: Option<&str>, ca_file: Option<
     Ok(client?.with_retry_policy(RetryPolicy { retry_timeout: RETRY_TIMEOUT, ..RetryPolicy::default() }))
 }
 
-/// The server's words, and what it cannot know: whether there was a key to be sent at all.
+/// Returns the server's message, and says if the caller sent no API key.
 pub(crate) fn problem_text(problem: &Problem, api_key: Option<&str>) -> String {
     match api_key {
         None if problem.code == "unauthorized" => {
@@ -86,7 +86,7 @@ pub(crate) fn problem_text(problem: &Problem, api_key: Option<&str>) -> String {
     }
 }
 
-/// Where nobody answers: what may be done about it.
+/// Adds a hint if the server is unreachable.
 pub(crate) fn with_hint(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::Unreachable { .. } => {
@@ -96,7 +96,6 @@ pub(crate) fn with_hint(error: ClientError) -> anyhow::Error {
     }
 }
 
-/// For one question, or a stream of answers.
 pub(crate) fn build_runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
 }
@@ -105,7 +104,6 @@ pub(crate) fn build_runtime() -> Result<tokio::runtime::Runtime> {
 mod tests {
     use super::*;
 
-    /// Whichever verb it is: somebody waits at a terminal.
     #[test]
     fn client_gives_up_retrying_after_five_seconds() {
         let client = build_client("http://127.0.0.1:7171", None, None).expect("an address");

@@ -1,4 +1,4 @@
-//! `onceward serve`: the engine and its database behind an HTTP server.
+//! `onceward serve`: runs the engine and its HTTP server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -33,10 +33,10 @@ mod lifecycles;
 mod retention;
 mod traces;
 
-/// Deliveries that are posted at the same time.
+/// Deliveries that may wait for a slow receiver at the same time.
 const MAX_CONCURRENT_DELIVERIES: usize = 16;
 
-/// Bytes of a result: a megabyte, and what base64 makes of it.
+/// One megabyte as base64, and some bytes for the JSON around it.
 const MAX_RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 
 /// Serve the engine over HTTP
@@ -94,7 +94,7 @@ pub(crate) struct ServeArgs {
     image: image::ImageArgs,
 }
 
-/// An address and a port, by their numbers: a name may stand for several addresses, or for another one tomorrow.
+/// Parses an address and a port. Rejects host names, because a name may resolve to several or changing addresses.
 fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
@@ -103,7 +103,7 @@ fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// A variable that is set to nothing is none.
+/// Accepts an empty name, which counts as unset: an environment variable may be empty.
 fn parse_server_name(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if text.len() <= 64 && text.bytes().all(fits) {
@@ -113,11 +113,11 @@ fn parse_server_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Where the records live.
+/// The database of a server.
 #[derive(Clone, Debug)]
 enum ServeDatabase {
     Persistent(DatabaseUrl),
-    /// Gone when the process ends.
+    /// Deleted when the process ends.
     Temporary,
 }
 
@@ -144,7 +144,7 @@ impl ServeArgs {
             bail!("--dev serves this machine only, and {} can be reached from others", self.listen);
         }
         logging::start(self.log_format)?;
-        // Before anything is opened: what is wrong with the flags and the files is told without a database.
+        // Report errors in flags and files before a database is opened.
         let retention = self.retention_args.retention()?;
         let (checks, image) = self.image.build(EngineConfig::default().checks)?;
         let Some(startup_lifecycles) = lifecycles::load(&self.lifecycles, &checks, &self.unavailable_systems())? else {
@@ -166,14 +166,14 @@ impl ServeArgs {
     fn runtime(&self) -> std::io::Result<Runtime> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let is_sqlite = !matches!(self.db, ServeDatabase::Persistent(DatabaseUrl::Postgres(_)));
-        // Whoever says how many there are to be is heard: tokio reads that variable itself.
+        // Tokio itself reads this variable, which takes precedence.
         if is_sqlite && std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
             builder.worker_threads(SqliteStore::runtime_threads());
         }
         builder.enable_all().build()
     }
 
-    /// Why it cannot listen there.
+    /// Adds a hint to a bind error.
     fn listen_error(&self, error: std::io::Error) -> anyhow::Error {
         let address = self.listen;
         if error.kind() == ErrorKind::AddrInUse {
@@ -191,14 +191,14 @@ impl ServeArgs {
         }
     }
 
-    /// Why it does not start where others can reach it, and what to type.
+    /// Explains why a server without API keys refuses a public address, and how to create a key.
     fn missing_keys_message(&self) -> String {
         let address = self.listen;
         let advice = match &self.db {
             ServeDatabase::Persistent(database) => {
                 let database = match database {
                     DatabaseUrl::Sqlite(_) => database.to_string(),
-                    // Its URL may hold a password.
+                    // The URL may contain a password.
                     DatabaseUrl::Postgres(_) => "postgres://…".to_owned(),
                 };
                 format!(
@@ -214,7 +214,8 @@ impl ServeArgs {
         )
     }
 
-    /// Wanting, too, where the database does not take the lifecycles; that was shown.
+    /// Runs the server until it has drained. Returns failure if the database rejects the lifecycles, after printing
+    /// why.
     async fn serve(
         &self,
         startup_lifecycles: &lifecycles::StartupLifecycles,
@@ -222,17 +223,17 @@ impl ServeArgs {
         image_setup: image::ImageSetup,
         retention: RetentionPolicy,
     ) -> Result<CommandStatus> {
-        // First of all: one that comes while the database is opened is not lost.
+        // Register before the database is opened, so that a signal during the opening is not lost.
         let hangup = hangup_signal()?;
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let listener = TcpListener::bind(self.listen).await.map_err(|error| self.listen_error(error))?;
-        // Before the database: that a bucket does not let us in is told at once.
+        // Check access to the object storage before the database is opened, so that an error appears at once.
         let named_storage = self.objects.open().await?;
         if let Some(objects) = &named_storage {
             objects.probe_write().await?;
         }
         let is_public = !self.listen.ip().is_loopback();
-        // No keys can be where nothing is yet, and nothing need be made to find that out.
+        // A new database has no API keys. Checking this first avoids creating the file.
         if is_public && self.is_new_database() {
             print_stderr(&self.missing_keys_message());
             return Ok(CommandStatus::Failure);
@@ -251,7 +252,7 @@ impl ServeArgs {
             ..EngineConfig::default()
         };
         let engine = Engine::open(store, config);
-        // A server that does not start makes no version of a lifecycle the current one: all that may be in its way comes first.
+        // Run every check that may stop the server before any lifecycle version becomes current.
         let lifecycles = startup_lifecycles.served_names(&engine).await?;
         self.retention_args.require_known_lifecycles(&lifecycles)?;
         let requires_key = engine.api_keys().is_auth_required().await?;
@@ -275,7 +276,7 @@ impl ServeArgs {
                 _ = int.recv() => {}
                 () = hangup => {}
             }
-            // To a program that reads the log, the log says it.
+            // If standard error is not a terminal, the log reports the shutdown.
             if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
                 print_stderr("stopping: finishing what is under way; once more ends it at once\n");
             }
@@ -301,18 +302,19 @@ impl ServeArgs {
         if let Err(error) = onceward_server::serve(listener, engine, settings, all_system_routes(), stop).await {
             if error.kind() == ErrorKind::TimedOut {
                 print_stderr(&format!("error: {error}; the rest is given up\n"));
-                // As on the second signal: whoever is still at it may wait for a database that does not answer.
+                // Exit as on the second signal: a task that has not drained may be waiting for an unresponsive
+                // database.
                 std::process::exit(1);
             }
             return Err(error.into());
         }
-        // The last spans are on their way still.
+        // Exports the last spans.
         tokio::task::spawn_blocking(move || telemetry.close()).await?;
         Ok(CommandStatus::Success)
     }
 
     fn build_telemetry(&self) -> Result<Arc<Telemetry>> {
-        // A variable that is set to nothing is none.
+        // An empty environment variable counts as unset.
         match self.otlp.as_deref().filter(|endpoint| !endpoint.is_empty()) {
             None => Ok(Telemetry::new()),
             Some(endpoint) => traces::telemetry_for(endpoint),
@@ -342,7 +344,7 @@ impl ServeArgs {
         }
     }
 
-    /// Systems that lack something here, each with what it lacks.
+    /// Returns each system that cannot run with this configuration, and what it lacks.
     fn unavailable_systems(&self) -> Vec<(&'static str, &'static str)> {
         match (&self.db, self.objects.has_url()) {
             (ServeDatabase::Persistent(DatabaseUrl::Postgres(_)), false) => {
@@ -352,7 +354,7 @@ impl ServeArgs {
         }
     }
 
-    /// Where large payloads go unless a place is named.
+    /// Returns the folder for large payloads that is used without `--objects`.
     fn default_object_folder(&self, temp_storage: Option<&TempStorage>) -> Option<PathBuf> {
         match (&self.db, temp_storage) {
             (ServeDatabase::Persistent(database), _) => database.default_object_folder(),
@@ -360,7 +362,7 @@ impl ServeArgs {
         }
     }
 
-    /// Where it is, and what to type next.
+    /// Describes the server and suggests the next commands.
     fn startup_message(
         &self,
         address: SocketAddr,
@@ -371,7 +373,7 @@ impl ServeArgs {
         let version = env!("CARGO_PKG_VERSION");
         let server =
             if address.to_string() == "127.0.0.1:7171" { String::new() } else { format!("--server http://{address} ") };
-        // Those of the engine's own are its own affair.
+        // Hide the engine's built-in lifecycles.
         let lifecycles = lifecycles.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
         let lifecycles = lifecycles.collect::<Vec<_>>().join(", ");
         let access = if requires_key { "for those with a key" } else { "open to this machine: there are no keys" };
@@ -399,10 +401,10 @@ impl ServeArgs {
     }
 }
 
-/// File handles for the database, for posting deliveries and for what else a process needs.
+/// Keeps file handles for the database, outgoing deliveries and the rest of the process.
 const RESERVED_FILE_HANDLES: usize = 200;
 
-/// As many as the system lets us have, for connections: what a process is given at first is often a thousand.
+/// Raises the limit on file handles, which is often 1,024 by default, and returns how many connections fit into it.
 fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised_limit = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -411,10 +413,10 @@ fn max_connections() -> usize {
     available.saturating_sub(RESERVED_FILE_HANDLES).max(RESERVED_FILE_HANDLES)
 }
 
-/// A folder that goes with the process, for nobody else to look into.
+/// A private folder that is deleted with the process.
 struct TempStorage(PathBuf);
 
-/// Before the number of the process and a word by chance.
+/// The process id and a random number follow this prefix.
 const TEMP_DIR_PREFIX: &str = "onceward-serve-";
 
 impl TempStorage {
@@ -427,16 +429,16 @@ impl TempStorage {
     }
 }
 
-/// Of processes that were killed: nobody else will.
+/// Deletes the folders of processes that were killed and could not delete their own.
 fn remove_stale_dirs(temp_root: &Path) {
     for entry in std::fs::read_dir(temp_root).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let pid =
             name.to_str().and_then(|name| name.strip_prefix(TEMP_DIR_PREFIX)?.split_once('-')?.0.parse::<u32>().ok());
-        // In a container the one before may have had our number.
+        // In a container, an earlier process may have had the same id.
         let is_dead = |process: u32| process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();
         if pid.is_some_and(is_dead) {
-            // Somebody else's stays, as it should.
+            // Fails for another user's folder, which must stay.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

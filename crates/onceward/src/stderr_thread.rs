@@ -1,5 +1,5 @@
-//! Standard error for programs that run for long. Lines go out by a thread of their own: whoever does not read them must stop neither
-//! hearts from beating nor requests from being answered. What comes while too many wait is left out, and counted.
+//! Writes standard error from a thread of its own, so that a reader that stalls blocks neither heartbeats nor replies.
+//! If the queue is full, lines are dropped and counted.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use onceward_core::count_noun;
 
-/// Lines that wait to be read.
+/// Bounds the memory while the reader is stalled.
 const MAX_QUEUED_LINES: usize = 10_000;
 
-/// For the last of them to be read.
+/// Bounds the end of the process while the reader of standard error is stalled.
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between tries to be heard by the thread.
+/// A full queue is tried again after this delay. Short against [`FINAL_FLUSH_TIMEOUT`].
 const SEND_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 static LINE_SENDER: OnceLock<SyncSender<StderrMessage>> = OnceLock::new();
@@ -23,11 +23,11 @@ static DROPPED_LINES: AtomicUsize = AtomicUsize::new(0);
 
 enum StderrMessage {
     Line(Vec<u8>),
-    /// All that came before it is out.
+    /// Acknowledged once all earlier lines are written.
     Flush(SyncSender<()>),
 }
 
-/// From here on nothing that is said waits for its readers.
+/// Starts the thread. From then on writers never block.
 pub(crate) fn start() {
     let (sender, messages) = sync_channel(MAX_QUEUED_LINES);
     if LINE_SENDER.set(sender).is_err() {
@@ -48,14 +48,14 @@ pub(crate) fn start() {
             }
             match word {
                 StderrMessage::Line(line) => write_now(&line),
-                // Nobody may wait for it any more.
+                // The flushing thread may have timed out.
                 StderrMessage::Flush(heard) => drop(heard.send(())),
             }
         }
     });
 }
 
-/// Whole lines, at once where this has not been started.
+/// Queues whole lines, or writes them directly if the thread was not started.
 pub(crate) fn write_lines(lines: &[u8]) {
     let Some(sender) = LINE_SENDER.get() else { return write_now(lines) };
     if let Err(TrySendError::Full(_)) = sender.try_send(StderrMessage::Line(lines.to_vec())) {
@@ -63,7 +63,7 @@ pub(crate) fn write_lines(lines: &[u8]) {
     }
 }
 
-/// Before the process ends: gives the last lines time to be read, but not for ever.
+/// Waits for queued lines to be written, up to [`FINAL_FLUSH_TIMEOUT`].
 pub(crate) fn flush() {
     let Some(sender) = LINE_SENDER.get() else { return };
     let deadline = Instant::now() + FINAL_FLUSH_TIMEOUT;
@@ -79,12 +79,12 @@ pub(crate) fn flush() {
     let _ = flushed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
 }
 
-/// There is nowhere left to say that this failed.
+/// Ignores errors, because they could be reported nowhere else.
 fn write_now(bytes: &[u8]) {
     let _ = io::stderr().lock().write_all(bytes);
 }
 
-/// For the log: each line of it comes in one piece.
+/// Lets the log write its lines, each in one piece.
 pub(crate) struct StderrWriter;
 
 impl Write for StderrWriter {

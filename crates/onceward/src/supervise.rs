@@ -1,4 +1,4 @@
-//! The two words by which `onceward work` starts a program. They are no verbs: nobody calls them by hand, and none is offered them.
+//! Runs the two internal subcommands with which `onceward work` starts a program. They are hidden from the help.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -6,15 +6,15 @@ use std::process::ExitCode;
 pub(crate) const SUPERVISE_COMMAND: &str = "__supervise";
 const EXECUTE_COMMAND: &str = "__execute";
 
-/// What the arguments of this process ask for, where `onceward work` gave them.
+/// A parsed internal subcommand.
 enum SupervisorCommand {
-    /// Stay beside a program, and end it when the worker is gone.
+    /// Starts a program, and kills it when the worker is gone.
     Supervise { command: Vec<OsString> },
-    /// Become the program.
+    /// Replaces this process by the program.
     Execute { supervisor: u32, command: Vec<OsString> },
 }
 
-/// Done, if that is what this process was started for.
+/// Runs an internal subcommand, or returns `None` if the arguments are not one.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     Some(match parse_supervisor_command(arguments)? {
         SupervisorCommand::Supervise { command } => {
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
     })
 }
 
-/// Behind the program's own name: the word, for `__execute` the supervisor, `--`, and the command.
+/// Parses the subcommand, the supervisor's process id (only for `__execute`), `--` and the program's command line.
 fn parse_supervisor_command(arguments: impl Iterator<Item = OsString>) -> Option<SupervisorCommand> {
     let mut arguments = arguments.skip(1);
     let subcommand = arguments.next()?;

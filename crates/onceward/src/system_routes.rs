@@ -1,8 +1,8 @@
-//! What the shipped systems add to the server: their routes, and so their share of the contract.
+//! Collects the HTTP routes of the shipped systems.
 
 use onceward_server::SystemRoutes;
 
-/// All of them. Needs neither a database nor a network: what a part works with, its handlers find when they are called.
+/// Returns the routes of all systems. Needs no database or network: handlers get both per call.
 pub(crate) fn all_system_routes() -> Vec<SystemRoutes> {
     vec![
         onceward_system_document::system_routes(onceward_system_document::UploadLimits::default()),
@@ -16,7 +16,7 @@ mod tests {
 
     use super::all_system_routes;
 
-    /// What the code says is what is checked in. `ONCEWARD_BLESS=1` writes it anew; read what it wrote.
+    /// `ONCEWARD_BLESS=1` regenerates the file.
     #[test]
     fn openapi_matches_checked_in_file() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");

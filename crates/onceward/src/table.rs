@@ -1,10 +1,10 @@
-//! Columns that stand under each other.
+//! Formats text tables.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-/// A table with a line of headings. The last column is as wide as it likes.
+/// Formats a table with headings. The last column is not padded.
 pub(crate) fn format_table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = headings.map(char_width);
     for row in rows {
@@ -29,17 +29,17 @@ fn char_width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// To the millisecond, in UTC, and it says so: whoever reads it may be anywhere.
+/// Formats a time in UTC with milliseconds.
 pub(crate) fn format_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S%.3fZ").to_string()
 }
 
-/// Text of anybody's, safe to show on a terminal, on one line.
+/// Replaces control characters, so that untrusted text is safe on a terminal and stays on one line.
 pub(crate) fn sanitize_line(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
-/// A value on one line: text as it is, all else as JSON.
+/// Formats a value on one line: a string as it is, any other value as JSON.
 pub(crate) fn format_value(value: &serde_json::Value) -> String {
     sanitize_line(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }

@@ -1,4 +1,4 @@
-//! Where a verb goes that may ask a server or open a database itself.
+//! Chooses between a server and a database for commands that support both.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use crate::database::DatabaseUrl;
 use crate::output::print_stderr;
 use crate::remote;
 
-/// The file that a server makes where it is told nothing else.
+/// The file that `onceward serve` creates by default.
 const DEFAULT_DATABASE_FILE: &str = "onceward.db";
 
-/// Where a server is looked for.
+/// The address that `onceward serve` listens on by default.
 const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:7171";
 
 /// As such a verb is told it.
@@ -36,13 +36,14 @@ pub(crate) struct TargetArgs {
 
 pub(crate) enum Target {
     Database(DatabaseUrl),
-    /// The usual file is there, and this program cannot read it.
+    /// The default file exists, but this program cannot read it.
     Unreadable(DatabaseUrl),
     Server,
 }
 
 impl TargetArgs {
-    /// What is named; else the usual file, unless a server has it open or it is not there: then that server.
+    /// Returns the target named by a flag. Without one, returns the default file, or the default server if the file is
+    /// missing or a server has it open.
     pub(crate) fn resolve(&self) -> Target {
         if let Some(database) = &self.db {
             return Target::Database(database.clone());
@@ -57,7 +58,7 @@ impl TargetArgs {
         }
     }
 
-    /// Where nobody named a server, it is told which one is asked: it may be another's.
+    /// Creates a client. If no server was named, prints the address, because another user's server may run there.
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
         if self.server.is_none() {
             print_stderr(&format!("asking the server at {DEFAULT_SERVER_URL}\n"));
@@ -69,7 +70,7 @@ impl TargetArgs {
         self.key.as_deref().filter(|key| !key.is_empty())
     }
 
-    /// Where nobody answers: what may be done about it.
+    /// Adds a hint if the server is unreachable.
     pub(crate) fn with_hint(&self, error: ClientError) -> anyhow::Error {
         if self.server.is_none() && !Path::new(DEFAULT_DATABASE_FILE).exists() {
             return anyhow!(

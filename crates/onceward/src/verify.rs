@@ -1,4 +1,4 @@
-//! `onceward verify`: is everything in a database as its log says?
+//! `onceward verify`: replays the log and compares all tables with it.
 
 use std::fmt::Write as _;
 
@@ -45,9 +45,9 @@ impl VerifyArgs {
         let mut progress =
             VerifyProgress { prints_lines: !self.json, bar: ProgressBar::for_terminal(), output_error: None };
         let report = match self.verify_database(&mut progress) {
-            // What cannot be read because it is damaged is found wanting, too.
+            // Unreadable because damaged: a finding, not misuse.
             Err(StoreError::Corrupt(why)) => VerifyReport { stopped: Some(why), ..VerifyReport::default() },
-            // There is a database, and another program can look at it.
+            // The database exists, and another version of the program can verify it.
             Err(error @ (StoreError::SchemaTooOld { .. } | StoreError::SchemaTooNew { .. })) => {
                 progress.clear();
                 print_stderr(&format!("error: {}: {error}\n", self.db));
@@ -88,7 +88,7 @@ impl VerifyArgs {
     }
 }
 
-/// Tells of each difference when it is found, and shows how far it is.
+/// Prints each difference as it is found, and draws the progress bar.
 struct VerifyProgress {
     prints_lines: bool,
     bar: Option<ProgressBar>,

@@ -1,4 +1,4 @@
-//! `onceward watch`: see what happens, as it happens.
+//! `onceward watch`: prints log entries as they are committed.
 
 use std::collections::HashMap;
 use std::os::fd::AsFd as _;
@@ -16,7 +16,7 @@ use crate::output::{CommandStatus, print_stderr, try_print_stdout};
 use crate::record_id::parse_record_id;
 use crate::remote::{ServerArgs, build_runtime};
 
-/// States of so many records are remembered, to tell where an event led from.
+/// Bounds the memory for the previous states. Beyond it, the map is cleared, and entries show only their new state.
 const MAX_TRACKED_RECORDS: usize = 10_000;
 
 /// See what happens, as it happens
@@ -66,7 +66,7 @@ impl WatchArgs {
         })
     }
 
-    /// A state that no record can come to would be waited for without end; the server knows which there are, also of old versions.
+    /// Fails if no version of the lifecycle has this state: the command would wait forever.
     async fn require_known_state(&self, client: &Client, state: &str) -> Result<(), ClientError> {
         let lifecycle = match self.id {
             Some(id) => Some(client.get(id).await?.lifecycle),
@@ -90,7 +90,7 @@ impl WatchArgs {
         let mut stream = client.follow(&options);
         let mut reader_gone = pin!(wait_until_reader_gone());
         loop {
-            // What has ended never comes to another state: it would be waited for in vain.
+            // An ended record never changes state again, so waiting would never end.
             if let (Some(id), Some(_)) = (self.id, &self.until) {
                 let record = client.get(id).await?;
                 let is_shown = states.get(&id) == Some(&record.state);
@@ -104,8 +104,8 @@ impl WatchArgs {
             };
             let entry = match (entry, self.after) {
                 (Ok(entry), _) => entry,
-                // The log was pruned behind the record's last entry. Of a record that is there nothing was: its story, asked for
-                // now, is whole up to that place.
+                // The log was pruned past the record's last printed entry. No entry of a record that still exists was
+                // pruned, so its history is complete up to the pruned `seq`.
                 (Err(error), None) if self.id.is_some() && oldest_available_seq(&error) > options.after => {
                     let oldest_seq = oldest_available_seq(&error);
                     if let Some(end) = self.print_history(client, &mut options, &mut states).await? {
@@ -124,7 +124,7 @@ impl WatchArgs {
         }
     }
 
-    /// Show what of the record's story was not shown yet; the stream goes on right where it ends.
+    /// Prints the record's entries that were not printed yet, and lets the stream continue after them.
     async fn print_history(
         &self,
         client: &Client,
@@ -174,7 +174,7 @@ impl WatchArgs {
     }
 }
 
-/// The place after which the log can be had, where what was asked for is gone.
+/// Returns the `seq` after which the log is available, if the requested part was pruned.
 fn oldest_available_seq(error: &ClientError) -> Option<u64> {
     match error {
         ClientError::Problem(problem) if problem.code == "pruned" => problem.extra.get("oldest")?.as_u64(),
@@ -184,17 +184,17 @@ fn oldest_available_seq(error: &ClientError) -> Option<u64> {
 
 enum WatchEnd {
     Reached,
-    /// In another state than the one that is waited for.
+    /// The record ended in another state than the one waited for.
     Ended(String),
-    /// By anybody any more.
+    /// The reader of standard output closed it.
     ReaderGone,
     OutputFailed(anyhow::Error),
 }
 
-/// Also where nothing is written for long. Files and the like are always read.
+/// Resolves when the reader of standard output closes it, even if nothing is written. Never resolves for a file.
 async fn wait_until_reader_gone() {
     let registered = match std::io::stdout().as_fd().try_clone_to_owned() {
-        // Not checked, so that it stays as blocking as it is: nothing is written to it here.
+        // The unchecked constructor leaves the descriptor in blocking mode. This sender never writes.
         Ok(out) => pipe::Sender::from_owned_fd_unchecked(out).ok(),
         Err(_) => None,
     };

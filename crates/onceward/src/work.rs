@@ -1,4 +1,4 @@
-//! `onceward work`: run a program for each job.
+//! `onceward work`: runs a program for each job.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -95,7 +95,7 @@ fn parse_duration(text: &str) -> Result<Length, String> {
     u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
 }
 
-/// In no time at all nobody gets anything done.
+/// Rejects zero: every program would time out at once.
 fn parse_positive_duration(text: &str) -> Result<Length, String> {
     match parse_duration(text)? {
         Length::ZERO => Err("it must be longer than nothing".to_owned()),
@@ -111,7 +111,7 @@ impl WorkArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let format = logging::start(self.log_format)?;
         let client = self.remote.client()?;
-        // Else every program could read the key in what the kernel tells of our environment.
+        // Without this, the programs could read the API key in `/proc/PID/environ`.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let command_worker = CommandWorker {
@@ -139,10 +139,11 @@ impl WorkArgs {
             until_idle: self.until_idle,
             ..WorkerConfig::for_lifecycle(&self.lifecycle)
         };
-        // It mostly waits; a second thread keeps hearts beating while the first is busy.
+        // The second thread sends heartbeats while the first is busy.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         announce(format, &format!("{} works on {} at {}", config.name, self.lifecycle, client.server_url()));
-        // Who waits for more waits for a server, too. Who is to end when nothing is left would wait in vain for one to say so.
+        // A worker that runs on retries until the server is up. With `--until-idle` it would wait forever for an
+        // unreachable server to report that no job is left.
         if self.until_idle
             && let Err(error) = runtime.block_on(client.lifecycles())
         {
@@ -168,7 +169,7 @@ fn default_worker_name() -> String {
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
-/// For a program that reads the log it stands in the log.
+/// Prints a message, or logs it if the log is JSON.
 fn announce(format: LogFormat, text: &str) {
     match format {
         LogFormat::Human => print_stderr(&format!("{text}\n")),
@@ -176,7 +177,7 @@ fn announce(format: LogFormat, text: &str) {
     }
 }
 
-/// A program's line, in the same form as the log but whatever of that is asked for.
+/// Forwards a program's standard error line in the log's format, regardless of the log level.
 fn forward_stderr_line(stderr_line: &StderrLine<'_>, format: LogFormat) {
     match format {
         LogFormat::Human => print_stderr(&format!("{stderr_line}\n")),
@@ -189,8 +190,8 @@ fn forward_stderr_line(stderr_line: &StderrLine<'_>, format: LogFormat) {
     }
 }
 
-/// Comes with the first signal to end, or when the terminal is closed, unless that is not to matter. The second signal ends everything at once: supervisors see to
-/// the programs.
+/// Resolves on the first SIGTERM or SIGINT, or when the terminal is closed (unless SIGHUP is ignored). The second
+/// signal exits at once, and the supervisors kill the programs.
 fn shutdown_signal(format: LogFormat) -> Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let terminal_closed = hangup_signal()?;
@@ -202,7 +203,7 @@ fn shutdown_signal(format: LogFormat) -> Result<impl Future<Output = ()>> {
         }
         announce(format, "ending: what runs may finish within the grace; a second signal ends at once");
         tokio::spawn(async move {
-            // A shell and its terminal may both send a hang-up, which is meant once.
+            // Only SIGTERM and SIGINT count as the second signal: the shell and the terminal may both send SIGHUP.
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}

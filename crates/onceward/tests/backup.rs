@@ -1,4 +1,4 @@
-//! `onceward backup`, run as a user runs it.
+//! Tests `onceward backup`.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::Value;
 use support::{create_test_folder, database_with_notes, run_onceward, utf8};
 
-/// Beside the engine that has the database open; the copy is clean, and restored by being put in place.
+/// Restores by copying the file to the database's path.
 #[test]
 fn backup_of_open_database_can_be_restored() {
     let folder = create_test_folder("backup_live");
@@ -31,7 +31,7 @@ fn backup_of_open_database_can_be_restored() {
     assert!(utf8(&verified.stdout).starts_with("6 entries"), "{}", utf8(&verified.stdout));
 }
 
-/// Killed at any moment, also with the writers' lock in hand: the engine goes on, and the next backup writes over what is left.
+/// Kills the backup at various moments, also while it holds the writer lock.
 #[test]
 fn killed_backup_blocks_neither_engine_nor_next_backup() {
     let folder = create_test_folder("backup_killed");

@@ -1,4 +1,4 @@
-//! What the program says where something is mistyped or missing: what there is instead, and what to do.
+//! Tests the hints in error messages about mistyped or missing arguments.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use onceward_testkit::server_process::ServerProcess;
 use support::{create_test_folder, run_onceward, start_server, utf8};
 
-/// A door that may be opened, and broken down by its owner's smith.
+/// A lifecycle with an event of the owner and one of a declared role.
 const DOOR_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "door.door"
@@ -33,7 +33,7 @@ by = "smith"
 go = "shut"
 "#;
 
-/// Run it against a server, and end it should it wait for what never comes.
+/// Runs the binary against a server, and kills it if it hangs.
 fn run_with_timeout(folder: &Path, url: &str, arguments: &[&str]) -> Output {
     Command::new("timeout")
         .args(["60", env!("CARGO_BIN_EXE_onceward")])
@@ -45,7 +45,7 @@ fn run_with_timeout(folder: &Path, url: &str, arguments: &[&str]) -> Output {
         .expect("timeout runs")
 }
 
-/// Refused with this exit code, in words that end or go on like these.
+/// Asserts the exit code and the error text.
 #[track_caller]
 fn assert_refused(output: &Output, code: i32, words: &str) {
     let said = utf8(&output.stderr);
@@ -64,7 +64,7 @@ fn create_record(folder: &Path, url: &str, lifecycle: &str) -> String {
     utf8(&made.stdout).trim().to_owned()
 }
 
-/// Neither an empty list nor a wait without end is the answer to a name that is none.
+/// Also neither prints an empty list nor waits forever.
 #[test]
 fn unknown_lifecycle_or_state_error_suggests_known_names() {
     let folder = create_test_folder("words-names");
@@ -105,7 +105,7 @@ fn unknown_lifecycle_or_state_error_suggests_known_names() {
     server.stop();
 }
 
-/// Records may live by an old version of their lifecycle, so that its states are asked for with right.
+/// Records may be pinned to an old version.
 #[test]
 fn list_accepts_states_of_old_versions() {
     let folder = create_test_folder("words-versions");
@@ -118,7 +118,6 @@ fn list_accepts_states_of_old_versions() {
     server.stop();
 }
 
-/// A system that ships with the program and lacks something here is not simply unknown.
 #[test]
 fn unloaded_shipped_lifecycle_error_gives_reason() {
     let folder = create_test_folder("words-left-out");
@@ -194,7 +193,7 @@ fn internal_commands_are_hidden_from_users() {
     assert!(help.contains("Exits with 0") && help.contains("with 2 if it"), "{help}");
 }
 
-/// The cause first, then what to do about it; and nobody waits without end for a server to say that nothing is left.
+/// With `--until-idle`, also does not wait for the server forever.
 #[test]
 fn unreachable_server_error_gives_cause_and_hint() {
     let folder = create_test_folder("words-away");
@@ -213,7 +212,6 @@ fn unreachable_server_error_gives_cause_and_hint() {
     }
 }
 
-/// JSON with a slip in it is kept as a text, which is hardly meant.
 #[test]
 fn malformed_json_payload_prints_note() {
     let folder = create_test_folder("words-payload");

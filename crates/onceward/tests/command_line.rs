@@ -1,4 +1,4 @@
-//! The real binary, run as a user runs it.
+//! Tests commands on lifecycle files with the real binary.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -24,7 +24,7 @@ fn stderr_text(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
-/// A folder of its own for each test, under cargo's.
+/// Creates an empty folder for a test.
 fn create_test_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -149,7 +149,7 @@ fn oversized_or_binary_file_exits_1() {
     for (file, expected) in [
         (binary.as_str(), "is not UTF-8 text: the byte at 12 (line 1, column 13)"),
         (large.as_str(), "too large for a lifecycle file: at most 256 KB"),
-        // A device has no end: the bound holds while reading, too.
+        // A device has no length, so the limit must hold while reading.
         ("/dev/zero", "too large for a lifecycle file"),
     ] {
         for verb in ["check", "draw"] {
@@ -174,7 +174,7 @@ fn check_skips_cargo_toml_and_duplicate_paths() {
     );
 }
 
-/// Of a folder's TOML files only those that are lifecycle files are checked; one that is named always is.
+/// A file that is named is always checked.
 #[test]
 fn check_skips_unrelated_toml_files_in_folders() {
     let folder = create_test_folder("others");
@@ -198,7 +198,7 @@ fn check_skips_unrelated_toml_files_in_folders() {
             stderr_text(&done)
         );
     }
-    // What only half looks like one is still told what it lacks.
+    // A file that partly looks like a lifecycle is checked.
     write_file(&folder, "half.toml", "[states]\nopen = { rest = true }\n");
     assert_eq!(run_onceward(&["check", &path]).status.code(), Some(1));
 }
@@ -220,7 +220,6 @@ fn draw_finds_shipped_lifecycles_in_any_folder() {
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>") && svg.contains("dead_letter"), "{svg}");
 }
 
-/// The binary carries every lifecycle file that stands under systems/, whichever are added.
 #[test]
 fn binary_contains_every_system_lifecycle() {
     let said = stderr_text(&run_onceward(&["draw", "no.such"]));
@@ -338,7 +337,7 @@ fn check_searches_folders_except_hidden_and_target() {
     assert_eq!(stdout_text(&done), "1 lifecycle is sound: door.door\n", "{}", stderr_text(&done));
 }
 
-/// A door that refers to a lock, which stands in another file.
+/// Returns a lifecycle that refers to another file's lifecycle.
 fn door_with_lock(go: &str) -> String {
     let create = "[fields]\nlock = { type = \"ref\", to = \"door.lock\", optional = true }\n\n[[on.create]]";
     VALID_LIFECYCLE.replace("[[on.create]]", create).replace("shut -> gone", go)

@@ -1,4 +1,4 @@
-//! `onceward doctor`, run as a user runs it.
+//! Tests `onceward doctor`.
 
 mod support;
 
@@ -66,7 +66,6 @@ fn doctor_reports_overdue_timers_with_advice() {
     assert!(utf8(&done.stdout).contains("; start an engine"), "{}", utf8(&done.stdout));
 }
 
-/// A million rows cost as much as ten thousand: they are not counted on.
 #[test]
 fn doctor_stops_counting_at_limit() {
     let folder = create_test_folder("doctor_many");
@@ -96,7 +95,7 @@ fn doctor_reports_newer_schema_and_rejects_other_files() {
         ("nowhere.db", "there is no such file"),
         ("folder.db", "this is a folder"),
     ] {
-        // The same for every verb: there is no database to work on.
+        // All commands report a missing database in the same way.
         let verbs =
             [&["doctor"][..], &["verify"], &["migrate", "--dry-run"], &["prune", "--dry-run"], &["backup", "copy.db"]];
         for verb in verbs {
@@ -105,7 +104,7 @@ fn doctor_reports_newer_schema_and_rejects_other_files() {
             assert!(utf8(&done.stderr).contains(said), "{verb:?} {name}: {}", utf8(&done.stderr));
         }
     }
-    // And of a newer one: there is one, and this program is not the one for it.
+    // All commands report a newer schema in the same way.
     for verb in [&["doctor"][..], &["verify"], &["migrate"], &["prune"]] {
         assert_eq!(run_onceward(&folder, verb).status.code(), Some(1), "{verb:?}");
     }
@@ -137,7 +136,6 @@ fn doctor_checks_postgres_settings_and_inbox() {
     assert_eq!((code, finding_codes(&told)), (Some(1), vec!["durability", "inbox"]), "{told}");
 }
 
-/// The words of an older schema lead to the verb that helps.
 #[test]
 fn older_schema_error_names_migrate_command() {
     let said = StoreError::SchemaTooOld { found: 1, known: 2 }.to_string();

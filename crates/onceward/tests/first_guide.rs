@@ -1,18 +1,18 @@
-//! The guide, followed to the letter: its files are put together as it says, its commands run, and what it shows must be
-//! what they print. `ONCEWARD_BLESS=1` writes the printed answers, the file and the picture into the guide.
+//! Follows the first guide: builds its files, runs its commands and compares their output. `ONCEWARD_BLESS=1` writes
+//! output, file and picture into the guide.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What the page asks of its reader, in order.
+/// A step of the guide.
 enum GuideStep {
-    /// Put these lines at the end of the file.
+    /// Append these lines to the file.
     AppendToFile(String),
-    /// Put them in the place of the part that begins with this header.
+    /// Replace the section that starts with this header.
     ReplaceSection(String, String),
-    /// Run this.
+    /// Run this in a shell.
     RunCommand(String),
-    /// And this is what it prints; the lines of the page that say so.
+    /// The expected output, and the page's lines that contain it.
     ExpectOutput { text: String, first: usize, last: usize },
 }
 
@@ -53,7 +53,7 @@ fn parse_steps(page: &str) -> Vec<GuideStep> {
     steps
 }
 
-/// A part runs from its header to the next one.
+/// Replaces the section from its header up to the next one.
 fn replace_section(file: &str, header: &str, text: &str) -> String {
     let from = if file.starts_with(header) { 0 } else { 1 + file.find(&format!("\n{header}\n")).expect(header) };
     let rest = &file[from + 1..];
@@ -62,7 +62,7 @@ fn replace_section(file: &str, header: &str, text: &str) -> String {
     format!("{}{text}{more}{}", &file[..from], &file[to..])
 }
 
-/// Both streams into one file, as a terminal shows them.
+/// Captures both streams in one file, as a terminal shows them.
 fn run_command(folder: &Path, command: &str) -> String {
     let mut words = command.split_whitespace();
     assert_eq!(words.next(), Some("onceward"), "the guide runs nothing else");

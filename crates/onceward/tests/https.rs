@@ -1,4 +1,4 @@
-//! The client verbs over https, to a server whose certificate is signed by the house's own authority.
+//! Tests client commands over HTTPS with a private certificate authority.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -15,7 +15,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 const NOT_FOUND_BODY: &str =
     r#"{"type":"about:blank","title":"gone","status":404,"code":"not_found","detail":"it was here"}"#;
 
-/// A server with a certificate for localhost that answers everything with 404; its port, and who signed for it as PEM.
+/// Starts a server with a certificate for localhost that replies 404 to everything. Returns its port and the CA
+/// certificate as PEM.
 fn start_tls_server() -> (u16, String) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -37,7 +38,7 @@ fn start_tls_server() -> (u16, String) {
             let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
             let mut reading = BufReader::new(StreamOwned::new(session, stream));
             let mut line = String::new();
-            // One who does not trust us hangs up.
+            // A client that does not trust the certificate closes the connection.
             while reading.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
                 line.clear();
             }

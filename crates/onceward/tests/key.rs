@@ -1,4 +1,4 @@
-//! `onceward key` and the server's door, run as a user runs them.
+//! Tests `onceward key` and the server's authentication.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn parse_json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// A key's text on a line of its own.
+/// Returns the API key from a command's output.
 fn printed_key(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let key_text = utf8(&output.stdout).trim_end().to_owned();
@@ -20,12 +20,12 @@ fn printed_key(output: &Output) -> String {
     key_text
 }
 
-/// The id in a key's text.
+/// Returns the id in an API key.
 fn key_id(key_text: &str) -> String {
     key_text.split('_').nth(1).expect("an id").to_owned()
 }
 
-/// The first key is made in a database that is not there yet; keys are listed without their secrets, and revoked.
+/// The first `key create` creates the database. The list contains no secrets.
 #[test]
 fn key_commands_work_on_database_without_server() {
     let folder = create_test_folder("key-database");
@@ -67,7 +67,6 @@ fn key_commands_work_on_database_without_server() {
     assert_eq!(verify.status.code(), Some(0), "{verify:?}");
 }
 
-/// A file that a server has open is not written behind its back.
 #[test]
 fn key_create_refuses_database_open_in_server() {
     let folder = create_test_folder("key-locked");
@@ -78,7 +77,7 @@ fn key_create_refuses_database_open_in_server() {
     assert!(utf8(&refused.stderr).contains("--server"), "{refused:?}");
 }
 
-/// Open while there is no key, and it says so; with the first key everybody needs one, at once, and the server looks after keys.
+/// The server prints that it is open. With the first key it requires one at once, and manages keys itself.
 #[test]
 fn first_key_makes_server_require_keys() {
     let folder = create_test_folder("key-served");
@@ -87,13 +86,13 @@ fn first_key_makes_server_require_keys() {
     assert_eq!((records.status, &*records.text()), (200, r#"{"records":[],"next":null}"#));
     server.call("GET", "/v1/records", &[("host", "evil.example")], None).assert_problem(403, "foreign_host");
     server.call("GET", "/v1/records", &[("origin", "http://evil.example")], None).assert_problem(403, "foreign_origin");
-    // A proxy in front of it would be this machine for everybody who can reach it.
+    // Behind a proxy, every caller would look local.
     for (name, value) in [("x-forwarded-for", "203.0.113.7"), ("forwarded", "for=203.0.113.7"), ("via", "1.1 edge")] {
         server.call("GET", "/v1/records", &[(name, value)], None).assert_problem(403, "forwarded");
     }
     let jobs = "/v1/lifecycles/execution.job/records";
     server.call("POST", jobs, &[("content-type", "text/plain")], Some(b"{}")).assert_problem(415, "not_json");
-    // No file is named and none is free: through the server.
+    // Without a flag and with the file in use, the command asks the server.
     let url = ["--server", &server.url()];
     let first = printed_key(&run_onceward(
         &folder,
@@ -120,7 +119,7 @@ fn first_key_makes_server_require_keys() {
         "an operator is left: nothing to warn of"
     );
     assert_eq!(get("/v1/records").status, 401, "at once");
-    // The last operator is not stopped, but told; and the door stays closed when nobody is left.
+    // Revoking the last operator's key succeeds with a warning, and the server keeps requiring keys.
     let revoked =
         run_onceward(&folder, &[&["key", "revoke", "--json", &key_id(&first), "--key", &first], &url[..]].concat());
     assert_eq!(parse_json(&revoked)["operators_left"], 0);
@@ -132,7 +131,6 @@ fn first_key_makes_server_require_keys() {
     server.stop();
 }
 
-/// The first steps of somebody for whom others have made keys: each is told what is missing.
 #[test]
 fn missing_key_or_role_error_says_what_to_do() {
     let folder = create_test_folder("key-hints");
@@ -169,18 +167,18 @@ fn missing_key_or_role_error_says_what_to_do() {
     assert!(!said.contains("`operator` yet"), "{said}");
     let greeting = server.stop();
     assert!(greeting.contains("\n  export ONCEWARD_KEY=ow_…"), "{greeting}");
-    // A role that a shipped lifecycle names is none that nobody knows.
+    // A role of a shipped lifecycle is known.
     assert!(!utf8(&create(&["--owner", "m", "--role", "moderator"]).stderr).contains("warning"));
     let said = utf8(&create(&["--owner", "m", "--role", "readonly"]).stderr);
     assert!(said.contains("names the role `readonly` yet"), "{said}");
 }
 
-/// Off loopback it starts only with keys, and tells how to make one; `--dev` never.
+/// The error says how to create a key. `--dev` refuses even with keys.
 #[test]
 fn server_off_loopback_requires_api_key() {
     let folder = create_test_folder("key-outside");
     let outside = ["serve", "--listen", "0.0.0.0:0"];
-    // Neither where there is nothing yet, of which nothing is made, nor where there is a database without keys.
+    // Neither without a database, which is not created, nor with one without API keys.
     for is_there in [false, true] {
         if is_there {
             start_server(&folder, &[], &[]).stop();
@@ -198,7 +196,7 @@ fn server_off_loopback_requires_api_key() {
     assert!(refused.status.code() != Some(0) && utf8(&refused.stderr).contains("--dev"), "{refused:?}");
 }
 
-/// DOC-15: neither keys nor payloads are in what a server says, however talkative it is.
+/// DOC-15
 #[test]
 fn trace_log_contains_no_keys_or_payloads() {
     let folder = create_test_folder("key-secrets");
@@ -224,7 +222,7 @@ fn trace_log_contains_no_keys_or_payloads() {
     let done = json!({ "result": "sesame-result", "finish": true });
     assert_eq!(server.report_as(&anns, &leased, "commit", &[], done).status, 200);
     let log = server.stop();
-    // The lowest level does apply, and what was done above is told at it: the silence below means something.
+    // The log has lines of the lowest levels, so the missing text proves something.
     for level in ["TRACE", "DEBUG"] {
         assert!(log.contains(&format!("\"level\":\"{level}\"")), "nothing is told at {level}: {log}");
     }

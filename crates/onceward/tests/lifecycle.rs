@@ -1,4 +1,4 @@
-//! `onceward lifecycle` on a database without a server, and what `serve` says of files that it does not take.
+//! Tests `onceward lifecycle` on a database without a server, and `serve` with rejected lifecycle files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,8 @@ fn run_onceward(folder: &Path, words: &[&str]) -> (i32, String, String) {
     (said.status.code().unwrap_or(-1), text(&said.stdout), text(&said.stderr))
 }
 
-/// A database with notes of two versions: three of the first, one of them too long for the second, and one of the second.
+/// Creates a database with three notes of the first version, one of them too long for the second, and one note of the
+/// second.
 fn create_notes_of_two_versions(path: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -51,7 +52,6 @@ fn create_notes_of_two_versions(path: &Path) {
     });
 }
 
-/// A server that does not start has changed nothing: the version that it would have brought is not the current one.
 #[test]
 fn refused_server_start_activates_no_version() {
     let folder = TempDir::new();
@@ -104,7 +104,7 @@ fn lifecycle_commands_list_move_and_activate_versions() {
     let (code, out, _) = lifecycle(&["list"]);
     assert!(code == 0 && out.contains("onceward.delivery") && out.contains(&new[..12]), "{out}");
 
-    // What keeps all of them is said before one is moved.
+    // The command reports the obstacle before it moves a record.
     let (code, _, err) = lifecycle(&["move", "desk.note"]);
     assert!(code == 1 && err.contains("say with open=…"), "{code} {err}");
     let (code, _, err) = lifecycle(&["move", "desk.note", "--map", "open"]);
@@ -116,7 +116,7 @@ fn lifecycle_commands_list_move_and_activate_versions() {
     assert!(err.contains("not moved: ") && err.contains("`text` must have at most 20 characters"), "{err}");
     assert_eq!(list(), [(old.clone(), false, 1), (new.clone(), true, 3)]);
 
-    // Back, by a part of the hash.
+    // Activate the old version by a prefix of its hash.
     for (hash, expected) in [("0123", 1), ("ffffffffffff", 1), (&old[..8], 0), (&old, 0)] {
         let (code, out, err) = lifecycle(&["use", "desk.note", hash]);
         assert_eq!(code, expected, "{hash}: {out} {err}");
@@ -128,14 +128,14 @@ fn lifecycle_commands_list_move_and_activate_versions() {
     assert_eq!((&said["moved"], &said["to"]), (&json!(3), &json!(old)));
     let (code, out, err) = run_onceward(&here, &["verify", "--db", &db]);
     assert_eq!(code, 0, "{out} {err}");
-    // Who made it current is in the log for all to see, and no server is needed to be told that there is none.
+    // With an unreachable server the command fails and says so.
     let (code, _, err) = run_onceward(&here, &["lifecycle", "list", "--server", "http://127.0.0.1:9"]);
     assert!(code == 2 && err.contains("cannot reach"), "{code} {err}");
     let (code, _, err) = lifecycle(&["list", "desk.nothing"]);
     assert!(code == 2 && err.contains("desk.nothing"), "{code} {err}");
 }
 
-/// A server does not start on files that are not sound, and says where they are wrong.
+/// The error names the location in the file.
 #[test]
 fn server_does_not_start_with_invalid_lifecycle_files() {
     let folder = TempDir::new();
@@ -149,7 +149,7 @@ fn server_does_not_start_with_invalid_lifecycle_files() {
     std::fs::write(own.join("note.toml"), NOTE_LIFECYCLE.replace("open -> over", "open -> ovr")).expect("a file");
     let (code, _, err) = serve();
     assert!(code == 1 && err.contains("own/note.toml:") && err.contains("unknown-state"), "{code} {err}");
-    // What is nobody's, not here and not in the database.
+    // Refers to a lifecycle that neither the files nor the database contain.
     std::fs::write(
         own.join("note.toml"),
         NOTE_LIFECYCLE.replace("[fields]", "[fields]\nof = { type = \"ref\", to = \"desk.none\" }"),

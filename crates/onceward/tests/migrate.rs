@@ -1,4 +1,4 @@
-//! `onceward migrate`, run as a user runs it.
+//! Tests `onceward migrate`.
 
 mod support;
 
@@ -33,7 +33,7 @@ fn migrate_refuses_newer_schema() {
     assert!(!folder.join("nowhere.db").exists());
 }
 
-/// An empty PostgreSQL database: what would be run is told, run, and is then all there is to do.
+/// `--dry-run` lists the migrations, the first run applies them, and the second has none left.
 #[test]
 fn migrate_creates_postgres_schema_once() {
     let folder = create_test_folder("migrate_postgres");

@@ -1,4 +1,4 @@
-//! `onceward prune`, run as a user runs it.
+//! Tests `onceward prune`.
 
 mod support;
 
@@ -30,7 +30,7 @@ go = "-> open"
 go = "open -> torn"
 "#;
 
-/// A database with four notes, three of them torn, written by an engine that stays open as long as what is given back.
+/// Creates a database with four notes, three of them ended. The returned engine keeps it open.
 fn database_with_torn_notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStore>)) {
     let folder = create_test_folder(name);
     let (runtime, engine) = open_engine(&folder, NOTE_LIFECYCLE);
@@ -110,7 +110,7 @@ fn prune_refuses_database_open_in_engine() {
     assert!(!folder.join("nowhere.db").exists(), "nothing is made");
 }
 
-/// While a server has the database it is the server that prunes, for operators; what is printed is the same.
+/// The output is that of a prune without a server.
 #[test]
 fn prune_through_server_requires_operator() {
     let (folder, running) = database_with_torn_notes("prune_served");
@@ -147,7 +147,7 @@ fn prune_through_server_requires_operator() {
     assert!(stdout_of_success(&run_onceward(&folder, &["verify"])).ends_with("all is as the log says\n"));
 }
 
-/// What was pruned later in the log is no part of a record's story: it is followed all the same.
+/// Pruned entries after the record's last one belong to other records.
 #[test]
 fn watch_continues_past_pruned_entries() {
     let (folder, running) = database_with_torn_notes("prune_watched");
@@ -174,7 +174,7 @@ fn watch_continues_past_pruned_entries() {
     server.stop();
 }
 
-/// What a server keeps by itself is asked for where nothing is said; and what stays for its own time is not held by others.
+/// Without a flag, the server's own policy applies. A lifecycle with a policy of its own does not hold back others.
 #[test]
 fn prune_through_server_uses_its_retention() {
     let (folder, running) = database_with_torn_notes("prune_kept");
@@ -192,7 +192,7 @@ fn prune_through_server_uses_its_retention() {
     server.stop();
 }
 
-/// On a terminal it shows how far it is, and leaves nothing of that behind; elsewhere it is silent about it.
+/// The bar is cleared at the end.
 #[test]
 fn prune_shows_progress_bar_on_terminal_only() {
     let (folder, running) = database_with_torn_notes("prune_bar");
@@ -211,7 +211,7 @@ fn prune_shows_progress_bar_on_terminal_only() {
     assert_eq!(utf8(&silent.stderr), "");
 }
 
-/// A file that is not ours is not touched, not even to find out.
+/// The command does not even open the file for writing.
 #[test]
 fn prune_leaves_foreign_files_unchanged() {
     let folder = create_test_folder("prune_foreign");
@@ -230,7 +230,6 @@ fn prune_leaves_foreign_files_unchanged() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 3, "nothing is left beside them");
 }
 
-/// A dry run tells of damage as the real one does.
 #[test]
 fn dry_run_reports_damaged_record() {
     let (folder, running) = database_with_torn_notes("prune_damaged");

@@ -1,4 +1,4 @@
-//! The tours of the README and of the image system's page, pasted as they stand.
+//! Runs the tours of the README and of the image system's page.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use onceward_testkit::doc_runner::{DocRunner, assert_contains_all, command_block
 
 const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
 
-/// What the README and CONTRIBUTING tell a newcomer to install is what the gate installs on a fresh machine, and what they tell to run is what it runs.
+/// README and CONTRIBUTING must list the packages and commands of the CI script.
 #[test]
 fn documented_setup_matches_ci_script() {
     let gate = read_page(".ci/run");
-    // `… || install git`, `{ install rustup && rustup default stable; }`: each up to what follows.
+    // Matches `… || install git` and `{ install rustup && rustup default stable; }`.
     let is_package = |word: &&str| word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-');
     let installs = gate.lines().filter(|line| line.contains("command -v") || line.contains(".cargo/bin/cargo\" ]"));
     let installed: BTreeSet<&str> = installs
@@ -30,7 +30,7 @@ fn documented_setup_matches_ci_script() {
     assert!(read_page(".cargo/config.toml").contains("xtask = \"run --quiet --package xtask --\""));
 }
 
-/// A server, a job, a worker that is killed in the middle, another that finishes, and the proof.
+/// A server, a job, a worker that is killed, another one that finishes the job, and the verification.
 #[test]
 fn readme_tour_runs_as_pasted() {
     let page = read_page("README.md");
@@ -41,7 +41,7 @@ fn readme_tour_runs_as_pasted() {
     let reader = DocRunner::new(BINARY);
     let tour = reader.localize(command_block(&page, "onceward serve"));
     assert!(tour.contains("kill -9 $!"), "{tour}");
-    // The last line ends the second worker and the server by a signal that they take as a wish: they end well.
+    // The last line sends SIGTERM to the second worker and the server, which exit cleanly.
     let text = reader.run(&tour);
     let parts = ["listening on http://127.0.0.1:", "-> PENDING", "PENDING -> RUNNING", "RUNNING -> SUCCEEDED", "lost"];
     assert_contains_all(&text, &parts);
@@ -49,7 +49,7 @@ fn readme_tour_runs_as_pasted() {
     assert_eq!(once, 1, "{text}");
 }
 
-/// A server, credits, an order, a picture; and once more.
+/// Runs the tour twice: server, credits, order, picture.
 #[test]
 fn image_tour_runs_as_pasted() {
     let reader = DocRunner::new(BINARY);
@@ -61,7 +61,7 @@ fn image_tour_runs_as_pasted() {
     );
     let picture = std::fs::read(reader.tmp_path("lighthouse.png")).expect("a picture");
     assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 1_000, "{} bytes", picture.len());
-    // Credits come each time; the order costs nothing where it is still the same minute.
+    // Credits are granted each time. A repeated order within the same minute costs nothing.
     let second_run = reader.run(&tour);
     assert!([30, 35].iter().any(|balance| second_run.contains(&format!(r#""balance":{balance}"#))), "{second_run}");
 }

@@ -1,4 +1,4 @@
-//! The second guide, typed as it stands: a server in the background, everything else in one shell.
+//! Runs the second guide: a server in the background, all other commands in one shell.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn guide_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide")
 }
 
-/// Blocks that the reader is to type.
+/// Returns the shell blocks of a page.
 fn shell_blocks(page: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open_block: Option<String> = None;
@@ -26,7 +26,8 @@ fn shell_blocks(page: &str) -> Vec<String> {
     blocks
 }
 
-/// Starts the server on a free port, and waits until it says where. What it says later is read on, so that it never waits.
+/// Starts the server on a free port and waits until it prints its address. Keeps reading its output, so that it never
+/// blocks.
 const SERVE_FUNCTION: &str = r#"
 serve() {
     if [ -n "${server:-}" ]; then kill -TERM $server; wait $server; fi
@@ -53,7 +54,7 @@ fn second_guide_runs_as_written() {
     std::fs::copy(guide_dir().join("refund.toml"), folder.join("refund.toml")).expect("the file of the first page");
     let mut script = SERVE_FUNCTION.to_owned();
     for block in shell_blocks(&page) {
-        // In the page it has a terminal of its own.
+        // In the guide, the server runs in a terminal of its own.
         let block = block.replace("onceward serve ", "serve ");
         let _ = writeln!(script, "echo '== {}'\n{block}", block.lines().next().unwrap_or_default().replace('\'', ""));
     }

@@ -1,4 +1,4 @@
-//! `onceward verify`, run as a user runs it.
+//! Tests `onceward verify`.
 
 mod support;
 
@@ -99,7 +99,7 @@ fn verify_exits_2_without_database() {
     assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is made");
 }
 
-/// Reading a copy leaves it alone, and nothing beside it.
+/// Also creates no side files.
 #[test]
 fn verify_and_doctor_do_not_write_to_copy() {
     let folder = create_test_folder("verify_copy");

@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! The state that all handlers share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::config::ServerConfig;
 use crate::rate_limiter::RateLimiter;
 use crate::telemetry::Telemetry;
 
-/// The state of a server. Clones are the same one.
+/// The state of a server. Clones share it.
 #[derive(Clone, Debug)]
 pub struct AppState {
     inner: Arc<AppStateInner>,
@@ -24,11 +24,11 @@ struct AppStateInner {
     capacity: Capacity,
     rate_limiter: RateLimiter,
     local_identity_cache: LocalIdentityCache,
-    /// As it is served.
+    /// The OpenAPI document as served at `/openapi.json`.
     openapi_json: String,
-    /// Paths that bound their own time.
+    /// Paths whose handlers limit their own time.
     self_timed_paths: Vec<&'static str>,
-    /// Paths that take bytes in place of JSON.
+    /// Paths that accept bytes instead of JSON.
     binary_paths: Vec<&'static str>,
 }
 
@@ -68,7 +68,7 @@ impl AppState {
         &self.inner.openapi_json
     }
 
-    /// They wait on purpose, and bound themselves.
+    /// Returns whether handlers of this path may wait and limit their own time.
     pub(crate) fn is_self_timed(&self, path: &str) -> bool {
         matches!(path, "/v1/leases" | "/v1/stream" | "/v1/prune") || self.inner.self_timed_paths.contains(&path)
     }

@@ -1,8 +1,9 @@
-//! Who is let in. Every request comes through here before any handler sees it: a route that forgets to ask who calls is not open for
-//! that.
+//! Authenticates every request before its handler runs, so a handler that does not check the caller is still
+//! protected.
 //!
-//! While no key was ever made, a server on loopback lets everybody in who comes from this machine: by a loopback name, from no
-//! other site's page, and by nobody's hand who may speak for others. With the first key that is over, for good.
+//! While no API key was ever created, a server on loopback accepts requests from its own machine only: the `Host`
+//! must be a loopback name, `Origin` must not be another site, and no proxy header may be present. The first API
+//! key ends this local access permanently.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -21,12 +22,12 @@ use crate::app::AppState;
 use crate::extract::{require_json, require_octet_stream};
 use crate::problem::Problem;
 
-/// The roles that are ours.
+/// The roles that the server defines itself.
 pub(crate) const BUILT_IN_ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
-/// Let a request in, with who sent it beside it, or answer it here.
+/// Middleware that attaches the caller's [`Identity`] to the request, or responds with an error.
 pub(crate) async fn authenticate(State(app): State<AppState>, request: Request, next: Next) -> Response {
-    // Apart from its body, which nobody may share.
+    // The body is not `Sync`, so `identify` borrows only the head.
     let (mut parts, body) = request.into_parts();
     match identify(&app, &parts).await {
         Ok(identity) => {
@@ -45,16 +46,17 @@ pub(crate) async fn authenticate(State(app): State<AppState>, request: Request, 
     }
 }
 
-/// What tells nothing of anybody: whether the server is there, what it can do, and what its errors mean.
+/// Returns whether a path is open to all callers: health, the OpenAPI document and the error pages contain no user
+/// data.
 fn is_public_path(path: &str) -> bool {
     matches!(path, "/" | "/livez" | "/readyz" | "/openapi.json" | "/errors") || path.starts_with("/errors/")
 }
 
-/// Nobody in particular where that is enough.
+/// Returns the caller's identity, or `None` if the path is public and the caller sent no valid API key.
 async fn identify(app: &AppState, request: &Parts) -> Result<Option<Identity>, Problem> {
     let (keys, path) = (app.engine().api_keys(), request.uri.path());
     let auth_required = match keys.is_auth_required().await {
-        // Whether it is alive can be asked also where its database is not.
+        // Liveness must be answerable while the database is down.
         Err(_) if is_public_path(path) => true,
         auth_required => auth_required?,
     };
@@ -63,7 +65,7 @@ async fn identify(app: &AppState, request: &Parts) -> Result<Option<Identity>, P
         return Ok(Some(local_identity(app).await?));
     }
     if path == "/" {
-        // Who shows a key is told more.
+        // A caller with a valid API key sees more on the home page.
         let Ok(key) = bearer_token(&request.headers) else { return Ok(None) };
         return Ok(keys.authenticate(key).await.ok());
     }
@@ -84,13 +86,13 @@ async fn identify(app: &AppState, request: &Parts) -> Result<Option<Identity>, P
     Ok(Some(identity))
 }
 
-/// Whoever comes while there are no keys: every role that there is.
+/// Returns the identity of local callers while there are no API keys: it has every role.
 async fn local_identity(app: &AppState) -> Result<Identity, EngineError> {
     let catalog = app.engine().store().catalog().await?;
     Ok(app.local_identity_cache().get_or_build(&catalog))
 }
 
-/// Who comes while there are no keys. Worked out once for each set of lifecycles, not for each request.
+/// Caches the identity of local callers per catalog, so that requests do not collect the roles again.
 #[derive(Debug, Default)]
 pub(crate) struct LocalIdentityCache(Mutex<Option<(Arc<Catalog>, Identity)>>);
 
@@ -112,7 +114,7 @@ impl LocalIdentityCache {
     }
 }
 
-/// The key in `Authorization: Bearer …`.
+/// Returns the API key in `Authorization: Bearer …`.
 fn bearer_token(headers: &HeaderMap) -> Result<&str, EngineError> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (all.next(), all.next()) else { return Err(EngineError::Unauthorized) };
@@ -120,8 +122,8 @@ fn bearer_token(headers: &HeaderMap) -> Result<&str, EngineError> {
     if scheme.eq_ignore_ascii_case("bearer") { Ok(key.trim()) } else { Err(EngineError::Unauthorized) }
 }
 
-/// A page of another site can make a browser on this machine send requests here: by a name of its own that it lets point to
-/// 127.0.0.1, or straight to us. The one shows in `Host`, the other in `Origin`.
+/// Rejects requests that another site's page makes a browser on this machine send. DNS rebinding shows in `Host`, a
+/// direct cross-site request in `Origin`.
 fn require_local_request(method: &Method, uri: &Uri, headers: &HeaderMap, is_binary: bool) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match (hosts.next().map(|host| host.to_str()), hosts.next()) {
@@ -151,7 +153,8 @@ fn require_local_request(method: &Method, uri: &Uri, headers: &HeaderMap, is_bin
     }
 }
 
-/// A proxy on this machine comes from loopback, by whatever name it likes, for whoever can reach it.
+/// Returns whether a proxy sets this header. A proxy on this machine connects from loopback and may forward
+/// requests of remote callers.
 fn is_proxy_header(name: &str) -> bool {
     matches!(name, "forwarded" | "via" | "x-real-ip") || name.starts_with("x-forwarded-")
 }
@@ -161,13 +164,13 @@ fn foreign_host_problem() -> Problem {
     Problem::new(403, "foreign_host", detail)
 }
 
-/// A loopback name, with any port or none.
+/// Returns whether `host` is a loopback name, with or without a port.
 fn is_loopback_host(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.chars().all(|digit| digit.is_ascii_digit()) && !name.ends_with(':') => name,
         _ => host,
     };
-    // An address of its own cannot be made to point elsewhere.
+    // A literal address cannot be rebound to another host by DNS.
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
         || bare.and_then(|name| name.parse::<Ipv6Addr>().ok()).is_some_and(|address| address.is_loopback())
@@ -217,7 +220,7 @@ mod tests {
         }
     }
 
-    /// DNS rebinding shows in the host, another site's page in the origin, and a form in the kind of its body.
+    /// DNS rebinding shows in `Host`, another site's page in `Origin`, and a form in `Content-Type`.
     #[test]
     fn local_access_rejects_foreign_host_origin_proxy_and_form_body() {
         let own = (header::HOST, "127.0.0.1:7171");
@@ -250,7 +253,7 @@ mod tests {
             assert_eq!(said.as_deref(), Some("not_json"), "{kind}");
         }
         assert_eq!(rejection_code(&Method::POST, std::slice::from_ref(&own)).as_deref(), Some("not_json"));
-        // Where bytes are taken, only as what they are.
+        // Binary paths accept only `application/octet-stream`.
         for (kind, is_taken) in [("application/octet-stream", true), ("application/json", false), ("text/plain", false)]
         {
             let pairs = header_map(&[own.clone(), (header::CONTENT_TYPE, kind)]);

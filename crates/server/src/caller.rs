@@ -1,4 +1,4 @@
-//! Who asks.
+//! The authenticated caller of a request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::app::AppState;
 use crate::problem::Problem;
 use crate::telemetry;
 
-/// Whoever sent a request, as `auth.rs` has found out.
+/// The caller of a request, as `auth.rs` identified it.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub actor: Actor,
@@ -19,12 +19,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Some calls are about the server itself, and for those who look after it.
+    /// Returns an error unless the caller is an operator.
     pub fn require_operator(&self) -> Result<(), Problem> {
         Ok(self.identity.require_operator()?)
     }
 
-    /// Whether it may lease from all of these.
+    /// Returns an error unless the caller may lease jobs of all these lifecycles.
     pub(crate) fn require_lease(&self, lifecycles: &[Arc<str>]) -> Result<(), Problem> {
         Ok(self.identity.require_lease(lifecycles)?)
     }
@@ -34,7 +34,7 @@ impl FromRequestParts<AppState> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
-        // Nobody gets here who was not let in, but to what is open to all.
+        // Only public paths get here without an identity.
         let identity = parts.extensions.get::<Identity>().cloned().ok_or(EngineError::Unauthorized)?;
         telemetry::set_owner(&identity.actor.id);
         Ok(Self { actor: identity.actor.clone(), identity })

@@ -1,4 +1,4 @@
-//! How much may be under way at once, and whether the server is leaving.
+//! Limits concurrent long polls, streams and body bytes, and tracks in-flight requests for the drain.
 
 mod slots;
 
@@ -18,17 +18,17 @@ use slots::{SlotError, SlotPool};
 pub(crate) struct Capacity {
     draining: watch::Sender<bool>,
     in_flight: AtomicUsize,
-    /// Told when nothing is under way any more.
+    /// Notified when the last in-flight request ends during a drain.
     idle: Notify,
     long_polls: Arc<SlotPool>,
     streams: Arc<SlotPool>,
-    /// Bytes of bodies that have come and are not answered yet.
+    /// Body bytes of requests that are not answered yet.
     body_bytes: Arc<AtomicUsize>,
     max_body_bytes: usize,
     connections: Arc<AtomicUsize>,
 }
 
-/// What is held now.
+/// Current usage, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CapacityUsage {
     pub(crate) connections: usize,
@@ -61,10 +61,10 @@ impl Capacity {
         self.idle.notify_waiters();
     }
 
-    /// Waits until the server is to stop.
+    /// Waits until the server starts to drain.
     pub(crate) async fn wait_drain(&self) {
         let mut draining = self.draining.subscribe();
-        // Its sender lives as long as this.
+        // Cannot fail: `self` owns the sender.
         let _ = draining.wait_for(|leaving| *leaving).await;
     }
 
@@ -73,7 +73,7 @@ impl Capacity {
         InFlightGuard(self)
     }
 
-    /// Waits until no request is under way.
+    /// Waits until no request is in flight.
     pub(crate) async fn wait_idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -84,7 +84,7 @@ impl Capacity {
         }
     }
 
-    /// A place for a lease that waits, for who comes with this key.
+    /// Reserves a slot for a long poll; the limit per API key applies.
     pub(crate) fn acquire_long_poll(&self, api_key: Option<&Arc<str>>) -> Result<Slot, Problem> {
         self.long_polls.try_acquire(api_key).map_err(|full| match full {
             SlotError::Exhausted => Problem::new(
@@ -100,7 +100,7 @@ impl Capacity {
         })
     }
 
-    /// A place for a stream, for who comes with this key.
+    /// Reserves a slot for a stream; the limit per API key applies.
     pub(crate) fn acquire_stream(&self, api_key: Option<&Arc<str>>) -> Result<Slot, Problem> {
         self.streams.try_acquire(api_key).map_err(|full| match full {
             SlotError::Exhausted => {
@@ -114,7 +114,7 @@ impl Capacity {
         })
     }
 
-    /// One more connection, until this is dropped.
+    /// Counts a connection until the guard is dropped.
     pub(crate) fn register_connection(&self) -> ConnectionGuard {
         self.connections.fetch_add(1, Ordering::SeqCst);
         ConnectionGuard(Arc::clone(&self.connections))
@@ -138,12 +138,12 @@ impl Capacity {
     }
 }
 
-/// The server has room; this key has had its share of it.
+/// The server has free slots, but this API key has used its share.
 fn api_key_share_exceeded(detail: String) -> Problem {
     Problem::new(429, "too_many_of_key", detail)
 }
 
-/// A connection that is open until this is dropped.
+/// Counts one open connection until dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionGuard(Arc<AtomicUsize>);
 
@@ -153,7 +153,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A request that is under way until this is dropped.
+/// Counts one in-flight request until dropped.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard<'a>(&'a Capacity);
 
@@ -165,7 +165,7 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-/// What one body takes of the room for all; given back when it is dropped.
+/// Share of the total body budget that one request holds. Dropping it releases the bytes.
 #[derive(Debug)]
 pub(crate) struct BodyBudget {
     total_bytes: Arc<AtomicUsize>,
@@ -174,8 +174,8 @@ pub(crate) struct BodyBudget {
 }
 
 impl BodyBudget {
-    /// `false` where there is no room, and then nothing is taken: bytes that are turned away must not turn away others. One that is
-    /// alone always has some.
+    /// Reserves `bytes`, or returns `false` and reserves nothing, so that a rejected body does not cause other
+    /// rejections. A body always fits if no other request holds bytes.
     pub(crate) fn try_reserve(&self, bytes: usize) -> bool {
         let own_bytes = self.own_bytes.load(Ordering::SeqCst);
         let fits = |all: usize| {

@@ -1,4 +1,4 @@
-//! What can be set.
+//! Configuration of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,48 +6,48 @@ use std::time::Duration;
 
 use crate::telemetry::Telemetry;
 
-/// How a server behaves. The defaults suit one machine.
+/// Limits and timeouts of a server. The defaults suit one machine.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Bytes of one request's body.
+    /// Maximum size of one request body.
     pub max_body_bytes: usize,
-    /// Bytes of bodies that are being read at the same time, of all connections together.
+    /// Maximum size of all request bodies held at the same time.
     pub max_total_body_bytes: usize,
-    /// Bytes of a request's line and headers.
+    /// Maximum size of a request line; headers may have twice as much.
     pub max_head_bytes: usize,
-    /// Calls in one batch.
+    /// Maximum number of calls in one batch request.
     pub max_batch_items: usize,
-    /// Connections at the same time.
+    /// Maximum number of open connections.
     pub max_connections: usize,
-    /// Leases that wait for work at the same time.
+    /// Maximum number of lease calls that wait for jobs.
     pub max_long_polls: usize,
-    /// Streams of the log at the same time.
+    /// Maximum number of open log streams.
     pub max_streams: usize,
-    /// How many in a hundred of the leases that wait, and of the streams, may be of one key.
+    /// Percentage of the long polls and of the streams that one API key may hold.
     pub api_key_share_percent: u8,
-    /// How long a lease may wait for work.
+    /// Longest time that a lease call may wait for jobs.
     pub max_wait: Duration,
-    /// For a request's line and headers to come. A connection without a request is closed after it, too.
+    /// Time to receive the request line and headers. Also the idle timeout of a connection.
     pub head_timeout: Duration,
-    /// For a request's body to come.
+    /// Time to receive a request body.
     pub body_timeout: Duration,
-    /// For a client to take what is written to it.
+    /// Time for a client to read what the server has written.
     pub write_timeout: Duration,
-    /// For a request to be answered, but for those that wait on purpose.
+    /// Time to answer a request, except on paths that limit their own time.
     pub request_timeout: Duration,
-    /// For those under way to come to an end when the server is to stop.
+    /// Time for in-flight requests to finish during shutdown.
     pub drain_timeout: Duration,
-    /// A stream without news says that it is still there.
+    /// Interval of keep-alive messages on an idle stream.
     pub keep_alive_interval: Duration,
-    /// Larger payloads do not come with a lease: they are fetched.
+    /// Largest payload that a lease response contains. Workers download larger ones.
     pub max_inline_payload_bytes: u64,
-    /// Whether it listens on loopback: then it is open to this machine as long as no key was ever made.
+    /// Whether the server listens on loopback. If so, it accepts local requests while no API key was ever created.
     pub is_loopback: bool,
-    /// Requests a second of one key; 0 for no limit.
+    /// Requests per second of one API key; 0 disables the limit.
     pub requests_per_second: u32,
-    /// Lifecycles that ship with the server and were left out, each with the reason: whoever asks for one is told it.
+    /// Built-in lifecycles that were not loaded, with the reason. Error messages about them quote it.
     pub skipped_lifecycles: BTreeMap<Arc<str>, String>,
-    /// What watches; the engine's spans go to the same one.
+    /// Metrics and traces of the server. The engine sends its spans here, too.
     pub telemetry: Arc<Telemetry>,
 }
 

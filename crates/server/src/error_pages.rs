@@ -1,27 +1,26 @@
-//! The page of each error code, carried in the binary, so that a problem's `type` leads somewhere.
+//! The documentation page of each error code, embedded in the binary and served at a problem's `type`.
 
-/// Code and page, by code; listed by build.rs from docs/errors.
+/// Error codes and their pages, sorted by code. `build.rs` generates the list from `docs/errors`.
 const ERROR_PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// All of them.
+/// Returns all error codes with their pages.
 pub fn error_pages() -> &'static [(&'static str, &'static str)] {
     ERROR_PAGES
 }
 
-/// The list of them.
+/// The index of all error codes.
 const ERROR_INDEX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/README.md"));
 
-/// Whether there is a page for a code.
 pub(crate) fn has_page(code: &str) -> bool {
     find_page(code).is_some()
 }
 
-/// What is to be said of a code, as it is served.
+/// Returns the page of a code with links resolved for serving.
 pub(crate) fn render_page(code: &str) -> Option<String> {
     find_page(code).map(resolve_links)
 }
 
-/// All codes, as they are served.
+/// Returns the index with links resolved for serving.
 pub(crate) fn render_index() -> String {
     resolve_links(ERROR_INDEX)
 }
@@ -30,8 +29,8 @@ fn find_page(code: &str) -> Option<&'static str> {
     ERROR_PAGES.binary_search_by_key(&code, |(code, _)| code).ok().map(|at| ERROR_PAGES[at].1)
 }
 
-/// The pages are written for the folder that they lie in; there is more in it than a server has. A link to another page leads to where
-/// that is served, and one to other documents becomes the name under which these lie in the repository.
+/// Rewrites the relative links of a page. Links to other error pages point to their served path; links to other
+/// documents become the file's path in the repository, because the server does not serve those.
 fn resolve_links(page: &str) -> String {
     let (mut text, mut rest) = (String::with_capacity(page.len()), page);
     while let Some((before, after)) = rest.split_once("](")
@@ -76,7 +75,7 @@ mod tests {
         }
     }
 
-    /// Codes that stand behind a status in source text: `409, "lease_lost"`.
+    /// Collects codes that follow a status in source text: `409, "lease_lost"`.
     fn collect_codes_after_status(text: &str, codes: &mut BTreeSet<String>) {
         let text = text.split("#[cfg(test)]").next().unwrap_or_default();
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -91,7 +90,7 @@ mod tests {
         }
     }
 
-    /// The codes that a `fn code` of this source can give.
+    /// Collects the codes that `fn code` of this source returns.
     fn collect_codes_of_code_fn(source: &str, codes: &mut BTreeSet<String>) {
         let from = source.find("fn code(").expect("it has one");
         let lines = source[from..].lines().take_while(|line| *line != "    }");
@@ -109,7 +108,6 @@ mod tests {
         );
     }
 
-    /// Every code that can be given has its page and its line in the list, and there are no others.
     #[test]
     fn every_error_code_has_a_page_and_an_index_line() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -124,12 +122,12 @@ mod tests {
                 collect_codes_after_status(&std::fs::read_to_string(file).unwrap(), &mut codes);
             }
         }
-        // What becomes of a delivery is told in its record, not to a caller.
+        // The outcome of a delivery goes into its record, not into a response.
         codes.remove("not_acknowledged");
         collect_codes_of_code_fn(include_str!("../../engine/src/error.rs"), &mut codes);
         collect_codes_of_code_fn(include_str!("../../store/src/error.rs"), &mut codes);
         collect_codes_of_code_fn(include_str!("../../engine/src/objects/mod.rs"), &mut codes);
-        // A refusal that the engine words itself; and an answer that is there before there is room to word one.
+        // The engine composes the first itself; the server writes the second before it reads a request.
         codes.extend(["check_unavailable", "too_many_connections"].map(str::to_owned));
         let documented: BTreeSet<String> = ERROR_PAGES.iter().map(|(code, _)| (*code).to_owned()).collect();
         assert_eq!(documented, codes);

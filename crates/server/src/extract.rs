@@ -1,4 +1,4 @@
-//! What comes in: JSON bodies, names in paths, questions and headers, each bounded before it is looked into.
+//! Extractors for JSON bodies, path and query parameters and headers, each with limits.
 
 mod etag;
 
@@ -31,10 +31,10 @@ pub(crate) use etag::{if_none_match_contains, parse_if_match};
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How deep JSON may be nested: what the parser takes, and what readers of an answer can be asked to take.
+/// Limit on JSON nesting: below the 128 of `serde_json`, so that readers of a response can parse it.
 const MAX_JSON_DEPTH: usize = 120;
 
-/// A body of JSON.
+/// A JSON request body.
 #[derive(Debug)]
 pub struct JsonBody<T>(pub T);
 
@@ -44,7 +44,8 @@ impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
     async fn from_request(request: Request, app: &AppState) -> Result<Self, Problem> {
         require_json(request.headers())?;
         let config = app.config();
-        // Counted until the request is answered: what was read is kept for so long, and longer where a disk is waited for.
+        // The bytes count until the response is sent, because the request keeps them in memory while it waits for
+        // the store.
         let body_budget = request
             .extensions()
             .get::<Arc<BodyBudget>>()
@@ -59,7 +60,8 @@ impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
     }
 }
 
-/// Neither this kind nor that of bytes can be sent by a web page to a server on the same machine without asking; others can.
+/// Returns an error unless the body is JSON. A web page of another site cannot send this content type to a local
+/// server without a CORS preflight, nor `application/octet-stream`; it can send others.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     if has_content_type(headers, "application/json") {
         return Ok(());
@@ -67,7 +69,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::new(415, "not_json", "send Content-Type: application/json"))
 }
 
-/// For a body that is taken as it is.
+/// Returns an error unless the body is `application/octet-stream`.
 pub fn require_octet_stream(headers: &HeaderMap) -> Result<(), Problem> {
     if has_content_type(headers, "application/octet-stream") {
         return Ok(());
@@ -115,7 +117,7 @@ fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// A shape that is written as a JSON object, and in no other way: by itself, a list of its values would be taken, too.
+/// Deserializes `T` from a JSON object only. Without this, serde also accepts a list of the field values.
 #[derive(Debug)]
 pub struct StrictObject<T>(pub T);
 
@@ -139,12 +141,12 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for StrictObjectVisitor<T> {
     }
 }
 
-/// The calls of a batch. One that is not as it should be keeps nobody from the others: what is wrong with it stands in its place.
-/// No more are kept than it takes to see that there are too many, however many come.
+/// The items of a batch. An invalid item becomes a problem at its position and does not affect the others. To bound
+/// memory, parsing keeps at most one item more than the limit.
 #[derive(Debug)]
 pub(crate) struct BatchItems<T>(pub(crate) Vec<Result<T, Problem>>);
 
-/// One more than any batch may have.
+/// One more than the largest batch, to detect batches that are too large.
 const MAX_KEPT_BATCH_ITEMS: usize = 1_001;
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for BatchItems<T> {
@@ -175,11 +177,12 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for BatchItemsVisitor<T> {
     }
 }
 
-/// JSON of any shape that a caller brings. What is larger than may be is not even taken apart: in memory it would be many times as large.
+/// JSON from a caller with a size limit. Larger text is not parsed, because the parsed value takes several times
+/// its size.
 #[derive(Debug)]
 pub(crate) struct BoundedJson<T>(Option<T>);
 
-/// Twice as much as the engine takes, which counts without the spaces.
+/// Twice the engine's limit, which counts JSON without whitespace.
 const MAX_RAW_JSON_BYTES: usize = 2 << 20;
 
 impl<T: Default> Default for BoundedJson<T> {
@@ -204,7 +207,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for BoundedJson<T> {
     }
 }
 
-/// What a path names.
+/// Path parameters. Invalid values result in 404.
 #[derive(Debug)]
 pub struct PathParams<T>(pub T);
 
@@ -212,12 +215,12 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for PathParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Problem> {
-        // A name that cannot be is the name of nothing.
+        // A record with an invalid id cannot exist.
         Path::from_request_parts(parts, app).await.map(|Path(named)| Self(named)).map_err(|_| Problem::not_found())
     }
 }
 
-/// What stands behind the question mark.
+/// Query parameters.
 #[derive(Debug)]
 pub struct QueryParams<T>(pub T);
 
@@ -227,7 +230,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for QueryParams<T> {
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Problem> {
         match Query::from_request_parts(parts, app).await {
             Ok(Query(asked)) => Ok(Self(asked)),
-            // Without the library's own words before it.
+            // Drop the prefix that axum adds to the message.
             Err(error) => {
                 let text = error.body_text();
                 let message = text.split_once("query string: ").map_or(&*text, |(_, said)| said);
@@ -237,7 +240,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for QueryParams<T> {
     }
 }
 
-/// A header's text, where there is one.
+/// Returns a header as text, or `None` if it is absent.
 pub fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     match std::str::from_utf8(value.as_bytes()) {
@@ -246,7 +249,7 @@ pub fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     }
 }
 
-/// A call that is carried out once under its `Idempotency-Key`, where it has one.
+/// Adds the `Idempotency-Key` header, if any, to a submission.
 pub fn with_idempotency_key(headers: &HeaderMap, submission: Submission) -> Result<Submission, Problem> {
     Ok(match header_text(headers, &IDEMPOTENCY_KEY)? {
         Some(key) => submission.with_idempotency_key(key),
@@ -254,7 +257,7 @@ pub fn with_idempotency_key(headers: &HeaderMap, submission: Submission) -> Resu
     })
 }
 
-/// The bytes of a payload or a result: as JSON, kept as it was written, or as base64.
+/// Parses a payload: JSON is stored byte for byte, base64 is decoded.
 pub(crate) fn parse_payload(
     json: Option<Box<RawValue>>,
     base64: Option<&str>,
@@ -277,14 +280,14 @@ pub(crate) fn decode_base64(text: &str, name: &str) -> Result<Vec<u8>, Problem> 
     STANDARD.decode(text).map_err(|error| Problem::bad_input(format!("`{name}` is not base64: {error}")))
 }
 
-/// Whether these bytes can stand in an answer as they are.
+/// Returns the bytes as JSON if a response can contain them unchanged.
 pub(crate) fn as_raw_json(bytes: &[u8]) -> Option<&RawValue> {
     let json = serde_json::from_slice::<&RawValue>(bytes).ok()?;
-    // What stands around it would be lost.
+    // Whitespace around the value would be lost.
     (json.get().len() == bytes.len() && json_depth(bytes) <= MAX_JSON_DEPTH).then_some(json)
 }
 
-/// How deep text that is JSON is nested.
+/// Returns the nesting depth of valid JSON.
 fn json_depth(json: &[u8]) -> usize {
     let (mut depth, mut max_depth, mut in_string, mut escaped) = (0_usize, 0, false, false);
     for byte in json {
@@ -303,17 +306,17 @@ fn json_depth(json: &[u8]) -> usize {
     max_depth
 }
 
-/// Where a page starts that was told with the one before.
+/// Parses the `cursor` of a page request.
 pub fn parse_cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
     let bad = |_| Problem::bad_input("`cursor` is the `next` of the page before");
-    // One that is made up may be beyond all numbers that a database can count with.
+    // A forged cursor may exceed the integer range of the database.
     text.map(|text| text.parse().map(|place: u64| place.min(MAX_CURSOR)).map_err(bad)).transpose()
 }
 
-/// No place of ours ever comes near it.
+/// Larger than any `seq`, and exact in JSON numbers.
 const MAX_CURSOR: u64 = 1 << 53;
 
-/// How many of a page were asked for.
+/// Parses the `limit` of a page request.
 pub fn parse_limit(requested: Option<u32>) -> Result<usize, Problem> {
     match requested {
         None => Ok(DEFAULT_PAGE_SIZE),
@@ -324,7 +327,7 @@ pub fn parse_limit(requested: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
-/// How long to wait, where nothing comes at once.
+/// Parses `wait_ms` and checks it against the configured maximum.
 pub(crate) fn parse_wait(app: &AppState, requested_ms: Option<u64>) -> Result<Duration, Problem> {
     let (wait, max_wait) = (Duration::from_millis(requested_ms.unwrap_or(0)), app.config().max_wait);
     if wait > max_wait {
@@ -349,7 +352,6 @@ mod tests {
         }
     }
 
-    /// However many come, memory is spent on no more than it takes to refuse them.
     #[test]
     fn batch_keeps_at_most_one_item_over_the_limit() {
         #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Lifecycles and states as callers name them. One that is mistyped is told at once: it would be looked for, or waited for, in vain.
+//! Rejects unknown lifecycles and states with 404, so that a typo does not look like an empty result.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use onceward_store::{Catalog, Store as _};
 use crate::app::AppState;
 use crate::problem::Problem;
 
-/// Whether there is a lifecycle of this name, and a state of that name in it or, where no lifecycle is named, in any. Old versions count:
-/// records may still live by them.
+/// Returns 404 unless the lifecycle exists and has the state. Without a lifecycle, any lifecycle may have the
+/// state. Old versions count, because records may be pinned to them.
 pub(crate) async fn require_known(app: &AppState, lifecycle: Option<&str>, state: Option<&str>) -> Result<(), Problem> {
     if lifecycle.is_none() && state.is_none() {
         return Ok(());
@@ -18,7 +18,7 @@ pub(crate) async fn require_known(app: &AppState, lifecycle: Option<&str>, state
     if validate_names(app, &cached, lifecycle, state).is_ok() {
         return Ok(());
     }
-    // Another process may have brought it a moment ago.
+    // Another process may have added it since the catalog was cached.
     let newest = app.engine().lifecycles().await?;
     validate_names(app, &newest, lifecycle, state)
 }
@@ -51,13 +51,13 @@ fn validate_names(
     Err(Problem::new(404, "no_such_state", detail))
 }
 
-/// There is none of this name.
+/// Builds the 404 response for an unknown lifecycle.
 pub(crate) fn lifecycle_not_found(app: &AppState, catalog: &Catalog, name: &str) -> Problem {
     let detail = skip_reason(app, name).unwrap_or_else(|| catalog.definitions.unknown_lifecycle_message(name));
     Problem::new(404, "no_such_lifecycle", detail)
 }
 
-/// What core says of a lifecycle that is not there, with what only this server knows of it.
+/// Adds the server's reason to the engine's error if the lifecycle was skipped at startup.
 pub(crate) fn explain_missing_lifecycle(app: &AppState, error: EngineError, name: &str) -> Problem {
     match (error, skip_reason(app, name)) {
         (EngineError::Refused(mut refusal), Some(reason)) if *refusal.code == *"no_such_lifecycle" => {

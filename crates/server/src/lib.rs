@@ -1,27 +1,28 @@
-//! The engine over HTTP. It shapes what comes in and goes out, bounds both, and decides nothing: what a call does is for the
-//! engine and its lifecycles to say.
+//! Serves the engine over HTTP. The server parses, limits and formats requests and responses; the engine and its
+//! lifecycles decide what a call does.
 //!
-//! | file | duty |
+//! | file | content |
 //! | --- | --- |
-//! | `serve.rs` | the listener: connections bounded in number and time, and the way out when the process is to end |
-//! | `repoll.rs` | a connection that wakes itself goes on at once |
-//! | `write_timeout.rs` | a connection whose other side must take what is written to it |
-//! | `request_service.rs` | around every request: counted, timed, and answered also where a handler breaks |
-//! | `router.rs` | which path leads where |
-//! | `route_hints.rs` | paths and methods that are not here, and what is |
-//! | `system_routes.rs` | what a system adds: routes of its own |
-//! | `routes/` | one file a resource; each has `routes()` |
-//! | `auth.rs` | who is let in, before any handler: keys, and this machine while there are none |
-//! | `rate_limiter.rs` | how many requests a key may send |
-//! | `caller.rs` | who asks |
-//! | `extract.rs` | what comes in: JSON bodies, ids in paths, questions, and their bounds |
-//! | `response.rs`, `shape/` | what goes out: records, executions, entries |
+//! | `serve.rs` | the listener: limits on connections and time, graceful shutdown |
+//! | `repoll.rs` | polls a connection again in place when it wakes itself |
+//! | `write_timeout.rs` | closes connections whose client does not read the response |
+//! | `request_service.rs` | wraps each request: counts it, limits its time, turns a panic into a response |
+//! | `router.rs` | the routing table and its middleware |
+//! | `route_hints.rs` | 404 and 405 responses with a hint at the right route |
+//! | `system_routes.rs` | routes that a system adds |
+//! | `routes/` | one file per resource; each has `routes()` |
+//! | `auth.rs` | authentication, before any handler: API keys, or local access while there are none |
+//! | `rate_limiter.rs` | request rate per API key |
+//! | `caller.rs` | the authenticated caller |
+//! | `extract.rs` | extractors for bodies, paths, queries and headers, and their limits |
+//! | `known_names.rs` | 404 responses for unknown lifecycles and states |
+//! | `response.rs`, `response/` | responses: records, executions, log entries |
 //! | `problem.rs` | errors as problem+json |
-//! | `pages.rs` | the page of each error code, carried in the binary |
-//! | `capacity.rs` | how much may be under way at once, and whether the server is leaving |
-//! | `openapi.rs` | the contract, made from the routes |
-//! | `observe/` | what can be seen from outside: metrics, a line for each request, traces |
-//! | `config.rs` | what can be set |
+//! | `error_pages.rs` | the page of each error code, embedded in the binary |
+//! | `capacity.rs` | limits on concurrent calls, and the drain |
+//! | `openapi.rs` | the OpenAPI document, generated from the routes |
+//! | `telemetry/` | metrics, request log and traces |
+//! | `config.rs` | the configuration |
 
 mod app;
 mod auth;

@@ -1,4 +1,4 @@
-//! The contract: OpenAPI 3.1, made from the routes, with the answers that any of them may give.
+//! Generates the OpenAPI 3.1 document from the routes and adds the responses common to all of them.
 
 use axum::Router;
 use utoipa::openapi::header::HeaderBuilder;
@@ -13,7 +13,7 @@ use crate::system_routes::SystemRoutes;
 
 const PROBLEM_CONTENT_TYPE: &str = "application/problem+json";
 
-/// What any call may come to besides its own answers.
+/// Responses that any call may return besides its own.
 const COMMON_RESPONSES: &[(&str, &str)] = &[
     ("400", "The request cannot be read."),
     ("401", "No key, or not one that is known."),
@@ -30,12 +30,12 @@ const COMMON_RESPONSES: &[(&str, &str)] = &[
     ("507", "The database has no room."),
 ];
 
-/// The contract of a server with these parts.
+/// Returns the OpenAPI document of a server with these systems.
 pub fn openapi_document(systems: Vec<SystemRoutes>) -> OpenApi {
     build_routes(systems).1
 }
 
-/// The routes of a server with these parts, and their contract.
+/// Builds the routes of a server with these systems, and their OpenAPI document.
 pub(crate) fn build_routes(systems: Vec<SystemRoutes>) -> (Router<AppState>, OpenApi) {
     let all = systems.into_iter().fold(router::engine_routes(), |routes, part| routes.merge(part.router));
     let (routes, mut api) = all.split_for_parts();
@@ -48,7 +48,7 @@ pub(crate) fn build_routes(systems: Vec<SystemRoutes>) -> (Router<AppState>, Ope
     api.servers = None;
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("ow_").build());
     api.components.get_or_insert_default().add_security_scheme("key", bearer);
-    // Or none, while no key was made.
+    // Without an API key, while none was ever created.
     api.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new()), SecurityRequirement::default()]);
     for item in api.paths.paths.values_mut() {
         operations(item).into_iter().flatten().for_each(add_common_responses);
@@ -56,9 +56,9 @@ pub(crate) fn build_routes(systems: Vec<SystemRoutes>) -> (Router<AppState>, Ope
     (routes, api)
 }
 
-/// As text, as it is served and checked in.
+/// Formats the document as it is served and checked in.
 pub(crate) fn to_json_text(api: &OpenApi) -> String {
-    // Made of text and numbers.
+    // Cannot fail: the document contains only text and numbers.
     api.to_pretty_json().unwrap_or_default() + "\n"
 }
 
@@ -67,7 +67,7 @@ fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
 }
 
 fn add_common_responses(operation: &mut Operation) {
-    // A header that is left out is not there; it is never null.
+    // A header may be absent but is never null.
     for parameter in operation.parameters.iter_mut().flatten() {
         if let RefOr::T(parameter) = parameter
             && parameter.parameter_in == ParameterIn::Header
@@ -80,7 +80,7 @@ fn add_common_responses(operation: &mut Operation) {
         let responses = &mut operation.responses.responses;
         responses.entry((*status).to_owned()).or_insert_with(|| RefOr::T(problem_response(status, description)));
     }
-    // A lifecycle may refuse with a status of its own.
+    // A lifecycle may refuse with its own status.
     let description = "A refusal under a code and a status that the lifecycle names.";
     operation
         .responses

@@ -17,16 +17,16 @@ use crate::error_pages;
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// When to come back where nobody knows better.
+/// `Retry-After` of 429 and 503 responses if no better value is known.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Why a call does not get what it asked for.
+/// An error response.
 #[derive(Debug)]
 pub struct Problem {
     status: u16,
     code: Cow<'static, str>,
     detail: String,
-    /// Further members: `state`, `event`, `reason` of a refusal, and what else a code brings.
+    /// Additional members, such as `state`, `event` and `reason` of a refusal.
     extra: Map<String, Json>,
     retry_after: Option<Duration>,
 }
@@ -51,18 +51,18 @@ impl Problem {
         &self.code
     }
 
-    /// There is none, or none that the caller may see.
+    /// 404: the record does not exist, or the caller may not see it.
     pub fn not_found() -> Self {
         Self::new(404, "not_found", "there is no such record, or you may not see it")
     }
 
-    /// Carried out, long ago perhaps.
+    /// 410: an earlier call with this idempotency key succeeded, but the caller cannot see its record any more.
     pub fn gone(record: RecordId) -> Self {
         let detail = "a call with this key was carried out before; its record is no longer there, or no longer for you";
         Self::new(410, "gone", detail).with_member("record", record.to_string())
     }
 
-    /// What came is not of the shape that was asked for.
+    /// 422: the request can be parsed but is invalid.
     pub fn bad_input(detail: impl Into<String>) -> Self {
         Self::new(422, "bad_input", detail)
     }
@@ -75,7 +75,7 @@ impl Problem {
         Self::new(503, "timed_out", "this took too long; whether it was carried out is not known")
     }
 
-    /// As it stands in an answer or in a batch's.
+    /// Returns the JSON body, for a response or a batch item.
     pub fn body(&self) -> ProblemBody<'_> {
         let kind =
             if error_pages::has_page(&self.code) { format!("/errors/{}", self.code) } else { "about:blank".into() };
@@ -93,11 +93,11 @@ impl Problem {
     }
 }
 
-/// For a connection on which no request can be read: the whole answer as it goes out, and the last on it.
 impl Problem {
+    /// Formats the complete HTTP response, for a connection without a readable request. The response closes it.
     pub(crate) fn to_http_response(&self) -> Vec<u8> {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // Text and numbers.
+        // Cannot fail: text and numbers only.
         let body = serde_json::to_vec(&self.body()).unwrap_or_default();
         let retry =
             self.retry_after.map(|wait| format!("retry-after: {}\r\n", whole_seconds(wait))).unwrap_or_default();
@@ -109,31 +109,32 @@ impl Problem {
     }
 }
 
-/// In whole seconds, and never none.
+/// Rounds up to whole seconds, at least one.
 fn whole_seconds(wait: Duration) -> u128 {
     wait.as_millis().div_ceil(1_000).max(1)
 }
 
-/// Why something was not done.
+/// Why a call failed.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub struct ProblemBody<'a> {
-    /// Where the code is explained, on this server; `about:blank` for a code of a lifecycle's own.
+    /// Path of the documentation of `code` on this server; `about:blank` if a lifecycle defines the code.
     #[serde(rename = "type")]
     kind: String,
     title: String,
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// Stable, for programs.
+    /// Stable identifier for programs.
     code: &'a str,
-    /// For people.
+    /// Explanation for people.
     detail: &'a str,
-    /// How long to leave it alone.
+    /// How long to wait before a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     retry_after_ms: Option<u64>,
-    /// A refused move tells `state`, `event` and `reason`, and the `record` and `lifecycle` where there are any;
-    /// `already_committed` the `effect` that won; `report` the `oldest` place after which the log can be had.
+    /// Members that depend on `code`: a refusal has `state`, `event` and `reason`, and `record` and `lifecycle` if
+    /// known; `already_committed` has the winning `effect`; `pruned` has `oldest`, the `seq` after which the log is
+    /// available.
     #[serde(flatten)]
     #[schema(ignore)]
     extra: &'a Map<String, Json>,
@@ -141,7 +142,7 @@ pub struct ProblemBody<'a> {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        // Text, numbers and what was JSON already.
+        // Cannot fail: text, numbers and values that were JSON already.
         let body = serde_json::to_vec(&self.body()).unwrap_or_default();
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, body).into_response();
@@ -178,12 +179,13 @@ impl From<onceward_store::StoreError> for Problem {
     }
 }
 
-/// What went wrong inside is for the operator's log: it may name hosts, files and other people's records.
+/// Returns the `detail` for the caller and logs internal errors, whose text may name hosts, files and other owners'
+/// records.
 fn public_detail(error: &EngineError) -> String {
     match error {
         EngineError::Refused(refusal) => refusal.reason.clone(),
         EngineError::Store(store) => {
-            // Not its words: they may quote what was to be written.
+            // The log omits the message, because it may quote data that was being written.
             tracing::error!(code = store.code(), "the store failed");
             match store.status() {
                 507 => "the database has no room: nothing was written".to_owned(),

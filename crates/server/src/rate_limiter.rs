@@ -1,4 +1,4 @@
-//! How many requests a key may send. Each key has a second's worth to spend at once; what is spent comes back with time.
+//! Token-bucket limit on requests per API key. Each key may burst one second's worth of requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What may be saved up.
+/// Largest burst: the requests of one second.
 const BURST_WINDOW: Duration = Duration::from_secs(1);
 
-/// Keys that are told apart. There are no more in a database; those that have their whole second are not remembered.
+/// Number of tracked API keys: as many as a database may have. Idle keys are removed.
 const MAX_TRACKED_KEYS: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
-    /// What a request costs, in time; nothing where there is no limit.
+    /// Time that one request uses up; `None` disables the limit.
     cost_per_request: Option<Duration>,
-    /// When each key will have its whole second again.
+    /// When each API key's bucket is full again.
     full_at: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl RateLimiter {
-    /// So many a second; none: no limit.
+    /// Allows `per_second` requests per API key; 0 disables the limit.
     pub(crate) fn new(per_second: u32) -> Self {
         Self { cost_per_request: BURST_WINDOW.checked_div(per_second), full_at: Mutex::default() }
     }
 
-    /// Spend one request, or say when there will be one to spend.
+    /// Takes one request from the API key's bucket, or returns the time until one is available.
     pub(crate) fn try_acquire(&self, api_key: &Arc<str>) -> Result<(), Duration> {
         self.try_acquire_at(api_key, Instant::now())
     }
@@ -71,7 +71,6 @@ mod tests {
         assert!((0..100_000).all(|_| limits.try_acquire_at(&"ann".into(), now).is_ok()));
     }
 
-    /// Keys that are at rest are forgotten.
     #[test]
     fn tracked_api_keys_are_bounded() {
         let (limits, now) = (RateLimiter::new(1_000), Instant::now());

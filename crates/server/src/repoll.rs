@@ -1,8 +1,8 @@
-//! What is woken while it has its turn goes on in that turn.
+//! Polls a connection again in place when it wakes itself.
 //!
-//! A connection wakes itself with every request that has a body: the handler asks for the bytes, and they are read by the very same task.
-//! The runtime would put it at the end of its queue, and wake a sleeping thread to share the work. On an idle server that alone takes
-//! longer than reading the request (decision 0020).
+//! A connection wakes itself with every request that has a body: the handler waits for bytes that the same task
+//! reads. The runtime would move the task to the end of its queue and wake an idle thread. On an idle server that
+//! alone takes longer than reading the request (decision 0020).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Turns at most that one takes in a row, before others have theirs.
+/// Repolls in a row before the task yields to others.
 const MAX_REPOLLS: usize = 4;
 
 const STATE_IDLE: u8 = 0;
 const STATE_POLLING: u8 = 1;
 const STATE_WOKEN: u8 = 2;
 
-/// Polled again at once where it was woken while it was polled.
+/// Polls `inner` again immediately if it was woken during its poll.
 #[derive(Debug)]
 pub(crate) struct RepollOnSelfWake<F> {
     inner: F,
@@ -38,7 +38,7 @@ impl Wake for SelfWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Whoever has its turn, or is woken already, sees it for itself.
+        // While polling, or if already woken, `poll` notices the state by itself.
         if self.state.swap(STATE_WOKEN, Ordering::AcqRel) == STATE_IDLE {
             self.runtime_waker.wake();
         }
@@ -57,10 +57,10 @@ impl<F: Future + Unpin> Future for RepollOnSelfWake<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<F::Output> {
         let Self { inner, self_waker: bell, waker } = &mut *self;
-        // Before anything can ring.
+        // Register before any wake can happen.
         bell.runtime_waker.register(context.waker());
         for _ in 0..MAX_REPOLLS {
-            // Takes in what rang before, and is seen by what rings from here on.
+            // Clears earlier wakes; later ones set the state again.
             bell.state.swap(STATE_POLLING, Ordering::AcqRel);
             if let Poll::Ready(done) = Pin::new(&mut *inner).poll(&mut Context::from_waker(waker)) {
                 return Poll::Ready(done);
@@ -69,7 +69,7 @@ impl<F: Future + Unpin> Future for RepollOnSelfWake<F> {
                 return Poll::Pending;
             }
         }
-        // It goes on when the others have had theirs.
+        // Yield to other tasks, then continue.
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often the runtime was told.
+    /// Counts wakes of the runtime.
     #[derive(Default)]
     struct WakeCounter(AtomicUsize);
 
@@ -93,7 +93,8 @@ mod tests {
         }
     }
 
-    /// A future that rings its own bell for the first so many turns, and never ends; with the count of its turns.
+    /// Returns a future that wakes itself during its first `self_wakes` polls and never completes, and its poll
+    /// count.
     fn self_waking_future(self_wakes: usize) -> (RepollOnSelfWake<impl Future<Output = ()> + Unpin>, Arc<AtomicUsize>) {
         let polls = Arc::new(AtomicUsize::new(0));
         let poll_count = Arc::clone(&polls);
@@ -132,20 +133,20 @@ mod tests {
         }
     }
 
-    /// Somebody rings at any moment of a turn, with two things to tell, each again as soon as it was seen. It is only looked at, as a channel is
-    /// whose waker is known: nothing but the bell itself orders one thread behind the other.
+    /// Two channels wake the future at any moment of a poll, each again as soon as its last value was seen. Only
+    /// the waker orders the two threads.
     #[test]
     fn wake_from_other_thread_is_never_lost() {
         const WAKES_PER_CHANNEL: usize = 500_000;
         let (waker_sender, waker_receiver) = std::sync::mpsc::channel::<Waker>();
         let (sent, seen): (Arc<[AtomicUsize; 2]>, Arc<[AtomicUsize; 2]>) = Default::default();
         let (observed_sent, acknowledged) = (Arc::clone(&sent), Arc::clone(&seen));
-        // It waits by asking again and again: whoever sleeps would never be quick enough to meet the end of a turn.
+        // The thread spins: a sleeping thread would rarely hit the end of a poll.
         let waking_thread = std::thread::spawn(move || {
             let waker = waker_receiver.recv().expect("it has its first turn");
             let send_deadline = Instant::now() + Duration::from_secs(20);
             for ring in 1..=WAKES_PER_CHANNEL {
-                // On a machine that has little time for us, as many as it has had time for.
+                // On a slow machine, stop early with fewer wakes.
                 let ring = if Instant::now() < send_deadline { ring } else { WAKES_PER_CHANNEL };
                 for (told, seen) in sent.iter().zip(seen.iter()) {
                     let (mut spins, mut deadline, last) = (0_u32, None, told.load(Ordering::Acquire));

@@ -1,4 +1,4 @@
-//! Around every request: it is counted, bounded in time, and answered also where a handler breaks.
+//! Wraps every request: counts it, limits its time, and turns a panic into a response.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -18,12 +18,12 @@ use tower_service::Service as _;
 use crate::app::AppState;
 use crate::problem::Problem;
 
-/// What a connection's requests go through.
+/// The service that handles the requests of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestService {
     pub(crate) app: AppState,
     pub(crate) router: Router,
-    /// Set with the connection's first request.
+    /// Set by the connection's first request.
     pub(crate) saw_request: Arc<AtomicBool>,
 }
 

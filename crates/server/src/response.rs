@@ -1,4 +1,4 @@
-//! What goes out: records, executions and log entries as JSON, written straight from what the engine gives.
+//! JSON responses for records, executions and log entries, serialized directly from the engine's types.
 
 mod bytes;
 mod entry;
@@ -20,7 +20,7 @@ use crate::problem::Problem;
 
 const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// An answer of JSON.
+/// Builds a JSON response.
 pub fn json_response(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
     let mut body = Vec::with_capacity(512);
     serde_json::to_writer(&mut body, value).map_err(|error| {
@@ -32,12 +32,12 @@ pub fn json_response(status: StatusCode, value: &impl Serialize) -> Result<Respo
     Ok(response)
 }
 
-/// The same, as it went well.
+/// Like [`json_response`], with status 200.
 pub fn json_ok(value: &impl Serialize) -> Result<Response, Problem> {
     json_response(StatusCode::OK, value)
 }
 
-/// RFC 3339, in UTC.
+/// A time formatted as RFC 3339 in UTC.
 #[derive(Clone, Copy, Debug)]
 pub struct Rfc3339(pub Time);
 
@@ -47,7 +47,7 @@ impl Serialize for Rfc3339 {
     }
 }
 
-/// Anything that is shown as its text.
+/// Serializes a value as its `Display` text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DisplayText<T>(pub(crate) T);
 

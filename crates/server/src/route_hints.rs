@@ -1,11 +1,11 @@
-//! Paths and methods that are not here, and what somebody who tries them is looking for.
+//! Hints at the right route for common mistakes in 404 and 405 responses.
 
 use axum::http::{Method, Uri};
 
 use crate::problem::Problem;
 
-/// What newcomers try, and what does it. A method and a path, where `{…}` stands for anything; the first that fits is told. What stands
-/// in backticks and begins with a method is a route.
+/// Common mistakes: methods, path pattern with `{…}` as wildcard, and hint. The first match wins. Text in backticks
+/// that begins with a method names an existing route.
 const ROUTE_HINTS: &[(&[&str], &str, &str)] = &[
     (&["POST", "PUT"], "/v1/records", "`POST /v1/lifecycles/{name}/records` makes a record"),
     (&["POST", "PUT"], "/v1/records/batch", "`POST /v1/lifecycles/{name}/records/batch` makes many records"),
@@ -43,7 +43,7 @@ const ROUTE_HINTS: &[(&[&str], &str, &str)] = &[
 
 const HEALTH_HINT: &str = "`GET /livez` says that the server is there, `GET /readyz` that it can work";
 
-/// What stands behind `/v1` in our own routes.
+/// First path segments of the server's routes below `/v1`.
 const V1_RESOURCES: [&str; 10] =
     ["accounts", "events", "executions", "keys", "leases", "lifecycles", "prune", "records", "stream", "workers"];
 
@@ -61,7 +61,7 @@ fn with_hint(detail: &str, method: &Method, path: &str) -> String {
     find_hint(method.as_str(), path).map_or_else(|| detail.to_owned(), |hint| format!("{detail}; {hint}"))
 }
 
-/// Nothing of what was asked for is repeated: it may be anything.
+/// The hint never repeats the request's path, which may contain anything.
 fn find_hint(method: &str, path: &str) -> Option<&'static str> {
     let entry =
         ROUTE_HINTS.iter().find(|(methods, pattern, _)| methods.contains(&method) && matches_pattern(pattern, path));
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// All routes: method and path.
+    /// Returns method and path of all routes.
     fn contract_routes() -> BTreeSet<(String, String)> {
         let api = serde_json::to_value(crate::openapi_document(Vec::new())).unwrap();
         let paths = api["paths"].as_object().unwrap();
@@ -102,7 +102,6 @@ mod tests {
         paths.iter().flat_map(methods_of).collect()
     }
 
-    /// Whoever follows a hint comes to a route; and what is a route is no miss.
     #[test]
     fn hints_match_unknown_routes_and_name_existing_ones() {
         let routes = contract_routes();

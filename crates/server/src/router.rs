@@ -1,4 +1,4 @@
-//! Which path leads where.
+//! The routing table and its middleware.
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -10,7 +10,7 @@ use crate::route_hints;
 use crate::routes;
 use crate::telemetry;
 
-/// The server's own routes, with their share of the contract.
+/// Returns the server's own routes with their OpenAPI annotations.
 pub(crate) fn engine_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default()
         .merge(routes::home::routes())
@@ -31,14 +31,14 @@ pub(crate) fn engine_routes() -> OpenApiRouter<AppState> {
         .merge(routes::api_keys::routes())
 }
 
-/// What answers requests. A layer around all routes, which sees the path that matched, goes here.
+/// Adds fallbacks, authentication and telemetry. Middleware that needs the matched path goes here.
 pub(crate) fn with_middleware(routes: Router<AppState>, app: AppState) -> Router {
     routes
         .fallback(route_hints::route_not_found)
         .method_not_allowed_fallback(route_hints::method_not_allowed)
-        // Around all of them, those that are not there too: whoever is not let in learns nothing.
+        // Covers the fallbacks, too, so that unauthenticated callers cannot probe for routes.
         .layer(from_fn_with_state(app.clone(), authenticate))
-        // Outside of that: whoever is not let in is counted, too.
+        // Outside authentication, so that rejected requests are counted.
         .layer(axum::middleware::from_fn(telemetry::record_matched_route))
         .with_state(app)
 }

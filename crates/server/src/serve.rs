@@ -1,4 +1,4 @@
-//! The listener: connections bounded in number and in time, and an orderly end.
+//! The HTTP listener: accepts connections within limits and shuts down gracefully.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,22 +28,23 @@ use crate::router::with_middleware;
 use crate::system_routes::SystemRoutes;
 use crate::write_timeout::WriteTimeoutStream;
 
-/// Before the next try where the machine cannot take a connection: most often it has no more file handles.
+/// Delay after a failed `accept`. The usual cause is a lack of file descriptors, which needs time to pass.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// How long one who was told why is given to read it.
+/// Time for the client to read the last response before the server closes the connection.
 const CLOSE_LINGER: Duration = Duration::from_secs(1);
 
-/// Connections for which there is no room, and which are told so at the same time; others are closed without a word.
+/// Connections over the limit that get a 503 response at the same time. The server closes further ones without a
+/// response.
 const MAX_REJECTED_CONNECTIONS: usize = 64;
 
-/// Of the time that a drain may take, the last part of this many is the engine's own: a client that is slow to the end must not cost
-/// the jobs that are to be given back.
+/// The engine has the last 1/6 of the drain time for itself, so that slow clients cannot prevent it from returning
+/// its leased jobs.
 const ENGINE_DRAIN_DIVISOR: u32 = 6;
 
-/// Serve an engine, and the parts that systems add, until `stop` comes. Then what is under way is finished, whoever waits for work
-/// is told that there is none, streams end, and the engine is closed. All of that has its time: what is not done by then is given
-/// up, and told as an error of the kind [`TimedOut`](io::ErrorKind::TimedOut).
+/// Serves the engine and the routes of the systems until `stop` completes, then drains. During the drain, in-flight
+/// requests finish, long polls return no jobs, streams end and the engine closes. If that takes longer than
+/// `drain_timeout`, returns an error of kind [`TimedOut`](io::ErrorKind::TimedOut).
 pub async fn serve(
     listener: TcpListener,
     engine: Engine<AnyStore>,
@@ -52,7 +53,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let config = ServerConfig { is_loopback: listener.local_addr()?.ip().is_loopback(), ..config };
-    // Once here, so that keys that clash are found before anybody is let in (INV-8).
+    // Loads the API keys before the first request is accepted, so that inconsistent keys fail the start (INV-8).
     let auth_required = engine.api_keys().is_auth_required().await.map_err(io::Error::other)?;
     if !auth_required && !config.is_loopback {
         return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
@@ -66,7 +67,7 @@ pub async fn serve(
         RequestService { router: with_middleware(routes, app.clone()), app: app.clone(), saw_request: Arc::default() };
     let rejection_permits = Arc::new(Semaphore::new(MAX_REJECTED_CONNECTIONS));
     let acceptor = Acceptor { service, connection_permits: Arc::clone(&connection_permits), rejection_permits };
-    // For calls that go on: they end with their key. Dropped, it ends.
+    // Detects revoked API keys, so that long polls and streams end with their key. Dropping the set stops the task.
     let mut key_watcher = JoinSet::new();
     let key_watcher_app = app.clone();
     key_watcher.spawn(async move { key_watcher_app.engine().api_keys().watch_changes().await });
@@ -79,14 +80,14 @@ pub async fn serve(
     }
     tracing::info!("stopping: what is under way is finished");
     let (drain_started_at, drain_timeout) = (Instant::now(), app.config().drain_timeout);
-    // No more leases: neither for workers inside the process, nor for others.
+    // Stops leasing, for in-process workers and for HTTP callers.
     app.engine().begin_shutdown();
     app.capacity().begin_drain();
-    // Leases that wait look up, and see that nobody hands out work any more.
+    // Waiting lease calls wake up, see the shutdown and return.
     app.engine().wake_all();
     let drained =
         timeout_at(drain_started_at + drain_timeout / ENGINE_DRAIN_DIVISOR * (ENGINE_DRAIN_DIVISOR - 1), async {
-            // Whoever comes meanwhile is told that the server is leaving, which a closed port could not say; and a worker can still report.
+            // Keep accepting during the drain: new callers get a 503 that says why, and workers can still report.
             let mut idle = pin!(app.capacity().wait_idle());
             loop {
                 tokio::select! {
@@ -100,7 +101,7 @@ pub async fn serve(
         });
     let is_drained = drained.await.is_ok();
     key_watcher.shutdown().await;
-    // A database that does not answer would be waited for without end.
+    // Without a timeout, an unresponsive database would block the shutdown forever.
     let is_closed = timeout_at(drain_started_at + drain_timeout, app.engine().close()).await.is_ok();
     let given_up = match (is_drained, is_closed) {
         (true, true) => return Ok(()),
@@ -112,7 +113,7 @@ pub async fn serve(
     Err(io::Error::new(io::ErrorKind::TimedOut, given_up))
 }
 
-/// Where connections are taken in.
+/// Accepts connections within the limits.
 struct Acceptor {
     service: RequestService,
     connection_permits: Arc<Semaphore>,
@@ -130,9 +131,9 @@ impl Acceptor {
             }
         };
         if let Ok(permit) = Arc::clone(&self.connection_permits).try_acquire_owned() {
-            // An answer is one write, and nobody should wait for its acknowledgement.
+            // A response is one write; Nagle's algorithm would only delay it.
             let _ = stream.set_nodelay(true);
-            // Counted here, and not when it has its first turn: who comes later and asks sees all who came before.
+            // Count before spawning, so that a later request for metrics sees all earlier connections.
             let connection_guard = self.service.app.capacity().register_connection();
             tokio::spawn(serve_connection(self.service.clone(), stream, permit, connection_guard));
         } else if let Ok(permit) = Arc::clone(&self.rejection_permits).try_acquire_owned() {
@@ -145,7 +146,7 @@ impl Acceptor {
     }
 }
 
-/// One connection, from its first request to its last.
+/// Serves one connection until it closes.
 async fn serve_connection(
     service: RequestService,
     stream: TcpStream,
@@ -164,7 +165,7 @@ async fn serve_connection(
             TokioIo::new(WriteTimeoutStream::new(stream, config.write_timeout, Arc::clone(&saw_request))),
             service,
         );
-    // One that comes when the server is leaving has its answer first: it is the last, and says so.
+    // A connection opened during the drain still gets one response, with `connection: close`.
     let opened_while_draining = app.capacity().is_draining();
     let shutdown = async {
         if opened_while_draining {
@@ -173,7 +174,7 @@ async fn serve_connection(
             app.capacity().wait_drain().await;
         }
     };
-    // A client that breaks off or talks nonsense is its own affair.
+    // Errors of the client need no logging.
     let ended = tokio::select! {
         ended = RepollOnSelfWake::new(poll_fn(|cx| connection.poll_without_shutdown(cx))) => Some(ended),
         () = shutdown => None,
@@ -186,10 +187,10 @@ async fn serve_connection(
     };
     let rest = connection.into_parts();
     let stream = rest.io.into_inner();
-    // From here on we speak for ourselves.
+    // Stop discarding writes: the server itself writes from here on.
     let had_request = saw_request.swap(true, Ordering::Relaxed);
     match ended {
-        // Whoever has begun a request is told; whoever only kept the connection open knows.
+        // If part of a request arrived, the client gets a response. An idle connection is closed without one.
         Err(error) if error.is_timeout() && !rest.read_buf.is_empty() => {
             let slow = Problem::new(408, "slow_head", "the request's line and headers did not come in time");
             close_with_response(stream, &slow.to_http_response()).await;
@@ -211,8 +212,8 @@ async fn serve_connection(
     }
 }
 
-/// Say the last words on a connection, and give the other side a moment to read them and hang up: to close it with something unread in it
-/// would take back what is on its way.
+/// Writes the last response and gives the client time to read it. Closing a socket with unread input would reset
+/// the connection, and the client could lose the response.
 async fn close_with_response(mut stream: impl AsyncRead + AsyncWrite + Unpin, response: &[u8]) {
     let closing = async {
         stream.write_all(response).await?;

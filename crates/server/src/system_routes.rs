@@ -1,7 +1,8 @@
-//! What a system adds to a server: routes of its own, which shape calls of the engine as its users know them.
+//! Routes that a system adds to the server.
 //!
-//! A part is written as the server's own routes are: handlers that take [`Caller`](crate::Caller) and [`AppState`], answer with
-//! [`Problem`](crate::Problem), and say their share of the contract. It decides nothing either.
+//! A system's handlers are written like the server's own: they take [`Caller`](crate::Caller) and [`AppState`],
+//! return [`Problem`](crate::Problem) on failure, and carry their OpenAPI annotations. They only translate between
+//! HTTP and engine calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,31 +23,31 @@ use crate::extract::with_idempotency_key;
 use crate::problem::Problem;
 use crate::telemetry::current_trace;
 
-/// A system's routes.
+/// The routes of a system.
 #[derive(Default)]
 pub struct SystemRoutes {
-    /// With their share of the contract.
+    /// Handlers with their OpenAPI annotations.
     pub router: OpenApiRouter<AppState>,
-    /// Paths of these whose calls may take longer than others, and bound themselves: an upload.
+    /// Paths whose handlers limit their own time, such as uploads.
     pub self_timed_paths: Vec<&'static str>,
-    /// Paths of these that take bytes in place of JSON.
+    /// Paths that accept bytes instead of JSON.
     pub binary_paths: Vec<&'static str>,
 }
 
 impl fmt::Debug for SystemRoutes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A router does not show itself.
-        out.debug_struct("Part").field("unhurried", &self.self_timed_paths).finish_non_exhaustive()
+        // `OpenApiRouter` does not implement `Debug`.
+        out.debug_struct("SystemRoutes").field("self_timed_paths", &self.self_timed_paths).finish_non_exhaustive()
     }
 }
 
-/// The body of a call that says all there is to say by its path.
+/// An empty JSON object, for calls whose path says everything.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EmptyBody {}
 
-/// A record of this lifecycle that the caller may see. One that is not there, one that is not the caller's, and one of another kind look
-/// the same.
+/// Returns a record of this lifecycle if the caller may see it. A missing record, one the caller may not see, and
+/// one of another lifecycle all result in the same 404.
 pub async fn require_visible(
     app: &AppState,
     caller: &Caller,
@@ -57,8 +58,8 @@ pub async fn require_visible(
     record.filter(|record| *record.lifecycle.name == *lifecycle).ok_or_else(Problem::not_found)
 }
 
-/// An event of a record of this lifecycle: of nothing else that the caller may see, though it may have one of the same name. Carried out once
-/// under an `Idempotency-Key`.
+/// Fires an event on a record of this lifecycle; 404 if the record belongs to another lifecycle. Honors
+/// `Idempotency-Key`.
 pub async fn fire_event(
     app: &AppState,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! A connection whose other side must take what is written to it: one that reads nothing of a long answer would hold it for ever.
+//! A TCP stream that fails if the client does not read, so that a stalled client cannot hold a connection forever.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct WriteTimeoutStream {
     stream: TcpStream,
     write_timeout: Duration,
-    /// Until when it may take nothing; none while it does.
+    /// Set while a write is blocked.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// A request has come through. What is written before is the bare status with which hyper answers a head that it cannot read: it goes
-    /// nowhere, since whoever sent that is told more.
+    /// Whether a request arrived. Before that, writes are discarded: hyper answers an unreadable head with a bare
+    /// status, and the server sends a better response instead.
     saw_request: Arc<AtomicBool>,
 }
 
@@ -27,7 +27,7 @@ impl WriteTimeoutStream {
         Self { stream, write_timeout, deadline: None, saw_request }
     }
 
-    /// What became of a write; an error where it has been waited for too long.
+    /// Returns the result of a write, or an error if the write has been blocked for too long.
     fn with_timeout<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.deadline = None;

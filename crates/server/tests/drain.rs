@@ -1,4 +1,4 @@
-//! A server that was told to end, while something is still under way.
+//! The drain while requests are still in flight.
 
 mod support;
 
@@ -12,7 +12,6 @@ use serde_json::{Map, json};
 use support::{wait_until, with_sqlite_server};
 use tokio::sync::mpsc;
 
-/// From then on nobody is handed a job: not over HTTP, and not inside the process either.
 #[test]
 fn draining_server_gives_in_process_workers_no_jobs() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |mut house| {
@@ -25,7 +24,8 @@ fn draining_server_gives_in_process_workers_no_jobs() {
         let job = async || engine.create(&ann, "house.job", Map::new()).await.expect("a job").subject;
         let first = job().await;
         assert_eq!(leased_jobs.recv().await, Some(first), "it works");
-        // A call whose body is still to come keeps the server, once it is under way: that others were answered meanwhile does not say so.
+        // This call keeps the server draining, but only once the server has registered it. Answers to other calls
+        // do not prove that.
         let mut half_sent = http::connect(house.address());
         let path = "/v1/lifecycles/house.job/records";
         http::write_request_head(&mut half_sent, "POST", path, &[JSON_CONTENT_TYPE, ("content-length", "2")]);
@@ -33,13 +33,13 @@ fn draining_server_gives_in_process_workers_no_jobs() {
         wait_until("half a body comes", || house.metric_value("onceward_http_body_bytes") == 1);
         house.request_shutdown();
         wait_until("it leaves", || house.send(None, "GET", "/readyz", None).status == 503);
-        // Many, each on the disk before the next: a worker that looks for jobs would have had one of them by then.
+        // Many durable jobs in a row: a worker that still polled would have leased one by now.
         let mut ids = Vec::new();
         for _ in 0..50 {
             ids.push(job().await);
         }
         assert!(leased_jobs.try_recv().is_err(), "no job more");
-        // Whoever asks the engine itself still gets them, and nobody was before it.
+        // The engine itself still leases, and no worker leased a job before.
         let wanted = LeaseRequest { max_jobs: ids.len(), ..LeaseRequest::single_job("house.job", "w") };
         let leased = engine.lease(&Actor::new("w", &["worker"]), &wanted).await.expect("leases");
         assert_eq!(leased.iter().map(|leased| leased.record.id).collect::<Vec<_>>(), ids);

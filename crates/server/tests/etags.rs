@@ -1,4 +1,4 @@
-//! Entity tags, as HTTP has them: several at once, weak ones, and any.
+//! Entity tags: lists, weak tags and `*`.
 
 mod support;
 
@@ -54,7 +54,7 @@ fn if_match_accepts_any_of_the_listed_versions() {
     });
 }
 
-/// Sent again, a call is the one that it was, though the version is another by then.
+/// A repeated call replays its reply although the version has changed.
 #[test]
 fn idempotency_key_covers_the_if_match_list() {
     with_server(async |house| {

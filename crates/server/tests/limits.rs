@@ -1,6 +1,6 @@
-//! The server's bounds on time and number, over real sockets: whoever oversteps one is told so, and the others are served.
+//! Limits on time and number, over real sockets: a call over a limit gets an error, and other calls still succeed.
 //!
-//! Times are short here, and real. Nobody sleeps: each test waits for what the server says, and none waits for ever.
+//! Timeouts are short but real. Tests wait for the server instead of sleeping, and no wait is unbounded.
 
 mod support;
 
@@ -15,12 +15,12 @@ use serde_json::{Value as Json, json};
 use support::{TestServer, wait_until, with_sqlite_server};
 use utoipa_axum::router::OpenApiRouter;
 
-/// Short, and long enough for a request that comes at once on a busy machine.
+/// Long enough for an immediate request on a busy machine.
 const TEST_TIMEOUT: Duration = Duration::from_millis(300);
 
 const CREATE_RECORD_PATH: &str = "/v1/lifecycles/house.job/records";
 
-/// A server with these settings, and one route that never answers.
+/// Runs a server with this configuration and one route that never answers.
 #[expect(clippy::needless_pass_by_value, reason = "a closure, written where it is used")]
 fn with_server(config: ServerConfig, test: impl AsyncFn(&TestServer)) {
     let hold_body = async |JsonBody(_): JsonBody<Json>| std::future::pending::<()>().await;
@@ -37,12 +37,12 @@ fn send_request(house: &TestServer, method: &str, path: &str, body: Option<&str>
     http::send_request(house.address(), method, path, &[], body.map(str::as_bytes))
 }
 
-/// The server has not broken: it does real work for others.
+/// Asserts that the server still does real work for other callers.
 fn assert_serves(house: &TestServer) {
     assert_eq!(send_request(house, "POST", CREATE_RECORD_PATH, Some("{}")).status, 201);
 }
 
-/// All that comes until the server hangs up.
+/// Reads until the server closes the connection.
 fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).expect("an orderly end");
@@ -53,14 +53,14 @@ fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
 fn slow_request_head_returns_slow_head() {
     with_server(ServerConfig { head_timeout: TEST_TIMEOUT, ..ServerConfig::default() }, async |house| {
         let silent: Vec<_> = (0..20).map(|_| http::connect(house.address())).collect();
-        // Each at once, so that none is taken for one that has begun nothing.
+        // Sent immediately, so that the server does not treat the connection as idle.
         let begun = || {
             let mut stream = http::connect(house.address());
             stream.write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n").expect("sent");
             stream
         };
         let begun: Vec<_> = (0..20).map(|_| begun()).collect();
-        // One that sends a byte whenever it is able to has no more time for it.
+        // Sending byte by byte does not extend the time.
         let mut dripping = http::connect(house.address());
         dripping.write_all(b"GET /livez HTTP/1.1\r\nx: ").expect("sent");
         dripping.set_read_timeout(Some(Duration::from_millis(5))).expect("a time");
@@ -105,20 +105,19 @@ fn handler_over_request_timeout_returns_timed_out() {
     with_server(ServerConfig { request_timeout: TEST_TIMEOUT, ..ServerConfig::default() }, async |house| {
         let mut stuck = http::connect(house.address());
         http::write_request(&mut stuck, "GET", "/stuck", &[], None);
-        // Nothing that a slow disk could make late, too.
+        // `/livez` does not depend on the disk.
         let lives = || assert_eq!(send_request(house, "GET", "/livez", None).status, 200);
         lives();
         let late = read_response(&stuck);
         late.assert_problem(503, "timed_out");
         assert_eq!(late.header("retry-after"), Some("1"));
-        // The connection is as good as before.
+        // The connection is still usable.
         http::write_request(&mut stuck, "GET", "/livez", &[], None);
         assert_eq!(read_response(&stuck).status, 200);
         lives();
     });
 }
 
-/// One who does not read its answer holds a connection for so long and no longer.
 #[test]
 fn connection_closes_when_client_does_not_read() {
     with_server(ServerConfig { write_timeout: TEST_TIMEOUT, ..ServerConfig::default() }, async |house| {
@@ -126,7 +125,7 @@ fn connection_closes_when_client_does_not_read() {
         let made = send_request(house, "POST", CREATE_RECORD_PATH, Some(&payload)).expect_ok();
         let path = format!("/v1/records/{}/payload", made["id"].as_str().expect("an id"));
         let mut deaf = http::connect(house.address());
-        // More than any buffers between us hold.
+        // More than the socket buffers hold.
         for _ in 0..40 {
             http::write_request(&mut deaf, "GET", &path, &[], None);
         }
@@ -152,7 +151,7 @@ fn connection_over_limit_returns_too_many_connections() {
             assert_eq!(full.json()["retry_after_ms"], 1_000);
             assert_eq!(read_to_end(one_more), b"", "its length is as it says");
         }
-        // Those who are there are served, and with one of them gone there is room again.
+        // Open connections are served, and closing one frees its slot.
         http::write_request(&mut held[0], "POST", CREATE_RECORD_PATH, &[], Some(b"{}"));
         assert_eq!(read_response(&held[0]).status, 201);
         drop(held.pop());
@@ -170,7 +169,7 @@ fn long_poll_over_limit_returns_too_many_waiting() {
         let second = send_request(house, "POST", "/v1/leases", Some(&wanted(300_000)));
         second.assert_problem(503, "too_many_waiting");
         assert_eq!(second.header("retry-after"), Some("1"));
-        // Who does not wait needs no place.
+        // A call without `wait_ms` needs no slot.
         assert_eq!(
             send_request(house, "POST", "/v1/leases", Some(&wanted(0))).expect_ok(),
             json!({ "executions": [] })
@@ -201,7 +200,7 @@ fn stream_over_limit_returns_too_many_streams() {
     });
 }
 
-/// One key does not take every place: whoever else comes finds room. As long as there are no keys, there are no shares.
+/// Without API keys, there are no shares.
 #[test]
 fn calls_over_api_key_share_return_too_many_of_key() {
     with_server(ServerConfig { max_streams: 4, max_long_polls: 4, ..ServerConfig::default() }, async |house| {
@@ -214,7 +213,7 @@ fn calls_over_api_key_share_return_too_many_of_key() {
             http::write_request(&mut stream, method, path, &headers, body);
             stream
         };
-        // The answer to a stream begins at once; a lease that waits is seen to wait.
+        // The head of a stream arrives at once; a waiting lease call shows in the metrics.
         let streams = |key: Option<&str>| {
             let mut from = BufReader::new(open(key, "/v1/stream"));
             let head = http::read_head(&mut from);
@@ -245,7 +244,7 @@ fn calls_over_api_key_share_return_too_many_of_key() {
         anns.pop();
         wait_until("her place is free again", || streams(Some(ann)).map(|again| anns.push(again)).is_ok());
         drop(bobs);
-        // Leases that wait, alike.
+        // The same for long polls.
         let waiting: Vec<_> = (0..2).map(|_| open(Some(ann), "/v1/leases")).collect();
         wait_until("they wait", || held("onceward_http_long_polls") == 2);
         read_response(&open(Some(ann), "/v1/leases")).assert_problem(429, "too_many_of_key");
@@ -255,7 +254,6 @@ fn calls_over_api_key_share_return_too_many_of_key() {
     });
 }
 
-/// What is no request at all is told so as a problem, too, not only by a number.
 #[test]
 fn invalid_request_head_returns_problem() {
     with_server(ServerConfig { max_head_bytes: 8 << 10, ..ServerConfig::default() }, async |house| {
@@ -301,7 +299,7 @@ fn body_bytes_over_total_limit_return_overloaded() {
         said.assert_problem(503, "overloaded");
         assert_eq!(said.header("retry-after"), Some("1"));
         assert_eq!(house.metric_value("onceward_http_body_bytes"), 9_000, "what is turned away takes nothing");
-        // A small one still fits; and one that is alone always does, however long it is.
+        // A small body still fits, and a single body fits at any length.
         assert_serves(house);
         first.write_all(&long.as_bytes()[9_000..]).expect("sent");
         assert_eq!(read_response(&first).status, 201);
@@ -309,7 +307,6 @@ fn body_bytes_over_total_limit_return_overloaded() {
     });
 }
 
-/// What was read is kept until it is answered, and takes its room for so long.
 #[test]
 fn body_bytes_count_until_request_ends() {
     with_server(ServerConfig { max_total_body_bytes: 10_000, ..ServerConfig::default() }, async |house| {
@@ -325,7 +322,7 @@ fn body_bytes_count_until_request_ends() {
     });
 }
 
-/// A batch may be small as bytes and huge as calls.
+/// A batch may be small in bytes but huge in items.
 #[test]
 fn batch_over_limit_returns_batch_too_large() {
     with_server(ServerConfig::default(), async |house| {
@@ -358,13 +355,12 @@ fn api_key_over_rate_limit_returns_rate_limited() {
         assert_eq!(limited.header("retry-after"), Some("1"), "in whole seconds");
         let wait = limited.json()["retry_after_ms"].as_u64().expect("a number");
         assert!((1..=334).contains(&wait), "{wait} ms for one of three a second");
-        // Another key has its own share, and who needs none has no limit.
+        // Another API key has its own limit, and public paths have none.
         assert_eq!(send(&bob).status, 200);
         assert_eq!(send_request(house, "GET", "/livez", None).status, 200);
     });
 }
 
-/// Bytes that nobody reads do not take an answer back: who sends too much reads why.
 #[test]
 fn response_arrives_though_body_was_not_read() {
     with_server(ServerConfig { max_body_bytes: 1_000, ..ServerConfig::default() }, async |house| {

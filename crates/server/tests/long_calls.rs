@@ -1,5 +1,4 @@
-//! Calls that go on: streams of the log, and leases that wait. A stream can be taken up from its first moment on, and with its key a call is
-//! over.
+//! Log streams and waiting lease calls: resuming a stream, and the end of a call with its API key.
 
 mod support;
 
@@ -17,7 +16,7 @@ use support::{TestServer, run_blocking, with_sqlite_server};
 
 const CREATE_RECORD_PATH: &str = "/v1/lifecycles/house.job/records";
 
-/// A stream, from its first words on.
+/// A stream from its first message.
 struct StreamClient(SseClient);
 
 impl StreamClient {
@@ -33,7 +32,7 @@ impl StreamClient {
         self.0.next_chunk()
     }
 
-    /// The place that comes alone.
+    /// Reads an `id` without data.
     fn read_position(&mut self) -> u64 {
         let said = self.next_chunk().expect("a place");
         let place = said.strip_prefix("id: ").and_then(|rest| rest.strip_suffix("\n\n"));
@@ -41,7 +40,7 @@ impl StreamClient {
     }
 }
 
-/// A lease that waits, or has its answer already.
+/// Starts a lease call with a long wait.
 fn start_long_poll(house: &TestServer, key: &str) -> TcpStream {
     let mut stream = http::connect(house.address());
     let wanted = json!({ "lifecycles": ["house.job"], "worker": "w", "wait_ms": 300_000 }).to_string();
@@ -59,7 +58,7 @@ fn assert_unauthorized(waiting: &TcpStream) {
     http::read_response(waiting).assert_problem(401, "unauthorized");
 }
 
-/// Whoever follows from now on and breaks off before anything came has lost nothing.
+/// A client that disconnects before the first entry can resume without a gap.
 #[test]
 fn stream_first_sends_its_log_position() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
@@ -77,13 +76,13 @@ fn stream_first_sends_its_log_position() {
         assert_eq!(again.read_position(), place);
         let entry = again.next_chunk().expect("an entry");
         assert!(entry.starts_with(&format!("id: {}\n", place + 1)) && entry.contains(&missed), "{entry}");
-        // Asked for from the beginning, it stands there.
+        // With `after=0`, the position is 0.
         assert_eq!(StreamClient::open(&house, None, "/v1/stream?after=0", None).read_position(), 0);
         house.close().await;
     });
 }
 
-/// What is not for a reader goes by, and the reader is told how far: else it would come again to a place that was pruned long ago.
+/// Otherwise a client could resume at a position that was pruned long ago.
 #[test]
 fn filtered_stream_reports_progress_past_hidden_entries() {
     let settings = ServerConfig { keep_alive_interval: Duration::from_millis(100), ..ServerConfig::default() };
@@ -105,7 +104,6 @@ fn filtered_stream_reports_progress_past_hidden_entries() {
     });
 }
 
-/// With `wait_ms` a stream is a page without an end that one knows: all that is there, and no more.
 #[test]
 fn stream_with_wait_ms_ends_after_existing_entries() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
@@ -122,7 +120,7 @@ fn stream_with_wait_ms_ends_after_existing_entries() {
     });
 }
 
-/// Revoked here, a key is over at once for what is under way, and for nobody else.
+/// Only calls with the revoked key end, immediately in this process.
 #[test]
 fn revoked_key_ends_its_stream_and_long_poll() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
@@ -138,7 +136,7 @@ fn revoked_key_ends_its_stream_and_long_poll() {
         house.engine.api_keys().revoke(&operator("ops"), id).await.expect("revoked");
         assert_eq!(stream.next_chunk(), None, "the stream has ended");
         assert_unauthorized(&long_poll);
-        // The other's go on.
+        // Bob's calls continue.
         let producer = house.create_api_key("bob", &["producer"], &[]).await;
         let made = house.send(Some(&producer), "POST", CREATE_RECORD_PATH, Some(&json!({})));
         assert_eq!(made.status, 201);
@@ -149,7 +147,6 @@ fn revoked_key_ends_its_stream_and_long_poll() {
     });
 }
 
-/// A key that ends by itself ends what it began.
 #[test]
 fn expired_key_ends_its_stream_and_long_poll() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
@@ -166,7 +163,6 @@ fn expired_key_ends_its_stream_and_long_poll() {
     });
 }
 
-/// While there are no keys everybody is let in; with the first one that is over, also for those who are in.
 #[test]
 fn first_key_ends_streams_opened_without_key() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
@@ -178,7 +174,7 @@ fn first_key_ends_streams_opened_without_key() {
     });
 }
 
-/// Revoked by another process, it is over here a second later.
+/// Within a second.
 #[test]
 fn key_revoked_by_other_process_ends_its_stream_and_long_poll() {
     run_blocking(async {

@@ -1,4 +1,4 @@
-//! Pages end where they are full, whatever is in them: over real sockets, on both databases.
+//! Pages are limited in bytes, on both databases.
 
 mod support;
 
@@ -11,13 +11,13 @@ use support::TestServer;
 
 const CREATE_RECORD_PATH: &str = "/v1/lifecycles/house.job/records";
 
-/// Nearly as large as fields, or an event's input, may be.
+/// Just below the limit on fields and on an event's input.
 const LARGE_FIELD_BYTES: usize = 900_000;
 
-/// So many that they take more than one page.
+/// More than fit on one page.
 const LARGE_ITEMS: usize = 12;
 
-/// What the engine puts on a page, unless one thing alone is larger.
+/// The engine's limit, exceeded only by a single larger item.
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
 #[expect(clippy::needless_pass_by_value, reason = "a closure, written where it is used")]
@@ -39,7 +39,7 @@ fn post(house: &TestServer, path: &str, body: &Json) -> Json {
     http::send_request(house.address(), "POST", path, &[], Some(body.to_string().as_bytes())).expect_ok()
 }
 
-/// All that is on these pages, and how many there were. None is longer than it may be, and none is empty.
+/// Reads all pages and asserts that none is empty or too large. Returns all items and the number of pages.
 fn read_all_pages(house: &TestServer, path: &str, name: &str) -> (Vec<Json>, usize) {
     let (mut all, mut pages, mut cursor) = (Vec::new(), 0, String::new());
     loop {
@@ -68,7 +68,7 @@ fn record_pages_stay_within_byte_limit() {
         let (records, pages) = read_all_pages(house, "/v1/records?", "records");
         assert_eq!(records.iter().map(|record| record["id"].clone()).collect::<Vec<_>>(), ids);
         assert_eq!(pages, 2);
-        // What is small comes together as before.
+        // Small records share one page.
         let (records, pages) =
             read_all_pages(house, &format!("/v1/records?state=waiting&cursor={}&", LARGE_ITEMS + 1), "records");
         assert_eq!((records.len(), pages), (100, 1));
@@ -103,7 +103,7 @@ fn history_and_execution_pages_stay_within_byte_limit() {
         assert_eq!(page("?limit=2"), (vec![json!(1), json!(2)], json!("2")));
         assert_eq!(page("?limit=2&cursor=2"), (vec![json!(3)], Json::Null));
         assert_eq!(page("?cursor=3"), (vec![], Json::Null));
-        // One of them is had by itself, an old one as well as the last.
+        // Single executions can be read, old ones and the last.
         for token in 1..=3 {
             let one = get(&format!("/v1/executions/{id}.{token}")).expect_ok();
             assert_eq!((&one["token"], &one["status"]), (&json!(token), &json!("ABORTED")));

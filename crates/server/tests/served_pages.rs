@@ -1,4 +1,4 @@
-//! What a caller is told who asks for what is not there yet, or who shows a key where none is needed.
+//! The home page, error pages and stream errors.
 
 mod support;
 
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use onceward_server::ServerConfig;
 use support::with_sqlite_server;
 
-/// After an older copy of a database was put back, a follower's place may be one that the log has not reached. It must not wait there in
-/// silence until it has.
+/// After a restore from an older backup, a client's position may be beyond the log. It must get an error, not wait
+/// silently.
 #[test]
 fn stream_after_end_of_log_returns_beyond_the_log() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
@@ -33,7 +33,7 @@ fn front_page_lists_lifecycles_only_for_valid_key() {
     });
 }
 
-/// Where the links of a page lead: of Markdown, and of HTML.
+/// Returns link targets in Markdown and HTML.
 fn links(page: &str) -> Vec<&str> {
     let targets_after = |mark: &str, end: char| -> Vec<&str> {
         page.match_indices(mark).filter_map(|(at, _)| page[at + mark.len()..].split(end).next()).collect()
@@ -41,7 +41,7 @@ fn links(page: &str) -> Vec<&str> {
     [targets_after("](", ')'), targets_after("href=\"", '"')].concat()
 }
 
-/// A problem's `type` leads to a page, and from there every link leads on, to pages that this server has.
+/// Starts at a problem's `type`.
 #[test]
 fn every_link_on_served_pages_resolves() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
@@ -60,7 +60,7 @@ fn every_link_on_served_pages_resolves() {
             for link in links(&page) {
                 match link.strip_prefix('#') {
                     Some(part) => assert!(page.to_lowercase().contains(&format!("\n## {part}")), "{path}: {link}"),
-                    // It never ends.
+                    // The stream never ends.
                     None if link.starts_with("/v1/stream") => {}
                     None => {
                         assert!(link.starts_with('/'), "{path}: {link} is not served here");

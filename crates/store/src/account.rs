@@ -1,9 +1,9 @@
-//! Named accounts and what moved on them.
+//! Queries and results for named accounts and their statements.
 //!
-//! A move stands in the log, with the record whose row moved it. To find an account's own, every store keeps beside each
-//! account the places of the entries that moved something there, and nothing else: what they moved, when and why is said in
-//! the log alone, and what an account held after each follows from what it holds now. When an entry is pruned, so is its place;
-//! its amount stays in the balance, and so stands at the beginning of what is left.
+//! Transfers are stored only in the log, in the entry of the record whose transition made them. For each account, every
+//! store also keeps an index: the seqs of the entries with a transfer to or from it. The balance after each transfer is
+//! computed backwards from the current balance. Pruning an entry removes its seq from the index. Its amount stays in
+//! the balance and becomes part of the opening balance of the remaining statement.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use onceward_core::decide::{Account, Transfer};
 
 use crate::log::LogEntry;
 
-/// A named account's name.
+/// The asset and name that identify a named account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountName {
     pub asset: Arc<str>,
@@ -24,7 +24,7 @@ impl AccountName {
         Self { asset: asset.into(), name: name.into() }
     }
 
-    /// `None` of what a record holds: nobody can name that.
+    /// Returns `None` for a hold: it belongs to a record and has no name.
     pub(crate) fn from_account(account: &Account) -> Option<Self> {
         match account {
             Account::Named { asset, name } => Some(Self { asset: Arc::clone(asset), name: Arc::clone(name) }),
@@ -32,47 +32,46 @@ impl AccountName {
         }
     }
 
-    /// Whether this is it.
     pub fn matches(&self, account: &Account) -> bool {
         matches!(account, Account::Named { asset, name } if (asset, name) == (&self.asset, &self.name))
     }
 }
 
-/// What a named account holds.
+/// A named account with its current balance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountBalance {
     pub account: AccountName,
-    /// It stands for the world outside, and may hold less than nothing.
+    /// Whether the account represents the outside world. Only such an account can have a negative balance.
     pub is_outside: bool,
     pub balance: i64,
 }
 
-/// Which accounts to list, in the order of asset and name.
+/// Selects a page of accounts, ordered by asset and name.
 #[derive(Clone, Debug, Default)]
 pub struct AccountsQuery {
     pub after: Option<AccountName>,
     pub limit: usize,
 }
 
-/// Which part of an account's statement.
+/// Selects a page of an account's statement.
 #[derive(Clone, Debug)]
 pub struct StatementQuery {
     pub account: AccountName,
-    /// Entries before this place of the log only.
+    /// Returns only entries with a smaller seq.
     pub before_seq: Option<u64>,
-    /// How many entries at most.
+    /// Maximum number of entries.
     pub limit: usize,
 }
 
-/// A part of an account's statement, and what the account held in that very moment.
+/// A page of an account's statement, with the balance read in the same transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementPage {
     pub balance: AccountBalance,
-    /// The newest first: entries of the log with a move to or from the account.
+    /// Log entries with a transfer to or from the account, newest first.
     pub entries: Vec<LogEntry>,
 }
 
-/// The named accounts that moves go to or come from, each once.
+/// Returns the named accounts that the transfers touch.
 pub(crate) fn named_accounts<'a>(transfers: impl IntoIterator<Item = &'a Transfer>) -> BTreeSet<AccountName> {
     transfers
         .into_iter()

@@ -1,4 +1,5 @@
-//! One of the stores, chosen when the program runs. A plain `match` in place of a trait object: futures differ by store.
+//! Selects a store at run time. Uses `match` instead of a trait object, because each store returns its own future
+//! types.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::stats::StoreStats;
 use crate::store::Store;
 use crate::workers::{LeaseCounts, WorkerSighting};
 
-/// Any of the stores. Clones are the same store.
+/// One of the stores. Clones share the same store.
 #[derive(Clone, Debug)]
 pub enum AnyStore {
     Memory(MemoryStore),

@@ -1,5 +1,5 @@
-//! API keys as a store keeps them: who may call, and as whom. The secret of a key is nowhere, only its hash is; and the log has
-//! not even that, but a hash of the hash, by which `verify` knows the one from another.
+//! API keys as a store keeps them. The store keeps only the hash of a key's secret. The log keeps a hash of that hash,
+//! so that `verify` can compare keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use sha2::{Digest, Sha256};
 use crate::error::StoreError;
 use crate::log::{NewLogEntry, Sha256Hash, api_key_entry};
 
-/// One key, live or not.
+/// An API key: live, expired or revoked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Public: it stands in the key's text, in lists and in the log.
+    /// Public: part of the key's text, of lists and of the log.
     pub id: Arc<str>,
     /// SHA-256 of the secret.
     pub hash: Sha256Hash,
-    /// Whose key it is: `actor.id` of every call with it.
+    /// The key's owner: `actor.id` of every call made with it.
     pub owner: Arc<str>,
     pub roles: Vec<Arc<str>>,
-    /// The lifecycles that a worker may lease from with it; `None` for all of them.
+    /// The lifecycles that a worker may lease from with this key; `None` means all.
     pub lifecycles: Option<Vec<Arc<str>>>,
-    /// What people call it.
+    /// Display name.
     pub name: Arc<str>,
     pub created_at: Time,
     pub expires_at: Option<Time>,
@@ -33,12 +33,12 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Whether calls with it are let in.
+    /// Returns whether the key is neither revoked nor expired.
     pub fn is_live(&self, now: Time) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// What the log tells of it.
+    /// Returns the part of the key that the log stores.
     fn to_logged(&self) -> LoggedApiKey {
         LoggedApiKey {
             id: Arc::clone(&self.id),
@@ -52,7 +52,7 @@ impl ApiKey {
     }
 }
 
-/// Without the hash: it is of no use to a reader of logs.
+/// Omits the hash, so that it never appears in logs.
 impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiKey")
@@ -64,27 +64,26 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// All keys of a store, the oldest first.
+/// All API keys of a store, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct ApiKeySet {
-    /// How often they were changed. What was worked out on one number is saved only on the same.
+    /// Number of changes so far. An edit is saved only if this number is still the one it was computed from.
     pub revision: u64,
     pub keys: Vec<ApiKey>,
 }
 
-/// One change of the keys.
+/// A change of the API keys.
 #[derive(Clone, Debug)]
 pub struct ApiKeyEdit {
-    /// Who does it.
     pub actor: Actor,
-    /// [`ApiKeySet::revision`] when it was worked out.
+    /// [`ApiKeySet::revision`] from which the edit was computed.
     pub expected_revision: u64,
     pub now: Time,
-    /// A new key, made `now`.
+    /// A key created at `now`.
     pub created: Option<ApiKey>,
-    /// A key that is revoked `now`.
+    /// Id of a key revoked at `now`.
     pub revoked: Option<Arc<str>>,
-    /// Keys that are dead already, and no longer kept.
+    /// Ids of revoked or expired keys to delete.
     pub deleted: Vec<Arc<str>>,
 }
 
@@ -100,16 +99,16 @@ impl ApiKeyEdit {
     }
 }
 
-/// What became of it.
+/// Result of [`Store::edit_api_keys`](crate::Store::edit_api_keys).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiKeySaveResult {
-    /// Durable; its entry has this place in the log.
+    /// The edit is durable; its log entry has this seq.
     Saved(u64),
-    /// Nothing was written: the keys have changed since.
+    /// Nothing was written: the keys changed since `expected_revision`.
     Conflict,
 }
 
-/// What the log tells of a change.
+/// A change of the API keys as the log stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKeyChange {
     pub actor: Actor,
@@ -121,11 +120,11 @@ pub struct ApiKeyChange {
     pub deleted: Vec<Arc<str>>,
 }
 
-/// A new key, by the entry that made it.
+/// A new API key as the log stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedApiKey {
     pub id: Arc<str>,
-    /// Of the hash that is kept: whoever reads the log learns neither the secret nor its hash.
+    /// SHA-256 of the stored hash, so that the log reveals neither the secret nor its hash.
     #[serde(with = "hex::hash")]
     pub hash_digest: Sha256Hash,
     pub owner: Arc<str>,
@@ -137,7 +136,7 @@ pub struct LoggedApiKey {
     pub expires_at: Option<Time>,
 }
 
-/// A key as the log tells it.
+/// An API key as rebuilt from the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayedApiKey {
     pub key: LoggedApiKey,
@@ -151,13 +150,13 @@ impl ReplayedApiKey {
         Self { key: key.to_logged(), created_at: key.created_at, revoked_at: key.revoked_at }
     }
 
-    /// Whether calls with it were let in at that time.
+    /// Returns whether the key was neither revoked nor expired at that time.
     pub(crate) fn was_live_at(&self, at: Time) -> bool {
         self.revoked_at.is_none() && self.key.expires_at.is_none_or(|end| at < end)
     }
 }
 
-/// A list of names in one column.
+/// Encodes a list of names as JSON for one column.
 pub(crate) fn write_names(names: &[Arc<str>]) -> Result<String, StoreError> {
     serde_json::to_string(names).map_err(|error| StoreError::Rejected(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! What is saved together: operations with what was decided on each.
+//! Batches: operations that are saved in one transaction, each with its decision.
 
 use std::sync::Arc;
 
@@ -7,22 +7,21 @@ use onceward_core::record::PayloadRef;
 use onceward_core::time::Time;
 use sha2::{Digest as _, Sha256};
 
-/// Operations that become durable in one transaction, in this order, all of them or none.
+/// Operations that are saved in one transaction, in this order. Either all become durable or none.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub operations: Vec<DecidedOperation>,
-    /// When the batch was decided.
     pub decided_at: Time,
-    /// Under which definitions: [`Catalog::number`](crate::Catalog::number).
+    /// [`Catalog::revision`](crate::Catalog::revision) under which the batch was decided.
     pub catalog_revision: u32,
 }
 
-/// One operation and its answer.
+/// An operation and its decision.
 #[derive(Clone, Debug)]
 pub struct DecidedOperation {
     pub operation: Operation,
     pub outcome: OperationOutcome,
-    /// What came with the operation and is known by its hash from now on.
+    /// Bytes that the caller sent with the operation.
     pub payloads: Vec<PayloadBytes>,
     pub idempotency: Option<IdempotencyRecord>,
 }
@@ -32,7 +31,7 @@ impl DecidedOperation {
         Self { operation, outcome, payloads: Vec::new(), idempotency: None }
     }
 
-    /// What must not have changed since it was loaded.
+    /// Returns the keys whose values must be unchanged since they were loaded.
     pub(crate) fn read_keys(&self) -> &[ReadKey] {
         match &self.outcome {
             OperationOutcome::Changes(changes) => &changes.read_keys,
@@ -42,17 +41,17 @@ impl DecidedOperation {
     }
 }
 
-/// What `decide` said in the end.
+/// The final decision on an operation.
 #[derive(Clone, Debug)]
 pub enum OperationOutcome {
     Changes(Box<Changes>),
-    /// Writes nothing but its request; that it holds is checked like anything else.
+    /// Writes only the idempotency record. Its read keys are validated like those of a change.
     NoOp(NoOp),
-    /// Writes a log entry of its own where it is audited or a denial, and nothing else.
+    /// Writes one log entry if the refusal is audited or a denial, otherwise nothing.
     Refusal(Box<Refusal>),
 }
 
-/// Bytes under their hash.
+/// Payload bytes with their hash and length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PayloadBytes {
     pub payload: PayloadRef,
@@ -67,13 +66,13 @@ impl PayloadBytes {
     }
 }
 
-/// A caller's key for an operation that must happen once however often it is sent.
+/// A caller's idempotency key with the reply to repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyRecord {
     pub id: IdempotencyId,
-    /// Of what was asked: the same key with another one is a mistake of the caller's.
+    /// Digest of the request. If the caller reuses the key with another digest, the engine refuses the call.
     pub request_digest: [u8; 32],
-    /// What to answer when it comes again; the store does not look into it.
+    /// The stored reply; opaque to the store.
     pub reply: Arc<str>,
 }
 
@@ -83,19 +82,20 @@ pub struct IdempotencyId {
     pub idempotency_key: Arc<str>,
 }
 
-/// What became of a batch.
+/// Result of saving a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveResult {
-    /// Durable, with the log entries from `first` to `last`; where it wrote none, `last` is one less than `first`.
+    /// The batch is durable and wrote log entries `first_seq` to `last_seq`. If it wrote none, `last_seq` is `first_seq
+    /// - 1`.
     Saved { first_seq: u64, last_seq: u64 },
-    /// Nothing was written, because these have changed since they were loaded: load again, decide again.
+    /// Nothing was written, because loaded values have changed. The caller must load and decide again.
     Conflict(SaveConflict),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SaveConflict {
     pub changed_keys: Vec<ReadKey>,
-    /// Requests that are answered already.
+    /// Idempotency keys that already have a stored reply.
     pub answered_ids: Vec<IdempotencyId>,
 }
 

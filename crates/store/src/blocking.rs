@@ -1,13 +1,14 @@
-//! Work that takes long on a runtime's thread.
+//! Runs long computations without blocking the other tasks of a runtime thread.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Records that are decided, or told to the log, in some twenty milliseconds: a few microseconds each. With more of them, others who
-/// wait for their turn on the same thread would notice.
+/// Deciding or encoding this many records takes about 20 ms. Above that, other tasks on the thread would notice the
+/// delay.
 const MAX_INLINE_RECORDS: usize = 5_000;
 
-/// Compute right here. Where that takes long, whoever else waits for this thread of the runtime's goes on elsewhere meanwhile: there may be
-/// only one such thread (decision 0020). A runtime on the caller's own thread has no elsewhere.
+/// Runs `work` on the current thread. If it covers many records, the runtime first moves its other tasks to another
+/// thread, because it may have only one worker thread (decision 0020). A current-thread runtime cannot do that; there
+/// `work` blocks the other tasks.
 pub fn block_in_place_if_large<R>(records: usize, work: impl FnOnce() -> R) -> R {
     let is_multi_thread = || Handle::try_current().is_ok_and(|on| on.runtime_flavor() == RuntimeFlavor::MultiThread);
     if records > MAX_INLINE_RECORDS && is_multi_thread() { tokio::task::block_in_place(work) } else { work() }
@@ -20,7 +21,7 @@ mod tests {
 
     use super::*;
 
-    /// On a runtime with one thread, work that takes long waits for what another task says; and that one has its turn.
+    /// The runtime has one thread, and the work waits for a message from another task.
     #[test]
     fn other_tasks_run_while_large_work_blocks() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
@@ -32,7 +33,7 @@ mod tests {
         assert_eq!(runtime.block_on(task).expect("it ends"), Ok(7));
     }
 
-    /// Where there is no elsewhere it is done all the same: on a runtime of the caller's own thread, and on a thread without any.
+    /// Covers a current-thread runtime and a thread without a runtime.
     #[test]
     fn large_work_runs_inline_without_multi_thread_runtime() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! The lifecycles that a store knows: every version that a record may still live by, and which is the current one.
+//! The catalog: all lifecycle versions of a store, and which version of each lifecycle is current.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,51 +14,50 @@ use crate::compatibility;
 use crate::log::{NewLogEntry, VersionActivated, activation_entry};
 use crate::query::VersionCount;
 
-/// All versions of all lifecycles that were ever given to a store.
+/// All lifecycle versions that were ever added to a store.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// The current version of each: what `decide` makes new records by.
+    /// The current version of each lifecycle. `decide` creates new records with these.
     pub definitions: Definitions,
-    /// In the order in which they came; a version's number is its place, from 1.
+    /// In the order of addition. A version's number is its index plus 1.
     versions: Vec<StoredVersion>,
     version_numbers: HashMap<Arc<str>, u32>,
-    /// Which version became the current one of its lifecycle, in this order.
+    /// In the order of activation.
     activations: Vec<Activation>,
-    /// Files that were given together before, by their hash: they bring nothing new.
+    /// Hashes of file sets that were added before. Adding such a set again changes nothing.
     source_hashes: HashSet<[u8; 32]>,
 }
 
-/// A version, and the file that it came from; the engine's own came from none.
+/// A version and its source file. Lifecycles built into the engine have no file.
 #[derive(Clone, Debug)]
 struct StoredVersion {
     lifecycle: Arc<Lifecycle>,
     file: Option<InputFile>,
 }
 
-/// A version became the current one: because it came, or because somebody wanted it.
+/// A version becoming current, either when it was added or by an explicit activation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Activation {
-    /// The version's number.
     pub version_number: u32,
     pub activated_at: Time,
-    /// Who wanted it; `None` where it came.
+    /// The actor of an explicit activation; `None` if the version became current when it was added.
     pub activated_by: Option<Arc<str>>,
 }
 
-/// A version of a lifecycle, as people ask for it.
+/// A lifecycle version with its activation times.
 #[derive(Clone, Debug)]
 pub struct LifecycleVersion {
     pub lifecycle: Arc<Lifecycle>,
-    /// When it came.
     pub added_at: Time,
-    /// When it last became the current one.
+    /// Time of the latest activation.
     pub current_since: Time,
-    /// By whose word, where it was somebody's.
+    /// The actor of the latest activation, if it was explicit.
     pub activated_by: Option<Arc<str>>,
     pub is_current: bool,
 }
 
-/// Files that were given together, as a store keeps them: a version compiles only beside those that came with it.
+/// Encodes files that were added together. They are stored together, because a version may compile only with the other
+/// files.
 pub(crate) fn encode_source(files: &InputFiles) -> Result<String, StoreError> {
     let pairs: Vec<(&str, &str)> = files.files.iter().map(|file| (file.name.as_str(), &*file.text)).collect();
     serde_json::to_string(&pairs).map_err(|error| StoreError::Rejected(format!("lifecycle files: {error}")))
@@ -69,12 +68,13 @@ fn source_hash(source: &str) -> [u8; 32] {
 }
 
 impl Catalog {
-    /// Which set of current versions this is: how often one became current. Names the set for ever, since that is never taken back.
+    /// Returns the number of activations so far. It identifies the set of current versions, because activations are
+    /// never removed.
     pub fn revision(&self) -> u32 {
         u32::try_from(self.activations.len()).unwrap_or(u32::MAX)
     }
 
-    /// How many versions there are: the number of the newest.
+    /// Returns the number of the newest version, which equals the count of versions.
     pub(crate) fn newest_version_number(&self) -> u32 {
         u32::try_from(self.versions.len()).unwrap_or(u32::MAX)
     }
@@ -91,7 +91,6 @@ impl Catalog {
         self.stored_version(number).map(|kept| &kept.lifecycle)
     }
 
-    /// The hash of the version with this number.
     pub fn version_hash(&self, number: u32) -> Option<Arc<str>> {
         self.by_number(number).map(|version| Arc::clone(&version.hash))
     }
@@ -108,17 +107,17 @@ impl Catalog {
         self.version_numbers.get(hash).copied().ok_or_else(unknown)
     }
 
-    /// All versions by hash, as a replay needs them.
+    /// Returns all versions by hash, as a replay needs them.
     pub fn lifecycles(&self) -> HashMap<Arc<str>, Arc<Lifecycle>> {
         self.versions_since(0).map(|version| (Arc::clone(&version.hash), Arc::clone(version))).collect()
     }
 
-    /// Every version of every lifecycle, in the order in which they came.
+    /// Returns all versions of all lifecycles, in the order of addition.
     pub fn all_versions(&self) -> impl Iterator<Item = &Arc<Lifecycle>> {
         self.versions_since(0)
     }
 
-    /// The versions of a lifecycle in the order in which they came.
+    /// Returns the versions of a lifecycle, in the order of addition.
     pub fn versions(&self, name: &str) -> Vec<LifecycleVersion> {
         let current = self.definitions.get(name).map(|current| Arc::clone(&current.hash));
         let mut versions: BTreeMap<u32, LifecycleVersion> = BTreeMap::new();
@@ -138,7 +137,7 @@ impl Catalog {
         versions.into_values().collect()
     }
 
-    /// The current versions as they were when the catalog had this number: for deciding an old entry again.
+    /// Returns the versions that were current at this revision, for re-deciding an old log entry.
     pub fn definitions_at_revision(&self, revision: u32) -> Definitions {
         let mut definitions = Definitions::default();
         for turn in self.activations.iter().take(usize::try_from(revision).unwrap_or(usize::MAX)) {
@@ -149,8 +148,8 @@ impl Catalog {
         definitions
     }
 
-    /// Take in definitions that were found sound, and the files they came from. A version never seen becomes current; one that is
-    /// known, however old, displaces nothing. How many are new.
+    /// Adds analyzed definitions with their source files and returns the number of new versions. A new version becomes
+    /// current. A known version, even one that is not current, changes nothing.
     pub(crate) fn add_new_versions(&mut self, given: &Definitions, files: &InputFiles, at: Time) -> usize {
         let mut new = 0;
         for lifecycle in given.lifecycles.values() {
@@ -167,8 +166,8 @@ impl Catalog {
         new
     }
 
-    /// The catalog with these files in it, once they are proven and fit what is there; `None` where they bring nothing new. How many
-    /// records live by what is asked only then.
+    /// Returns the catalog with these files added, after static analysis and the compatibility check. Returns `None` if
+    /// the files contain no new version. Calls `counts` only if there is a new version.
     pub(crate) fn with_files(
         &self,
         files: &InputFiles,
@@ -182,9 +181,9 @@ impl Catalog {
         Ok(change)
     }
 
-    /// The same, where whether they fit those who live is still to be seen.
+    /// Like [`with_files`](Self::with_files), but leaves the compatibility check with live records to the caller.
     pub(crate) fn prepare_files(&self, files: &InputFiles, at: Time) -> Result<Option<CatalogChange>, StoreError> {
-        // Most starts bring what was there before; then nothing need be compiled or proven again.
+        // Most starts add the files of the previous start. Those need no compilation or analysis.
         if self.source_hashes.contains(&source_hash(&encode_source(files)?)) {
             return Ok(None);
         }
@@ -198,7 +197,8 @@ impl Catalog {
         Ok(Some(CatalogChange { catalog, source }))
     }
 
-    /// The catalog with a known version as the current one, and what the log tells of it; `None` where it is so already.
+    /// Returns the catalog with a known version activated, and the log entry for it. Returns `None` if the version is
+    /// already current.
     pub(crate) fn with_activated_version(
         &self,
         hash: &str,
@@ -224,14 +224,14 @@ impl Catalog {
         Ok(Some((catalog, activation_entry(used, at)?)))
     }
 
-    /// Know a version; it is nobody's current one yet.
+    /// Adds a version without activating it.
     pub(crate) fn add_version(&mut self, lifecycle: &Arc<Lifecycle>, files: &InputFiles) {
         let file = lifecycle.states.first().and_then(|state| files.files.get(usize::try_from(state.span.file).ok()?));
         self.versions.push(StoredVersion { lifecycle: Arc::clone(lifecycle), file: file.cloned() });
         self.version_numbers.insert(Arc::clone(&lifecycle.hash), self.newest_version_number());
     }
 
-    /// A version becomes the current one. One that is not known changes nothing, and is counted all the same.
+    /// Makes a version current. An unknown version number changes nothing current but still counts as an activation.
     pub(crate) fn activate(&mut self, activation: Activation) {
         if let Some(version) = self.by_number(activation.version_number).cloned() {
             make_current(&mut self.definitions, &version);
@@ -239,7 +239,7 @@ impl Catalog {
         self.activations.push(activation);
     }
 
-    /// Take in a kept source again: these hashes came with it, in this order. They were proven when they came.
+    /// Adds the versions of a stored source, in the order of `hashes`. The source was analyzed when it was first added.
     pub(crate) fn restore_source(&mut self, source: &str, hashes: &[Arc<str>]) -> Result<(), StoreError> {
         let bad = |why: String| StoreError::corrupt(format!("kept lifecycle files: {why}"));
         let (definitions, files) = Self::compile_source(source).map_err(bad)?;
@@ -251,7 +251,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// A kept source compiled again, or why it cannot be.
+    /// Compiles a stored source, or returns why it does not compile.
     pub(crate) fn compile_source(source: &str) -> Result<(Definitions, InputFiles), String> {
         let pairs: Vec<(String, String)> = serde_json::from_str(source).map_err(|error| error.to_string())?;
         let files = pairs.into_iter().map(|(name, text)| InputFile { name, text: text.into() }).collect();
@@ -260,7 +260,7 @@ impl Catalog {
         Ok((definitions, files))
     }
 
-    /// Whether any version calls this account one that stands for the world: once it does, it does for ever.
+    /// Returns whether any version declares this account as outside. A later version cannot undo that.
     pub fn is_outside_account(&self, asset: &str, account: &str) -> bool {
         self.versions_since(0).any(|lifecycle| {
             lifecycle.asset.as_deref() == Some(asset)
@@ -268,30 +268,30 @@ impl Catalog {
         })
     }
 
-    /// The versions after this many.
+    /// Returns the versions after the first `number`.
     pub(crate) fn versions_since(&self, number: u32) -> impl Iterator<Item = &Arc<Lifecycle>> {
         let kept = self.versions.get(usize::try_from(number).unwrap_or(usize::MAX)..).unwrap_or_default();
         kept.iter().map(|kept| &kept.lifecycle)
     }
 
-    /// What became current after this many turns, with its number.
+    /// Returns the activations after the first `number`, each with its revision.
     pub(crate) fn activations_since(&self, number: u32) -> impl Iterator<Item = (u32, &Activation)> {
         let activations = self.activations.get(usize::try_from(number).unwrap_or(usize::MAX)..).unwrap_or_default();
         (number.saturating_add(1)..).zip(activations)
     }
 
-    /// What became current by somebody's word, with its number.
+    /// Returns the explicit activations, each with its revision.
     pub fn activations(&self) -> impl Iterator<Item = (u32, &Activation)> {
         self.activations_since(0).filter(|(_, turn)| turn.activated_by.is_some())
     }
 
-    /// The file that a version came from.
+    /// Returns the source file of a version.
     pub(crate) fn version_file(&self, hash: &str) -> Option<&InputFile> {
         self.stored_version(*self.version_numbers.get(hash)?)?.file.as_ref()
     }
 }
 
-/// A catalog as it is to be, and the files that brought it there, as they are kept.
+/// A changed catalog and the encoded source files to store with it.
 pub(crate) struct CatalogChange {
     pub(crate) catalog: Catalog,
     pub(crate) source: String,

@@ -1,4 +1,4 @@
-//! The one place that asks the machine for the time.
+//! Clocks. Only this module reads the machine's time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use onceward_core::time::Time;
 
-/// Where a store's `now` comes from.
+/// The source of a store's `now`.
 #[derive(Clone, Debug)]
 pub struct Clock(ClockSource);
 
 #[derive(Clone, Debug)]
 enum ClockSource {
-    /// The wall clock when it was made, advanced by the monotonic clock: never steps back while the process lives.
+    /// The wall clock at construction, advanced by the monotonic clock. It never goes back while the process runs.
     Machine {
         started_at: Time,
         started_instant: Instant,
@@ -27,7 +27,7 @@ impl Clock {
         Self(ClockSource::Machine { started_at: start, started_instant: Instant::now() })
     }
 
-    /// Moves only when told to: for tests and simulations. Clones are the same clock.
+    /// Returns a clock for tests and simulations that changes only by [`set`](Self::set). Clones share the same clock.
     pub fn manual(start: Time) -> Self {
         Self(ClockSource::Manual(Arc::new(AtomicI64::new(start.micros()))))
     }
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// Set a manual clock; the machine's goes its own way.
+    /// Sets a manual clock. Has no effect on a machine clock.
     pub fn set(&self, now: Time) {
         if let ClockSource::Manual(micros) = &self.0 {
             micros.store(now.micros(), Ordering::SeqCst);
@@ -50,16 +50,16 @@ impl Clock {
     }
 }
 
-/// How long a look at a database's clock is good for: a few millionths of drift in the meantime, and a step of it goes
-/// unseen for so long.
+/// How long a sample of the database clock is used. Drift in one second is a few microseconds, and a step of the clock
+/// is noticed after one second at most.
 const SAMPLE_TTL: Duration = Duration::from_secs(1);
 
-/// Another machine's clock, looked at now and then and carried on by our monotonic one.
+/// A clock of another machine: sampled at intervals and advanced by the local monotonic clock in between.
 #[derive(Debug, Default)]
 pub(crate) struct SampledClock(Mutex<Option<(Time, Instant)>>);
 
 impl SampledClock {
-    /// `None` where it is time to look again.
+    /// Returns `None` if the sample is too old.
     pub(crate) fn now(&self) -> Option<Time> {
         let (time, sampled_instant) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let elapsed = sampled_instant.elapsed();
@@ -69,7 +69,7 @@ impl SampledClock {
         })
     }
 
-    /// It has just said this. Behind by no more than the answer took to come.
+    /// Stores a time just read from the clock. The sample is late by at most the round trip.
     pub(crate) fn set_sample(&self, time: Time) -> Time {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((time, Instant::now()));
         time

@@ -1,4 +1,4 @@
-//! How parts of records stand in the columns of a database, the same in each.
+//! Column encodings that SQLite and PostgreSQL share.
 
 use std::sync::Arc;
 
@@ -8,21 +8,22 @@ use onceward_core::time::Time;
 use crate::error::StoreError;
 use crate::value_json;
 
-/// Of no bytes at all.
+/// SHA-256 of the empty string.
 pub(crate) const EMPTY_SHA256: [u8; 32] = [
     0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24, 0x27, 0xae, 0x41,
     0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
 ];
 
-/// Whether bytes that are kept under a hash are there: none stand for bytes that never came, unless there are none.
+/// Returns whether a stored payload has its bytes. An empty column means missing bytes, unless the hash is that of
+/// empty input.
 pub(crate) fn is_payload_present(sha256: &[u8; 32], bytes: &[u8]) -> bool {
     !bytes.is_empty() || *sha256 == EMPTY_SHA256
 }
 
-/// A count that belongs to no window of time.
+/// Window start of a counter without a time window.
 pub(crate) const NO_WINDOW: i64 = i64::MIN;
 
-/// Bytes of the texts of an execution, which others may have made long.
+/// Returns the bytes of an execution's texts. Workers choose these texts, so they can be long.
 pub(crate) fn execution_text_bytes(execution: &Execution) -> usize {
     let code = execution.aborted.as_ref().map_or(0, |abort| abort.code.len());
     let key: usize = execution.concurrency_key.iter().flatten().map(|part| part.len()).sum();
@@ -33,7 +34,7 @@ pub(crate) fn write_fields(record: &Record) -> Result<String, StoreError> {
     value_json::write_fields(&record.fields).map_err(|error| StoreError::Rejected(error.to_string()))
 }
 
-/// Rows and times in pairs; nothing for none.
+/// Encodes timers as pairs of transition and time; `None` for no timers.
 pub(crate) fn write_timers(timers: &[Timer]) -> Result<Option<String>, StoreError> {
     if timers.is_empty() {
         return Ok(None);
@@ -49,7 +50,7 @@ pub(crate) fn read_timers(text: Option<&str>) -> Result<Vec<Timer>, StoreError> 
     Ok(pairs.into_iter().map(|(row, due)| Timer { transition: row, due_at: Time::from_micros(due) }).collect())
 }
 
-/// The parts of a key as one text.
+/// Encodes the parts of a key as one text.
 pub(crate) fn write_parts(parts: &[Arc<str>]) -> Result<String, StoreError> {
     to_json_text(&parts)
 }

@@ -1,9 +1,9 @@
-//! Whether lifecycle files fit what a store knows: by themselves, with the lifecycles that they name, and with the versions that
-//! records still live by.
+//! Checks whether lifecycle files are compatible with a store: alone, with the lifecycles that they reference, and with
+//! the versions of live records.
 //!
-//! Records of different versions meet: a row of one offers an event to a record of another, reads its fields, spawns it. So a
-//! version that is to be current is compiled together with every other one that still has living records, each of its own
-//! lifecycle in turn. Two old versions that meet were looked at when the later of them came.
+//! Records of different versions interact: a transition of one sends an event to another, reads its fields or spawns
+//! it. Therefore the store compiles a new current version together with each other version that has live records, one
+//! at a time. Two older versions were checked together when the later one was added.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::StoreError;
 use crate::catalog::Catalog;
 use crate::query::VersionCount;
 
-/// What is wrong with lifecycle files, and the files that it is told of.
+/// Diagnostics about lifecycle files, with the files they refer to.
 #[derive(Clone, Debug)]
 pub struct DiagnosticReport {
-    /// Those that were given first, then those of the store that they met.
+    /// The given files first, then the stored files that were compiled with them.
     pub files: InputFiles,
     pub diagnostics: Vec<Diagnostic>,
-    /// The version that they do not fit, where they are sound by themselves.
+    /// The stored version that the files conflict with, if they are valid on their own.
     pub incompatible_with: Option<String>,
 }
 
@@ -33,13 +33,14 @@ impl From<DiagnosticReport> for StoreError {
     }
 }
 
-/// What files come to: all that they give, and the files that are to be kept, so that it compiles again.
+/// Compiled definitions, and all files needed to compile them again.
 pub(crate) struct ResolvedFiles {
     pub(crate) definitions: Definitions,
     pub(crate) files: InputFiles,
 }
 
-/// Prove files sound. Where they name lifecycles that are not among them, those that the store has stand beside them.
+/// Compiles and analyzes files. If they reference lifecycles that are not among them, adds the stored current versions
+/// of these.
 pub(crate) fn compile_and_analyze(given: &InputFiles, catalog: &Catalog) -> Result<ResolvedFiles, StoreError> {
     let found = match onceward_core::load_definitions(given) {
         Ok(loaded) => return Ok(ResolvedFiles { definitions: loaded.definitions, files: given.clone() }),
@@ -62,8 +63,8 @@ pub(crate) fn compile_and_analyze(given: &InputFiles, catalog: &Catalog) -> Resu
     }
 }
 
-/// Files, and those of all lifecycles that they name and that are not among them; of each the version that `choose` gives. A name that
-/// stands anywhere in a file counts: one too many does no harm.
+/// Adds the files of all referenced lifecycles that are missing, in the version that `choose_version` returns. Any
+/// mention of a lifecycle's name counts as a reference; an extra file does no harm.
 fn add_referenced_files(
     mut files: InputFiles,
     catalog: &Catalog,
@@ -85,20 +86,20 @@ fn add_referenced_files(
     files
 }
 
-/// A version's file, under a name that tells where it is from.
+/// Returns a version's file under a name that shows its origin.
 fn stored_file(catalog: &Catalog, hash: &str) -> Option<InputFile> {
     let InputFile { name, text } = catalog.version_file(hash)?;
     let plain = name.split(" (version ").next().unwrap_or(name);
     Some(InputFile { name: format!("{plain} (version {} in the database)", short_hash(hash)), text: Arc::clone(text) })
 }
 
-/// Enough of a hash to tell versions apart by eye.
+/// Returns the first 12 characters of a hash, enough for people to tell versions apart.
 pub fn short_hash(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
 }
 
-/// Whether the current versions fit every version that records still live by. `after` is the catalog as it is to be, `changed` are the
-/// lifecycles whose current version is another one than before.
+/// Checks the current versions of `after` against every version that live records use. `changed` lists the lifecycles
+/// whose current version changes.
 pub(crate) fn ensure_live_compatible(
     after: &Catalog,
     changed: &BTreeSet<Arc<str>>,
@@ -109,7 +110,7 @@ pub(crate) fn ensure_live_compatible(
         *live_counts.entry(&count.definition).or_default() += count.count;
     }
     let current = |name: &str| after.definitions.get(name).map(|current| Arc::clone(&current.hash));
-    // Those that new records or living ones are made by; the others meet nobody.
+    // Only lifecycles that changed or have live records can interact.
     let mut names: BTreeSet<Arc<str>> = changed.clone();
     for hash in live_counts.keys() {
         names.extend(after.by_hash(hash).map(|version| Arc::clone(&version.name)));
@@ -129,7 +130,7 @@ pub(crate) fn ensure_live_compatible(
     Ok(())
 }
 
-/// Compile one version of each of these together with all that they name.
+/// Compiles one version of each named lifecycle together with everything they reference.
 fn compile_together(
     catalog: &Catalog,
     names: &BTreeSet<Arc<str>>,

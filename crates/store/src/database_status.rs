@@ -1,4 +1,4 @@
-//! A database at a glance, for who looks after it.
+//! A status summary of a database for operators.
 
 use std::sync::Arc;
 
@@ -6,57 +6,55 @@ use onceward_core::time::Time;
 
 use crate::query::StateCount;
 
-/// Rows are counted up to here and no further: a look costs the same on a small and on a large database.
+/// Limit for row counts, so that the summary costs the same on a small and on a large database.
 pub const MAX_COUNTED_ROWS: u64 = 10_000;
 
-/// What is kept, read in one short transaction. Numbers of rows say "so many or more" from [`COUNTED`] on.
+/// Status of a database, read in one short transaction. A row count of [`MAX_COUNTED_ROWS`] means "that many or more".
 #[derive(Clone, Debug, PartialEq)]
 pub struct DatabaseStatus {
-    /// The database program and its version.
+    /// Name and version of the database software.
     pub server_version: String,
     pub schema_version: u32,
-    /// By the database's clock; on SQLite that is the machine's.
+    /// Time by the database's clock. For SQLite that is the machine's clock.
     pub now: Time,
     pub database_bytes: u64,
-    /// Of the WAL's file. PostgreSQL's is its own affair.
+    /// Size of SQLite's WAL file; `None` for PostgreSQL.
     pub wal_bytes: Option<u64>,
-    /// The last place in the log, and when that was written.
     pub last_seq: u64,
     pub last_entry_at: Option<Time>,
-    /// Records by lifecycle and state.
     pub state_counts: Vec<StateCount>,
-    /// Jobs that may be leased now, by lifecycle.
+    /// Jobs that can be leased now, by lifecycle.
     pub ready_backlogs: Vec<ReadyBacklog>,
-    /// Jobs that wait behind others of their work key.
+    /// Jobs that wait for other jobs with the same concurrency key.
     pub waiting_behind_key: u64,
-    /// Jobs whose time has not come.
+    /// Jobs that become ready at a later time.
     pub delayed: u64,
     pub overdue: OverdueSummary,
-    /// Letters without an answer, where there is an inbox.
+    /// Unanswered inbox calls; `None` if the store has no inbox.
     pub inbox: Option<OverdueSummary>,
-    /// Settings by which what was answered could be lost, or that keep the database from being cleaned up.
+    /// Settings that affect durability or cleanup.
     pub settings: Vec<DatabaseSetting>,
-    /// The oldest transaction that somebody has open, where the database tells.
+    /// Start of the oldest open transaction, if the database reports it.
     pub oldest_transaction: Option<Time>,
 }
 
-/// Jobs of a lifecycle that wait for a worker.
+/// Ready jobs of a lifecycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyBacklog {
     pub lifecycle: Arc<str>,
     pub count: u64,
-    /// Since when the one has waited that has waited longest, of those that were counted.
+    /// Since when the oldest of the counted jobs has been ready.
     pub oldest_since: Option<Time>,
 }
 
-/// What should have happened by now.
+/// Records with an overdue timer or lease, or unanswered inbox calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverdueSummary {
     pub count: u64,
     pub oldest_due_at: Option<Time>,
-    /// Of those: leases that have ended before a commit.
+    /// How many of `count` are leases that expired before a commit.
     pub expired_leases: u64,
-    /// And executions that have committed and are not done.
+    /// How many of `count` are executions that committed but did not finish.
     pub unfinished_commits: u64,
 }
 
@@ -64,6 +62,6 @@ pub struct OverdueSummary {
 pub struct DatabaseSetting {
     pub name: String,
     pub value: String,
-    /// As a database in use should have it.
+    /// Whether the value is the one recommended for production.
     pub is_recommended: bool,
 }

@@ -1,13 +1,13 @@
-//! What may go wrong in a store.
+//! Errors of stores.
 
 use onceward_core::diagnostic::{Diagnostic, Severity};
 
 use crate::compatibility::DiagnosticReport;
 
-/// Why a store did not do what it was asked. Nothing of the failed call is kept.
+/// Why a store call failed. A failed call leaves no changes behind.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Try again soon.
+    /// Other transactions hold the needed locks. The caller can retry soon.
     #[error("the database is busy: others hold what this needs, try again")]
     Busy,
     #[error("the disk is full: nothing was written")]
@@ -16,22 +16,22 @@ pub enum StoreError {
     ReadOnly(String),
     #[error("the database is damaged: {0}")]
     Corrupt(String),
-    /// There is something, and it is none of ours.
+    /// The database or file exists but was not created by Onceward.
     #[error("{0}")]
     ForeignDatabase(String),
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
-    /// One engine at a time works on an embedded database.
+    /// Only one engine at a time can open an embedded database.
     #[error("{by} has this database open; only one engine may, stop it or give this one another file")]
     Locked { by: String },
-    /// The last line of defence: one of the database's own constraints would not hold.
+    /// A database constraint was violated. Validation should have prevented the write.
     #[error("the database refused what was to be written: {0}")]
     Rejected(String),
     #[error("the database has schema {found}, this program knows {known}: use a newer one")]
     SchemaTooNew { found: u32, known: u32 },
     #[error("the database has schema {found}, this program works on {known}: run `onceward migrate`")]
     SchemaTooOld { found: u32, known: u32 },
-    /// Pruning took something that was asked for. The oldest place after which the log can be read is named.
+    /// Pruning deleted requested entries. `oldest` is the smallest seq after which the log can still be read.
     #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
     LogPruned { oldest: u64 },
     #[error("version {hash} of the lifecycle `{lifecycle}` was never given to this store")]
@@ -40,7 +40,7 @@ pub enum StoreError {
     InvalidLifecycles(Box<DiagnosticReport>),
 }
 
-/// How many errors there are, and the first of them.
+/// Returns the number of errors and the first one.
 fn summarize_report(findings: &DiagnosticReport) -> String {
     if let Some(beside) = &findings.incompatible_with {
         return format!("the lifecycle files do not fit {beside}: they {}", summarize_errors(&findings.diagnostics));
@@ -58,7 +58,7 @@ fn summarize_errors(diagnostics: &[Diagnostic]) -> String {
 }
 
 impl StoreError {
-    /// Stable, for programs; docs/errors says what to do about each.
+    /// Returns the stable error code. `docs/errors` describes each code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Busy => "store_busy",
@@ -77,7 +77,7 @@ impl StoreError {
         }
     }
 
-    /// As HTTP numbers it: 503 and 507 may pass by themselves or by an operator's hand, 500 does not.
+    /// Returns the HTTP status. 503 and 507 can disappear after a retry or an operator's action; 500 does not.
     pub fn status(&self) -> u16 {
         match self {
             Self::Busy | Self::ReadOnly(_) | Self::Unavailable(_) | Self::Locked { .. } => 503,

@@ -1,20 +1,20 @@
-//! How long things took, and how large they were: counted into a few ranges, without a lock.
+//! Lock-free histograms of durations and sizes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Times in microseconds, from a tenth of a millisecond to ten seconds.
+/// Bucket bounds for latencies, from 0.1 ms to 10 s.
 pub const LATENCY_BUCKETS_MICROS: &[u64] = &[
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     10_000_000,
 ];
 
-/// Numbers of operations in a batch.
+/// Bucket bounds for the number of operations in a batch.
 pub const BATCH_SIZE_BUCKETS: &[u64] = &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 
-/// Ranges at most, the one without an upper end included.
+/// Includes the bucket without an upper bound.
 const MAX_BUCKETS: usize = 16;
 
-/// Counts what it is shown by the range that it falls into.
+/// Counts values by bucket.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
@@ -22,18 +22,18 @@ pub struct Histogram {
     sum: AtomicU64,
 }
 
-/// What a [`Histogram`] has counted.
+/// The counts of a [`Histogram`] at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistogramSnapshot {
-    /// The largest value of each range but the last, which has no end.
+    /// Largest value of each bucket, except the last bucket, which has no bound.
     pub bounds: &'static [u64],
-    /// One more than there are bounds.
+    /// One more than `bounds`.
     pub counts: Vec<u64>,
     pub sum: u64,
 }
 
 impl Histogram {
-    /// Of [`LATENCY_BUCKETS_MICROS`] or [`BATCH_SIZE_BUCKETS`].
+    /// Creates a histogram for [`LATENCY_BUCKETS_MICROS`] or [`BATCH_SIZE_BUCKETS`].
     pub const fn new(bounds: &'static [u64]) -> Self {
         assert!(bounds.len() < MAX_BUCKETS, "a range for each bound, and one beyond");
         Self { bounds, counts: [const { AtomicU64::new(0) }; MAX_BUCKETS], sum: AtomicU64::new(0) }
@@ -45,7 +45,7 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// In microseconds.
+    /// Records a duration in microseconds.
     pub fn record_duration(&self, duration: std::time::Duration) {
         self.record(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }

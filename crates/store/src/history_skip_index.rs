@@ -1,21 +1,23 @@
-//! Where in the log a record's history can be entered. Each entry knows the one before it, so that a history is followed from its end; but
-//! it is told from its beginning, page by page. Whoever walks back remembers a place now and then, and the next page begins at
-//! the nearest: all pages together cost about one walk, not one each.
+//! A skip index into record histories. Each log entry links to the previous entry of its record, so a store walks a
+//! history from its end. Callers, however, read it from the beginning, page by page. A walk remembers the entry id of
+//! every 256th version, and the next page starts its walk at the nearest one. All pages together then cost about one
+//! walk, not one walk each.
 //!
-//! An entry never changes, so what is remembered stays true until it is pruned; whoever goes by it looks whether it is still that.
+//! Entries never change, so a remembered id stays valid until its entry is pruned. Readers check that the entry still
+//! exists.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use onceward_core::value::RecordId;
 
-/// Between two versions whose places are remembered: so much further than needed a walk goes at most.
+/// Versions between two remembered positions. A walk reads at most this many entries more than needed.
 pub(crate) const SKIP_STRIDE: u64 = 256;
 
-/// Records of which they are remembered: as many as are paged through at the same time, by far.
+/// Far more records than callers page through at the same time.
 const MAX_INDEXED_RECORDS: usize = 64;
 
-/// Places of one record at most. A history of more than a million entries is walked through again now and then.
+/// Enough for a million entries per record. Longer histories need an occasional full walk.
 const MAX_POSITIONS_PER_RECORD: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -23,9 +25,9 @@ pub(crate) struct HistorySkipIndex(Mutex<SkipPositions>);
 
 #[derive(Debug, Default)]
 struct SkipPositions {
-    /// By version.
+    /// Entry id by version.
     entry_ids_by_version: HashMap<RecordId, BTreeMap<u64, u64>>,
-    /// The oldest first.
+    /// Oldest first.
     insertion_order: VecDeque<RecordId>,
 }
 
@@ -34,13 +36,13 @@ impl HistorySkipIndex {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The version and place nearest to this version, not before it.
+    /// Returns the version and entry id of the nearest remembered position at or after `version`.
     pub(crate) fn nearest_position(&self, record: RecordId, version: u64) -> Option<(u64, u64)> {
         let kept = self.lock();
         kept.entry_ids_by_version.get(&record)?.range(version..).next().map(|(version, place)| (*version, *place))
     }
 
-    /// A walk came by these versions and places.
+    /// Remembers positions that a walk passed.
     pub(crate) fn insert(&self, record: RecordId, positions: impl IntoIterator<Item = (u64, u64)>) {
         let mut passed = positions.into_iter().filter(|(version, _)| version % SKIP_STRIDE == 0).peekable();
         if passed.peek().is_none() {
@@ -52,7 +54,7 @@ impl HistorySkipIndex {
         }
         let entry_ids = kept.entry_ids_by_version.entry(record).or_default();
         entry_ids.extend(passed);
-        // The first are read first, and not again.
+        // Callers read the first versions first and rarely again, so drop these.
         while entry_ids.len() > MAX_POSITIONS_PER_RECORD {
             entry_ids.pop_first();
         }
@@ -63,7 +65,7 @@ impl HistorySkipIndex {
         }
     }
 
-    /// What was remembered is no more: the record was pruned.
+    /// Forgets a pruned record.
     pub(crate) fn remove(&self, record: RecordId) {
         let mut kept = self.lock();
         if kept.entry_ids_by_version.remove(&record).is_some() {

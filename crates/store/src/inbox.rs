@@ -1,4 +1,4 @@
-//! Letters: calls that a user's own transaction left in the database for the engine.
+//! Inbox calls: calls that a user's own SQL transaction inserted into the database for the engine.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use onceward_core::decide::Call;
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
 
-/// A call under a key, by which it is carried out once.
+/// A call with an idempotency key, which makes the engine execute it once.
 #[derive(Clone, Debug)]
 pub struct InboxCall {
-    /// The store's number for it.
+    /// Row id in the inbox table.
     pub id: i64,
     pub actor: Actor,
     pub idempotency_key: Arc<str>,
     pub call: Call,
 }
 
-/// What became of a letter.
+/// The result of an inbox call.
 #[derive(Clone, Debug)]
 pub struct InboxReply {
     pub call_id: i64,
-    /// The record that the call was about, or the refusal.
+    /// The record that the call changed, or the refusal.
     pub outcome: Result<RecordId, InboxRefusal>,
 }
 
-/// Why a letter was not carried out, for whoever sent it to see.
+/// Why an inbox call was refused, for its sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxRefusal {
     pub status: u16,

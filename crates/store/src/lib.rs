@@ -1,43 +1,45 @@
-//! Stores: where records live. A store **loads** what `decide` needs and **saves** what it says, and decides nothing.
+//! Stores for records and their log. A store **loads** what `decide` needs and **saves** the decisions. It makes no
+//! decisions itself.
 //!
-//! # The protocol
+//! # Protocol
 //!
 //! ```text
-//! base = Base::default()
+//! read_set = ReadSet::default()
 //! for each operation of a batch:
-//!     loop: decide(definitions, base.snapshot(), operation, now)
-//!         Missing(keys)   store.load(&mut base, keys)          and again
-//!         Due(records)    the same for `PipelineStatement::Due` of each     and again
-//!         Changes         base.apply(changes), keep as a Write
-//!         NoOp, Refusal   keep as a Write
-//! store.save(&base, batch)
-//!     Saved               durable: answer everybody
-//!     Conflict            nothing was written: a new base, load base.keys(), decide the whole batch again
+//!     loop: decide(definitions, read_set.snapshot(), operation, now)
+//!         Missing(keys)   store.load(&mut read_set, keys); repeat
+//!         Due(records)    decide `Call::Due` for each record first; repeat
+//!         Changes         read_set.apply(changes); add a DecidedOperation to the batch
+//!         NoOp, Refusal   add a DecidedOperation to the batch
+//! store.save(&read_set, batch)
+//!     Saved               durable: send all replies
+//!     Conflict            nothing was written: load read_set.loaded_keys() into a new read set, decide the batch again
 //! ```
 //!
-//! Loading takes no locks, and a base may be loaded piece by piece, at different times. That is safe because `save`
-//! compares **everything that any operation of the batch read** with what the base was told, in the transaction that
-//! writes: if all of it still holds, it holds together, and the batch is as good as decided at that very moment.
-//! A record is compared by its version and its lease's expiry (a heartbeat raises no version); a unique key, a count, an
-//! account and the front of a queue by their values; links by a version on the record that they point to.
+//! Loading takes no locks, and a read set may be loaded in several steps at different times. That is safe because
+//! `save` validates the read set inside the writing transaction: it compares **everything that any operation of the
+//! batch read** with the stored values. If all values are unchanged, the batch is equivalent to one decided inside that
+//! transaction. `save` compares a record by its version and its lease's expiry (a heartbeat does not raise the
+//! version); a unique key, a counter, an account and the front of a queue by value; links by a version number on the
+//! target record.
 //!
-//! Within a batch a later operation sees the earlier ones: [`ReadSet::apply`] carries each decision over, also into what is
-//! loaded only afterwards.
+//! Later operations of a batch see the earlier ones: [`ReadSet::apply`] applies each decision to the read set,
+//! including values that are loaded later.
 //!
-//! # What is kept
+//! # Stored data
 //!
-//! The [`log`] is the truth: one [`Entry`] for each record that an operation changed, chained by hashes, numbered without a
-//! gap in the order of commit. Everything else is a projection that [`LogReplay`] can build again. A batch is folded into what
-//! it comes to (`write_set.rs`) before it is written, and all stores write from that.
+//! The [`log`] is the source of truth. It has one [`LogEntry`] for each record that an operation changed. Entries are
+//! chained by hash and numbered without gaps in commit order. All other tables are projections that [`LogReplay`] can
+//! rebuild. Before a save, each batch is folded into a write set (`write_set.rs`), and all stores write from that.
 //!
-//! Pruning takes whole records with all of their entries out of the log, and leaves a [`Checkpoint`](log::Checkpoint) in it that
-//! carries forward what the rest still needs (`prune/`).
+//! Pruning deletes whole records with all of their log entries. It appends a [`Checkpoint`](log::Checkpoint) with the
+//! values that the remaining entries still need (`prune/`).
 //!
 //! # Stores
 //!
-//! [`MemoryStore`] is the reference model: core's own complete world behind a lock. [`SqliteStore`] is the embedded
-//! database, [`PostgresStore`] the one for many processes. They pass the same tests (`tests/conformance.rs`), and random play gives the same answers in all
-//! (`tests/differential.rs`).
+//! [`MemoryStore`] is the reference model: core's complete snapshot behind a lock. [`SqliteStore`] is the embedded
+//! database. [`PostgresStore`] supports several processes. All pass the same tests (`tests/conformance/`), and random
+//! operations give the same results in all (`tests/differential/`).
 
 mod account;
 mod any;

@@ -1,29 +1,30 @@
-//! Who points to a record.
+//! Queries for the records that link to a record.
 
 use onceward_core::model::LinkSource;
 use onceward_core::value::RecordId;
 
-/// Which records that point to one to name, in the order of their creation.
+/// Selects a page of the records that link to `target`, in the order of creation.
 #[derive(Clone, Debug)]
 pub struct LinkQuery {
     pub target: RecordId,
-    /// By one of these fields.
+    /// Only links from these fields.
     pub from: Vec<LinkSource>,
-    /// Where the page before ended: its [`LinkPage::next`].
+    /// [`LinkPage::next`] of the previous page.
     pub after: Option<u64>,
     pub limit: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkPage {
-    /// Each once, by however many fields it points there.
+    /// Each record once, even if several of its fields link to the target.
     pub records: Vec<RecordId>,
-    /// Where the next page starts; `None` on the last.
+    /// Cursor for the next page; `None` on the last page.
     pub next: Option<u64>,
 }
 
 impl LinkPage {
-    /// A page of what was found by each field: of every one at least one more than the page has, where there are so many.
+    /// Builds a page from the matches of all fields. For each field, `found` must contain at least `limit + 1` matches,
+    /// or all of them.
     pub(crate) fn from_found(mut found: Vec<(u64, RecordId)>, limit: usize) -> Self {
         found.sort_unstable();
         found.dedup();

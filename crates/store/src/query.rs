@@ -1,4 +1,4 @@
-//! What a store may be asked besides loading and saving, and what it answers.
+//! Queries of a store other than load and save, and their results.
 
 use std::sync::Arc;
 
@@ -9,38 +9,38 @@ use onceward_core::value::RecordId;
 
 use crate::catalog::Catalog;
 
-/// Which jobs a worker could have now.
+/// Selects jobs that a worker could lease now.
 #[derive(Clone, Debug)]
 pub struct LeaseQuery {
-    /// Of these lifecycles.
     pub lifecycles: Vec<Arc<str>>,
     pub now: Time,
     pub limit: usize,
 }
 
-/// A job that waits for a worker. Whether it may have one is for `decide` to say.
+/// A ready job. `decide` makes the final decision whether it can be leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseCandidate {
     pub record: RecordId,
     pub lifecycle: Arc<str>,
 }
 
-/// How much to read at once. One is read in any case, however large it is.
+/// Limits of one page. A page contains at least one item, however large that item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimit {
     pub max_items: usize,
-    /// Of what is kept of all of them. What does not fit is not even loaded, but for one that shows that there is more.
+    /// Limit for the stored size of all items. The store loads at most one item beyond it, to detect that there are
+    /// more.
     pub max_bytes: usize,
 }
 
-/// However large they are: for those who know that they are few, or small.
+/// Without a byte limit, for callers that know the items to be few or small.
 impl From<usize> for PageLimit {
     fn from(count: usize) -> Self {
         Self { max_items: count, max_bytes: usize::MAX }
     }
 }
 
-/// How much was read already.
+/// Tracks how much of a [`PageLimit`] is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageBudget {
     limit: PageLimit,
@@ -53,7 +53,7 @@ impl PageBudget {
         Self { limit, used_items: 0, used_bytes: 0 }
     }
 
-    /// Whether one of this size goes in as well; then it is counted.
+    /// Adds an item of this size and returns true, if it fits.
     pub(crate) fn try_take(&mut self, bytes: usize) -> bool {
         let bytes = self.used_bytes.saturating_add(bytes);
         let fits = self.used_items < self.limit.max_items && (self.used_items == 0 || bytes <= self.limit.max_bytes);
@@ -64,16 +64,16 @@ impl PageBudget {
     }
 }
 
-/// Which records to list, oldest first.
+/// Selects a page of records, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
     pub lifecycle: Option<Arc<str>>,
     pub state: Option<Arc<str>>,
     pub owner: Option<Arc<str>>,
-    /// Where the page before ended: its [`RecordPage::next`].
+    /// [`RecordPage::next`] of the previous page.
     pub after: Option<u64>,
     pub limit: usize,
-    /// Of the fields of all of them, as they are kept; as many as come where it is left out.
+    /// Limit for the stored size of all fields; `None` means no limit.
     pub max_bytes: Option<usize>,
 }
 
@@ -85,23 +85,23 @@ impl ListQuery {
 
 #[derive(Clone, Debug, Default)]
 pub struct RecordPage {
-    /// Fewer than were asked for, or none, where not enough of those that were looked at fit: then `next` tells where to go on.
+    /// May be shorter than the limit, or empty, if few of the scanned records match. In that case `next` is set.
     pub records: Vec<Arc<Record>>,
-    /// The place of each of them: a page that starts there starts behind it.
+    /// Row id of each record. A page with `after` set to it starts behind that record.
     pub row_ids: Vec<u64>,
-    /// Where the next page starts; `None` on the last.
+    /// Cursor for the next page; `None` on the last page.
     pub next: Option<u64>,
-    /// Records that are damaged and cannot be read: they are passed over. `verify` names them.
+    /// Number of damaged records that were skipped. `verify` names them.
     pub unreadable: u64,
 }
 
-/// How many records one page of a list looks at. An index by state would cost every move of every record, so those that do not
-/// fit are passed over; but a page is one short look, however few fit.
+/// Returns how many records one page of a list scans. There is no index by state, because each transition would have to
+/// update it. Instead the scan skips records that do not match, and this bound keeps each page short.
 pub(crate) fn max_scanned_records(limit: usize) -> usize {
     limit.saturating_add(1).max(2_000)
 }
 
-/// How many records of a lifecycle are in a state.
+/// Number of records of a lifecycle in a state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StateCount {
     pub lifecycle: Arc<str>,
@@ -109,11 +109,11 @@ pub struct StateCount {
     pub count: u64,
 }
 
-/// How many records that live by a version of a lifecycle are in a state.
+/// Number of records of a lifecycle version in a state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VersionCount {
     pub lifecycle: Arc<str>,
-    /// The version's hash.
+    /// Hash of the version.
     pub definition: Arc<str>,
     pub state: Arc<str>,
     pub is_final: bool,
@@ -121,7 +121,7 @@ pub struct VersionCount {
 }
 
 impl VersionCount {
-    /// `None` for a version or a state that is not known.
+    /// Returns `None` for an unknown version or state.
     pub(crate) fn resolve(catalog: &Catalog, version_number: u32, state: &Arc<str>, count: u64) -> Option<Self> {
         let version = catalog.by_number(version_number)?;
         let state_index = version.state_index(state)?;
@@ -135,26 +135,27 @@ impl VersionCount {
     }
 }
 
-/// So much longer waiting makes up for one less in priority. A minute: long enough that a priority means something, short
-/// enough that nothing starves.
+/// Extra waiting time that outweighs one unit of priority. One minute is long enough for priorities to matter and short
+/// enough to prevent starvation.
 const AGING_MICROS_PER_PRIORITY: i64 = 60_000_000;
 
-/// Where a waiting job stands: the smallest goes first. Since all jobs age alike, the order of two never changes, so it
-/// can be kept in an index.
+/// Returns the sort key of a ready job; the smallest goes first. All jobs age at the same rate, so the order of two
+/// jobs never changes and an index can store it.
 pub fn priority_rank(priority: i64, ready_at: Time) -> i64 {
     ready_at.micros().saturating_sub(priority.saturating_mul(AGING_MICROS_PER_PRIORITY))
 }
 
-/// The counter of a work key's running jobs, as core names it.
+/// Returns core's key for the counter of running jobs with a concurrency key.
 pub(crate) fn running_counter_key(key: &ConcurrencyKey) -> CounterKey {
     let (lifecycle, parts) = (Arc::clone(&key.lifecycle), key.parts.clone());
     CounterKey { lifecycle, limit: "work.key".into(), parts, window_start: None }
 }
 
-/// Begins the name of every worker inside a process.
+/// Prefix of the name of every in-process worker.
 pub(crate) const IN_PROCESS_WORKER_PREFIX: &str = "in-process";
 
-/// The name under which a worker inside the process leases, so that it is known to be gone when the store is opened again.
+/// Returns the name under which an in-process worker leases. It contains the instance, so that the next instance can
+/// recognize orphaned leases.
 pub fn in_process_worker_name(instance: &str, name: &str) -> Arc<str> {
     format!("{IN_PROCESS_WORKER_PREFIX} {instance} {name}").into()
 }

@@ -1,4 +1,4 @@
-//! What has been loaded for a batch: what the store said, and what the operations decided so far have made of it.
+//! The read set of a batch: the loaded values, and the changes that the operations decided so far make to them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use onceward_core::value::RecordId;
 
 use crate::log::Sha256Hash;
 
-/// A job in an ordered queue: when it was made, and which.
+/// Position of a job in an ordered queue: its creation time and id.
 pub type QueuePosition = (Time, RecordId);
 
-/// The part of the store that a batch is decided on.
+/// The part of the store that a batch reads.
 ///
-/// [`Store::load_symbols`](crate::Store::load) adds to it what `decide` misses; [`apply`](Self::apply) carries each decision over,
-/// so that the next operation of the batch sees it, also in what is loaded later; [`Store::save`](crate::Store::save)
-/// compares what the store said with what it would say now.
+/// [`Store::load`](crate::Store::load) adds the values that `decide` misses. [`apply`](Self::apply) applies each
+/// decision, so that the next operation of the batch sees it, even in values that are loaded later.
+/// [`Store::save`](crate::Store::save) compares the loaded values with the stored ones.
 #[derive(Clone, Debug, Default)]
 pub struct ReadSet {
     snapshot: Snapshot,
     observed: ObservedValues,
     overlay: Overlay,
     generation: Option<u64>,
-    /// How much of a queue to ask for, where that does not follow from what is pending.
+    /// How many jobs of a queue to load, if that does not follow from the overlay.
     queue_depths: HashMap<ConcurrencyKey, usize>,
     cache_use: CacheUse,
 }
 
-/// Whether a store may answer from memory.
+/// Whether a store may answer from its cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum CacheUse {
-    /// It may, and has not.
+    /// The store may use its cache but has not done so yet.
     #[default]
     Allowed,
-    /// It has: what it said is as of its last save, and others may have written since.
+    /// Some values come from the cache, so they may miss recent writes of other processes.
     Used,
-    /// It must look.
+    /// The store must read from the database.
     Bypassed,
 }
 
-/// What the store said when it was asked, whatever was decided since.
+/// The values as loaded, without the changes of the batch.
 #[derive(Clone, Debug, Default)]
 struct ObservedValues {
     records: HashMap<RecordId, Option<RecordMeta>>,
@@ -50,49 +50,50 @@ struct ObservedValues {
     uniques: HashMap<UniqueKey, Option<RecordId>>,
     counts: HashMap<CounterKey, u64>,
     accounts: HashMap<Account, i64>,
-    /// The link version of the target.
+    /// The link version of the target record.
     links: HashMap<LinkKey, u64>,
-    /// Ended executions never change: they are remembered, not compared.
+    /// Ended executions never change, so they are not compared on save.
     executions: BTreeSet<(RecordId, FencingToken)>,
     queues: HashMap<ConcurrencyKey, QueueFront>,
 }
 
-/// The first jobs of an ordered queue, oldest first: as many as were asked for, or all that there are.
+/// The first `requested` jobs of an ordered queue, oldest first, or all if there are fewer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct QueueFront {
     requested: usize,
     positions: Vec<QueuePosition>,
 }
 
-/// How a record stood in the store.
+/// A record's metadata in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordMeta {
-    /// The store's own number for it, dense and in the order of creation.
+    /// The store's own number for the record, dense and in the order of creation.
     pub row_id: u64,
     pub version: u64,
-    /// Of its newest execution: a heartbeat moves it and raises no version.
+    /// Lease expiry of the newest execution. A heartbeat changes it without raising the version.
     pub expires_at: Option<Time>,
-    /// Hash of its last log entry.
+    /// Hash of the record's last log entry.
     pub head_hash: Sha256Hash,
-    /// The place of that entry in the log.
+    /// Id of that entry: its seq in SQLite; its batch number and index in PostgreSQL.
     pub head_entry_id: u64,
 }
 
-/// What the batch has changed so far of things that may be loaded only later.
+/// Changes by the batch to values that may be loaded later.
 #[derive(Clone, Debug, Default)]
 struct Overlay {
     counts: HashMap<CounterKey, i64>,
     accounts: HashMap<Account, i64>,
     links: HashMap<LinkKey, Vec<(RecordId, bool)>>,
     queues: HashMap<ConcurrencyKey, QueueDelta>,
-    /// Keys that were released, or claimed again, without having been loaded: that they were held follows from the record
-    /// that held them, which is compared.
+    /// Unique keys that the batch released or claimed again without loading them. The record that held them is
+    /// validated instead.
     uniques: HashSet<UniqueKey>,
-    /// Records that the batch has made. One that was not looked for is not compared: the store takes no second one under its id.
+    /// Records that the batch created. If such a record was not loaded before, it is not validated: the store's primary
+    /// key prevents a second record with the same id.
     created: HashSet<RecordId>,
 }
 
-/// An ordered queue as the batch knows it.
+/// Changes by the batch to an ordered queue.
 #[derive(Clone, Debug, Default)]
 struct QueueDelta {
     removed: BTreeSet<QueuePosition>,
@@ -100,7 +101,7 @@ struct QueueDelta {
 }
 
 impl ReadSet {
-    /// A base that is told nothing from memory.
+    /// Creates a read set that the store must not fill from its cache.
     pub fn uncached() -> Self {
         Self { cache_use: CacheUse::Bypassed, ..Self::default() }
     }
@@ -109,18 +110,18 @@ impl ReadSet {
         self.cache_use == CacheUse::Bypassed
     }
 
-    /// Whether some of it was remembered, not looked up. What is saved is compared all the same; what is not saved, as a
-    /// refusal, must be decided again on a [`uncached`](Self::wary) one.
+    /// Returns whether any value came from the cache. `save` validates such values too. An outcome that is not saved,
+    /// such as a refusal, must be decided again on an [`uncached`](Self::uncached) read set.
     pub fn used_cache(&self) -> bool {
         self.cache_use == CacheUse::Used
     }
 
-    /// What `decide` decides on.
+    /// Returns the snapshot for `decide`.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Carry a decision over. Every one that is saved must have been applied, in the same order.
+    /// Applies a decision. Every decision of a saved batch must be applied, in batch order.
     pub fn apply(&mut self, changes: &Changes) {
         self.snapshot.apply(changes);
         for (key, _) in &changes.unique_claims {
@@ -147,7 +148,8 @@ impl ReadSet {
         }
     }
 
-    /// Core drops a queue that an operation touched, since it cannot know who is next; we can, from what was loaded.
+    /// Updates an ordered queue. Core drops a queue that an operation touched, because it does not know the next job;
+    /// the read set does.
     fn update_queue(&mut self, before: Option<&Record>, after: &Record) {
         let position = (after.created_at, after.id);
         let (old, new) = (before.and_then(ordered_queue_key), ordered_queue_key(after));
@@ -178,7 +180,7 @@ impl ReadSet {
         }
     }
 
-    /// Every key that was loaded: what to load again after a conflict, all at once.
+    /// Returns all loaded keys, so that the caller can load them at once after a conflict.
     pub fn loaded_keys(&self) -> Vec<ReadKey> {
         let observed = &self.observed;
         let mut keys: Vec<ReadKey> = observed.records.keys().map(|id| ReadKey::Record(*id)).collect();
@@ -192,7 +194,7 @@ impl ReadSet {
         keys
     }
 
-    /// Whether the store must still be asked.
+    /// Returns whether the key must still be loaded.
     pub(crate) fn needs_load(&self, key: &ReadKey) -> bool {
         match key {
             ReadKey::Record(id) => !self.observed.records.contains_key(id),
@@ -201,12 +203,12 @@ impl ReadSet {
             ReadKey::Account(account) => !self.observed.accounts.contains_key(account),
             ReadKey::Links(key) => !self.observed.links.contains_key(key),
             ReadKey::Execution(record, token) => !self.observed.executions.contains(&(*record, *token)),
-            // Asked again where the first ones it named are all gone.
+            // Loaded again if the batch removed all jobs that were loaded.
             ReadKey::ConcurrencyQueue(key) => !self.snapshot.concurrency_queues.contains_key(key),
         }
     }
 
-    /// Whether the store has said something of a key.
+    /// Returns whether the key was loaded.
     pub(crate) fn has_observed(&self, key: &ReadKey) -> bool {
         match key {
             ReadKey::ConcurrencyQueue(key) => self.observed.queues.contains_key(key),
@@ -214,8 +216,8 @@ impl ReadSet {
         }
     }
 
-    /// Whether a key that was read is compared with what the store said. An ended execution never changes, and one that
-    /// ended in this very batch was never loaded.
+    /// Returns whether `save` must compare the key. Ended executions never change, and an execution that ended in this
+    /// batch was never loaded.
     pub(crate) fn needs_validation(&self, key: &ReadKey) -> bool {
         match key {
             ReadKey::Unique(key) => !self.overlay.uniques.contains(key),
@@ -225,22 +227,22 @@ impl ReadSet {
         }
     }
 
-    /// Whether nobody held a key when the store was asked.
+    /// Returns whether the key was free when it was loaded.
     pub(crate) fn was_unique_key_free(&self, key: &UniqueKey) -> bool {
         self.observed.uniques.get(key).is_some_and(Option::is_none)
     }
 
-    /// How a record stood in the store; `None` where it was not there, or not asked for.
+    /// Returns `None` if the record did not exist or was not loaded.
     pub(crate) fn record_meta(&self, id: RecordId) -> Option<&RecordMeta> {
         self.observed.records.get(&id)?.as_ref()
     }
 
-    /// A record as the store has it, whatever the batch has made of it.
+    /// Returns the record as stored, without the changes of the batch.
     pub(crate) fn original_record(&self, id: RecordId) -> Option<&Arc<Record>> {
         self.observed.originals.get(&id)
     }
 
-    /// How often the store had been written when the first key was loaded.
+    /// Returns the store's write count when the first key was loaded.
     pub(crate) fn generation(&self) -> Option<u64> {
         self.generation
     }
@@ -253,17 +255,17 @@ impl ReadSet {
         let (stored, record) = found.unzip();
         self.observed.records.insert(id, stored);
         self.observed.originals.extend(record.iter().map(|record| (id, Arc::clone(record))));
-        // One that the batch itself has made is newer than what the store says.
+        // A version that the batch itself made is newer than the stored one.
         self.snapshot.records.entry(id).or_insert(record);
     }
 
-    /// A record as this process last saved it.
+    /// Adds a record as this process last saved it.
     pub(crate) fn put_cached_record(&mut self, stored: RecordMeta, record: Arc<Record>) {
         self.cache_use = CacheUse::Used;
         self.put_record(record.id, Some((stored, record)));
     }
 
-    /// How a record stands, where what is in it does not matter: in a probe.
+    /// Adds only a record's metadata, for a probe.
     pub(crate) fn put_record_meta(&mut self, id: RecordId, stored: RecordMeta) {
         self.observed.records.insert(id, Some(stored));
     }
@@ -285,7 +287,7 @@ impl ReadSet {
         self.snapshot.accounts.insert(account, balance.saturating_add(pending));
     }
 
-    /// The records that point to the key's target, oldest first, and the target's link version.
+    /// Adds the records that link to the key's target, oldest first, and the target's link version.
     pub(crate) fn put_links(&mut self, key: LinkKey, mut linked: Vec<RecordId>, version: u64) {
         for (record, added) in self.overlay.links.get(&key).into_iter().flatten() {
             if *added {
@@ -303,34 +305,34 @@ impl ReadSet {
         self.snapshot.executions.entry((record, token)).or_insert(execution);
     }
 
-    /// How many of a queue's first jobs the store must name: those that the batch has finished do not count.
+    /// Returns how many of a queue's first jobs must be loaded: those that the batch removed, and one more.
     pub(crate) fn queue_depth(&self, key: &ConcurrencyKey) -> usize {
         let gone = self.overlay.queues.get(key).map_or(0, |line| line.removed.len());
         self.queue_depths.get(key).map_or(gone + 1, |depth| *depth)
     }
 
-    /// The first jobs of a queue, oldest first: as many as were asked for, or all.
+    /// Adds the first jobs of a queue, oldest first: `queue_depth` of them, or all.
     pub(crate) fn put_queue(&mut self, key: ConcurrencyKey, positions: Vec<QueuePosition>) {
         let requested = self.queue_depth(&key);
         let front = self.observed.queues.entry(key.clone()).or_default();
         let line = self.overlay.queues.entry(key.clone()).or_default();
         let now = QueueFront { requested, positions };
-        // As many were asked for as are gone and one more: one is left, or these are all.
+        // One more job was loaded than the batch removed, so at least one remains or the list is complete.
         let waiting = line.waiting_positions(&now).unwrap_or_default();
-        // Where the store now says something else than the first time, the first stays: it will be found to have changed.
+        // If the store returns other jobs than the first time, keep the first answer: `save` then reports the conflict.
         if now.positions.starts_with(&front.positions) {
             *front = now;
         }
         self.snapshot.concurrency_queues.insert(key, waiting);
     }
 
-    /// An empty base that asks for as much of each queue as this one did.
+    /// Creates an empty read set that loads as much of each queue as this one did.
     pub(crate) fn new_probe(&self) -> Self {
         let depths = self.observed.queues.iter().map(|(key, front)| (key.clone(), front.requested)).collect();
         Self { queue_depths: depths, ..Self::default() }
     }
 
-    /// The keys among those of `fresh` of which the store now says something else.
+    /// Returns the keys in `fresh` whose values differ from this read set.
     pub(crate) fn changed_keys(&self, fresh: &Self) -> Vec<ReadKey> {
         fn collect_changed<K: Eq + std::hash::Hash + Clone, V: PartialEq>(
             old: &HashMap<K, V>,
@@ -355,7 +357,7 @@ impl ReadSet {
 }
 
 impl QueueDelta {
-    /// Those that wait, as far as they are known; `None` where the first may be one that is not.
+    /// Returns the known waiting jobs, or `None` if an unknown job may be the first.
     fn waiting_positions(&self, front: &QueueFront) -> Option<BTreeSet<QueuePosition>> {
         let remaining: BTreeSet<QueuePosition> =
             front.positions.iter().filter(|place| !self.removed.contains(place)).copied().collect();

@@ -1,5 +1,4 @@
-//! Records as they were last saved, of those that were saved lately. A job that was made or leased a moment ago is most
-//! often the next that is asked for.
+//! A cache of recently saved records. A job that was just created or leased is often read next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +8,16 @@ use onceward_core::value::{RecordId, Value};
 
 use crate::read_set::RecordMeta;
 
-/// Records in one half: a few batches of the largest size.
+/// Enough for several batches of maximum size.
 const SEGMENT_RECORDS: usize = 8_192;
 
-/// And bytes, by estimate. Most records have less than one KB, so it is their number that counts.
+/// Estimated bytes. Most records are smaller than 1 KB, so usually the number of records is the limit.
 const SEGMENT_BYTES: usize = 16 << 20;
 
-/// A record of more than that is not kept: reading it again costs little beside all else that is done with it.
+/// Larger records are not cached: reading them costs little compared with their other processing.
 const MAX_CACHED_RECORD_BYTES: usize = 64 << 10;
 
-/// Two halves: when the younger is full, it becomes the older, and what stood there is forgotten.
+/// A cache of two segments. When the newer one is full, it replaces the older one.
 #[derive(Debug, Default)]
 pub(crate) struct RecordCache {
     newer: Segment,
@@ -48,7 +47,7 @@ impl RecordCache {
         self.newer.records.get(&id).or_else(|| self.older.records.get(&id)).map(|(stored, _)| stored.version)
     }
 
-    /// As it stands now. What is found here is never older than what was put here last.
+    /// Stores the current version of a record and removes earlier ones.
     pub(crate) fn put(&mut self, stored: RecordMeta, record: &Arc<Record>) {
         let bytes = estimated_bytes(record);
         if bytes > MAX_CACHED_RECORD_BYTES {
@@ -67,13 +66,13 @@ impl RecordCache {
         self.older.remove(id);
     }
 
-    /// Where it is not known what became of a write, nothing is.
+    /// Empties the cache, because the outcome of a write is unknown.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 }
 
-/// The bytes that a record holds in memory, by estimate. Its payload is elsewhere.
+/// Estimates the bytes that a record uses in memory, without its payload.
 fn estimated_bytes(record: &Record) -> usize {
     let texts = [&record.owner].into_iter().chain(&record.stuck_reason).map(|text| text.len());
     size_of::<Record>() + texts.sum::<usize>() + estimated_values_bytes(&record.fields)
@@ -144,7 +143,6 @@ pub(crate) mod tests {
         assert!(cache.newer.records.is_empty() && cache.older.records.is_empty());
     }
 
-    /// Long texts fill a half before many records do, and one that is too large leaves nothing older of itself behind.
     #[test]
     fn cache_is_bounded_by_bytes_and_drops_oversized_records() {
         let mut cache = RecordCache::default();

@@ -1,26 +1,26 @@
-//! Schemas by number, and how one becomes the next.
+//! Schema versions and schema migrations.
 
 use crate::error::StoreError;
 
-/// One step. Never changed once released: a further one is added.
+/// A schema migration. After its release it must not change; add another one instead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SchemaMigration {
     pub(crate) name: &'static str,
     pub(crate) sql: &'static str,
 }
 
-/// Which schema a database has, and which this program works on.
+/// The schema version of a database and the version that this program supports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaStatus {
-    /// Nothing where there is none yet.
+    /// 0 for an empty database.
     pub current: u32,
     pub supported: u32,
-    /// The migrations that lead from the one to the other, in order.
+    /// Names of the migrations from `current` to `supported`, in order.
     pub pending: Vec<&'static str>,
 }
 
 impl SchemaStatus {
-    /// Refuses one that is newer than all that we know.
+    /// Fails if the database's schema is newer than this program supports.
     pub(crate) fn compare(current: u32, migrations: &[SchemaMigration]) -> Result<Self, StoreError> {
         let supported = u32::try_from(migrations.len()).unwrap_or(u32::MAX);
         if current > supported {
@@ -30,7 +30,7 @@ impl SchemaStatus {
         Ok(Self { current, supported, pending })
     }
 
-    /// Refuses one that is older, too: who only reads brings nothing up to date.
+    /// Fails if the schema is older than this program supports. For read-only access, which cannot migrate.
     pub(crate) fn require_current(&self) -> Result<(), StoreError> {
         let Self { current: found, supported: known, .. } = *self;
         if found < known { Err(StoreError::SchemaTooOld { found, known }) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! How a store stands, for who watches it all the time: cheap, whatever it holds.
+//! Store statistics for monitoring, with a bounded cost on any amount of data.
 
 use std::sync::Arc;
 
@@ -6,31 +6,31 @@ use onceward_core::time::Time;
 
 use crate::query::StateCount;
 
-/// Waiting jobs of each lifecycle that are looked at, from either end of the line. The line is not in the order of waiting: whoever has a
-/// low priority may wait long, and stands at the back.
+/// Ready jobs of each lifecycle that are scanned from each end of the queue. The queue is ordered by rank, so a job of
+/// low priority can be the oldest and still be near the back.
 pub(crate) const MAX_SCANNED_READY_PER_END: usize = 1_000;
 
-/// Waiting jobs of each lifecycle that are counted, and no more.
+/// Limit for counting the ready jobs of each lifecycle.
 pub(crate) const MAX_COUNTED_READY: usize = 10_000;
 
-/// Timers that are looked at, the next first: so many live leases and overdue records are told apart, and no more.
+/// Limit for scanning timers, earliest first. It bounds the counts of live leases and overdue records.
 pub(crate) const MAX_SCANNED_TIMERS: usize = 10_000;
 
-/// How many there are of what, and since when the first of them waits.
+/// Counts and ages of records, jobs, leases and overdue timers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Records by lifecycle and state: kept, not counted.
+    /// Records by lifecycle and state. The store maintains these numbers, so reading them needs no count.
     pub state_counts: Vec<StateCount>,
-    /// Since when a job waits for a worker, by lifecycle and state: the longest of the first and the last thousand in line. Where all
-    /// have one priority, it is the first of them all.
+    /// Oldest ready time by lifecycle and state, among the first and last thousand jobs of the queue. If all jobs have
+    /// the same priority, it is the exact minimum.
     pub oldest_ready: Vec<OldestReady>,
-    /// How many jobs a worker could be given now, by lifecycle. From ten thousand on there may be more.
+    /// Ready jobs by lifecycle. 10,000 means that many or more.
     pub ready_counts: Vec<ReadyCount>,
-    /// Leases that count. From ten thousand on there may be more.
+    /// Live leases. 10,000 means that many or more.
     pub live_leases: u64,
-    /// Records that should have moved by themselves. From ten thousand on there may be more.
+    /// Records with an overdue timer. 10,000 means that many or more.
     pub overdue_records: u64,
-    /// Since when the first of them should have.
+    /// Due time of the most overdue record.
     pub overdue_since: Option<Time>,
 }
 
@@ -48,7 +48,7 @@ pub struct ReadyCount {
 }
 
 impl StoreStats {
-    /// Of several versions of a lifecycle, the one that waits longest.
+    /// Keeps the earliest time per lifecycle and state, over all versions.
     pub(crate) fn note_oldest_ready(&mut self, lifecycle: &Arc<str>, state: &Arc<str>, ready_since: Time) {
         let found =
             self.oldest_ready.iter_mut().find(|oldest| oldest.lifecycle == *lifecycle && oldest.state == *state);

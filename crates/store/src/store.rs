@@ -1,4 +1,4 @@
-//! What every store does.
+//! The trait that all stores implement.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -30,47 +30,48 @@ use crate::read_set::ReadSet;
 use crate::stats::StoreStats;
 use crate::workers::{LeaseCounts, WorkerSighting};
 
-/// A place where records live. It loads and saves, and decides nothing.
+/// A database of records and their log. It loads and saves and makes no decisions.
 pub trait Store: Send + Sync {
-    /// Add what these keys stand for to the base. Takes no locks: whether it still holds is for `save` to find out. What the
-    /// base has already is not asked for again. A future that is dropped before it is done leaves the base empty.
+    /// Loads the values of these keys into the read set, except those that it already has. Takes no locks; `save`
+    /// validates the values. If the future is dropped before it completes, the read set is empty.
     fn load(&self, read_set: &mut ReadSet, keys: &[ReadKey]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Make a batch durable, all of it or none: in one transaction, after comparing everything that it rests on with what
-    /// the base was told. The base must hold all that the batch reads, and the batch's own changes applied. Both are shared, not
-    /// given away: they go to the thread that writes, and are still needed for the answers.
+    /// Saves a batch atomically: in one transaction, after comparing everything that it read with the read set. The
+    /// read set must contain all values that the batch read, and the batch's own changes must be applied to it. Both
+    /// arguments are shared, because the writer thread needs them and the caller still needs them for the replies.
     fn save(
         &self,
         read_set: &Arc<ReadSet>,
         batch: &Arc<Batch>,
     ) -> impl Future<Output = Result<SaveResult, StoreError>> + Send;
 
-    /// Jobs that wait for a worker, in the order in which they should have one: by priority, then age, where a minute of
-    /// waiting makes up for one of priority. Of a work key no more than may run beside those that do; of an ordered one the
-    /// first only.
+    /// Returns ready jobs in dispatch order: by priority, then by age, where one minute of waiting outweighs one unit
+    /// of priority. For each concurrency key, returns at most as many jobs as its limit still allows; for an ordered
+    /// key, only the first job.
     fn lease_candidates(
         &self,
         query: &LeaseQuery,
     ) -> impl Future<Output = Result<Vec<LeaseCandidate>, StoreError>> + Send;
 
-    /// Records with a timer or a lease that ends at `until` or before, the earliest first.
+    /// Returns records with a timer or lease that is due at `due_by` or earlier, earliest first.
     fn due_records(
         &self,
         due_by: Time,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(Time, RecordId)>, StoreError>> + Send;
 
-    /// The log after a place, in order, without a gap. [`StoreError::Pruned`] where pruning took something after it.
+    /// Returns the log after `after_seq`, in order and without gaps. Fails with [`StoreError::LogPruned`] if pruning
+    /// deleted an entry after that seq.
     fn log(
         &self,
         after_seq: u64,
         limit: impl Into<PageLimit> + Send,
     ) -> impl Future<Output = Result<Vec<LogEntry>, StoreError>> + Send;
 
-    /// The last place in the log; 0 where nothing was written yet.
+    /// Returns the last seq of the log; 0 for an empty log.
     fn last_seq(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// A record's own entries after a version, in order.
+    /// Returns a record's log entries after a version, in order.
     fn history(
         &self,
         record: RecordId,
@@ -78,39 +79,39 @@ pub trait Store: Send + Sync {
         limit: impl Into<PageLimit> + Send,
     ) -> impl Future<Output = Result<Vec<LogEntry>, StoreError>> + Send;
 
-    /// A record as it was last saved. Whether a timer is due on it is for the caller to see to.
+    /// Returns a record as last saved. The caller must check whether a timer is due.
     fn record(&self, id: RecordId) -> impl Future<Output = Result<Option<Arc<Record>>, StoreError>> + Send;
 
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<RecordPage, StoreError>> + Send;
 
-    /// How many records are in each state, of one owner or of all; states without records are left out.
+    /// Returns the number of records in each state, of one owner or of all. States without records are omitted.
     fn counts_by_state(&self, owner: Option<&str>) -> impl Future<Output = Result<Vec<StateCount>, StoreError>> + Send;
 
-    /// How the store stands, for who watches it all the time. Costs little, whatever it holds.
+    /// Returns statistics for monitoring, at a cost that does not grow with the data.
     fn stats(&self, now: Time) -> impl Future<Output = Result<StoreStats, StoreError>> + Send;
 
-    /// How long its commits took, in microseconds, where that can be told from the rest of a save.
+    /// Returns the latencies of commits in microseconds, if the store can measure them apart from the rest of a save.
     fn commit_latency(&self) -> Option<HistogramSnapshot> {
         None
     }
 
-    /// The bytes with this hash.
+    /// Returns the payload bytes with this hash.
     fn payload(&self, sha256: &[u8; 32]) -> impl Future<Output = Result<Option<Arc<[u8]>>, StoreError>> + Send;
 
-    /// Those among these hashes that some record has as its payload's.
+    /// Returns the hashes that belong to the payload of at least one record.
     fn referenced_payloads(
         &self,
         hashes: &[[u8; 32]],
     ) -> impl Future<Output = Result<HashSet<[u8; 32]>, StoreError>> + Send;
 
-    /// The same of many, in their order.
+    /// Like [`payload`](Self::payload), but for several hashes; returns the results in the same order.
     fn payloads(&self, sha256s: &[[u8; 32]])
     -> impl Future<Output = Result<Vec<Option<Arc<[u8]>>>, StoreError>> + Send;
 
-    /// What the job's committed execution left.
+    /// Returns the effect of the job's committed execution.
     fn effect(&self, record: RecordId) -> impl Future<Output = Result<Option<Effect>, StoreError>> + Send;
 
-    /// The attempts at a job after a token, the first first.
+    /// Returns a page of a job's executions after a token, oldest first.
     fn executions_page(
         &self,
         record: RecordId,
@@ -118,51 +119,52 @@ pub trait Store: Send + Sync {
         limit: impl Into<PageLimit> + Send,
     ) -> impl Future<Output = Result<Vec<Execution>, StoreError>> + Send;
 
-    /// All of them, for who knows that they are few.
+    /// Returns all executions of a job. Use it only if they are known to be few.
     fn executions(&self, record: RecordId) -> impl Future<Output = Result<Vec<Execution>, StoreError>> + Send {
         self.executions_page(record, FencingToken(0), usize::MAX >> 1)
     }
 
-    /// Records that point to another.
+    /// Returns a page of the records that link to a record.
     fn linked_records(&self, query: &LinkQuery) -> impl Future<Output = Result<LinkPage, StoreError>> + Send;
 
-    /// Named accounts, those that stand for the world outside too.
+    /// Returns a page of named accounts, including outside accounts.
     fn accounts(&self, query: &AccountsQuery) -> impl Future<Output = Result<Vec<AccountBalance>, StoreError>> + Send;
 
-    /// What a named account holds; `None` where nothing ever moved there.
+    /// Returns a named account; `None` if it never had a transfer.
     fn account(&self, account: &AccountName)
     -> impl Future<Output = Result<Option<AccountBalance>, StoreError>> + Send;
 
-    /// What moved on a named account, the newest first.
+    /// Returns a page of a named account's statement, newest entry first.
     fn statement(
         &self,
         query: &StatementQuery,
     ) -> impl Future<Output = Result<Option<StatementPage>, StoreError>> + Send;
 
-    /// Write down who came for jobs lately.
+    /// Stores when workers last polled for jobs.
     fn upsert_workers(&self, sightings: &[WorkerSighting]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Who came for jobs lately, the last first.
+    /// Returns the workers that polled last, latest first.
     fn workers(&self, limit: usize) -> impl Future<Output = Result<Vec<WorkerSighting>, StoreError>> + Send;
 
-    /// How many live leases each worker holds. Looks at no more than so many timers, the next to run out first: every lease
-    /// has one, for its end.
+    /// Returns the number of live leases of each worker. Scans at most `max_timers` timers, earliest first; each lease
+    /// has a timer for its expiry.
     fn lease_counts(&self, max_timers: usize) -> impl Future<Output = Result<LeaseCounts, StoreError>> + Send;
 
-    /// Forget workers that were last seen at this time or before, and all but the last so many; how many that were.
+    /// Deletes workers last seen at `seen_before` or earlier, and all but the latest `max_workers`. Returns the number
+    /// deleted.
     fn delete_stale_workers(
         &self,
         seen_before: Time,
         max_workers: usize,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// Requests that were answered before, in the order in which they are asked for.
+    /// Returns the stored idempotency records, in the order of `ids`.
     fn idempotency_records(
         &self,
         ids: &[IdempotencyId],
     ) -> impl Future<Output = Result<Vec<Option<IdempotencyRecord>>, StoreError>> + Send;
 
-    /// One of them.
+    /// Like [`idempotency_records`](Self::idempotency_records), but for one id.
     fn idempotency_record(
         &self,
         id: &IdempotencyId,
@@ -170,15 +172,15 @@ pub trait Store: Send + Sync {
         async move { Ok(self.idempotency_records(std::slice::from_ref(id)).await?.pop().flatten()) }
     }
 
-    /// The lifecycles that the store knows.
+    /// Returns the catalog of lifecycle versions. It may lack versions that another process has just added.
     fn catalog(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
 
-    /// Check lifecycle files and take them in: a version never seen becomes the current one of its lifecycle, a known one
+    /// Analyzes lifecycle files and adds them. A new version becomes the current one of its lifecycle; a known version
     /// changes nothing.
     fn put_lifecycles(&self, files: &InputFiles) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
 
-    /// Make a version that is known the current one of its lifecycle, on somebody's word, and tell so in the log. A version that is
-    /// current changes nothing.
+    /// Makes a known version the current one of its lifecycle and logs the activation with its actor. If the version is
+    /// already current, changes nothing.
     fn activate_version(
         &self,
         hash: &str,
@@ -186,69 +188,71 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send;
 
-    /// The lifecycles as they are now, whoever brought them: what [`definitions`](Self::definitions) may learn a moment later.
+    /// Like [`catalog`](Self::catalog), but includes everything that other processes have committed.
     fn refresh_catalog(&self) -> impl Future<Output = Result<Arc<Catalog>, StoreError>> + Send {
         self.catalog()
     }
 
-    /// How many records live by each version, by state; none are left out that are not final.
+    /// Returns the number of records of each version by state. Includes at least all states that are not final.
     fn counts_by_version(&self) -> impl Future<Output = Result<Vec<VersionCount>, StoreError>> + Send;
 
-    /// Records that ended long ago, the oldest first. Looks at no more than a bounded number.
+    /// Returns records that ended before the cutoff, oldest first. Scans a bounded number of records.
     fn prunable(&self, query: &PrunableQuery) -> impl Future<Output = Result<PrunablePage, StoreError>> + Send;
 
-    /// Records with all that point to them; those that are not there are left out.
+    /// Returns records with all records that link to them. Unknown ids are omitted.
     fn with_referrers(
         &self,
         ids: &[RecordId],
     ) -> impl Future<Output = Result<Vec<RecordWithReferrers>, StoreError>> + Send;
 
-    /// Take records out, each with all of its entries, and leave a checkpoint in the log: all of it in one transaction, after
-    /// comparing the records and their links with what was loaded.
+    /// Deletes records with all their log entries and appends a checkpoint, in one transaction, after comparing the
+    /// records and their links with the loaded ones.
     fn prune(&self, prune: &Arc<PruneRequest>) -> impl Future<Output = Result<PruneResult, StoreError>> + Send;
 
-    /// Whether it is the caller's turn to look for what can be pruned: nobody else has looked for so long. It is written down that
-    /// somebody looks now. Always, where nobody else can.
+    /// Returns whether the caller should look for prunable records now: no process has done so for `min_interval`. If
+    /// so, stores the current time. Always true if no other process can open the store.
     fn claim_prune_turn(&self, min_interval: Duration) -> impl Future<Output = Result<bool, StoreError>> + Send {
         let _ = min_interval;
         async { Ok(true) }
     }
 
-    /// How far the store is pruned.
+    /// Returns how far the log is pruned.
     fn prune_state(&self) -> impl Future<Output = Result<PruneState, StoreError>> + Send;
 
-    /// Forget old answers to callers' keys. Looks at no more than a bounded number.
+    /// Deletes idempotency records older than the cutoff. Scans a bounded number.
     fn delete_expired_keys(
         &self,
         query: &ExpiredKeysQuery,
     ) -> impl Future<Output = Result<ExpiredKeysPage, StoreError>> + Send;
 
-    /// Take away counts that tell nothing any more. Looks at no more than a bounded number; one that somebody is at stays.
+    /// Deletes counters at zero or with an expired window. Scans a bounded number and skips counters that another
+    /// transaction holds.
     fn delete_expired_counters(
         &self,
         query: &ExpiredCountersQuery,
     ) -> impl Future<Output = Result<ExpiredCountersPage, StoreError>> + Send;
 
-    /// All API keys, live or not.
+    /// Returns all API keys, including expired and revoked ones.
     fn api_keys(&self) -> impl Future<Output = Result<ApiKeySet, StoreError>> + Send;
 
-    /// How often they were changed: whether what was read of them is still so.
+    /// Returns [`ApiKeySet::revision`], to check whether keys that were read before are still current.
     fn api_keys_revision(&self) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
-    /// Change the keys and tell it in the log, in one transaction, if nobody has changed them since.
+    /// Changes the API keys and logs the change, in one transaction, if no other change came in between.
     fn edit_api_keys(
         &self,
         edit: &Arc<ApiKeyEdit>,
     ) -> impl Future<Output = Result<ApiKeySaveResult, StoreError>> + Send;
 
-    /// A name for this opening of the store, where only one process can have it open at a time, or it was given a name that only one
-    /// has at a time. What workers inside that process lease is marked with it ([`in_process_worker_name`](crate::own_worker)).
+    /// Returns the name of this instance, if no other running process can have the same name: either only one process
+    /// can open the store, or the operator assigned the name. In-process workers lease under it (see
+    /// [`in_process_worker_name`](crate::in_process_worker_name)).
     fn instance(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Live leases of workers inside a process that had the store open before: they are gone. None where others may have it
-    /// open too, but for processes that had our name.
+    /// Returns live leases of in-process workers of earlier instances, which no longer run. If several processes can
+    /// open the store, returns only those of earlier instances with the same assigned name.
     fn orphaned_leases(
         &self,
         limit: usize,
@@ -257,26 +261,26 @@ pub trait Store: Send + Sync {
         async { Ok(Vec::new()) }
     }
 
-    /// Raised when another process may have written something: a hint that may come late or not at all. `None` where nobody
-    /// else can write.
+    /// Returns a channel that changes when another process may have committed. Notifications can be late or missing.
+    /// `None` if no other process can write.
     fn change_notifications(&self) -> Option<watch::Receiver<u64>> {
         None
     }
 
-    /// Letters that wait in the store's inbox, the first first. They are nobody else's for half a minute: a letter that is
-    /// not answered by then comes again. None where there is no inbox.
+    /// Returns pending inbox calls, oldest first, and reserves them for 30 seconds. A call without an answer by then is
+    /// returned again. Empty if the store has no inbox.
     fn inbox_calls(&self, limit: usize) -> impl Future<Output = Result<Vec<InboxCall>, StoreError>> + Send {
         let _ = limit;
         async { Ok(Vec::new()) }
     }
 
-    /// Write down what became of letters, for those who sent them.
+    /// Stores the results of inbox calls for their senders.
     fn answer_inbox_calls(&self, replies: &[InboxReply]) -> impl Future<Output = Result<(), StoreError>> + Send {
         let _ = replies;
         async { Ok(()) }
     }
 
-    /// Take away letters that were answered long ago. Looks at no more than a bounded number.
+    /// Deletes inbox calls that were answered before the cutoff. Scans a bounded number.
     fn delete_answered_calls(
         &self,
         query: &AnsweredCallsQuery,
@@ -285,6 +289,6 @@ pub trait Store: Send + Sync {
         async { Ok(AnsweredCallsPage::default()) }
     }
 
-    /// The store's clock.
+    /// Returns the time of the store's clock.
     fn now(&self) -> impl Future<Output = Result<Time, StoreError>> + Send;
 }

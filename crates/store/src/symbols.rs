@@ -1,4 +1,5 @@
-//! Names in keys, by number. All of them come with definitions, so that a save never meets a new one.
+//! The symbol table: numbers for the names used in keys. All names come from lifecycle definitions, so a save never
+//! adds one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::catalog::Catalog;
 use crate::error::StoreError;
 use crate::scan::{DifferenceKind, TableDifference};
 
-/// Definitions and names, as of some time.
+/// The catalog and its symbol table at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct CatalogSnapshot {
     pub(crate) catalog: Arc<Catalog>,
@@ -17,7 +18,7 @@ pub(crate) struct CatalogSnapshot {
 }
 
 impl CatalogSnapshot {
-    /// How the jobs of a version's work key share it.
+    /// Returns how the jobs of this version share a concurrency key.
     pub(crate) fn concurrency_policy(&self, definition: u32) -> Option<&ConcurrencyPolicy> {
         self.catalog.by_number(definition)?.work.as_ref()?.concurrency.as_ref()
     }
@@ -35,7 +36,7 @@ impl SymbolTable {
         self.names_by_id.insert(id, name);
     }
 
-    /// The names as these versions, in this order, bring them.
+    /// Builds the symbol table of these versions, numbering names in this order.
     pub(crate) fn from_versions<'a>(versions: impl Iterator<Item = &'a Arc<Lifecycle>>) -> Self {
         let mut names = Self::default();
         for name in versions.flat_map(|lifecycle| declared_names(lifecycle)) {
@@ -50,7 +51,7 @@ impl SymbolTable {
         self.names_by_id.iter().map(|(number, name)| (*number, name))
     }
 
-    /// What is wrong with the names that are kept; these are the ones that the definitions bring.
+    /// Compares the stored symbol table with this one, which was built from the definitions.
     pub(crate) fn differences(&self, stored: &Self) -> Vec<TableDifference> {
         let mut differences = Vec::new();
         for (number, name) in self.iter() {
@@ -65,12 +66,12 @@ impl SymbolTable {
         differences
     }
 
-    /// `None` for a name that no definition brought: nothing is kept under it.
+    /// Returns `None` for a name that no definition declares. No row uses such a name.
     pub(crate) fn id(&self, name: &str) -> Option<i64> {
         self.ids_by_name.get(name).copied()
     }
 
-    /// The number of a name that is to be written.
+    /// Returns the number of a name that is to be written.
     pub(crate) fn require_id(&self, name: &str) -> Result<i64, StoreError> {
         self.id(name)
             .ok_or_else(|| StoreError::Rejected(format!("no lifecycle that was given to this store names `{name}`")))
@@ -80,13 +81,12 @@ impl SymbolTable {
         self.names_by_id.get(&id).cloned().ok_or_else(|| StoreError::corrupt(format!("no name has the number {id}")))
     }
 
-    /// The largest number that was given.
     pub(crate) fn last_id(&self) -> i64 {
         self.names_by_id.keys().copied().max().unwrap_or(0)
     }
 }
 
-/// The names that a lifecycle brings.
+/// Returns the names that a lifecycle declares.
 pub(crate) fn declared_names(lifecycle: &Lifecycle) -> BTreeSet<&str> {
     let mut names: BTreeSet<&str> = ["key", "work.key", &lifecycle.name].into();
     names.extend(lifecycle.states.iter().map(|state| &*state.name));

@@ -1,5 +1,5 @@
-//! Field values as JSON that is short, exact and readable in a database shell. What JSON has a word for stands as it is;
-//! the rest is an object with one letter for its kind.
+//! Encodes field values as compact, exact JSON that is readable in a database shell. Values with a JSON equivalent are
+//! written as such; others become an object with a one-letter tag.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,11 +11,11 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value in this form.
+/// A value in this encoding.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ValueJson(pub(crate) Value);
 
-/// The same, borrowed.
+/// Like [`ValueJson`], but borrowed.
 pub(crate) struct ValueJsonRef<'a>(pub(crate) &'a Value);
 
 impl Serialize for ValueJson {
@@ -40,7 +40,7 @@ impl Serialize for ValueJsonRef<'_> {
             Value::Bool(b) => out.serialize_bool(*b),
             Value::Int(i) => out.serialize_i64(*i),
             Value::Text(t) => out.serialize_str(t),
-            // As text: the JSON parser rounds some numbers, Rust's own never does.
+            // As text, because the JSON parser rounds some numbers and Rust's own parser does not.
             Value::Double(d) => serialize_tagged(out, "f", &d.to_string()),
             Value::Time(t) => serialize_tagged(out, "t", &t.micros()),
             Value::Duration(d) => serialize_tagged(out, "d", &d.micros()),
@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for ValueJsonVisitor {
     }
 }
 
-/// The fields of a record, by slot.
+/// Encodes the fields of a record, by slot.
 pub(crate) fn write_fields(fields: &[Value]) -> Result<String, serde_json::Error> {
     serde_json::to_string(&fields.iter().map(ValueJsonRef).collect::<Vec<_>>())
 }

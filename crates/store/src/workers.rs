@@ -1,29 +1,30 @@
-//! Who came for jobs lately. The log does not tell: whoever found none left nothing in it.
+//! Sightings of workers: when each last polled for jobs. The log cannot provide this, because a poll without jobs
+//! writes no entry.
 
 use std::sync::Arc;
 
 use onceward_core::time::Time;
 use sha2::{Digest, Sha256};
 
-/// A worker, as it was last seen.
+/// A worker and when it last polled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSighting {
     pub name: WorkerName,
-    /// The lifecycles that it asked for, the last time.
+    /// The lifecycles of its last poll.
     pub lifecycles: Vec<Arc<str>>,
     pub last_seen_at: Time,
 }
 
-/// What a worker calls itself, and whose it is: others may call theirs the same.
+/// A worker's own name with its holder, because workers of different holders can have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerName {
-    /// `actor.id` of the key that it comes with.
+    /// `actor.id` of the worker's API key.
     pub holder: Arc<str>,
     pub worker: Arc<str>,
 }
 
 impl WorkerName {
-    /// Short enough for every index.
+    /// Returns a fixed-size hash for indexes, because names can be long.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let mut sha = Sha256::new();
         sha.update(u64::try_from(self.holder.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -33,11 +34,11 @@ impl WorkerName {
     }
 }
 
-/// How many live leases each worker holds.
+/// Number of live leases of each worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseCounts {
-    /// By name.
+    /// Ordered by name.
     pub workers: Vec<(WorkerName, u64)>,
-    /// All of them were counted. Where many timers run out before the last lease does, there may be more.
+    /// Whether all leases were counted. False if the scan reached its limit of timers.
     pub is_complete: bool,
 }

@@ -1,5 +1,5 @@
-//! A batch folded into what it comes to: each row of a store is written once, however many operations touched it.
-//! All stores write from this, so that none of them has ideas of its own.
+//! The write set: a batch folded so that each row is written once, however many operations changed it. All stores write
+//! from it, so they cannot differ in what they write.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,26 +19,26 @@ use crate::blocking::block_in_place_if_large;
 use crate::log::{NewLogEntry, Sha256Hash, ZERO_HASH, operation_entries};
 use crate::read_set::{QueuePosition, ReadSet};
 
-/// What a batch comes to.
+/// Everything that a batch writes and validates.
 #[derive(Debug, Default)]
 pub(crate) struct WriteSet<'a> {
-    /// In the order first changed.
+    /// In the order of their first change.
     pub(crate) records: Vec<RecordWrite>,
     record_index: HashMap<RecordId, usize>,
     pub(crate) executions: BTreeMap<(RecordId, FencingToken), Execution>,
     pub(crate) effects: Vec<&'a Effect>,
     pub(crate) uniques: BTreeMap<&'a UniqueKey, Option<RecordId>>,
     pub(crate) counts: BTreeMap<&'a CounterKey, i64>,
-    /// Named accounts only: a hold stands in its record.
+    /// Named accounts only; a hold is stored in its record.
     pub(crate) accounts: BTreeMap<&'a Account, i64>,
     pub(crate) payloads: Vec<(PayloadRef, &'a [u8])>,
     pub(crate) idempotency_records: Vec<&'a IdempotencyRecord>,
     pub(crate) entries: Cow<'a, [NewLogEntry]>,
-    /// Every key that a decision rests on, once, in order.
+    /// Every key that a decision read, without duplicates, sorted.
     pub(crate) read_keys: Vec<&'a ReadKey>,
-    /// The latest time of the batch: an operation may be decided later than the clock says.
+    /// Latest operation time of the batch, which can be later than the clock.
     pub(crate) latest_at: Time,
-    /// A request that stands twice in the batch itself.
+    /// Idempotency keys that occur more than once in the batch.
     pub(crate) duplicate_ids: Vec<IdempotencyId>,
 }
 
@@ -47,14 +47,14 @@ pub(crate) struct WriteSet<'a> {
 pub(crate) struct RecordWrite {
     pub(crate) before: Option<Arc<Record>>,
     pub(crate) after: Arc<Record>,
-    /// The hash of its last entry; unchanged by a mere heartbeat.
+    /// Hash of the record's last log entry. A heartbeat alone does not change it.
     pub(crate) head_hash: Sha256Hash,
 }
 
-/// How many records of a version and an owner are in a state.
+/// Key of the counters of records by version, owner and state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StateCountKey {
-    /// The version's hash.
+    /// Hash of the version.
     pub(crate) definition: Arc<str>,
     pub(crate) owner: Arc<str>,
     pub(crate) state: Arc<str>,
@@ -68,7 +68,7 @@ impl StateCountKey {
 }
 
 impl RecordWrite {
-    /// Whether it lives by another version than before.
+    /// Returns whether the batch migrates the record to another version.
     pub(crate) fn is_version_migrated(&self) -> bool {
         let same = |before: &Arc<Record>| {
             Arc::ptr_eq(&before.lifecycle, &self.after.lifecycle) || before.lifecycle.hash == self.after.lifecycle.hash
@@ -76,17 +76,17 @@ impl RecordWrite {
         self.before.as_ref().is_some_and(|before| !same(before))
     }
 
-    /// Whether it waits for a worker, before and after.
+    /// Returns the readiness before and after the batch.
     pub(crate) fn readiness_change(&self) -> (Option<Readiness>, Option<Readiness>) {
         (self.before.as_deref().and_then(readiness), readiness(&self.after))
     }
 
-    /// When it next needs the engine, before and after.
+    /// Returns when the engine must next process the record, before and after the batch.
     pub(crate) fn due_change(&self) -> (Option<Time>, Option<Time>) {
         (self.before.as_deref().and_then(next_due), next_due(&self.after))
     }
 
-    /// The ordered queue it stands in, before and after.
+    /// Returns the ordered queue of the record, before and after the batch.
     pub(crate) fn queue_change(&self) -> (Option<ConcurrencyKey>, Option<ConcurrencyKey>) {
         (self.before.as_deref().and_then(ordered_queue_key), ordered_queue_key(&self.after))
     }
@@ -100,12 +100,12 @@ impl RecordWrite {
     }
 }
 
-/// What a batch adds to the log. Apart from the rest, because making and hashing its text takes long and needs no database:
-/// it can be done while another batch is being written.
+/// The log entries of a batch. Separate from the write set, because encoding and hashing takes long and needs no
+/// database: it can run while another batch is being written.
 #[derive(Debug, Default)]
 pub(crate) struct EncodedEntries {
     entries: Vec<NewLogEntry>,
-    /// The hash of each record's last entry.
+    /// Hash of each record's last entry.
     heads: HashMap<RecordId, Sha256Hash>,
 }
 
@@ -143,7 +143,7 @@ impl<'a> WriteSet<'a> {
         Self::fold_batch(read_set, batch, entries.into(), &heads)
     }
 
-    /// With what is told already, which stays whole for another try.
+    /// Builds the write set with entries that are already encoded. These stay available for another attempt.
     pub(crate) fn from_encoded(
         read_set: &ReadSet,
         batch: &'a Batch,
@@ -183,7 +183,6 @@ impl<'a> WriteSet<'a> {
         Ok(write_set)
     }
 
-    /// Whether there is a new record in it.
     pub(crate) fn has_new_records(&self) -> bool {
         self.records.iter().any(|record| record.before.is_none())
     }
@@ -234,8 +233,8 @@ impl<'a> WriteSet<'a> {
         self.records.push(RecordWrite { before: before.cloned(), after, head_hash: ZERO_HASH });
     }
 
-    /// Bytes by their hash, and how many new records have them as payload. Empty where they are not here: a record may name
-    /// bytes that came before, or never.
+    /// Returns payload bytes by hash, with the number of new records that reference each. The bytes are empty if the
+    /// batch does not contain them: a record can reference bytes that were saved earlier, or never.
     pub(crate) fn payloads_by_hash(&self) -> BTreeMap<[u8; 32], (&'a [u8], i64)> {
         let mut contents: BTreeMap<[u8; 32], (&[u8], i64)> = BTreeMap::new();
         contents.extend(self.payloads.iter().map(|(payload, bytes)| (payload.sha256, (*bytes, 0))));
@@ -246,8 +245,8 @@ impl<'a> WriteSet<'a> {
         contents
     }
 
-    /// What must be as the base was told: all that was read, and each record that is written over. Whether a new record's
-    /// id is free is for the store's own key to say, where nobody asked.
+    /// Returns the keys that must still have their loaded values: all keys read, and all records overwritten. If the id
+    /// of a new record was not read, the store's primary key ensures that it is free.
     pub(crate) fn keys_to_validate(&self, read_set: &ReadSet) -> Vec<ReadKey> {
         let mut keys: Vec<ReadKey> =
             self.read_keys.iter().filter(|key| read_set.needs_validation(key)).map(|key| (*key).clone()).collect();
@@ -261,7 +260,8 @@ impl<'a> WriteSet<'a> {
         keys
     }
 
-    /// Those among them of which the base was told nothing: where nothing can have changed, only this can be wrong.
+    /// Returns the keys to validate that were never loaded. If the store knows that nothing changed, only these can be
+    /// wrong.
     pub(crate) fn unobserved_keys(&self, read_set: &ReadSet) -> Vec<ReadKey> {
         let unobserved =
             self.read_keys.iter().filter(|key| read_set.needs_validation(key) && !read_set.has_observed(key));
@@ -271,7 +271,7 @@ impl<'a> WriteSet<'a> {
         keys
     }
 
-    /// Every key of which a store says something else after this batch.
+    /// Returns every key whose value changes with this batch.
     pub(crate) fn written_keys(&self) -> HashSet<ReadKey> {
         let mut keys: HashSet<ReadKey> = self.records.iter().map(|record| ReadKey::Record(record.after.id)).collect();
         keys.extend(self.uniques.keys().map(|key| ReadKey::Unique((*key).clone())));
@@ -287,7 +287,7 @@ impl<'a> WriteSet<'a> {
         keys
     }
 
-    /// How the numbers of records by version, owner and state change.
+    /// Returns the changes of record counts by version, owner and state.
     pub(crate) fn state_count_deltas(&self) -> BTreeMap<StateCountKey, i64> {
         let mut deltas: BTreeMap<StateCountKey, i64> = BTreeMap::new();
         for record in &self.records {

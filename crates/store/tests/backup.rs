@@ -1,4 +1,4 @@
-//! Copies of an embedded database while it is written.
+//! Backups of an SQLite database during writes.
 
 mod support;
 
@@ -9,14 +9,15 @@ use onceward_store::{BackupError, Clock, SqliteStore, Store, StoreError, backup_
 use support::growing_database::{BYTES_PER_MEGABYTE, GrowingDatabase};
 use support::{block_on, start_time};
 
-/// How many contents a file has, and what SQLite says about its pages.
+/// Returns the number of payloads in a file and the result of SQLite's integrity check.
 fn contents_and_integrity(path: &PathBuf) -> (u64, String) {
     let connection = rusqlite::Connection::open(path).expect("it opens");
     let count = connection.query_row("SELECT count(*) FROM contents", [], |row| row.get(0)).expect("contents");
     (count, connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("an answer"))
 }
 
-/// For each megabyte that is copied half of one is written. One snapshot over all of it would keep all of that in the WAL.
+/// Half a megabyte is written for each megabyte copied. With one snapshot for the whole copy, all of that would stay in
+/// the WAL.
 #[test]
 fn wal_stays_bounded_while_backup_runs_beside_writes() {
     let mut database = GrowingDatabase::new();
@@ -25,7 +26,7 @@ fn wal_stays_bounded_while_backup_runs_beside_writes() {
     }
     let (from, to) = (database.folder.database_path(), database.sibling_path("copy.db"));
     let (before, mut written, mut max_wal_bytes) = (database.payload_count, 0, 0);
-    // The file keeps the length that the engine left it with.
+    // The file keeps the size that it had before the backup.
     let bound = database.wal_bytes().max(24 * BYTES_PER_MEGABYTE);
     let report = backup_database(&from, &to, &mut |_, _| {
         database.write_payload(BYTES_PER_MEGABYTE / 2);
@@ -47,8 +48,8 @@ fn wal_stays_bounded_while_backup_runs_beside_writes() {
     assert_eq!(std::fs::metadata(&to).expect("the copy").len(), done.bytes);
 }
 
-/// Beside a writer that never pauses, and writes more than can be copied if it may, a copy comes to its end. With another size in
-/// `ONCEWARD_MEGABYTES` and `--nocapture` this measures.
+/// The writer can write faster than the backup copies. Set `ONCEWARD_MEGABYTES` and `--nocapture` to measure with other
+/// sizes.
 #[test]
 fn backup_completes_beside_continuous_writer() {
     let megabytes = std::env::var("ONCEWARD_MEGABYTES").map_or(64, |text| text.parse().expect("a number"));
@@ -84,7 +85,7 @@ fn backup_completes_beside_continuous_writer() {
     assert_eq!(contents_and_integrity(&to).1, "ok");
 }
 
-/// What stands in the WAL from before is folded back once, and then does not count.
+/// Pages that were in the WAL before the backup are checkpointed once.
 #[test]
 fn idle_database_is_copied_with_few_holds() {
     let mut database = GrowingDatabase::new();
@@ -97,7 +98,7 @@ fn idle_database_is_copied_with_few_holds() {
     assert!(done.holds < 100 && done.recopied_pages == 0, "{done:?}");
 }
 
-/// Where somebody reads one old state all the while, nothing is copied until that ends; writers go on.
+/// Writers continue meanwhile.
 #[test]
 fn backup_waits_for_old_read_snapshot() {
     let mut database = GrowingDatabase::new();
@@ -119,7 +120,7 @@ fn backup_waits_for_old_read_snapshot() {
     assert_eq!(contents_and_integrity(&to), (3, "ok".to_owned()));
 }
 
-/// The engine of the same process keeps its locks: a second one is still refused, and a copy of an idle database is exact.
+/// Also checks that an engine in the same process keeps its locks, and that a backup of an idle database is exact.
 #[test]
 fn backup_refuses_existing_target_and_removes_partial_file() {
     let mut database = GrowingDatabase::new();
@@ -131,7 +132,7 @@ fn backup_refuses_existing_target_and_removes_partial_file() {
     assert_eq!(std::fs::read(&to).expect("it is there"), b"mine");
     std::fs::remove_file(&to).expect("removed");
 
-    // What a backup that was killed has left is written over; one under way is not.
+    // The file of a killed backup is overwritten; that of a running one is not.
     let part = database.sibling_path("copy.db.part");
     std::fs::write(&part, vec![9; 9 * BYTES_PER_MEGABYTE]).expect("a file");
     let lock_holder = std::fs::File::open(&part).expect("it is there");
@@ -152,7 +153,6 @@ fn backup_refuses_existing_target_and_removes_partial_file() {
     database.write_payload(BYTES_PER_MEGABYTE);
 }
 
-/// To restore is to put the file in place: an engine opens it as its own.
 #[test]
 fn backup_opens_as_store_with_same_contents() {
     let mut database = GrowingDatabase::new();

@@ -1,5 +1,5 @@
-//! Many at once on one PostgreSQL: random operations decided and saved side by side. Whatever order they come in, the log tells
-//! one story, and everything that is kept is what that story comes to. Nobody ever waits in a circle.
+//! Random operations saved concurrently on PostgreSQL: the stored state equals a replay of the log, and no deadlock
+//! occurs.
 
 mod support;
 
@@ -22,7 +22,7 @@ const CONCURRENT_SAVERS: usize = 6;
 
 type BatchQueue = Arc<Mutex<VecDeque<Vec<(Operation, Time)>>>>;
 
-/// Decide one batch as the engine does, and save it; `false` where something had changed.
+/// Decides and saves one batch like the engine. Returns false on a conflict.
 async fn try_save_batch(store: &PostgresStore, operations: &[(Operation, Time)]) -> bool {
     let catalog = store.catalog().await.unwrap();
     let (mut read_set, mut writes) = (ReadSet::default(), Vec::new());
@@ -80,7 +80,7 @@ async fn run_concurrent_saves(files: &InputFiles, seed: u64) -> (usize, usize) {
                         conflicts.fetch_add(1, Ordering::Relaxed);
                     }
                     saved += 1;
-                    // Looking moves those whose time has come, or has not: now, and by a clock far ahead.
+                    // Candidate queries promote or delay jobs: query at the current time and with a clock far ahead.
                     for seconds in [0, 100_000].into_iter().take(1 + saved % 2) {
                         let now = operations[0].1.checked_add(Duration::from_secs(seconds)).unwrap();
                         let lifecycles =
@@ -108,7 +108,7 @@ async fn run_concurrent_saves(files: &InputFiles, seed: u64) -> (usize, usize) {
     (saved, conflicts.load(Ordering::Relaxed))
 }
 
-/// All that is kept under keys is what the log comes to. How many jobs wait.
+/// Asserts that the stored values equal a replay of the log. Returns the number of waiting jobs.
 async fn assert_state_equals_replay(store: &PostgresStore) -> usize {
     let mut replay = LogReplay::new(store.catalog().await.unwrap().lifecycles());
     for entry in store.log(0, 1_000_000).await.unwrap() {
@@ -126,7 +126,7 @@ async fn assert_state_equals_replay(store: &PostgresStore) -> usize {
     let stored = read_set.snapshot();
     for (id, replayed) in records {
         let (built, kept) = (replayed.as_ref().unwrap(), stored.record(*id).unwrap());
-        // Heartbeats move a lease's end and leave no entry.
+        // Heartbeats extend a lease without a log entry.
         let mut kept = (**kept).clone();
         if let (Some(kept), Some(built)) = (&mut kept.execution, &built.execution) {
             kept.expires_at = built.expires_at;

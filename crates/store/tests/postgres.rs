@@ -1,4 +1,4 @@
-//! What belongs to PostgreSQL alone: a server that many processes share.
+//! Tests that apply only to PostgreSQL, such as several processes on one server.
 
 mod support;
 
@@ -23,7 +23,6 @@ async fn open_store(url: &str) -> Result<PostgresStore, StoreError> {
     PostgresStore::open_with_clock(url, Clock::manual(start_time())).await
 }
 
-/// Many processes that start at once on an empty database: one makes the schema, all of them work.
 #[test]
 fn concurrent_first_opens_create_schema_once() {
     block_on(async {
@@ -41,7 +40,7 @@ fn concurrent_first_opens_create_schema_once() {
     });
 }
 
-/// Nobody else's schema is taken for ours, and none is harmed.
+/// The foreign schema remains unchanged.
 #[test]
 fn foreign_newer_or_unreachable_database_is_rejected() {
     block_on(async {
@@ -64,7 +63,7 @@ fn foreign_newer_or_unreachable_database_is_rejected() {
     });
 }
 
-/// The database itself will not have a second effect nor a balance below nothing, whoever writes.
+/// Covers a second effect and a negative balance.
 #[test]
 fn schema_constraints_reject_invalid_rows() {
     block_on(async {
@@ -95,7 +94,7 @@ fn schema_constraints_reject_invalid_rows() {
     });
 }
 
-/// Every table has a primary key, and nothing of ours stands outside of our schema.
+/// Also checks that all tables are in the `onceward` schema.
 #[test]
 fn every_table_has_a_primary_key() {
     block_on(async {
@@ -108,7 +107,7 @@ fn every_table_has_a_primary_key() {
     });
 }
 
-/// What one process brings, another learns when it meets it: definitions, names and records.
+/// Covers definitions, names and records.
 #[test]
 fn lifecycles_of_other_process_are_loaded_on_read() {
     block_on(async {
@@ -124,7 +123,7 @@ fn lifecycles_of_other_process_are_loaded_on_read() {
         let found = two.record(id).await.unwrap().unwrap();
         assert_eq!(&*found.lifecycle.name, "suite.box");
         assert_eq!(two.catalog().await.unwrap().revision(), one.catalog().await.unwrap().revision());
-        // A new version, and a record by it, loaded as part of a batch.
+        // A new version, and a record of it that is loaded as part of a batch.
         let mut files = suite_files();
         let InputFile { text, .. } = &mut files.files[0];
         *text = text.replace("max = 10, clash", "max = 11, clash").into();
@@ -139,7 +138,7 @@ fn lifecycles_of_other_process_are_loaded_on_read() {
         two.load(&mut read_set, &[ReadKey::Record(id)]).await.unwrap();
         assert!(read_set.snapshot().record(id).is_some());
         assert_eq!(two.catalog().await.unwrap().revision(), newer);
-        // Both bring the same at once: one version.
+        // Both processes add the same files at once: one version.
         let both = [one, two].map(|store| tokio::spawn(async move { store.put_lifecycles(&suite_files()).await }));
         for put in both {
             assert_eq!(put.await.unwrap().unwrap().revision(), newer);
@@ -147,7 +146,7 @@ fn lifecycles_of_other_process_are_loaded_on_read() {
     });
 }
 
-/// Two processes after the same key, decided side by side: one has it, the other is told of exactly that key.
+/// The conflict names exactly that key.
 #[test]
 fn concurrent_saves_of_same_unique_key_conflict() {
     block_on(async {
@@ -192,8 +191,7 @@ fn concurrent_saves_of_same_unique_key_conflict() {
     });
 }
 
-/// What is loaded together is of one moment, also where others commit between its statements: a refusal rests on it, and no save
-/// compares that.
+/// A refusal depends on loaded values, and no save validates them.
 #[test]
 fn load_reads_one_snapshot() {
     block_on(async {
@@ -207,7 +205,7 @@ fn load_reads_one_snapshot() {
         let purse = Account::Named { asset: "coin".into(), name: "purse:ann".into() };
         let keys = [ReadKey::Record(id), ReadKey::Account(purse.clone())];
         two.load(&mut ReadSet::default(), &keys).await.expect("its statements are prepared by now");
-        // Somebody spends, and has not committed yet.
+        // Another session spends and has not committed yet.
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
         let spend_sql = "BEGIN; LOCK TABLE onceward.accounts IN ACCESS EXCLUSIVE MODE; \
@@ -231,7 +229,7 @@ fn load_reads_one_snapshot() {
     });
 }
 
-/// A job of higher priority that another process makes is found, at the latest at the next look from the bottom.
+/// Found at the latest by the next full scan.
 #[test]
 fn higher_priority_job_of_other_process_is_found() {
     block_on(async {
@@ -252,7 +250,7 @@ fn higher_priority_job_of_other_process_is_found() {
     });
 }
 
-/// Texts longer than an index takes are kept apart by their hashes.
+/// Such keys are stored as hashes.
 #[test]
 fn unique_keys_longer_than_index_limit_stay_distinct() {
     block_on(async {
@@ -278,7 +276,7 @@ fn unique_keys_longer_than_index_limit_stay_distinct() {
     });
 }
 
-/// The database's clock is near ours, and goes on.
+/// Allows for a small difference from the machine's clock.
 #[test]
 fn store_time_is_database_time_and_monotonic() {
     block_on(async {
@@ -293,7 +291,7 @@ fn store_time_is_database_time_and_monotonic() {
     });
 }
 
-/// The server goes down and comes back: a clear error meanwhile, and all that was answered is there.
+/// Meanwhile calls return an error. All committed data remains.
 #[test]
 fn store_recovers_after_server_restart() {
     block_on(async {
@@ -319,7 +317,7 @@ fn store_recovers_after_server_restart() {
     });
 }
 
-/// Where pruning left holes, a page goes on behind them: an empty one is the end.
+/// An empty page means the end of the log.
 #[test]
 fn log_pages_continue_past_pruned_gaps() {
     block_on(async {
@@ -359,8 +357,7 @@ fn log_pages_continue_past_pruned_gaps() {
     });
 }
 
-/// Letters are taken up to so many bytes at once, and none is larger than the table takes. That one was carried out counts more
-/// than that another engine refused it.
+/// The table also limits the size of one call.
 #[test]
 fn inbox_calls_are_size_bounded_and_success_wins_over_refusal() {
     block_on(async {
@@ -398,7 +395,7 @@ async fn connect(url: &str) -> tokio_postgres::Client {
     client
 }
 
-/// A count of nobody that is pruned just after a save has claimed it, and before it is locked: the save begins again.
+/// The counter is pruned after the save claimed it and before the save locks it.
 #[test]
 fn save_retries_when_counter_is_pruned_concurrently() {
     block_on(async {
@@ -412,7 +409,7 @@ fn save_retries_when_counter_is_pruned_concurrently() {
         let purse = driver.create_record(&bob, "suite.box", json!({}), start_time()).await;
         let counters_sql = "SELECT count FROM onceward.counts ORDER BY count";
         assert_eq!(psql(&url, counters_sql), "0\n1", "of ann none is open");
-        // Ann's count is claimed first; then the save waits for bob's account.
+        // The save claims Ann's counter first, then waits for Bob's account.
         let mut open = driver.new_batch(start_time());
         for (actor, call) in
             [(&ann, create_call("suite.box", json!({}))), (&bob, fire_call(purse, "earn", json!({ "amount": 1 })))]
@@ -446,7 +443,7 @@ fn save_retries_when_counter_is_pruned_concurrently() {
     });
 }
 
-/// The second page of a history begins where it is: nothing that comes long after it is looked at again.
+/// Covers a long history.
 #[test]
 fn history_page_reads_no_later_entries() {
     block_on(async {
@@ -471,7 +468,7 @@ fn history_page_reads_no_later_entries() {
         assert_eq!(page(100).await.unwrap(), (101..=200).collect::<Vec<_>>());
         assert_eq!(page(600).await.unwrap(), (601..=700).collect::<Vec<_>>());
         assert!(page(800).await.is_err(), "here it is met");
-        // What was remembered is not gone by where it is something else.
+        // A remembered position that no longer matches is not used.
         psql(&url, "UPDATE onceward.history SET record = 99 WHERE version = 256");
         assert!(page(50).await.is_err(), "the way from the end is broken");
     });

@@ -1,4 +1,4 @@
-//! What belongs to the embedded database alone: its file.
+//! Tests that apply only to SQLite and its file.
 
 mod support;
 
@@ -19,7 +19,6 @@ fn open_store(folder: &TempDir) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(folder.database_path(), Clock::manual(start_time()))
 }
 
-/// All is there when the file is opened again, definitions too, and work goes on.
 #[test]
 fn reopened_file_keeps_state_and_definitions() {
     block_on(async {
@@ -51,7 +50,7 @@ fn reopened_file_keeps_state_and_definitions() {
     });
 }
 
-/// A second engine is told who has the file, and comes in when that one has gone.
+/// The error names the process. Opening succeeds after it closed the file.
 #[test]
 fn second_open_of_locked_file_returns_locked() {
     let folder = TempDir::new();
@@ -65,7 +64,7 @@ fn second_open_of_locked_file_returns_locked() {
     open_store(&folder).unwrap();
 }
 
-/// Nobody else's file is taken for ours, and none is harmed.
+/// The file remains unchanged.
 #[test]
 fn foreign_or_newer_file_is_rejected() {
     let folder = TempDir::new();
@@ -89,7 +88,7 @@ fn foreign_or_newer_file_is_rejected() {
     assert!(matches!(nowhere, Err(StoreError::Unavailable(_))), "{nowhere:?}");
 }
 
-/// The database itself will not have a second effect nor a balance below nothing, whoever writes.
+/// Covers a second effect and a negative balance.
 #[test]
 fn schema_constraints_reject_invalid_rows() {
     block_on(async {
@@ -119,7 +118,7 @@ fn schema_constraints_reject_invalid_rows() {
     });
 }
 
-/// A full work key does not stand in the way of others, however many wait in it: none of them is in `ready`.
+/// So they do not slow down candidate scans for other jobs.
 #[test]
 fn jobs_of_full_concurrency_key_stay_out_of_ready() {
     block_on(async {
@@ -159,7 +158,7 @@ fn jobs_of_full_concurrency_key_stay_out_of_ready() {
     });
 }
 
-/// Four that want the same account at once: each loads, decides and saves until nobody was faster, and nothing is lost.
+/// Four writers change the same account and retry on conflicts.
 #[test]
 fn concurrent_saves_lose_no_update() {
     const OPERATIONS_PER_WRITER: u128 = 15;
@@ -209,8 +208,7 @@ fn concurrent_saves_lose_no_update() {
     });
 }
 
-/// A process that is just being started holds its parent's files for a moment, and with them a lock that is no longer
-/// anybody's: opening waits for it to go.
+/// A process that is being started holds its parent's lock for a moment.
 #[test]
 fn open_waits_for_lock_released_shortly_after() {
     let folder = TempDir::new();
@@ -229,8 +227,7 @@ fn open_waits_for_lock_released_shortly_after() {
     });
 }
 
-/// While another process writes, a backup that folds the WAL or somebody with a shell, a small save waits for it on the thread that writes:
-/// the runtime's own thread goes on, and with it whoever lets go of the lock here.
+/// The save must wait on the writer thread, because the task that releases the lock runs on the runtime thread.
 #[test]
 fn save_blocked_by_other_writer_does_not_block_runtime() {
     let folder = TempDir::new();
@@ -240,7 +237,7 @@ fn save_blocked_by_other_writer_does_not_block_runtime() {
         store.put_lifecycles(&suite_files()).await.unwrap();
         let mut driver = StoreDriver::new(&store).await;
         let ann = user("ann");
-        // Small saves are done on the runtime's thread once the disk was quick; none of these needs that, and all but the first may have it.
+        // After a fast save, later small saves may run on the runtime thread.
         for _ in 0..20 {
             driver.create_record(&ann, "suite.task", json!({ "lane": "a" }), start_time()).await;
         }
@@ -255,12 +252,12 @@ fn save_blocked_by_other_writer_does_not_block_runtime() {
         let (record, held_for) =
             tokio::join!(driver.create_record(&ann, "suite.task", json!({ "lane": "a" }), start_time()), release_lock);
         assert!(store.record(record).await.unwrap().is_some());
-        // As long as a connection waits for who else writes: had it done so here, nobody would have had a turn before.
+        // 5 seconds is the busy timeout. A wait on the runtime thread would have taken that long.
         assert!(held_for.as_secs() < 5, "the runtime stood still for {held_for:?}");
     });
 }
 
-/// Whatever name it is reached by, it is one file, and one engine works on it: also where it is made only now.
+/// Covers a link to a file that does not exist yet.
 #[cfg(unix)]
 #[test]
 fn symlinked_path_of_open_file_returns_locked() {
@@ -282,7 +279,7 @@ fn symlinked_path_of_open_file_returns_locked() {
     assert!(matches!(found, Err(StoreError::Locked { .. })), "{found:?}");
 }
 
-/// A hard link has a lock and a WAL of its own: behind both names nobody is let in, until one of them is gone.
+/// Each name would have its own lock and WAL. Opening succeeds after one name is removed.
 #[cfg(unix)]
 #[test]
 fn hard_linked_file_is_rejected() {
@@ -300,8 +297,7 @@ fn hard_linked_file_is_rejected() {
     open_store(&folder).expect("one name, one engine");
 }
 
-/// Somebody who writes past the lock is noticed before the next batch is written: what was loaded before is compared, and what was
-/// known by heart is read again.
+/// Another process writes despite the lock.
 #[test]
 fn foreign_write_conflicts_and_invalidates_caches() {
     block_on(async {
@@ -334,8 +330,7 @@ fn foreign_write_conflicts_and_invalidates_caches() {
     });
 }
 
-/// What is remembered may be older than what a reader sees already: a save is done first and remembered then. A base says so, and one that
-/// is wary is told what stands in the file.
+/// A save commits first and updates the cache afterwards, so the cache can be older than the file.
 #[test]
 fn cached_read_reports_used_cache_and_uncached_reads_file() {
     block_on(async {
@@ -343,7 +338,7 @@ fn cached_read_reports_used_cache_and_uncached_reads_file() {
         let store = open_store(&folder).unwrap();
         store.put_lifecycles(&suite_files()).await.unwrap();
         let id = StoreDriver::new(&store).await.create_record(&user("ann"), "suite.box", json!({}), start_time()).await;
-        // As between the one and the other.
+        // Simulates the time between commit and cache update.
         let writer = rusqlite::Connection::open(folder.database_path()).unwrap();
         writer.execute("UPDATE records SET version = version + 1", []).unwrap();
         let version = |base: &ReadSet| base.snapshot().records[&id].as_ref().map(|record| record.version);
@@ -355,7 +350,7 @@ fn cached_read_reports_used_cache_and_uncached_reads_file() {
     });
 }
 
-/// A copy whose WAL cannot be read is refused, not read without what came last.
+/// Otherwise the latest commits would be missing.
 #[cfg(unix)]
 #[test]
 fn copy_with_unreadable_wal_is_rejected() {
@@ -368,7 +363,7 @@ fn copy_with_unreadable_wal_is_rejected() {
     std::fs::copy(wal(folder.database_path()), wal(sibling_path("copy.db"))).unwrap();
     assert!(SqliteScanner::open(sibling_path("copy.db")).is_ok(), "both can be read here");
     std::fs::copy(wal(folder.database_path()), wal(sibling_path("copy.db"))).unwrap();
-    // As in a folder that cannot be written: the file that readers share cannot be made.
+    // As in a read-only folder: SQLite cannot create the shared-memory file.
     let shared = sibling_path("copy.db-shm");
     let _ = std::fs::remove_file(&shared);
     std::os::unix::fs::symlink("nowhere/at-all", &shared).unwrap();
@@ -376,7 +371,6 @@ fn copy_with_unreadable_wal_is_rejected() {
     assert!(matches!(&found, Err(StoreError::Unavailable(why)) if why.contains("copy.db-wal holds")), "{found:?}");
 }
 
-/// A record that cannot be read is passed over and counted; the others are listed, page by page.
 #[test]
 fn list_skips_and_counts_unreadable_records() {
     block_on(async {

@@ -1,4 +1,4 @@
-//! Encrypted connections to a real server, with certificates made here.
+//! TLS connections to a real server, with generated certificates.
 
 mod support;
 
@@ -7,7 +7,7 @@ use onceward_testkit::postgres::{PostgresServer, psql};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use support::{TempDir, block_on};
 
-/// Somebody who signs certificates.
+/// A certificate authority.
 struct TestAuthority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -22,14 +22,14 @@ impl TestAuthority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate for a host, and its key.
+    /// Returns a certificate for a host, and its private key.
     fn sign_for_host(&self, host: &str) -> (String, String) {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![host.to_owned()]).expect("a name");
         (params.signed_by(&key, &self.issuer).expect("a certificate").pem(), key.serialize_pem())
     }
 
-    /// As a file, named for a URL.
+    /// Writes the certificate to a file and returns its path, encoded for a URL.
     fn write_pem(&self, folder: &TempDir, name: &str) -> String {
         let path = folder.database_path().with_file_name(name);
         std::fs::write(&path, &self.pem).expect("a file");
@@ -37,7 +37,7 @@ impl TestAuthority {
     }
 }
 
-/// Whether all connections of a store are encrypted while it is open; or why it does not open.
+/// Opens a store and returns whether all its connections are encrypted, or the error.
 fn open_is_encrypted(url: &str) -> Result<bool, String> {
     block_on(async {
         let store = PostgresStore::open(url).await.map_err(|error| {
@@ -54,7 +54,7 @@ fn open_is_encrypted(url: &str) -> Result<bool, String> {
     })
 }
 
-/// What each `sslmode` does with a server that encrypts, and that a server which cannot prove who it is is refused where that was asked.
+/// Also checks that a server without a valid certificate is refused if verification is required.
 #[test]
 fn sslmode_controls_encryption_and_certificate_verification() {
     let (our_authority, other_authority, folder) = (TestAuthority::new(), TestAuthority::new(), TempDir::new());
@@ -80,7 +80,7 @@ fn sslmode_controls_encryption_and_certificate_verification() {
         let refused = open_with(&options).expect_err(&options);
         assert!(refused.contains(why), "{options}: {refused}");
     }
-    // The right authority, but the certificate is another host's.
+    // The right authority, but a certificate for another host.
     let ip_url = url.replace("localhost", "127.0.0.1");
     let refused =
         open_is_encrypted(&format!("{ip_url}?sslmode=verify-full&sslrootcert={our_pem}")).expect_err("another host");
@@ -88,7 +88,6 @@ fn sslmode_controls_encryption_and_certificate_verification() {
     assert_eq!(open_is_encrypted(&format!("{ip_url}?sslmode=require")), Ok(true));
 }
 
-/// A server that does not encrypt is refused where encryption was asked for.
 #[test]
 fn sslmode_require_rejects_server_without_tls() {
     let url = PostgresServer::shared().create_database();

@@ -1,4 +1,4 @@
-//! A server that is spoken to and does not answer, while somebody in between keeps the connection open.
+//! A server that does not answer while a proxy keeps the connection open.
 
 mod support;
 
@@ -12,22 +12,22 @@ use serde_json::json;
 use support::driver::{StoreDriver, fire_call};
 use support::{block_on, start_time, suite_files};
 
-/// In the question whether to commit, and in its answer.
+/// Part of both the commit request and its answer.
 const COMMIT_BYTES: &[u8] = b"COMMIT\0";
 
-/// Who waits so long has failed.
+/// A longer wait is a failure.
 const MAX_RECONNECT_WAIT: std::time::Duration = std::time::Duration::from_mins(1);
 
-/// What the proxy no longer passes on.
+/// What the proxy drops.
 #[derive(Debug, Default)]
 struct SwallowedTraffic {
-    /// So many messages of commits until one that is swallowed.
+    /// Number of commit messages until one is dropped.
     commits_until_swallow: usize,
-    /// Connections so far.
+    /// Number of connections so far.
     connections: usize,
-    /// What is said on those before this one is swallowed.
+    /// Traffic on connections with a smaller number is dropped.
     silent_before: usize,
-    /// Those on which something was said in vain.
+    /// Connections on which a message was dropped.
     swallowed_connections: BTreeSet<usize>,
 }
 
@@ -49,7 +49,7 @@ fn lock_traffic(traffic: &Mutex<SwallowedTraffic>) -> MutexGuard<'_, SwallowedTr
     traffic.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A store behind a proxy, which waits for an answer for a few seconds.
+/// Opens a store behind a proxy, with a short answer timeout.
 async fn open_behind_proxy() -> (PostgresStore, Arc<Mutex<SwallowedTraffic>>, PostgresProxy) {
     let (server, traffic) = (PostgresServer::shared(), Arc::new(Mutex::new(SwallowedTraffic::default())));
     let proxy_traffic = Arc::clone(&traffic);
@@ -64,8 +64,7 @@ fn is_answer_timeout<T>(answer: &Result<T, StoreError>) -> bool {
     matches!(answer, Err(StoreError::Unavailable(why)) if why.ends_with("did not answer within 5 s"))
 }
 
-/// The commit is asked for and not heard, or done and not told: nobody knows, the store least of all. It says so, does not try again by
-/// itself, and goes on.
+/// Covers a lost request and a lost answer. The outcome is unknown to the store, and it stays usable.
 #[test]
 fn unanswered_commit_returns_unavailable_and_is_not_retried() {
     block_on(async {
@@ -84,7 +83,7 @@ fn unanswered_commit_returns_unavailable_and_is_not_retried() {
             assert_eq!(lock_traffic(&traffic).commits_until_swallow, 0, "it was tried once");
             let found = store.record(id).await.expect("another connection").expect("it is there");
             assert_eq!(found.version, 1 + u64::from(is_committed));
-            // Asked again it happens once.
+            // Saved again, the batch takes effect once.
             let again = driver.save(&open).await;
             assert_eq!(matches!(again, SaveResult::Conflict(_)), is_committed, "{again:?}");
             assert_eq!(store.history(id, 0, 10).await.expect("entries").len(), 2);
@@ -93,15 +92,14 @@ fn unanswered_commit_returns_unavailable_and_is_not_retried() {
     });
 }
 
-/// Every connection that there is leads nowhere from one moment on. One caller is told so; the next has a new connection, and whoever
-/// listens listens again.
+/// One caller gets an error, the next one a new connection, and the listener reconnects.
 #[test]
 fn unresponsive_connections_are_replaced() {
     block_on(async {
         let (store, traffic, _proxy) = open_behind_proxy().await;
         let id = StoreDriver::new(&store).await.create_record(&user("ann"), "suite.box", json!({}), start_time()).await;
         let read = || store.record(id);
-        // Some lie idle.
+        // Leaves several idle connections.
         let (a, b, c, d) = tokio::join!(read(), read(), read(), read());
         assert!([a, b, c, d].iter().all(Result::is_ok));
         let mut changes = store.change_notifications().expect("it listens");
@@ -123,7 +121,7 @@ fn unresponsive_connections_are_replaced() {
     });
 }
 
-/// Whoever asked goes away long before it would have been told: the connection is not lent to the next until it has answered.
+/// The connection returns to the pool only after it has answered.
 #[test]
 fn cancelled_query_does_not_block_later_reads() {
     block_on(async {
@@ -134,7 +132,7 @@ fn cancelled_query_does_not_block_later_reads() {
             let mut locked_traffic = lock_traffic(&traffic);
             locked_traffic.silent_before = locked_traffic.connections;
         }
-        // Each of those that lie idle is asked something, and then left.
+        // Starts a query on each idle connection and cancels it.
         for _ in 0..8 {
             let swallowed_before = lock_traffic(&traffic).swallowed_connections.len();
             let next_swallowed = async {

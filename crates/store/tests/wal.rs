@@ -1,10 +1,10 @@
-//! How long the WAL becomes.
+//! Growth of the WAL.
 
 mod support;
 
 use support::growing_database::{BYTES_PER_MEGABYTE, GrowingDatabase};
 
-/// More than an engine lets come together, and what is left of the file afterwards; far less than is written here.
+/// More than the checkpoint limits allow the WAL to reach, and far less than is written here.
 const MAX_WAL_BYTES: usize = 160 * BYTES_PER_MEGABYTE;
 
 fn write_megabytes(database: &mut GrowingDatabase, megabytes: usize) -> usize {
@@ -21,8 +21,7 @@ fn write_megabytes(database: &mut GrowingDatabase, megabytes: usize) -> usize {
     max_wal_bytes
 }
 
-/// It is folded back while it is written. As long as somebody reads one old state it grows, and writers go on; then it is folded back and
-/// the file becomes short again.
+/// While a reader holds an old snapshot, the WAL grows and writers continue.
 #[test]
 fn wal_is_checkpointed_once_old_snapshot_ends() {
     let mut database = GrowingDatabase::new();

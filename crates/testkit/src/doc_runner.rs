@@ -1,4 +1,4 @@
-//! Somebody who reads a page and pastes what stands there.
+//! Runs the commands of documentation pages as a reader would.
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -11,15 +11,15 @@ use std::time::Duration;
 use crate::TempDir;
 use crate::systems::repository_root;
 
-/// Far longer than a tour takes, on a machine that has much else to do.
+/// Far longer than a page's commands take, even on a busy machine.
 const COMMANDS_TIMEOUT: Duration = Duration::from_mins(4);
 
-/// A page of the repository, as its readers see it.
+/// Reads a page of the repository.
 pub fn read_page(path: &str) -> String {
     std::fs::read_to_string(repository_root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The block of commands on a page that begins with this.
+/// Returns the command block of a page that starts with this line.
 pub fn command_block<'a>(page: &'a str, first_line: &str) -> &'a str {
     let from =
         page.find(&format!("```sh\n{first_line}")).unwrap_or_else(|| panic!("no block begins with {first_line}"));
@@ -27,20 +27,21 @@ pub fn command_block<'a>(page: &'a str, first_line: &str) -> &'a str {
     &text[..text.find("```").expect("the block ends")]
 }
 
-/// A reader at the root of the repository with the program on the path. One thing is not as on the page: what it puts into `/tmp` goes
-/// into a folder of the reader's own. And where the test may not have a network of its own, with all ports free, the port is one that
-/// is free here.
+/// Runs commands at the root of the repository with the program on the path.
+///
+/// Files in `/tmp` go to a temporary folder of this runner. If the test cannot have its own network namespace, it
+/// replaces the page's port with a free one.
 pub struct DocRunner {
     binary: PathBuf,
-    /// Where the network is shared with others.
+    /// Set if the network is shared with other processes.
     port: Option<u16>,
     folder: TempDir,
 }
 
-/// What runs a program in a network of its own, as root or as somebody who may pretend to be.
+/// Arguments that give a program its own network namespace: as root, or as an unprivileged user mapped to root.
 const UNSHARE_ARGUMENTS: [&[&str]; 2] = [&["--net"], &["--map-root-user", "--net"]];
 
-/// Of this machine there is nothing in it but loopback, which is to be turned on.
+/// A new network namespace has only a loopback interface, which is down.
 const ENABLE_LOOPBACK_COMMAND: &str = "ip link set lo up";
 
 fn isolated_network_arguments() -> Option<&'static [&'static str]> {
@@ -62,12 +63,12 @@ impl DocRunner {
         Self { binary: binary.into(), port, folder: TempDir::new() }
     }
 
-    /// Where a file is that the page calls `/tmp/NAME`.
+    /// Returns the path of a file that the page calls `/tmp/NAME`.
     pub fn tmp_path(&self, name: &str) -> PathBuf {
         self.folder.database_path().with_file_name(name)
     }
 
-    /// Commands of a page, with this reader's folder in them, and its port.
+    /// Replaces folder and port in the commands of a page.
     pub fn localize(&self, commands: &str) -> String {
         let commands = commands.replace("/tmp/", &self.tmp_path("").to_string_lossy());
         let Some(port) = self.port else { return commands };
@@ -76,8 +77,8 @@ impl DocRunner {
             .replace("onceward serve ", &format!("onceward serve --listen 127.0.0.1:{port} "))
     }
 
-    /// Run them as in a terminal, where jobs have numbers; and every command must do what it is there for. What was printed, once
-    /// all that was started has ended.
+    /// Runs commands as in an interactive shell with job control, and fails if a command fails. Returns the output
+    /// after all started processes have ended.
     pub fn run(&self, commands: &str) -> String {
         let programs = self.binary.parent().expect("a folder");
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").expect("a path"));
@@ -122,7 +123,7 @@ impl DocRunner {
     }
 }
 
-/// All of these must have been printed.
+/// Asserts that the text contains all parts.
 pub fn assert_contains_all(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part} is missing in\n{text}");

@@ -1,4 +1,4 @@
-//! The plainest HTTP client there is: it sends bytes, reads an answer, and hides nothing of it.
+//! A minimal HTTP client that returns raw responses.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -7,21 +7,20 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-/// Far longer than anything in a test takes: one that waits so long has failed.
+/// Far longer than any step of a test takes. A test that waits this long has failed.
 pub const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What a body is.
 pub const JSON_CONTENT_TYPE: (&str, &str) = ("content-type", "application/json");
 pub const BINARY_CONTENT_TYPE: (&str, &str) = ("content-type", "application/octet-stream");
 
-/// A connection on which nobody waits for ever.
+/// Connects with a read timeout.
 pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
     let stream = TcpStream::connect(to).expect("it listens");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
     stream
 }
 
-/// One request on a connection of its own, and its answer.
+/// Sends one request on its own connection and returns the response.
 pub fn send_request(
     to: impl ToSocketAddrs,
     method: &str,
@@ -34,7 +33,7 @@ pub fn send_request(
     read_response(&stream)
 }
 
-/// Send a request. It goes to localhost, and its body is JSON, unless a header says otherwise.
+/// Writes a request to localhost with a JSON body, unless a header overrides that.
 pub fn write_request(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) {
     let length = body.map(|body| body.len().to_string());
     let mut all = headers.to_vec();
@@ -46,11 +45,11 @@ pub fn write_request(stream: &mut TcpStream, method: &str, path: &str, headers: 
     }
     let mut request = request_head(method, path, &all).into_bytes();
     request.extend(body.unwrap_or_default());
-    // A server that has seen enough may have hung up.
+    // The server may have closed the connection early.
     let _ = stream.write_all(&request);
 }
 
-/// Send the head of a request and nothing of its body, of which nothing is said but by the headers.
+/// Writes only the head of a request. The caller gives all headers about the body.
 pub fn write_request_head(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)]) {
     stream.write_all(request_head(method, path, headers).as_bytes()).expect("it listens");
 }
@@ -70,16 +69,16 @@ fn has_header(headers: &[(&str, &str)], name: &str) -> bool {
     headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
 
-/// The answer on a connection that brings no other.
+/// Reads the only response of a connection.
 pub fn read_response(stream: &TcpStream) -> RawHttpResponse {
     RawHttpResponse::read(&mut BufReader::new(stream))
 }
 
-/// What was answered.
+/// A raw HTTP response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawHttpResponse {
     pub status: u16,
-    /// The line with the status, and the headers.
+    /// Status line and headers.
     pub head: String,
     pub body: Vec<u8>,
 }
@@ -91,21 +90,21 @@ impl fmt::Debug for RawHttpResponse {
 }
 
 impl RawHttpResponse {
-    /// What a page of metrics says under a name that has no labels.
+    /// Returns the value of a metric without labels.
     pub fn metric(&self, name: &str) -> u64 {
         let page = self.text();
         let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name}: {page}"))
     }
 
-    /// One answer, and not a byte of what comes after it.
+    /// Reads one response and no byte after it.
     pub fn read(from: &mut impl BufRead) -> Self {
         let (reply, is_complete) = Self::read_partial(from);
         assert!(is_complete, "it broke off: {reply:?}");
         reply
     }
 
-    /// One answer that may break off; and whether it is as long as its head promises.
+    /// Reads one response that may be truncated, and returns whether it is complete.
     pub fn read_partial(from: &mut impl BufRead) -> (Self, bool) {
         let head = read_head(from);
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -114,7 +113,7 @@ impl RawHttpResponse {
         let mut is_complete = true;
         if let Some(length) = reply.header("content-length") {
             let length: u64 = length.parse().expect("a number");
-            // How it ends is not the question.
+            // An early end only makes the response incomplete.
             let _ = from.by_ref().take(length).read_to_end(&mut reply.body);
             is_complete = u64::try_from(reply.body.len()) == Ok(length);
         } else if reply.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
@@ -140,18 +139,18 @@ impl RawHttpResponse {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.head, self.text()))
     }
 
-    /// The JSON of an answer that must be a good one.
+    /// Asserts a success status and returns the JSON body.
     pub fn expect_ok(&self) -> Json {
         assert!((200..300).contains(&self.status), "{} {}", self.status, self.text());
         self.json()
     }
 
-    /// A problem's code; empty where it has none.
+    /// Returns the problem code, or an empty text if there is none.
     pub fn problem_code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// But for what is another in every answer; and its headers in one order.
+    /// Removes headers that differ in every response, and sorts the rest.
     pub fn without_volatile_headers(mut self) -> Self {
         let mut lines: Vec<&str> = self.head.lines().filter(|line| !is_volatile_header(line)).collect();
         lines[1..].sort_unstable();
@@ -159,13 +158,13 @@ impl RawHttpResponse {
         self
     }
 
-    /// With another text in the place of an id: of the same length, so that lengths stay.
+    /// Replaces an id with a text of the same length, so that lengths stay equal.
     pub fn with_id_masked(&self, id: &str) -> Self {
         let hide = |text: &str| text.replace(id, &"#".repeat(id.len()));
         Self { status: self.status, head: hide(&self.head), body: hide(&self.text()).into_bytes() }
     }
 
-    /// It must be a problem of this status and code.
+    /// Asserts a problem response with this status and code.
     #[track_caller]
     pub fn assert_problem(&self, status: u16, code: &str) {
         assert_eq!(self.status, status, "{}", self.text());
@@ -177,13 +176,13 @@ impl RawHttpResponse {
     }
 }
 
-/// A header that is another one in every answer.
+/// Returns whether a header differs in every response.
 pub fn is_volatile_header(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["date:", "x-request-id:"].iter().any(|name| line.starts_with(name))
 }
 
-/// Up to the empty line.
+/// Reads up to the empty line.
 pub fn read_head(from: &mut impl BufRead) -> String {
     let mut head = String::new();
     loop {
@@ -195,12 +194,12 @@ pub fn read_head(from: &mut impl BufRead) -> String {
     }
 }
 
-/// The next piece of a body that comes in pieces; none after the last, or where the connection ends.
+/// Reads the next chunk of a chunked body. Returns `None` after the last chunk or at the end of the connection.
 pub fn read_chunk(from: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = String::new();
     from.read_line(&mut line).expect("a piece's length");
     let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
-    // With the line's end behind it, which the last has too.
+    // Each chunk ends with a line ending, the last one too.
     let mut piece = vec![0; length + 2];
     if line.is_empty() || from.read_exact(&mut piece).is_err() || length == 0 {
         return None;

@@ -1,9 +1,12 @@
-//! What tests stand on: a [`Simulator`] that plays operations through `decide` in memory under a manual clock and watches
-//! the invariants after every one, a loader for the shipped systems, the [`matrix`] of every state, event and caller, a
-//! plain client for servers ([`http`]), the whole program as a process of its own ([`server_process`]), and a [`doc_runner`] who pastes
-//! what a page says.
+//! Test support.
 //!
-//! Everything here panics with a message that names the refusal: a panic is how a test fails.
+//! - [`Simulator`]: runs operations through `decide` in memory with a manual clock, and checks invariants after each.
+//! - [`systems`]: loads the shipped systems.
+//! - [`matrix`]: tries every event in every state for every caller.
+//! - [`http`]: a plain client. [`server_process`]: the whole program as a process.
+//! - [`doc_runner`]: runs the commands of documentation pages.
+//!
+//! Everything panics on an unexpected result, with a message that names the refusal.
 
 pub mod doc_runner;
 pub mod fake_image_service;
@@ -32,12 +35,12 @@ use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
 use serde_json::Value as Json;
 
-/// Somebody who makes records of their own: a producer key.
+/// Returns a user: the owner of an API key with the producer role.
 pub fn user(name: &str) -> Actor {
     Actor::new(name, &["producer"])
 }
 
-/// Somebody with these roles besides.
+/// Like [`user`], but with further roles.
 pub fn user_with_roles(name: &str, roles: &[&str]) -> Actor {
     let mut all = vec!["producer"];
     all.extend(roles);
@@ -52,7 +55,7 @@ pub fn worker(name: &str) -> Actor {
     Actor::new(name, &["worker"])
 }
 
-/// What a worker brings of this job: `{id}` in the texts of a result stands for the job's id.
+/// Replaces `{id}` in the texts of a worker's result with the job's id.
 pub(crate) fn fill_result_template(job: RecordId, result: &Json) -> Json {
     match result {
         Json::String(text) => text.replace("{id}", &job.to_string()).into(),

@@ -1,5 +1,4 @@
-//! A real PostgreSQL server for tests: started in a folder of its own, reached through a socket there, gone with the process
-//! that started it.
+//! A real PostgreSQL server for tests, in a folder of its own, reached through a socket, and stopped with its process.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -10,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server_script::{ScriptedServer, new_server_dir};
 
-/// A server that somebody else has started: its URL without a database. The gate starts one for all tests.
+/// Holds the URL, without a database, of a server that is already running. The gate starts one for all tests.
 const SHARED_SERVER_ENV_VAR: &str = "ONCEWARD_POSTGRES";
 
-/// Everything that is said to PostgreSQL here is on the disk when it answers, as it is for users.
+/// Script that runs the server. The server syncs to disk before it replies, as it does for users.
 ///
-/// A server that stops still lets people in until its processes are gone, and (PostgreSQL 15 does) waits for whoever it let in so late until
-/// they have said who they are, up to a minute (`authentication_timeout`). A test may hold back just those words until the server is gone. So
-/// what has not ended by itself after a moment is killed.
+/// A stopping server accepts connections until its processes have ended. PostgreSQL 15 then waits for their
+/// authentication for up to a minute (`authentication_timeout`). A test may hold back the authentication until the
+/// server has stopped. The script therefore kills processes that do not end soon.
 const SERVER_SCRIPT: &str = r#"
 bin=$1 dir=$2
 shift 2
@@ -68,7 +67,6 @@ end
 rm -rf "$dir"
 "#;
 
-/// A running server.
 #[derive(Debug)]
 pub struct PostgresServer {
     /// Without a database: `postgres://onceward@…`.
@@ -77,23 +75,23 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// The one that all tests of this process share, each with databases of its own.
+    /// Returns the server that all tests of this process share, each with its own databases.
     pub fn shared() -> &'static Self {
         static SERVER: OnceLock<PostgresServer> = OnceLock::new();
         SERVER.get_or_init(|| Self::from_env().unwrap_or_else(Self::start))
     }
 
-    /// One that somebody else has started.
+    /// Returns the server that the environment names, if any.
     pub fn from_env() -> Option<Self> {
         std::env::var(SHARED_SERVER_ENV_VAR).ok().map(|url| Self { url, script: None })
     }
 
-    /// One of the test's own, which it may stop.
+    /// Starts a server of the test's own, which the test may stop.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// The same, with settings such as `shared_buffers=1GB`.
+    /// Like [`Self::start`], but with settings such as `shared_buffers=1GB`.
     pub fn start_with(settings: &[&str]) -> Self {
         let folder = new_server_dir("pg");
         let settings: Vec<String> = settings.iter().map(|setting| format!("-c{setting}")).collect();
@@ -102,13 +100,14 @@ impl PostgresServer {
         Self { url: format!("postgres://onceward@{host}"), script: Some(script) }
     }
 
-    /// One that is reached as `localhost`, too, and encrypts that with a certificate and its key, both as PEM. Its URL is that.
+    /// Starts a server that also listens on `localhost` with TLS. Certificate and key are PEM. The URL uses
+    /// `localhost`.
     pub fn start_with_tls(certificate: &str, key: &str) -> Self {
         let folder = new_server_dir("pg");
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
             std::fs::write(&path, text).expect("a file for the server");
-            // The server takes no key that others may read.
+            // The server rejects a key that other users can read.
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("its own");
             path.display().to_string()
         };
@@ -128,20 +127,19 @@ impl PostgresServer {
         Self { url: format!("postgres://onceward@localhost:{port}"), script: Some(script) }
     }
 
-    /// The URL under which another process may make databases of its own.
+    /// Returns the URL under which other processes may create databases.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where its socket is.
     pub(crate) fn socket_dir(&self) -> PathBuf {
         self.url.split('@').nth(1).expect("a host").replace("%2F", "/").into()
     }
 
-    /// A new database; its URL.
+    /// Creates a database and returns its URL.
     pub fn create_database(&self) -> String {
         static NEXT_DATABASE_NUMBER: AtomicU64 = AtomicU64::new(0);
-        // Numbers of processes come again, and a server may outlive many of them.
+        // Process ids repeat, and a server may outlive many processes.
         let random = RandomState::new().build_hasher().finish();
         let name = format!(
             "test_{}_{}_{random:016x}",
@@ -152,22 +150,20 @@ impl PostgresServer {
         format!("{}/{name}", self.url)
     }
 
-    /// The power goes: nothing is finished, nobody is told.
+    /// Stops the server as a power failure would: it finishes nothing and notifies no client.
     pub fn stop_immediately(&self) {
         self.send_command("stop", "stopped");
     }
 
-    /// And comes back.
     pub fn restart(&self) {
         self.send_command("start", "started");
     }
 
-    /// It stands still, and its connections stay open: nobody is answered.
+    /// Suspends the server. Connections stay open, but get no reply.
     pub fn freeze(&self) {
         self.send_command("freeze", "frozen");
     }
 
-    /// And goes on.
     pub fn thaw(&self) {
         self.send_command("thaw", "thawed");
     }
@@ -181,12 +177,12 @@ fn start_script(folder: &Path, port: Option<&str>, settings: &[&str]) -> Scripte
     let binaries = find_binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
     let mut command = unprivileged_command(folder);
     command.args(["sh", "-c", SERVER_SCRIPT, "sh"]).arg(binaries).arg(folder).args(settings).current_dir("/");
-    // The server and its programs go by it.
+    // The server and its client programs read it.
     command.envs(port.map(|port| ("PGPORT", port)));
     ScriptedServer::start(&mut command)
 }
 
-/// Run SQL through PostgreSQL's own shell, as a user would; what it printed, bare.
+/// Runs SQL through `psql`, as a user would, and returns the bare output.
 pub fn psql(url: &str, sql: &str) -> String {
     let program = find_binaries().map(|folder| folder.join("psql")).filter(|path| path.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "psql".into()));
@@ -197,7 +193,7 @@ pub fn psql(url: &str, sql: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The folder with the server's programs; the newest where there are several.
+/// Returns the folder of the server's programs, of the newest version if there are several.
 pub fn find_binaries() -> Option<PathBuf> {
     let has = |folder: &Path| ["postgres", "initdb", "pg_isready"].iter().all(|program| folder.join(program).exists());
     let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
@@ -212,7 +208,8 @@ pub fn find_binaries() -> Option<PathBuf> {
     versions.into_iter().rev().map(|(_, folder)| folder).chain(on_path).find(|folder| has(folder))
 }
 
-/// PostgreSQL does not run as root: there it becomes somebody who owns the folder and nothing else.
+/// Returns a command that does not run as root, which PostgreSQL rejects. As root, it switches to a user that owns only
+/// the folder.
 fn unprivileged_command(folder: &Path) -> Command {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     if !root {

@@ -1,4 +1,4 @@
-//! What stands between a program and PostgreSQL, and loses a message where a test says so.
+//! A proxy between a program and PostgreSQL that can drop messages.
 
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
@@ -8,30 +8,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::TempDir;
 use crate::postgres::PostgresServer;
 
-/// The socket's name in its folder.
 const SOCKET_FILE_NAME: &str = ".s.PGSQL.5432";
 
-/// What is being said on one of the connections, in either direction.
+/// A message on one of the connections, in either direction.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxiedMessage<'a> {
     pub connection: usize,
     pub bytes: &'a [u8],
 }
 
-/// What becomes of a message.
+/// What the proxy does with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageFate {
     Forward,
-    /// Half of it still gets through, then both ends are closed.
+    /// Forwards half of the message, then closes both ends.
     Cut,
-    /// It does not get through, nor does whatever comes after it that way. The connection stays open.
+    /// Drops the message and everything after it in that direction. The connection stays open.
     Swallow,
 }
 
-/// The fate of a message; asked of each, both ways, one after the other.
+/// Decides the fate of each message in both directions, one at a time.
 type FateDecider = Mutex<Box<dyn FnMut(ProxiedMessage) -> MessageFate + Send>>;
 
-/// Passes on what is said both ways, until a message meets another fate. Other connections go on.
+/// Forwards messages in both directions, until one has another fate. Other connections are not affected.
 #[derive(Debug)]
 pub struct PostgresProxy {
     folder: TempDir,
@@ -39,12 +38,12 @@ pub struct PostgresProxy {
 }
 
 impl PostgresProxy {
-    /// In front of a server that is reached through a socket; some messages are cut.
+    /// Starts a proxy for a server with a socket. Cuts the messages that `is_cut` selects.
     pub fn cutting(server: &PostgresServer, mut is_cut: impl FnMut(ProxiedMessage) -> bool + Send + 'static) -> Self {
         Self::with_fates(server, move |passing| if is_cut(passing) { MessageFate::Cut } else { MessageFate::Forward })
     }
 
-    /// The same with any fate.
+    /// Like [`Self::cutting`], but with any fate.
     pub fn with_fates(
         server: &PostgresServer,
         fate: impl FnMut(ProxiedMessage) -> MessageFate + Send + 'static,
@@ -55,7 +54,7 @@ impl PostgresProxy {
             (UnixListener::bind(folder.join(SOCKET_FILE_NAME)).expect("a socket"), Arc::new(decider));
         std::thread::spawn(move || {
             for (connection, client) in listener.incoming().map_while(Result::ok).enumerate() {
-                // Where nobody is there the client finds its connection closed.
+                // If the server is down, the client's connection closes.
                 let Ok(server) = UnixStream::connect(&server_socket) else { continue };
                 let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { continue };
                 let (there, back) = (Arc::clone(&decider), Arc::clone(&decider));
@@ -66,7 +65,7 @@ impl PostgresProxy {
         Self { folder, server: server.url().to_owned() }
     }
 
-    /// The way to one of the server's databases through here.
+    /// Returns the URL of a server's database through the proxy.
     pub fn url(&self, database: &str) -> String {
         let own = self.folder.join("").display().to_string().trim_end_matches('/').replace('/', "%2F");
         database.replace(&self.server, &format!("postgres://onceward@{own}"))
@@ -81,7 +80,7 @@ fn forward_messages((mut from, mut to): (UnixStream, UnixStream), connection: us
         let sent = match fate {
             MessageFate::Forward => to.write_all(&bytes[..read]).is_ok(),
             MessageFate::Cut => {
-                // Half a message is the worst that can get through.
+                // A partial message is the worst case for the receiver.
                 let _ = to.write_all(&bytes[..read / 2]);
                 false
             }
@@ -107,16 +106,16 @@ mod tests {
 
     const LAST_MESSAGE: &[u8] = b"the last message";
 
-    /// Far less than the minute for which PostgreSQL waits for somebody who has not said who they are.
+    /// Far less than the minute that PostgreSQL waits for authentication.
     const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// A server is stopped while a message is judged, and meanwhile somebody comes. What they say is not judged yet, so it does not get
-    /// through; the server must not wait for it.
+    /// The test stops the server while the proxy holds back the authentication of a new connection. The server must not
+    /// wait for it.
     #[test]
     fn server_stops_while_unauthenticated_connection_is_held() {
         static SERVER: OnceLock<PostgresServer> = OnceLock::new();
         let server = SERVER.get_or_init(PostgresServer::start);
-        // It lets newcomers in until its own processes are gone; one of them does not hear that it is to go.
+        // The server accepts connections until its processes have ended. This one is suspended and does not end.
         let deaf = psql(
             &format!("{}/postgres", server.url()),
             "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'",

@@ -1,5 +1,6 @@
-//! A real server that speaks S3, for tests: `rclone serve s3` on a folder of its own, gone with the process that started it. Each
-//! folder in that folder is a bucket, so that a test can also look at what is there, and do harm to it.
+//! A real S3 server for tests: `rclone serve s3` on a temporary folder, stopped with its process.
+//!
+//! Each subfolder is a bucket, so tests can inspect and damage stored objects.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::http;
 use crate::server_script::{ScriptedServer, new_server_dir};
 
-/// Whoever has these may do everything there.
+/// Credentials with full access.
 pub const ACCESS_KEY_ID: &str = "onceward";
 pub const SECRET_ACCESS_KEY: &str = "not-so-secret";
 
-/// All that there will ever be: they are made before it starts, since it remembers what it has seen.
+/// All buckets are created before the server starts, because the server caches its folders.
 const MAX_BUCKETS: u64 = 40;
 
 const SERVER_SCRIPT: &str = r#"
@@ -49,13 +50,12 @@ wait $pid 2>/dev/null
 rm -rf "$dir"
 "#;
 
-/// A running server.
 #[derive(Debug)]
 pub struct S3Server {
     folder: PathBuf,
     address: String,
     control_address: String,
-    /// Buckets that were given out.
+    /// Number of buckets handed out.
     next_bucket: AtomicU64,
     script: ScriptedServer,
 }
@@ -80,12 +80,12 @@ impl S3Server {
         Self { folder, address, control_address: control, next_bucket: AtomicU64::new(0), script }
     }
 
-    /// Where it listens: `http://127.0.0.1:…`.
+    /// Returns the base URL: `http://127.0.0.1:…`.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The variables under which a program finds it and is let in.
+    /// Returns the environment variables with endpoint and credentials.
     pub fn env_vars(&self) -> Vec<(String, String)> {
         let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         vec![
@@ -96,7 +96,7 @@ impl S3Server {
         ]
     }
 
-    /// A bucket that nobody else has: its URL, and the folder that it is.
+    /// Returns an unused bucket: its URL and its folder.
     pub fn new_bucket(&self) -> (String, PathBuf) {
         let number = self.next_bucket.fetch_add(1, Ordering::Relaxed);
         assert!(number < MAX_BUCKETS, "there are no more");
@@ -104,7 +104,7 @@ impl S3Server {
         (format!("s3://{name}"), self.folder.join("data").join(name))
     }
 
-    /// It remembers what its folders hold: a test that changed something in a bucket from behind says so.
+    /// Clears the server's cache of a bucket. Call it after changing the bucket's folder directly.
     pub fn invalidate_cache(&self, url: &str) {
         let bucket = url.trim_start_matches("s3://").split('/').next().unwrap_or_default();
         let body = format!(r#"{{"dir":"{bucket}"}}"#);
@@ -112,28 +112,27 @@ impl S3Server {
         assert_eq!(forgot.status, 200, "{}", forgot.text());
     }
 
-    /// SIGKILL: nothing is finished, nobody is told.
+    /// Sends SIGKILL to the server.
     pub fn kill(&self) {
         self.script.send_command("kill", "killed");
     }
 
-    /// As it was before, at the same address.
+    /// Restarts the server at the same address.
     pub fn restart(&self) {
         self.script.send_command("start", "started");
     }
 
-    /// It is there, and does not answer.
+    /// Suspends the server, so that it does not reply.
     pub fn pause(&self) {
         self.script.send_command("hold", "held");
     }
 
-    /// It goes on.
     pub fn resume(&self) {
         self.script.send_command("resume", "resumed");
     }
 }
 
-/// Debian's is too old to serve S3. So the gate puts one beside what it builds, in `target`, where this very program stands, too.
+/// Finds rclone. Debian's version cannot serve S3, so the gate installs one in `target`, where this program also is.
 fn find_rclone() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");

@@ -1,5 +1,5 @@
-//! The whole program, as its users meet it: `onceward serve` as a process of its own on a port that was free. It is there once it says
-//! where it listens, and gone with the test.
+//! Runs `onceward serve` as a process on a free port. The process is ready once it prints its address, and stops with
+//! the test.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use crate::http::{self, RawHttpResponse, TEST_TIMEOUT};
 use crate::{SseClient, TempDir, postgres};
 
-/// The databases that a server is tried on.
+/// Databases that tests run a server on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatabaseKind {
     Sqlite,
@@ -23,7 +23,7 @@ pub enum DatabaseKind {
 pub const ALL_DATABASES: [DatabaseKind; 2] = [DatabaseKind::Sqlite, DatabaseKind::Postgres];
 
 impl DatabaseKind {
-    /// The URL of a new one. SQLite's is a file in the folder.
+    /// Returns the URL of a new database. For SQLite, it is a file in the folder.
     pub fn new_url(self, folder: &TempDir) -> String {
         match self {
             Self::Sqlite => format!("sqlite:{}", folder.database_path().display()),
@@ -32,27 +32,26 @@ impl DatabaseKind {
     }
 }
 
-/// `onceward serve` on a database, to which more can be added before it is started. The program's path is the test's to tell.
+/// Returns the command `onceward serve` on a database. Tests may add arguments before they start it.
 pub fn serve_command(program: &str, database: &str) -> Command {
     let mut command = Command::new(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--db", database]);
     command
 }
 
-/// A server that listens.
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
     pub address: String,
-    /// What it said until it listened.
+    /// Output until the server listened.
     pub startup_output: String,
     output: SharedOutput,
     reader_threads: Vec<JoinHandle<()>>,
-    /// Gone when it is.
+    /// Removed when the server stops.
     temp_dirs: Vec<TempDir>,
 }
 
-/// Both of its outputs, as they came.
+/// Standard output and standard error, in order of arrival.
 type SharedOutput = Arc<Mutex<String>>;
 
 impl ServerProcess {
@@ -87,7 +86,7 @@ impl ServerProcess {
         }
     }
 
-    /// With a folder that is gone when the server is.
+    /// Adds a folder that is removed when the server stops.
     #[must_use]
     pub fn with_temp_dir(mut self, folder: TempDir) -> Self {
         self.temp_dirs.push(folder);
@@ -102,7 +101,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Kilobytes that Linux tells of it, such as `VmRSS`: what it has in memory.
+    /// Returns a value in kilobytes from `/proc`, such as `VmRSS`, the resident memory.
     pub fn memory_kb(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -110,12 +109,12 @@ impl ServerProcess {
         number.parse().expect("a number")
     }
 
-    /// What its metrics say of it now. As long as there are no keys.
+    /// Returns the current value of a metric. Works only without API keys.
     pub fn metric(&self, name: &str) -> u64 {
         self.get("/metrics").metric(name)
     }
 
-    /// Waits until they say so. Asked again and again, since nothing tells of it.
+    /// Polls until the metric has this value; there is no notification for it.
     pub fn wait_for_metric(&self, name: &str, count: u64) {
         let began = Instant::now();
         while self.metric(name) != count {
@@ -123,18 +122,17 @@ impl ServerProcess {
         }
     }
 
-    /// By its name, such as `TERM`.
+    /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let done = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
         assert!(done.expect("kill is there").success());
     }
 
-    /// Waits until it has ended.
     pub fn wait_for_exit(&mut self) -> ExitStatus {
         self.child.wait().expect("a child")
     }
 
-    /// Asks it to end, and waits until it has, as it should. All that it wrote.
+    /// Sends TERM, waits for a successful exit, and returns all output.
     pub fn stop(mut self) -> String {
         self.signal("TERM");
         let ended = self.wait_for_exit();
@@ -147,12 +145,12 @@ impl ServerProcess {
         http::connect(&self.address)
     }
 
-    /// A call by who has no key.
+    /// Sends a call without an API key.
     pub fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> RawHttpResponse {
         self.call_as("", method, path, headers, body)
     }
 
-    /// A call by the owner of a key, or by nobody where it is empty.
+    /// Sends a call with an API key, or without one if it is empty.
     pub fn call_as(
         &self,
         api_key: &str,
@@ -164,19 +162,19 @@ impl ServerProcess {
         with_bearer(api_key, headers, |headers| http::send_request(&self.address, method, path, headers, body))
     }
 
-    /// The head of such a call: its body is still to come.
+    /// Sends only the head of a call. The test sends the body later.
     pub fn begin_request_as(&self, api_key: &str, method: &str, path: &str, headers: &[(&str, &str)]) -> TcpStream {
         let mut stream = self.connect();
         with_bearer(api_key, headers, |headers| http::write_request_head(&mut stream, method, path, headers));
         stream
     }
 
-    /// The log, by the owner of a key.
+    /// Streams the log with an API key.
     pub fn stream_log_as(&self, api_key: &str, path: &str) -> SseClient {
         with_bearer(api_key, &[], |headers| SseClient::start(&self.address, path, headers))
     }
 
-    /// What comes of something that may break off, and whether it is all of it.
+    /// Gets a response that may be truncated, and returns whether it is complete.
     pub fn get_partial(&self, api_key: &str, path: &str) -> (RawHttpResponse, bool) {
         let stream = self.begin_request_as(api_key, "GET", path, &[("connection", "close")]);
         RawHttpResponse::read_partial(&mut BufReader::new(stream))
@@ -194,26 +192,26 @@ impl ServerProcess {
         self.call_as(api_key, "POST", path, &[], Some(body.to_string().as_bytes()))
     }
 
-    /// A key for somebody, made by the owner of another; or by nobody, as long as there is none.
+    /// Creates an API key. `creator_key` is empty as long as there are no API keys.
     pub fn create_api_key(&self, creator_key: &str, owner: &str, roles: &[&str]) -> String {
         let made = self.post_as(creator_key, "/v1/keys", &json!({ "owner": owner, "roles": roles }));
         assert_eq!(made.status, 201, "{}", made.text());
         made.json()["key"].as_str().expect("a key").to_owned()
     }
 
-    /// A job of the plainest kind; its id.
+    /// Creates an `execution.job` and returns its id.
     pub fn create_job(&self, payload: &Json) -> String {
         let made = self.post("/v1/lifecycles/execution.job/records", &json!({ "payload": payload }));
         assert_eq!(made.status, 201, "{}", made.text());
         made.json()["id"].as_str().expect("an id").to_owned()
     }
 
-    /// Lease one of them, waiting for it.
+    /// Waits for an `execution.job` and leases it.
     pub fn lease(&self) -> Json {
         self.lease_as("", "execution.job", false)
     }
 
-    /// Lease one of a lifecycle, waiting for it.
+    /// Waits for a job of a lifecycle and leases it.
     pub fn lease_as(&self, api_key: &str, lifecycle: &str, start: bool) -> Json {
         let lease_request =
             json!({ "lifecycles": [lifecycle], "worker": "w", "max": 1, "start": start, "wait_ms": 30_000 });
@@ -221,7 +219,7 @@ impl ServerProcess {
         leased["executions"][0].clone()
     }
 
-    /// A worker's report on what it has leased.
+    /// Sends a worker's report about a leased job.
     pub fn report_as(
         &self,
         api_key: &str,
@@ -264,7 +262,7 @@ fn append_output(written: &SharedOutput, line: &str) {
     written.lock().unwrap_or_else(PoisonError::into_inner).push_str(line);
 }
 
-/// What it wrote, once both have ended.
+/// Returns the output after both streams have ended.
 fn join_output(readers: Vec<JoinHandle<()>>, written: &SharedOutput) -> String {
     for reader in readers {
         reader.join().expect("read to its end");

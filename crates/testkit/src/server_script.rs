@@ -1,5 +1,7 @@
-//! A server of somebody else's, run for tests by a small shell script: the script starts it, does what it is told word by word, and when its
-//! standard input ends it stops the server and removes its folder. That happens also when the test is killed.
+//! Runs a third-party server through a shell script.
+//!
+//! The script starts the server and executes one command per line. When its standard input ends, it stops the server
+//! and removes its folder. This also happens if the test is killed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -7,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The script, which runs as long as this is there.
+/// The script, which runs until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ScriptedServer(Mutex<ServerScript>);
 
@@ -19,7 +21,7 @@ struct ServerScript {
 }
 
 impl ScriptedServer {
-    /// Runs the command, and waits until it says `started`.
+    /// Runs the command and waits for `started`.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let words = shell.stdin.take();
@@ -29,7 +31,7 @@ impl ScriptedServer {
         Self(Mutex::new(script))
     }
 
-    /// Says a word to it, and waits for the answer.
+    /// Sends a command and waits for the answer.
     pub(crate) fn send_command(&self, command: &str, answer: &str) {
         let mut script = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let words = script.stdin.as_mut().expect("it is still there");
@@ -60,7 +62,7 @@ impl Drop for ServerScript {
     }
 }
 
-/// An empty folder for a server of this kind; its script removes it.
+/// Creates an empty folder for a server. Its script removes the folder.
 pub(crate) fn new_server_dir(kind: &str) -> PathBuf {
     static NEXT_DIR_NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NEXT_DIR_NUMBER.fetch_add(1, Ordering::Relaxed);

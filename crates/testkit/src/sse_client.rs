@@ -1,4 +1,4 @@
-//! The log as it grows, as a server streams it.
+//! Reads the log stream of a server.
 
 use std::io::BufReader;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,12 +8,12 @@ use serde_json::Value as Json;
 
 use crate::http::{self, TEST_TIMEOUT};
 
-/// A stream that has begun.
+/// An open stream.
 #[derive(Debug)]
 pub struct SseClient {
     pub head: String,
     reader: BufReader<TcpStream>,
-    /// What has come and was not looked at yet.
+    /// Received text that is not parsed yet.
     buffered: String,
 }
 
@@ -27,12 +27,12 @@ impl SseClient {
         Self { head, reader: from, buffered: String::new() }
     }
 
-    /// What comes next, as it comes; none when it has ended.
+    /// Returns the next chunk, or `None` at the end of the stream.
     pub fn next_chunk(&mut self) -> Option<String> {
         http::read_chunk(&mut self.reader).map(|piece| String::from_utf8(piece).expect("UTF-8"))
     }
 
-    /// The next entry: its place, and what it says. None when it has ended.
+    /// Returns the next entry with its `seq`, or `None` at the end of the stream.
     pub fn next_entry(&mut self) -> Option<(u64, Json)> {
         let began = Instant::now();
         loop {
@@ -48,18 +48,18 @@ impl SseClient {
                 }
             }
             let piece = self.next_chunk()?;
-            // Signs of life are no entries.
+            // Keep-alive comments are not entries, so the loop needs its own timeout.
             assert!(began.elapsed() < TEST_TIMEOUT, "nothing else comes");
             self.buffered += &piece;
         }
     }
 
-    /// The states that a record comes to, up to one of these.
+    /// Returns the states that a record enters, up to one of `end_states`.
     pub fn states_until(&mut self, end_states: &[&str]) -> Vec<String> {
         let mut states = Vec::new();
         loop {
             let (_, entry) = self.next_entry().unwrap_or_else(|| panic!("it ended after {states:?}"));
-            // Where it entered one.
+            // Entries without a state entered none.
             let Some(state) = entry["state"].as_str() else { continue };
             states.push(state.to_owned());
             if end_states.contains(&state) {

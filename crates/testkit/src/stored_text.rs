@@ -1,4 +1,4 @@
-//! All that is kept: whether a text stands anywhere in a database, or in a folder.
+//! Searches a database or a folder for a text.
 
 use std::path::{Path, PathBuf};
 
@@ -6,9 +6,9 @@ use onceward_core::hex;
 
 use crate::postgres::psql;
 
-/// Our tables that have a text in any of their columns. The URL is PostgreSQL's.
+/// Returns our tables that contain a text in any column. `url` is a PostgreSQL URL.
 pub fn tables_containing(url: &str, text: &str) -> Vec<String> {
-    // As PostgreSQL shows bytes.
+    // PostgreSQL shows bytes in hex.
     let hex = hex::encode(text.as_bytes());
     let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'onceward' ORDER BY 1";
     let tables = psql(url, tables);
@@ -20,7 +20,7 @@ pub fn tables_containing(url: &str, text: &str) -> Vec<String> {
     tables.lines().filter(has).map(str::to_owned).collect()
 }
 
-/// Whether a text stands in any file of a folder or below it.
+/// Returns whether any file of a folder contains a text, subfolders included.
 pub fn files_contain(folder: &Path, text: &str) -> bool {
     list_files(folder).into_iter().any(|file| {
         let bytes = std::fs::read(file).expect("a file");

@@ -1,4 +1,4 @@
-//! The shipped systems, as their files stand in the repository.
+//! Loads the shipped systems from the repository.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,29 @@ use onceward_core::model::Definitions;
 
 use crate::Simulator;
 
-/// `FILE:LINE`, the file as seen from the repository: load without the row or entry that stands there, and without
-/// the proofs. A test that still passes does not test that row (`cargo xtask rules --prove`).
+/// `FILE:LINE`, relative to the repository: loads the system without the transition or entry at that line, and without
+/// static analysis. A test that still passes does not test it (`cargo xtask rules --prove`).
 pub const REMOVAL_ENV_VAR: &str = "ONCEWARD_TAKE_AWAY";
 
-/// A folder that holds files of shipped systems, as `image/job.toml`, to be read instead of those that stand in the
-/// repository, without the proofs. A test that still passes does not notice what is wrong in them (`cargo xtask mutants`).
+/// A folder with changed files of shipped systems, such as `image/job.toml`. They replace the files of the repository
+/// and skip static analysis. A test that still passes does not notice the change (`cargo xtask mutants`).
 pub const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT";
 
-/// The folder that holds the whole repository.
 pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All lifecycles of a shipped system, proven sound.
+/// Loads all lifecycles of a shipped system. Static analysis must pass.
 pub fn load_system(system: &str) -> Definitions {
     load_with_files(system, &[])
 }
 
-/// A stage for a shipped system.
+/// Returns a simulator with a shipped system.
 pub fn new_simulator(system: &str) -> Simulator {
     Simulator::new(load_system(system))
 }
 
-/// What the checker says of a shipped system though it is sound; a clean one leaves nothing to say.
+/// Returns the diagnostics of a shipped system as text. A clean system has none.
 pub fn warnings(system: &str) -> String {
     let files = InputFiles { files: read_system_files(system).0 };
     match onceward_core::load_definitions(&files) {
@@ -41,10 +40,10 @@ pub fn warnings(system: &str) -> String {
     }
 }
 
-/// A shipped system and files of the test's own beside it (name and text), which need not be sound.
+/// Loads a shipped system together with files of the test (name and text), which need not pass static analysis.
 pub fn load_with_files(system: &str, extra_files: &[(&str, &str)]) -> Definitions {
     type DefinitionsCache = HashMap<(String, String), Definitions>;
-    // Hundreds of tests of one process load the same few files: reading and proving them once is enough.
+    // Hundreds of tests of one process load the same few files, so each set is analyzed once.
     static DEFINITIONS_CACHE: OnceLock<Mutex<DefinitionsCache>> = OnceLock::new();
     let key = (system.to_owned(), format!("{extra_files:?}"));
     let cache = DEFINITIONS_CACHE.get_or_init(Mutex::default);
@@ -64,12 +63,12 @@ fn read_and_compile(system: &str, extra_files: &[(&str, &str)]) -> Definitions {
     compile(&InputFiles { files }, is_unmodified && extra_files.is_empty())
 }
 
-/// The lifecycle files of a shipped system as they stand.
+/// Returns the lifecycle files of a shipped system.
 pub fn source_files(system: &str) -> Vec<InputFile> {
     read_system_files(system).0
 }
 
-/// The lifecycle files of a system, and whether they are whole or something was taken away.
+/// Returns the lifecycle files of a system, and whether they are unchanged.
 fn read_system_files(system: &str) -> (Vec<InputFile>, bool) {
     let folder = repository_root().join("systems").join(system);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
@@ -97,7 +96,7 @@ fn read_system_files(system: &str) -> (Vec<InputFile>, bool) {
     (files, is_unmodified)
 }
 
-/// Files of the test's own only.
+/// Loads only files of the test.
 pub fn load_texts(files: &[(&str, &str)]) -> Definitions {
     let files = files.iter().map(|(name, text)| InputFile { name: (*name).to_owned(), text: (*text).into() }).collect();
     compile(&InputFiles { files }, true)
@@ -117,7 +116,7 @@ fn compile(files: &InputFiles, analyze: bool) -> Definitions {
     }
 }
 
-/// Where files stand that were changed to see who notices.
+/// Returns the folder with mutated files, if there is one.
 pub(crate) fn mutant_dir() -> Option<PathBuf> {
     std::env::var_os(MUTANT_DIR_ENV_VAR).map(PathBuf::from)
 }
@@ -130,16 +129,16 @@ fn removed_line(file: &str) -> Option<usize> {
     (name == file).then_some(line)
 }
 
-/// Tables that are one thing: a line of theirs cannot go alone. Those of `[states]` and its kin can.
+/// Returns whether a table can only be removed as a whole. Lines of `[states]` and similar tables can be removed one by
+/// one.
 fn is_removed_as_block(header: &str) -> bool {
     header.starts_with("[[")
         || ["[work]", "[errors]", "[payload]", "[access]"].iter().any(|own| header.starts_with(own))
 }
 
-/// The text without the row whose block stands at this line (from 1), or without the entry that is this line. Lines
-/// keep their numbers.
+/// Removes the transition whose block contains this line (from 1), or the entry on this line. Line numbers stay.
 ///
-/// Where other lines need the name, it stays and loses what it says: otherwise the file would not compile, every test
+/// If other lines need the name, the name stays without its content. Otherwise the file would not compile, every test
 /// would fail, and that would prove nothing.
 pub fn remove_entry_at(text: &str, line: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
@@ -161,7 +160,7 @@ pub fn remove_entry_at(text: &str, line: usize) -> String {
     remaining.collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// What is left of a line that is taken away.
+/// Returns the replacement for a removed line.
 fn neutralize_line(table: &str, line: &str) -> String {
     let name = line.split('=').next().unwrap_or_default().trim();
     match (table, name) {
@@ -175,7 +174,7 @@ fn neutralize_line(table: &str, line: &str) -> String {
     }
 }
 
-/// A result keeps its shape, which rows read, and loses its patterns.
+/// Removes the patterns of a result. Its fields stay, because transitions read them.
 fn strip_patterns(line: &str) -> String {
     let mut parts = line.split(", pattern = \"");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
-//! A place on the disk for one test.
+//! Temporary folders for tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder of the test's own, gone when it is done.
+/// A folder that is removed on drop.
 #[derive(Debug)]
 pub struct TempDir(PathBuf);
 
@@ -17,7 +17,7 @@ impl TempDir {
         Self(path)
     }
 
-    /// A database in it.
+    /// Returns the path of a database in the folder.
     pub fn database_path(&self) -> PathBuf {
         self.join("test.db")
     }
@@ -26,7 +26,6 @@ impl TempDir {
         &self.0
     }
 
-    /// Something else in it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -1,5 +1,5 @@
-//! The kept corpus of the fuzzers, and small changes of it, replayed in a process of its own: a crash, a stack overflow, a
-//! hang or a great hunger fails the test and names the input. `cargo xtask fuzz` looks for new ones.
+//! Replays the fuzz corpus and small mutations of it in a child process. A crash, a stack overflow, a hang or excessive
+//! memory fails the test and names the input. `cargo xtask fuzz` searches for new inputs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use onceward_testkit::fuzz::FuzzTarget;
 
-/// No single input may take this long, even unoptimised on a busy machine. Generous: this is no measure of speed.
+/// Generous, because the build is unoptimized and the machine may be busy. This does not measure speed.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// All the address space the process may have, in kilobytes.
+/// Maximum address space of the child process.
 const MAX_MEMORY_KB: u64 = 1024 * 1024;
 
 fn replay_corpus(target: FuzzTarget, mutations: u32) {
@@ -37,7 +37,7 @@ fn replay_corpus(target: FuzzTarget, mutations: u32) {
             }
         }
     });
-    // Read as it comes: a full pipe would stop the child.
+    // Read concurrently: a full pipe would block the child.
     let mut stderr = child.stderr.take().expect("piped");
     let stderr_thread = std::thread::spawn(move || {
         let mut text = String::new();

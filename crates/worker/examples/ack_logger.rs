@@ -1,5 +1,5 @@
-//! A worker in Rust for `sdk/tests/killing.py`, beside those in Python and TypeScript: commits by hand, and writes down each commit that
-//! the server has acknowledged.
+//! A worker for `sdk/tests/killing.py`, beside those in Python and TypeScript. Commits explicitly and logs each
+//! commit that the server acknowledged.
 //!
 //! `ack_logger URL LIFECYCLE BOOK`
 
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         async move {
             job.commit(&json!({ "by": "rust", "of": payload })).await?;
             let mut lines = OpenOptions::new().create(true).append(true).open(&*book)?;
-            // In one write: others have the book open, too.
+            // One write per line, because other workers append to the same file.
             lines.write_all(format!("{} {}\n", job.record.id, job.token).as_bytes())?;
             Ok::<_, Failure>(())
         }

@@ -1,7 +1,7 @@
-//! A worker in Rust: counts the words of a text, in two phases.
+//! A worker that counts the words of a text, in two phases.
 //!
-//! `onceward serve`, then `cargo run -p onceward-worker --example count_words`, then
-//! `onceward new execution.job --payload '{"text": "one two three"}'`. Ctrl-C ends it, after what it has begun.
+//! Run `onceward serve`, then `cargo run -p onceward-worker --example count_words`, then
+//! `onceward new execution.job --payload '{"text": "one two three"}'`. Ctrl-C ends it after the current job.
 
 use onceward_worker::{Client, Failure, Job, WorkerConfig};
 use serde::{Deserialize, Serialize};
@@ -29,15 +29,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn count(input: WordCountInput, job: Job) -> Result<WordCount, Failure> {
-    // Prepare: may happen more than once, so it changes nothing outside.
+    // Prepare: may run more than once, so it changes nothing outside.
     if input.text.is_empty() {
         return Err(Failure::terminal("EMPTY", "there are no words in nothing"));
     }
     if job.should_stop() {
         return Err(Failure::yielded());
     }
-    // Quick enough to be done here. What takes long goes into `tokio::task::spawn_blocking`: hearts beat in this very thread.
+    // Fast enough to run here. Long computations belong in `tokio::task::spawn_blocking`.
     let counted = WordCount { words: input.text.split_whitespace().count() };
-    // Commit: what is returned lands at most once. `job.commit(&counted).await?` would do so here, with time to tidy up after it.
+    // Commit: the returned value is committed at most once. `job.commit(&counted).await?` would commit here and
+    // leave time to clean up.
     Ok(counted)
 }

@@ -1,4 +1,4 @@
-//! Whom to ask, and for whom one speaks.
+//! The client: server address, API key and connection pool.
 
 use std::fmt;
 use std::path::Path;
@@ -18,24 +18,25 @@ use rustls::RootCertStore;
 use crate::error::ClientError;
 use crate::tls_roots;
 
-/// A connection that nobody used for so long is closed: well before the server does so, after 30 seconds, in the middle of a question.
+/// Shorter than the server's idle timeout of 30 seconds, so that the server does not close a connection during a
+/// request.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server that is there accepts within this time, also over a slow line.
+/// A reachable server accepts within this time, even over a slow network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection that is waited on is asked whether its other end is still there after so long, and so often from then on. One that
-/// went silent, because a host or a table of addresses on the way is gone, is known to be dead after about half a minute.
+/// TCP keepalive. If a host or a NAT entry on the path disappears, a waiting connection is detected as dead after
+/// about 25 seconds.
 const KEEPALIVE_DELAY: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_KEEPALIVE_PROBES: u32 = 3;
 
-/// How long to wait, and how long to go on trying.
+/// Timeouts of calls and retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// For one answer; a call that waits for work gets this on top.
+    /// Time for one response. Calls that wait for jobs get this in addition to their wait.
     pub response_timeout: Duration,
-    /// For a call that is sent again, from its first try to the last.
+    /// Time from the first attempt of a call to the last.
     pub retry_timeout: Duration,
 }
 
@@ -45,7 +46,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A server, and the key with which one speaks to it. Cheap to clone; clones share their connections.
+/// A client for one server. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) transport: Arc<Transport>,
@@ -60,7 +61,7 @@ pub(crate) struct Transport {
     pool: Mutex<ConnectionPool>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
-    /// What stands before `/v1`, where the server lives below a path; without a slash at its end.
+    /// Path prefix before `/v1`, without a trailing slash.
     pub(crate) prefix: String,
     pub(crate) authorization_header: Option<HeaderValue>,
 }
@@ -70,14 +71,13 @@ impl Transport {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// An answer did not come in time. The connections that idle may be as dead as the one that was waited on, so that the next
-    /// question had better go over a new one.
+    /// Drops idle connections after a timeout, because they may be as dead as the one that timed out.
     pub(crate) fn reset_connections(&self) {
         *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = build_pool(&self.connector);
     }
 }
 
-/// The key is not shown.
+/// Hides the API key.
 impl fmt::Debug for Client {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Client")
@@ -88,14 +88,15 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A server by its address, `http://127.0.0.1:7171` say, and the key to speak with, where it asks for one.
+    /// Creates a client for a server such as `http://127.0.0.1:7171`, with an API key if the server requires one.
     ///
-    /// Over https it trusts whom this machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others), and whom browsers trust.
+    /// For https, it trusts the machine's root certificates and those of browsers. `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` replace both.
     pub fn new(url: &str, api_key: Option<&str>) -> Result<Self, ClientError> {
         Self::build(url, api_key, None)
     }
 
-    /// The same, and over https it trusts those in this file, too: certificates as PEM.
+    /// Like [`new`](Self::new), but also trusts the certificates in this PEM file.
     pub fn with_ca_file(url: &str, api_key: Option<&str>, ca_file: &Path) -> Result<Self, ClientError> {
         Self::build(url, api_key, Some(ca_file))
     }
@@ -125,12 +126,12 @@ impl Client {
         Ok(Self { transport: Arc::new(transport), retry_policy: RetryPolicy::default() })
     }
 
-    /// The same server, with more or less patience.
+    /// Returns a client for the same server with another retry policy.
     pub fn with_retry_policy(&self, retry_policy: RetryPolicy) -> Self {
         Self { retry_policy, ..self.clone() }
     }
 
-    /// The same server, over connections of its own: they live in the runtime that opens them.
+    /// Returns a client with its own connections, which belong to the runtime that opens them.
     pub(crate) fn with_own_connections(&self) -> Self {
         let transport = &*self.transport;
         let connections = Mutex::new(build_pool(&transport.connector));
@@ -145,7 +146,7 @@ impl Client {
         Self { transport: Arc::new(own_transport), retry_policy: self.retry_policy }
     }
 
-    /// The server's address.
+    /// Returns the server's address.
     pub fn server_url(&self) -> String {
         format!("{}://{}{}", self.transport.scheme, self.transport.authority, self.transport.prefix)
     }
@@ -158,7 +159,7 @@ fn bearer_header(api_key: &str) -> Result<HeaderValue, ClientError> {
     Ok(value)
 }
 
-/// A user and a password in an address are not for the eyes of whoever reads a message.
+/// Removes user and password from an address, because error messages contain it.
 fn redact_credentials(url: &str) -> String {
     match (url.find("://"), url.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &url[..scheme], &url[at..]),
@@ -169,13 +170,13 @@ fn redact_credentials(url: &str) -> String {
 fn build_connector(roots: RootCertStore) -> Result<ServerConnector, ClientError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // A question is one small write; nothing is to be gained by waiting for more.
+    // A request is one small write; Nagle's algorithm would only delay it.
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.set_keepalive(Some(KEEPALIVE_DELAY));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(MAX_KEEPALIVE_PROBES));
-    // The same where something was sent that is never acknowledged.
+    // The same limit for sent data that is never acknowledged.
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(KEEPALIVE_DELAY + KEEPALIVE_INTERVAL * MAX_KEEPALIVE_PROBES));
     let provider = Arc::new(rustls::crypto::ring::default_provider());

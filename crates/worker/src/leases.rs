@@ -1,4 +1,4 @@
-//! Asking for jobs.
+//! Leases jobs.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use crate::error::ClientError;
 use crate::transport::{ApiRequest, RetrySafety};
 use crate::types::LeasedJob;
 
-/// Which jobs a worker asks for.
+/// A request for jobs.
 #[derive(Clone, Debug, Serialize)]
 pub struct LeaseRequest {
     pub lifecycles: Vec<String>,
-    /// What the worker calls itself.
+    /// The name that the worker gives itself.
     pub worker: String,
-    /// At most so many; with a key, at most 100.
+    /// Maximum number of jobs; at most 100 with an idempotency key.
     pub max: usize,
-    /// Shorter or longer than the lifecycle's own.
+    /// Length of the lease, instead of that of the lifecycle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
-    /// How long to wait for a first job where there is none.
+    /// How long to wait for a first job.
     pub wait_ms: u64,
-    /// Start at once: saves a report.
+    /// Also start the executions, which saves a report.
     pub start: bool,
-    /// Only what this key was given before: nothing more is leased.
+    /// Only return jobs leased earlier with this idempotency key; lease no new ones.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// Asked again with the same one, the same jobs are given and no others.
+    /// A repeated request with the same key returns the same jobs.
     #[serde(skip)]
     pub idempotency_key: Option<String>,
 }
@@ -38,7 +38,7 @@ struct LeaseResponse {
 }
 
 impl Client {
-    /// Jobs, or none where there were none all the while.
+    /// Leases jobs. Returns none if no job became ready within the wait.
     pub async fn lease(&self, request: &LeaseRequest) -> Result<Vec<LeasedJob>, ClientError> {
         let api_request = ApiRequest::post("/v1/leases".to_owned(), request)?
             .with_idempotency_key(request.idempotency_key.as_deref())?;
@@ -48,7 +48,7 @@ impl Client {
         Ok(response.executions)
     }
 
-    /// The same, tried once: the loop of a worker has a patience of its own.
+    /// Like [`lease`](Self::lease), but without retries: the worker loop has its own.
     pub(crate) async fn lease_once(&self, request: &LeaseRequest) -> Result<Vec<LeasedJob>, ClientError> {
         let api_request = ApiRequest::post("/v1/leases".to_owned(), request)?
             .with_idempotency_key(request.idempotency_key.as_deref())?;

@@ -1,11 +1,11 @@
-//! Onceward from outside: a client for its HTTP interface, workers in Rust, and workers that run a command.
+//! HTTP client for Onceward, and workers that run a Rust closure or a command for each job.
 //!
 //! ```no_run
-//! use onceward_worker::{Client, Failure, Job, Working};
+//! use onceward_worker::{Client, Failure, Job, WorkerConfig};
 //!
 //! # async fn example() -> Result<(), onceward_worker::ClientError> {
 //! let client = Client::new("http://127.0.0.1:7171", None)?;
-//! let worker = client.work(Working::on("execution.job"), |job: Job| async move {
+//! let worker = client.work(WorkerConfig::for_lifecycle("execution.job"), |job: Job| async move {
 //!     let text: String = job.input()?;
 //!     Ok::<_, Failure>(text.len())
 //! });
@@ -15,24 +15,26 @@
 //! # }
 //! ```
 //!
-//! | file | duty |
+//! | file | content |
 //! | --- | --- |
-//! | `client.rs` | whom to ask, and for whom one speaks |
-//! | `tls_roots.rs` | whose word counts for who a server is |
-//! | `transport.rs` | one question and its answer: time-outs, and trying again where that is safe |
-//! | `error.rs` | why there is no answer, or why it was no |
-//! | `types.rs`, `payload.rs` | what comes over the wire, with types |
-//! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `admin.rs` | the calls, one file a resource |
-//! | `work/` | workers: a closure for each job, its lease kept alive |
-//! | `command/` | workers that run a program for each job, and see to it that it ends |
+//! | `client.rs` | the client: server address, API key, connections |
+//! | `tls_roots.rs` | trusted root certificates |
+//! | `transport.rs` | sends one request: timeouts, and retries where they are safe |
+//! | `error.rs` | errors of calls |
+//! | `types.rs`, `payload.rs` | types of the API's JSON |
+//! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `admin.rs` | the calls, one file per resource |
+//! | `work/` | workers that run a closure for each job and keep its lease |
+//! | `command/` | workers that run a program for each job and end it with its lease |
 //!
-//! # What can be relied on
+//! # Guarantees
 //!
-//! - A call is sent again only where that is safe: it carries a key or a token, it only looks, or the server cannot have seen it.
-//! - A handler runs at least once for each job, and its result is committed at most once. It may run twice: when its worker or the
-//!   server dies, or when its lease is lost. What it does to the world outside must bear that.
-//! - No handler runs on when its lease is surely gone; it is told so a moment before, and dropped then. A handler can be dropped only
-//!   where it waits: one that computes or blocks for long keeps its lease, but had better do so in `spawn_blocking`.
+//! - The client repeats a call only if that is safe: the call has an idempotency key or a fencing token, only reads, or
+//!   did not reach the server.
+//! - A handler runs at least once for each job, and its result is committed at most once. It may run twice, if its
+//!   worker or the server dies or if its lease is lost. Its side effects outside Onceward must tolerate that.
+//! - A handler does not outlive its lease: the worker warns it shortly before the lease expires, then drops it.
+//!   Dropping takes effect only at an `await`. A handler that computes or blocks for long keeps its lease, but should
+//!   use `spawn_blocking`.
 
 mod admin;
 mod client;

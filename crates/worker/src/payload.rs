@@ -1,4 +1,4 @@
-//! What a job is about: bytes that Onceward keeps and never reads.
+//! Payloads of jobs: bytes that Onceward stores but does not interpret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serializer};
 use serde_json::value::RawValue;
 
-/// JSON, kept byte for byte, or bytes of any kind.
+/// JSON, kept byte for byte, or bytes.
 #[derive(Clone, Debug)]
 pub enum Payload {
     Json(Box<RawValue>),
@@ -16,28 +16,28 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// A value as JSON.
+    /// Serializes a value as JSON payload.
     pub fn json(value: &impl serde::Serialize) -> serde_json::Result<Self> {
         serde_json::value::to_raw_value(value).map(Self::Json)
     }
 
-    /// A text: a JSON string, which a command reads as the text itself.
+    /// A JSON string, which a command reads as plain text.
     pub fn text(text: &str) -> Self {
-        // A string can always be written.
+        // Serializing a string cannot fail.
         Self::json(&text).unwrap_or_else(|_| Self::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
-    /// Bytes as they were kept: JSON where they are some. The server looks at small ones only, and what a program reads must not hang
-    /// on how large it is.
+    /// Detects JSON in downloaded bytes. The server does so only for small payloads, but handlers must not see a
+    /// difference by size.
     pub(crate) fn from_stored_bytes(bytes: Bytes) -> Self {
         match serde_json::from_slice::<&RawValue>(&bytes) {
-            // Whatever stands around it would be lost.
+            // Whitespace around the value would be lost.
             Ok(json) if json.get().len() == bytes.len() => Self::Json(json.to_owned()),
             _ => Self::Bytes(bytes),
         }
     }
 
-    /// Read as JSON, also where it came as bytes.
+    /// Parses the payload as JSON, even if it is stored as bytes.
     pub fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         match self {
             Self::Json(json) => serde_json::from_str(json.get()),
@@ -45,7 +45,7 @@ impl Payload {
         }
     }
 
-    /// The bytes as they are kept.
+    /// Returns the bytes as stored.
     pub fn into_raw_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -53,7 +53,7 @@ impl Payload {
         }
     }
 
-    /// What a command gets: the bytes; of a JSON string, its text.
+    /// Returns the bytes for a command's standard input: a JSON string becomes plain text.
     pub fn into_stdin_bytes(self) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -65,7 +65,7 @@ impl Payload {
     }
 }
 
-/// Under `NAME` as JSON, or under `NAME_base64`.
+/// Serializes JSON as `NAME` and bytes as `NAME_base64`.
 pub(crate) fn serialize_payload<M: serde::ser::SerializeMap>(
     map: &mut M,
     payload: Option<&Payload>,
@@ -78,7 +78,7 @@ pub(crate) fn serialize_payload<M: serde::ser::SerializeMap>(
     }
 }
 
-/// For `#[serde(flatten)]` of what is sent with a new record.
+/// For `#[serde(flatten)]` in a new record.
 #[expect(clippy::ref_option, reason = "the shape that serde asks for")]
 pub(crate) fn as_payload<S: Serializer>(payload: &Option<Payload>, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
@@ -86,7 +86,7 @@ pub(crate) fn as_payload<S: Serializer>(payload: &Option<Payload>, serializer: S
     map.end()
 }
 
-/// `NAME_base64` in an answer.
+/// Deserializes `NAME_base64`.
 pub(crate) fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
     let Some(text) = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)? else { return Ok(None) };
     STANDARD.decode(&*text).map(|bytes| Some(bytes.into())).map_err(D::Error::custom)

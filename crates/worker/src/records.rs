@@ -1,4 +1,4 @@
-//! Records: made, looked at, and sent events.
+//! Creates and reads records and fires events.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,39 +11,38 @@ use crate::payload::{Payload, as_payload};
 use crate::transport::{ApiRequest, RetrySafety, percent_encode};
 use crate::types::{BatchItemResult, BatchResults, Execution, FireResult, LogEntry, Record, RecordPage};
 
-/// A record to be made.
+/// A record to create.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NewRecord {
-    /// A `UUIDv7` of the caller's own.
+    /// A `UUIDv7` that the caller generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Json>,
     #[serde(flatten, serialize_with = "as_payload")]
     pub payload: Option<Payload>,
-    /// For somebody else; only operators may.
+    /// The owner, if not the caller. Only for operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// However often it is sent with the same key, one record is made. Without one it gets a key of its own for as long as it is
-    /// tried; in a batch it gets none, and the batch is sent again only where the server has surely not heard of it.
+    /// Creates at most one record per key. Without a key, `create` generates one for its retries; a batch generates
+    /// none and is repeated only if the server did not execute it.
     #[serde(skip)]
     pub idempotency_key: Option<String>,
 }
 
 impl NewRecord {
-    /// With a payload of JSON.
+    /// Creates a record with a JSON payload.
     pub fn with_json_payload(payload: &impl Serialize) -> Result<Self, ClientError> {
         let payload = Payload::json(payload).map_err(|error| ClientError::InvalidRequest(error.to_string()))?;
         Ok(Self { payload: Some(payload), ..Self::default() })
     }
 
-    /// Under a key of the caller's.
     pub fn with_idempotency_key(self, idempotency_key: &str) -> Self {
         Self { idempotency_key: Some(idempotency_key.to_owned()), ..self }
     }
 }
 
-/// In a batch each has its key beside it.
+/// A record within a batch, with its idempotency key.
 #[derive(Serialize)]
 struct BatchRecord<'a> {
     #[serde(flatten)]
@@ -57,31 +56,31 @@ struct RecordBatch<'a> {
     records: Vec<BatchRecord<'a>>,
 }
 
-/// Which records to list.
+/// Filters and paging of a list.
 #[derive(Clone, Debug, Default)]
 pub struct ListQuery {
     pub lifecycle: Option<String>,
     pub state: Option<String>,
     pub owner: Option<String>,
     pub limit: Option<usize>,
-    /// As the page before said.
+    /// The `next` of the previous page.
     pub cursor: Option<String>,
 }
 
-/// An event for a record.
+/// An event to fire on a record.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EventRequest {
     pub record: Uuid,
     pub event: String,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub input: Map<String, Json>,
-    /// Only if the record has this version.
+    /// Refuse unless the record has this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// However often it is sent with the same key, it is carried out once.
+    /// Idempotency key: the event is fired at most once per key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// Of the lease, where a worker fires it.
+    /// The fencing token, if a worker fires the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<u64>,
 }
@@ -124,13 +123,14 @@ struct ExecutionsResponse {
 }
 
 impl Client {
-    /// Make a record; where its key or a unique of its lifecycle names one that is there, that one.
+    /// Creates a record, or returns the existing one with the same idempotency key or unique key.
     pub async fn create(&self, lifecycle: &str, record: &NewRecord) -> Result<Record, ClientError> {
         let request = ApiRequest::post(format!("/v1/lifecycles/{}/records", percent_encode(lifecycle)), record)?;
         self.send_json(&request.with_idempotency_key(record.idempotency_key.as_deref())?).await
     }
 
-    /// Make many, each on its own. Sent again by itself only where each has a key.
+    /// Creates many records. Each succeeds or fails on its own. Unless each has an idempotency key, the batch is
+    /// repeated only if the server did not execute it.
     pub async fn create_batch(
         &self,
         lifecycle: &str,
@@ -159,7 +159,7 @@ impl Client {
         self.send_json(&ApiRequest::get(format!("/v1/records/{id}"))).await
     }
 
-    /// A page of records.
+    /// Lists records, one page.
     pub async fn list(&self, list_query: &ListQuery) -> Result<RecordPage, ClientError> {
         let limit = list_query.limit.map(|limit| limit.to_string());
         let query = [
@@ -174,7 +174,7 @@ impl Client {
         self.send_json(&ApiRequest::get(format!("/v1/records?{}", parts.collect::<Vec<_>>().join("&")))).await
     }
 
-    /// Everything that happened to a record, from its first entry on.
+    /// Returns the complete log of a record, oldest entry first.
     pub async fn history(&self, id: Uuid) -> Result<Vec<LogEntry>, ClientError> {
         let mut all = Vec::new();
         let mut cursor: Option<String> = None;
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// The turns of workers at a job.
+    /// Returns all executions of a job.
     pub async fn executions(&self, id: Uuid) -> Result<Vec<Execution>, ClientError> {
         let mut all = Vec::new();
         let mut cursor: Option<String> = None;
@@ -206,12 +206,12 @@ impl Client {
         }
     }
 
-    /// A record's payload, where it has one that is for this caller.
+    /// Returns a record's payload, or `None` if it has none or the caller may not see it.
     pub async fn payload(&self, id: Uuid) -> Result<Option<Payload>, ClientError> {
         Ok(self.fetch_payload_bytes(id).await?.map(Payload::from_stored_bytes))
     }
 
-    /// As they are kept.
+    /// Downloads the payload's bytes.
     pub(crate) async fn fetch_payload_bytes(&self, id: Uuid) -> Result<Option<Bytes>, ClientError> {
         match self.send_with_retries(&ApiRequest::get(format!("/v1/records/{id}/payload"))).await {
             Err(error) if error.problem().is_some_and(|problem| problem.status == 404) => Ok(None),
@@ -219,12 +219,12 @@ impl Client {
         }
     }
 
-    /// What the commit of a job has left behind, as the server tells it.
+    /// Returns the committed effect of a job as JSON.
     pub async fn effect(&self, id: Uuid) -> Result<Json, ClientError> {
         self.send_json(&ApiRequest::get(format!("/v1/records/{id}/effect"))).await
     }
 
-    /// Send a record an event.
+    /// Fires an event.
     pub async fn fire(&self, request: &EventRequest) -> Result<FireResult, ClientError> {
         let body = FireBody { input: &request.input, token: request.token };
         let api_request = ApiRequest::post(
@@ -238,7 +238,7 @@ impl Client {
         .await
     }
 
-    /// Many events, each taken or refused on its own.
+    /// Fires many events. Each succeeds or fails on its own.
     pub async fn fire_batch(&self, events: &[EventRequest]) -> Result<Vec<BatchItemResult<FireResult>>, ClientError> {
         let mut request = ApiRequest::post("/v1/events/batch".to_owned(), &EventBatch { events })?;
         if events.iter().all(|event| event.key.is_some()) {
@@ -248,25 +248,25 @@ impl Client {
         Ok(response.results)
     }
 
-    /// The versions of a lifecycle, as the server tells them.
+    /// Returns the versions of a lifecycle as JSON.
     pub async fn versions(&self, lifecycle: &str) -> Result<Json, ClientError> {
         self.send_json(&ApiRequest::get(format!("/v1/lifecycles/{}/versions", percent_encode(lifecycle)))).await
     }
 
-    /// Make a version the current one of its lifecycle. Sent twice, it does the same.
+    /// Activates a version of a lifecycle. Repeating it is safe.
     pub async fn activate_version(&self, lifecycle: &str, hash: &str) -> Result<Json, ClientError> {
         let body = serde_json::json!({ "hash": hash });
         let request = ApiRequest::post(format!("/v1/lifecycles/{}/use", percent_encode(lifecycle)), &body)?;
         self.send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..request }).await
     }
 
-    /// Move some records to another version. Who was moved is not moved again.
+    /// Migrates records to another version, one step. Repeating it is safe, because migrated records are skipped.
     pub async fn migrate_records(&self, lifecycle: &str, migration: &Json) -> Result<Json, ClientError> {
         let request = ApiRequest::post(format!("/v1/lifecycles/{}/move", percent_encode(lifecycle)), migration)?;
         self.send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..request }).await
     }
 
-    /// Lifecycles, as the server tells them.
+    /// Returns all lifecycles as JSON.
     pub async fn lifecycles(&self) -> Result<Json, ClientError> {
         self.send_json(&ApiRequest::get("/v1/lifecycles".to_owned())).await
     }

@@ -1,4 +1,4 @@
-//! What workers report of their jobs. Every report carries the token of its lease, so that the same one twice does no harm.
+//! Workers' reports on their jobs. Each has the fencing token of its lease, so repeating a report is safe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +13,22 @@ use crate::transport::{ApiRequest, RetrySafety, percent_encode};
 use crate::types::{BatchItemResult, BatchResults, LeasedJob, ReportResult};
 use crate::work::Failure;
 
-/// What is reported of a job.
+/// The kind of a report.
 #[derive(Clone, Debug)]
 pub enum ReportKind {
     Start,
-    /// The lease is to last, for so long or for the lifecycle's own length; `stop` in the answer says that the job is to come to
-    /// an end.
+    /// Extends the lease by `lease` or the lifecycle's length. `stop` in the response asks the worker to stop.
     Heartbeat {
         lease: Option<Duration>,
     },
-    /// The effect lands, at most once for a job; with `finish`, the job is finished in the same operation.
+    /// Commits the job's effect, at most once per job. With `finish`, also finishes the execution.
     Commit {
         result: Option<Payload>,
         finish: bool,
     },
     Finish,
     Fail(Failure),
-    /// Given back unharmed.
+    /// Returns the job without counting a failure.
     Yield,
 }
 
@@ -52,7 +51,7 @@ pub struct Report {
     pub execution: String,
     pub token: u64,
     pub kind: ReportKind,
-    /// W3C trace context of the lease: the report stands there, too.
+    /// W3C trace context of the lease.
     pub traceparent: Option<Arc<str>>,
 }
 
@@ -62,7 +61,7 @@ impl Report {
         Self { execution: leased.id.clone(), token: leased.token, kind, traceparent }
     }
 
-    /// About how many bytes it has.
+    /// Estimates the serialized size.
     pub(crate) fn estimated_bytes(&self) -> usize {
         let envelope_bytes = 200;
         match &self.kind {
@@ -96,7 +95,7 @@ pub(crate) fn duration_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A failure as it is sent.
+/// A failure as sent to the server.
 #[derive(Serialize)]
 struct FailureBody<'a> {
     code: &'a str,
@@ -118,7 +117,7 @@ impl<'a> FailureBody<'a> {
     }
 }
 
-/// Alone: the execution and what is done stand in the path.
+/// A single report: execution and kind are in the path.
 struct SingleReportBody<'a>(&'a Report);
 
 impl Serialize for SingleReportBody<'_> {
@@ -129,7 +128,7 @@ impl Serialize for SingleReportBody<'_> {
     }
 }
 
-/// Among others.
+/// A report within a batch.
 struct BatchReport<'a>(&'a Report);
 
 impl Serialize for BatchReport<'_> {
@@ -137,7 +136,7 @@ impl Serialize for BatchReport<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("execution", &self.0.execution)?;
         map.serialize_entry("do", self.0.kind.name())?;
-        // Each has its own; alone, it stands in the header.
+        // In a batch, each report has its own; a single report has it in the header.
         if let Some(traceparent) = &self.0.traceparent {
             map.serialize_entry("traceparent", traceparent)?;
         }
@@ -152,12 +151,12 @@ struct ReportBatch<'a> {
 }
 
 impl Client {
-    /// Report on one job. Its token makes it safe to send again.
+    /// Reports on one execution. Repeated safely because of its fencing token.
     pub async fn report(&self, report: &Report) -> Result<ReportResult, ClientError> {
         self.send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..single_report_request(report)? }).await
     }
 
-    /// Report on many, each taken or refused on its own, in this order.
+    /// Reports on many executions, in order. Each report succeeds or fails on its own.
     pub async fn report_batch(&self, reports: &[Report]) -> Result<Vec<BatchItemResult<ReportResult>>, ClientError> {
         let reports: Vec<&Report> = reports.iter().collect();
         let response: BatchResults<ReportResult> = self
@@ -166,7 +165,7 @@ impl Client {
         Ok(response.results)
     }
 
-    /// Tried once: whoever keeps a job knows how long it is worth while to try again.
+    /// Sends reports without retries: the caller decides how long to retry.
     pub(crate) async fn report_once(
         &self,
         reports: &[&Report],
@@ -205,7 +204,7 @@ mod tests {
         serde_json::to_string(&BatchReport(&report)).expect("JSON")
     }
 
-    /// Alone it stands in the header, among others with each.
+    /// In the header, and in each report of a batch.
     #[test]
     fn report_carries_traceparent_alone_and_in_batch() {
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -1,4 +1,4 @@
-//! The log as it grows: server-sent events, taken up again where they broke off.
+//! Follows the log over server-sent events and reconnects where it broke off.
 
 use std::time::Duration;
 
@@ -14,27 +14,27 @@ use crate::error::ClientError;
 use crate::transport::{ApiRequest, Backoff, percent_encode};
 use crate::types::LogEntry;
 
-/// The server says something every 15 seconds, if only that it is there. Who is silent for so long is gone.
+/// The server sends a keep-alive every 15 seconds, so after four missed ones the connection is dead.
 const STREAM_IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 const TEXT_EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// A refusal that is longer is cut.
+/// Longer error bodies are cut.
 const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
-/// No entry of the log is longer: its fields are bounded, and payloads stand in it by their hash.
+/// Larger than any log entry: fields are limited, and payloads appear only as hashes.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Which entries to follow.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOptions {
-    /// From the entry after this place; from what comes next, where none is given.
+    /// Start after this `seq`; `None` starts at the end of the log.
     pub after: Option<u64>,
     pub lifecycle: Option<String>,
     pub record: Option<Uuid>,
 }
 
-/// Entries of the log, in order, each once. When the connection breaks it is opened again, from the entry after the last.
+/// Entries of the log, in order, each once. Reconnects after the last entry if the connection breaks.
 #[derive(Debug)]
 pub struct LogStream {
     client: Client,
@@ -51,7 +51,7 @@ struct StreamConnection {
 }
 
 impl Client {
-    /// Follow the log.
+    /// Follows the log.
     pub fn follow(&self, options: &StreamOptions) -> LogStream {
         let after = options.after.map(|after| format!("after={after}"));
         let lifecycle = options.lifecycle.as_ref().map(|name| format!("lifecycle={}", percent_encode(name)));
@@ -63,9 +63,9 @@ impl Client {
 }
 
 impl LogStream {
-    /// The next entry, as soon as there is one. An error ends it, but for one that may pass: then it may be asked again.
+    /// Waits for the next entry. After a retryable error, it can be called again; any other error is final.
     pub async fn next(&mut self) -> Result<LogEntry, ClientError> {
-        // Patience is for a server that is away, and counts from when it is missed: an entry may be waited for without end.
+        // `retry_timeout` counts only while the server is unavailable. Waiting for an entry is unlimited.
         let mut unavailable_since = None;
         loop {
             let error = match self.try_next_entry().await {
@@ -74,7 +74,7 @@ impl LogStream {
                     self.last_seq = Some(entry.seq);
                     return Ok(entry);
                 }
-                // The server has ended it: it is about to go, perhaps.
+                // The server ended the stream, perhaps because it shuts down.
                 Ok(None) => None,
                 Err(error) if !error.is_retryable() => return Err(error),
                 Err(error) => Some(error),
@@ -82,7 +82,7 @@ impl LogStream {
             let was_connected = self.connection.take().is_some();
             let delay = self.backoff.next_delay();
             let now = Instant::now();
-            // A connection that stood is missed from now on.
+            // If there was a connection, the server is unavailable only since now.
             let since =
                 if was_connected { *unavailable_since.insert(now) } else { *unavailable_since.get_or_insert(now) };
             match error {
@@ -101,12 +101,12 @@ impl LogStream {
             while let Some(event) =
                 connection.parser.next_event().map_err(|error| self.client.invalid_response(&error))?
             {
-                // Also without an entry: where to go on from, should there be none before the connection breaks.
+                // Note the position of events without data, too, to reconnect there.
                 self.last_seq = event.id.or(self.last_seq);
                 if event.data.is_empty() {
                     continue;
                 }
-                // Others than entries are for later servers to invent.
+                // Ignore event types of newer servers.
                 if event.name.as_deref().is_none_or(|name| name == "entry" || name == "message") {
                     return serde_json::from_str(&event.data)
                         .map(Some)
@@ -140,20 +140,20 @@ async fn open_stream(client: &Client, path: &str, last_seq: Option<u64>) -> Resu
     Err(client.refusal_error(parts.status.as_u16(), &parts.headers, &error_body))
 }
 
-/// One event, once its empty line has come.
+/// A complete event.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct SseEvent {
     name: Option<String>,
-    /// Its place in the log.
+    /// Position in the log.
     id: Option<u64>,
     data: String,
 }
 
-/// Bytes as they come, cut into lines and these into events.
+/// Parses server-sent events from chunks of bytes.
 #[derive(Debug, Default)]
 struct SseParser {
     buffer: BytesMut,
-    /// So many bytes of the rest have no line's end in them.
+    /// Number of bytes in `buffer` already searched for a line end.
     scanned_bytes: usize,
     current_event: SseEvent,
     has_data: bool,
@@ -164,7 +164,7 @@ impl SseParser {
         self.buffer.extend_from_slice(data);
     }
 
-    /// The next whole event.
+    /// Returns the next complete event.
     fn next_event(&mut self) -> Result<Option<SseEvent>, String> {
         while let Some(line) = self.next_line()? {
             if line.is_empty() {
@@ -186,7 +186,7 @@ impl SseParser {
                 }
                 "event" => self.current_event.name = Some(value.to_owned()),
                 "id" => self.current_event.id = value.parse().ok(),
-                // A comment keeps the connection alive.
+                // Comments are keep-alives.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Whose word counts for who a server is.
+//! Root certificates for TLS.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::error::ClientError;
 
-/// Whom this machine trusts; whom browsers trust, unless the environment names others; and those in a file.
+/// Loads the machine's root certificates, those of browsers unless the environment names others, and those in
+/// `ca_file`.
 pub(crate) fn root_certificates(ca_file: Option<&Path>) -> Result<RootCertStore, ClientError> {
     let mut roots = RootCertStore::empty();
     let has_env_roots = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| std::env::var_os(name).is_some());
@@ -16,11 +17,11 @@ pub(crate) fn root_certificates(ca_file: Option<&Path>) -> Result<RootCertStore,
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
     let native_certs = rustls_native_certs::load_native_certs();
-    // A machine that has none is no fault; a file that was named and is not there is one.
+    // A machine without certificates is fine, but a file that the environment names must exist.
     if let Some(error) = native_certs.errors.first().filter(|_| has_env_roots) {
         return Err(ClientError::InvalidRequest(format!("SSL_CERT_FILE or SSL_CERT_DIR: {error}")));
     }
-    // Some of a machine may be older than what is understood today.
+    // Old certificates of the machine may be unparsable; skip them.
     roots.add_parsable_certificates(native_certs.certs);
     if let Some(file) = ca_file {
         let file_error =

@@ -1,4 +1,4 @@
-//! One question and its answer: time-outs, and trying again where that is safe.
+//! Sends one request: timeouts, and retries where they are safe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,39 +16,38 @@ use tokio::time::{Instant, timeout_at};
 use crate::client::Client;
 use crate::error::{ClientError, MAX_RETRY_DELAY, Problem};
 
-/// An answer with a thousand jobs and their payloads of 64 KB each fits.
+/// Fits a response with a thousand jobs and payloads of 64 KB each.
 const MAX_RESPONSE_BYTES: usize = 128 << 20;
 
-/// Before the second try; doubles from there.
+/// Delay before the first retry; doubles with each.
 const INITIAL_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 const USER_AGENT_VALUE: HeaderValue = HeaderValue::from_static(concat!("onceward-worker/", env!("CARGO_PKG_VERSION")));
 
 const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Whether a call may be sent again when nobody knows what became of the first one.
+/// Whether a call may be repeated if its outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetrySafety {
-    /// It only looks, or carries a key or a token.
+    /// It only reads, or has an idempotency key or a fencing token.
     Idempotent,
-    /// Only where the server has surely not done it.
+    /// Only if the server certainly did not execute it.
     IfNotExecuted,
-    /// Its caller tries again by itself.
+    /// The caller has its own retries.
     Never,
 }
 
-/// A question.
+/// A request to the API.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) body: Bytes,
-    /// The idempotency key.
     pub(crate) idempotency_key: Option<String>,
     pub(crate) if_match: Option<u64>,
     /// W3C trace context.
     pub(crate) traceparent: Option<Arc<str>>,
-    /// How long the server itself may wait before it answers.
+    /// How long the server may wait before it answers.
     pub(crate) max_server_wait: Duration,
     pub(crate) retry_safety: RetrySafety,
 }
@@ -77,7 +76,7 @@ impl ApiRequest {
         })
     }
 
-    /// With a key, the caller's or one of its own, it may be sent as often as need be.
+    /// Sets the caller's idempotency key or a new one, which makes retries safe.
     pub(crate) fn with_idempotency_key(self, key: Option<&str>) -> Result<Self, ClientError> {
         let key = key.map_or_else(new_idempotency_key, |key| Ok(key.to_owned()))?;
         Ok(Self { idempotency_key: Some(key), retry_safety: RetrySafety::Idempotent, ..self })
@@ -85,13 +84,13 @@ impl ApiRequest {
 }
 
 impl Client {
-    /// Ask, and read the answer.
+    /// Sends a request with retries and parses the response.
     pub(crate) async fn send_json<T: DeserializeOwned>(&self, api_request: &ApiRequest) -> Result<T, ClientError> {
         let response = self.send_with_retries(api_request).await?;
         serde_json::from_slice(&response).map_err(|error| self.invalid_response(&error))
     }
 
-    /// Ask until there is an answer, or no reason to go on.
+    /// Sends a request until it succeeds, cannot be retried, or `retry_timeout` has passed.
     pub(crate) async fn send_with_retries(&self, api_request: &ApiRequest) -> Result<Bytes, ClientError> {
         let deadline = Instant::now() + self.retry_policy.retry_timeout;
         let mut backoff = Backoff::default();
@@ -132,7 +131,7 @@ impl Client {
         Err(self.refusal_error(parts.status.as_u16(), &parts.headers, &body))
     }
 
-    /// Send, and wait for the answer's head.
+    /// Sends a request and waits for the response head.
     pub(crate) async fn open_response(
         &self,
         api_request: &ApiRequest,
@@ -182,7 +181,7 @@ impl Client {
         if let Some(version) = api_request.if_match {
             headers.insert(IF_MATCH, HeaderValue::try_from(format!("\"{version}\"")).map_err(|error| invalid(&error))?);
         }
-        // Where the server gave one that is none, it goes without.
+        // Ignore an invalid trace context from the server.
         if let Some(Ok(trace)) = api_request.traceparent.as_deref().map(HeaderValue::from_str) {
             headers.insert("traceparent", trace);
         }
@@ -194,7 +193,7 @@ impl Client {
 
     pub(crate) fn refusal_error(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> ClientError {
         let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
-            // A proxy's word, perhaps: its status is all there is to go by.
+            // The response may come from a proxy, so only its status counts.
             let code = format!("http_{status}");
             let detail = format!("{} answers with {status} and no reason", self.server_url());
             let retry_after = parse_retry_after(headers);
@@ -215,7 +214,7 @@ impl Client {
     }
 
     pub(crate) fn unreachable_error(&self, error: &dyn std::error::Error, not_sent: bool) -> ClientError {
-        // The outermost says no more than that there was an error.
+        // The outermost error only says that the request failed.
         let mut cause: &dyn std::error::Error = error;
         while let Some(inner) = cause.source() {
             cause = inner;
@@ -228,8 +227,7 @@ fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
-/// How long to wait before the next try: twice as long each time, and a part of it by chance, so that all who were sent away
-/// together do not come back together.
+/// Exponential backoff with jitter, so that clients that failed together do not retry together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backoff {
     attempts: u32,
@@ -247,22 +245,22 @@ impl Backoff {
     }
 }
 
-/// From 0 to 1.
+/// Returns a random number from 0 to 1.
 fn random_fraction() -> f64 {
     let mut bytes = [0; 4];
-    // Without chance all wait the same: no worse than that.
+    // Without randomness there is no jitter, which is acceptable.
     let _ = getrandom::fill(&mut bytes);
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// A key that no other call has: with it, a call may be sent as often as need be.
+/// Generates a random idempotency key.
 pub(crate) fn new_idempotency_key() -> Result<String, ClientError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| ClientError::InvalidRequest(error.to_string()))?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// One part of a path, or a value of a query: all but the plainest characters escaped.
+/// Escapes a path segment or a query value.
 pub(crate) fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! What comes over the wire, with types. A later server may say more: what is not known here is left aside.
+//! Types of the API's JSON. Unknown members of newer servers are ignored.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use uuid::Uuid;
 use crate::error::Problem;
 use crate::payload::{Payload, from_base64};
 
-/// A record as the server shows it.
+/// A record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub id: Uuid,
     pub lifecycle: String,
     pub state: String,
-    /// Grows by one with each operation that changes the record.
+    /// Increases by one with each operation that changes the record.
     pub version: u64,
     pub owner: String,
     #[serde(default)]
     pub fields: Map<String, Json>,
-    /// The leases it ever had.
+    /// How often the record was leased.
     #[serde(default)]
     pub attempt: u64,
     #[serde(default)]
     pub payload: Option<PayloadRef>,
-    /// Why the engine's own events leave it alone: one of them failed on it.
+    /// Why the engine no longer fires timers and other engine events on this record: one of them failed.
     #[serde(default)]
     pub stuck: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// The first lease.
+    /// When it was first leased.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
     /// When it entered a final state.
@@ -42,7 +42,7 @@ pub struct Record {
     pub finished_at: Option<Timestamp>,
 }
 
-/// A payload by its hash and size.
+/// Hash and size of a payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PayloadRef {
     pub sha256: String,
@@ -50,12 +50,12 @@ pub struct PayloadRef {
 }
 
 impl PayloadRef {
-    /// Whether it is these bytes that it means.
+    /// Returns whether these bytes have this hash and size.
     pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
         use std::fmt::Write as _;
         let mut hash = String::with_capacity(64);
         for byte in Sha256::digest(bytes) {
-            // Into a text nothing fails to be written.
+            // Writing to a `String` cannot fail.
             let _ = write!(hash, "{byte:02x}");
         }
         u64::try_from(bytes.len()).is_ok_and(|length| length == self.bytes) && self.sha256 == hash
@@ -63,22 +63,22 @@ impl PayloadRef {
 }
 
 impl Record {
-    /// A field's value; null where it is not set or there is none of this name.
+    /// Returns a field's value; null if it is not set or does not exist.
     pub fn field(&self, name: &str) -> Json {
         self.fields.get(name).cloned().unwrap_or_default()
     }
 }
 
-/// Some records, and where the next ones begin.
+/// A page of records.
 #[derive(Clone, Debug, Deserialize)]
 pub struct RecordPage {
     pub records: Vec<Record>,
-    /// To ask for the next page with; nothing where this was the last.
+    /// Cursor of the next page; `None` on the last page.
     #[serde(default)]
     pub next: Option<String>,
 }
 
-/// One turn of one worker at a job.
+/// One leased attempt at a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Execution {
     /// The record's id, a dot, and the attempt.
@@ -95,16 +95,16 @@ pub struct Execution {
     pub extra: Map<String, Json>,
 }
 
-/// A job in this worker's hands.
+/// A leased job.
 #[derive(Clone, Debug, Deserialize)]
 pub struct LeasedJob {
-    /// Of the execution.
+    /// Id of the execution.
     pub id: String,
-    /// To be shown with every report.
+    /// Fencing token, part of every report.
     pub token: u64,
     pub attempt: u64,
     pub expires_at: Timestamp,
-    /// What was left of the lease when the server answered; older servers do not say.
+    /// Remaining lease when the server answered; `None` from older servers.
     #[serde(default)]
     expires_in_ms: Option<u64>,
     pub record: Record,
@@ -117,25 +117,25 @@ pub struct LeasedJob {
 }
 
 impl LeasedJob {
-    /// Its payload, where it came along.
+    /// Returns the payload, if the response contained it.
     pub fn payload(&self) -> Option<Payload> {
         let bytes = || self.payload_base64.clone().map(Payload::Bytes);
         self.payload.clone().map(Payload::Json).or_else(bytes)
     }
 
-    /// Whether there is a payload that is too large to come along, and must be fetched.
+    /// Returns whether the payload was too large for the response and must be downloaded.
     pub fn needs_payload_fetch(&self) -> bool {
         self.payload.is_none() && self.payload_base64.is_none() && self.record.payload.is_some()
     }
 
-    /// How long it was leased for. The lease is the newest thing that happened to the record.
+    /// Returns the length of the lease. Leasing was the record's latest change, so `updated_at` is its start.
     pub fn lease_duration(&self) -> Duration {
         let whole = Duration::try_from(self.expires_at.duration_since(self.record.updated_at)).unwrap_or_default();
         whole.max(self.remaining_of(whole))
     }
 
-    /// What was left of the lease when the answer came: less than its length where the answer to an earlier question was lost, and
-    /// the lease was found again by its key.
+    /// Returns the remaining lease when the response arrived. Less than the whole if a repeated request returned a
+    /// lease whose first response was lost.
     pub fn remaining_lease(&self) -> Duration {
         self.remaining_of(self.lease_duration())
     }
@@ -145,29 +145,29 @@ impl LeasedJob {
     }
 }
 
-/// What an event led to.
+/// The result of an event.
 #[derive(Clone, Debug, Deserialize)]
 pub struct FireResult {
-    /// Nothing where a key came before, and the record is gone meanwhile or no longer for this caller.
+    /// `None` if the call repeated an idempotency key and the caller cannot see the record any more.
     pub record: Option<Record>,
-    /// The records that it made.
+    /// The records that the event created.
     #[serde(default)]
     pub spawned: Vec<Uuid>,
 }
 
-/// What a report led to.
+/// The result of a report.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReportResult {
     #[serde(default)]
     pub execution: Option<Execution>,
     #[serde(default)]
     pub record: Option<Record>,
-    /// A heartbeat's word to the worker: stop.
+    /// Whether the worker should stop and give up the job.
     #[serde(default)]
     pub stop: bool,
 }
 
-/// One of the answers to a batch: each of its calls is taken or refused on its own.
+/// The result of one item of a batch.
 #[derive(Clone, Debug)]
 pub enum BatchItemResult<T> {
     Succeeded(T),
@@ -177,7 +177,7 @@ pub enum BatchItemResult<T> {
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for BatchItemResult<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error as _;
-        // As it is written first, since only then is it known which of the two it is.
+        // Keep the raw text, because only its content tells which variant it is.
         let text = <&RawValue>::deserialize(deserializer)?;
         let refused: BatchItemError = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
         match refused.error {
@@ -199,34 +199,34 @@ pub(crate) struct BatchResults<T> {
     pub(crate) results: Vec<BatchItemResult<T>>,
 }
 
-/// An entry of the log: what happened to a record, or was refused.
+/// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// Its place in the log.
+    /// Position in the log.
     pub seq: u64,
     #[serde(default)]
     pub record: Option<Uuid>,
-    /// The record's version after it.
+    /// The record's version after this entry.
     #[serde(default)]
     pub version: u64,
     pub at: Timestamp,
     pub event: String,
-    /// Who called; in an operation's first entry.
+    /// The caller. Only in an operation's first entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// In a record's first entry.
+    /// Only in a record's first entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<String>,
-    /// The state that it entered.
+    /// The state that the record entered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// The turn of a worker that it began, changed or ended.
+    /// The execution that the entry started, changed or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Execution>,
-    /// A call that was refused and left a trace.
+    /// A refused call that was logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Json>,
-    /// Everything else that the server tells of it.
+    /// All other members.
     #[serde(flatten)]
     pub extra: Map<String, Json>,
 }

@@ -1,4 +1,5 @@
-//! Jobs, by their ids. To whoever may not see one it is not there, in the same words as one that never was.
+//! Routes of one document job: read, submit, cancel and result. A job that the caller may not see answers like a
+//! missing one.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -23,13 +24,13 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(result))
 }
 
-/// What has become of the job by an answer.
+/// Builds the response from the job's record after the event.
 fn job_response(receipt: &Receipt) -> Result<Response, Problem> {
     let record = receipt.record.as_ref().ok_or_else(|| Problem::gone(receipt.subject))?;
     json_ok(&DocumentJobJson::from_record(record))
 }
 
-/// Look at a job
+/// Get a document job
 #[utoipa::path(
     get, path = "/document/jobs/{id}", tag = "document",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),
@@ -45,7 +46,7 @@ async fn get(
 
 /// Submit a job
 ///
-/// It is queued for a worker. 409 where it was before; the answer names its state.
+/// Queues the job for a worker. If the job was submitted before, the answer is 409 with the job's state.
 #[utoipa::path(
     post, path = "/document/jobs/{id}/submit", tag = "document",
     params(
@@ -70,8 +71,8 @@ async fn submit(
 
 /// Cancel a job
 ///
-/// One that waits has failed at once, as `cancelled`. One that runs is asked to stop: it goes on running until its worker has heard of
-/// it, and if the worker is done first, it has succeeded. 409 where it has come to its end.
+/// A waiting job fails at once with the error `cancelled`. A running job is asked to stop: it keeps running until its
+/// worker receives the request, and succeeds if the worker commits first. If the job has ended, the answer is 409.
 #[utoipa::path(
     post, path = "/document/jobs/{id}/cancel", tag = "document",
     params(
@@ -94,10 +95,10 @@ async fn cancel(
     job_response(&fire_event(&app, &caller, (JOB_LIFECYCLE, id), "cancel", &headers).await?)
 }
 
-/// The result of a job
+/// Get the result of a document job
 ///
-/// What its worker has committed, as it is: bytes as bytes, a text as text, anything else as JSON; an empty body where there was nothing to
-/// say. 404 as long as there is none.
+/// Returns the result as the worker committed it: bytes as bytes, text as text, anything else as JSON. The body is
+/// empty if the worker committed no value. Before the job has a result, the answer is 404.
 #[utoipa::path(
     get, path = "/document/jobs/{id}/result", tag = "document",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),

@@ -1,12 +1,12 @@
-//! The document system's way in over HTTP. Its rules stand in `job.toml`; here calls of the engine get the shape that its users know.
+//! HTTP routes of the document system. The rules are in `job.toml`; the routes map HTTP requests to engine calls.
 //!
-//! | file | duty |
+//! | file | content |
 //! | --- | --- |
-//! | `upload.rs` | a document comes in, piece by piece, and a job is made of it |
-//! | `slots.rs` | how many come at once, of all and of each owner |
-//! | `min_rate.rs` | how slowly one may come |
-//! | `jobs.rs` | submitting, cancelling and looking |
-//! | `response.rs` | what is shown of a job |
+//! | `upload.rs` | streaming upload, which creates a job |
+//! | `slots.rs` | limit on concurrent uploads, in total and per owner |
+//! | `min_rate.rs` | minimum transfer rate of an upload |
+//! | `jobs.rs` | read, submit, cancel and result |
+//! | `response.rs` | JSON representation of a job |
 
 mod jobs;
 mod min_rate;
@@ -21,31 +21,30 @@ use onceward_server::SystemRoutes;
 
 use upload::UploadState;
 
-/// The lifecycle that all of this is about.
 const JOB_LIFECYCLE: &str = "document.job";
 
-/// How much may come, and how slowly. What a document may be is for its lifecycle to say.
+/// Limits on the number and speed of uploads. The lifecycle limits the document's size.
 #[derive(Clone, Copy, Debug)]
 pub struct UploadLimits {
-    /// Uploads at the same time.
+    /// Maximum number of concurrent uploads of all owners.
     pub max_concurrent: usize,
-    /// Of these, one owner's.
+    /// Maximum number of concurrent uploads of one owner.
     pub max_concurrent_per_owner: usize,
-    /// For the next piece of one to come.
+    /// Maximum wait for the next chunk of the body.
     pub chunk_timeout: Duration,
-    /// For all of one to come.
+    /// Maximum duration of one upload.
     pub total_timeout: Duration,
     pub min_rate: MinRate,
 }
 
-/// The least that must come. Only the time in which the server waits for the sender counts.
+/// Minimum transfer rate of an upload. Only time that the server spends waiting for the sender counts.
 #[derive(Clone, Copy, Debug)]
 pub struct MinRate {
-    /// Not asked for before: lines begin slowly.
+    /// The rate is not enforced during this time, because connections start slowly.
     pub grace_period: Duration,
-    /// From then on, in each such time...
+    /// Length of one measurement window.
     pub window: Duration,
-    /// ...so many bytes.
+    /// Minimum number of bytes received in each window.
     pub bytes_per_window: u64,
 }
 
@@ -53,12 +52,12 @@ impl Default for UploadLimits {
     fn default() -> Self {
         Self {
             max_concurrent: 16,
-            // However an owner holds them, others find a place.
+            // No owner can take all slots.
             max_concurrent_per_owner: 4,
             chunk_timeout: Duration::from_secs(30),
-            // A hundred megabytes in a quarter of an hour: about a megabit a second.
+            // 100 MB in 15 minutes is about 1 Mbit/s.
             total_timeout: Duration::from_mins(15),
-            // 16 KB a second: a poor line has that, and who sends a byte now and then has not.
+            // 16 KB/s: a slow connection reaches it, a client that trickles single bytes does not.
             min_rate: MinRate {
                 grace_period: Duration::from_mins(1),
                 window: Duration::from_secs(30),
@@ -68,7 +67,7 @@ impl Default for UploadLimits {
     }
 }
 
-/// What this system adds to a server.
+/// Returns the routes of the document system.
 pub fn system_routes(limits: UploadLimits) -> SystemRoutes {
     let routes = jobs::routes().merge(upload::routes()).layer(Extension(UploadState::new(limits)));
     SystemRoutes {

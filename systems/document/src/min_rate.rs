@@ -1,15 +1,16 @@
-//! How slowly a document may come. Whoever sends a byte now and then is in time for each piece, and holds a place for others.
+//! Enforces the minimum transfer rate of an upload. A sender that trickles single bytes meets every chunk timeout, but
+//! would hold an upload slot for hours.
 
 use std::time::Duration;
 
 use crate::MinRate;
 
-/// What has come, by the time that was spent waiting for it. A disk of our own that is slow is not the sender's fault.
+/// Measures bytes per time spent waiting for the sender. Time spent writing to the server's own disk does not count.
 #[derive(Debug)]
 pub(crate) struct RateMeter {
     min_rate: MinRate,
     total_waited: Duration,
-    /// Of the window that is under way.
+    /// Waiting time in the current window.
     window_waited: Duration,
     window_bytes: u64,
 }
@@ -19,7 +20,7 @@ impl RateMeter {
         Self { min_rate, total_waited: Duration::ZERO, window_waited: Duration::ZERO, window_bytes: 0 }
     }
 
-    /// A piece came after so long. Whether it goes on fast enough.
+    /// Records a chunk and returns false if the sender was below the minimum rate in a completed window.
     pub(crate) fn record_chunk(&mut self, waited: Duration, bytes: u64) -> bool {
         self.total_waited = self.total_waited.saturating_add(waited);
         if self.total_waited < self.min_rate.grace_period {
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
     use crate::UploadLimits;
 
-    /// How long it goes on when a piece of so many bytes comes each so many seconds; an hour at most.
+    /// Returns the time of the first rejection if a chunk of `bytes` arrives every `seconds`; 3,600 if there is none.
     fn seconds_until_rejected(seconds: u64, bytes: u64) -> u64 {
         let mut meter = RateMeter::new(UploadLimits::default().min_rate);
         let mut rejections = (1..=3_600 / seconds).filter(|_| !meter.record_chunk(Duration::from_secs(seconds), bytes));
@@ -69,7 +70,7 @@ mod tests {
         );
     }
 
-    /// In bursts, too; and the first minute is its own.
+    /// Bursts count: one chunk may carry all bytes of a window.
     #[test]
     fn rate_is_ignored_in_grace_period_then_enforced_per_window() {
         let mut meter = RateMeter::new(UploadLimits::default().min_rate);

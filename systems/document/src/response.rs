@@ -1,4 +1,4 @@
-//! What is shown of a job.
+//! JSON representation of a document job.
 
 use onceward_core::record::Record;
 use onceward_server::Rfc3339;
@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{KnownFormat, RefOr, SchemaFormat};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A document in the contract: bytes of any kind, one at least.
+/// Schema of a document in the OpenAPI contract: at least one byte, any content.
 #[derive(Debug)]
 pub(crate) struct DocumentBytes;
 
@@ -20,7 +20,7 @@ impl PartialSchema for DocumentBytes {
 
 impl ToSchema for DocumentBytes {}
 
-/// A document on its way through processing. Nothing of the document itself, and nothing else of the job, is shown (DOC-12, DOC-15).
+/// A document job. It contains neither the document nor other fields of the record (DOC-12, DOC-15).
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DocumentJob)]
@@ -31,26 +31,26 @@ pub(crate) struct DocumentJobJson<'a> {
     state: &'a str,
     #[schema(value_type = String, format = DateTime)]
     created_at: Rfc3339,
-    /// The first time that a worker took it.
+    /// When a worker first leased the job.
     #[schema(value_type = Option<String>, format = DateTime, required = true)]
     started_at: Option<Rfc3339>,
-    /// When it came to its end.
+    /// When the job ended.
     #[schema(value_type = Option<String>, format = DateTime, required = true)]
     completed_at: Option<Rfc3339>,
-    /// How often it was, or is to be, tried again.
+    /// Number of retries so far, including a scheduled one.
     #[schema(minimum = 0, maximum = 3)]
     retry_count: i64,
     #[schema(minimum = 3, maximum = 3)]
     max_retries: i64,
-    /// What went wrong last; null after a success.
+    /// The last error; null after a success.
     #[schema(required = true)]
     last_error: Option<&'a str>,
-    /// Whether that could pass; null after a success.
+    /// Whether the last error is retryable; null after a success.
     #[schema(value_type = Option<DocumentErrorType>, required = true)]
     error_type: Option<&'a str>,
 }
 
-/// Where a job stands.
+/// State of a document job.
 #[derive(ToSchema)]
 #[schema(as = DocumentState, rename_all = "SCREAMING_SNAKE_CASE")]
 #[expect(dead_code, reason = "names the lifecycle's own in the contract")]
@@ -63,7 +63,7 @@ enum DocumentState {
     Failed,
 }
 
-/// Whether an error may pass.
+/// Whether an error is retryable.
 #[derive(ToSchema)]
 #[schema(as = DocumentErrorType, rename_all = "SCREAMING_SNAKE_CASE")]
 #[expect(dead_code, reason = "names the lifecycle's own in the contract")]

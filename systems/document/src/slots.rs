@@ -1,4 +1,4 @@
-//! How many uploads come at once: of all owners together, and of each.
+//! Limits concurrent uploads, in total and per owner.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use onceward_server::Problem;
 pub(crate) struct SlotPool {
     max_slots: usize,
     max_per_owner: usize,
-    /// How many each owner has; none is not kept.
+    /// Number of slots in use per owner; owners without a slot have no entry.
     used_by_owner: Arc<Mutex<HashMap<Arc<str>, usize>>>,
 }
 
-/// One of them. Dropped, it is free again.
+/// An upload slot, released on drop.
 #[derive(Debug)]
 pub(crate) struct Slot {
     owner: Arc<str>,
@@ -51,7 +51,7 @@ impl Drop for Slot {
     }
 }
 
-/// Numbers are right whoever panicked beside them.
+/// Locks the counts. Poisoning is ignored: no panic can leave a count half updated.
 fn lock_counts(taken: &Mutex<HashMap<Arc<str>, usize>>) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }

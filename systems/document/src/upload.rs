@@ -1,4 +1,4 @@
-//! A document comes in. It goes to the object store as it comes, and nobody here looks into it (DOC-15).
+//! Streams an uploaded document to object storage and creates its job. The server never inspects the content (DOC-15).
 
 use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody as _};
@@ -33,7 +33,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(upload))
 }
 
-/// How many come at once, and how slowly they may.
+/// Upload limits and the slots in use.
 #[derive(Clone, Debug)]
 pub(crate) struct UploadState {
     limits: UploadLimits,
@@ -48,10 +48,12 @@ impl UploadState {
 
 /// Upload a document
 ///
-/// The body is the document, 1 byte to 100 MB of any kind. It becomes a job that is processed once it is submitted.
+/// The body is the document: 1 byte to 100 MB of any content. The upload creates a job, which is processed once it is
+/// submitted.
 ///
-/// `Client-Request-Id` is the caller's own name for the upload. The same caller with the same name gets the same job again, with 200,
-/// however the job has gone on and whatever bytes came the second time: they are dropped. Once the job is pruned, the answer is 410. An upload that breaks off makes nothing.
+/// `Client-Request-Id` is chosen by the caller. If the same caller repeats it, the answer is 200 with the existing job
+/// in its current state, and the new bytes are discarded. If that job has been pruned, the answer is 410. An
+/// interrupted upload creates nothing.
 #[utoipa::path(
     post, path = "/document/upload", tag = "document",
     params(("Client-Request-Id" = String, Header, description = "The caller's own name for the upload", min_length = 1, max_length = 200)),
@@ -73,8 +75,7 @@ async fn upload(
     body: Body,
 ) -> Result<Response, Problem> {
     require_octet_stream(&headers)?;
-    // What would be refused in the end is refused before a hundred megabytes have come for nothing. Whether it is taken is for the
-    // lifecycle to say all the same.
+    // Refuse doomed uploads before up to 100 MB arrive. The lifecycle still decides on the create call.
     if !caller.actor.can_produce() {
         return Err(EngineError::Forbidden("this key has no role that makes jobs".to_owned()).into());
     }
@@ -88,14 +89,15 @@ async fn upload(
     let create = CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields, payload: None };
     let mut body = body;
     if let Some(job) = find_existing(&app, &caller, &create).await? {
-        // What comes under a name that came before is dropped, so it is written nowhere. Who waits to be asked for it need not even send it; from
-        // others it is taken, since they listen only when they have sent all.
+        // The bytes of a repeated upload are discarded. A client that sent `Expect: 100-continue` has not sent them
+        // yet and is answered at once; for other clients the server reads the body first, because they read the
+        // response only after sending everything.
         let expects_continue = headers.contains_key(EXPECT) && body.size_hint().lower() > 0;
         if expects_continue || UploadStream::new(body, size_limit, uploads.limits).discard().await? > 0 {
             let record = app.engine().get(&caller.actor, job?).await?.ok_or_else(Problem::not_found)?;
             return json_response(StatusCode::OK, &DocumentJobJson::from_record(&record));
         }
-        // Nothing is no document, whatever its name.
+        // An empty body is refused even if the id is known.
         body = Body::empty();
     }
     let uploaded =
@@ -108,7 +110,7 @@ async fn upload(
     json_response(status, &DocumentJobJson::from_record(&record))
 }
 
-/// What the caller calls this upload.
+/// Returns the caller's `Client-Request-Id`, checked against the bounds of the field `requestId`.
 fn client_request_id<'a>(headers: &'a HeaderMap, lifecycle: &Lifecycle) -> Result<&'a str, Problem> {
     if headers.get_all(&CLIENT_REQUEST_ID).iter().count() > 1 {
         return Err(Problem::bad_input("send one Client-Request-Id"));
@@ -124,11 +126,11 @@ fn client_request_id<'a>(headers: &'a HeaderMap, lifecycle: &Lifecycle) -> Resul
     Ok(id)
 }
 
-/// How many bytes may come.
+/// Maximum size of an upload.
 #[derive(Clone, Copy, Debug)]
 struct UploadSizeLimit {
     max_bytes: u64,
-    /// It could be more if there were a place for large payloads.
+    /// True if object storage would raise the limit.
     needs_object_storage: bool,
 }
 
@@ -136,7 +138,7 @@ impl UploadSizeLimit {
     fn for_lifecycle(app: &AppState, lifecycle: &Lifecycle) -> Self {
         let (max_document_bytes, max_body_bytes) = (lifecycle.payload_bounds.max_bytes, app.config().max_body_bytes);
         let of_a_body = u64::try_from(max_body_bytes).unwrap_or(u64::MAX);
-        // Into a database it goes as a whole.
+        // Without object storage the payload goes into the database in one piece, so the body limit applies.
         let needs_object_storage = app.engine().object_storage().is_none() && of_a_body < max_document_bytes;
         Self { max_bytes: if needs_object_storage { of_a_body } else { max_document_bytes }, needs_object_storage }
     }
@@ -157,7 +159,7 @@ impl UploadSizeLimit {
     }
 }
 
-/// The job of a name that came before; or that it is gone.
+/// Looks up the job of a repeated `Client-Request-Id`. The inner error means that the job has been pruned.
 async fn find_existing(
     app: &AppState,
     caller: &Caller,
@@ -170,13 +172,12 @@ async fn find_existing(
     }
 }
 
-/// A document as it comes, within its bounds.
+/// The body of an upload, read within its size, time and rate limits.
 struct UploadStream {
     body: Body,
     size_limit: UploadSizeLimit,
     limits: UploadLimits,
     rate_meter: RateMeter,
-    /// How many came so far.
     received_bytes: u64,
 }
 
@@ -185,7 +186,7 @@ impl UploadStream {
         Self { body, size_limit, limits, rate_meter: RateMeter::new(limits.min_rate), received_bytes: 0 }
     }
 
-    /// The next piece; none at its end.
+    /// Returns the next chunk, or `None` at the end of the body.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
             let started_at = Instant::now();
@@ -208,7 +209,7 @@ impl UploadStream {
         }
     }
 
-    /// All of it, to where payloads live. Whatever breaks off leaves nothing there.
+    /// Copies the body to payload storage. An interrupted upload leaves nothing there.
     async fn save_payload(mut self, mut payload_upload: PayloadUpload) -> Result<UploadedPayload, Problem> {
         let limits = self.limits;
         let copy = async {
@@ -220,7 +221,7 @@ impl UploadStream {
         Ok(with_total_timeout(limits, copy).await?.finish().await?)
     }
 
-    /// All of it, to nowhere; how many bytes it had.
+    /// Reads and discards the body; returns its size in bytes.
     async fn discard(mut self) -> Result<u64, Problem> {
         let limits = self.limits;
         let drain = async {

@@ -1,13 +1,13 @@
-//! What holds of every document job, whatever anybody does: random operations of owners, strangers, operators and
-//! workers. `ONCEWARD_SEED=…` plays one case again.
+//! Invariants of document jobs under random operations of owners, strangers, operators and workers. `ONCEWARD_SEED=…`
+//! replays one case.
 
 use onceward_core::time::Duration;
 use onceward_testkit::random::RandomWalk;
 use onceward_testkit::{Simulator, operator, systems, user};
 use serde_json::{Value, json};
 
-/// DOC-5, DOC-6, DOC-9, DOC-12, DOC-14, DOC-16: retries are counted and bounded, the delay is a second, the error shows what
-/// the state says, and what is to stop is not tried again.
+/// DOC-5, DOC-6, DOC-9, DOC-12, DOC-14, DOC-16: retries are counted and bounded, the delay is one second, the error
+/// fits the state, and a cancelled job is not retried.
 #[test]
 fn random_operations_keep_job_invariants() {
     RandomWalk::with_actors(&[user("alice"), user("mallory"), operator("olga")])

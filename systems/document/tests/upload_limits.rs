@@ -1,4 +1,4 @@
-//! Uploads that come too slowly, or too many at once. A server in this very process, with bounds that are soon reached.
+//! Limits on slow and concurrent uploads, tested against an in-process server with low limits.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 /// Longer than any test takes.
 const UNREACHED_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// Runs a test against a server with these bounds.
+/// Runs a test against a server with these limits.
 fn with_server(limits: UploadLimits, test: impl AsyncFnOnce(&UploadServer)) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -36,7 +36,7 @@ fn with_server(limits: UploadLimits, test: impl AsyncFnOnce(&UploadServer)) {
         let server_task =
             tokio::spawn(serve(listener, engine, ServerConfig::default(), vec![system_routes(limits)], shutdown));
         test(&UploadServer { address }).await;
-        // A piece that was being written when its time was over is done with first.
+        // The server finishes a write that was in progress at the timeout before it removes the draft.
         let count_drafts = || std::fs::read_dir(object_folder.join("drafts")).map_or(0, Iterator::count);
         let drafts_removed = async {
             while count_drafts() > 0 {
@@ -55,7 +55,7 @@ struct UploadServer {
 }
 
 impl UploadServer {
-    /// An upload of which so much has come.
+    /// Starts an upload and sends its first `sent_bytes` bytes.
     async fn start_upload(&self, name: &str, length: usize, sent_bytes: usize) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).await.expect("it listens");
         let head = format!(
@@ -68,7 +68,7 @@ impl UploadServer {
         stream
     }
 
-    /// An upload that has its place: its body is asked for.
+    /// Starts an upload that has a slot: the server has asked for its body with 100 Continue.
     async fn start_accepted_upload(&self, name: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).await.expect("it listens");
         let head = format!(
@@ -86,14 +86,14 @@ impl UploadServer {
 
 async fn read_response(mut stream: TcpStream) -> (u16, String) {
     let mut all = Vec::new();
-    // What was not read any more may cost the end of the connection, not the answer.
+    // If the server closes the connection with unread data, the read may fail after the response.
     let _ = stream.read_to_end(&mut all).await;
     let text = String::from_utf8(all).expect("text");
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{text}"));
     (status, text)
 }
 
-/// A document whose next piece does not come is given up; small or large.
+/// Applies to small and large documents.
 #[test]
 fn missing_chunk_returns_408_and_frees_request_id() {
     let limits = UploadLimits {
@@ -111,7 +111,6 @@ fn missing_chunk_returns_408_and_frees_request_id() {
     });
 }
 
-/// A document that goes on coming, but takes too long in all, is given up too.
 #[test]
 fn upload_over_total_timeout_returns_408() {
     let limits = UploadLimits {
@@ -125,7 +124,7 @@ fn upload_over_total_timeout_returns_408() {
     });
 }
 
-/// A document that goes on coming, each piece in its time, but all too slowly, is given up as well. No pace is enough here.
+/// No rate is sufficient in this test.
 #[test]
 fn upload_below_min_rate_returns_408() {
     let min_rate = MinRate { grace_period: Duration::ZERO, window: Duration::ZERO, bytes_per_window: u64::MAX };
@@ -143,7 +142,7 @@ fn upload_below_min_rate_returns_408() {
     });
 }
 
-/// One more than may come at once is told to come back; the others go on, and their places are free when they are done.
+/// The other uploads continue and free their slots when they end.
 #[test]
 fn upload_over_concurrency_limit_returns_503() {
     with_server(UploadLimits { max_concurrent: 2, ..UploadLimits::default() }, async |server| {

@@ -1,5 +1,5 @@
-//! What holds of every execution job, whatever anybody does: random operations of owners, strangers, operators and
-//! workers. `ONCEWARD_SEED=…` plays one case again.
+//! Invariants of execution jobs under random operations of owners, strangers, operators and workers. `ONCEWARD_SEED=…`
+//! replays one case.
 
 use onceward_core::projection::project_job_state;
 use onceward_core::record::ExecutionStatus;
@@ -8,8 +8,8 @@ use onceward_testkit::random::RandomWalk;
 use onceward_testkit::{Simulator, operator, systems, user};
 use serde_json::{Value, json};
 
-/// EXE-3, EXE-10, EXE-11, INV-1: the state follows from the executions; attempts, failures and yields add up; the budget is
-/// kept; an effect is there exactly when somebody committed; a success shows no error.
+/// EXE-3, EXE-10, EXE-11, INV-1: the state follows from the executions; attempts, failures and yields add up; the
+/// budget is kept; an effect exists if and only if a worker committed; a succeeded job has no error.
 #[test]
 fn random_operations_keep_job_invariants() {
     RandomWalk::with_actors(&[user("alice"), user("mallory"), operator("olga")])

@@ -1,4 +1,4 @@
-//! The artist's pictures as files: `cargo run -p onceward-system-image --example artist -- FOLDER SIDE PROMPT…`
+//! Writes generated images to files: `cargo run -p onceward-system-image --example draw_prompt -- FOLDER SIDE PROMPT…`
 
 use std::path::Path;
 use std::time::Instant;

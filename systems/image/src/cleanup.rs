@@ -1,5 +1,5 @@
-//! What leaves the bucket: removed pictures, by a worker, and those that nobody has, by a look now and then. Both run wherever there is
-//! a bucket, also where nobody draws.
+//! Deletes images from the bucket: a worker deletes those of removed assets, a periodic scan deletes orphans. Both run
+//! in every process that has a bucket, also if it generates no images.
 
 use std::time::Duration;
 
@@ -15,20 +15,21 @@ use tracing::{info, warn};
 
 use crate::{ASSET_LIFECYCLE, JOB_LIFECYCLE, bucket};
 
-/// As the worker is called, by its leases and in lists.
+/// Worker name in leases and worker lists.
 const CLEANUP_WORKER_NAME: &str = "onceward.image.clearing";
 
-/// Pictures at the same time. Nobody waits for them.
+/// Low, because no caller waits for a deletion.
 const CLEANUP_CONCURRENCY: usize = 2;
 
-/// How long after its start a process looks for what nobody has, and how long after each look again. A look lists all pictures.
+/// Delay and interval of the orphan scan. They are long because a scan lists all images.
 const FIRST_SCAN_DELAY: Duration = Duration::from_mins(10);
 const SCAN_INTERVAL: Duration = Duration::from_hours(24);
 
-/// A picture that nobody has may lie there for so long, as a payload that nobody has may.
+/// Same age as for orphaned payloads.
 const MIN_ORPHAN_AGE: Duration = Duration::from_hours(24);
 
-/// Take the pictures of removed assets out of the bucket, which is the engine's own object store, and those that nobody has.
+/// Starts the worker and the periodic scan that delete images of removed assets and orphaned images. The bucket is the
+/// engine's object storage.
 pub fn start_cleanup<S: Store + 'static>(engine: &Engine<S>, object_storage: &ObjectStorage) -> WorkerHandle {
     let scan_storage = object_storage.clone();
     engine.spawn_periodic(FIRST_SCAN_DELAY, SCAN_INTERVAL, move |engine| {
@@ -37,7 +38,7 @@ pub fn start_cleanup<S: Store + 'static>(engine: &Engine<S>, object_storage: &Ob
             match delete_orphaned_images(engine.store(), &objects, MIN_ORPHAN_AGE).await {
                 Ok(0) => {}
                 Ok(pictures) => info!(pictures, "took out pictures that nobody has"),
-                // They are found by the next look.
+                // The next scan finds them.
                 Err(error) => warn!(code = error.code(), "looking for pictures that nobody has: {error}"),
             }
         }
@@ -55,8 +56,10 @@ pub fn start_cleanup<S: Store + 'static>(engine: &Engine<S>, object_storage: &Ob
     })
 }
 
-/// Take out pictures that were stored so long ago and that nobody has: their job has ended without them, or is gone. Such are left where
-/// a process died between storing and committing and nobody tried again, and where a lost worker stored late. How many there were.
+/// Deletes images older than `min_age` whose job ended without them or was pruned. Returns the number deleted.
+///
+/// An image is orphaned if a process died between storing and committing and the job was not retried, or if a worker
+/// stored it after losing its lease.
 pub async fn delete_orphaned_images<S: Store>(
     store: &S,
     objects: &ObjectStorage,
@@ -72,16 +75,16 @@ pub async fn delete_orphaned_images<S: Store>(
                 deleted += 1;
             }
         }
-        // As long a rest as it took: callers come first.
+        // Pause as long as the batch took, to leave capacity to callers.
         sleep(page_started_at.elapsed()).await;
     }
     Ok(deleted)
 }
 
-/// A job that has ended commits no more, so what it has not committed by then it never has. A removed picture's job still names it, for
-/// the worker to take out.
+/// Returns whether an image is orphaned. An ended job commits nothing more, so an image that it does not reference then
+/// stays unreferenced. The job of a removed asset still references its image; the cleanup worker deletes that one.
 async fn is_orphaned<S: Store>(store: &S, name: &str) -> Result<bool, StoreError> {
-    // What is not named by a job is none of ours.
+    // Objects without a job id in their name belong to other users of the bucket.
     let Some(job) = bucket::parse_job_id(name) else { return Ok(false) };
     let Some(job) = store.record(job).await? else { return Ok(true) };
     Ok(*job.lifecycle.name == *JOB_LIFECYCLE && job.is_final() && job.text_field("resultUrl") != Some(name))
@@ -99,7 +102,7 @@ async fn delete_asset_images<S: Store>(store: &S, objects: &ObjectStorage, job: 
     }
     for name in names {
         match objects.remove_named(&name).await {
-            // What no name can be, nothing has.
+            // No object can have an invalid name.
             Ok(()) | Err(ObjectError::InvalidObjectName(_)) => {}
             Err(error) => {
                 warn!(code = error.code(), "a removed picture is still there: {error}");
@@ -110,11 +113,11 @@ async fn delete_asset_images<S: Store>(store: &S, objects: &ObjectStorage, job: 
     Ok(json!({}))
 }
 
-/// What lost workers may have stored late for the same order: its owner wants none of it.
+/// Returns the names under which lost workers may have stored images of the same job.
 async fn attempt_object_names<S: Store>(store: &S, asset: &Record) -> Result<Vec<String>, StoreError> {
     let Some(job) = asset.ref_field("job") else { return Ok(Vec::new()) };
     let attempts = store.record(job).await?.map_or(0, |job| job.attempt);
-    // An only attempt has no siblings.
+    // A job with a single attempt has no other images.
     let tokens = (1..=attempts).rev().take(bucket::MAX_CLEANED_ATTEMPTS).filter(|_| attempts > 1);
     Ok(tokens.flat_map(|token| bucket::object_names(job, FencingToken(token))).collect())
 }

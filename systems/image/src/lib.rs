@@ -1,16 +1,16 @@
-//! The image system: pictures drawn to order and paid for in credits. What may happen to an order is said by its lifecycle files
-//! alone; here is what stands between them and the world.
+//! The image system: image generation paid for with credits. The lifecycle files contain the rules; this crate contains
+//! the workers, providers and HTTP routes.
 //!
-//! | file | duty |
+//! | file | content |
 //! | --- | --- |
-//! | `order.rs` | an order as a job keeps it, and as everybody reads it |
-//! | `guard/` | the prompt guard: words, then a moderation service where there is one |
-//! | `provider/` | who draws: the local artist, or a service that speaks OpenAI's protocol |
-//! | `worker.rs` | the worker inside the process: draws, stores, then commits |
-//! | `cleanup.rs` | what leaves the bucket: removed pictures, and those that nobody has |
-//! | `verify.rs` | whether the bucket has the picture of each asset |
-//! | `bucket.rs` | how a picture is called in the private bucket |
-//! | `routes/` | orders, pictures and credits over HTTP |
+//! | `prompt_payload.rs` | canonical encoding and parsing of an image request |
+//! | `prompt_filter/` | external check `prompt`: word list, then an optional moderation service |
+//! | `provider/` | image generation: built in, or a service with the OpenAI protocol |
+//! | `worker.rs` | in-process worker: generates, stores, then commits |
+//! | `cleanup.rs` | deletes removed and orphaned images from the bucket |
+//! | `verify.rs` | verifies that the bucket contains the image of each asset |
+//! | `bucket.rs` | object names in the private bucket |
+//! | `routes/` | jobs, assets and credits over HTTP |
 
 mod bucket;
 mod cleanup;
@@ -27,10 +27,9 @@ pub use routes::system_routes;
 pub use verify::verify_images;
 pub use worker::{ImageWorkerConfig, start_image_worker};
 
-/// The lifecycles.
 pub(crate) const JOB_LIFECYCLE: &str = "image.job";
 pub(crate) const ASSET_LIFECYCLE: &str = "image.asset";
 pub(crate) const GRANT_LIFECYCLE: &str = "image.grant";
 
-/// What credits are called in the ledger.
+/// Ledger asset of credits.
 pub(crate) const CREDIT_ASSET: &str = "credit";

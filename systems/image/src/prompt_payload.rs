@@ -1,5 +1,4 @@
-//! An order as a job keeps it. Its payload is the prompt with its parameters, written in one way only, so that the same order has the
-//! same hash whoever sends it and however it was spelled.
+//! Canonical payload of an image job: prompt and parameters in one encoding, so that equal requests have equal hashes.
 
 use onceward_core::hex;
 use serde::{Deserialize, Serialize};
@@ -8,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::prompt_filter::is_invisible;
 use crate::provider::{ImageRequest, ImageSize};
 
-/// As it is written: nothing that is not said here is an order's, and each name comes once.
+/// JSON form of the payload. Unknown and repeated fields are rejected.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct PromptPayload {
@@ -17,16 +16,18 @@ struct PromptPayload {
     size: Option<ImageSize>,
 }
 
-/// The bytes of an order.
+/// Encodes a request in its canonical form.
 pub(crate) fn encode_canonical(order: &ImageRequest) -> Vec<u8> {
     let payload = PromptPayload { prompt: order.prompt.clone(), size: Some(order.size) };
-    // Text and a name: it can always be written.
+    // Serializing a string and an enum cannot fail.
     serde_json::to_vec(&payload).unwrap_or_default()
 }
 
-/// What a payload orders, if anything. The guard and whoever draws read it by this and nothing else, so that what is drawn is what was looked at.
-/// Besides what `encode_canonical` writes, a text is taken as a prompt, plain or as JSON. What looks like JSON and is no order is none: a worker of
-/// somebody else's may read more out of it, the last of two prompts or one with half a letter, than we can judge.
+/// Parses a payload; returns `None` if it is not an unambiguous request.
+///
+/// The prompt filter and the worker both use this function, so the checked prompt is the one that is drawn. Besides the
+/// canonical form, it accepts a prompt as plain text or as a JSON string. Malformed JSON is rejected, because another
+/// worker's parser might read a different prompt from it, such as the last of two `prompt` fields.
 pub(crate) fn parse_payload(payload: &[u8]) -> Option<ImageRequest> {
     let text = std::str::from_utf8(payload).ok()?;
     let parsed = match text.trim_start_matches(is_invisible_or_space).chars().next()? {
@@ -39,7 +40,7 @@ pub(crate) fn parse_payload(payload: &[u8]) -> Option<ImageRequest> {
     (!is_blank(&prompt)).then(|| ImageRequest { prompt, size: size.unwrap_or_default() })
 }
 
-/// Whether there is nothing to be seen of a prompt.
+/// Returns whether a prompt contains no visible character.
 pub(crate) fn is_blank(prompt: &str) -> bool {
     prompt.chars().all(is_invisible_or_space)
 }
@@ -48,7 +49,7 @@ fn is_invisible_or_space(letter: char) -> bool {
     letter.is_whitespace() || letter.is_control() || is_invisible(letter)
 }
 
-/// IMG-9: the hash of prompt and parameters, the same for the same order however it is spelled.
+/// IMG-9: Returns the hash of the request's canonical form.
 pub(crate) fn hash_request(order: &ImageRequest) -> String {
     hex::encode(&Sha256::digest(encode_canonical(order)))
 }
@@ -65,7 +66,7 @@ mod tests {
         parse_payload(payload.as_bytes()).map(|order| order.prompt)
     }
 
-    /// IMG-9: spelled otherwise, it is the same order; with another prompt or size, another.
+    /// IMG-9
     #[test]
     fn equivalent_payloads_have_same_hash() {
         let cat = hash_payload(r#"{"prompt":"a cat","size":"1024x1024"}"#);
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(String::from_utf8(written).unwrap(), r#"{"prompt":"a cat","size":"1024x1024"}"#);
     }
 
-    /// IMG-15: nothing is drawn that cannot be read in one way only.
+    /// IMG-15
     #[test]
     fn ambiguous_or_blank_payload_is_rejected() {
         for invalid in [
@@ -92,7 +93,7 @@ mod tests {
             r#"{"prompt":""}"#,
             r#"{"prompt":"a","prompt":"b"}"#,
             r#"{"prompt":"a","n":2}"#,
-            // Others may take these for more than they are.
+            // Other parsers may accept these.
             r#"{"prompt":"\ud83d"}"#,
             r#""half a letter: \ud83d""#,
             r#""one" and more"#,
@@ -101,7 +102,7 @@ mod tests {
             "[1]",
             r#" ["\u0061"]"#,
             "\u{feff}{\"prompt\":\"a\"}",
-            // There is nothing to be seen.
+            // These contain no visible character.
             "\u{200b}",
             r#"{"prompt":" \u200b\ufeff\u0007\u2800 "}"#,
         ] {

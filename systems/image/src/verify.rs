@@ -1,4 +1,4 @@
-//! Whether the bucket has the picture of each asset: a look for `onceward verify`, which only reads.
+//! Verifies, read-only, that the bucket contains the image of each stored asset; part of `onceward verify`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use serde_json::Value as Json;
 
 use crate::ASSET_LIFECYCLE;
 
-/// Rows that are read in one transaction.
+/// Rows read in one transaction.
 const SCAN_PAGE_ROWS: usize = 500;
 
-/// What a difference is called.
+/// Name of this check in the report.
 const IMAGES_CHECK_NAME: &str = "pictures";
 
-/// A picture in somebody's library.
+/// The image of a stored asset, as its row describes it.
 struct StoredImage {
     asset: RecordId,
     url: String,
     payload: PayloadRef,
 }
 
-/// Look for the picture of every stored asset: is it in the bucket, as long as it was; and with `verify_contents`, are its bytes those of its hash? What
-/// is wrong is added to the report.
+/// Verifies that the image of every stored asset is in the bucket with the recorded size and, with `verify_contents`,
+/// the recorded hash. Adds each difference to the report.
 pub async fn verify_images<S: Scan>(
     scanner: &S,
     objects: &ObjectStorage,
@@ -37,7 +37,7 @@ pub async fn verify_images<S: Scan>(
     report: &mut VerifyReport,
 ) -> Result<(), EngineError> {
     let catalog = scanner.scan_catalog().await?.catalog;
-    // A version's number is its place among all.
+    // Version numbers count from 1 over all versions.
     let versions = catalog.all_versions().zip(1_u32..).filter(|(version, _)| *version.name == *ASSET_LIFECYCLE);
     let versions = versions.map(|(version, number)| (number.to_string(), Arc::clone(version))).collect();
     let (mut after, mut scanned) = (None, 0);
@@ -51,7 +51,7 @@ pub async fn verify_images<S: Scan>(
             }
         }
         if !defects.is_empty() {
-            // Its owner may have removed it meanwhile.
+            // Re-read the page: the owner may have removed the asset since.
             let rescanned = scanner.scan(ProjectionTable::Records, after, SCAN_PAGE_ROWS).await?;
             let still =
                 rescanned.rows.iter().filter_map(|row| parse_stored_image(row, &versions)).map(|picture| picture.asset);
@@ -73,7 +73,7 @@ pub async fn verify_images<S: Scan>(
     }
 }
 
-/// The picture of a row that is an asset in the library. What such a row cannot say is found by others who look at rows.
+/// Parses the row of a stored asset. Returns `None` for malformed rows, which other checks report.
 fn parse_stored_image(row: &StoredRow, versions: &HashMap<String, Arc<Lifecycle>>) -> Option<StoredImage> {
     let value =
         |column: &str| row.columns.iter().find(|(name, _)| *name == column).and_then(|(_, text)| text.as_deref());
@@ -97,7 +97,7 @@ async fn find_image_defect(
     match objects.named_size(url).await {
         Ok(Some(bytes)) if bytes == payload.bytes => {}
         Ok(Some(bytes)) => return Ok(Some(format!("{url} has {bytes} bytes in the bucket, not {}", payload.bytes))),
-        // What no name can be, nothing has.
+        // No object can have an invalid name.
         Ok(None) | Err(ObjectError::InvalidObjectName(_)) => return Ok(Some(format!("{url} is not in the bucket"))),
         Err(error) => return Err(error.into()),
     }

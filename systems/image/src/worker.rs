@@ -1,4 +1,4 @@
-//! The worker inside the process. It draws what is ordered, stores the picture, and only then commits.
+//! In-process worker that generates an image, stores it, and only then commits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use crate::prompt_payload;
 use crate::provider::{GeneratedImage, ImageProvider};
 use crate::{JOB_LIFECYCLE, bucket};
 
-/// As the worker is called, by its leases and in lists. No key has such an owner unless an operator makes one.
+/// Worker name in leases and worker lists. No API key has this owner unless an operator creates one.
 const WORKER_NAME: &str = "onceward.image";
 
-/// Shorter than the lifecycle's own: where a process is gone, another does not wait long for its jobs. The heart beats on while a provider takes
-/// its time.
+/// Shorter than the lifecycle's lease, so that another process takes over soon if this one dies. Heartbeats extend it
+/// while the provider works.
 const LEASE_DURATION: onceward_core::time::Duration = onceward_core::time::Duration::from_secs(15);
 
-/// How long a job that is to stop may wait for its picture: it is nearly there perhaps, and paid for.
+/// Time that a job may still wait for its image after a stop request, because the provider already charges for it.
 const STOP_GRACE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Who draws, and how much at once.
+/// Provider and concurrency of the image worker.
 #[derive(Clone, Debug)]
 pub struct ImageWorkerConfig {
     pub provider: ImageProvider,
     pub concurrency: usize,
 }
 
-/// Draw what is ordered, in this process. The bucket is the engine's own object store.
+/// Starts the worker that generates images in this process. The bucket is the engine's object storage.
 pub fn start_image_worker<S: Store + 'static>(
     engine: &Engine<S>,
     objects: &ObjectStorage,
@@ -73,7 +73,8 @@ impl ImageWorker {
         self.store_image(job, image).await
     }
 
-    /// IMG-3: stored first. What the closure answers with is committed after this, and is refused where another has the job by now.
+    /// IMG-3: Stores the image before the engine commits the returned result. If another worker has leased the job
+    /// since, the engine refuses the commit.
     async fn store_image(&self, job: &WorkerJob, image: GeneratedImage) -> JobResult {
         let Some(name) = bucket::object_name(job.record.id, job.token, image.media_type) else {
             return Err(FailureReport::new("502", "what the provider sent is no picture"));
@@ -84,7 +85,8 @@ impl ImageWorker {
         Ok(json!({ "url": name, "sha256": sha256, "bytes": bytes }))
     }
 
-    /// What earlier attempts have stored and never committed is nobody's: none of them can commit any more, since this one has the lease.
+    /// Deletes images that earlier attempts stored without committing. They cannot commit any more, because this
+    /// attempt holds the lease.
     async fn delete_stale_attempts(&self, job: &WorkerJob) {
         for token in (1..job.token.0).rev().take(bucket::MAX_CLEANED_ATTEMPTS) {
             for name in bucket::object_names(job.record.id, FencingToken(token)) {
@@ -96,13 +98,13 @@ impl ImageWorker {
     }
 }
 
-/// Waits until the job is to stop, and a little longer.
+/// Waits for a stop request and then for [`STOP_GRACE_TIMEOUT`].
 async fn wait_stop_grace(job: &WorkerJob) {
     job.wait_stop_requested().await;
     tokio::time::sleep(STOP_GRACE_TIMEOUT).await;
 }
 
-/// The bucket failed, not the provider: it is tried again as any server's error is.
+/// Reports a storage failure, which is retried like a server error of the provider.
 fn storage_failure(error: &ObjectError) -> FailureReport {
     warn!(code = error.code(), "a picture could not be stored: {error}");
     FailureReport::new("503", "the picture could not be stored")

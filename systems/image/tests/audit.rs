@@ -1,4 +1,4 @@
-//! What is kept of orders for those who must answer for them, and how long.
+//! Audit entries of image jobs and their retention.
 
 use onceward_core::decide::CreateRecord;
 use onceward_core::diagnostic::InputFiles;
@@ -16,14 +16,13 @@ async fn create_job(engine: &Engine<MemoryStore>, prompt: &str) -> Result<Record
     Ok(engine.create_with_payload(&user("ann"), create, prompt.as_bytes()).await?.subject)
 }
 
-/// Marks of the audit among entries.
+/// Returns the audit tags of log entries.
 fn audit_tags(entries: &[LogEntry]) -> Vec<String> {
     let bodies = entries.iter().map(|entry| entry.body().expect("an entry"));
     bodies.flat_map(|body| body.audit).map(|mark| mark.to_string()).collect()
 }
 
-/// IMG-16: what the audit has once said it says for ever, whatever happens after it. What it says of a job goes with the job, as long after its end as is
-/// set, and not before; what it says of an order that never was one stays.
+/// IMG-16: audit entries of a job are pruned with the job after its retention period. Entries of refused orders stay.
 #[test]
 fn audit_entries_are_append_only_and_pruned_with_their_job() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -74,7 +73,7 @@ fn audit_entries_are_append_only_and_pruned_with_their_job() {
         prune(RetentionPolicy::default()).await;
         assert_eq!(audit().await, [""; 0]);
         assert!(store.record(blocked).await.expect("a store").is_none(), "with its job");
-        // After the last place that was taken, nothing is missing.
+        // The log is complete after the last pruned position.
         let Err(StoreError::LogPruned { oldest }) = store.log(0, 1).await else { panic!("something was taken") };
         let remaining = store.log(oldest, 1_000).await.expect("the rest");
         assert_eq!((audit_tags(&remaining), remaining.first()), (vec!["JOB_BLOCKED".to_owned()], after.last()));

@@ -1,5 +1,5 @@
-//! What holds of every order, every asset and every credit, whatever anybody does: random operations of users, strangers,
-//! moderators, operators and workers. `ONCEWARD_SEED=…` plays one case again.
+//! Invariants of jobs, assets and credits under random operations of users, strangers, moderators, operators and
+//! workers. `ONCEWARD_SEED=…` replays one case.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ fn new_simulator() -> Simulator {
     stage
 }
 
-/// IMG-3, IMG-5, IMG-8, IMG-9, IMG-13, IMG-14, INV-7: credits are where the jobs say, every completed job and no other has one
-/// asset, one order runs at a time, failures are counted and bounded.
+/// IMG-3, IMG-5, IMG-8, IMG-9, IMG-13, IMG-14, INV-7: credits are where the jobs say; every completed job and no other
+/// has one asset; an owner has one active job; failures are counted and bounded.
 #[test]
 fn random_operations_keep_credits_assets_and_jobs_consistent() {
     RandomWalk::with_actors(&[

@@ -1,4 +1,4 @@
-//! The worker inside the process: draws, stores, then commits.
+//! In-process worker: generates, stores, then commits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use onceward_system_image::{
 use onceward_testkit::{TempDir, operator, systems, user, worker};
 use serde_json::{Map, json};
 
-/// Longer than anything here takes: a test that waits so long has failed.
+/// Longer than any step takes; a test that waits this long has failed.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 struct WorkerHarness {
@@ -32,7 +32,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl WorkerHarness {
-    /// Ann has twenty credits.
+    /// Opens an engine in which Ann has twenty credits.
     async fn open(objects: ObjectStorage) -> Self {
         Self::open_with_checks(register_prompt_check(CheckRegistry::default(), PromptFilter::default()), objects).await
     }
@@ -62,12 +62,11 @@ impl WorkerHarness {
         self.engine.create_with_payload(&user("ann"), create, payload.as_bytes()).await.expect("an order").subject
     }
 
-    /// The record, as soon as it is in this state.
     async fn wait_for_state(&self, id: RecordId, state: &str) -> Arc<Record> {
         self.wait_until(id, |record| **record.state_name() == *state).await
     }
 
-    /// The record, as soon as it is so.
+    /// Waits until the record satisfies the predicate.
     async fn wait_until(&self, id: RecordId, predicate: impl Fn(&Record) -> bool) -> Arc<Record> {
         let poll = async {
             loop {
@@ -86,7 +85,7 @@ impl WorkerHarness {
         self.engine.list(&user("ann"), &query).await.expect("a list").records
     }
 
-    /// The bytes that an asset says are there.
+    /// Returns the bytes that the asset references.
     async fn read_image(&self, asset: &Record) -> Option<Arc<[u8]>> {
         let (Some(Value::Text(url)), Some(Value::Text(sha256)), Some(Value::Int(bytes))) =
             (asset.field("url"), asset.field("sha256"), asset.field("bytes"))
@@ -111,7 +110,7 @@ fn text_field<'a>(record: &'a Record, field: &str) -> &'a str {
     }
 }
 
-/// IMG-3: what is committed is in the bucket, whole, under `originals/`; one asset says so.
+/// IMG-3: the image is complete and its name is under `originals/`; one asset references it.
 #[test]
 fn image_is_stored_before_commit() {
     block_on(async {
@@ -130,12 +129,12 @@ fn image_is_stored_before_commit() {
     });
 }
 
-/// IMG-3: where it cannot be stored, nothing is committed; the order is tried again.
+/// IMG-3
 #[test]
 fn storage_failure_fails_job_and_retries() {
     block_on(async {
         let folder = TempDir::new();
-        // There is a file where the bucket's folder should be.
+        // A file is in the place of the bucket's folder.
         std::fs::write(folder.database_path(), "in the way").expect("a file");
         let harness = WorkerHarness::open(ObjectStorage::folder(folder.database_path())).await;
         harness.start_worker();
@@ -155,7 +154,7 @@ fn storage_failure_fails_job_and_retries() {
     });
 }
 
-/// IMG-3: an attempt writes under a name of its own, and what one left behind is taken out by the next.
+/// IMG-3: each attempt has its own object name, and the next attempt deletes the leftover.
 #[test]
 fn leftover_image_of_failed_attempt_is_deleted() {
     block_on(async {
@@ -181,8 +180,7 @@ fn leftover_image_of_failed_attempt_is_deleted() {
     });
 }
 
-/// A removed picture leaves the bucket, whoever asked for it and in whatever way, also where nobody was there to do it then, and where it cannot be
-/// done at first.
+/// Applies to every way of removing an asset, also if no worker runs at that time.
 #[test]
 fn image_of_removed_asset_is_deleted_after_retries() {
     block_on(async {
@@ -195,7 +193,7 @@ fn image_of_removed_asset_is_deleted_after_retries() {
         harness.engine.fire(&user("ann"), asset.id, "remove", Map::new()).await.expect("its owner's word");
         assert!(harness.read_image(&asset).await.is_some(), "nobody has taken it out yet");
 
-        // There is a folder where the picture should be, which cannot be taken out as one.
+        // A folder in the place of the image makes the deletion fail.
         let image_file = folder.database_path().join("named").join(text_field(&asset, "url"));
         let moved_file = image_file.with_extension("away");
         std::fs::rename(&image_file, &moved_file).expect("it is there");
@@ -216,7 +214,7 @@ fn image_of_removed_asset_is_deleted_after_retries() {
     });
 }
 
-/// What a lost worker stored late goes with the picture of the same order when its owner removes that.
+/// A lost worker stored it after another one had committed.
 #[test]
 fn late_image_of_lost_attempt_is_deleted_with_asset() {
     block_on(async {
@@ -250,7 +248,7 @@ fn late_image_of_lost_attempt_is_deleted_with_asset() {
     });
 }
 
-/// What a job has left that ended without it, and what a lost worker stored late, goes after a day; whatever somebody has, or may still get, stays.
+/// Images that are referenced, or may still be committed, stay.
 #[test]
 fn only_old_orphaned_images_are_deleted() {
     const ONE_DAY: Duration = Duration::from_hours(24);
@@ -268,20 +266,20 @@ fn only_old_orphaned_images_are_deleted() {
         let lease = || async {
             harness.engine.lease(&bob, &LeaseRequest::single_job("image.job", "w")).await.expect("a job").remove(0)
         };
-        // Stored by a worker that died; taken back before anybody tried again.
+        // Stored by a worker that died; the job was withdrawn before a retry.
         let withdrawn = harness.create_job("a cat").await;
         let held = lease().await;
         let leftover = store_image(format!("originals/{withdrawn}-1.png")).await;
         harness.engine.fail(&bob, withdrawn, held.token, FailureReport::new("timeout", "")).await.expect("a failure");
         harness.engine.fire(&ann, withdrawn, "withdraw", Map::new()).await.expect("taken back");
-        // Committed by the second attempt, and then removed by its owner; the first comes late.
+        // Committed by the second attempt and then removed by its owner; the first attempt stores late.
         let completed = harness.create_job("a dog").await;
         let held = lease().await;
         let committed = store_image(format!("originals/{completed}-2.png")).await;
         let result = json!({ "url": committed, "sha256": "ab".repeat(32), "bytes": 9 });
         harness.engine.commit(&bob, completed, held.token, result, true).await.expect("a picture");
         let late = store_image(format!("originals/{completed}-1.png")).await;
-        // Stored, and not yet committed.
+        // Stored but not yet committed.
         let running = harness.create_job("a bird").await;
         lease().await;
         let uncommitted = store_image(format!("originals/{running}-1.png")).await;
@@ -321,7 +319,7 @@ fn only_old_orphaned_images_are_deleted() {
     });
 }
 
-/// IMG-15: what is no order is refused before anybody pays, however it is spelled; and no log has it.
+/// IMG-15: whatever its encoding; no log contains it.
 #[test]
 fn unreadable_payload_is_refused_before_payment() {
     block_on(async {
@@ -351,7 +349,7 @@ fn unreadable_payload_is_refused_before_payment() {
     });
 }
 
-/// What is no order for a picture, and came past a guard that is not ours, is a dead letter, and costs nothing.
+/// Uses a prompt check that accepts unreadable payloads.
 #[test]
 fn unreadable_payload_past_check_is_dead_letter_and_refunded() {
     block_on(async {
@@ -371,7 +369,7 @@ fn unreadable_payload_past_check_is_dead_letter_and_refunded() {
     });
 }
 
-/// IMG-9: the same order, spelled otherwise, is the same order.
+/// IMG-9
 #[test]
 fn equivalent_payload_returns_existing_job() {
     block_on(async {
@@ -384,7 +382,7 @@ fn equivalent_payload_returns_existing_job() {
     });
 }
 
-/// IMG-15: the guard stands before the engine: what it flags makes no job, and is told by its code alone.
+/// IMG-15: the refusal contains only its code.
 #[test]
 fn flagged_prompt_creates_no_job_and_is_not_logged() {
     block_on(async {

@@ -1,5 +1,5 @@
-//! What holds of everything in the mesh, whatever its nodes do: random operations of machines, of the user's node, of the
-//! fold and of somebody without any capability. `ONCEWARD_SEED=…` plays one case again.
+//! Invariants of the mesh under random operations of machines, the user's node, the fold and a node without
+//! capabilities. `ONCEWARD_SEED=…` replays one case.
 
 use onceward_core::record::Actor;
 use onceward_core::value::{RecordId, Value as Kept};
@@ -24,7 +24,7 @@ fn node_actor(name: &str, capabilities: &[&str], roles: &[&str], is_user: bool) 
     Actor { capabilities, user: is_user, ..Actor::new(name, roles) }
 }
 
-/// The authority of a node's chain: the user bears one that ends in 1.
+/// Answers the check `chain`: a node whose name ends in 1 bears the user's authority.
 fn new_simulator() -> Simulator {
     systems::new_simulator("mesh").on_check("mesh.node", "chain", |question, _| {
         let did = question.arguments["did"].as_str().expect("a did").to_owned();
@@ -32,9 +32,9 @@ fn new_simulator() -> Simulator {
     })
 }
 
-/// MSH-7, MSH-8, MSH-12, MSH-17, MSH-22: what is believed, told or concluded rests on nothing that is gone; a claimed job has its
-/// claimer and its deadline, and no other has; only an active node bears the user's authority; what is replaced says by what,
-/// and never by itself round a corner.
+/// MSH-7, MSH-8, MSH-12, MSH-17, MSH-22: live records rest only on live support; exactly the claimed jobs have a
+/// claimer and a deadline; only active nodes bear the user's authority; superseded claims name their replacement,
+/// without cycles.
 #[test]
 fn random_operations_keep_mesh_invariants() {
     RandomWalk::with_actors(&[
@@ -70,7 +70,7 @@ fn assert_invariants(stage: &Simulator) {
         ("mesh.snapshot", &["Fresh"]),
     ] {
         for record in stage.records_of(lifecycle) {
-            // What the user has accepted stays when a machine withdraws its grounds; what a machine has, does not.
+            // What the user accepted stays if a machine withdraws its support; what a machine accepted does not.
             let is_accepted_by_machine =
                 &**record.state_name() == "Accepted" && stage.field(record.id, "byUser") == false;
             if is_accepted_by_machine || live_states.contains(&&**record.state_name()) {

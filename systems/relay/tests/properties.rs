@@ -1,5 +1,5 @@
-//! What holds of every job, agent and cent of the relay, whatever anybody does: random operations of buyers, workers,
-//! strangers, operators, oracles and senders. `ONCEWARD_SEED=…` plays one case again.
+//! Invariants of jobs, agents and the ledger under random operations of buyers, workers, strangers, operators, oracles
+//! and senders. `ONCEWARD_SEED=…` replays one case.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const DEPOSITOR_ADDRESS: &str = "0xd0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
 const WALLET_ADDRESS: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const JOB_PRICE_MICRO_USDC: i64 = 1_000_003;
 
-/// A chain that knows ten transactions, the odd ones with something above the price, each third one taken on trust.
+/// Simulates a chain with ten transactions: odd ones exceed the price, every third one is an off-chain deposit.
 fn new_simulator() -> Simulator {
     let mut stage = systems::new_simulator("relay").on_check("relay.job", "deposit", |question, _| {
         let hash = question.arguments["tx_hash"].as_str().expect("a hash").to_owned();
@@ -30,9 +30,9 @@ fn new_simulator() -> Simulator {
     stage
 }
 
-/// REL-3, REL-6, REL-12, REL-13, REL-18, REL-20: escrow is held while a job is funded and by nothing else; one submission wins it
-/// or none; who was paid what can be told from the jobs: each agent's winnings are what was sent to it and what waits in its
-/// hold; what is inside is what came in and has not left; claims and wins add up; a job is refunded once.
+/// REL-3, REL-6, REL-12, REL-13, REL-18, REL-20: only a funded job holds escrow; at most one submission wins; an
+/// agent's winnings are what was sent to it plus its hold; balances are deposits minus what has left; claims and wins
+/// add up; a job is refunded at most once.
 #[test]
 fn random_operations_keep_jobs_agents_and_ledger_consistent() {
     let hashes = (0..10).map(|number| json!(format!("tx{number}")));

@@ -1,4 +1,4 @@
-//! The books notice what is not as it was told: otherwise no kill would mean anything.
+//! Tests that the ledger detects lost or invented operations. Without this, the kill tests would prove nothing.
 
 use onceward_core::decide::Call;
 use onceward_core::record::FencingToken;
@@ -13,7 +13,7 @@ use super::AckLedger;
 use crate::requests::{TASK_LIFECYCLE, TASK_OWNER};
 use crate::verify;
 
-/// A store with one task that `w` has committed and finished, and one that waits.
+/// Returns a store with one task that `w` has committed and finished, and one ready task.
 async fn store_with_tasks() -> (AnyStore, RecordId, FencingToken, RecordId) {
     let store = AnyStore::Memory(MemoryStore::new(Clock::manual(Time::MIN)));
     verify::put_lifecycles(&store).await.expect("sound lifecycles");
@@ -61,7 +61,7 @@ fn acknowledged_operations_pass_verification() {
         books.record_cancel_refused(waits, "y");
         books.record_create_refused("never");
     });
-    // Two made, a lease, a commit and its note.
+    // Two creates, a lease, a commit and its note.
     assert_eq!(entries, Ok(5));
 }
 

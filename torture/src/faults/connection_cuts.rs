@@ -1,4 +1,4 @@
-//! A connection to PostgreSQL that is cut in the middle of whatever goes over it, by a proxy between the two.
+//! Cuts connections to PostgreSQL at random messages, with a proxy in between.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,17 +9,17 @@ use onceward_testkit::random::Rng;
 
 use super::FaultHarness;
 
-/// Messages until the next cut, and cuts so far.
+/// Counts messages up to the next cut, and the cuts so far.
 struct ConnectionCutter {
     rng: Rng,
     messages_until_cut: usize,
     cuts: usize,
-    /// Once work is over everybody may speak.
+    /// False before the load starts and after it ends.
     enabled: bool,
 }
 
 impl ConnectionCutter {
-    /// Whether this message is the one that no longer gets through.
+    /// Returns whether to cut the connection instead of forwarding this message.
     fn should_cut(&mut self) -> bool {
         if !self.enabled {
             return false;
@@ -38,7 +38,8 @@ fn lock_cutter(cutter: &Mutex<ConnectionCutter>) -> std::sync::MutexGuard<'_, Co
     cutter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Messages both ways are lost at random, some of them in the middle: questions that never came, and answers that never came back.
+/// Drops random messages in both directions, some of them partially sent: requests that never arrive, and replies that
+/// are lost.
 pub(super) fn cut_connection(seed: u64) -> Result<String> {
     let server = PostgresServer::start();
     let url = server.create_database();
@@ -47,7 +48,7 @@ pub(super) fn cut_connection(seed: u64) -> Result<String> {
     let decider = Arc::clone(&cutter);
     let proxy = PostgresProxy::cutting(&server, move |_| lock_cutter(&decider).should_cut());
     let mut harness = FaultHarness::new(&proxy.url(&url), &[], seed)?;
-    // It comes up first.
+    // The engine opens without cuts.
     harness.run_requests(20, "", usize::MAX)?;
     lock_cutter(&cutter).enabled = true;
     let cut = harness.run_requests(800, "cannot be reached", usize::MAX)?;

@@ -1,4 +1,4 @@
-//! Pages of a database file overwritten, one after the other: whoever reads it is told, and never told wrong.
+//! Overwrites pages of a database file one by one. Readers must get an error, never wrong data.
 
 use std::path::Path;
 
@@ -12,17 +12,17 @@ use crate::verify;
 
 const PAGE_BYTES: usize = 4_096;
 
-/// One page of so many; which of them hangs on the seed.
+/// Damages every third page to save time. The seed selects which.
 const PAGE_SAMPLE_STRIDE: usize = 3;
 
-/// How a damaged page was noticed.
+/// How each damaged page was detected.
 #[derive(Debug, Default)]
 struct DamageCounts {
-    /// By reading: `the database is damaged`.
+    /// A read failed with `the database is damaged`.
     corrupt: usize,
-    /// By verify, which names what differs.
+    /// Verify reported a difference.
     reported_by_verify: usize,
-    /// By nobody: SQLite says of the file that it is sound, or that only its list of free pages is not, so nothing stood on the page.
+    /// Not detected, because the page was unused: SQLite reports no damage, or only in its list of free pages.
     unused: usize,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn damage_pages(seed: u64) -> Result<String> {
     let mut harness = FaultHarness::new(&database, &[], seed)?;
     harness.run_requests(200, "", usize::MAX)?;
     harness.kill()?;
-    // Everything is brought from the WAL into the file.
+    // Moves everything from the WAL into the file.
     rusqlite::Connection::open(&database)?.pragma_update(None, "journal_mode", "DELETE")?;
     let original = std::fs::read(&database)?;
     let mut rng = Rng::new(seed);
@@ -53,7 +53,7 @@ pub(super) fn damage_pages(seed: u64) -> Result<String> {
             Ok(_) if has_only_free_page_damage(&file)? => counts.unused += 1,
             Ok(_) => unnoticed.push(page),
         }
-        // An engine may come up on it or not; it may not panic.
+        // An engine may fail to open the file, but must not panic.
         harness.runtime.block_on(open_and_read(&file));
         for suffix in ["", "-wal", "-shm", ".lock"] {
             let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
@@ -68,12 +68,12 @@ pub(super) fn damage_pages(seed: u64) -> Result<String> {
     ))
 }
 
-/// Whether nothing of what the database holds is damaged. Its list of free pages may be: no table's check comes to it, and SQLite itself
-/// says so when it next needs one of them.
+/// Returns whether only the list of free pages is damaged, if anything. No table depends on it, and SQLite reports it
+/// once it needs a free page.
 fn has_only_free_page_damage(file: &Path) -> Result<bool> {
     let connection = rusqlite::Connection::open(file)?;
     let mut statement = connection.prepare("PRAGMA integrity_check")?;
-    // Some damage it does not list, but fails at.
+    // Some damage makes the check itself fail.
     let Ok(messages) = statement.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>() else {
         return Ok(false);
     };
@@ -94,7 +94,6 @@ async fn open_and_read(file: &Path) {
 mod tests {
     use super::*;
 
-    /// A page that only says which others are free holds nothing; one with rows does.
     #[test]
     fn free_page_damage_is_harmless_and_table_page_damage_is_not() {
         let folder = TempDir::new();

@@ -1,4 +1,4 @@
-//! A disk without room, one that cannot be written, and one that fails, under the embedded database.
+//! Runs the embedded database on a disk that is full, read-only or failing.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,8 +11,8 @@ use crate::process::{ProcessMessage, ProcessMonitor};
 
 const DISK_FULL_ERROR: &str = "disk is full";
 
-/// A small disk fills up, is given room, and work goes on in the same process. Without the right to mount one, only
-/// [`fail_writes_without_space`] shows it.
+/// Fills a small disk, frees space, and continues in the same process. Needs the right to mount; without it, only
+/// [`fail_writes_without_space`] covers this fault.
 pub(super) fn fill_disk(seed: u64) -> Result<String> {
     let folder = TempDir::new();
     let small = folder.database_path().with_file_name("small");
@@ -32,7 +32,7 @@ pub(super) fn fill_disk(seed: u64) -> Result<String> {
     ))
 }
 
-/// The same by `strace`, which needs no rights: so many writes find no room, and then there is some again.
+/// Like [`fill_disk`], but injects the errors with `strace`, which needs no special rights.
 pub(super) fn fail_writes_without_space(seed: u64) -> Result<String> {
     inject_syscall_errors(seed, "pwrite64", "ENOSPC", DISK_FULL_ERROR)
 }
@@ -45,10 +45,10 @@ pub(super) fn fail_syncs(seed: u64) -> Result<String> {
     inject_syscall_errors(seed, "fsync,fdatasync", "EIO", "disk I/O error")
 }
 
-/// More threads than write to a database: the one that does nothing else, and those of the engine's runtime.
+/// Above the number of threads that write: the writer thread and those of the runtime.
 const MAX_WRITER_THREADS: usize = 20;
 
-/// Calls fail for a while, as the database's own processes see it.
+/// Makes some system calls of the engine process fail.
 fn inject_syscall_errors(seed: u64, call: &str, error: &str, error_text: &str) -> Result<String> {
     let folder = TempDir::new();
     let database = folder.database_path().display().to_string();
@@ -59,7 +59,7 @@ fn inject_syscall_errors(seed: u64, call: &str, error: &str, error_text: &str) -
     let mut harness = FaultHarness::new(&database, &wrapper, seed)?;
     let during = harness.run_requests(500, error_text, usize::MAX)?;
     ensure!(during.matching_errors > 0, "nobody was told `{error_text}`: {during:?}");
-    // strace counts the calls of each thread by itself, and several write: each of them has its bad time.
+    // strace counts calls per thread, so each writing thread fails in turn.
     let mut after = harness.run_requests(100, error_text, usize::MAX)?;
     for _ in 0..MAX_WRITER_THREADS {
         if after.matching_errors > 0 {
@@ -75,7 +75,8 @@ fn inject_syscall_errors(seed: u64, call: &str, error: &str, error_text: &str) -
     ))
 }
 
-/// An engine does not come up on a disk that cannot be written, and says why; when it can be again, everything is there.
+/// On a read-only disk an engine must fail to open with a clear error. Once the disk is writable again, all data must
+/// be there.
 pub(super) fn remount_read_only(seed: u64) -> Result<String> {
     let folder = TempDir::new();
     let small = folder.database_path().with_file_name("small");

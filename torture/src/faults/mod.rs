@@ -1,4 +1,5 @@
-//! Disks and servers that fail while an engine works: a clear error or a clean recovery, and nothing that was acknowledged is lost.
+//! Tests disk and server faults under load: the engine must report an error or recover, and must lose nothing that it
+//! acknowledged.
 
 mod connection_cuts;
 mod damaged_pages;
@@ -20,7 +21,7 @@ use crate::process::{EngineProcess, ProcessMessage, ProcessMonitor};
 use crate::requests::RequestOutcome;
 use crate::verify;
 
-/// All of them; each says what it saw.
+/// Runs all fault tests. Each returns a summary.
 pub(crate) fn run(seed: u64) -> Result<()> {
     type FaultTest = fn(u64) -> Result<String>;
     let faults: [(&str, FaultTest); 8] = [
@@ -41,7 +42,7 @@ pub(crate) fn run(seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// One engine's process, and who works at it.
+/// An engine process with its clients.
 struct FaultHarness {
     database: String,
     monitor: ProcessMonitor,
@@ -51,17 +52,17 @@ struct FaultHarness {
     runtime: tokio::runtime::Runtime,
 }
 
-/// What a stretch of work has seen.
+/// Counts of a stretch of load.
 #[derive(Debug, Default)]
 struct WorkSummary {
     done: usize,
-    /// Refused or unknown, with words that were looked for.
+    /// Refused or unknown results with the expected error text.
     matching_errors: usize,
     unknown: usize,
 }
 
 impl FaultHarness {
-    /// By way of another program, where one is named.
+    /// Starts the engine process, with `wrapper` as its parent program unless empty.
     fn new(database: &str, wrapper: &[&str], seed: u64) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let monitor = ProcessMonitor::new();
@@ -74,7 +75,7 @@ impl FaultHarness {
         Ok(Self { database: database.to_owned(), monitor, process, clients, ledger: AckLedger::default(), runtime })
     }
 
-    /// So many questions, or until so many were told these words.
+    /// Sends requests until `max_requests` are done or `max_matches` errors contained `error_text`.
     fn run_requests(&mut self, max_requests: usize, error_text: &str, max_matches: usize) -> Result<WorkSummary> {
         let mut summary = WorkSummary::default();
         for (tag, toiler) in (0..).zip(&mut self.clients) {
@@ -108,14 +109,14 @@ impl FaultHarness {
         Ok(summary)
     }
 
-    /// Killed, and gone.
+    /// Kills the process and waits for its end.
     fn kill(&mut self) -> Result<()> {
         self.process.kill_after(0)?;
         while !matches!(self.monitor.next_message()?.1, ProcessMessage::Exited) {}
         self.process.reap()
     }
 
-    /// Killed, and everything is there.
+    /// Kills the process and verifies everything it acknowledged.
     fn finish(mut self) -> Result<FinalCounts> {
         self.kill()?;
         let store = self.runtime.block_on(open_store(&self.database))?;
@@ -145,7 +146,7 @@ async fn open_store(database: &str) -> Result<AnyStore> {
     Ok(AnyStore::Sqlite(SqliteStore::open(database, clock)?))
 }
 
-/// A disk of so many megabytes in memory, where we may mount one.
+/// A small tmpfs, unmounted on drop.
 struct TmpfsDisk<'a>(&'a Path);
 
 impl<'a> TmpfsDisk<'a> {

@@ -1,5 +1,5 @@
-//! Power that goes: what was written after the last sync is gone, or only some of it is there. A process's writes, syncs and answers are
-//! recorded by `strace`, and files as they may have been left on the disk are built from the record.
+//! Simulates power loss: writes after the last sync are lost or incomplete. `strace` records the writes, syncs and
+//! replies of a process, and the test builds the files that a power loss could have left.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -14,10 +14,10 @@ use serde_json::Value as Json;
 use super::{FaultHarness, open_store};
 use crate::verify;
 
-/// Moments at which the power goes.
+/// Simulated power losses per run.
 const POWER_LOSS_POINTS: usize = 25;
 
-/// What the process did, in order.
+/// A recorded event.
 #[derive(Debug)]
 enum TraceEvent {
     Write {
@@ -29,11 +29,11 @@ enum TraceEvent {
         file: usize,
         length: usize,
     },
-    /// It has returned: all of this file's writes so far are on the disk.
+    /// The sync has returned: all earlier writes to this file are durable.
     Sync {
         file: usize,
     },
-    /// Somebody was told so.
+    /// A reply reached the client.
     Reply(String),
 }
 
@@ -45,7 +45,7 @@ pub(super) fn lose_unsynced_writes(seed: u64) -> Result<String> {
     let calls = "trace=pwrite64,ftruncate,fsync,fdatasync,write";
     let wrapper = ["strace", "-f", "-qq", "-xx", "-y", "-s", "100000", "-o", &trace_file, "-e", calls];
     let mut harness = FaultHarness::new(&database, &[], seed)?;
-    // The files as the process finds them: it is started anew, under strace.
+    // Kill the process to get the files' initial contents. The next one starts under strace.
     harness.kill()?;
     drop(harness.runtime.block_on(open_store(&database))?);
     let initial_files = names.clone().map(|name| std::fs::read(name).unwrap_or_default());
@@ -65,7 +65,7 @@ pub(super) fn lose_unsynced_writes(seed: u64) -> Result<String> {
             answers += harness.runtime.block_on(verify_image(&image, replies(&events[..end])))?;
         }
     }
-    // A disk that says that it has synced and has not: if nobody notices that, nothing above was looked at.
+    // Counter-test with a disk that ignores syncs: if this loss is not detected, the test verifies nothing.
     let syncless: Vec<TraceEvent> =
         events.into_iter().filter(|event| !matches!(event, TraceEvent::Sync { .. })).collect();
     let image = folder.database_path().with_file_name("image-lied.db");
@@ -84,13 +84,13 @@ fn replies(events: &[TraceEvent]) -> impl Iterator<Item = &String> {
     events.iter().filter_map(|event| if let TraceEvent::Reply(line) = event { Some(line) } else { None })
 }
 
-/// The record, of the two files and of what was answered.
+/// Parses the events of the two files and of standard output.
 fn parse_trace(trace: &str, names: &[String; 2]) -> Result<Vec<TraceEvent>> {
     let (mut events, mut output) = (Vec::new(), String::new());
-    // Syncs that have begun, by thread.
+    // Unfinished syncs, by thread.
     let mut begun = HashMap::new();
-    // strace was killed, perhaps in the middle of its last line: a page takes it several writes. What it did not come to tell is as if it
-    // had come a moment later.
+    // The kill may truncate strace's last line, because it writes a page in several pieces. An event after the last
+    // complete line counts as not happened.
     let complete_lines = trace.rfind('\n').map_or("", |end| &trace[..end]);
     for line in complete_lines.lines() {
         let Some((thread, call)) = line.split_once(' ') else { continue };
@@ -132,13 +132,13 @@ fn parse_trace(trace: &str, names: &[String; 2]) -> Result<Vec<TraceEvent>> {
     Ok(events)
 }
 
-/// `\x61\x62`, as `strace -xx` writes it.
+/// Decodes `\x61\x62`, the format of `strace -xx`.
 fn decode_hex(text: &str) -> Result<Vec<u8>> {
     text.split("\\x").skip(1).map(|digits| Ok(u8::from_str_radix(digits, 16)?)).collect()
 }
 
-/// The files as they are when the power has gone: what was synced, and of the rest nothing, or some of it in pieces. How many writes
-/// did not get through.
+/// Builds the files after a power loss: all synced writes, and none or parts of the others. Returns how many writes
+/// were lost.
 fn build_image(
     events: &[TraceEvent],
     initial_files: &[Vec<u8>; 2],
@@ -153,7 +153,7 @@ fn build_image(
             let is_synced = synced.is_some_and(|synced| index < synced);
             match event {
                 TraceEvent::Write { file: of, offset: at, bytes } if *of == file => {
-                    // Of the rest some get through whole, some in part: a disk writes sectors.
+                    // Of the unsynced writes, some survive whole and some partially, because a disk writes sectors.
                     let draw = if let Some(chance) = &mut partial_writes { chance.below(10) } else { 9 };
                     let written_bytes = match draw {
                         _ if is_synced => bytes.len(),
@@ -176,7 +176,7 @@ fn build_image(
     Ok(lost_writes)
 }
 
-/// Everything that was answered is there. How many answers there were.
+/// Verifies that the image contains everything that was acknowledged. Returns the number of replies.
 async fn verify_image(image: &Path, replies: impl Iterator<Item = &String>) -> Result<usize> {
     let database = image.display().to_string();
     let store = open_store(&database).await?;
@@ -209,7 +209,7 @@ async fn verify_image(image: &Path, replies: impl Iterator<Item = &String>) -> R
 mod tests {
     use super::{TraceEvent, parse_trace};
 
-    /// A line that was cut off by the kill, wherever that is, tells nothing; a write that strace itself has shortened is still noticed.
+    /// A write that strace itself abbreviated is still detected.
     #[test]
     fn truncated_trace_line_yields_no_event() {
         let names = ["/f".to_owned(), "/f-wal".to_owned()];

@@ -1,4 +1,4 @@
-//! Counting instructions with callgrind, and reading what it wrote.
+//! Counts instructions with callgrind and parses its output.
 
 use std::collections::HashMap;
 
@@ -6,17 +6,17 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell;
 
-/// What one round of a case takes.
+/// The cost of one round of a benchmark case.
 pub(super) struct CallgrindProfile {
     pub(super) instructions: u64,
     pub(super) allocations: u64,
-    /// Share of the instructions by kind of work, largest first; they sum to one.
+    /// Share of the instructions by kind of work, largest first. The shares sum to one.
     pub(super) shares: Vec<(&'static str, f64)>,
-    /// The functions with the largest own cost: name and share.
+    /// Name and share of the functions with the largest own cost.
     pub(super) functions: Vec<(String, f64)>,
 }
 
-/// Kinds of work by what the function's name says; the first that fits counts.
+/// Kinds of work by parts of the function's name. The first match counts.
 const WORK_KINDS: &[(&str, &[&str])] = &[
     (
         "allocating",
@@ -30,22 +30,22 @@ const WORK_KINDS: &[(&str, &[&str])] = &[
     ("deciding", &["::decide::"]),
 ];
 
-/// Count `rounds` rounds of a case and divide.
+/// Runs a case for `rounds` rounds and returns the average.
 pub(super) fn count_instructions(
     program: &str,
     case: &str,
     rounds: u32,
     with_allocations: bool,
 ) -> Result<CallgrindProfile> {
-    // Costs are collected inside the loop only, but calls are counted from the start: what a single round and all that
-    // goes before it ask of the allocator is taken off, and with it one round.
+    // Callgrind collects costs only inside the loop, but counts calls from the start. So the allocations of a run with
+    // a single round are subtracted, and the run has one round more.
     let before = if with_allocations { count_allocations(&run_callgrind(program, case, 1)?) } else { 0 };
     let text = run_callgrind(program, case, rounds + 1)?;
     parse_profile(&text, before, u64::from(rounds))
 }
 
 fn run_callgrind(program: &str, case: &str, rounds: u32) -> Result<String> {
-    // Cases are counted two at a time.
+    // Two cases run at a time, so each needs a file of its own.
     let name: String = case.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let out = std::env::temp_dir().join(format!("onceward-bench-{}-{name}.callgrind", std::process::id()));
     let mut valgrind = shell::command("valgrind");
@@ -60,7 +60,7 @@ fn run_callgrind(program: &str, case: &str, rounds: u32) -> Result<String> {
     Ok(text)
 }
 
-/// How often the allocator was asked for room.
+/// Counts the calls of the allocator.
 fn count_allocations(text: &str) -> u64 {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let (mut called, mut sum) = ("", 0);
@@ -76,7 +76,7 @@ fn count_allocations(text: &str) -> u64 {
     sum
 }
 
-/// Own cost by function, from callgrind's own format.
+/// Sums the own cost by function from callgrind's format.
 fn parse_profile(text: &str, allocations_before: u64, rounds: u64) -> Result<CallgrindProfile> {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut own_costs: HashMap<&str, u64> = HashMap::new();
@@ -87,7 +87,7 @@ fn parse_profile(text: &str, allocations_before: u64, rounds: u64) -> Result<Cal
         } else if let Some(name) = line.strip_prefix("cfn=") {
             resolve_name(&mut names, name);
         } else if line.starts_with("calls=") {
-            // The next line is what the callee cost in all; it is counted where the callee stands.
+            // The next line holds the callee's inclusive cost, which the callee's own entry counts.
             skip = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '+' | '-' | '*')) {
             if std::mem::take(&mut skip) {
@@ -109,7 +109,7 @@ fn parse_profile(text: &str, allocations_before: u64, rounds: u64) -> Result<Cal
     })
 }
 
-/// Names stand once, as `(7) the name`, and then as `(7)`.
+/// Resolves a compressed name: `(7) the name` at its first use, `(7)` afterwards.
 fn resolve_name<'t>(names: &mut HashMap<&'t str, &'t str>, text: &'t str) -> &'t str {
     match text.split_once(' ') {
         Some((number, name)) => {
@@ -144,7 +144,7 @@ fn largest_functions(own_costs: &HashMap<&str, u64>, total: u64) -> Vec<(String,
     functions
 }
 
-/// Without recursion marks, the compiler's hash and the crate's name.
+/// Removes recursion marks, the compiler's hash and the crate's name.
 fn short_name(name: &str) -> String {
     let name = name.split('\'').next().unwrap_or(name);
     let name = match name.rsplit_once("::h") {

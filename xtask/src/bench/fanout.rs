@@ -1,4 +1,5 @@
-//! Operations that reach many records: time and memory by the record, and instructions that must not grow with the number.
+//! Benchmarks operations that reach many records: time, memory and instructions per record, which must not grow with
+//! their number.
 
 use anyhow::{Result, bail};
 
@@ -6,15 +7,15 @@ use super::callgrind;
 use crate::shell;
 use crate::workers::at_once;
 
-/// How much more a record may take among ten times as many. Ordered sets cost a little more the larger they are; a path
-/// that looks at all records for each costs several times as much.
+/// The largest accepted growth of the cost per record among ten times as many. Ordered sets grow slightly with their
+/// size; a quadratic path costs several times as much.
 const MAX_GROWTH_RATIO: f64 = 1.4;
 
-/// Small enough for an unoptimised build under callgrind, and large enough for a square to show.
+/// Small enough for an unoptimized build under callgrind, large enough to reveal a quadratic cost.
 const SMALL_SIZE: u32 = 100;
 const LARGE_SIZE: u32 = 1_000;
 
-/// Instructions for each record, among few and among many.
+/// Fails if the instructions per record grow with the number of records.
 pub(super) fn assert_linear_cost(program: &str) -> Result<()> {
     let shapes = ["siblings", "graph", "chain"];
     let counts = at_once(&shapes, |shape| {
@@ -38,7 +39,7 @@ fn instructions_per_record(program: &str, shape: &str, size: u32) -> Result<f64>
     Ok(instructions / f64::from(size))
 }
 
-/// The table that people read.
+/// Prints the results as a table.
 pub(super) fn print(program: &str) -> Result<()> {
     println!(
         "\n{:<28} {:>9} {:>12} {:>14} {:>14}",

@@ -1,6 +1,7 @@
-//! `cargo xtask bench --lives`: whole job lives a second on SQLite, beside a floor that writes the same rows. Takes about
-//! five minutes on a quiet machine, and fails on nothing but a wrong number of transactions: times depend on who else
-//! uses the machine, and only ratios of one run say something.
+//! `cargo xtask bench --lives`: measures job throughput on SQLite, next to a baseline that writes the same rows.
+//!
+//! Takes about five minutes on a quiet machine. Only a wrong number of transactions fails it: times depend on the load
+//! of the machine, so only ratios within one run are comparable.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what an operation costs, in instructions (which repeat) and in time (which depends on the
-//! machine and on who else uses it; no figure of time fails anything).
+//! `cargo xtask bench`: measures the cost of an operation in instructions, which are reproducible, and in time, which
+//! depends on the machine and never fails the run.
 
 mod callgrind;
 mod fanout;
@@ -16,27 +16,26 @@ use crate::workers::at_once;
 use crate::{packages, programs, shell, tree};
 use callgrind::CallgrindProfile;
 
-/// How much more than recorded is too much. Counts repeat to the last digit on one toolchain and differ by some percent
-/// between compilers and C libraries; half as much again is a change of the code.
+/// The largest accepted ratio to the recorded count. Counts are exact on one toolchain and differ by a few percent
+/// between compilers and C libraries, so 1.5 means that the code changed.
 const MAX_INSTRUCTION_RATIO: f64 = 1.5;
 
 const BASELINE_FILE: &str = "bench/baseline.toml";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BenchForm {
-    /// Optimised, with nanoseconds and where the instructions go.
+    /// An optimized build, with times and a profile of the instructions.
     Long,
-    /// As the gate has built it anyway: proves that the benchmark works and that no count has run away.
+    /// The gate's own build. Shows that the benchmark works and that no count has exploded.
     Short,
-    /// The long form, then both forms' counts into the baseline.
+    /// The long form, which then records the counts of both forms in the baseline.
     Record,
 }
 
-/// One measured case.
 struct BenchLine {
     name: String,
     profile: CallgrindProfile,
-    /// Median and least.
+    /// Median and minimum.
     nanos_median_and_min: Option<(f64, f64)>,
 }
 
@@ -89,7 +88,7 @@ fn measure_cases(profile: &str, rounds: u32, form: BenchForm) -> Result<Vec<Benc
         }
     }
     let names = shell::output(shell::command(path_str(&program)?).arg("list"))?;
-    // Unoptimised code is slow under callgrind: the short form leaves out what only comparisons need.
+    // Unoptimized code is slow under callgrind, so the short form skips the cases for comparison.
     let names: Vec<&str> =
         names.lines().filter(|name| long || name.contains("partial") || name.contains("ours")).collect();
     let lines = at_once(&names, |name| {
@@ -118,7 +117,7 @@ fn path_str(program: &Path) -> Result<&str> {
     program.to_str().context("a path in UTF-8")
 }
 
-/// Instructions a round, by build profile and case.
+/// Instructions per round, by build profile and case.
 type RecordedBaseline = BTreeMap<String, BTreeMap<String, u64>>;
 
 fn read_baseline() -> Result<RecordedBaseline> {

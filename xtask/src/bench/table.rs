@@ -1,8 +1,8 @@
-//! The table that people read.
+//! Prints the benchmark results as a table.
 
 use super::BenchLine;
 
-/// Nanoseconds an operation may take, guards included, so that storage is the only cost that matters.
+/// Nanoseconds an operation may take, guards included, so that storage dominates the cost.
 const TARGET_NANOS: f64 = 2_000.0;
 
 pub(super) fn print(lines: &[BenchLine]) {

@@ -1,13 +1,14 @@
-//! The functions of a Rust file: where their bodies stand. It reads words and signs, not grammar; rustc judges what comes of it.
+//! Finds the function bodies of a Rust file. Reads tokens, not grammar; rustc rejects a wrong result.
 
 use std::ops::Range;
 
-/// A function that stands in no other.
+/// A function that is not nested in another one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FunctionBody {
-    /// What is between its outer braces.
+    /// The text between the outer braces.
     pub(super) body: Range<usize>,
-    /// Whether its body may be one of two: a constant function can ask nothing, and one that returns `impl` has one body only.
+    /// Whether the body can be switched at run time. A `const fn` cannot read the switch, and a function that returns
+    /// `impl Trait` can have only one type.
     pub(super) can_switch: bool,
 }
 
@@ -17,7 +18,7 @@ enum RustToken<'a> {
     Sign(u8),
 }
 
-/// A head that has begun and whose body has not.
+/// A function's signature up to its body.
 struct FunctionHead {
     nesting: usize,
     seen_return_arrow: bool,
@@ -28,7 +29,7 @@ pub(super) fn find_functions(text: &str) -> Vec<FunctionBody> {
     let tokens = tokenize(text);
     let mut found = Vec::new();
     let mut head: Option<FunctionHead> = None;
-    // The body that we are in: where it starts, and how many of its braces are open.
+    // The current body: its start, the number of its open braces, and `can_switch`.
     let mut body: Option<(usize, usize, bool)> = None;
     let mut nesting = 0_usize;
     for (number, (at, token)) in tokens.iter().enumerate() {
@@ -47,7 +48,7 @@ pub(super) fn find_functions(text: &str) -> Vec<FunctionBody> {
         let before = number.checked_sub(1).map(|number| tokens[number].1);
         match (token, &mut head) {
             (RustToken::Word("fn"), _) => {
-                // `fn(u8)` is a type.
+                // `fn(u8)` is a type, not a function.
                 if let Some((_, RustToken::Word(_))) = tokens.get(number + 1) {
                     head = Some(FunctionHead {
                         nesting,
@@ -73,7 +74,7 @@ pub(super) fn find_functions(text: &str) -> Vec<FunctionBody> {
     found
 }
 
-/// Words and signs with their places; no comments, no texts.
+/// Returns words and signs with their offsets. Skips comments and string literals.
 fn tokenize(text: &str) -> Vec<(usize, RustToken<'_>)> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
@@ -110,7 +111,7 @@ const fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// How long a `/* … */` is; they nest.
+/// Returns the length of a `/* … */` comment, which may nest.
 fn block_comment_length(text: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < text.len() {
@@ -131,7 +132,7 @@ fn block_comment_length(text: &str) -> usize {
     text.len()
 }
 
-/// How long a text in quotation marks is.
+/// Returns the length of a string literal.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -145,7 +146,8 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// How long a raw text is, from its first `#` or `"`; 0 where none stands (a raw name, or a word that is just `r`).
+/// Returns the length of a raw string from its first `#` or `"`, or 0 if there is none (a raw identifier, or a word
+/// `r`).
 fn raw_string_length(text: &str) -> usize {
     let marks = text.bytes().take_while(|byte| *byte == b'#').count();
     if !text[marks..].starts_with('"') {
@@ -155,7 +157,7 @@ fn raw_string_length(text: &str) -> usize {
     text[marks + 1..].find(&close).map_or(text.len(), |end| marks + 1 + end + close.len())
 }
 
-/// A letter, or the mark of a lifetime.
+/// Returns the length of a character literal or of a lifetime's quote.
 fn quote_length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     match letters.next() {

@@ -1,5 +1,7 @@
-//! One copy of the repository for all proofs that take code away. Every edit of `xtask/rule_removals.toml` and every guard of the
-//! lab stands in it behind a question that a variable answers, so that one build serves them all. Nothing of it ships.
+//! Maintains the copy of the repository in which rule proofs and the lab change code.
+//!
+//! The copy contains every edit of `xtask/rule_removals.toml` and every safeguard of the lab behind a switch that an
+//! environment variable controls. So one build serves all trials. Shipped code contains none of this.
 
 mod functions;
 mod switch;
@@ -17,10 +19,10 @@ use crate::rules::lifecycle_file::{self, RuleEntry};
 use crate::rules::rule_removals::CodeEdit;
 use crate::tree;
 
-/// The number of the edit that is made.
+/// The number of the active edit.
 pub(crate) const EDIT_ENV_VAR: &str = "ONCEWARD_EDIT";
 
-/// What the copy's core has besides: whether an edit is made in this process.
+/// The function that the copy adds to core: returns whether an edit is active in this process.
 const SWITCH_FUNCTION: &str = r#"
 /// Only in the copy that proofs run in: whether this edit is made.
 pub fn edit_is_made(number: u32) -> bool {
@@ -33,15 +35,16 @@ const CORE_LIB_FILE: &str = "crates/core/src/lib.rs";
 
 const MANIFEST_FILE: &str = "Cargo.toml";
 
-/// Cargo knows a crate by its name, its place in its workspace and how it is built, and the copy shares a folder with the
-/// repository. So the copy's core is built a little differently, and with it all that rests on core has a name of its own.
+/// The copy shares the target folder with the repository, and cargo identifies a crate by name, path in the workspace
+/// and build options. So the copy builds core with another option, which gives core and its dependents names of their
+/// own.
 const COPY_PROFILE: &str = "\n[profile.dev.package.onceward-core]\ncodegen-units = 255\n";
 
-/// What only people need is left out.
+/// Turns off debug info, which only people need.
 const DEBUG_SETTING_REPLACEMENT: (&str, &str) =
     ("[profile.dev]\ndebug = \"line-tables-only\"", "[profile.dev]\ndebug = false");
 
-/// Something that rules live in, and the edit that takes it away.
+/// The code of some rules, and the edit that removes it.
 pub(crate) struct RuleRemoval {
     pub(crate) rules: Vec<RuleId>,
     pub(crate) location: String,
@@ -49,11 +52,11 @@ pub(crate) struct RuleRemoval {
 }
 
 pub(crate) struct RepositoryCopy {
-    /// A removal's number is its place here.
+    /// A removal's number is its index here.
     pub(crate) removals: Vec<RuleRemoval>,
-    /// Numbers of those that no question stands before.
+    /// Numbers of the removals that could not be put behind a switch.
     unswitched: BTreeSet<usize>,
-    /// Files that differ from those of the repository.
+    /// Files that differ from the repository.
     edited_files: BTreeMap<String, String>,
 }
 
@@ -96,12 +99,12 @@ impl RepositoryCopy {
         self.unswitched.contains(&number)
     }
 
-    /// Builds tests (cargo's words say which), with every question in them.
+    /// Builds the tests that `cargo_args` select, with every switch.
     pub(crate) fn build_tests(&self, cargo_args: &[String]) -> Result<Vec<Binary>> {
         build_copy(&self.edited_files, cargo_args)
     }
 
-    /// Builds them with one edit made for good.
+    /// Like [`build_tests`](Self::build_tests), but with one edit applied unconditionally.
     pub(crate) fn build_tests_with_edit(&self, number: usize, cargo_args: &[String]) -> Result<Vec<Binary>> {
         let edit = &self.removals[number].edit;
         let mut edited = self.edited_files.clone();
@@ -110,14 +113,14 @@ impl RepositoryCopy {
     }
 }
 
-/// What proofs leave behind, and the copy itself.
+/// Returns the folder of the copy and of the trials' files.
 pub(crate) fn work_dir() -> Result<PathBuf> {
     let folder = tree::root().join("target/copy");
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-/// How a file calls core.
+/// Returns the path by which a file refers to core.
 pub(crate) fn core_path(file: &str) -> &'static str {
     if file.starts_with("crates/core/") { "crate" } else { "onceward_core" }
 }
@@ -132,7 +135,7 @@ fn build_copy(edited: &BTreeMap<String, String>, cargo_args: &[String]) -> Resul
     binaries::build(&Build { root: &root, programs: &programs, what: cargo_args, profile: "dev" })
 }
 
-/// All of them, always in the same order.
+/// Returns all removals in a stable order.
 fn collect_removals(index: &RuleIndex) -> Result<Vec<RuleRemoval>> {
     let edits = index.edits.iter().map(|edit| RuleRemoval {
         rules: edit.rules.clone(),
@@ -147,7 +150,7 @@ fn collect_removals(index: &RuleIndex) -> Result<Vec<RuleRemoval>> {
     Ok(removals)
 }
 
-/// A row of a file that is compiled in: the code that includes the file gets its text without the row.
+/// Removes an entry of a lifecycle file that is compiled in, by editing the code that includes the file.
 fn removal_of_compiled_entry(entry: &RuleEntry) -> Result<CodeEdit> {
     let path = tree::root().join(&entry.path).canonicalize()?;
     for code in tree::sources(|path| path.starts_with("crates/") && tree::has_extension(path, "rs"))? {
@@ -168,8 +171,8 @@ fn removal_of_compiled_entry(entry: &RuleEntry) -> Result<CodeEdit> {
     bail!("{} is no file of a system, and no code includes it", entry.path)
 }
 
-/// Makes the copy equal to the repository but for the files `edited`, touching only those that differ, so that cargo builds
-/// little again.
+/// Makes the copy equal to the repository, except for the files `edited`. Writes only files that differ, so that cargo
+/// rebuilds little.
 fn sync_copy(copy: &Path, edited: &BTreeMap<String, String>) -> Result<()> {
     std::fs::create_dir_all(copy)?;
     let paths = tree::paths()?;

@@ -1,5 +1,5 @@
-//! Putting edits behind a question: the function that an edit falls in gets a second body, in which the edit is made. So any
-//! edit of a body will do, whatever it changes there, and rustc judges each by itself.
+//! Puts edits behind a switch: a function that an edit changes gets a second body with the edit. So an edit may change
+//! anything in a body, and rustc checks each by itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,18 +9,17 @@ use anyhow::{Result, bail};
 use super::functions::{FunctionBody, find_functions};
 use crate::rules::rule_removals::CodeEdit;
 
-/// An edit and its number.
 pub(super) type NumberedEdit<'a> = (usize, &'a CodeEdit);
 
 pub(super) struct SwitchedFile {
     pub(super) text: String,
-    /// Edits that stand in no function that could ask.
+    /// Edits outside of any function that can be switched.
     pub(super) unswitched: Vec<usize>,
 }
 
-/// A file that asks, in each function that edits fall in, whether one of them is made. `original` is the file as it stands;
-/// `guarded` is the same with questions of another kind in it: what runs when no edit is made. `core_path` is where core's functions
-/// are found.
+/// Returns the file with a switch in each function that an edit changes. `original` is the unchanged file.
+/// `safeguarded` is the file with the lab's switches, which runs if no edit is active. `core_path` is the path of
+/// core's functions.
 pub(super) fn add_switches(
     original: &str,
     safeguarded: &str,
@@ -40,7 +39,7 @@ pub(super) fn add_switches(
         }
     }
     let mut text = safeguarded.to_owned();
-    // From the last: the places before it stay.
+    // Backwards, so that earlier offsets stay valid.
     for (function, edits) in by_function.into_iter().rev() {
         let mut bodies = String::new();
         for (number, edit) in edits {
@@ -54,7 +53,7 @@ pub(super) fn add_switches(
     Ok(SwitchedFile { text, unswitched })
 }
 
-/// The function that holds the whole edit and may ask.
+/// Returns the index of the switchable function that contains the whole edit.
 fn find_enclosing_function(text: &str, edit: &CodeEdit, functions: &[FunctionBody]) -> Result<Option<usize>> {
     let start = edit.find_unique(text)?;
     let end = start + edit.find.len();

@@ -1,4 +1,4 @@
-//! The lab: each failure mode without its guard, with it, and recovered from.
+//! `cargo xtask lab`: shows each failure mode without its safeguard, with it, and the recovery.
 
 pub(crate) mod safeguards;
 mod server;
@@ -19,10 +19,10 @@ use safeguards::{FailureMode, REMOVED_ENV_VAR, SafeguardRemoval, Safeguards};
 use server::LabPostgres;
 use trial::LabTrial;
 
-/// The lab's tests, chosen as the gate chooses what it builds.
+/// Selects the lab's tests with the gate's own build options.
 const LAB_TEST_ARGS: [&str; 3] = ["--workspace", "--test", "lab"];
 
-/// A folder with files of shipped systems that stand in for those of the repository, read by testkit.
+/// Names a folder with lifecycle files that testkit loads instead of the shipped ones.
 const LIFECYCLES_ENV_VAR: &str = "ONCEWARD_MUTANT";
 
 pub(crate) fn run(words: &[&str]) -> Result<()> {
@@ -53,7 +53,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     bail!("the lab does not show what it should:\n  {}", wrong.join("\n  "))
 }
 
-/// The lab's tests on the engine as it is, and on one whose guards can be taken out.
+/// The lab's tests in an unchanged build and in a build with switchable safeguards.
 struct LabHarness<'a> {
     safeguards: &'a Safeguards,
     work_dir: PathBuf,
@@ -62,15 +62,15 @@ struct LabHarness<'a> {
     server: LabPostgres,
 }
 
-/// What a page has shown, for the table.
+/// The results of one failure mode.
 struct FailureModeReport {
     rule: String,
     name: String,
-    /// By kind: what the tests say they saw.
+    /// The tests' observations, by [`LabTestKind`].
     observations: [Vec<String>; 3],
-    /// By kind: tests that came out as they should, and tests that there are.
+    /// Tests with the expected result and all tests, by [`LabTestKind`].
     counts: [(usize, usize); 3],
-    /// The same of tests that must fail without their guard.
+    /// Like `counts`, for tests that must fail without their safeguard.
     detected_removals: (usize, usize),
     duration: Duration,
 }
@@ -87,7 +87,7 @@ impl FailureModeReport {
         }
     }
 
-    /// A test that must pass has ended.
+    /// Adds the result of a test that must pass.
     fn add_trial(&mut self, kind: LabTestKind, trial: &LabTrial) {
         let (good, all) = &mut self.counts[kind as usize];
         *good += usize::from(trial.passed);
@@ -115,7 +115,7 @@ impl<'a> LabHarness<'a> {
         trial::run_trial(binary, test, &variables, &self.work_dir.join(format!("{}.txt", test.replace("::", "."))))
     }
 
-    /// Everything that a page promises.
+    /// Runs all tests of a failure mode.
     fn run_failure_mode(&self, failure_mode: &FailureMode, problems: &mut Vec<String>) -> Result<FailureModeReport> {
         let mut report = FailureModeReport::new(failure_mode);
         let tests = self.tests_of(failure_mode, problems);
@@ -136,7 +136,7 @@ impl<'a> LabHarness<'a> {
                 }
             }
         }
-        // With every guard in, the copy must be as good as the original, or what fails in it would prove nothing.
+        // With every safeguard active, the switchable build must pass too. Otherwise a failure in it proves nothing.
         for test in tests
             .iter()
             .filter(|test| failure_mode.removals.iter().any(|without| contains_test(&without.failing_tests, test)))
@@ -175,7 +175,8 @@ impl<'a> LabHarness<'a> {
         Ok(report)
     }
 
-    /// The page's tests by their full names. What the page names must be there, and what is there must be named.
+    /// Returns the full names of the failure mode's tests. Reports tests that lab/guards.toml lists but that do not
+    /// exist, and the reverse.
     fn tests_of(&self, failure_mode: &FailureMode, problems: &mut Vec<String>) -> Vec<String> {
         let own = format!("{}::", failure_mode.module);
         let tests: Vec<String> = self.original.tests.iter().filter(|test| test.starts_with(&own)).cloned().collect();
@@ -202,7 +203,7 @@ impl<'a> LabHarness<'a> {
         tests
     }
 
-    /// A folder with the lifecycle files that these guards were taken out of, where they live in such files.
+    /// Writes lifecycle files without these safeguards. Returns `None` if they are all in code.
     fn write_lifecycles(&self, failure_mode: &FailureMode, removal: &SafeguardRemoval) -> Result<Option<String>> {
         let changed = self.safeguards.lifecycles_without(&removal.safeguards)?;
         if changed.is_empty() {
@@ -222,7 +223,7 @@ fn find_lab_binary(binaries: Vec<Binary>) -> Result<Binary> {
     binaries.into_iter().find(|binary| Path::new(&binary.main).ends_with("lab/lab.rs")).context("the lab has no tests")
 }
 
-/// What a test shows, by its name; also the number of its column.
+/// What a test shows, by its name. Also the index of its column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LabTestKind {
     Damage,
@@ -251,7 +252,7 @@ fn indent(printed: &str) -> String {
     lines.map(|line| format!("      {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// What was seen, then the table.
+/// Prints the observations, then the table.
 fn print_reports(reports: &[FailureModeReport]) {
     for page in reports {
         println!("{} {}", page.rule, page.name);

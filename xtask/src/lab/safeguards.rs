@@ -1,4 +1,4 @@
-//! `lab/guards.toml`: what is taken out of the engine, and what must come of it.
+//! Parses `lab/guards.toml`: the safeguards, how to remove them, and which tests must fail then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::tree;
 
 pub(crate) const SAFEGUARDS_FILE: &str = "lab/guards.toml";
 
-/// The word that stands for "this guard is out".
+/// The placeholder for "this safeguard is removed" in an edit's `replace`.
 const REMOVED_PLACEHOLDER: &str = "WITHOUT";
 
-/// Guards that are out, by name.
+/// Names of the removed safeguards.
 pub(super) const REMOVED_ENV_VAR: &str = "ONCEWARD_LAB_WITHOUT";
 
-/// What the copy's core has besides: whether a guard is out in this process.
+/// The function that the copy adds to core: returns whether a safeguard is removed in this process.
 pub(crate) const SWITCH_FUNCTION: &str = r#"
 /// Only in the copy that proofs run in: whether a guard is out.
 pub fn guard_is_out(guard: &str) -> bool {
@@ -28,20 +28,19 @@ pub fn guard_is_out(guard: &str) -> bool {
 }
 "#;
 
-/// A guard's place in the sources.
+/// An edit that removes a safeguard.
 pub(crate) struct SafeguardEdit {
     pub(super) safeguard: String,
     pub(crate) edit: CodeEdit,
 }
 
-/// Some guards out together.
+/// Safeguards that are removed together.
 pub(super) struct SafeguardRemoval {
     pub(super) safeguards: Vec<String>,
     pub(super) damage_tests: Vec<String>,
     pub(super) failing_tests: Vec<String>,
 }
 
-/// A failure mode.
 pub(super) struct FailureMode {
     pub(super) rule: RuleId,
     pub(super) name: String,
@@ -75,7 +74,7 @@ impl Safeguards {
         Ok(Self { edits, failure_modes })
     }
 
-    /// The sources with every guard put behind the question whether it is out.
+    /// Returns the sources with every safeguard behind its switch.
     pub(crate) fn switched_files(&self) -> Result<BTreeMap<String, String>> {
         let mut edited: BTreeMap<String, String> = BTreeMap::new();
         for place in self.edits.iter().filter(|place| !place.is_lifecycle()) {
@@ -89,7 +88,7 @@ impl Safeguards {
         Ok(edited)
     }
 
-    /// The lifecycle files of shipped systems, by their place under `systems/`, without these guards.
+    /// Returns the shipped lifecycle files without these safeguards, by their path under `systems/`.
     pub(super) fn lifecycles_without(&self, safeguards: &[String]) -> Result<BTreeMap<String, String>> {
         let mut changed: BTreeMap<String, String> = BTreeMap::new();
         for place in self.edits.iter().filter(|place| place.is_lifecycle() && safeguards.contains(&place.safeguard)) {
@@ -110,7 +109,7 @@ impl SafeguardEdit {
         self.edit.file.starts_with("systems/")
     }
 
-    /// The edit as code that asks whether the guard is out.
+    /// Returns the edit with the placeholder replaced by a call of the switch.
     fn switched_edit(&self) -> CodeEdit {
         let question = format!("{}::guard_is_out({:?})", core_path(&self.edit.file), self.safeguard);
         CodeEdit { replace: self.edit.replace.replace(REMOVED_PLACEHOLDER, &question), ..self.edit.clone() }

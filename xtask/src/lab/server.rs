@@ -1,4 +1,4 @@
-//! One PostgreSQL server for all trials: starting one takes longer than most of them.
+//! Shares one PostgreSQL server among all trials, because starting one takes longer than most trials.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Stdio};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use crate::prove::binaries::Binary;
 use crate::shell;
 
-/// Where the tests look for a server before they start one of their own.
+/// The tests use this server instead of starting their own.
 pub(super) const POSTGRES_ENV_VAR: &str = "ONCEWARD_POSTGRES";
 
-/// What of the lab's tests is a server.
+/// The lab's test that runs a server until its input closes.
 const SERVER_TEST: &str = "support::postgres_server::serve_postgres_for_lab_runs";
 
 pub(super) struct LabPostgres {
@@ -21,12 +21,12 @@ pub(super) struct LabPostgres {
 
 struct OwnProcess {
     process: Child,
-    /// Kept open: the test's runner says after a minute that the test still runs, and ends where nobody hears it.
+    /// Kept open: after a minute the test runner prints that the test still runs, and it dies if the pipe is closed.
     _stdout: Lines<BufReader<ChildStdout>>,
 }
 
 impl LabPostgres {
-    /// Somebody else's, where there is one; else one that ends with this value.
+    /// Returns the server that the environment names, or starts one that stops on drop.
     pub(super) fn find_or_start(binary: &Binary) -> Result<Self> {
         if let Ok(url) = std::env::var(POSTGRES_ENV_VAR) {
             return Ok(Self { url, own_process: None });
@@ -48,7 +48,7 @@ impl Drop for LabPostgres {
     fn drop(&mut self) {
         if let Some(own) = &mut self.own_process {
             drop(own.process.stdin.take());
-            // It stops the server and ends.
+            // The process stops the server before it exits.
             let _ = own.process.wait();
         }
     }

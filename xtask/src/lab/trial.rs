@@ -1,4 +1,4 @@
-//! One test, in a process of its own.
+//! Runs one lab test in a process of its own.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,22 +9,21 @@ use anyhow::{Context, Result};
 use crate::prove::binaries::Binary;
 use crate::shell;
 
-/// Without its guard a test may wait for ever. That is no pass.
+/// A test without its safeguard may hang, which counts as a failure.
 const TRIAL_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A line by which a test says what it saw.
+/// The prefix of the line in which a test prints its observation.
 const OBSERVATION_PREFIX: &str = "lab: ";
 
 pub(super) struct LabTrial {
     pub(super) passed: bool,
-    /// What it says it saw.
     pub(super) observation: Option<String>,
     pub(super) duration: Duration,
-    /// All that it printed.
+    /// Everything the test printed.
     pub(super) output: String,
 }
 
-/// Runs one test, also an ignored one, with these variables set.
+/// Runs one test, even an ignored one, with these variables set.
 pub(super) fn run_trial(binary: &Binary, test: &str, variables: &[(&str, &str)], scratch: &Path) -> Result<LabTrial> {
     let mut command = shell::command(&binary.executable.to_string_lossy());
     command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package).env("RUST_BACKTRACE", "0");

@@ -1,4 +1,4 @@
-//! What the compiler and the checker say of a mutant.
+//! Runs the compiler and the static analysis on a mutant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::generator::LifecycleMutant;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AnalysisVerdict {
-    /// The compiled form is the same: it is no mutant at all.
+    /// The compiled form is unchanged, so this is not a mutant.
     Identical,
-    /// Refused, by this code.
+    /// Rejected with this error code.
     Refused(&'static str),
-    /// Used, but something is said.
+    /// Accepted with this warning code.
     Warned(&'static str),
     Sound,
 }
 
-/// A system as it stands.
+/// The unchanged files of a system and their hashes.
 pub(super) struct MutantAnalyzer {
     files: Vec<(String, Arc<str>)>,
     hashes: BTreeMap<Arc<str>, Arc<str>>,

@@ -1,19 +1,22 @@
-//! `cargo xtask mutants --code`: small changes to the core that decides, each of which some test must notice. Hours for all of it;
-//! `--shard K/N` is one of N parts. In the gate the edits of `xtask/rule_removals.toml` stand for it.
+//! `cargo xtask mutants --code`: mutates the Rust code of the deciding core with cargo-mutants. A test must catch each
+//! mutant.
+//!
+//! The whole run takes hours; `--shard K/N` runs one of N parts. The gate uses the edits of `xtask/rule_removals.toml`
+//! instead.
 
 use anyhow::{Context, Result, bail};
 
 use crate::{shell, tree};
 
-/// Pinned, so that a run can be compared with the one before.
+/// Pinned, so that runs are comparable.
 const CARGO_MUTANTS_VERSION: &str = "27.1.0";
 
-/// What decides: a wrong move here is what all the tests are for.
+/// The code that decides transitions.
 const DEFAULT_FILES: [&str; 4] = [
     "crates/core/src/decide/**/*.rs",
-    "crates/core/src/project.rs",
+    "crates/core/src/projection.rs",
     "crates/core/src/expr/eval/**/*.rs",
-    "crates/core/src/check/**/*.rs",
+    "crates/core/src/analysis/**/*.rs",
 ];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ pub(crate) fn run(options: &CodeMutantOptions) -> Result<()> {
     }
     let mut command = shell::command(&program.to_string_lossy());
     command.current_dir(tree::root()).args(["mutants", "--package", "onceward-core"]);
-    // The tests that would notice stand in the systems, too.
+    // The systems' tests catch mutants of the core, too.
     command.args(["--test-workspace=true", "--output", "target/mutants"]);
     let default_files = DEFAULT_FILES.map(str::to_owned);
     let files = if options.files.is_empty() { &default_files[..] } else { &options.files[..] };
@@ -77,9 +80,9 @@ mod tests {
 
     #[test]
     fn options_parse_and_reject_unknown() -> Result<()> {
-        let options = CodeMutantOptions::parse(&["--shard", "0/8", "--list", "crates/core/src/project.rs"])?;
+        let options = CodeMutantOptions::parse(&["--shard", "0/8", "--list", "crates/core/src/projection.rs"])?;
         assert_eq!(options.shard.as_deref(), Some("0/8"));
-        assert!(options.list_only && options.files == ["crates/core/src/project.rs"]);
+        assert!(options.list_only && options.files == ["crates/core/src/projection.rs"]);
         assert!(CodeMutantOptions::parse(&["--what"]).is_err());
         assert!(CodeMutantOptions::parse(&["--shard"]).is_err());
         Ok(())

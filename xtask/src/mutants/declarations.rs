@@ -1,4 +1,4 @@
-//! Breaking what stands above the rows.
+//! Mutates the declarations of a lifecycle file.
 
 use super::file::{LifecycleFile, TomlEntry, TomlItem, TomlValue, find_item};
 use super::generator::MutantGenerator;
@@ -93,7 +93,7 @@ fn mutate_states(generator: &mut MutantGenerator, file: &LifecycleFile) {
     }
 }
 
-/// Where a name stands as a word of its own.
+/// Returns the ranges in which a name occurs as a whole word.
 fn find_word(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(name)
@@ -102,7 +102,7 @@ fn find_word(text: &str, name: &str) -> Vec<std::ops::Range<usize>> {
         .collect()
 }
 
-/// `max`, a number or an expression.
+/// Mutates `max`, which is a number or an expression.
 fn mutate_max(generator: &mut MutantGenerator, location: &str, parts: &[TomlEntry]) {
     for part in parts.iter().filter(|part| part.name == "max") {
         match &part.item.value {

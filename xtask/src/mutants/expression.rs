@@ -1,4 +1,4 @@
-//! Small changes to an expression. It is read only as far as that needs: words, texts, numbers, signs and brackets.
+//! Mutates expressions. Tokenizes them into words, strings, numbers, signs and brackets, without full parsing.
 
 use std::ops::Range;
 
@@ -16,18 +16,18 @@ enum TokenKind {
 struct ExpressionToken {
     kind: TokenKind,
     span: Range<usize>,
-    /// How many brackets it stands in.
+    /// The number of enclosing brackets.
     depth: usize,
 }
 
-/// One change: what kind it is, what stood there, and the whole expression after it.
+/// One mutation: its operator, a description, and the whole changed expression.
 pub(super) struct ExpressionChange {
     pub(super) operator: MutationOperator,
     pub(super) description: String,
     pub(super) text: String,
 }
 
-/// Every change to this expression. `enums` are the closed lists of names that the file declares.
+/// Returns every mutation of this expression. `enums` are the enumerations that the file declares.
 pub(super) fn expression_changes(text: &str, enums: &[Vec<String>]) -> Vec<ExpressionChange> {
     let tokens = tokenize(text);
     let mut out = Vec::new();
@@ -108,7 +108,7 @@ fn opposite_sign(sign: &str, binary: bool) -> Option<(MutationOperator, &'static
     })
 }
 
-/// A duration twice as long; none where the text is none.
+/// Returns a duration twice as long, or `None` if the text is not a duration.
 pub(super) fn doubled_duration(text: &str) -> Option<String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).filter(|at| *at > 0)?;
     let (number, unit) = text.split_at(digits);
@@ -118,7 +118,7 @@ pub(super) fn doubled_duration(text: &str) -> Option<String> {
     Some(format!("{}{unit}", number.parse::<u64>().ok()? * 2))
 }
 
-/// A size in bytes: `32 KB`.
+/// Parses a size in bytes such as `32 KB`.
 pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     let (number, unit) = text.split_once(' ')?;
     let unit = match unit {
@@ -131,7 +131,7 @@ pub(super) fn parse_bytes(text: &str) -> Option<u64> {
     Some(number.parse::<u64>().ok()? * unit)
 }
 
-/// A number a small step above and below: 1 for a whole one, 0.01 for one with a point.
+/// Returns the number plus and minus a small step: 1 for an integer, 0.01 for a decimal number.
 pub(super) fn adjacent_numbers(number: &str) -> Vec<String> {
     if let Ok(number) = number.parse::<i64>() {
         return [number.checked_add(1), number.checked_sub(1)].iter().flatten().map(ToString::to_string).collect();
@@ -141,7 +141,7 @@ pub(super) fn adjacent_numbers(number: &str) -> Vec<String> {
     [found + 0.01, found - 0.01].map(|new| format!("{new:.decimals$}")).into()
 }
 
-/// `&&` binds closer than `||`, which binds closer than `?`, `:` and a comma.
+/// Returns the precedence of a sign. `&&` binds closer than `||`, which binds closer than `?`, `:` and a comma.
 fn looseness(sign: &str) -> u8 {
     match sign {
         "&&" => 1,
@@ -151,12 +151,12 @@ fn looseness(sign: &str) -> u8 {
     }
 }
 
-/// At the depth of what stands inside, a bracket is the one around it.
+/// A bracket at the depth of its content encloses that content.
 fn is_bracket(sign: &str) -> bool {
     matches!(sign, "(" | "[" | "{" | ")" | "]" | "}")
 }
 
-/// Where the operand left (or right) of this sign reaches to, in tokens.
+/// Returns the token range of the operand left or right of this sign.
 fn operand_range(text: &str, tokens: &[ExpressionToken], index: usize, right: bool) -> Range<usize> {
     let (depth, own) = (tokens[index].depth, looseness(&text[tokens[index].span.clone()]));
     let ends = |token: &ExpressionToken| {
@@ -176,7 +176,7 @@ fn text_span(tokens: &[ExpressionToken], range: &Range<usize>) -> Option<Range<u
     Some(tokens.get(range.start)?.span.start..tokens.get(range.end.checked_sub(1)?)?.span.end)
 }
 
-/// Without what stands on the right of this `&&` or `||`; for the first of a chain also without what stands left.
+/// Drops the operand on the right of this `&&` or `||`, and for the first sign of a chain also the one on the left.
 fn drop_operands(text: &str, tokens: &[ExpressionToken], index: usize) -> Vec<ExpressionChange> {
     let mut out = Vec::new();
     let (left, right) = (operand_range(text, tokens, index, false), operand_range(text, tokens, index, true));
@@ -197,7 +197,7 @@ fn drop_operands(text: &str, tokens: &[ExpressionToken], index: usize) -> Vec<Ex
     out
 }
 
-/// `c ? b : a`.
+/// Swaps the branches: `c ? a : b` becomes `c ? b : a`.
 fn swap_branches(text: &str, tokens: &[ExpressionToken], index: usize) -> Option<ExpressionChange> {
     let depth = tokens[index].depth;
     let mut open = 0;
@@ -256,7 +256,7 @@ fn tokenize(text: &str) -> Vec<ExpressionToken> {
         if kind == TokenKind::Sign && matches!(sign, ")" | "]" | "}") {
             depth = depth.saturating_sub(1);
         }
-        // Brackets themselves stand inside, so that what is around them takes them as one operand.
+        // A bracket has the depth of its content, so that the tokens around it treat the whole as one operand.
         let inside = usize::from(kind == TokenKind::Sign && is_bracket(sign));
         tokens.push(ExpressionToken { kind, span: start..at, depth: depth + inside });
         if kind == TokenKind::Sign && matches!(sign, "(" | "[" | "{") {

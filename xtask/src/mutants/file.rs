@@ -1,4 +1,4 @@
-//! A lifecycle file as a tree of values, each with its place in the text, so that a mutant is an edit of the text.
+//! Parses a lifecycle file into values with their spans, so that a mutant is an edit of the text.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// One file of a shipped system.
+/// A lifecycle file of a shipped system.
 pub(super) struct LifecycleFile {
     pub(super) system: String,
     /// From the root: `systems/image/job.toml`.
@@ -29,11 +29,11 @@ pub(super) struct TomlItem {
 pub(super) enum TomlValue {
     Text {
         text: String,
-        /// What stands between the quotes; none where escapes hide it.
+        /// The span between the quotes; `None` if the string contains escapes.
         content: Option<Range<usize>>,
     },
     Int(i64),
-    /// As it stands there.
+    /// The number as written in the file.
     Double(String),
     Bool(bool),
     List(Vec<TomlItem>),
@@ -52,7 +52,7 @@ impl LifecycleFile {
         find_item(&self.root, name).map_or(&[], TomlItem::entries)
     }
 
-    /// Rows of an event, in order: each `[[on.EVENT]]` table.
+    /// Returns the events with their transitions: the `[[on.EVENT]]` tables, in order.
     pub(super) fn events(&self) -> impl Iterator<Item = (&str, Vec<&[TomlEntry]>)> {
         self.table_entries("on")
             .iter()
@@ -63,7 +63,7 @@ impl LifecycleFile {
         self.table_entries("states").iter().map(|state| state.name.as_str()).collect()
     }
 
-    /// From the row's header up to the next header.
+    /// Returns the span from the transition's header up to the next header.
     pub(super) fn transition_span(&self, transition: &[TomlEntry]) -> Option<Range<usize>> {
         let within = transition.iter().map(|entry| entry.key.start).min()?;
         let start = self.text[..within].rfind("\n[[").map_or(0, |at| at + 1);
@@ -71,7 +71,8 @@ impl LifecycleFile {
         Some(start..end)
     }
 
-    /// What to cut so that an entry of an inline table or a list goes, with its comma; or a line's key and value.
+    /// Returns the span to cut to remove an entry of an inline table or a list together with its comma, or a line's key
+    /// and value.
     pub(super) fn removal_span(&self, range: &Range<usize>) -> Range<usize> {
         let after = &self.text[range.end..];
         let spaces = after.len() - after.trim_start_matches([' ', '\n']).len();
@@ -103,7 +104,7 @@ impl TomlItem {
         if let TomlValue::Text { text, .. } = &self.value { Some(text) } else { None }
     }
 
-    /// A list, or the one thing that stands for it.
+    /// Returns the items of a list, or a single value as a list of one.
     pub(super) fn as_list(&self) -> Vec<&Self> {
         if let TomlValue::List(items) = &self.value { items.iter().collect() } else { vec![self] }
     }

@@ -1,4 +1,4 @@
-//! Making mutants: edits of a file's text, each with a name that stays the same as long as the place does.
+//! Generates mutants: edits of a file's text, with names that stay stable while the edited location does.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub(super) struct LifecycleMutant {
     pub(super) system: String,
     pub(super) file: String,
     pub(super) operator: MutationOperator,
-    /// What was changed where: `on.fail[2] when: without …`. With the file, its name.
+    /// The location and the change, such as `on.fail[2] when: without …`. Unique together with the file.
     pub(super) name: String,
     pub(super) text: String,
 }
@@ -22,7 +22,7 @@ pub(super) struct MutantGenerator<'f> {
     mutants: Vec<LifecycleMutant>,
 }
 
-/// Every mutant of a file.
+/// Returns every mutant of a file.
 pub(super) fn generate_mutants(file: &LifecycleFile) -> Vec<LifecycleMutant> {
     let mut enums = Vec::new();
     for field in file.table_entries("fields") {
@@ -76,7 +76,7 @@ impl MutantGenerator<'_> {
         self.edit(operator, name, &[(range.clone(), new.into())]);
     }
 
-    /// An entry of an inline table, or a line's key and value, goes.
+    /// Removes an entry of an inline table, or a line's key and value.
     pub(super) fn drop_entry(&mut self, operator: MutationOperator, location: &str, entry: &TomlEntry) {
         let cut = self.file.removal_span(&entry.span());
         self.edit(operator, format!("{location}: without `{}`", entry.name), &[(cut, String::new())]);
@@ -88,7 +88,7 @@ impl MutantGenerator<'_> {
         self.edit(operator, format!("{location}: without {shown}"), &[(cut, String::new())]);
     }
 
-    /// Every change to an expression; a TOML number or boolean is one too.
+    /// Adds every mutation of an expression. A TOML number or boolean counts as one.
     pub(super) fn mutate_expression(&mut self, location: &str, item: &TomlItem) {
         match &item.value {
             TomlValue::Text { text, content: Some(content) } => {
@@ -111,7 +111,7 @@ impl MutantGenerator<'_> {
         }
     }
 
-    /// A number, or a size such as `"64 KB"`, is a little more and a little less.
+    /// Increases and decreases a number, or a size such as `"64 KB"`.
     pub(super) fn shift_number(&mut self, operator: MutationOperator, location: &str, item: &TomlItem) {
         let (shown, new) = match &item.value {
             TomlValue::Int(number) => (number.to_string(), expression::adjacent_numbers(&number.to_string())),
@@ -128,7 +128,7 @@ impl MutantGenerator<'_> {
         }
     }
 
-    /// `"409 code"`: another code, another status.
+    /// Changes the code and the status of `"409 code"`.
     pub(super) fn mutate_refusal_code(&mut self, location: &str, item: &TomlItem) {
         let TomlValue::Text { text, content: Some(content) } = &item.value else { return };
         let Some((status, code)) = text.split_once(' ') else { return };
@@ -146,7 +146,7 @@ impl MutantGenerator<'_> {
         );
     }
 
-    /// Declared values: fields of a record, an input, a result, an answer.
+    /// Mutates declared fields of a record, an input, a result or a check's reply.
     pub(super) fn mutate_fields(&mut self, location: &str, fields: &[TomlEntry]) {
         for field in fields {
             let location = format!("{location}.{}", field.name);
@@ -181,7 +181,7 @@ impl MutantGenerator<'_> {
         }
     }
 
-    /// What stands where nobody says anything is something else.
+    /// Changes a default value.
     fn mutate_default(&mut self, location: &str, parts: &[TomlEntry], item: &TomlItem) {
         match &item.value {
             TomlValue::Int(_) | TomlValue::Double(_) => self.shift_number(MutationOperator::ShiftBound, location, item),
@@ -213,7 +213,7 @@ impl MutantGenerator<'_> {
         }
     }
 
-    /// `amount = "int"`, or the name of a field in place of the type: the same, but it may be left out.
+    /// Makes a field optional. `amount = "int"` names a type, or another field whose type it takes.
     fn make_optional(&mut self, location: &str, field: &TomlEntry, named: &str) {
         let like = self.file.table_entries("fields").iter().find(|field| field.name == named);
         let mut parts = match like.map(|like| &like.item.value) {
@@ -238,7 +238,7 @@ impl MutantGenerator<'_> {
     }
 }
 
-/// Fit for one line of a table.
+/// Shortens a text to one table cell.
 pub(super) fn shorten(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= 60 { line } else { line.chars().take(57).chain("...".chars()).collect() }

@@ -1,5 +1,6 @@
-//! `cargo xtask mutants`: every shipped lifecycle file, broken in every systematic way. The checker, a scenario test or a
-//! property must notice each; docs/mutants.md tells who does. `--code` does the same to the Rust code of the core.
+//! `cargo xtask mutants`: mutates every shipped lifecycle file systematically. The static analysis, a scenario test or
+//! a property test must catch each mutant; docs/mutants.md lists which does. `--code` mutates the Rust code of the core
+//! instead.
 
 mod analysis;
 pub(crate) mod code;
@@ -31,11 +32,11 @@ use crate::prove::binaries::{self, Binary};
 use crate::workers::at_once;
 use crate::{shell, tree};
 
-/// Trials at a time.
+/// The smallest machine that the gate runs on has two cores.
 const CONCURRENT_TRIALS: usize = 2;
-/// Of a hundred mutants, so many must be noticed.
+/// The share of mutants that must be caught.
 const MIN_SCORE_PERCENT: f64 = 95.0;
-/// What the gate tries: always the same ones, so that it never fails by chance.
+/// The gate's sample. The seed is fixed, so that the gate never fails at random.
 const SAMPLE_MUTANTS: usize = 40;
 const SAMPLE_SEED: u64 = 7;
 
@@ -44,7 +45,7 @@ pub(crate) struct MutantOptions {
     sample_only: bool,
     show_diff: bool,
     system: Option<String>,
-    /// Any of these words in its file or name; none wants all.
+    /// Selects mutants with any of these words in their file or name. Empty selects all.
     name_filters: Vec<String>,
 }
 
@@ -81,13 +82,13 @@ impl MutantOptions {
     }
 }
 
-/// A mutant and who noticed it.
+/// A mutant and the result of each kind of test.
 struct TestedMutant {
     mutant: LifecycleMutant,
     verdict: AnalysisVerdict,
-    /// What each kind of test made of it.
+    /// The scenario tests' result, without table tests.
     scenario: SuiteOutcome,
-    /// Of the tables, which are played only where no scenario fails.
+    /// The table tests' result. They run only if no scenario test fails.
     table: SuiteOutcome,
     property: SuiteOutcome,
     typed_transitions: SuiteOutcome,
@@ -110,23 +111,24 @@ impl TestedMutant {
         self.is_refused() || self.scenario.is_failed() || self.property.is_failed() || self.has_crashed()
     }
 
-    /// What may notice it, the warnings and the typed moves apart.
+    /// The test results that decide whether the mutant is caught. Warnings and typed transitions do not count.
     const fn test_outcomes(&self) -> [&SuiteOutcome; 3] {
         [&self.scenario, &self.table, &self.property]
     }
 
-    /// No test failed, but the tests could not be played to their end.
+    /// No test failed, but not all tests completed.
     fn is_unclear(&self) -> bool {
         let outcomes = self.test_outcomes();
         !outcomes.iter().any(|outcome| outcome.is_failed()) && outcomes.iter().any(|outcome| outcome.is_unclear())
     }
 
-    /// The tests died of it, again when it was tried alone.
+    /// The tests crashed, even when run alone.
     fn has_crashed(&self) -> bool {
         self.is_unclear() && !self.has_timed_out()
     }
 
-    /// The tests came to no end, not even alone and with much time. That is no notice: it might be the machine.
+    /// The tests did not finish, even alone and with a long timeout. Does not count as caught, because the machine may
+    /// be the cause.
     fn has_timed_out(&self) -> bool {
         self.is_unclear() && self.test_outcomes().contains(&&SuiteOutcome::TimedOut)
     }
@@ -136,11 +138,11 @@ impl TestedMutant {
     }
 }
 
-/// Thousands of trials are worth a build that runs faster; `Cargo.toml` has a profile for it. The few of the gate use
-/// what the gate has built anyway.
+/// Thousands of trials justify an optimized build; `Cargo.toml` has a profile for it. The gate's sample uses the gate's
+/// build.
 const MUTANTS_PROFILE: &str = "mutants";
 
-/// `cargo xtask mutants`, with its words: the long form runs in a faster build of this program.
+/// Runs `cargo xtask mutants`. The long form runs in an optimized build of this program.
 pub(crate) fn run_with_args(words: &[&str]) -> Result<()> {
     let options = MutantOptions::parse(words)?;
     let folder = tree::root().join("target").join(MUTANTS_PROFILE);
@@ -164,7 +166,7 @@ pub(crate) fn run_with_args(words: &[&str]) -> Result<()> {
 pub(crate) fn run(options: &MutantOptions) -> Result<()> {
     let survivors = KnownSurvivors::read()?;
     let mut files = lifecycle_files()?;
-    // A system that waits is tried when it is asked for by name.
+    // A pending system runs only if it is named.
     files.retain(|file| {
         options.system.as_ref() == Some(&file.system) || !survivors.pending_systems.contains(&file.system)
     });
@@ -211,7 +213,7 @@ fn judge_results(tested: &[TestedMutant], survivors: &KnownSurvivors, options: &
     Ok(())
 }
 
-/// The lifecycle files of all folders of `systems/`.
+/// Returns the lifecycle files of all folders in `systems/`.
 fn lifecycle_files() -> Result<Vec<LifecycleFile>> {
     let is_lifecycle = |path: &str| {
         let parts: Vec<&str> = path.split('/').collect();
@@ -232,7 +234,7 @@ fn system_names(files: &[LifecycleFile]) -> Vec<&str> {
     systems
 }
 
-/// A few of each operator first, then whatever chance brings; always the same.
+/// Picks some mutants of each operator, then random ones. The seed is fixed.
 fn pick_sample(mut all: Vec<LifecycleMutant>) -> Vec<LifecycleMutant> {
     let mut state = SAMPLE_SEED;
     let mut next_random = || {
@@ -293,7 +295,7 @@ fn test_all(
     })?;
     let mut done: Vec<(usize, TestedMutant)> = results.into_inner().map_err(|_| anyhow!("a worker panicked"))?;
     done.sort_by_key(|(at, _)| *at);
-    // Alone, and with time: what is unclear then is not so because the machine was busy.
+    // Retry unclear mutants alone and with a long timeout, to rule out a busy machine.
     let retry_unclear = |(_, tried): (usize, TestedMutant)| {
         if !tried.is_unclear() {
             return Ok(tried);
@@ -305,7 +307,7 @@ fn test_all(
     done.into_iter().map(retry_unclear).collect()
 }
 
-/// The tests of these systems: in the gate as it has built them anyway.
+/// Builds the tests of these systems. The gate reuses its own build.
 fn build_tests(systems: &[&str], options: &MutantOptions) -> Result<Vec<Binary>> {
     if options.sample_only {
         let is_test = |path: &&String| systems.iter().any(|name| path.starts_with(&format!("systems/{name}/tests/")));
@@ -317,7 +319,7 @@ fn build_tests(systems: &[&str], options: &MutantOptions) -> Result<Vec<Binary>>
     binaries::build_here(&binaries::packages(packages.iter().map(String::as_str)), MUTANTS_PROFILE)
 }
 
-/// With the files as they stand all must pass, or a failure would say nothing.
+/// Fails unless all tests pass with the unchanged files. Otherwise a failure proves nothing.
 fn assert_unchanged_passes(
     judges: &BTreeMap<String, (MutantAnalyzer, SystemSuite)>,
     folder: &Path,
@@ -368,7 +370,7 @@ fn test_mutant(
     std::fs::create_dir_all(file.parent().context("a file stands in a folder")?)?;
     std::fs::write(&file, &tested.mutant.text)?;
     tested.scenario = suite.run_part(SuitePart::Scenarios, folder, limit)?;
-    // What goes in a circle for one kind of test does for the others, and takes as long.
+    // A mutant that loops forever in scenario tests does so in the others, and takes as long.
     if options.sample_only && tested.scenario.is_failed() || tested.scenario == SuiteOutcome::TimedOut {
         return Ok(tested);
     }
@@ -400,7 +402,6 @@ mod tests {
         Ok(())
     }
 
-    /// Every operator finds something to break in the shipped files, and no two mutants have one name.
     #[test]
     fn every_operator_yields_uniquely_named_mutants() -> Result<()> {
         let all: Vec<LifecycleMutant> = lifecycle_files()?.iter().flat_map(generator::generate_mutants).collect();

@@ -1,6 +1,6 @@
-//! The ways in which a file is broken.
+//! Defines the mutation operators.
 
-/// One systematic way.
+/// A systematic way to change a lifecycle file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MutationOperator {
     DropTransition,
@@ -75,12 +75,12 @@ impl MutationOperator {
         Self::DropSetting,
     ];
 
-    /// As it stands in tables and in names of mutants.
+    /// Returns the name used in tables and in mutants' names.
     pub(super) const fn label(self) -> &'static str {
         self.label_and_description().0
     }
 
-    /// What it does, for docs/mutants.md.
+    /// Returns the description for docs/mutants.md.
     pub(super) const fn description(self) -> &'static str {
         self.label_and_description().1
     }

@@ -1,4 +1,4 @@
-//! The table of who notices what, on the terminal and as docs/mutants.md.
+//! Reports which tests catch which mutants, on the terminal and as docs/mutants.md.
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,6 @@ die again that counts, in a column of its own. **No end** does not: such a mutan
 
 const TABLE_HEADER: &str = "mutants | identical | checker | scenarios | tables alone | properties | properties alone | died | no end | warned | typed moves | without tables | noticed";
 
-/// One line of a table.
 struct ReportLine {
     total: usize,
     identical: usize,
@@ -97,7 +96,7 @@ impl ReportLine {
     }
 }
 
-/// Of a hundred that count, so many are noticed.
+/// Returns the percentage of real mutants that are caught.
 pub(super) fn caught_percent<'a>(tried: impl Iterator<Item = &'a TestedMutant>) -> f64 {
     percent_of_real(tried, TestedMutant::is_caught)
 }
@@ -111,7 +110,7 @@ fn percent_of_real<'a>(tried: impl Iterator<Item = &'a TestedMutant>, fits: fn(&
     if all == 0 { 100.0 } else { 100.0 * f64::from(caught) / f64::from(all) }
 }
 
-/// Changes when a file, an operator or the list of mutants does: FNV-1a over all of them.
+/// Returns a hash (FNV-1a) that changes with the files, the operators or the list of mutants.
 pub(super) fn fingerprint(mutants: &[LifecycleMutant]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for mutant in mutants {
@@ -122,7 +121,7 @@ pub(super) fn fingerprint(mutants: &[LifecycleMutant]) -> String {
     format!("{} mutants, fingerprint {hash:016x}", mutants.len())
 }
 
-/// Fails where docs/mutants.md tells of other files.
+/// Fails if docs/mutants.md was written for other files.
 pub(super) fn ensure_page_current(fingerprint: &str) -> Result<()> {
     let text = std::fs::read_to_string(tree::root().join("docs/mutants.md")).unwrap_or_default();
     if !text.contains(fingerprint) {
@@ -146,7 +145,7 @@ fn lines_by_system<'f>(tried: &[TestedMutant], files: &'f [LifecycleFile]) -> Ve
     lines.filter(|(_, line)| line.total > 0).collect()
 }
 
-/// For people who wait.
+/// Formats the report for the terminal.
 pub(super) fn terminal_report(tried: &[TestedMutant], files: &[LifecycleFile], survivors: &KnownSurvivors) -> String {
     let mut out = String::new();
     for tried in tried.iter().filter(|tried| tried.survives()) {
@@ -177,7 +176,7 @@ pub(super) fn terminal_report(tried: &[TestedMutant], files: &[LifecycleFile], s
     out
 }
 
-/// A mutant as a difference, and who noticed it.
+/// Describes a mutant as a diff, with the results of the tests.
 pub(super) fn describe_mutant(tried: &TestedMutant, files: &[LifecycleFile]) -> String {
     let mutant = &tried.mutant;
     let mut out = format!("{} · {} · {}\n", mutant.file, mutant.operator.label(), mutant.name);
@@ -209,7 +208,7 @@ pub(super) fn describe_mutant(tried: &TestedMutant, files: &[LifecycleFile]) -> 
     out
 }
 
-/// The lines that differ.
+/// Returns the lines that differ.
 fn diff_lines(mutant: &LifecycleMutant, files: &[LifecycleFile]) -> String {
     let Some(file) = files.iter().find(|file| file.path == mutant.file) else { return String::new() };
     let (old, new): (Vec<&str>, Vec<&str>) = (file.text.lines().collect(), mutant.text.lines().collect());
@@ -226,7 +225,7 @@ fn diff_lines(mutant: &LifecycleMutant, files: &[LifecycleFile]) -> String {
     out
 }
 
-/// docs/mutants.md.
+/// Formats docs/mutants.md.
 pub(super) fn report_page(
     tried: &[TestedMutant],
     files: &[LifecycleFile],

@@ -1,4 +1,4 @@
-//! `xtask/survivors.toml`: mutants that nobody can notice, each with the reason; and the systems that wait for their turn.
+//! Parses `xtask/survivors.toml`: mutants that no test can catch, each with the reason, and the pending systems.
 
 use anyhow::{Context, Result, bail};
 
@@ -15,7 +15,7 @@ pub(super) struct KnownSurvivor {
 
 pub(super) struct KnownSurvivors {
     entries: Vec<KnownSurvivor>,
-    /// Systems whose mutants nobody has gone through yet.
+    /// Systems whose surviving mutants are not reviewed yet.
     pub(super) pending_systems: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl KnownSurvivors {
         found.map(|found| found.reason.as_str())
     }
 
-    /// An entry that names no mutant excuses nothing.
+    /// Fails if an entry names a mutant that does not exist.
     pub(super) fn ensure_all_exist(&self, mutants: &[LifecycleMutant]) -> Result<()> {
         for entry in &self.entries {
             if !mutants.iter().any(|mutant| mutant.file == entry.file && mutant.name == entry.mutant) {

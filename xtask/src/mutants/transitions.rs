@@ -1,10 +1,10 @@
-//! Breaking rows.
+//! Mutates the transitions of a lifecycle file.
 
 use super::MutationOperator;
 use super::file::{LifecycleFile, TomlEntry, TomlItem, TomlValue, find_item};
 use super::generator::MutantGenerator;
 
-/// Who may be named without being declared.
+/// Callers that `by` may name without a declaration.
 const BUILTIN_CALLERS: [&str; 4] = ["owner", "operator", "worker", "record"];
 
 pub(super) fn mutate_transitions(generator: &mut MutantGenerator) {
@@ -25,7 +25,7 @@ pub(super) fn mutate_transitions(generator: &mut MutantGenerator) {
     }
 }
 
-/// The last block of a file may lack the line's end that a block in the middle needs.
+/// Ends a block with an empty line. The last block of a file may lack one, but needs it elsewhere.
 fn with_trailing_newline(block: &str) -> String {
     format!("{}\n\n", block.trim_end())
 }

@@ -1,4 +1,4 @@
-//! Playing a system's tests on a mutant.
+//! Runs a system's tests on a mutant.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,22 +14,21 @@ use crate::shell;
 /// Read by testkit.
 const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT";
 
-/// A mutant may turn in a circle, or the machine may be busy: who is not done by then is tried again alone.
+/// A mutant may loop forever, or the machine may be busy. A test that exceeds this runs again alone.
 pub(super) const TRIAL_TIMEOUT: Duration = Duration::from_secs(40);
-/// How long it may take then. A busy machine is no excuse any more, and no end in this time is no notice.
+/// The timeout of the second run, long enough to rule out a busy machine. Exceeding it does not count as caught.
 pub(super) const RETRY_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// What the tests made of a mutant.
+/// The result of a system's tests on a mutant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum SuiteOutcome {
-    /// All passed, or were not asked.
+    /// All tests passed or were skipped.
     #[default]
     Passed,
     /// The first test that failed.
     Failed(String),
-    /// The program ended badly, and no test had failed: its stack ran over, or somebody else ended it.
+    /// The process died without a failed test: its stack overflowed, or it was killed.
     Crashed,
-    /// Not done in time.
     TimedOut,
 }
 
@@ -38,15 +37,15 @@ impl SuiteOutcome {
         matches!(self, Self::Failed(_))
     }
 
-    /// Neither passed nor failed: it may be the mutant, or the machine.
+    /// Returns whether the result is neither passed nor failed. The mutant or the machine may be the cause.
     pub(super) const fn is_unclear(&self) -> bool {
         matches!(self, Self::Crashed | Self::TimedOut)
     }
 }
 
-/// Tests that go through the states, events and callers of a whole system and hold each against a table that somebody typed. They
-/// are no picture of the file: each asserts its rule by name and was typed from the requirement, so they count. But who types
-/// such a table may look at the file, so the report says what the score would be without them.
+/// Tests that compare all states, events and callers of a system with a table written by hand. Each asserts its rule by
+/// name and was written from the requirement, not from the file, so it counts. But the author of such a table may have
+/// copied the file, so the report also gives the score without these tests.
 pub(super) const TABLE_TESTS: [&str; 7] = [
     "event_without_capability_is_refused_in_every_state",
     "author_has_no_more_rights_than_other_node",
@@ -57,22 +56,22 @@ pub(super) const TABLE_TESTS: [&str; 7] = [
     "spawn_from_other_record_needs_caller_capability",
 ];
 
-/// The tests of one system, by what they are.
+/// The tests of one system, by kind.
 #[derive(Default)]
 pub(super) struct SystemSuite<'b> {
-    /// Scenario tests, and beside them the matrix.
+    /// Scenario tests and the matrix.
     scenarios: Vec<&'b Binary>,
     properties: Vec<&'b Binary>,
 }
 
-/// Which of them to play.
+/// A kind of tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SuitePart {
-    /// Without the tables.
+    /// Without the table tests.
     Scenarios,
     Tables,
     Properties,
-    /// The moves that somebody typed from the requirement; what was played before is not compared.
+    /// Compares only transitions written by hand from the requirement, not recorded ones.
     TypedTransitions,
 }
 
@@ -87,12 +86,13 @@ impl<'b> SystemSuite<'b> {
             } else if ["scenarios", "fold"].iter().any(|player| name.starts_with(player)) {
                 suite.scenarios.push(binary);
             }
-            // The others try a system's real parts, over sockets and with programs: slow, and not about its files.
+            // The remaining tests run a system's real parts over sockets and with programs. They are slow and not about
+            // its files.
         }
         suite
     }
 
-    /// What comes of the tests with the files in this folder, each program within this time.
+    /// Runs these tests with the lifecycle files in `folder`, each program within `limit`.
     pub(super) fn run_part(&self, part: SuitePart, folder: &Path, limit: Duration) -> Result<SuiteOutcome> {
         let (binaries, arguments): (_, Vec<&str>) = match part {
             SuitePart::Scenarios => {
@@ -143,7 +143,7 @@ fn first_failure(binary: &Binary, arguments: &[&str], folder: &Path, limit: Dura
             Err(RecvTimeoutError::Disconnected) => break SuiteOutcome::Passed,
         }
     };
-    // One is enough to know, so the others need not play.
+    // One failure decides, so the remaining tests are killed.
     if outcome != SuiteOutcome::Passed {
         child.kill()?;
     }
@@ -163,7 +163,7 @@ mod tests {
     use super::{TABLE_TESTS, failed_test};
     use crate::tree;
 
-    /// A name that no test has any more would skip nothing, and nobody would see it.
+    /// A renamed test would silently drop out of [`TABLE_TESTS`].
     #[test]
     fn every_table_test_exists() -> anyhow::Result<()> {
         let tests = tree::sources(|path| path.starts_with("systems/") && path.contains("/tests/"))?;

@@ -1,4 +1,4 @@
-//! The workspace's test binaries, built once, and the tests inside each.
+//! Builds the workspace's test binaries once and lists their tests.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use crate::{shell, tree};
 
 pub(crate) struct Binary {
     pub(crate) executable: PathBuf,
-    /// The folder that cargo runs its tests in.
+    /// The folder in which cargo runs the tests.
     pub(crate) package: PathBuf,
-    /// Its main file, from the root.
+    /// The main file, from the root.
     pub(crate) main: String,
     pub(crate) tests: Vec<String>,
 }
 
-/// What to build the tests of.
+/// Selects the tests to build.
 pub(crate) struct Build<'a> {
-    /// A folder with the repository, or a copy of it.
+    /// The repository or a copy of it.
     pub(crate) root: &'a Path,
-    /// Where its programs go; all else goes into one folder, so that the crates of others are built once for all.
+    /// The folder for built programs. Everything else goes into one shared folder, so that dependencies are built once.
     pub(crate) programs: &'a Path,
-    /// What of it, in cargo's words.
+    /// Cargo arguments that select tests.
     pub(crate) what: &'a [String],
     pub(crate) profile: &'a str,
 }
@@ -35,21 +35,21 @@ pub(crate) fn build_here(what: &[String], profile: &str) -> Result<Vec<Binary>> 
     build(&Build { root: &root, programs: &root.join("target"), what, profile })
 }
 
-/// These packages, in cargo's words.
+/// Returns the cargo arguments that select these packages.
 pub(crate) fn packages<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let words = names.into_iter().flat_map(|name| ["-p", name]);
     ["--tests"].into_iter().chain(words).map(str::to_owned).collect()
 }
 
-/// The test programs that files with tests belong to, in cargo's words. They are chosen out of the whole workspace: cargo turns on the
-/// features that its choice of packages asks for, so another choice would build most of what the gate has built anew.
+/// Returns the cargo arguments that select the test binaries of these files. Selects from the whole workspace: cargo
+/// enables features by the selected packages, so another selection would rebuild most of the gate's build.
 pub(crate) fn targets<'a>(files: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let targets: BTreeSet<String> = files.into_iter().map(target).collect();
     let words = targets.iter().flat_map(|target| target.split(' '));
     ["--workspace"].into_iter().chain(words).map(str::to_owned).collect()
 }
 
-/// `crates/core/tests/fold/log.rs` is of `--test fold`.
+/// Returns the cargo target of a file: `crates/core/tests/fold/log.rs` belongs to `--test fold`.
 fn target(path: &str) -> String {
     match path.split_once("/tests/") {
         Some((_, rest)) if !path.contains("/src/") => {
@@ -103,7 +103,7 @@ fn binary(root: &Path, artifact: &Value) -> Result<Binary> {
     Ok(Binary { executable, package, main, tests })
 }
 
-/// The binary that holds a test, and the test's full name there.
+/// Returns the index of the binary that contains a test, and the test's full name.
 pub(crate) fn find(binaries: &[Binary], test: &TestFunction) -> Option<(usize, String)> {
     let mut best: Option<(u8, usize, String)> = None;
     for (at, binary) in binaries.iter().enumerate() {
@@ -117,7 +117,7 @@ pub(crate) fn find(binaries: &[Binary], test: &TestFunction) -> Option<(usize, S
     best.map(|(_, at, name)| (at, name))
 }
 
-/// How surely this name in this binary is the test of that file; 0: it is not.
+/// Scores how certainly this name in this binary is the given test; 0 means that it is not.
 fn likeness(binary: &Binary, test: &TestFunction, name: &str) -> u8 {
     if binary.main == test.path {
         return 3;

@@ -1,5 +1,6 @@
-//! Rules that live in code: each edit of `xtask/rule_removals.toml` is made in a copy of the repository, which must still compile,
-//! and a test that cites the rule must fail there. Rows of built-in lifecycles are compiled in, so they are tried here too.
+//! Proves rules that live in code: applies each edit of `xtask/rule_removals.toml` in a copy of the repository. The
+//! copy must compile, and a test that cites the rule must fail. Transitions of built-in lifecycles are compiled in, so
+//! they are proved here, too.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ use crate::rules::index::RuleIndex;
 use crate::rules::rust_file::TestFunction;
 use crate::workers::at_once;
 
-/// A removal by its number, and the rules that it is tried for.
+/// A removal's number and the rules to prove with it.
 type RemovalTarget = (usize, Vec<RuleId>);
 
 pub(super) fn prove_code_rules(index: &RuleIndex, options: &ProofOptions) -> Result<Vec<RuleProof>> {
@@ -70,7 +71,7 @@ pub(super) fn prove_code_rules(index: &RuleIndex, options: &ProofOptions) -> Res
     Ok(proved)
 }
 
-/// The tests that cite one of the rules. Those of the lab prove by its own guards.
+/// Returns the tests that cite one of the rules. Excludes the lab, which has safeguards of its own.
 fn citing_tests<'a, 'b>(
     index: &'a RuleIndex,
     rules: impl IntoIterator<Item = &'b RuleId>,

@@ -1,4 +1,5 @@
-//! A rule counts as tested only if taking away the row or the code that cites it fails a test that cites it.
+//! `cargo xtask rules --prove`: proves that each rule is tested. Removing the transition or code that cites a rule must
+//! fail a test that cites it.
 
 pub(crate) mod binaries;
 mod code;
@@ -54,7 +55,7 @@ impl ProofOptions {
         self.only_rule.as_ref().is_none_or(|only| only == id)
     }
 
-    /// What to build, in cargo's words: for one rule, the packages that its tests stand in.
+    /// Returns the cargo arguments for the build. For a single rule, these are the packages of its tests.
     fn build_args(&self, tests: &BTreeSet<&TestFunction>) -> Vec<String> {
         if self.only_rule.is_none() {
             return binaries::targets(tests.iter().map(|test| test.path.as_str()));
@@ -64,7 +65,7 @@ impl ProofOptions {
     }
 }
 
-/// The name of the package that a file belongs to.
+/// Returns the name of the package that a file belongs to.
 fn package_of(path: &str) -> Option<String> {
     let root = tree::root();
     let manifest =
@@ -73,15 +74,15 @@ fn package_of(path: &str) -> Option<String> {
     Some(table.get("package")?.get("name")?.as_str()?.to_owned())
 }
 
-/// What became of one rule when one place that cites it was taken away.
+/// The result of removing one citation of a rule.
 struct RuleProof {
     rule: RuleId,
     location: String,
-    /// A test that failed, or why there is none.
+    /// The test that failed, or the reason why none did.
     outcome: Result<String, String>,
 }
 
-/// A proof for each of these rules: what failed, or that nothing did.
+/// Returns a proof for each of these rules.
 fn rule_proofs(rules: &[RuleId], location: &str, noticed: &BTreeMap<RuleId, &TestFunction>) -> Vec<RuleProof> {
     let proof = |rule: &RuleId| RuleProof {
         rule: rule.clone(),
@@ -118,8 +119,8 @@ fn print_proof(proof: &RuleProof) {
     }
 }
 
-/// Some of many, the same ones for the same seed. Without a seed the last commit decides, so that the sample moves on as the
-/// project does and still repeats.
+/// Picks a sample, the same for the same seed. The default seed is the last commit, so the sample changes with the
+/// project and stays reproducible.
 fn pick_sample<T>(mut all: Vec<T>, options: &ProofOptions) -> Vec<T> {
     let Some(count) = options.sample.filter(|count| *count < all.len()) else { return all };
     let seed = options.seed.unwrap_or_else(|| {
@@ -129,7 +130,7 @@ fn pick_sample<T>(mut all: Vec<T>, options: &ProofOptions) -> Vec<T> {
     println!("a sample of {count} of {}, seed {seed}", all.len());
     let mut state = seed ^ 0x9E37_79B9_7F4A_7C15;
     for taken in 0..count {
-        // splitmix64: a few good bits are all that a shuffle of this size needs.
+        // splitmix64 is good enough for a shuffle of this size.
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

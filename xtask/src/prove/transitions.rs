@@ -1,5 +1,5 @@
-//! Rows and entries of lifecycle files: the tests load the files through testkit, which leaves out the one named in the
-//! environment. Nothing is compiled again.
+//! Proves rules that live in lifecycle files. Tests load these files through testkit, which omits the entry named in
+//! the environment, so nothing is recompiled.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::rules::lifecycle_file::RuleEntry;
 use crate::rules::rust_file::TestFunction;
 use crate::workers::at_once;
 
-/// `systems/image/job.toml:65`, read by testkit.
+/// Such as `systems/image/job.toml:65`. Read by testkit.
 const REMOVAL_ENV_VAR: &str = "ONCEWARD_TAKE_AWAY";
 
 pub(crate) fn prove_transition_rules(index: &RuleIndex, options: &ProofOptions) -> Result<Vec<RuleProof>> {
@@ -41,7 +41,7 @@ pub(crate) fn prove_transition_rules(index: &RuleIndex, options: &ProofOptions) 
     Ok(proved.into_iter().flatten().collect())
 }
 
-/// Only a system's own tests play its files; the others would pass whatever is taken away.
+/// Returns the citing tests of the systems. Other tests do not load these files.
 fn citing_tests<'a>(index: &'a RuleIndex, entry: &RuleEntry) -> BTreeSet<&'a TestFunction> {
     let tests = entry.rules.iter().flat_map(|id| index.tests_of(id));
     tests.filter(|test| test.path.starts_with("systems/")).collect()

@@ -1,4 +1,4 @@
-//! Running chosen tests with something taken away.
+//! Runs selected tests with a rule removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -13,24 +13,24 @@ use crate::rules::id::RuleId;
 use crate::rules::rust_file::TestFunction;
 use crate::shell;
 
-/// Without its row a test may wait for ever. Then it has noticed, too. Far longer than any test takes: a slow machine must
-/// not look like a missing rule.
+/// A test may hang without its rule, which counts as a failure. Far longer than any test takes, so that a slow machine
+/// does not look like a missing rule.
 const TRIAL_TIMEOUT: Duration = Duration::from_mins(20);
 
-/// How often to ask whether a test still runs.
+/// Short against the fastest test.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where a test is found.
+/// A test's binary and name.
 struct LocatedTest {
     binary: usize,
     name: String,
 }
 
-/// Test programs, and where each test is in them.
+/// The test binaries, and the location of each test.
 pub(super) struct RuleTrials<'a, 'b> {
     binaries: &'b [Binary],
     located: BTreeMap<&'a TestFunction, LocatedTest>,
-    /// Tests that have passed with nothing taken away.
+    /// Tests that have passed with nothing removed.
     passed: Mutex<BTreeSet<&'a TestFunction>>,
 }
 
@@ -46,8 +46,8 @@ impl<'a, 'b> RuleTrials<'a, 'b> {
         Ok(Self { binaries, located: known, passed: Mutex::default() })
     }
 
-    /// For each of these rules a test of it that fails under this variable, if there is one. Those that should be quick are
-    /// tried first; when every rule has its test, the others need not run.
+    /// Returns for each of these rules a citing test that fails under this variable, if there is one. Runs fast tests
+    /// first and stops once every rule has one.
     pub(super) fn failing_tests(
         &self,
         rules: &[RuleId],
@@ -67,7 +67,7 @@ impl<'a, 'b> RuleTrials<'a, 'b> {
         Ok(noticed)
     }
 
-    /// What fails when something is taken away must pass when nothing is, or its failure would prove nothing.
+    /// Fails unless these tests pass with nothing removed. Otherwise their failure proves nothing.
     pub(super) fn ensure_pass_unchanged(&self, tests: impl IntoIterator<Item = &'a TestFunction>) -> Result<()> {
         for test in tests {
             if self.passed.lock().map_err(|_| anyhow!("a worker panicked"))?.contains(test) {
@@ -81,7 +81,7 @@ impl<'a, 'b> RuleTrials<'a, 'b> {
         Ok(())
     }
 
-    /// Runs one test; what it printed if it does not pass.
+    /// Runs one test. Returns its output if it fails.
     fn run_located(&self, test: &TestFunction, variable: Option<(&str, &str)>) -> Result<Result<(), String>> {
         let known = self.located.get(test).with_context(|| format!("`{}` is in no program", test.name))?;
         let binary = &self.binaries[known.binary];
@@ -91,7 +91,8 @@ impl<'a, 'b> RuleTrials<'a, 'b> {
     }
 }
 
-/// Scenes of one rule first; then what plays thousands of cases; last what starts a database server.
+/// Orders tests: first tests of single rules, then those with thousands of cases, last those that start a database
+/// server.
 fn run_order(path: &str) -> u8 {
     if ["crates/store/tests/", "crates/engine/tests/"].iter().any(|folder| path.starts_with(folder)) {
         return 2;
@@ -99,7 +100,7 @@ fn run_order(path: &str) -> u8 {
     u8::from(path.contains("/properties") || path.contains("/fold/"))
 }
 
-/// Runs a test of a program and answers with what it printed.
+/// Runs a test and returns its output.
 fn run_test(binary: &Binary, name: &str, variable: Option<(&str, &str)>) -> Result<String> {
     static NEXT_TRIAL_NUMBER: AtomicUsize = AtomicUsize::new(0);
     let mut command = shell::command(&binary.executable.to_string_lossy());
@@ -108,7 +109,7 @@ fn run_test(binary: &Binary, name: &str, variable: Option<(&str, &str)>) -> Resu
     if let Some((key, value)) = variable {
         command.env(key, value);
     }
-    // A file, no pipe: what a test has started may outlive it and hold a pipe open.
+    // A file instead of a pipe: a process that a test started may outlive it and hold the pipe open.
     let number = NEXT_TRIAL_NUMBER.fetch_add(1, Ordering::Relaxed);
     let scratch = std::env::temp_dir().join(format!("onceward-trial-{}-{number}.txt", std::process::id()));
     command.stdin(Stdio::null()).stdout(std::fs::File::create(&scratch)?).stderr(Stdio::null());
@@ -127,7 +128,8 @@ fn run_test(binary: &Binary, name: &str, variable: Option<(&str, &str)>) -> Resu
     Ok(printed)
 }
 
-/// `test a::b ... ok`, `test a::b - should panic ... ok`; an ignored test has noticed nothing either.
+/// Returns the test's name from `test a::b ... ok` or `test a::b - should panic ... ok`. An ignored test counts as
+/// passed.
 fn passed_test(line: &str) -> Option<&str> {
     let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);

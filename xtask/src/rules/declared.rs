@@ -1,4 +1,4 @@
-//! Which rules there are: the tables in the systems' own pages.
+//! Reads the declared rules from the tables in the systems' READMEs.
 
 use anyhow::{Result, bail};
 
@@ -8,13 +8,13 @@ use crate::tree::{self, SourceFile};
 #[derive(Clone, Debug)]
 pub(crate) struct DeclaredRule {
     pub(crate) id: RuleId,
-    /// One line in our own words.
+    /// The rule in one sentence.
     pub(crate) wording: String,
-    /// `execution`.
+    /// Such as `execution`.
     pub(crate) system: String,
 }
 
-/// The rows `| EXE-1 | … |` of every `systems/*/README.md`.
+/// Parses the rows `| EXE-1 | … |` of every `systems/*/README.md`.
 pub(crate) fn declared_rules() -> Result<Vec<DeclaredRule>> {
     let pages = tree::sources(|path| path.starts_with("systems/") && path.ends_with("/README.md"))?;
     let mut rules: Vec<DeclaredRule> = Vec::new();

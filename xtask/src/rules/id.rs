@@ -1,9 +1,9 @@
-//! Rule ids: capital letters, a dash, a number.
+//! Parses rule ids: capital letters, a dash, a number.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// `EXE-8`. Ordered by prefix, then by number.
+/// A rule id such as `EXE-8`. Ordered by prefix, then by number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleId {
     pub(crate) prefix: String,
@@ -37,7 +37,7 @@ impl RuleId {
     }
 }
 
-/// All that look like ids, in order. `SHA-256` does too: the caller keeps the prefixes it knows.
+/// Returns everything that looks like an id, in order. `SHA-256` does too, so the caller filters by known prefixes.
 pub(crate) fn find_rule_ids(text: &str) -> Vec<RuleId> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter_map(RuleId::parse).collect()
 }

@@ -1,4 +1,4 @@
-//! Rules, where they live and what shows them, put together.
+//! Builds the rules index: each rule, where it is implemented and which tests prove it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,25 +13,25 @@ use super::rust_file::{self, TestFunction};
 use crate::lab::safeguards::{self, Safeguards};
 use crate::tree;
 
-/// Rules that a later part will bring, each with its reason.
+/// Rules that are not implemented yet, each with the reason.
 const PLANNED_RULES_FILE: &str = "docs/rules-later.toml";
 
 pub(crate) struct RuleIndex {
     pub(crate) rules: Vec<DeclaredRule>,
-    /// Rows and entries of lifecycle files.
+    /// Transitions and other entries of lifecycle files.
     pub(crate) entries: Vec<RuleEntry>,
-    /// Comments in code: file and rule.
+    /// Citations in code comments: file and rule.
     pub(crate) code: BTreeSet<(String, RuleId)>,
     pub(crate) tests: Vec<TestFunction>,
     pub(crate) edits: Vec<CodeEdit>,
-    /// Guards that the lab takes out: it proves their rules.
+    /// Edits that remove the lab's safeguards. The lab proves their rules.
     safeguard_edits: Vec<CodeEdit>,
     planned: BTreeMap<RuleId, String>,
-    /// What is wrong with the files themselves.
+    /// Errors in the edit files themselves.
     edit_errors: Vec<String>,
 }
 
-/// Code that citations are read from. The gate's own code cites rules only in its examples.
+/// Returns whether citations are read from this file. xtask is excluded, because it cites rules only as examples.
 fn is_code(path: &str) -> bool {
     tree::has_extension(path, "rs") && ["crates/", "lab/", "systems/"].iter().any(|room| path.starts_with(room))
 }
@@ -98,7 +98,7 @@ impl RuleIndex {
         self.planned.contains_key(id)
     }
 
-    /// Whether the lab takes this rule's guard out.
+    /// Returns whether the lab removes a safeguard of this rule.
     pub(crate) fn has_safeguard(&self, id: &RuleId) -> bool {
         self.safeguard_edits.iter().any(|edit| edit.rules.contains(id))
     }
@@ -111,7 +111,7 @@ impl RuleIndex {
         self.code.iter().filter(|(_, cited)| cited == id).map(|(path, _)| path.as_str()).collect()
     }
 
-    /// Everything that keeps the index from being whole, one line each.
+    /// Returns everything that makes the index incomplete, one line each.
     pub(crate) fn find_problems(&self) -> Vec<String> {
         let mut problems = self.edit_errors.clone();
         for DeclaredRule { id, system, .. } in &self.rules {
@@ -179,7 +179,7 @@ impl RuleIndex {
         )
     }
 
-    /// The page `docs/rules.md`.
+    /// Renders `docs/rules.md`.
     pub(crate) fn render_page(&self) -> String {
         let mut page = String::from(
             "# Rules index\n\n<!-- Written by `cargo xtask rules`. -->\n\n\
@@ -221,7 +221,7 @@ impl RuleIndex {
     }
 }
 
-/// The path without what every path of its kind has.
+/// Removes the parts that all paths of a kind share.
 fn short_path(path: &str) -> String {
     path.trim_start_matches("systems/").trim_start_matches("crates/").replace("/src/", "/")
 }

@@ -1,4 +1,4 @@
-//! Where lifecycle files cite rules.
+//! Finds the rules that lifecycle files cite.
 
 use anyhow::{Context, Result, bail};
 use toml::Spanned;
@@ -7,13 +7,13 @@ use toml::de::{DeTable, DeValue};
 use super::id::{self, RuleId};
 use crate::tree::SourceFile;
 
-/// A row or entry that carries `rule`.
+/// A transition or another entry with a `rule` key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RuleEntry {
     pub(crate) path: String,
-    /// Of the `[[on.x]]` or `[work]` header, or of the entry itself.
+    /// The line of the `[[on.x]]` or `[work]` header, or of the entry itself.
     pub(crate) line: usize,
-    /// `on.fail`, `states.FAILED_OPERATIONS`, `work`.
+    /// Such as `on.fail`, `states.FAILED_OPERATIONS` or `work`.
     pub(crate) path_in_file: String,
     pub(crate) rules: Vec<RuleId>,
 }
@@ -65,7 +65,7 @@ fn push_citation(
     Ok(())
 }
 
-/// The file without that row or entry.
+/// Returns the file without that entry.
 pub(crate) fn without_entry(text: &str, entry: &RuleEntry) -> String {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let first = entry.line.saturating_sub(1).min(lines.len());

@@ -1,4 +1,4 @@
-//! The rules index: for every rule of a declared system, in which lifecycle line or code it lives and which tests show it.
+//! `cargo xtask rules`: writes the rules index, which lists where each rule is implemented and which tests prove it.
 
 pub(crate) mod declared;
 pub(crate) mod id;

@@ -1,4 +1,4 @@
-//! `xtask/rule_removals.toml`: for each rule that lives in code, a small edit that takes it away.
+//! Parses `xtask/rule_removals.toml`: for each rule in code, an edit that removes it.
 
 use anyhow::{Context, Result, bail};
 
@@ -7,14 +7,14 @@ use crate::tree;
 
 const RULE_REMOVALS_FILE: &str = "xtask/rule_removals.toml";
 
-/// One edit: in `file`, the text `find` (which stands there once) becomes `replace`.
+/// Replaces `find`, which occurs once in `file`, by `replace`.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeEdit {
     pub(crate) rules: Vec<RuleId>,
     pub(crate) file: String,
     pub(crate) find: String,
     pub(crate) replace: String,
-    /// Whether it must be built by itself: it does not compile behind a question.
+    /// Whether the edit needs a build of its own because it does not compile behind a switch.
     pub(crate) needs_own_build: bool,
 }
 
@@ -52,13 +52,13 @@ fn parse_edits(text: &str) -> Result<Vec<CodeEdit>> {
 }
 
 impl CodeEdit {
-    /// The file's text with the edit made.
+    /// Returns the text with the edit applied.
     pub(crate) fn apply(&self, text: &str) -> Result<String> {
         self.find_unique(text)?;
         Ok(text.replacen(&self.find, &self.replace, 1))
     }
 
-    /// Where its text stands; it must stand there once.
+    /// Returns the offset of `find`. Fails unless it occurs exactly once.
     pub(crate) fn find_unique(&self, text: &str) -> Result<usize> {
         let mut places = text.match_indices(&self.find);
         match (places.next(), places.next()) {

@@ -1,15 +1,16 @@
-//! What a Rust file cites, read line by line. It relies on rustfmt: a module closes with a brace at its own indentation.
+//! Finds the rules that a Rust file cites. Reads line by line and relies on rustfmt: a module's closing brace has the
+//! module's indentation.
 
 use super::id::{self, RuleId};
 
-/// A line of code, without its comment.
+/// A line of code without its comment.
 pub(crate) struct CodeLine<'a> {
     pub(crate) number: usize,
     pub(crate) code: &'a str,
     pub(crate) comment: &'a str,
 }
 
-/// A test function and the rules that its documentation names.
+/// A test function and the rules that its doc comment names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestFunction {
     pub(crate) path: String,
@@ -18,13 +19,13 @@ pub(crate) struct TestFunction {
     pub(crate) rules: Vec<RuleId>,
 }
 
-/// Whether the whole file is tests: it stands in the lab or in a `tests` folder, or is a module named so.
+/// Returns whether the whole file is tests: in the lab, in a `tests` folder, or a module with such a name.
 pub(crate) fn is_test_file(path: &str) -> bool {
     path.starts_with("lab/")
         || path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
 }
 
-/// The lines that are not in a `#[cfg(test)]` module.
+/// Returns the lines outside of `#[cfg(test)]` modules.
 pub(crate) fn code_outside_tests<'a>(path: &str, text: &'a str) -> Vec<CodeLine<'a>> {
     if is_test_file(path) {
         return Vec::new();
@@ -60,7 +61,7 @@ pub(crate) fn code_outside_tests<'a>(path: &str, text: &'a str) -> Vec<CodeLine<
     lines
 }
 
-/// At the first `//` that is not inside a string. (`://` in a URL does not count.)
+/// Splits at the first `//` that is not inside a string. `://` in a URL does not count.
 fn split_comment(line: &str) -> (&str, &str) {
     let mut in_string = false;
     let mut previous = ' ';
@@ -76,7 +77,7 @@ fn split_comment(line: &str) -> (&str, &str) {
     (line, "")
 }
 
-/// Comments outside tests that name rules. One in backticks is an example, not a citation.
+/// Returns the rules that comments outside of tests name. An id in backticks is an example, not a citation.
 pub(crate) fn citations(path: &str, text: &str) -> Vec<(usize, Vec<RuleId>)> {
     code_outside_tests(path, text)
         .iter()
@@ -85,7 +86,7 @@ pub(crate) fn citations(path: &str, text: &str) -> Vec<(usize, Vec<RuleId>)> {
         .collect()
 }
 
-/// The test functions, with the rules named in the comment above each.
+/// Returns the test functions with the rules named in their doc comments.
 pub(crate) fn test_functions(path: &str, text: &str) -> Vec<TestFunction> {
     let mut tests = Vec::new();
     let (mut rules, mut is_test) = (Vec::new(), false);

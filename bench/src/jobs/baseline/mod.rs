@@ -1,5 +1,7 @@
-//! The floor: the rows that a job's life leaves, written by a bare loop through the driver. The same tables, the same
-//! batches, the same settings; prepared statements, nothing decided, nothing hashed, no JSON made.
+//! The baseline: writes the rows of a job's life through the bare driver.
+//!
+//! Uses the same tables, batches and settings with prepared statements, but decides nothing, hashes nothing and builds
+//! no JSON.
 
 mod pipelined_connection;
 mod postgres;
@@ -10,36 +12,36 @@ use std::error::Error;
 pub(crate) use postgres::PostgresBaseline;
 pub(crate) use sqlite::SqliteBaseline;
 
-/// A floor on one of the databases.
+/// A baseline on one database.
 pub(crate) trait Baseline {
-    /// So many lives, in batches of so many operations.
+    /// Runs `count` jobs from create to finish, in batches of `batch` operations.
     fn run_jobs(&mut self, count: i64, batch: i64) -> Result<(), Box<dyn Error>>;
 
-    /// One job made and leased in one transaction, as the engine does for who waits. `false` where nobody has written it.
+    /// Creates and leases a job in one transaction, as the engine's sync match does. Returns false if not implemented.
     fn create_leased(&mut self) -> Result<bool, Box<dyn Error>> {
         Ok(false)
     }
 
-    /// That job committed and finished.
+    /// Commits and finishes that job.
     fn commit_leased(&mut self) -> Result<(), Box<dyn Error>> {
         Ok(())
     }
 
-    /// Statements sent and round trips waited for, where there is a wire.
+    /// Returns statements sent and round trips, if the database is a server.
     fn wire_counts(&self) -> Option<(u64, u64)> {
         None
     }
 }
 
-/// Rows of a life, by what can be left out to see what it costs.
+/// Parts of the writes that can be left out to measure their cost.
 pub(crate) type BaselineParts = &'static [(&'static str, &'static str)];
 
-/// Jobs come in the order of time, as their ids do.
+/// Times increase with the row, as ids do.
 const fn row_time(row: i64) -> i64 {
     1_800_000_000_000_000 + row
 }
 
-/// As a UUIDv7 made by chance: in order by its milliseconds, of which a few hundred jobs share one.
+/// Resembles a UUIDv7: ordered by its milliseconds, which a few hundred jobs share, and random otherwise.
 fn row_id(row: i64) -> [u8; 16] {
     let mut bytes = row_hash(row);
     bytes[..8].copy_from_slice(&(row / 300).to_be_bytes());
@@ -48,7 +50,7 @@ fn row_id(row: i64) -> [u8; 16] {
     id
 }
 
-/// Bytes that look like a hash and cost nothing.
+/// Returns bytes that look like a hash but are cheap to compute.
 fn row_hash(row: i64) -> [u8; 32] {
     let mut bytes = [0; 32];
     let mut state = row.cast_unsigned();

@@ -1,4 +1,4 @@
-//! Statements that are sent together and answered together, as the store sends its own.
+//! Sends a batch of statements in one round trip, as the store does.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Row, Statement};
 type SqlParameter<'a> = Box<dyn ToSql + Sync + 'a>;
 type PendingQuery<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + 'a>>;
 
-/// A connection with all that was prepared on it.
+/// A connection with its prepared statements.
 pub(super) struct PipelinedConnection {
     client: Client,
     prepared: HashMap<&'static str, Statement>,
@@ -38,7 +38,7 @@ impl PipelinedConnection {
         Self { client, prepared: HashMap::new(), statements: 0, round_trips: 0 }
     }
 
-    /// One round trip.
+    /// Runs a batch in one round trip.
     pub(super) async fn run(&mut self, batch: &StatementBatch<'_>) -> Result<Vec<Vec<Row>>, Box<dyn Error>> {
         for (sql, parameters) in &batch.0 {
             if parameters.is_some() && !self.prepared.contains_key(sql) {

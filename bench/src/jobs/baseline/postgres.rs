@@ -1,5 +1,5 @@
-//! The floor on PostgreSQL: arrays of rows, one statement a table, all of a transaction in one round trip. One connection, or
-//! several side by side.
+//! The baseline on PostgreSQL: arrays of rows, one statement per table, one round trip per transaction, on one or more
+//! connections.
 
 use std::error::Error;
 
@@ -11,10 +11,10 @@ use uuid::Uuid;
 use super::pipelined_connection::{PipelinedConnection, StatementBatch, sql_parameter};
 use super::{Baseline, BaselineParts, row_hash, row_id, row_time};
 
-/// The schema itself, so that a new index or column is in the floor as soon as it is in the store.
+/// The store's own schema, so that the baseline has each new index and column.
 const SCHEMA_SQL: &str = include_str!("../../../../crates/store/src/postgres/migrations/0001_first.sql");
 
-/// As the store's own connections are served.
+/// The settings of the store's own connections.
 const CONNECTION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
 
 const BASELINE_PARTS: BaselineParts = &[
@@ -64,7 +64,7 @@ const INSERT_EXECUTIONS: &str = "INSERT INTO onceward.executions (record, token,
      expires_at, started_at, finish_moves) SELECT k.row, 1, k.worker, k.worker, 1, k.at, k.at, k.at, false \
      FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::text[]) AS worker, unnest($3::bigint[]) AS at) k";
 
-// A key's first column as a number in the text would have the planner begin at the wrong table.
+// Joins on both key columns: with a constant for one of them, the planner would start at the wrong table.
 const UPDATE_EXECUTIONS: &str = "UPDATE onceward.executions e SET status = 3, expires_at = n.at, started_at = n.at, \
      finished_at = n.at FROM (SELECT unnest($1::bigint[]) AS row, unnest($2::bigint[]) AS token, \
      unnest($3::bigint[]) AS at) n WHERE e.record = n.row AND e.token = n.token";
@@ -94,12 +94,12 @@ const UPDATE_STATE_COUNT: &str =
 type BenchResult = Result<(), Box<dyn Error>>;
 
 pub(crate) struct PostgresBaseline {
-    /// Where the connections live: no thread but the caller's.
+    /// Runs on the caller's thread only.
     runtime: Runtime,
     connections: Vec<BaselineConnection>,
 }
 
-/// One connection, with rows of its own.
+/// A connection with rows of its own.
 struct BaselineConnection {
     connection: PipelinedConnection,
     skipped_part: &'static str,
@@ -112,7 +112,7 @@ struct BaselineConnection {
 impl PostgresBaseline {
     pub(crate) const PARTS: BaselineParts = BASELINE_PARTS;
 
-    /// In a database that is empty.
+    /// Opens connections to an empty database.
     pub(crate) fn open(
         url: &str,
         texts: &[String; 3],
@@ -187,7 +187,7 @@ impl Baseline for PostgresBaseline {
     }
 }
 
-/// Columns that several statements of a step need.
+/// Columns that several statements of a step share.
 struct StepColumns {
     rows: Vec<i64>,
     times: Vec<i64>,
@@ -270,7 +270,7 @@ impl BaselineConnection {
         self.skipped_part != part
     }
 
-    /// What must be known before a step is taken: two round trips to lease, one to report.
+    /// Loads what a step needs: two round trips before a lease, one before a report.
     async fn load_before_step(&mut self, columns: &StepColumns, step: usize) -> BenchResult {
         if !self.includes("loads") || !self.includes("id index") {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The floor on SQLite: one thread, one connection.
+//! The baseline on SQLite: one thread, one connection.
 
 use std::error::Error;
 use std::path::Path;
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::{Baseline, BaselineParts, row_hash, row_id, row_time};
 
-/// The schema itself, so that a new index or column is in the floor as soon as it is in the store.
+/// The store's own schema, so that the baseline has each new index and column.
 const SCHEMA_SQL: &str = include_str!("../../../../crates/store/src/sqlite/migrations/0001_first.sql");
 
 const BASELINE_PARTS: BaselineParts = &[
@@ -31,7 +31,7 @@ pub(crate) struct SqliteBaseline {
 
 type BenchResult = Result<(), Box<dyn Error>>;
 
-/// How far a record is when it is written first.
+/// The state of a record when it is first written.
 #[derive(Clone, Copy)]
 struct RecordStage {
     state: i64,
@@ -61,7 +61,7 @@ impl Baseline for SqliteBaseline {
         self.insert_history(row, 1, 0)?;
         self.seq += 1;
         self.insert_history(row, 1, 1)?;
-        // Each row once, as a batch comes to: nothing of it was ever ready.
+        // Write each row once, as a batch with a sync match does: the job never enters the ready table.
         self.insert_records(row, 1, RecordStage { state: 1, version: 2, attempt: 1 })?;
         self.insert_executions(row, 1)?;
         self.update_state_counts(0, 2, 1)?;
@@ -171,7 +171,6 @@ impl SqliteBaseline {
         Ok(())
     }
 
-    /// New records.
     fn insert_records(&self, first: i64, size: i64, stage: RecordStage) -> BenchResult {
         let sql = "INSERT INTO records (row, id, definition, state, version, owner, fields, attempt, created_at, updated_at, \
                    started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry) \

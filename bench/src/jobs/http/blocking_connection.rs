@@ -1,4 +1,4 @@
-//! A connection that blocks, for what is timed call by call: no runtime of ours stands between the wire and the clock.
+//! A blocking HTTP connection for latency measurements, so that no async runtime adds to the measured time.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -16,12 +16,12 @@ impl BlockingHttpConnection {
     pub(crate) fn connect(host: &str) -> Result<Self, SendableError> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
-        // Longer than anybody waits for a job.
+        // Longer than any lease call waits for a job.
         stream.set_read_timeout(Some(Duration::from_secs(30)))?;
         Ok(Self { stream, buffered: Vec::with_capacity(64 << 10), host: host.to_owned() })
     }
 
-    /// Post a body; the body of a good answer, or what the server said instead.
+    /// Posts a body. Returns the response body, or an error with the server's message.
     pub(crate) fn post(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, SendableError> {
         self.stream.write_all(&post_request(&self.host, path, body))?;
         let mut part = [0; 16 << 10];

@@ -1,4 +1,4 @@
-//! The least of HTTP that a load generator needs: one connection, one request at a time, bodies of known length.
+//! A minimal HTTP client for load generation: one connection, one request at a time, bodies of known length.
 
 use std::error::Error;
 
@@ -7,10 +7,9 @@ use tokio::net::TcpStream;
 
 pub(super) type SendableError = Box<dyn Error + Send + Sync>;
 
-/// A connection to the server that is measured.
 pub(crate) struct HttpConnection {
     stream: TcpStream,
-    /// What has come and was not looked at yet.
+    /// Received bytes that are not parsed yet.
     buffered: Vec<u8>,
     host: String,
 }
@@ -22,7 +21,7 @@ impl HttpConnection {
         Ok(Self { stream, buffered: Vec::with_capacity(64 << 10), host: host.to_owned() })
     }
 
-    /// Post a body; the body of a good answer, or what the server said instead.
+    /// Posts a body. Returns the response body, or an error with the server's message.
     pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, SendableError> {
         self.stream.write_all(&post_request(&self.host, path, body)).await?;
         self.read_response().await
@@ -46,7 +45,7 @@ impl HttpConnection {
     }
 }
 
-/// A request with a body, to be sent in one write, so that it is one packet where it fits into one.
+/// Builds a request for a single write, so that a small one is a single packet.
 pub(super) fn post_request(host: &str, path: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
@@ -55,8 +54,8 @@ pub(super) fn post_request(host: &str, path: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// The body of the first answer in what has come, taken out of it; `None` where it is not all there yet. Not a good answer: what the
-/// server said instead.
+/// Removes the first response from `buffered` and returns its body, or `None` if it is incomplete. An error status
+/// becomes an error with the server's message.
 pub(super) fn take_response(buffered: &mut Vec<u8>) -> Result<Option<Vec<u8>>, SendableError> {
     let Some(end) = buffered.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) else { return Ok(None) };
     let head = String::from_utf8_lossy(&buffered[..end]).to_ascii_lowercase();

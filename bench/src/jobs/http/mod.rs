@@ -1,4 +1,4 @@
-//! The same lives over HTTP on loopback, from this process to a server in another, beside the engine in this one.
+//! Runs the benchmark over HTTP on loopback against a server process, next to an engine in this process.
 
 mod blocking_connection;
 mod http_connection;

@@ -1,4 +1,4 @@
-//! What is measured over HTTP, and printed.
+//! Measures and prints results over HTTP.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::reports::{BenchResult, print_headers, print_machine, print_runs, prin
 
 type SendableError = Box<dyn Error + Send + Sync>;
 
-/// Connections that make jobs one at a time.
+/// Connections that create jobs one at a time.
 const CREATOR_CONNECTIONS: usize = 64;
 
-/// Whole lives in batches of 100 and of 1,000, turn and turn about with the engine in this process.
+/// Runs jobs in batches of 100 and of 1,000, alternating with the engine in this process.
 pub(crate) fn jobs_over_http(bench_db: &BenchDatabase, lives: usize, rounds: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -42,7 +42,7 @@ pub(crate) fn jobs_over_http(bench_db: &BenchDatabase, lives: usize, rounds: usi
     Ok(())
 }
 
-/// Two drivers, as inside.
+/// Runs two drivers, as in process.
 pub(crate) fn run_drivers(runtime: &Runtime, host: &str, lives: usize, batch: usize) -> BenchResult {
     let tasks: Vec<_> = (0..2).map(|_| runtime.spawn(run_batches(host.to_owned(), lives / 2, batch))).collect();
     for task in tasks {
@@ -51,7 +51,7 @@ pub(crate) fn run_drivers(runtime: &Runtime, host: &str, lives: usize, batch: us
     Ok(())
 }
 
-/// Batches of creates, leases and reports, one after the other.
+/// Runs batches of creates, leases and commits, one after the other.
 async fn run_batches(host: String, mut lives: usize, batch: usize) -> Result<(), SendableError> {
     let mut connection = HttpConnection::connect(&host).await?;
     while lives > 0 {
@@ -80,7 +80,7 @@ async fn run_batches(host: String, mut lives: usize, batch: usize) -> Result<(),
     Ok(())
 }
 
-/// All of a batch were taken.
+/// Fails unless all items of a batch succeeded.
 fn ensure_all_accepted(answer: &Json, size: usize) -> Result<(), SendableError> {
     let results = answer["results"].as_array().ok_or("no results")?;
     match results.iter().find(|result| !result["error"].is_null()) {
@@ -90,7 +90,7 @@ fn ensure_all_accepted(answer: &Json, size: usize) -> Result<(), SendableError> 
     }
 }
 
-/// Jobs made one at a time by 64 connections.
+/// Measures single creates from 64 connections.
 pub(crate) fn single_creates(bench_db: &BenchDatabase, seconds: u64) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -123,7 +123,7 @@ pub(crate) fn single_creates(bench_db: &BenchDatabase, seconds: u64) -> BenchRes
     Ok(())
 }
 
-/// How long until it is ready: on an empty database, and with so many jobs in it.
+/// Measures the time until a server is ready, on an empty database and with `jobs` jobs.
 pub(crate) fn startup_time(bench_db: &BenchDatabase, jobs: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -148,10 +148,10 @@ pub(crate) fn startup_time(bench_db: &BenchDatabase, jobs: usize) -> BenchResult
     Ok(())
 }
 
-/// Jobs that are made beside workers that wait.
+/// Creates that are measured while workers wait.
 const CREATES_BESIDE_WAITERS: u32 = 300;
 
-/// Single creates, a hundred a second: how long each took.
+/// Creates a hundred jobs a second, one at a time, and returns how long each took.
 async fn paced_creates(host: &str, count: u32) -> Result<Vec<Duration>, SendableError> {
     let (mut wire, mut times) = (HttpConnection::connect(host).await?, Vec::new());
     let mut ticks = tokio::time::interval(Duration::from_millis(10));
@@ -164,7 +164,7 @@ async fn paced_creates(host: &str, count: u32) -> Result<Vec<Duration>, Sendable
     Ok(times)
 }
 
-/// Workers that wait for a job that does not come: what they cost the server's memory and time.
+/// Measures the memory and processor time that idle long polls cost the server.
 pub(crate) fn idle_workers(bench_db: &BenchDatabase, workers: usize) -> BenchResult {
     let runtime = bench_db.runtime()?;
     print_machine(bench_db)?;
@@ -178,7 +178,7 @@ pub(crate) fn idle_workers(bench_db: &BenchDatabase, workers: usize) -> BenchRes
         wire.post("/v1/leases", &ask).await
     };
     let tasks: Vec<_> = (0..workers).map(|_| runtime.spawn(wait(server.host.clone(), lease_request.clone()))).collect();
-    // By then all are there.
+    // By then all long polls have arrived.
     std::thread::sleep(Duration::from_secs(10));
     println!("{workers} waiting workers: {} MB for {before} with none", server.memory_mb()?);
     let before = server.cpu_seconds()?;

@@ -1,4 +1,4 @@
-//! The server that is measured: the real binary, in a process of its own.
+//! Runs the real binary as the measured server, in a process of its own.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
@@ -13,12 +13,12 @@ use crate::machine::server_cpu_seconds;
 pub(crate) struct MeasuredServer {
     child: Child,
     pub(crate) host: String,
-    /// From its start until it said that it is ready.
+    /// The time from the start until the server was ready.
     pub(crate) startup_time: Duration,
 }
 
 impl MeasuredServer {
-    /// Start the binary that was built beside this program, on a database, and wait until it answers that it is ready.
+    /// Starts the binary in this program's folder on a database, and waits until it is ready.
     pub(crate) fn start(runtime: &Runtime, database: &str) -> Result<Self, Box<dyn Error>> {
         let program = std::env::current_exe()?.with_file_name("onceward");
         if !program.exists() {
@@ -48,7 +48,7 @@ impl MeasuredServer {
                     .collect::<String>();
             }
         };
-        // What it says later must have somewhere to go.
+        // Drain standard output, so that the server never blocks on a full pipe.
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         let ready = async {
             let mut wire = HttpConnection::connect(&host).await?;
@@ -58,12 +58,12 @@ impl MeasuredServer {
         Ok(Self { child, host, startup_time: began.elapsed() })
     }
 
-    /// Processor seconds so far.
+    /// Returns the server's processor seconds so far.
     pub(crate) fn cpu_seconds(&self) -> Result<f64, Box<dyn Error>> {
         server_cpu_seconds(self.child.id())
     }
 
-    /// Memory that it has in use, in megabytes.
+    /// Returns the server's resident memory in megabytes.
     pub(crate) fn memory_mb(&self) -> Result<u64, Box<dyn Error>> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

@@ -1,7 +1,7 @@
-//! Accounts that no money ever comes into, and outside ones that nothing names.
+//! Finds accounts that are never funded, and `outside` accounts that no transfer names.
 //!
-//! Money comes from outside accounts alone, and goes where moves take it. Names are compared up to their first
-//! placeholder, so two templates that could name the same account count as the same.
+//! Money enters only from `outside` accounts and moves only by transfers. Account names are compared up to their first
+//! placeholder, so that two templates that may name the same account count as equal.
 
 use std::collections::BTreeSet;
 
@@ -23,10 +23,10 @@ pub(super) fn analyze(studies: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagno
     }
 }
 
-/// The beginning of an account's name, and whether that is all of it.
+/// Start of an account's name, and whether it is the whole name.
 type AccountPrefix<'a> = (&'a str, bool);
 
-/// One move: where it stands, and from where to where. No name is the lifecycle's own hold.
+/// One transfer. `None` is the lifecycle's own hold.
 struct TransferEdge<'a> {
     lifecycle_index: usize,
     action: &'a TransferAction,
@@ -71,7 +71,7 @@ fn template_prefix(template: &AccountTemplate) -> AccountPrefix<'_> {
     }
 }
 
-/// Whether both may be the name of one account.
+/// Whether both may name the same account.
 fn may_alias(a: AccountPrefix, b: AccountPrefix) -> bool {
     match (a.1, b.1) {
         (true, true) => a.0 == b.0,
@@ -81,13 +81,13 @@ fn may_alias(a: AccountPrefix, b: AccountPrefix) -> bool {
     }
 }
 
-/// Circles of money that are told of, for each asset; a file with more has been told enough.
+/// Most cycles reported per asset. The first ones are enough to find the mistake.
 const MAX_REPORTED_CYCLES: usize = 16;
 
-/// What money can come into.
+/// Accounts that money can reach.
 struct FundedAccounts<'a> {
     names: Vec<AccountPrefix<'a>>,
-    /// By lifecycle.
+    /// By lifecycle index.
     funded_holds: Vec<bool>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> FundedAccounts<'a> {
         edge.from.map_or_else(|| self.funded_holds[edge.lifecycle_index], |from| self.is_funded(from))
     }
 
-    /// Follows all moves from what is filled. Each round fills one more account or hold, or ends.
+    /// Follows all transfers from funded accounts. Each round adds an account or hold, or ends.
     fn propagate(&mut self, edges: &[TransferEdge<'a>]) {
         let mut has_grown = true;
         while std::mem::take(&mut has_grown) {
@@ -131,7 +131,7 @@ fn find_never_filled(same_asset: &[&Lifecycle], diagnostics: &mut Vec<Diagnostic
     let mut reported: Vec<(usize, AccountPrefix)> = Vec::new();
     for edge in &edges {
         let (Some(from), AccountRef::Named(template)) = (edge.from, &edge.action.from) else { continue };
-        // Where another empty account pays into it, that one is told of.
+        // If another unfunded account pays into this one, that one is reported instead.
         let mut paying_edges = edges.iter().filter(|other| other.to.is_some_and(|to| may_alias(to, from)));
         let is_first = paying_edges.all(|other| other.from.is_some_and(|other| may_alias(other, from)));
         if is_first && !funded.is_funded(from) && !reported.contains(&(edge.lifecycle_index, from)) {
@@ -141,7 +141,7 @@ fn find_never_filled(same_asset: &[&Lifecycle], diagnostics: &mut Vec<Diagnostic
     }
     funded.names.extend(reported.into_iter().map(|(_, name)| name));
     funded.propagate(&edges);
-    // What is empty now is paid into, by what has its money from there or from nowhere: told of once for each circle.
+    // Each remaining unfunded account is paid only by accounts that are unfunded themselves. Reports one per cycle.
     for _ in 0..MAX_REPORTED_CYCLES {
         let empty = || edges.iter().filter(|flow| flow.from.is_some_and(|from| !funded.is_funded(from)));
         let cycle = empty().find_map(|flow| Some((flow, Some(find_return_edge(same_asset, &edges, flow.from?)?))));
@@ -153,7 +153,7 @@ fn find_never_filled(same_asset: &[&Lifecycle], diagnostics: &mut Vec<Diagnostic
     }
 }
 
-/// A move by which an account's own money comes back to it.
+/// Finds a transfer that returns an account's own money to it.
 fn find_return_edge<'a, 'b>(
     same_asset: &[&Lifecycle],
     edges: &'b [TransferEdge<'a>],

@@ -1,5 +1,5 @@
-//! Counts that a job is given up by: a guard reads one, and what may still come of the job hangs on which way it falls.
-//! A count that only makes the pauses longer, or that picks one of two ways back, is no budget.
+//! Finds retry budgets: counters in guards that decide whether a job is given up. A counter that only lengthens delays,
+//! or chooses between two ways to retry, is not a budget.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use super::reachability::Reachability;
 use crate::expr::{Expr, ExprKind, PathRoot, PathStep, ValuePath};
 use crate::model::{EventDef, EventKind, FieldIndex, StateIndex, Transition};
 
-/// What tries are counted by.
+/// Counter of attempts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetryBudget {
     Attempts,
     Field(FieldIndex),
 }
 
-/// Whether the row counts the field up.
+/// Whether the transition increments the field.
 pub(super) fn increments(transition: &Transition, field_index: FieldIndex) -> bool {
     transition
         .set
@@ -27,7 +27,7 @@ pub(super) fn increments(transition: &Transition, field_index: FieldIndex) -> bo
         .any(|(set, formula)| *set == field_index && min_growth(&formula.expr, field_index).is_some_and(|by| by > 0))
 }
 
-/// Those that rows look at which the engine takes by itself.
+/// Finds the counters that decide the outcome in transitions that the engine fires.
 pub(super) fn find_budgets(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -48,7 +48,7 @@ pub(super) fn find_budgets(
             .iter()
             .map(|transition| (transition, budgets_in_guard(transition, &counters)))
             .collect::<Vec<_>>();
-        // Most files count nothing at most events, and then there is nothing to look for.
+        // The guards of most events read no counter.
         if transitions.iter().any(|(_, counts)| !counts.is_empty()) {
             reachability.reachable.iter().for_each(|state| search.search_event(event, &transitions, state));
         }
@@ -56,7 +56,7 @@ pub(super) fn find_budgets(
     search.budgets
 }
 
-/// Which of these the row's guard reads.
+/// Returns the counters that the transition's guard reads.
 fn budgets_in_guard(transition: &Transition, counters: &BTreeSet<RetryBudget>) -> BTreeSet<RetryBudget> {
     let mut budgets = BTreeSet::new();
     let mut visit = |expr: &Expr| budgets.extend(budget_read_by(expr).filter(|budget| counters.contains(budget)));
@@ -77,7 +77,7 @@ fn reads_budget(expr: &Expr, budget: RetryBudget) -> bool {
     any_subexpr(expr, &|part| budget_read_by(part) == Some(budget))
 }
 
-/// A row, and the counts that its guard reads.
+/// A transition, and the counters that its guard reads.
 type TransitionBudgets<'a> = (&'a Transition, BTreeSet<RetryBudget>);
 
 struct BudgetSearch<'a> {
@@ -93,12 +93,12 @@ impl BudgetSearch<'_> {
         for candidate in
             transitions.iter().filter(|(transition, _)| self.reachability.can_fire(event.kind, transition, state))
         {
-            // A warning less is better than a wait, where a file is too much work.
+            // For a file that costs too much work, missing a warning is better than a delay.
             if self.reachability.ignores_shadowing() {
                 return;
             }
             self.reachability.spend_steps(groups.len() as u64);
-            // Timers of different moments do not stand in each other's way.
+            // Timers with different due times do not compete.
             match groups.iter_mut().find(|group| precedes(event.kind, group[0].0, candidate.0)) {
                 Some(group) => group.push(candidate),
                 None => groups.push(vec![candidate]),
@@ -111,7 +111,7 @@ impl BudgetSearch<'_> {
         }
     }
 
-    /// Rows of which the first that holds is taken.
+    /// Searches a group of transitions of which the first match is taken.
     fn search_group(&mut self, event: &EventDef, group: &[&TransitionBudgets], state: StateIndex) {
         let (reachability, lifecycle) = (self.reachability, self.reachability.lifecycle);
         let mut evaluator = AbstractEvaluator::new(reachability.definitions, lifecycle);
@@ -136,7 +136,7 @@ impl BudgetSearch<'_> {
         reachability.spend_steps(evaluator.steps);
     }
 
-    /// Whether it hangs on this count in the first row's guard what may still come of the job.
+    /// Whether this counter in the guard of the group's first transition changes the possible outcome of the job.
     fn decides_outcome(
         &self,
         evaluator: &mut AbstractEvaluator,
@@ -159,7 +159,7 @@ impl BudgetSearch<'_> {
             }
             left = env_when_passed_over(evaluator, other, env);
         }
-        // A lease and a failure are sure to be answered; the others may leave the job where it is.
+        // The analysis proves that `lease` and `fail` are taken. Other events may leave the job where it is.
         let can_stay = left.is_some() && matches!(kind, EventKind::Enter | EventKind::Time);
         let transitions = || group.iter().map(|(transition, _)| *transition).collect::<Vec<_>>();
         can_stay && self.prospects.outcome_without(self.reachability, state, &transitions()) != outcome
@@ -170,7 +170,9 @@ impl BudgetSearch<'_> {
     }
 }
 
-/// What is known where the count alone turns the guard: what stands beside it with `&&` holds, and with `||` does not.
+/// Returns the facts under which only the counter decides the guard: other operands of `&&` hold, those of `
+///
+/// ` do not.
 fn env_where_decisive(
     evaluator: &mut AbstractEvaluator,
     budget: RetryBudget,

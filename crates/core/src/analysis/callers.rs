@@ -1,4 +1,4 @@
-//! Rows that nobody can ever fire.
+//! Finds transitions that no caller can ever fire.
 
 use super::reachability::Reachability;
 use crate::diagnostic::Diagnostic;
@@ -7,7 +7,7 @@ use crate::model::{AllowedCaller, EventKind};
 pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnostic>) {
     for event in &reachability.lifecycle.events {
         for transition in &event.transitions {
-            // Rows from states that nothing reaches are told of there.
+            // Unreachable states have a diagnostic of their own.
             let reached: Vec<_> =
                 transition.from.iter().filter(|state| reachability.reachable.contains(*state)).collect();
             let Some(state) = reached.first() else { continue };

@@ -1,5 +1,4 @@
-//! Rows that can never be taken, whatever comes before them: their guard never holds, or they always refuse. And
-//! refusals that never come.
+//! Finds dead transitions (their guard never holds, or they always refuse) and refusals that never happen.
 
 use super::abstract_eval::{
     AbstractEnv, AbstractEvaluator, RefusalPrediction, StateFacts, env_in_state, evaluator_for, initial_env,
@@ -35,7 +34,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
     }
 }
 
-/// Whether the row's guard, by itself, never holds in this state.
+/// Whether the transition's guard alone never holds in this state.
 pub(super) fn is_guard_never_true(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -45,7 +44,7 @@ pub(super) fn is_guard_never_true(
 ) -> bool {
     let Some(when) = &transition.when else { return false };
     let mut evaluator: AbstractEvaluator = evaluator_for(reachability, event, transition, None);
-    // A state of which nothing is known is another matter.
+    // Without facts about the state, nothing is reported.
     let Some(env) = initial_env(state_facts, reachability.lifecycle, event, transition, from, &evaluator.input_values)
     else {
         return false;
@@ -56,7 +55,7 @@ pub(super) fn is_guard_never_true(
     !holds || has_no_true_case(reachability, &fold_constants(&when.expr, reachability.lifecycle), &env)
 }
 
-/// No case makes it true.
+/// Whether no case makes the guard true.
 fn has_no_true_case(reachability: &Reachability, guard: &Expr, env: &AbstractEnv) -> bool {
     let cases = GuardCases::enumerate(reachability, &[guard], env);
     cases.is_some_and(|cases| cases.find_case(|case| case.is_true(guard)).is_none())
@@ -103,7 +102,7 @@ fn find_dead_refusals(
     let predictions: Vec<Vec<RefusalPrediction>> =
         froms.iter().map(|from| predict_refusals(reachability, state_facts, event, index, *from)).collect();
     for (number, refuse) in transition.refuse.iter().enumerate() {
-        // Where the row has no turn, or an earlier entry always refuses, this one is not asked.
+        // A prediction is missing if the transition is never chosen or an earlier entry always refuses.
         let predictions_here: Vec<RefusalPrediction> =
             predictions.iter().filter_map(|outlook| outlook.get(number).copied()).collect();
         if predictions_here.is_empty() {

@@ -1,4 +1,5 @@
-//! Callers, questions and lookups that are declared and named nowhere. Links are not asked for: readers follow them too.
+//! Finds caller predicates, checks and lookups that are declared but not used. Links are exempt, since readers follow
+//! them too.
 
 use super::abstract_eval::{for_each_subexpr, for_each_transition_expr};
 use super::reachability::{Reachability, transitions_of};
@@ -27,7 +28,7 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
     }
 }
 
-/// By number: whether anything names it.
+/// By index: whether anything uses it.
 struct DeclarationReferences {
     who: Vec<bool>,
     checks: Vec<bool>,
@@ -74,7 +75,7 @@ impl DeclarationReferences {
     }
 }
 
-/// Every formula that stands in no row.
+/// Returns every formula outside of transitions.
 fn non_transition_formulas(lifecycle: &Lifecycle) -> impl Iterator<Item = &Formula> {
     let work = lifecycle.work.iter().flat_map(|work| work.stop_condition.iter().chain(&work.priority));
     let check_arguments = lifecycle.checks.iter().flat_map(|check| check.arguments.iter().map(|(_, formula)| formula));

@@ -1,4 +1,4 @@
-//! `enter` rows end: no circle of them, guards ignored.
+//! Proves that `enter` transitions end: without regard to guards, they form no cycle.
 
 use super::reachability::Reachability;
 use crate::diagnostic::Diagnostic;
@@ -7,7 +7,7 @@ use crate::model::{EventKind, StateIndex, Transition};
 pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnostic>) {
     let transitions = reachability.lifecycle.transitions(EventKind::Enter);
     let states = reachability.lifecycle.states.len();
-    // A circle is reported once, at the row that closes it.
+    // A cycle is reported once, at the transition that closes it.
     let mut visit_states = vec![VisitState::Unvisited; states];
     for state in (0..64).take(states) {
         visit(reachability, transitions, state, &mut visit_states, &mut Vec::new(), diagnostics);
@@ -21,7 +21,7 @@ enum VisitState {
     Visited,
 }
 
-/// Depth first; at most 64 deep, as there are no more states.
+/// Depth first; at most 64 deep, since there are at most 64 states.
 fn visit(
     reachability: &Reachability,
     transitions: &[Transition],

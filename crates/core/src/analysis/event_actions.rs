@@ -1,4 +1,4 @@
-//! Events between records: sent where somebody answers, and answered where somebody sends.
+//! Proves that events between records have a sender and a transition that takes them.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagn
     }
 }
 
-/// Whatever any lifecycle sends to another, or to its own kind.
+/// Collects the events that lifecycles send to each other or to themselves.
 pub(super) fn collect_sent_events(definitions: &Definitions) -> super::SentEvents {
     definitions.lifecycles.values().flat_map(|lifecycle| events_sent_by(lifecycle)).collect()
 }
@@ -52,7 +52,7 @@ fn events_sent_by(lifecycle: &Lifecycle) -> Vec<(Arc<str>, Arc<str>)> {
         sent_events.extend(transition.spawn.iter().map(|spawn| (spawn.lifecycle.clone(), "create".into())));
         sent_events.extend(transition.deliver.iter().map(|_| ("onceward.delivery".into(), "create".into())));
     }
-    // Messages are the server's to send.
+    // The server may create deliveries too.
     sent_events.push(("onceward.delivery".into(), "create".into()));
     sent_events
 }
@@ -96,8 +96,8 @@ fn find_never_taken(
     }
 }
 
-/// Rows that take an offered event only under a guard. A state without such a row plainly passes it by; a guard is what
-/// makes it uncertain.
+/// Reports transitions that take a cascaded event only under a guard. A state without any such transition clearly
+/// ignores the event; a guard makes it uncertain.
 fn find_unproven_cascades(
     analyses: &AnalyzedLifecycles,
     studied: &AnalyzedLifecycle,

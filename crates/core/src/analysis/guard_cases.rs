@@ -1,5 +1,5 @@
-//! Guards decided exactly, by trying every case: over enums, booleans, nulls, and numbers and texts that are compared
-//! with constants. What is compared otherwise may be true or false as it likes, which leaves no case out.
+//! Decides guards exactly by enumerating cases of enums, booleans, nulls, and of numbers and texts that are compared
+//! with constants. Every other comparison is taken as both true and false, so that no case is missed.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use crate::expr::{BinaryOperator, Expr, ExprKind, PathRoot, PathStep, ValuePath}
 use crate::model::{DataType, EventKind, Lifecycle, StateIndex, Transition};
 use crate::value::Value;
 
-/// Cases tried for one question.
+/// Most cases per query; bounds the work on hostile files.
 const MAX_GUARD_CASES: usize = 4_096;
-/// Cases times parts of guards, for one question.
+/// Most cases times guard nodes per query; bounds the work on hostile files.
 const MAX_CASE_EVALUATIONS: usize = 1_000_000;
 
-/// Whether some row of an event is sure to hold in a state.
+/// Whether some transition of an event always matches in a state.
 pub(super) struct GuardCoverage {
     pub(super) result: CoverageResult,
 }
 
 pub(super) enum CoverageResult {
     Complete,
-    /// A case, in words, in which no row holds.
+    /// Description of a case in which no transition matches.
     Gap(String),
-    /// Why it cannot be known.
+    /// Why the analysis cannot decide.
     Unknown(String),
 }
 
@@ -89,10 +89,10 @@ fn compute_coverage(
     }
 }
 
-/// The variables that some guards speak of, with the values that make a difference.
+/// The variables in some guards, with the values that make a difference.
 pub(super) struct GuardCases {
     variables: Vec<CaseVariable>,
-    /// By structure, so that the same comparison written twice is one.
+    /// By structure, so that a repeated comparison is one variable.
     index: BTreeMap<String, usize>,
     guard_nodes: usize,
 }
@@ -100,9 +100,9 @@ pub(super) struct GuardCases {
 struct CaseVariable {
     name: String,
     values: Vec<Value>,
-    /// Stands for a comparison that cannot be decided here.
+    /// A comparison that cannot be decided by cases.
     is_opaque: bool,
-    /// What the comparison reads.
+    /// Paths that the comparison reads.
     reads: Vec<String>,
 }
 
@@ -111,13 +111,13 @@ pub(super) struct GuardCase<'a> {
     value_indexes: &'a [usize],
 }
 
-/// Stands for any text, number or record that no guard names.
+/// Represents any text, number or record that no guard names.
 fn other_value() -> Value {
     Value::text("\u{1}another value")
 }
 
 impl GuardCases {
-    /// Nothing where there are too many.
+    /// Returns `None` if there are too many cases.
     pub(super) fn enumerate(reachability: &Reachability, guards: &[&Expr], env: &AbstractEnv) -> Option<Self> {
         if reachability.ignores_shadowing() {
             return None;
@@ -136,12 +136,12 @@ impl GuardCases {
         Some(cases)
     }
 
-    /// No comparison had to be guessed at.
+    /// Whether every comparison was decided by cases.
     pub(super) fn is_exact(&self) -> bool {
         self.variables.iter().all(|variable| !variable.is_opaque)
     }
 
-    /// Two undecided comparisons speak of the same values, and may hang together.
+    /// Whether two opaque comparisons read the same values and may depend on each other.
     pub(super) fn has_related_opaque_tests(&self) -> bool {
         let opaque: Vec<&CaseVariable> = self.variables.iter().filter(|variable| variable.is_opaque).collect();
         opaque.iter().enumerate().any(|(at, variable)| {
@@ -149,7 +149,7 @@ impl GuardCases {
         })
     }
 
-    /// The first case for which the test is true, in words.
+    /// Describes the first case for which the test is true.
     pub(super) fn find_case(&self, test: impl Fn(&GuardCase) -> bool) -> Option<String> {
         let mut value_indexes = vec![0; self.variables.len()];
         if self.variables.iter().any(|variable| variable.values.is_empty()) {
@@ -160,7 +160,7 @@ impl GuardCases {
             if test(&case) {
                 return Some(case.describe());
             }
-            // Counts up, each variable a digit.
+            // Increments the indexes like the digits of a number.
             let mut index = 0;
             loop {
                 if index == value_indexes.len() {
@@ -271,11 +271,11 @@ impl GuardCase<'_> {
 }
 
 fn structure_key(expr: &Expr) -> String {
-    // Places in the file are not part of it.
+    // Without spans.
     serde_json::to_string(&expr.kind).unwrap_or_default()
 }
 
-/// The guard with `const` fields in place of their names, so that comparing with one is comparing with a constant.
+/// Replaces `const` fields by their values, so that a comparison with one is a comparison with a constant.
 pub(super) fn fold_constants(guard: &Expr, lifecycle: &Lifecycle) -> Expr {
     let fold = |part: &Expr| Box::new(fold_constants(part, lifecycle));
     let kind = match &guard.kind {
@@ -359,7 +359,7 @@ const fn mirror_operator(operator: BinaryOperator) -> Option<BinaryOperator> {
 }
 
 impl ConstantTest<'_> {
-    /// The values between which the test tells a difference, among those that are possible.
+    /// Returns possible values that the test distinguishes.
     fn distinguishing_values(&self, abstract_value: &AbstractValue) -> Vec<Value> {
         let mut values = Vec::new();
         if abstract_value.may_be_null {

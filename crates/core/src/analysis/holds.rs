@@ -1,5 +1,5 @@
-//! No way into a final state with money in the hold (IMG-13, REL-18). Sound because holds are private and only `rest`
-//! empties one for certain: a flow of one bit over the states, guards ignored.
+//! Proves that no record enters a final state with money in its hold (IMG-13, REL-18). Sound, because holds are private
+//! and only `rest` surely empties one: propagates one bit per state, without regard to guards.
 
 use super::abstract_eval::for_each_subexpr;
 use super::reachability::{Reachability, indexed_states, transitions_of};
@@ -8,7 +8,7 @@ use crate::expr::{Expr, ExprKind, PathRoot, PathStep};
 use crate::model::{AccountRef, EventKind, StateIndex, StateSet, TransferAction, TransferAmount, Transition};
 use crate::value::Value;
 
-/// How a hold came to be filled in a state: the row that did it or carried it here, and the state before.
+/// How a hold came to be filled in a state: the last transition, and the state before it.
 #[derive(Clone, Copy)]
 struct HoldPath<'a> {
     event: &'a str,
@@ -19,9 +19,10 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
     let lifecycle = reachability.lifecycle;
     let states = lifecycle.states.len();
     let mut filled: Vec<Option<HoldPath>> = vec![None; states];
-    // After a commit that stays only `finish` moves the record: what the commit emptied stays empty until then.
+    // After a committed internal transition only `finish` changes the state, so a hold that the commit emptied stays
+    // empty.
     let mut committed: Vec<Option<HoldPath>> = vec![None; states];
-    // Every round fills a state or ends.
+    // Each round fills a state or ends.
     loop {
         let mut has_changed = false;
         for event in &lifecycle.events {
@@ -29,7 +30,7 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
                 for (from, to) in state_changes(reachability, event.kind, transition) {
                     let table = if event.kind == EventKind::Finish { &committed } else { &filled };
                     let was_filled = from.is_some_and(|from| table[usize::from(from)].is_some());
-                    // A final state is where the money is missed, not where it goes on from.
+                    // Final states are checked below; nothing continues from them.
                     let is_final = lifecycle.states[usize::from(to)].is_final;
                     let is_staying_commit = event.kind == EventKind::Commit && transition.to.is_none();
                     if is_staying_commit
@@ -70,12 +71,12 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
     find_trapped_holds(reachability, &filled, diagnostics);
 }
 
-/// Whether any row brings money into the hold.
+/// Whether any transition brings money into the hold.
 pub(super) fn can_be_filled(reachability: &Reachability) -> bool {
     transitions_of(reachability.lifecycle).any(|(_, transition)| is_hold_filled(&transition.transfers, false))
 }
 
-/// No state where money goes into the hold and no way leads out again. A way into a final state is judged by itself.
+/// Reports states where money enters the hold and cannot leave it again. Ways into final states are checked separately.
 fn find_trapped_holds(reachability: &Reachability, filled: &[Option<HoldPath>], diagnostics: &mut Vec<Diagnostic>) {
     let has_way_out = |state: StateIndex| {
         reachability.transitions_from(state).any(|(_, transition, to)| {
@@ -88,7 +89,7 @@ fn find_trapped_holds(reachability: &Reachability, filled: &[Option<HoldPath>], 
     };
     for (index, state) in indexed_states(reachability.lifecycle) {
         let Some(path) = &filled[usize::from(index)] else { continue };
-        // Told of where the money came in; the states after it need no word of their own.
+        // Reported where the money came in, not for the states after it.
         let filled_before = path.from.filter(|from| *from != index && filled[usize::from(*from)].is_some());
         if !is_trapped(index) || filled_before.is_some_and(is_trapped) {
             continue;
@@ -115,7 +116,7 @@ fn find_trapped_holds(reachability: &Reachability, filled: &[Option<HoldPath>], 
     }
 }
 
-/// The rest, or an amount that a caller can choose so that nothing is left.
+/// Whether the transfer moves the rest, or an amount that a caller can choose to be the whole hold.
 fn can_empty_hold(action: &TransferAction) -> bool {
     let is_caller_chosen = |expr: &Expr| match &expr.kind {
         ExprKind::Read(path) => matches!(path.root, PathRoot::Input(_)) || path.steps.first() == Some(&PathStep::Hold),
@@ -147,7 +148,7 @@ fn state_changes(
     }
 }
 
-/// The hold after these moves, in order.
+/// Whether the hold is filled after these transfers.
 fn is_hold_filled(transfers: &[TransferAction], was_filled: bool) -> bool {
     transfers.iter().fold(was_filled, |filled, transfer| {
         let stays_filled =
@@ -171,8 +172,8 @@ fn filled_hold_diagnostic(
 ) -> Diagnostic {
     let mut path = format!("({event}) `{}`", reachability.state_name(to));
     let mut state = from;
-    // The way back ends where the hold was empty; that state may have been filled later, from here even, so it also ends
-    // where it comes round.
+    // The path ends where the hold was empty. That state may have been filled later, even from here, so the path also
+    // ends where it repeats.
     let mut seen = StateSet::default();
     while let Some(at) = state.filter(|at| !seen.contains(*at)) {
         seen = seen.with(at);

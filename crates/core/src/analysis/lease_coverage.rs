@@ -1,4 +1,4 @@
-//! Leases: a ready state can be leased, and a leased one is sure to answer `commit` and `fail` (EXE-6, EXE-7).
+//! Proves that every ready state can be leased, and that every leased state takes `commit` and `fail` (EXE-6, EXE-7).
 
 use super::abstract_eval::StateFacts;
 use super::guard_cases::{CoverageResult, GuardCoverage};
@@ -74,7 +74,7 @@ fn require_certain_answer(
     );
 }
 
-/// A failed attempt that stays must stay where the next worker can take it.
+/// Reports internal `fail` transitions in states where no worker can lease the job again.
 fn find_stranding_failures(
     reachability: &Reachability,
     state_facts: &StateFacts,

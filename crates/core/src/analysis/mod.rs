@@ -1,7 +1,7 @@
-//! Proofs about lifecycles: what can never go wrong, whatever happens. One proof a file.
+//! Static analysis of lifecycles: proves properties of every possible run. One property per file.
 //!
-//! Everything is decided on the compiled model. Each proof counts too much as possible rather than too little, so that
-//! what is called sound is sound; what cannot be known is said as a warning whose code begins with `unproven-`.
+//! The analysis works on the compiled model. It overestimates what is possible, so that what it accepts is sound. What
+//! it cannot decide is a warning whose code starts with `unproven-`.
 
 mod abstract_eval;
 mod accounts;
@@ -40,7 +40,7 @@ use abstract_eval::StateFacts;
 use engine_transitions::{AnalyzedLifecycle, AnalyzedLifecycles};
 use reachability::Reachability;
 
-/// What is wrong with these lifecycles, and what cannot be known about them.
+/// Returns the errors and warnings about these lifecycles.
 pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     let analyses = analyze_all(definitions);
@@ -64,7 +64,7 @@ pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
     event_actions::analyze(&analyses, &mut diagnostics);
     outside_declarations::analyze(&analyses, &mut diagnostics);
     accounts::analyze(&analyses, &mut diagnostics);
-    // Last, because a warning less is better than a proof less where a file is too much work.
+    // Last, because on files that cost too much work, a missing warning is better than a missing proof.
     for studied in analyses.values() {
         dead_transitions::analyze(&studied.reachability, &studied.state_facts, &mut diagnostics);
         yields::analyze(&studied.reachability, &studied.state_facts, &mut diagnostics);
@@ -73,7 +73,7 @@ pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
     diagnostics
 }
 
-/// Whether a warning says that something cannot be known, rather than that something looks wrong.
+/// Whether the warning says that the analysis cannot decide, rather than that something looks wrong.
 pub fn is_unproven(diagnostic: &Diagnostic) -> bool {
     diagnostic.code.starts_with("unproven-") && diagnostic.severity == crate::diagnostic::Severity::Warning
 }
@@ -89,5 +89,5 @@ fn analyze_all(definitions: &Definitions) -> AnalyzedLifecycles<'_> {
     definitions.lifecycles.iter().map(|(name, lifecycle)| analyze_one(name, lifecycle)).collect()
 }
 
-/// Events that records send one another: the lifecycle and the event.
+/// Events that records send to each other: the target lifecycle and the event.
 type SentEvents = HashSet<(Arc<str>, Arc<str>)>;

@@ -1,5 +1,5 @@
-//! States that a worker's row names although no worker can be there. A row that is dead altogether is told of by
-//! `dead-row`; here it lives, and its `go` claims more than it can do.
+//! Finds states in the `go` of a worker's transition in which no worker can be. If the whole transition is dead,
+//! `dead-row` reports it instead.
 
 use super::reachability::Reachability;
 use crate::diagnostic::Diagnostic;

@@ -1,4 +1,5 @@
-//! No orphans (DOC-14): a record that is in a state is final there, may rest there, waits for a worker, is with one, or has a timer.
+//! Proves that no record is orphaned (DOC-14): in every state it is final, may rest, is ready, is leased, or has a
+//! timer.
 
 use super::abstract_eval::{AbstractEnv, AbstractEvaluator, StateFacts, eval_in_state};
 use super::guard_cases::GuardCoverage;
@@ -24,7 +25,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
     }
 }
 
-/// An `enter` row is sure to send it on at once.
+/// Whether an `enter` transition surely leaves the state immediately.
 pub(super) fn leaves_on_enter(reachability: &Reachability, state: StateIndex) -> bool {
     let transitions = reachability.lifecycle.transitions(EventKind::Enter);
     let candidates: Vec<&Transition> =
@@ -35,7 +36,8 @@ pub(super) fn leaves_on_enter(reachability: &Reachability, state: StateIndex) ->
         .is_some_and(|sure| candidates[..=sure].iter().all(|transition| transition.to.is_some_and(|to| to != state)))
 }
 
-/// Some timer is sure to be set, and when it is due some row is sure to hold, and to leave or to set it anew.
+/// Whether some timer is surely set, and once it is due some transition surely matches and leaves the state or sets the
+/// timer again.
 pub(super) fn has_certain_timer(reachability: &Reachability, state_facts: &StateFacts, state: StateIndex) -> bool {
     let timed_transitions: Vec<&Transition> = reachability
         .lifecycle
@@ -44,7 +46,7 @@ pub(super) fn has_certain_timer(reachability: &Reachability, state_facts: &State
         .filter(|transition| transition.from.contains(state))
         .collect();
     timed_transitions.iter().enumerate().any(|(index, transition)| {
-        // Rows of one time are asked together, with the first of them.
+        // Transitions with the same due time are evaluated together, at the first of them.
         if timed_transitions[..index].iter().any(|earlier| fires_at_same_time(earlier, transition))
             || !is_time_non_null(reachability, state_facts, transition, state)
         {
@@ -54,7 +56,8 @@ pub(super) fn has_certain_timer(reachability: &Reachability, state_facts: &State
             timed_transitions.iter().copied().filter(|other| fires_at_same_time(transition, other)).collect();
         let last_index =
             timed_transitions.iter().rposition(|other| fires_at_same_time(transition, other)).unwrap_or(index);
-        // Timers that fall due together are spent together: a row that stays may then come first and leave none.
+        // Timers that are due together are spent together: an internal transition may be taken first and leave no
+        // timer.
         let can_lose_timer = timed_transitions[..last_index].iter().any(|other| {
             other.to.is_none() && !fires_at_same_time(transition, other) && can_coincide(transition, other)
         });
@@ -64,14 +67,14 @@ pub(super) fn has_certain_timer(reachability: &Reachability, state_facts: &State
     })
 }
 
-/// Once taken, the row leaves the record with timers set: by entering a state, be it the same, or by moving its time on.
+/// Whether the transition leaves timers set: it enters a state, possibly the same, or moves its own time on.
 fn rearms_or_leaves(reachability: &Reachability, transition: &Transition) -> bool {
     let Some(TimerSpec::AtField(slot)) = transition.timer else { return transition.to.is_some() };
     transition.to.is_some()
         || transition.set.iter().any(|(set, formula)| *set == slot && is_later_than_now(reachability, &formula.expr))
 }
 
-/// `narrowed` and some time more: later than any timer that has fired.
+/// Whether the expression is `now` plus a positive duration, and so later than any timer that has fired.
 pub(super) fn is_later_than_now(reachability: &Reachability, expr: &Expr) -> bool {
     let ExprKind::Binary(BinaryOperator::Add, left, right) = &expr.kind else { return false };
     let is_now = |expr: &Expr| matches!(&expr.kind, ExprKind::Read(path) if path.root == PathRoot::Now);
@@ -84,7 +87,7 @@ pub(super) fn is_later_than_now(reachability: &Reachability, expr: &Expr) -> boo
         && evaluator.eval_silently(offset, &no_facts).number_range().is_some_and(|(least, _)| least > 0)
 }
 
-/// Two delays that differ never end together.
+/// Timers with different fixed delays never coincide.
 fn can_coincide(transition: &Transition, other: &Transition) -> bool {
     match (super::unset_timers::fixed_delay(transition), super::unset_timers::fixed_delay(other)) {
         (Some(delay), Some(other)) => delay == other,
@@ -96,7 +99,7 @@ fn fires_at_same_time(transition: &Transition, other: &Transition) -> bool {
     std::ptr::eq(transition, other) || super::abstract_eval::precedes(EventKind::Time, transition, other)
 }
 
-/// The row's time cannot be null in this state.
+/// Whether the transition's time cannot be null in this state.
 fn is_time_non_null(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -122,7 +125,7 @@ fn orphan_diagnostic(reachability: &Reachability, state_facts: &StateFacts, stat
     let timed_transition =
         reachability.lifecycle.transitions(EventKind::Time).iter().find(|transition| transition.from.contains(state));
     match timed_transition {
-        // Resting would not give the money back.
+        // Resting would leave the money in the hold.
         None if super::holds::can_be_filled(reachability) => error.label("nothing is sure to move it on").help(format!(
             "add an `[[on.time]]` row from `{name}` that gives back what is in the hold, let workers take it with \
              `ready = true`, or say that this is meant with `rest = true`"
@@ -158,7 +161,7 @@ fn orphan_diagnostic(reachability: &Reachability, state_facts: &StateFacts, stat
     }
 }
 
-/// The rows that bring a record here with the time still null.
+/// Returns the transitions that bring a record here with the time still null.
 fn paths_leaving_time_null(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -188,7 +191,7 @@ fn paths_leaving_time_null(
     null_paths
 }
 
-/// A leased state is no orphan only if nothing but a lease brings a record there.
+/// Reports transitions other than `lease` into a leased state, which would leave a record there without a worker.
 fn find_unleased_arrivals(reachability: &Reachability, state: StateIndex) -> Vec<Diagnostic> {
     let name = reachability.state_name(state);
     let brings_record_here = |event: &EventDef, transition: &Transition| {

@@ -1,16 +1,16 @@
-//! What may still come of a job in a state, with nobody who calls for it. Guards count as if they may hold.
+//! Computes the possible outcomes of a job in a state if no caller acts. Guards count as possibly true.
 
 use super::abstract_eval::StateFacts;
 use super::reachability::{Reachability, transitions_of};
 use super::termination;
 use crate::model::{EventDef, EventKind, StateIndex, StateSet, Transition};
 
-/// Two that are the same lose nothing by which of them it is.
+/// Possible outcomes. If two transitions have equal ones, it does not matter which is taken.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct JobOutcome {
-    /// Where commits may lead: a job that is only cleaned up after is given up, though workers see it once more.
+    /// States that commits may lead to. They tell a normal commit from a cleanup job that runs after giving up.
     commit_targets: StateSet,
-    /// Should a worker fail at it, another may try.
+    /// If a worker fails, another may retry.
     can_retry: bool,
 }
 
@@ -23,11 +23,11 @@ impl JobOutcome {
     }
 }
 
-/// Found once for all states, since every row of every state asks.
+/// Outcomes of all states, computed once because every transition of every state needs them.
 pub(super) struct JobOutcomes<'a> {
-    /// The rows that are taken with nobody who calls for it.
+    /// Transitions that are taken without a caller.
     unattended: Vec<(&'a EventDef, &'a Transition)>,
-    /// From where the way leads to a lease, whichever it is.
+    /// States from which some path leads to a lease.
     leads_to_lease: StateSet,
     by_state: Vec<JobOutcome>,
 }
@@ -56,7 +56,7 @@ impl<'a> JobOutcomes<'a> {
         self.by_state[usize::from(state)]
     }
 
-    /// What may come of it where none of these rows is taken, and the job stays in the state.
+    /// Returns the outcome if none of these transitions is taken and the job stays in the state.
     pub(super) fn outcome_without(
         &self,
         reachability: &Reachability,
@@ -73,7 +73,7 @@ impl<'a> JobOutcomes<'a> {
             outcome.union(match event.kind {
                 EventKind::Commit => JobOutcome { commit_targets: StateSet::default().with(to), can_retry: false },
                 EventKind::Finish => JobOutcome::default(),
-                // Where it stays, the row changes nothing about that.
+                // Staying in the state changes nothing.
                 _ if to == state && event.kind != EventKind::Lease => JobOutcome::default(),
                 _ => self.outcome_in(to),
             })
@@ -81,11 +81,10 @@ impl<'a> JobOutcomes<'a> {
     }
 }
 
-/// Where each state leads, by kind.
+/// Edges between states, by kind of event.
 struct StateEdges {
     leases: Vec<StateSet>,
     commits: Vec<StateSet>,
-    /// By a failure, and by what else ends a lease or moves a job that nobody holds.
     fails: Vec<StateSet>,
     other: Vec<StateSet>,
     visited: u64,
@@ -112,7 +111,7 @@ impl StateEdges {
         edges
     }
 
-    /// No failure is passed on the way: there is none before the next lease.
+    /// Paths contain no `fail`, since no failure happens before the next lease.
     fn states_leading_to_lease(&self) -> StateSet {
         let mut leading = StateSet::default();
         loop {

@@ -1,4 +1,4 @@
-//! Money: accounts that stand for the world are to be seen as such from every file that names them.
+//! Finds files that use an `outside` account that only another file declares.
 
 use super::engine_transitions::AnalyzedLifecycles;
 use super::reachability::transitions_of;

@@ -1,5 +1,5 @@
-//! What every proof starts from: which states can be reached, in which a worker may hold a lease, and which rows can
-//! ever fire there. Guards count as if they may hold, so nothing that can happen is left out.
+//! Reachability: which states records can reach, in which a worker may hold a lease, and which transitions can fire
+//! there. Guards count as possibly true, so that no possible run is missed.
 
 use std::cell::Cell;
 
@@ -12,18 +12,18 @@ pub(crate) struct Reachability<'a> {
     pub(crate) lifecycle: &'a Lifecycle,
     pub(crate) reachable: StateSet,
     pub(crate) ready_states: StateSet,
-    /// Where a lease row leaves the record: an execution may be live there.
+    /// Targets of `lease` transitions: an execution may be live there.
     pub(crate) leased_states: StateSet,
-    /// Where a commit row stays: the execution is committed there, and not yet done.
+    /// States with an internal `commit` transition: the execution is COMMITTED there and not yet DONE.
     pub(crate) committed_states: StateSet,
-    /// Expressions looked at so far. A hostile file could ask for far more than a real one ever does; past a point
-    /// the proofs look less closely, and so accept less.
+    /// Expressions evaluated so far. A hostile file could cost far more than any real one. Beyond a limit the analysis
+    /// becomes less precise, and so accepts less.
     pub(crate) steps_spent: Cell<u64>,
 }
 
-/// Past this, what earlier rows rule out is no longer taken into account.
+/// Beyond this, the analysis ignores what earlier transitions rule out.
 const IGNORE_SHADOWING_AFTER_STEPS: u64 = 600_000;
-/// Past this, states are no longer told apart.
+/// Beyond this, the analysis no longer distinguishes states.
 const MERGE_STATES_AFTER_STEPS: u64 = 1_200_000;
 
 impl<'a> Reachability<'a> {
@@ -74,7 +74,7 @@ impl<'a> Reachability<'a> {
         }
     }
 
-    /// Whether the row can be taken in this state at all, guards apart.
+    /// Whether the transition can be taken in this state, without regard to guards.
     pub(crate) fn can_fire(&self, kind: EventKind, transition: &Transition, from: StateIndex) -> bool {
         transition.from.contains(from)
             && self.reachable.contains(from)
@@ -87,7 +87,7 @@ impl<'a> Reachability<'a> {
             }
     }
 
-    /// The states in which the row can be taken.
+    /// Returns the states in which the transition can be taken.
     pub(crate) fn firing_states(&self, event: &EventDef, transition: &Transition) -> Vec<StateIndex> {
         transition.from.iter().filter(|from| self.can_fire(event.kind, transition, *from)).collect()
     }
@@ -108,12 +108,12 @@ impl<'a> Reachability<'a> {
         self.lifecycle.states.get(usize::from(state)).map_or("?", |state| &state.name)
     }
 
-    /// `A`, `B` and `C`.
+    /// Formats as `A`, `B` and `C`.
     pub(crate) fn state_names(&self, states: impl IntoIterator<Item = StateIndex>) -> String {
         join_with_and(states.into_iter().map(|state| format!("`{}`", self.state_name(state))))
     }
 
-    /// Where a row leads, over all rows that can fire in a state.
+    /// Returns the transitions that can fire in a state, each with its target state.
     pub(crate) fn transitions_from(
         &self,
         from: StateIndex,
@@ -123,7 +123,7 @@ impl<'a> Reachability<'a> {
             .map(move |(event, transition)| (event, transition, transition.to.unwrap_or(from)))
     }
 
-    /// The ways from these states on, breadth first: for each state reached, the state and event it was reached by.
+    /// Breadth-first search from these states. For each state reached, returns the state and event before it.
     pub(crate) fn shortest_paths(&self, starts: StateSet) -> Vec<Option<(StateIndex, &'a str)>> {
         let mut predecessors = vec![None; self.lifecycle.states.len()];
         let mut seen = starts;
@@ -146,11 +146,11 @@ pub(crate) fn transitions_of(lifecycle: &Lifecycle) -> impl Iterator<Item = (&Ev
 }
 
 pub(crate) fn indexed_states(lifecycle: &Lifecycle) -> impl Iterator<Item = (StateIndex, &crate::model::StateDef)> {
-    // A set of states is one machine word, so there are never more than 64.
+    // A set of states is one 64-bit word, so there are at most 64.
     (0..64).zip(&lifecycle.states)
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Formats as `a`, `a and b`, `a, b and c`.
 pub(crate) fn join_with_and(items: impl IntoIterator<Item = String>) -> String {
     let items: Vec<String> = items.into_iter().collect();
     match items.split_last() {
@@ -160,7 +160,7 @@ pub(crate) fn join_with_and(items: impl IntoIterator<Item = String>) -> String {
     }
 }
 
-/// A row that changes nothing and says plainly that it refuses: `refuse = [{ if = "true", … }]`. It is never taken.
+/// Whether the transition changes nothing and openly refuses: `refuse = [{ if = "true", … }]`. It is never taken.
 pub(super) fn always_refuses_unchanged(transition: &Transition) -> bool {
     let has_changes = transition.to.is_some()
         || !transition.set.is_empty()

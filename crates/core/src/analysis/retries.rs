@@ -1,4 +1,4 @@
-//! Whether retries end (EXE-11): a failed job comes back only so often where every way back has a bound.
+//! Proves that retries end (EXE-11): every path on which a failed job comes back has a bound.
 
 use super::abstract_eval::{AbstractShape, StateFacts, env_when_taken, evaluator_for, initial_env};
 use super::reachability::Reachability;
@@ -44,8 +44,8 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
     }
 }
 
-/// The row leads to where the job can be leased into the same state again, and again, by rows that have no bound and that
-/// no caller has to call: a person who tries again has decided to.
+/// Whether the job can be leased into the same state again and again through transitions without a bound that need no
+/// caller. A retry by a person is deliberate and does not count.
 fn can_retry_forever(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -91,7 +91,7 @@ fn can_retry_forever(
     false
 }
 
-/// A worker that gives the job back unharmed has not failed at it.
+/// Whether only yields take the transition. A yield is not a failure.
 fn is_only_yield(
     reachability: &Reachability,
     state_facts: &StateFacts,

@@ -1,4 +1,4 @@
-//! Rows that never have their turn, or not in one of their states, because earlier ones always hold.
+//! Finds transitions that are never chosen, in all or one of their states, because earlier ones always match.
 
 use super::abstract_eval::{
     AbstractEnv, AbstractEvaluator, StateFacts, decides_before, env_when_passed_over, evaluator_for, initial_env,
@@ -57,7 +57,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
 enum TransitionTurn {
     Possible,
     Never,
-    /// Its own guard never holds, which is told of elsewhere.
+    /// Its own guard never holds, which `dead-row` reports.
     GuardNeverTrue,
     Unknown,
 }
@@ -76,8 +76,8 @@ fn earlier_deciding<'a>(
     })
 }
 
-/// An earlier row without `by` and without a guard, which all who may write take in the row's place: its `by` closes nothing. Only one
-/// who has no role but a worker's comes past it.
+/// Finds an earlier transition without `by` and guard. Every API key that may write takes it first, so the later `by`
+/// restricts nothing. Only an API key with no role but `worker` gets past it.
 fn find_open_before(event: &EventDef, index: usize, from: Option<StateIndex>) -> Option<&Transition> {
     let transition = &event.transitions[index];
     event.transitions[..index].iter().find(|earlier| {
@@ -133,7 +133,7 @@ fn evaluate_turn(
     let earlier: Vec<Expr> = earlier_deciding(reachability, event, index, from).filter_map(fold).collect();
     let own_guard = fold(transition);
     let guards: Vec<&Expr> = earlier.iter().chain(&own_guard).collect();
-    // Inputs are numbered row by row; where guards read them the cases of two rows cannot be set side by side.
+    // Inputs are numbered per transition, so cases of two guards that read inputs cannot be compared.
     if guards.iter().any(|guard| reads_input(guard)) {
         return TransitionTurn::Possible;
     }
@@ -148,7 +148,7 @@ fn evaluate_turn(
     }
 }
 
-/// Whether anything is left for the row once earlier ones have had theirs; refusals of its own do not count.
+/// Whether a case remains for the transition after the earlier ones. Its own refusals do not count.
 fn has_case_left(
     reachability: &Reachability,
     evaluator: &mut AbstractEvaluator,
@@ -193,7 +193,7 @@ fn shadowed_diagnostic(
     with_earlier_transitions(reachability, event, index, from, error)
 }
 
-/// It lets everybody in before whom the row names.
+/// Whether `earlier` admits every caller although `transition` restricts them.
 fn is_open_to_all_before(earlier: &Transition, transition: &Transition) -> bool {
     earlier.by.is_empty() && !transition.by.is_empty()
 }
@@ -208,7 +208,7 @@ fn ineffective_by_diagnostic(transition: &Transition, earlier: &Transition) -> D
         .related(earlier.span, "says no `by`, so that it is for everybody")
 }
 
-/// It lives in other states, and its `go` claims more than it can do.
+/// The transition can be taken in other states, but not in this state of its `go`.
 fn shadowed_from_diagnostic(
     reachability: &Reachability,
     event: &EventDef,
@@ -223,7 +223,7 @@ fn shadowed_from_diagnostic(
     with_earlier_transitions(reachability, event, index, Some(from), error)
 }
 
-/// The rows that stand before it.
+/// Adds the earlier transitions to the diagnostic.
 fn with_earlier_transitions(
     reachability: &Reachability,
     event: &EventDef,

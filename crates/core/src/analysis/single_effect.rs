@@ -1,4 +1,5 @@
-//! A job's effect lands once, ever (EXE-12): after a commit no way leads back to where it could be leased again.
+//! Proves that a job has at most one effect (EXE-12): after a commit no path leads to a state where it can be leased
+//! again.
 
 use super::reachability::Reachability;
 use crate::diagnostic::Diagnostic;

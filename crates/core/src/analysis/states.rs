@@ -1,12 +1,11 @@
-//! Every state can be reached, or says that it is only kept free.
+//! Proves that every state is reachable or declared `reserved`.
 
 use super::reachability::{Reachability, indexed_states};
 use crate::diagnostic::Diagnostic;
 
 pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnostic>) {
     for (index, state) in indexed_states(reachability.lifecycle) {
-        // An error, not a warning: a name that nothing reaches is a mistake unless the file says otherwise, and
-        // `reserved` is there to say it.
+        // An error, not a warning: an unreachable state is a mistake unless the file declares it `reserved`.
         if !reachability.reachable.contains(index) && !state.is_reserved {
             diagnostics.push(
                 Diagnostic::error("unreachable-state", state.span, format!("nothing leads to `{}`", state.name))

@@ -1,7 +1,7 @@
-//! Rows that can be taken only so often: something that grows round after round is kept below something that does not.
+//! Finds transitions that can be taken only a bounded number of times: a growing value is kept below a constant one.
 //!
-//! What grows: the number of leases (`build_record.attempt`), the time (`narrowed`), and a counter that the row itself counts up.
-//! What does not: constants, when the record was made, and fields that only creation gives a value.
+//! Growing values: the number of leases (`record.attempt`), the time (`now`), and a counter that the transition
+//! increments. Constant values: literals, the creation time, and fields that only creation sets.
 
 use super::abstract_eval::{CounterFields, StateFacts, decides_before, min_growth};
 use super::reachability::{Reachability, transitions_of};
@@ -9,8 +9,8 @@ use crate::diagnostic::Span;
 use crate::expr::{BinaryOperator, BuiltinFunction, Expr, ExprKind, PathRoot, PathStep, ValuePath};
 use crate::model::{AllowedCaller, EventDef, EventKind, FieldIndex, StateIndex, Transition};
 
-/// Whether the row may be taken with no person behind it: the engine fires it, a worker's program calls it, or a record
-/// sends it that the engine moves.
+/// Whether the transition may be taken without a person: the engine fires it, a worker calls it, or another record may
+/// send it.
 pub(super) fn is_unattended(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -23,7 +23,7 @@ pub(super) fn is_unattended(
         || (transition.by.is_empty() && state_facts.is_sent_by_record(reachability.lifecycle, event))
 }
 
-/// Whether the row has such a bound in this state. Round after round means: with a lease in each.
+/// Whether the transition has such a bound in this state, given a lease in each round.
 pub(super) fn has_termination_bound(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -36,7 +36,7 @@ pub(super) fn has_termination_bound(
         || has_growing_guard(reachability, state_facts, event, index, from)
 }
 
-/// Some field grows each time the row is taken, never shrinks, and cannot grow for ever.
+/// Whether each time the transition is taken, some bounded field grows, and it never shrinks.
 fn counts_to_limit(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -51,7 +51,7 @@ fn counts_to_limit(
     })
 }
 
-/// The row counts the field up, and none that goes by itself counts it down.
+/// Whether the transition increments the field, and no unattended transition decrements it.
 fn is_monotonic_counter(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -74,7 +74,8 @@ fn is_monotonic_counter(
             })
 }
 
-/// Where a row that goes by itself sets back what this row counts up, and so takes its bound away: the place and the field.
+/// Finds an unattended transition that resets a counter of this transition and so removes its bound. Returns the span
+/// and the field.
 pub(super) fn find_counter_reset(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -93,8 +94,8 @@ pub(super) fn find_counter_reset(
         .map(|(slot, formula)| (formula.expr.span, *slot))
 }
 
-/// The row's guard, or that of an earlier row that would have been taken, keeps something that grows below something
-/// that stays.
+/// Whether the guard, or that of an earlier transition that would be taken first, keeps a growing value below a
+/// constant.
 fn has_growing_guard(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -121,7 +122,7 @@ fn has_growing_guard(
         .any(|(less, more)| is_growing(reachability, state_facts, transition, less) && is_constant(reachability, more))
 }
 
-/// The comparisons that are sure where the guard is true (or false): the first is at most the second.
+/// Collects the comparisons that must hold if the guard is true (or false), as pairs (smaller or equal, larger).
 fn collect_comparisons<'a>(guard: &'a Expr, holds: bool, comparisons: &mut Vec<(&'a Expr, &'a Expr)>) {
     match (&guard.kind, holds) {
         (ExprKind::Not(operand), _) => collect_comparisons(operand, !holds, comparisons),
@@ -147,7 +148,7 @@ fn collect_comparisons<'a>(guard: &'a Expr, holds: bool, comparisons: &mut Vec<(
     }
 }
 
-/// Grows without end, round after round.
+/// Whether the value grows with every round, without end.
 fn is_growing(reachability: &Reachability, state_facts: &StateFacts, transition: &Transition, expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Read(ValuePath { root: PathRoot::Now, .. }) => true,
@@ -167,7 +168,7 @@ fn is_growing(reachability: &Reachability, state_facts: &StateFacts, transition:
     }
 }
 
-/// Is the same for a record's whole life.
+/// Whether the value never changes during a record's life.
 fn is_constant(reachability: &Reachability, expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Const(_) => true,
@@ -181,7 +182,7 @@ fn is_constant(reachability: &Reachability, expr: &Expr) -> bool {
         ExprKind::If(condition, yes, no) => {
             is_constant(reachability, condition) && is_constant(reachability, yes) && is_constant(reachability, no)
         }
-        // Jitter hangs on the record's version.
+        // Jitter depends on the record's version.
         ExprKind::Call(function, arguments) => {
             *function != BuiltinFunction::Jitter && arguments.iter().all(|argument| is_constant(reachability, argument))
         }
@@ -189,7 +190,7 @@ fn is_constant(reachability: &Reachability, expr: &Expr) -> bool {
     }
 }
 
-/// Only creation gives the field a value.
+/// Whether only creation sets the field.
 fn is_set_only_at_creation(reachability: &Reachability, field_index: FieldIndex) -> bool {
     transitions_of(reachability.lifecycle).filter(|(event, _)| event.kind != EventKind::Create).all(
         |(_, transition)| {

@@ -1,4 +1,4 @@
-//! Circles of timers: a record that the engine would move round and round at one moment, with nobody asking for it.
+//! Finds cycles of timers in which the engine would move a record around endlessly at one instant.
 
 use super::abstract_eval::{AbstractShape, StateFacts, eval_in_state};
 use super::orphans::{is_later_than_now, leaves_on_enter};
@@ -7,10 +7,10 @@ use super::termination::has_termination_bound;
 use crate::diagnostic::Diagnostic;
 use crate::model::{EventDef, EventKind, StateIndex, TimerSpec, Transition};
 
-/// More ways than this are followed state by state only: a file of that size is nobody's honest work.
+/// With more edges, cycles are searched by states only, which bounds the work on hostile files.
 const MAX_PRECISE_EDGES: usize = 200;
 
-/// A row that the engine takes by itself, from one state to another, with no time between.
+/// A transition that the engine fires with no delay.
 struct InstantEdge<'a> {
     event: &'a EventDef,
     transition: &'a Transition,
@@ -23,7 +23,7 @@ impl InstantEdge<'_> {
         self.event.kind == EventKind::Time
     }
 
-    /// Whether something else may keep the row from being taken, or move the record on.
+    /// Whether the transition is always taken and offers nothing that could move the record elsewhere.
     fn is_unconditional(&self) -> bool {
         self.transition.when.is_none() && self.transition.require.is_empty() && self.transition.cascade.is_empty()
     }
@@ -54,7 +54,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
     }
 }
 
-/// A timer with no delay that makes another record of its own kind, which has the same timer.
+/// Reports a timer without delay that spawns a record of the same lifecycle with the same timer.
 fn find_self_spawning_timer(reachability: &Reachability, edge: &InstantEdge) -> Option<Diagnostic> {
     let lifecycle_name = &reachability.lifecycle.name;
     let fires_again = edge.is_timer()
@@ -75,7 +75,7 @@ fn find_self_spawning_timer(reachability: &Reachability, edge: &InstantEdge) -> 
     })
 }
 
-/// The ways that may be taken with no time between, each as often as you like.
+/// Returns the transitions that may fire without delay and without a bound on their number.
 fn instant_edges<'a>(reachability: &Reachability<'a>, state_facts: &StateFacts) -> Vec<InstantEdge<'a>> {
     let mut edges = Vec::new();
     for event in
@@ -97,7 +97,7 @@ fn instant_edges<'a>(reachability: &Reachability<'a>, state_facts: &StateFacts) 
     edges
 }
 
-/// Where the row leads. One that stays fires again only where it moves its own time.
+/// Returns the state after the transition. An internal transition fires again only if it sets its own time.
 fn target_state(transition: &Transition, from: StateIndex) -> Option<StateIndex> {
     let sets_own_time = || match transition.timer {
         Some(TimerSpec::AtField(slot)) => transition.set.iter().any(|(set, _)| *set == slot),
@@ -113,12 +113,12 @@ fn can_fire_instantly(
     from: StateIndex,
 ) -> bool {
     match &transition.timer {
-        // A delay of which nothing is known may be none.
+        // An unknown delay may be zero.
         Some(TimerSpec::AfterEntering(after)) => {
             let delay = eval_in_state(reachability, state_facts, &after.expr, from).1;
             delay.is_none_or(|delay| delay.number_range().is_none_or(|(least, _)| least <= 0))
         }
-        // Null is no timer.
+        // Null sets no timer.
         Some(TimerSpec::AtField(slot)) => [&state_facts.on_entry, &state_facts.while_staying]
             .into_iter()
             .filter_map(|table| table[usize::from(from)].as_ref())
@@ -127,14 +127,14 @@ fn can_fire_instantly(
     }
 }
 
-/// Whether the second way may follow the first at once: a timer that follows a field does not where the first way sets the
-/// field to a later time.
+/// Whether `second` may follow `first` without delay. If `first` sets the field of the second timer to a later time, it
+/// does not.
 fn can_follow_instantly(reachability: &Reachability, first: &InstantEdge, second: &InstantEdge) -> bool {
     let Some(TimerSpec::AtField(slot)) = second.transition.timer else { return true };
     !first.transition.set.iter().any(|(set, formula)| *set == slot && is_later_than_now(reachability, &formula.expr))
 }
 
-/// Some ways that lead back to where they began, a timed one first. Circles of `enter` rows alone are told elsewhere.
+/// Finds edges that form a cycle, starting with a timer. `enter_cycles` reports cycles of `enter` transitions alone.
 fn find_cycle<'a>(reachability: &Reachability, edges: &[&'a InstantEdge<'a>]) -> Option<Vec<&'a InstantEdge<'a>>> {
     let is_precise = edges.len() <= MAX_PRECISE_EDGES;
     edges.iter().filter(|way| way.is_timer()).find_map(|start| {

@@ -1,4 +1,4 @@
-//! Rows whose `by` admits nobody, by itself or together with the guard.
+//! Finds transitions whose `by` admits no caller, alone or together with the guard.
 
 use super::abstract_eval::{StateFacts, evaluator_for, initial_env};
 use super::reachability::Reachability;
@@ -69,7 +69,7 @@ fn is_never_admitted(
     froms.iter().all(|from| {
         let mut evaluator = evaluator_for(reachability, event, transition, None);
         evaluator.muted = 1;
-        // A state of which nothing is known is another matter.
+        // Without facts about the state, nothing is reported.
         let Some(env) =
             initial_env(state_facts, reachability.lifecycle, event, transition, *from, &evaluator.input_values)
         else {
@@ -93,7 +93,7 @@ static OWNER_PATH: std::sync::LazyLock<ValuePath> = std::sync::LazyLock::new(|| 
     nullable_steps: Vec::new(),
 });
 
-/// That two paths are, or are not, the same.
+/// Two paths are equal, or are not.
 struct PathEquality<'a> {
     is_equal: bool,
     left: &'a ValuePath,
@@ -108,7 +108,7 @@ impl PathEquality<'_> {
     }
 }
 
-/// What must be so where the expression is true.
+/// Collects the equalities that must hold if the expression is true.
 fn collect_equalities<'a>(expr: &'a Expr, equalities: &mut Vec<PathEquality<'a>>) {
     match &expr.kind {
         ExprKind::And(left, right) => {

@@ -1,4 +1,4 @@
-//! Timers that are never set.
+//! Finds timers that are never set.
 
 use super::abstract_eval::{AbstractShape, AbstractValue, StateFacts, eval_in_state};
 use super::reachability::Reachability;
@@ -13,7 +13,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
     }
 }
 
-/// A time that is null in each of the row's states, and so no timer.
+/// Reports a timer whose time is null in every state of its transition.
 fn find_never_set(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -56,7 +56,7 @@ fn find_never_set(
     )
 }
 
-/// The delay of an `after` that is always the same, in microseconds.
+/// Returns the delay of an `after` with a constant value, in microseconds.
 pub(super) fn fixed_delay(transition: &Transition) -> Option<i64> {
     match &transition.timer {
         Some(TimerSpec::AfterEntering(after)) => match &after.expr.kind {

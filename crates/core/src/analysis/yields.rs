@@ -1,5 +1,5 @@
-//! Whether a worker that shuts down costs its job a try: a job that is given back arrives as a failure whose `error.code` is
-//! `yielded`, and a file that does not tell it apart spends on it what is meant for failures.
+//! Finds lifecycles in which a worker's shutdown costs its job an attempt. A yielded job arrives as a failure with
+//! `error.code` `yielded`; unless a transition handles it separately, it spends the budget meant for failures.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ const YIELDED_CODE: &str = "yielded";
 
 pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, diagnostics: &mut Vec<Diagnostic>) {
     let Some(event) = reachability.lifecycle.events.iter().find(|event| event.kind == EventKind::Fail) else { return };
-    // Who names it has thought of it; whether rightly is not for us to say.
+    // If the file mentions `yielded`, its author has decided how to handle it.
     if is_yield_classified(reachability) {
         return;
     }
@@ -51,7 +51,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
     }
 }
 
-/// What a failure that takes this row is counted by.
+/// Returns the counter that a failure through this transition spends.
 fn budget_of(transition: &Transition, budgets: &BTreeSet<RetryBudget>) -> Option<RetryBudget> {
     let is_incremented =
         |budget: &&RetryBudget| matches!(budget, RetryBudget::Field(slot) if budgets::increments(transition, *slot));
@@ -92,13 +92,13 @@ fn is_yielded_code(value: &Value) -> bool {
     }
 }
 
-/// `[errors]` has a word for it.
+/// Whether `[errors]` lists `yielded`.
 fn is_yield_classified(reachability: &Reachability) -> bool {
     let errors = &reachability.lifecycle.errors;
     errors.retryable.iter().chain(&errors.terminal).any(|code| **code == *YIELDED_CODE)
 }
 
-/// The rows that a job which is given back in this state may take.
+/// Returns the indexes of the transitions that a yield in this state may take.
 fn transitions_on_yield(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -110,7 +110,7 @@ fn transitions_on_yield(
     let facts = state_facts.facts_seen_by(reachability.lifecycle, event, from);
     let mut remaining = facts.map(|facts| env_in_state(reachability.lifecycle, facts, from));
     let mut yield_indexes = Vec::new();
-    // One walk for all rows, each with what the earlier ones have left.
+    // One pass over all transitions, each with the facts that the earlier ones leave.
     for (index, transition) in
         event.transitions.iter().enumerate().filter(|(_, transition)| transition.from.contains(from))
     {
@@ -124,7 +124,8 @@ fn transitions_on_yield(
     yield_indexes
 }
 
-/// Not where the guard, or an earlier row, leaves only other codes, or only what is not to be tried again.
+/// Whether a yield may match: the guard and earlier transitions leave the code `yielded` and retryable failures
+/// possible.
 fn can_take_yield(evaluator: &mut AbstractEvaluator, transition: &Transition, env: &AbstractEnv) -> bool {
     let matched =
         transition.when.as_ref().map_or_else(|| Some(env.clone()), |when| evaluator.split_env(&when.expr, env).0);

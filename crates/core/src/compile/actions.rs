@@ -1,4 +1,4 @@
-//! What a row causes elsewhere: new records, events for others, messages to the outside.
+//! Compiles the actions of a transition: spawns, events for other records, deliveries.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::model::{DataType, DeliverAction, EventAction, EventKind, Formula, Spa
 use crate::suggest;
 use crate::syntax::ast::{self, NamedExpr, SourceText};
 
-/// Why a row of the other lifecycle does not take what is given.
+/// Why a transition of the target lifecycle does not accept the given inputs.
 enum InputMismatch {
-    /// It knows no input of this name (an index into what is given).
+    /// The transition has no input of this name. Holds the index of the given input.
     UnknownInput(usize),
-    /// It needs an input that is not given.
+    /// A required input is not given.
     MissingInput(Arc<str>),
-    /// An expression does not fit.
+    /// An expression does not have the type of its input.
     InvalidExpression(Vec<Diagnostic>),
 }
 
@@ -64,7 +64,7 @@ impl LifecycleBuilder<'_> {
         spawns
     }
 
-    /// A lifecycle that wants a payload must get one that fits.
+    /// Reports a spawn that gives a lifecycle no payload, or one outside its `[payload]` bounds.
     fn require_payload_fits(&mut self, entry: &ast::SpawnDecl) {
         let context = self.context;
         let Some(target_bounds) = context.payload_bounds.get(&entry.lifecycle.text) else { return };
@@ -186,7 +186,8 @@ impl LifecycleBuilder<'_> {
         deliveries
     }
 
-    /// What is given, typed by the rows that will take it: in each target at least one row must take all of it.
+    /// Types the given inputs by the transitions that accept them. In each target, at least one transition must accept
+    /// all inputs.
     fn match_target_inputs(
         &mut self,
         targets: &[Arc<str>],
@@ -257,7 +258,7 @@ impl LifecycleBuilder<'_> {
         if wrong.is_empty() { Ok(formulas) } else { Err(InputMismatch::InvalidExpression(wrong)) }
     }
 
-    /// Tell of the row that came closest: expressions that do not fit, then a missing input, then a stranger.
+    /// Reports the closest mismatch: a wrong expression, else a missing input, else an unknown input.
     fn report_no_transition_fits(
         &mut self,
         target: &Arc<str>,
@@ -308,8 +309,8 @@ impl LifecycleBuilder<'_> {
     }
 }
 
-/// Rows that differ in what they take. Each is tried with every expression that is given, so there is a bound; more
-/// than so many shapes of one event no person has written yet.
+/// Returns the transitions that differ in their inputs. The compiler tries each with every given expression, so their
+/// number is bounded; hand-written files stay far below the bound.
 fn distinct_signatures(signatures: &[TransitionSignature]) -> Vec<&TransitionSignature> {
     const MAX_TRIED_SIGNATURES: usize = 32;
     let mut distinct: Vec<&TransitionSignature> = Vec::new();

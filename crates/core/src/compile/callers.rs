@@ -1,4 +1,4 @@
-//! `[who]`, `[access]` and `by`: callers by name.
+//! Compiles `[who]`, `[access]` and `by`: the callers and readers that a lifecycle allows.
 
 use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
 use crate::diagnostic::Diagnostic;
@@ -40,7 +40,7 @@ impl LifecycleBuilder<'_> {
         access
     }
 
-    /// A caller by name: one that every lifecycle knows, as far as it is allowed here, or an entry of `[who]`.
+    /// Resolves a caller name: a built-in caller that `allowed` lists, or an entry of `[who]`.
     pub(super) fn resolve_caller(&mut self, name: &SourceText, allowed: &[&str]) -> Option<AllowedCaller> {
         let text: &str = &name.text;
         let built_in = match text {

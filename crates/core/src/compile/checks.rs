@@ -1,5 +1,7 @@
-//! `[checks]`: what is asked. A question may read the row's inputs, so it is compiled once for each row that reads its
-//! answer, and must come to the same each time.
+//! Compiles `[checks]`, the external checks.
+//!
+//! An argument may read inputs of the transition. The compiler therefore compiles it once for each transition that
+//! reads the answer, and requires the same result each time.
 
 use super::lifecycle::{LifecycleBuilder, VisibleNames};
 use crate::diagnostic::{Diagnostic, Span};
@@ -7,7 +9,7 @@ use crate::expr::{ExpectedType, Expr, ExprKind, PathRoot};
 use crate::model::{ExternalCheck, FieldDef, Formula};
 use crate::syntax::ast::NamedExpr;
 
-/// A row that reads answers: which ones, its inputs and its place.
+/// A transition that reads check answers.
 pub(super) struct CheckReader {
     pub(super) check_indexes: Vec<u16>,
     pub(super) inputs: Vec<FieldDef>,
@@ -75,7 +77,7 @@ impl LifecycleBuilder<'_> {
     }
 }
 
-/// The checks whose answers an expression reads.
+/// Adds the checks whose answers an expression reads to `found`.
 pub(super) fn collect_checks(expr: &Expr, found: &mut Vec<u16>) {
     match &expr.kind {
         ExprKind::Const(_) => {}

@@ -1,4 +1,4 @@
-//! `[unique]` and `[limit]`.
+//! Compiles `[unique]` and `[limit]`.
 
 use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
 use super::signature;

@@ -1,4 +1,4 @@
-//! Bounds of declared fields: what `min`, `max` and `pattern` mean for each type.
+//! Compiles the bounds of declared fields: `min`, `max` and `pattern`, by type.
 
 use super::fields::DeclarationCompiler;
 use crate::bounds;
@@ -7,12 +7,12 @@ use crate::model::{DataType, FieldBounds};
 use crate::syntax::ast::{self, FieldLiteral, SourceText, WithSpan};
 use crate::time::Duration;
 
-/// A pattern is compiled once, but its automaton must stay small.
+/// Bounds of a pattern. Untrusted authors write patterns, so the compiled automaton must stay small.
 const MAX_PATTERN_BYTES: usize = 1_000;
 const MAX_PATTERN_AUTOMATON_BYTES: usize = 256 * 1024;
 
 impl DeclarationCompiler<'_> {
-    /// Keys that mean nothing for the type are slips.
+    /// Reports bounds that do not apply to the type.
     pub(super) fn reject_inapplicable_keys(&mut self, declared: &ast::FieldDecl, ty: &DataType) -> Option<()> {
         let is_list = matches!(ty, DataType::List(_));
         let holds_enum = match ty {

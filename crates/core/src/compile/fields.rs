@@ -1,4 +1,4 @@
-//! Declared fields: types and defaults.
+//! Compiles declared fields: types and defaults.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::model::{DataType, FieldDef};
 use crate::suggest;
 use crate::syntax::ast::{self, SourceText};
 
-/// Type names; also names that no field may have, so that `input = { x = "name" }` is never ambiguous.
+/// Type names. No field may have such a name, so that `input = { x = "name" }` is never ambiguous.
 pub(super) const TYPE_NAMES: [&str; 10] =
     ["string", "int", "double", "bool", "time", "duration", "list", "json", "ref", "refs"];
 const ELEMENT_TYPE_NAMES: [&str; 6] = ["string", "int", "double", "bool", "time", "duration"];
-/// What every record has besides its fields.
+/// Fields that every record has in addition to the declared ones.
 pub(super) const METADATA_FIELD_NAMES: [&str; 12] = [
     "id",
     "state",
@@ -31,7 +31,7 @@ pub(super) const METADATA_FIELD_NAMES: [&str; 12] = [
     "payload",
 ];
 
-/// As `near::suggestion_text`, for people who come with the names of another language.
+/// Like [`suggest::suggestion_text`], but also maps type names of other languages to ours.
 pub(super) fn suggest_type<'a>(
     diagnostic_count: usize,
     name: &str,
@@ -52,14 +52,14 @@ pub(super) fn suggest_type<'a>(
     format!("it is called `{ours}` here")
 }
 
-/// What declarations are read against.
+/// Compiles field declarations and reports errors in them.
 pub(super) struct DeclarationCompiler<'a> {
     pub(super) lifecycle_names: &'a BTreeSet<Arc<str>>,
     pub(super) diagnostics: &'a mut Vec<Diagnostic>,
 }
 
 impl DeclarationCompiler<'_> {
-    /// The fields of a record. All of them, or `None` where one is wrong.
+    /// Compiles the fields of a record. Returns `None` if one of them is invalid.
     pub(super) fn compile_record_fields(&mut self, declared: &[ast::FieldDecl]) -> Option<Vec<FieldDef>> {
         let mut all_valid = true;
         for field in declared {
@@ -157,7 +157,7 @@ impl DeclarationCompiler<'_> {
         Some(ty)
     }
 
-    /// What may stand alone or in a list: one of `ELEMENT_TYPE_NAMES`.
+    /// Compiles a type of [`ELEMENT_TYPE_NAMES`], on its own or as the element of a list.
     fn compile_scalar_type(&mut self, name: &str, declared: &ast::FieldDecl) -> Option<DataType> {
         Some(match name {
             "string" => self.compile_string_type(declared)?,
@@ -216,8 +216,8 @@ impl DeclarationCompiler<'_> {
         all_known.then(|| to.value.iter().map(|target| target.text.clone()).collect())
     }
 
-    /// The lifecycle of a link's source, `relay.submission` of `relay.submission.job`. Asked here and not where links are
-    /// followed, so that no row that reads a broken link is blamed for it.
+    /// Reports an unknown lifecycle in a link's source, such as `relay.submission` in `relay.submission.job`. Runs at
+    /// the declaration, so that transitions that read a broken link get no diagnostic.
     pub(super) fn require_link_lifecycle(&mut self, from: &SourceText) {
         if let Some((lifecycle, _)) = from.text.rsplit_once('.') {
             let place = expr::ExprLocation { value_span: from.part_span(0..lifecycle.len()), content_start: None };
@@ -225,7 +225,7 @@ impl DeclarationCompiler<'_> {
         }
     }
 
-    /// Whether a lifecycle of that name is known; says so where not.
+    /// Returns whether the lifecycle exists, and reports it if not.
     pub(super) fn require_lifecycle(&mut self, name: &SourceText) -> bool {
         let known = self.lifecycle_names.contains(&name.text);
         if !known {

@@ -1,5 +1,7 @@
-//! All files that are given together. Three stages; a stage is entered only where the one before found no error, so
-//! that one slip does not drag a tail of others behind it.
+//! Compiles a set of lifecycle files.
+//!
+//! Runs three stages: parse, signatures, lifecycles. A stage runs only if the stage before reported no error, so that
+//! one mistake does not cause a series of follow-up errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,17 +17,18 @@ use crate::model::Definitions;
 use crate::syntax::ast::LifecycleSource;
 use crate::syntax::parse;
 
-/// The built-in files are not among those given: no message ever points into them.
+/// File index of built-in files. They are not in [`InputFiles`], so no diagnostic points to them.
 const BUILTIN_FILE_INDEX: u32 = u32::MAX;
 
-/// What came of the files: definitions where nothing was wrong, and what was found.
+/// The diagnostics of a set of files, and its definitions if none of them is an error.
 #[derive(Debug)]
 pub struct CompileResult {
     pub definitions: Option<Definitions>,
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Files to definitions: names resolved, expressions typed. Proves nothing about where the rows lead.
+/// Compiles files to definitions: resolves names and types expressions. Does not run static analysis; that is
+/// [`analyze`](crate::analysis::analyze).
 pub fn compile(files: &InputFiles) -> CompileResult {
     let mut out = Vec::new();
     let definitions = run_stages(files, &mut out);
@@ -34,7 +37,7 @@ pub fn compile(files: &InputFiles) -> CompileResult {
     CompileResult { definitions: definitions.filter(|_| good), diagnostics: out }
 }
 
-/// The lifecycles that files declare, right or wrong in all else.
+/// Returns the names of the lifecycles that the files declare, even if the files have other errors.
 pub fn declared_lifecycles(files: &InputFiles) -> BTreeSet<Arc<str>> {
     let mut patterns = bounds::MAX_PATTERNS_TOTAL;
     let sources = files.files.iter().filter_map(|file| parse(0, file, &mut patterns, &mut Vec::new()));
@@ -59,7 +62,7 @@ fn run_stages(files: &InputFiles, out: &mut Vec<Diagnostic>) -> Option<Definitio
         let own = context.signatures.get(&source.lifecycle.text)?;
         let (mut lifecycle, diagnostics) = LifecycleBuilder::new(source, own, &context, out.len()).build();
         out.extend(diagnostics);
-        // The model holds no map with keys other than text and no number that JSON cannot write.
+        // Serialization cannot fail: the model has only string keys and only numbers that JSON can represent.
         lifecycle.hash = hash::lifecycle_hash(&lifecycle).ok()?;
         definitions.lifecycles.insert(lifecycle.name.clone(), Arc::new(lifecycle));
     }
@@ -79,7 +82,7 @@ fn parse_files(files: &InputFiles, diagnostics: &mut Vec<Diagnostic>) -> Vec<Lif
         );
         return Vec::new();
     }
-    // Messages to the outside; part of every set of definitions (EXE-16).
+    // EXE-16: every set of definitions includes the delivery lifecycle.
     let delivery = include_str!("../builtin/delivery.toml");
     let builtin = InputFile { name: "onceward.delivery".into(), text: delivery.into() };
     let mut patterns = bounds::MAX_PATTERNS_TOTAL + 2;

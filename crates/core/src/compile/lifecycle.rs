@@ -1,4 +1,4 @@
-//! One lifecycle: its declarations resolved, its rows put together.
+//! Compiles one lifecycle: resolves its declarations and builds its transitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::model::{
 use crate::suggest;
 use crate::syntax::ast::{self, LifecycleSource, SourceText};
 
-/// What all lifecycles that are compiled together may know of each other.
+/// What the lifecycles of one compilation know of each other.
 pub(super) struct CompileContext {
     pub(super) lifecycle_names: BTreeSet<Arc<str>>,
     pub(super) signatures: LifecycleSignatures,
@@ -37,7 +37,7 @@ pub(super) struct VisibleNames<'v> {
     pub(super) now: bool,
 }
 
-/// A link's name, the lifecycles of its records, and its bound.
+/// Name of a link, lifecycles of its records, and its limit.
 type LinkScope = (Arc<str>, Vec<Arc<str>>, Option<u32>);
 
 pub(super) struct LifecycleBuilder<'a> {
@@ -48,12 +48,12 @@ pub(super) struct LifecycleBuilder<'a> {
     pub(super) result: Option<Vec<FieldDef>>,
     lookups: Vec<(Arc<str>, Arc<str>)>,
     links: Vec<LinkScope>,
-    /// Paths that cannot be null in the rest of the row, because its guard or its refusals say so.
+    /// Paths that cannot be null in the rest of the transition, by its guard and refusals.
     pub(super) non_null_paths: Vec<expr::ValuePath>,
-    /// The row's guard or one of its refusals cannot be read: what it would have ruled out is not known.
+    /// Whether the guard or a refusal has an error. What it excludes is then unknown.
     pub(super) has_unreadable_guard: bool,
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// Messages about other files, before this one's.
+    /// Number of diagnostics about earlier files.
     pub(super) earlier_diagnostics: usize,
 }
 
@@ -99,12 +99,12 @@ impl<'a> LifecycleBuilder<'a> {
         }
     }
 
-    /// How many messages there are before the next.
+    /// Returns the number of diagnostics so far, those of earlier files included.
     pub(super) fn diagnostic_count(&self) -> usize {
         self.earlier_diagnostics + self.diagnostics.len()
     }
 
-    /// The whole lifecycle, without its hash. Only to be used where nothing was reported.
+    /// Builds the lifecycle without its hash. Use the result only if no error was reported.
     pub(super) fn build(mut self) -> (Lifecycle, Vec<Diagnostic>) {
         self.validate_names();
         let source = self.source;
@@ -117,7 +117,8 @@ impl<'a> LifecycleBuilder<'a> {
         let lookups = self.compile_lookups();
         self.lookups = lookups.iter().map(|lookup| (lookup.name.clone(), lookup.lifecycle.clone())).collect();
         self.declare_answers_and_result();
-        // What reads a link or a lookup that is not right is not to blame: nothing more is told in that case.
+        // After an error in a link or a lookup, skip the transitions: diagnostics of its readers would only be
+        // follow-up errors.
         let errors_so_far = self.diagnostics.len();
         let (events, readers) = if errors_so_far == 0 { self.compile_events() } else { (Vec::new(), Vec::new()) };
         let (outside, outside_at) = self.compile_outside_accounts();
@@ -167,7 +168,7 @@ impl<'a> LifecycleBuilder<'a> {
         DeclarationCompiler { lifecycle_names: &self.context.lifecycle_names, diagnostics: &mut self.diagnostics }
     }
 
-    /// Compile one expression; what is wrong with it is reported.
+    /// Compiles one expression and reports its errors.
     pub(super) fn compile_expr(
         &mut self,
         text: &str,
@@ -184,7 +185,8 @@ impl<'a> LifecycleBuilder<'a> {
         }
     }
 
-    /// What is wrong with an expression, but for what may only follow from a guard that cannot be read.
+    /// Reports errors of an expression. After an unreadable guard, omits `maybe-null`: the guard may have excluded
+    /// null.
     pub(super) fn report_expr_errors(&mut self, mut diagnostics: Vec<Diagnostic>) {
         if self.has_unreadable_guard {
             diagnostics.retain(|diagnostic| diagnostic.code != "maybe-null");
@@ -216,7 +218,7 @@ impl<'a> LifecycleBuilder<'a> {
             Ok(expr) => return Ok(expr),
             Err(diagnostics) => diagnostics,
         };
-        // A path that may be null by its type will do where the row has made sure that it is not.
+        // A path of a nullable type is accepted if the guard or a refusal excludes null.
         if let ExpectedType::Fits(ValueType { ty, nullable: false }) = expected
             && let Ok(mut expr) = expr::compile(text, location, &scope, &self::expected_type(ty.clone(), true))
             && matches!(&expr.kind, expr::ExprKind::Read(path) if self.non_null_paths.contains(path))
@@ -332,7 +334,7 @@ impl<'a> LifecycleBuilder<'a> {
         states
     }
 
-    /// A field that holds a time.
+    /// Resolves a field and requires its type to be `time`.
     pub(super) fn resolve_time_field(&mut self, name: &SourceText) -> Option<crate::model::FieldIndex> {
         let field_index = signature::resolve_field(self.own_signature, name, &mut self.diagnostics)?;
         let field = &self.own_signature.fields[usize::from(field_index)];

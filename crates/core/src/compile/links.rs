@@ -1,4 +1,4 @@
-//! Ways to other records: `[links]` and `[refs]`.
+//! Compiles `[links]` and `[refs]`, which reach other records.
 
 use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
 use super::signature;

@@ -1,4 +1,4 @@
-//! Literals of declarations (`default`, `const`) as values of a field's type.
+//! Converts literals of declarations (`default`, `const`) to values of a field's type.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::model::{DataType, FieldBounds};
 use crate::syntax::ast::FieldLiteral;
 use crate::value::Value;
 
-/// The literal as a value of the type, within the bounds; else why not.
+/// Converts the literal to a value of the type within the bounds. The error says why it cannot.
 pub(super) fn literal_value(literal: &FieldLiteral, ty: &DataType, bounds: &FieldBounds) -> Result<Value, String> {
     let value = match (ty, literal) {
         (DataType::Bool, FieldLiteral::Bool(flag)) => Value::Bool(*flag),

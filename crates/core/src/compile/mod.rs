@@ -1,5 +1,5 @@
-//! From files to the model: names resolved, expressions typed. Says nothing of what the rows may lead to; that is for
-//! [`check`](crate::check).
+//! Compiles lifecycle files to the model: resolves names and types expressions. [`analysis`](crate::analysis) then
+//! examines which transitions can run.
 
 mod actions;
 mod callers;

@@ -1,5 +1,6 @@
-//! What others may know of a lifecycle before its expressions are compiled: its signature, and what each of its rows
-//! takes.
+//! Compiles the signatures of a lifecycle: its fields and the inputs of its transitions.
+//!
+//! Other lifecycles refer to them, so the compiler builds all signatures before any expression.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +12,16 @@ use crate::model::{EventKind, FieldDef, FieldIndex, TransitionInput};
 use crate::suggest;
 use crate::syntax::ast::{self, LifecycleSource, SourceText, TransitionDecl};
 
-/// What one row takes from whoever sends the event.
+/// The inputs of one transition.
 #[derive(Clone, Debug)]
 pub(super) struct TransitionSignature {
     pub(super) inputs: Vec<TransitionInput>,
-    /// By input: must be given.
+    /// By input: whether the caller must give it.
     pub(super) required: Vec<bool>,
 }
 
 impl TransitionSignature {
-    /// The inputs as expressions see them: what need not be given may be null.
+    /// Returns the inputs as expressions see them. Optional inputs are nullable.
     pub(super) fn scope_fields(&self) -> Vec<FieldDef> {
         let optional = self.required.iter().map(|required| !required);
         let inputs = self.inputs.iter().zip(optional);
@@ -30,7 +31,7 @@ impl TransitionSignature {
     }
 }
 
-/// By event, the shapes of its rows in order.
+/// By event: the signatures of its transitions, in order.
 pub(super) type SignaturesByEvent = BTreeMap<Arc<str>, Vec<TransitionSignature>>;
 
 pub(super) fn compile_signature(
@@ -110,7 +111,7 @@ fn compile_transition_signature(
     transition_signature
 }
 
-/// A declaration, a type's name, or the name of a field of the record whose type and bounds it has.
+/// Compiles an input: a full declaration, a type name, or the name of a record field whose type and bounds it gets.
 fn compile_input_field(
     input: &ast::FieldDecl,
     signature: &LifecycleSignature,
@@ -159,7 +160,7 @@ fn report_if_repeated(
     first.is_some()
 }
 
-/// A field of the record by name; says so where there is none.
+/// Resolves a field of the record by name, and reports an unknown one.
 pub(super) fn resolve_field(
     signature: &LifecycleSignature,
     name: &SourceText,

@@ -1,4 +1,4 @@
-//! Ledger moves: accounts and amounts.
+//! Compiles transfers: accounts and amounts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl LifecycleBuilder<'_> {
         accounts.into_iter().unzip()
     }
 
-    /// Said once: all moves of a file want the same line.
+    /// Reports a missing asset once per file: one line fixes all its transfers.
     fn report_missing_asset(&mut self, span: Span) {
         if self.diagnostics.iter().any(|earlier| earlier.code == NEEDS_ASSET_CODE && earlier.span.file == span.file) {
             return;
@@ -77,7 +77,7 @@ impl LifecycleBuilder<'_> {
         transfers
     }
 
-    /// `hold`, or a name with expressions in braces.
+    /// Compiles `hold`, or an account name with expressions in braces.
     fn compile_account(&mut self, text: &SourceText, view: VisibleNames) -> Option<AccountRef> {
         if &*text.text == "hold" {
             return Some(AccountRef::Hold);
@@ -156,13 +156,13 @@ fn is_account_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b':' | b'_' | b'-' | b'.'))
 }
 
-/// What expressions begin with.
+/// First names of expression paths.
 const EXPRESSION_ROOTS: [&str; 7] = ["record", "input", "actor", "result", "checks", "refs", "links"];
 
-/// Where a name contains what was surely meant as an expression: one of the roots, a dot and a name.
+/// Finds a path that lacks braces: a root, a dot and a name.
 fn find_bare_path(text: &str) -> Option<Range<usize>> {
     let mut start = 0;
-    // A word is what stands between colons and dashes.
+    // Words of an account name are separated by colons and dashes.
     for word in text.split([':', '-']) {
         let path = word.trim_end_matches('.');
         if let Some((root, rest)) = path.split_once('.')

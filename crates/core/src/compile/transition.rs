@@ -1,4 +1,4 @@
-//! Rows.
+//! Compiles events and their transitions.
 
 use super::checks::{self, CheckReader};
 use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
@@ -15,7 +15,7 @@ use crate::time::Duration;
 use crate::value::Value;
 
 impl LifecycleBuilder<'_> {
-    /// All events with their rows, and which rows read which answers.
+    /// Compiles all events, and returns which transitions read which check answers.
     pub(super) fn compile_events(&mut self) -> (Vec<EventDef>, Vec<CheckReader>) {
         self.validate_events();
         let source = self.source;
@@ -60,7 +60,7 @@ impl LifecycleBuilder<'_> {
         let from: StateSet =
             transition.path.from.iter().filter_map(|state| self.resolve_state_at(&state.value, state.span)).collect();
         let to = transition.path.to.as_ref().and_then(|state| self.resolve_state_at(&state.value, state.span));
-        // Evaluated on entering, long before the guard: nothing that the guard says holds for it.
+        // The engine evaluates the timer on entering the state, before the guard. It must not rely on the guard.
         let timing = self.compile_timer(transition);
         let when = transition
             .when
@@ -100,13 +100,15 @@ impl LifecycleBuilder<'_> {
         compiled
     }
 
-    /// What the rest of the row may rely on: a guard was true, a reason to refuse was not.
+    /// Records which paths cannot be null in the rest of the transition: its guard was true, or a refusal condition was
+    /// false.
     fn assume_condition(&mut self, condition: Option<&Formula>, truth: bool) {
         let facts = condition.map_or_else(Vec::new, |formula| expr::non_null_paths(&formula.expr, Some(truth)));
         self.non_null_paths.extend(facts);
     }
 
-    /// A check may stay unanswered; what the engine fires by itself cannot wait for one.
+    /// Reports checks in transitions that the engine fires. An external check may stay unanswered, and such a
+    /// transition cannot wait.
     fn forbid_checks_in_engine_events(&mut self, kind: EventKind, transition: &Transition) {
         if matches!(kind, EventKind::Called | EventKind::Create | EventKind::Commit) {
             return;
@@ -177,7 +179,7 @@ impl LifecycleBuilder<'_> {
         assignments
     }
 
-    /// A new record has no field without a value, other than those that may be null.
+    /// Reports fields that would have no value in a new record and are not nullable.
     fn require_field_values(&mut self, transition: &ast::TransitionDecl) {
         let own = self.own_signature;
         for field in &own.fields {
@@ -218,7 +220,7 @@ impl LifecycleBuilder<'_> {
                     Expr { kind: ExprKind::Const(Value::Duration(length)), value_type: typed, span: after.span() };
                 Some(TimerSpec::AfterEntering(Formula { expr, text: after.text.clone() }))
             }
-            // No expression that gives a duration starts with a digit.
+            // No valid expression of type duration starts with a digit.
             Err(_) if is_negative_duration(&after.text) || after.text.starts_with(|c: char| c.is_ascii_digit()) => {
                 let (label, help) = if is_negative_duration(&after.text) {
                     (
@@ -250,7 +252,7 @@ impl LifecycleBuilder<'_> {
 }
 
 impl LifecycleBuilder<'_> {
-    /// `at = "record.due"`, or a sum: a timer follows a field, so that everybody can see what it waits for.
+    /// Reports `at` with an expression. A timer follows a field, so that readers of a record see when the timer fires.
     fn report_not_a_time_field(&mut self, text: &SourceText) {
         let field = text.text.strip_prefix("record.").filter(|name| is_name(name));
         let help = match field {
@@ -267,7 +269,7 @@ impl LifecycleBuilder<'_> {
     }
 }
 
-/// Every check that any expression of the row reads.
+/// Returns every check that an expression of the transition reads.
 fn collect_check_reads(transition: &Transition) -> Vec<u16> {
     let mut found = Vec::new();
     let mut collect = |expr: &Expr| checks::collect_checks(expr, &mut found);

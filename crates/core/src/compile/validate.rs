@@ -1,4 +1,4 @@
-//! What may stand where: keys that belong to some events only, states that some rows may not leave or reach.
+//! Validates which keys an event allows and which states a transition may leave or enter.
 
 use super::lifecycle::LifecycleBuilder;
 use crate::diagnostic::{Diagnostic, Span};
@@ -6,7 +6,7 @@ use crate::model::EventKind;
 use crate::suggest;
 use crate::syntax::ast::{EventDecl, ReadyDecl, SourceText, StateDecl, TransitionDecl};
 
-/// The events that have a meaning of their own.
+/// Events that the engine defines.
 const ENGINE_EVENT_NAMES: [&str; 7] = ["create", "lease", "commit", "finish", "fail", "time", "enter"];
 
 impl LifecycleBuilder<'_> {
@@ -95,8 +95,10 @@ impl LifecycleBuilder<'_> {
         }
     }
 
-    /// An event that anybody may call instead of one that the engine fires would be a hole, and nothing else would show
-    /// it. Whoever means such a name says who may call it, which rows of the engine's own events never do.
+    /// Rejects an event whose name is one typo away from an engine event.
+    ///
+    /// Such an event would be callable by every caller, and no other diagnostic would show it. To use such a name, an
+    /// author declares its callers with `by`, which engine events never have.
     fn reject_near_engine_event(&mut self, name: &SourceText) {
         let Some(near) = suggest::find_single_typo(&name.text, ENGINE_EVENT_NAMES) else { return };
         self.report(
@@ -190,7 +192,7 @@ impl LifecycleBuilder<'_> {
         self.report(Diagnostic::error("misplaced", span, message).label(label).help(help));
     }
 
-    /// Final states are not left; reserved ones are not reached.
+    /// Reports transitions that leave a final state or enter a reserved one.
     fn validate_from_and_to_states(&mut self, transition: &TransitionDecl) {
         let source = self.source;
         let Some(to) = &transition.path.to else { return };

@@ -1,4 +1,4 @@
-//! `[work]`: what workers are told of a job before they have it.
+//! Compiles `[work]`: the policy for leasing jobs to workers.
 
 use super::lifecycle::{LifecycleBuilder, VisibleNames, expected_type};
 use crate::diagnostic::Diagnostic;
@@ -6,7 +6,7 @@ use crate::model::{ConcurrencyPolicy, DataType, WorkPolicy};
 use crate::syntax::ast;
 
 impl LifecycleBuilder<'_> {
-    /// The result's fields, before any row reads them.
+    /// Declares the fields of check answers and of the result, before transitions read them.
     pub(super) fn declare_answers_and_result(&mut self) {
         let source = self.source;
         for check in &source.checks {

@@ -1,4 +1,4 @@
-//! Who may read a record, and who may take a row.
+//! Access control: which callers may read a record or fire a transition.
 
 use super::draft::Draft;
 use super::halt::{DecideResult, Halt};
@@ -10,32 +10,32 @@ use crate::value::Value;
 /// Where an event comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventCaller {
-    /// A key, with the token of a lease where it sent one.
+    /// An API key, with the fencing token if it sent one.
     ApiKey(Option<FencingToken>),
     /// Another record's require, cascade or spawn.
     Record,
-    /// The engine: its own events, on its own or on a worker's word.
+    /// The engine: its own events, and those that a worker reports.
     Engine,
 }
 
-/// INV-9: a worker's calls are for a worker's key. A token fences; it is a small number and keeps no secret, so in
-/// anybody else's hands it is worth nothing.
+/// INV-9: worker calls need the API key of a worker. A fencing token is a small number and not a secret, so the token
+/// alone proves nothing.
 pub(super) fn is_worker(actor: &Actor) -> bool {
     ["worker", "operator", "engine"].iter().any(|role| actor.has_role(role))
 }
 
-/// EXE-8: whether an execution is this actor's own. The engine speaks for every worker that is gone.
+/// EXE-8: whether the actor took this execution's lease. The engine acts for every lost worker.
 pub(super) fn is_holder(execution: &Execution, actor: &Actor) -> bool {
     execution.holder == actor.id || actor.has_role("engine")
 }
 
-/// Whether the call carries the token of the live lease, from the key that took it.
+/// Whether the call carries the token of the live lease and comes from the API key that took it.
 fn holds_lease(record: &Record, actor: &Actor, token: Option<FencingToken>) -> bool {
     let is_own = |execution: &Execution| Some(execution.token) == token && is_holder(execution, actor);
     is_worker(actor) && record.live_execution().is_some_and(is_own)
 }
 
-/// One owner never sees another's records unless the lifecycle says so; a live lease grants reading while it lasts.
+/// Whether the actor may read the record: the lifecycle's `[access]` admits it, or it holds the live lease.
 pub(super) fn can_read(
     draft: &Draft,
     record: &Record,
@@ -49,7 +49,8 @@ pub(super) fn can_read(
     for access in &lifecycle.allowed_readers {
         let admitted = match access {
             AllowedReader::Anyone => true,
-            // A caller of whom it cannot be said is not admitted, nor told that there is something to fault.
+            // If the predicate faults, the caller is denied like any other, so that it cannot learn that the record
+            // exists.
             AllowedReader::Caller(by) => match matches_caller(draft, by, record, actor, EventCaller::ApiKey(token)) {
                 Err(Halt::Fault(_)) => false,
                 answer => answer?,
@@ -62,7 +63,7 @@ pub(super) fn can_read(
     Ok(false)
 }
 
-/// Whether a row is for this caller.
+/// Whether the caller may fire the transition.
 pub(super) fn admits_caller(
     draft: &Draft,
     transition: &Transition,
@@ -70,12 +71,12 @@ pub(super) fn admits_caller(
     caller: EventCaller,
 ) -> DecideResult<bool> {
     let actor = &draft.operation.actor;
-    // A key that may only look moves nothing, not even its own owner's records.
+    // A read-only API key fires nothing, not even on records of its own owner.
     if matches!(caller, EventCaller::ApiKey(_)) && !actor.can_write() {
         return Ok(false);
     }
-    // A worker's key works: it creates nothing and moves nothing, but for the record whose lease it holds, and but for rows that name
-    // it.
+    // An API key with only the role `worker` creates nothing and fires events only on a record whose lease it holds, or
+    // through transitions that name it.
     let can_act = match caller {
         EventCaller::ApiKey(token) => actor.can_produce() || holds_lease(record, actor, token),
         EventCaller::Record | EventCaller::Engine => true,
@@ -91,7 +92,7 @@ pub(super) fn admits_caller(
     Ok(false)
 }
 
-/// What a caller for whom none of these rows is may know of why: its own roles, and whom the rows name.
+/// Explains a denial with what the caller may know: its own roles, and the callers that the transitions admit.
 pub(super) fn denial_hint<'a>(
     actor: &Actor,
     lifecycle: &Lifecycle,

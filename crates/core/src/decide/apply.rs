@@ -1,4 +1,4 @@
-//! Carrying out: choosing the row that answers an event, doing what it says, and all that follows from it.
+//! Applies transitions: chooses the first that matches an event, changes the record and runs all resulting actions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,28 +22,29 @@ use crate::model::{EventDef, EventKind, Transition};
 use crate::record::{AbortReason, ExecutionStatus, PayloadRef, Record};
 use crate::value::{RecordId, Value};
 
-/// Spawns and requires inside each other. Real lifecycles nest two deep; a lifecycle that spawns itself ends here.
+/// Deepest nesting of spawns and requires. Lifecycles in use nest two deep; the limit stops a lifecycle that spawns
+/// itself.
 const MAX_ACTION_DEPTH: usize = 16;
 
-/// What is still to be done, last first.
+/// A task on the stack of pending work; the last one runs first.
 pub(super) enum PendingTask {
-    /// Offer an event to a record; not taken is fine.
+    /// Offers a cascaded event to a record, which may decline it.
     OfferEvent { record: RecordId, event: Arc<str>, input: Arc<[(Arc<str>, Value)]> },
-    /// The record was brought into a state by the row that stands at this place among those it has taken.
-    /// `chain` counts the enter rows that led there one after another.
+    /// Fires `enter` after the record's transition `transition_index` entered a state. `enter_chain` counts the `enter`
+    /// transitions that led there in sequence.
     FireEnter { record: RecordId, transition_index: usize, enter_chain: usize },
 }
 
-/// One attempt at an operation.
+/// One attempt to decide an operation.
 pub(super) struct OperationRun<'a> {
     pub(super) draft: Draft<'a>,
     tasks: Vec<PendingTask>,
     depth: usize,
-    /// Records that took an event offered or required, or declined it, or were spawned, so far.
+    /// Records so far that were spawned, or that took or declined an event.
     reached_records: usize,
-    /// Events offered so far; some of them to records that have taken them before.
+    /// Events offered so far, including repeated offers to a record that has taken the event.
     offered_events: usize,
-    /// Enter rows in a row, so far.
+    /// Length of the current sequence of `enter` transitions.
     enter_chain: usize,
 }
 
@@ -52,7 +53,7 @@ impl<'a> OperationRun<'a> {
         Self { draft, tasks: Vec::new(), depth: 0, reached_records: 0, offered_events: 0, enter_chain: 0 }
     }
 
-    /// Where to go back to when a row is undone: what was changed, and what is still to be done.
+    /// Marks the current changes and pending tasks for [`rollback_to`](Self::rollback_to).
     pub(super) fn savepoint(&self) -> (Savepoint, usize) {
         (self.draft.savepoint(), self.tasks.len())
     }
@@ -62,12 +63,12 @@ impl<'a> OperationRun<'a> {
         self.tasks.truncate(*tasks);
     }
 
-    /// Try the rows of an event in file order; the first that holds is taken.
+    /// Tries the transitions of an event in file order and applies the first that matches.
     pub(super) fn fire_event(&mut self, id: RecordId, context: EventContext) -> DecideResult<Result<(), NoMatch>> {
         self.fire_transitions(id, context, None)
     }
 
-    /// Fire `time`, for the rows whose timers are due only.
+    /// Fires `time`, but only the transitions whose timers are due.
     pub(super) fn fire_timers(&mut self, id: RecordId, due: &[u16]) -> DecideResult<Result<(), NoMatch>> {
         self.fire_transitions(id, engine_event_context("time"), Some(due))
     }
@@ -120,7 +121,7 @@ impl<'a> OperationRun<'a> {
         Ok(Err(closest))
     }
 
-    /// Do what a row says. `false`: a require was not taken, and the caller must go back.
+    /// Applies a transition. Returns `false` if a target did not take a required event; the caller must then roll back.
     pub(super) fn apply_transition(
         &mut self,
         before: Option<&Arc<Record>>,
@@ -140,7 +141,8 @@ impl<'a> OperationRun<'a> {
         if kind == EventKind::Called {
             record.stuck_reason = None;
         }
-        // A commit that stays holds the record from here on, so that nothing it causes can move it away.
+        // From here on only `finish` may change the state of a record with a committed internal transition, so that no
+        // action of the commit moves it.
         if let (EventKind::Commit, None, Some(execution)) = (kind, transition.to, &mut record.execution) {
             execution.finish_pending = true;
         }
@@ -203,7 +205,8 @@ impl<'a> OperationRun<'a> {
         Ok(true)
     }
 
-    /// Into a state: the clock of its timers starts, a lease that is not part of the move ends.
+    /// Enters a state: starts its timers, and aborts the lease unless the event is `lease` or the execution has
+    /// committed.
     fn enter_state(&mut self, record: &mut Record, to: crate::model::StateIndex, kind: EventKind) {
         let aborts_lease = kind != EventKind::Lease
             && record.execution.as_ref().is_some_and(|execution| {
@@ -220,7 +223,7 @@ impl<'a> OperationRun<'a> {
         }
     }
 
-    /// An event that must be taken by each of its targets.
+    /// Fires an event that every target must take.
     fn require_event(&mut self, action: PlannedEventAction) -> DecideResult<bool> {
         if action.targets.is_empty() {
             return Ok(false);
@@ -269,7 +272,7 @@ impl<'a> OperationRun<'a> {
                 };
                 Err(Halt::Refuse(record_refusal(&spawner, "create", 409, "spawn_not_taken", reason)))
             }
-            // The record that holds the key serves in place of a new one.
+            // The record that holds the unique key takes the place of the new one.
             Err(Halt::ExistingRecord(holder)) => {
                 self.rollback_to(&savepoint);
                 self.draft.existing.push(holder);
@@ -279,7 +282,7 @@ impl<'a> OperationRun<'a> {
         }
     }
 
-    /// Do something with all that follows from it, before going on.
+    /// Runs `run` and all tasks that result from it.
     fn run_nested<T>(
         &mut self,
         record_id: RecordId,
@@ -299,10 +302,11 @@ impl<'a> OperationRun<'a> {
         result
     }
 
-    /// Run the tasks down to a length of the stack: depth first, and no deeper in calls however long the chain.
+    /// Runs pending tasks until the stack is back to `base_task` tasks. The order is depth first; the call depth does
+    /// not grow with the length of the chain.
     ///
-    /// Where one of them lacks something the attempt is lost; the others are run all the same, for what they lack, so that
-    /// a store is asked once for each step away from the first record and not once for each record.
+    /// If a task lacks data, the attempt fails. The other tasks still run, to collect everything that is missing. The
+    /// store is thus queried once per hop from the first record, not once per record.
     pub(super) fn run_tasks(&mut self, base_task: usize) -> DecideResult<()> {
         let (mut missing, mut due) = (BTreeSet::new(), BTreeSet::new());
         while self.tasks.len() > base_task {
@@ -318,7 +322,7 @@ impl<'a> OperationRun<'a> {
                     due.extend(records);
                     self.rollback_to(&savepoint);
                 }
-                // Nothing that is found out without what is missing counts.
+                // Results computed without the missing data do not count.
                 Err(_) if !missing.is_empty() || !due.is_empty() => self.tasks.truncate(base_task),
                 Err(halt) => return Err(halt),
             }
@@ -334,7 +338,8 @@ impl<'a> OperationRun<'a> {
         match task {
             PendingTask::OfferEvent { record, event, input } => self.offer_event(record, &event, &input),
             PendingTask::FireEnter { record, transition_index: row, enter_chain: chain } => {
-                // The checker allows no circle of enter rows; should one come here unchecked, it ends.
+                // The static analysis rejects cycles of `enter` transitions. This limit stops a lifecycle that was not
+                // analyzed.
                 if chain > bounds::MAX_STATES {
                     let record = self.draft.expect_record(record)?;
                     let reason = "its enter rows go round in a circle";
@@ -348,7 +353,7 @@ impl<'a> OperationRun<'a> {
         }
     }
 
-    /// What is undone counts too: it is the work that is bounded, however rows are tried and given up.
+    /// Rolled-back work counts too, because the limits bound the work, not the result.
     fn enforce_limits(&self) -> DecideResult<()> {
         let reason = if self.reached_records > bounds::MAX_RECORDS_PER_OPERATION {
             format!("the operation reaches more than {} records", bounds::MAX_RECORDS_PER_OPERATION)
@@ -366,7 +371,7 @@ impl<'a> OperationRun<'a> {
         }
         self.reached_records += 1;
         self.enforce_limits()?;
-        // Noted before its own cascades come round to it again.
+        // Marked before firing, because the record's own cascades may offer the event again.
         self.draft.mark_cascade_taken(id, event);
         if self.fire_event(id, event_action_context(event, input))?.is_err() {
             self.draft.unmark_cascade_taken(id, event);
@@ -375,7 +380,7 @@ impl<'a> OperationRun<'a> {
     }
 
     fn fire_enter(&mut self, id: RecordId, transition_index: usize) -> DecideResult<()> {
-        // What the row caused may have moved the record on meanwhile; its newer state has had its own turn.
+        // An action of the transition may already have moved the record to another state, which fired its own `enter`.
         if self.draft.has_entered_state_since(id, transition_index) {
             return Ok(());
         }
@@ -387,7 +392,7 @@ fn event_action_context<'b>(event: &'b str, input: &'b [(Arc<str>, Value)]) -> E
     EventContext { caller: EventCaller::Record, input: EventInput::Values(input), ..engine_event_context(event) }
 }
 
-/// One of the engine's own events, with nothing given.
+/// Context of one of the engine's own events, without input.
 pub(super) fn engine_event_context(event: &str) -> EventContext<'_> {
     EventContext {
         event,

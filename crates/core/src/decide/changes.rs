@@ -1,4 +1,4 @@
-//! What `decide` answers.
+//! Results of `decide`: changes, no-ops, refusals, and requests for more data.
 
 use std::sync::Arc;
 
@@ -12,44 +12,45 @@ use crate::value::RecordId;
 
 #[derive(Clone, Debug)]
 pub enum Decision {
-    /// Do this, all of it or none.
+    /// Commit these changes, all or none.
     Changes(Box<Changes>),
-    /// Already so: nothing to do, nothing to log.
+    /// Nothing to change and nothing to log.
     NoOp(NoOp),
-    /// Not allowed; no record changes.
+    /// The operation is refused; no record changes.
     Refusal(Box<Refusal>),
-    /// Load these and ask again.
+    /// Load these keys and decide again.
     Missing(Vec<ReadKey>),
-    /// Apply `Call::Due` to these first, each an operation of its own, and ask again. At this time or later: a record in
-    /// reach may have been logged after the clock's `now`, and by the clock alone nothing would be due.
+    /// Apply [`Call::FireDue`](super::Call::FireDue) to these records first, each as its own operation, and decide
+    /// again. Use `at` or later as the time: a record's newest log entry may be later than the clock's `now`, and at
+    /// `now` nothing would be due.
     Due { records: Vec<RecordId>, at: Time },
-    /// Put these questions to the outside and ask again with the answers.
+    /// Run these external checks and decide again with the answers.
     NeedsChecks(Vec<CheckQuery>),
 }
 
 #[derive(Clone, Debug)]
 pub struct Changes {
-    /// The operation's one time: not below the last logged time of any record it touches.
+    /// The operation's time: not before the `updated_at` of any record that it touches.
     pub now: Time,
-    /// Each record that changes, once, in the order first changed.
+    /// Each changed record once, in the order of first change.
     pub records: Vec<RecordChange>,
-    /// Keys claimed (`Some`) and released (`None`).
+    /// Unique keys claimed (`Some`) and released (`None`).
     pub unique_claims: Vec<(UniqueKey, Option<RecordId>)>,
     pub counter_deltas: Vec<(CounterKey, i64)>,
     pub transfers: Vec<Transfer>,
-    /// Executions that began, moved or ended.
+    /// Executions that started, changed or ended.
     pub executions: Vec<(RecordId, Execution)>,
     pub effects: Vec<Effect>,
-    /// Contents that came into being inside the operation (message bodies).
+    /// Payloads created by the operation (delivery bodies).
     pub payloads: Vec<NewPayload>,
     pub audit_entries: Vec<AuditEntry>,
-    /// A lease extended by a heartbeat: no log entry, no version.
+    /// A lease extended by a heartbeat. Writes no log entry and does not raise the record's version.
     pub heartbeat: Option<(RecordId, Execution)>,
-    /// The heartbeat's word to the worker.
+    /// The heartbeat's reply asks the worker to stop.
     pub stop_requested: bool,
-    /// The record that the caller asked about.
+    /// The record that the call is about.
     pub subject: RecordId,
-    /// Every key the decision rests on: what `save` must find unchanged.
+    /// The read set: every key that the decision depends on. `save` must find them unchanged.
     pub read_keys: Vec<ReadKey>,
 }
 
@@ -58,11 +59,11 @@ pub struct RecordChange {
     /// `None` for a new record.
     pub before: Option<Arc<Record>>,
     pub after: Arc<Record>,
-    /// The rows taken, in order: event and the row's number among the event's rows.
+    /// The transitions taken, in order: the event, and the index among the event's transitions.
     pub transitions: Vec<(Arc<str>, u16)>,
 }
 
-/// A ledger account. A record's own hold is known by the record; nobody else can name it.
+/// A ledger account. Only the record's own transitions can name its hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Account {
     Named { asset: Arc<str>, name: Arc<str> },
@@ -74,15 +75,15 @@ pub struct Transfer {
     pub from: Account,
     pub to: Account,
     pub amount: i64,
-    /// The record whose row moved it.
+    /// The record whose transition made the transfer.
     pub caused_by: RecordId,
 }
 
-/// What a committed execution leaves: at most one per job, ever (EXE-12).
+/// Result of a committed execution: at most one per job, ever (EXE-12).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     pub record: RecordId,
-    /// Of the execution that left it.
+    /// Token of the committed execution.
     pub token: FencingToken,
     pub result: Json,
 }
@@ -101,10 +102,11 @@ pub struct AuditEntry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoOp {
-    /// The record that already is as asked, or that holds the key.
+    /// The record that already is as requested, or that holds the unique key.
     pub subject: RecordId,
     pub reason: NoOpReason,
-    /// Where the rows would have spawned: who holds the keys of what they would have made. The caller may not be one to see them.
+    /// Records that hold the unique keys of records that the transitions would have spawned. The caller may lack the
+    /// right to read them.
     pub existing: Vec<RecordId>,
     pub read_keys: Vec<ReadKey>,
 }
@@ -112,36 +114,36 @@ pub struct NoOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoOpReason {
-    /// The rows taken change nothing.
+    /// The transitions taken change nothing.
     Unchanged,
-    /// The same call came before; the answer is as it was then (EXE-8).
+    /// A repeated call; the reply is the same as the first time (EXE-8).
     Repeated,
-    /// A unique key with `clash = "return"` is held by the subject.
+    /// The subject holds a unique key with `clash = "return"`.
     ExistingRecord,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     pub status: u16,
-    /// Stable; ours, or one that the lifecycle names.
+    /// Stable: one of the engine's codes, or one that the lifecycle declares.
     pub code: Arc<str>,
     pub record: Option<RecordId>,
     pub lifecycle: Option<Arc<str>>,
     pub state: Option<Arc<str>>,
     pub event: Arc<str>,
-    /// One sentence for a person. Never shows a payload, nor a record that the caller may not read.
+    /// One sentence for a person. Never contains a payload, or a record that the caller may not read.
     pub reason: String,
-    /// Tag of the recordless log entry, where the refusal is audited.
+    /// Tag of the log entry without a record, if the refusal is audited.
     pub audit: Option<Arc<str>>,
-    /// `already_committed`: the execution whose effect won.
+    /// For `already_committed`: the token of the execution that committed.
     pub committed_token: Option<FencingToken>,
-    /// A limit `window` a time: when the next one begins.
+    /// For a limit with a window: the time until the next window begins.
     pub retry_after: Option<Duration>,
-    /// A denial (403 or 404 for want of right) is logged, rate-bounded (INV-9).
+    /// The caller lacks the right (403, or 404 to hide the record). Denials are logged at a bounded rate (INV-9).
     pub is_denial: bool,
 }
 
-/// A question to the outside.
+/// A query to an outside service.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckQuery {
     pub lifecycle: Arc<str>,

@@ -1,7 +1,8 @@
-//! Asking the outside, and what is judged before it is asked.
+//! External checks, and what is decided before they run.
 //!
-//! A question costs somebody time or money, so it is put only where nothing else stands in the way already. What was found
-//! out here is thrown away with the attempt: once the answer is there, the row is weighed anew in the language's own order.
+//! A check costs time or money, so it runs only if nothing else already refuses the operation. The results of this dry
+//! run are dropped: once the answers are here, the transition is evaluated again in the order that the language
+//! defines.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::model::{DataType, DuplicatePolicy, FieldIndex, KeyPart, Transition};
 use crate::record::Record;
 use crate::value::Value;
 
-/// The answers to a row's checks, by the check's number, and the questions that are still open.
+/// Answers to a transition's checks by check index, and the queries without an answer.
 pub(super) struct ResolvedChecks {
     pub(super) answers: Vec<Option<Arc<[Value]>>>,
     pub(super) open_queries: Vec<CheckQuery>,
@@ -64,18 +65,18 @@ pub(super) fn resolve_checks(draft: &Draft, transition: &Transition, env: &EvalE
     Ok(ResolvedChecks { answers, open_queries })
 }
 
-/// What is known of a row that holds but for its open questions.
+/// The part of a [`TransitionPlan`](super::plan::TransitionPlan) that does not depend on open queries.
 pub(super) struct PartialPlan {
     set: Vec<(FieldIndex, Value)>,
-    /// Fields whose value hangs on an answer.
+    /// Fields whose value depends on an open query.
     unknown_fields: Vec<FieldIndex>,
-    /// The first moves, up to one that hangs on an answer.
+    /// The transfers before the first that depends on an open query.
     transfers: Vec<PlannedTransfer>,
-    /// An answer may still make the row refuse.
+    /// An answer may still make the transition refuse.
     may_refuse: bool,
 }
 
-/// Refuse where an entry of `refuse` says so without the open answers; else work out what does not hang on them.
+/// Refuses if an entry of `refuse` holds without the open answers. Otherwise plans what does not depend on them.
 pub(super) fn plan_partially(
     transition: &Transition,
     env: &EvalEnv,
@@ -84,7 +85,7 @@ pub(super) fn plan_partially(
 ) -> DecideResult<PartialPlan> {
     let mut may_refuse = false;
     for clause in &transition.refuse {
-        // What lies behind an entry may rely on its being false, so that nothing counts as a fault before all are judged.
+        // Later clauses may rely on earlier ones being false, so a fault counts only after all are evaluated.
         may_refuse |= none_on_fault(eval_without_checks(&clause.condition, env))?.flatten().is_none();
     }
     apply_refusal_clauses(transition, env, event, |formula, env| {
@@ -105,7 +106,7 @@ pub(super) fn plan_partially(
     Ok(partial_plan)
 }
 
-/// `None` where an expression faults: it may read an open answer, or rely on what one has yet to rule out.
+/// Returns `None` on a fault: the expression may read an open answer, or rely on an answer that rules the fault out.
 fn none_on_fault<T>(result: DecideResult<T>) -> DecideResult<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -115,8 +116,8 @@ fn none_on_fault<T>(result: DecideResult<T>) -> DecideResult<Option<T>> {
 }
 
 impl OperationRun<'_> {
-    /// The questions, unless a full link, a key, a limit or a shortage settles the matter without them. Whatever this does
-    /// to the draft goes nowhere: the attempt ends here.
+    /// Halts with the open queries, unless a link limit, a unique key, a limit or a shortage decides the operation
+    /// without them. Changes to the draft do not matter, since the attempt ends here.
     pub(super) fn request_checks(
         &mut self,
         queries: Vec<CheckQuery>,
@@ -133,8 +134,8 @@ impl OperationRun<'_> {
         }
     }
 
-    /// In the language's order: keys, limits, links, moves. Ends well where an answer might still change the outcome to
-    /// something other than a refusal.
+    /// Applies the partial plan in the order that the language defines: unique keys, limits, links, transfers. Returns
+    /// `Ok` if an answer may still lead to something other than a refusal.
     fn dry_run(
         &mut self,
         partial_plan: PartialPlan,
@@ -157,7 +158,7 @@ impl OperationRun<'_> {
         };
         for unique in &lifecycle.unique_constraints {
             if depends_on_answer(&unique.on) {
-                // The answer may lead to a record that holds the key, and then no limit counts and nothing is paid.
+                // The answer may give the key of an existing record. Then no limit counts and no money moves.
                 if before.is_none() && unique.on_duplicate == DuplicatePolicy::ReturnExisting {
                     return Ok(());
                 }
@@ -187,7 +188,8 @@ fn holds_refs(ty: &DataType) -> bool {
     }
 }
 
-/// Whether an expression reads one of these fields of its own record; a lookup's key might.
+/// Whether the expression reads one of these fields of its own record. Counts every lookup as a read, because its key
+/// may depend on the fields.
 fn reads_any_field(expr: &Expr, fields: &[FieldIndex]) -> bool {
     !fields.is_empty()
         && referenced_paths(expr).iter().any(|path| match (path.root, path.steps.first()) {

@@ -1,4 +1,4 @@
-//! Unique keys and exact limits, checked when a record comes into the counted set.
+//! Unique keys and count limits, checked when a record enters the constrained set.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::record::Record;
 use crate::time::{Duration, Time};
 use crate::value::{RecordId, Value};
 
-/// Claim and release what the change of a record claims and releases. `before` is `None` at creation.
+/// Claims and releases the unique keys and counters of a changed record. `before` is `None` at creation.
 pub(super) fn update_constraints(
     draft: &mut Draft,
     before: Option<&Record>,
@@ -45,7 +45,7 @@ pub(super) fn update_unique(
     }
     let lifecycle = &after.lifecycle.name;
     let key = |parts| UniqueKey { lifecycle: Arc::clone(lifecycle), unique: Arc::clone(&unique.name), parts };
-    // A key without `in` is for ever: whoever had it first keeps it, even when its field changes.
+    // A constraint without `in` is permanent: the first holder keeps the key even if its field changes.
     if let (Some(parts), true) = (old_parts, unique.in_states.is_some()) {
         draft.set_unique_holder(key(parts), None);
     }
@@ -62,8 +62,8 @@ pub(super) fn update_unique(
     Ok(())
 }
 
-/// Let go of what a record held by one version of its lifecycle, and claim what it holds by another. What both give it under one
-/// name stays its own, and is not counted anew.
+/// Releases what a record holds by the old version of its lifecycle and claims what it holds by the new one. A key or
+/// counter that both versions declare under the same name stays and is not counted again.
 pub(super) fn migrate_constraints(
     draft: &mut Draft,
     before: &Record,
@@ -119,7 +119,7 @@ pub(super) fn migrate_constraints(
     Ok(())
 }
 
-/// What a clash answers. The holder is brought up to date first, since a due timer may make it let go of the key.
+/// Decides the reply to a duplicate key. Fires the holder's due timers first, since they may release the key.
 fn resolve_duplicate(
     draft: &Draft,
     before: Option<&Record>,
@@ -131,19 +131,19 @@ fn resolve_duplicate(
     let event = context.event;
     let holder_record = draft.find(holder)?;
     if *policy == DuplicatePolicy::ReturnExisting && before.is_none() && holder_record.is_none() {
-        // Pruned: what was asked for was done once, and cannot be shown any more.
+        // The existing record was pruned, so the reply cannot show it.
         let gone =
             record_refusal(after, event, 410, "gone", "the record that was made with this key is no longer there");
         return Ok(Halt::Refuse(Box::new(Refusal { record: None, state: None, ..*gone })));
     }
     let is_readable = match holder_record {
-        // A spawn uses the holder whoever owns it: nobody is shown anything of it.
+        // A spawn may use any holder, because the caller sees nothing of it.
         Some(_) if context.caller == EventCaller::Record => true,
         Some(record) => can_read(draft, record, &draft.operation.actor, None)?,
         None => false,
     };
     Ok(match policy {
-        // Not even to its own owner, where the lifecycle lets others read and not the owner.
+        // Not even the holder's owner sees it if the lifecycle admits other readers only.
         DuplicatePolicy::ReturnExisting if before.is_none() && is_readable => Halt::ExistingRecord(holder),
         DuplicatePolicy::ReturnExisting => {
             Halt::Refuse(record_refusal(after, event, 409, "key_taken", "another record has this key"))
@@ -165,7 +165,7 @@ pub(super) fn update_limit(
     event: &str,
     limit: &CountLimit,
 ) -> DecideResult<()> {
-    // Without `in`, creations count, and nothing ever leaves the count.
+    // Without `in`, the limit counts creations, and the count never falls.
     if limit.in_states.is_none() && before.is_some() {
         return Ok(());
     }
@@ -199,7 +199,7 @@ fn increment_counter(
 ) -> DecideResult<()> {
     let env = draft.env(after);
     let Value::Int(max) = eval(&limit.max.expr, &env)? else { return Err(fault_halt(FaultKind::WrongType)) };
-    // INV-7, FM-6: exactly `max` are admitted, none where it is zero or less.
+    // INV-7, FM-6: admits exactly `max`, and none if `max` is zero or less.
     if draft.counter_value(&key)? >= u64::try_from(max).unwrap_or(0) {
         let reason = format!("the limit `{}` of {max} is reached", limit.name);
         let mut refusal = record_refusal(after, event, limit.status, &limit.code, reason);
@@ -211,7 +211,7 @@ fn increment_counter(
     Ok(())
 }
 
-/// Microseconds since the window of a limit `per` a time has begun: windows follow one another from 1970 on.
+/// Microseconds since the start of the limit's window. Windows are aligned to the epoch.
 fn micros_into_window(now: Time, per: Duration) -> i64 {
     now.micros().rem_euclid(per.micros().max(1))
 }

@@ -1,4 +1,4 @@
-//! The world as an operation has left it so far: changes over a snapshot, with marks to go back to.
+//! The draft of an operation: its changes on top of the snapshot, with savepoints.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,15 +24,15 @@ pub(super) struct DraftRecord {
     pub(super) transitions: Vec<(Arc<str>, u16)>,
 }
 
-/// Entries that are looked through one by one. Most operations touch one record or two, for which an index would cost more
-/// than all else that is kept of them.
+/// Up to this many records, `index_of` scans. Most operations touch one or two records, for which an index costs more
+/// than the scan.
 const MAX_UNINDEXED_RECORDS: usize = 8;
 
-/// What a `UUIDv7` has beside its time.
+/// Bits of a `UUIDv7` that are neither time, version nor variant.
 const UUID_RANDOM_BITS: u32 = 74;
 
-/// Of these, what tells the version of a message's sender. Sixteen million operations of one microsecond are more than there are; and as
-/// much chance is left that no two messages of a millisecond meet.
+/// Bits of a delivery id that hold the sender's record version. 2^24 versions cannot wrap within one microsecond, and
+/// the remaining 50 random bits avoid collisions within one millisecond.
 const DELIVERY_ID_VERSION_BITS: u32 = 24;
 
 pub(super) struct Draft<'a> {
@@ -41,33 +41,33 @@ pub(super) struct Draft<'a> {
     pub(super) operation: &'a Operation,
     pub(super) now: Time,
     pub(super) records: Vec<DraftRecord>,
-    /// Where the entries stand, once there are more than [`MAX_UNINDEXED_RECORDS`].
+    /// Indexes into `records`, once there are more than [`MAX_UNINDEXED_RECORDS`].
     record_index: BTreeMap<RecordId, usize>,
-    // Ordered, because the same operation must give the same changes; and an empty or small one costs next to nothing.
+    // Ordered maps, because the same operation must give the same changes. Empty and small ones cost little.
     unique_claims: BTreeMap<UniqueKey, Option<RecordId>>,
     counter_deltas: BTreeMap<CounterKey, i64>,
     balance_deltas: BTreeMap<Account, i64>,
     pub(super) link_changes: BTreeMap<LinkKey, Vec<(RecordId, bool)>>,
-    /// Cascaded events that a record has taken: each once per operation, so cascades end.
+    /// Cascaded events that a record has taken. A record takes each only once per operation, so cascades end.
     taken_cascades: BTreeSet<(RecordId, Arc<str>)>,
     pub(super) transfers: Vec<Transfer>,
     pub(super) effects: Vec<Effect>,
     pub(super) payloads: Vec<NewPayload>,
     pub(super) audit_entries: Vec<AuditEntry>,
-    /// Records that send a message outside.
+    /// Records that send a delivery.
     pub(super) delivery_senders: Vec<RecordId>,
-    /// Records that serve in place of ones that would have been spawned: they hold the keys of these.
+    /// Existing records that hold the unique keys of records that would have been spawned.
     pub(super) existing: Vec<RecordId>,
-    /// Ids made so far; never goes back, so that an undone row's ids are not used again.
+    /// Never rolled back, so that ids of undone transitions are not reused.
     generated_ids: u64,
     undo_log: Vec<UndoStep>,
     read_keys: RefCell<Vec<ReadKey>>,
-    /// In an operation of the engine's for a record that is due: since when, and which. Only what was due before it goes
-    /// first, so that no two records wait for each other and what was late happens in the order it should have had.
+    /// While the engine fires a due record: its due time and id. Only records with an earlier due time fire first, so
+    /// that no two records wait for each other and overdue events happen in the order of their due times.
     pub(super) due_turn: Option<(Time, RecordId)>,
 }
 
-/// How to take one step back.
+/// Reverts one change.
 enum UndoStep {
     Inserted,
     Replaced { index: usize, old: Arc<Record>, transition_count: usize },
@@ -78,13 +78,13 @@ enum UndoStep {
     CascadeTaken { record: RecordId, event: Arc<str> },
 }
 
-/// What the draft said of a key before: nothing, or who holds it.
+/// The draft's entry for a unique key before a change.
 enum PreviousClaim {
     Unclaimed,
     Claimed(Option<RecordId>),
 }
 
-/// A place to go back to when a `require_event` is not taken.
+/// State to return to if a `require` is not taken.
 pub(super) struct Savepoint {
     undo_len: usize,
     transfer_count: usize,
@@ -127,7 +127,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Where what this operation makes stands in a trace: with the request, or, where nobody asked, with the record that moves.
+    /// Trace context for new records: that of the request, or else that of the record that the engine acts on.
     pub(super) fn trace_context(&self) -> Option<TraceContext> {
         let trace_of_record = || self.snapshot.record(self.operation.call.record()?)?.trace;
         self.operation.trace.or_else(trace_of_record)
@@ -187,7 +187,7 @@ impl<'a> Draft<'a> {
         self.existing.truncate(savepoint.existing_count);
     }
 
-    /// A record as the snapshot has it, whether or not it is due; `None` where there is none.
+    /// Returns the record from the snapshot, even if it is due.
     pub(super) fn stored_record(&self, id: RecordId) -> DecideResult<Option<&Arc<Record>>> {
         self.read_keys.borrow_mut().push(ReadKey::Record(id));
         match self.snapshot.records.get(&id) {
@@ -197,13 +197,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether the snapshot has a record with an id that was made here. Nobody is asked for it: chance stands behind such an id, and a store
-    /// takes no second record under one.
+    /// Whether the snapshot contains a generated id. The store is not queried: generated ids are random, and the
+    /// store's primary key rejects a second record with the same id.
     pub(super) fn is_loaded(&self, id: RecordId) -> bool {
         self.snapshot.records.get(&id).is_some_and(Option::is_some)
     }
 
-    /// Where the record stands among those that the operation has touched.
+    /// Returns the record's index in `records`.
     fn index_of(&self, id: RecordId) -> Option<usize> {
         if self.records.len() <= MAX_UNINDEXED_RECORDS {
             return self.records.iter().position(|entry| entry.after.id == id);
@@ -211,13 +211,13 @@ impl<'a> Draft<'a> {
         self.record_index.get(&id).copied()
     }
 
-    /// A record as the operation has left it so far, brought up to date by its timers; `None` where there is none.
+    /// Returns the record with the operation's changes so far. Halts if the record is due.
     pub(super) fn find(&self, id: RecordId) -> DecideResult<Option<&Arc<Record>>> {
         if let Some(at) = self.index_of(id) {
             return Ok(Some(&self.records[at].after));
         }
         let Some(record) = self.stored_record(id)? else { return Ok(None) };
-        // FM-7, INV-3: time does not run backwards in a record's log, whatever the clock says.
+        // FM-7, INV-3: the times in a record's log never decrease, even if the clock goes back.
         if record.updated_at > self.now {
             return Err(Halt::ClockBehind(record.updated_at));
         }
@@ -227,12 +227,12 @@ impl<'a> Draft<'a> {
         Ok(Some(record))
     }
 
-    /// A record that must be there, since a record of ours points to it.
+    /// Returns a record that must exist because another record refers to it.
     pub(super) fn expect_record(&self, id: RecordId) -> DecideResult<Arc<Record>> {
         self.find(id)?.cloned().ok_or_else(dangling_ref_halt)
     }
 
-    /// Make sure that all of these are loaded and up to date, asking for all that is missing at once.
+    /// Ensures that all records are loaded and not due. Requests everything that is missing at once.
     pub(super) fn require_loaded(&self, ids: &[RecordId]) -> DecideResult<()> {
         let (mut missing, mut due) = (Vec::new(), Vec::new());
         for id in ids {
@@ -249,7 +249,7 @@ impl<'a> Draft<'a> {
         if due.is_empty() { Ok(()) } else { Err(Halt::Due(due)) }
     }
 
-    /// A new record, or a new version of one.
+    /// Adds a record, or replaces it with a new version.
     pub(super) fn put_record(&mut self, record: Record) -> DecideResult<()> {
         let id = record.id;
         if let Some(at) = self.index_of(id) {
@@ -267,8 +267,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// A record that did not exist. Nothing is looked up: an id that a caller gave was looked for before, and one made from
-    /// the operation's seed is new, or the store's primary key says otherwise.
+    /// Adds a new record without a lookup: an id from the caller was looked up before, and the store's primary key
+    /// rejects a duplicate generated id.
     pub(super) fn put_new_record(&mut self, record: Record) {
         self.record_link_changes(ref_changes(None, &record), &record);
         self.push_record(None, record);
@@ -285,7 +285,7 @@ impl<'a> Draft<'a> {
         self.undo_log.push(UndoStep::Inserted);
     }
 
-    /// Change a record's execution in place: only between rows, where nothing is gone back behind.
+    /// Changes a record's execution in place. Not undoable, so only valid between transitions.
     pub(super) fn update_in_place(&mut self, id: RecordId, change: impl FnOnce(&mut Record)) -> DecideResult<()> {
         if self.index_of(id).is_none() {
             let record = self.expect_record(id)?;
@@ -297,16 +297,16 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Note that a row was taken; the record was put before. The row's place among those that the record has taken.
+    /// Records that a transition was taken, after the record was put. Returns its index among the record's transitions.
     pub(super) fn record_transition(&mut self, id: RecordId, event: &Arc<str>, transition: usize) -> usize {
         let Some(at) = self.index_of(id) else { return 0 };
         let transitions = &mut self.records[at].transitions;
-        // A row's number fits: bounds::ROWS.
+        // `bounds::MAX_TRANSITIONS` fits a `u16`.
         transitions.push((Arc::clone(event), u16::try_from(transition).unwrap_or(u16::MAX)));
         transitions.len() - 1
     }
 
-    /// Whether a row after that place has brought the record into another state, or into the same one again.
+    /// Whether a later transition entered a state, including the same state again.
     pub(super) fn has_entered_state_since(&self, id: RecordId, transition_index: usize) -> bool {
         let Some(at) = self.index_of(id) else { return false };
         let entry = &self.records[at];
@@ -359,7 +359,7 @@ impl<'a> Draft<'a> {
         self.undo_log.push(UndoStep::Counter { key, delta });
     }
 
-    /// The balance of a named account that can run short.
+    /// Returns the balance of a named account that must not become negative.
     pub(super) fn balance(&self, account: &Account) -> DecideResult<i64> {
         let delta = self.balance_deltas.get(account).copied().unwrap_or(0);
         self.read_keys.borrow_mut().push(ReadKey::Account(account.clone()));
@@ -375,7 +375,7 @@ impl<'a> Draft<'a> {
         let overflow = || fault_halt(FaultKind::Overflow);
         let balance = self.balance_deltas.entry(account.clone()).or_default();
         let new_delta = balance.checked_add(delta).ok_or_else(overflow)?;
-        // Where the account is known its sum must fit too; where it is not, the store holds the same constraint.
+        // If the balance is loaded, it must not overflow. If not, the store enforces the same constraint.
         self.snapshot
             .accounts
             .get(&account)
@@ -386,7 +386,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Whether the record has taken this cascaded event already.
+    /// Whether the record has taken this cascaded event.
     pub(super) fn has_taken_cascade(&self, record: RecordId, event: &Arc<str>) -> bool {
         !self.taken_cascades.is_empty() && self.taken_cascades.contains(&(record, Arc::clone(event)))
     }
@@ -397,7 +397,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The event was offered and not taken: it may be offered again.
+    /// Allows the event to be offered again, because the record did not take it.
     pub(super) fn unmark_cascade_taken(&mut self, record: RecordId, event: &Arc<str>) {
         self.taken_cascades.remove(&(record, Arc::clone(event)));
     }
@@ -406,18 +406,19 @@ impl<'a> Draft<'a> {
         self.read_keys.borrow_mut().push(key);
     }
 
-    /// A fresh id: a `UUIDv7` of the operation's time, its seed and a counter.
+    /// Generates a `UUIDv7` from the operation's time, its seed and a counter.
     pub(super) fn generate_id(&mut self) -> RecordId {
         let random = self.operation.seed.wrapping_add(u128::from(self.generated_ids));
         self.generated_ids += 1;
         self.build_uuid_v7(random)
     }
 
-    /// A fresh id for a message of a record that will have this version. A record's messages go by their time, then by their
-    /// id; their times never fall, and each operation that sends one raises the version: so they go in the order of its log.
+    /// Generates an id for a delivery of a record that gets this version. Deliveries of a record are ordered by
+    /// creation time, then by id. Creation times never decrease and each sending operation raises the version, so the
+    /// order is that of the record's log.
     pub(super) fn generate_delivery_id(&mut self, version: u64) -> RecordId {
         let version_bits = u128::from(version) & ((1 << DELIVERY_ID_VERSION_BITS) - 1);
-        // One bit of room, so that messages of one operation, too, go as they were made.
+        // One spare bit, so that adding the counter keeps the deliveries of one operation in order.
         let random_bits = self.operation.seed & ((1 << (UUID_RANDOM_BITS - DELIVERY_ID_VERSION_BITS - 1)) - 1);
         let random = version_bits << (UUID_RANDOM_BITS - DELIVERY_ID_VERSION_BITS)
             | (random_bits + u128::from(self.generated_ids));
@@ -452,7 +453,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What is left of a draft when it is done.
+/// The contents of a finished draft.
 pub(super) struct DraftParts {
     pub(super) records: Vec<DraftRecord>,
     pub(super) unique_claims: Vec<(UniqueKey, Option<RecordId>)>,

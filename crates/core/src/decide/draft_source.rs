@@ -1,4 +1,4 @@
-//! How expressions see a draft: other records, links and natural keys, as the operation has left them so far.
+//! Gives expressions access to a draft: other records, links and natural keys, with the operation's changes so far.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn halt_to_stop(halt: Halt) -> EvalStop {
         Halt::Due(ids) => EvalStop::Due(ids),
         Halt::ClockBehind(time) => EvalStop::ClockBehind(time),
         Halt::Fault(fault) => EvalStop::Fault(fault),
-        // Looking at a record gives none of these.
+        // Reading a record never causes these.
         Halt::NeedsChecks(_) | Halt::Refuse(_) | Halt::ExistingRecord(_) => wrong_type_stop(),
     }
 }
@@ -47,7 +47,7 @@ impl RecordSource for Draft<'_> {
 }
 
 impl Draft<'_> {
-    /// For expressions that belong to no row: the record, the world, the time and the actor, and nothing given.
+    /// Environment for expressions outside of transitions: without input, result, error and answers.
     pub(super) fn env<'b>(&'b self, record: &'b Record) -> EvalEnv<'b> {
         EvalEnv {
             records: self,
@@ -61,7 +61,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The records of a link, in no order and not looked at.
+    /// Returns the records of a link, unordered and without loading them.
     pub(super) fn linked_ids(&self, of: RecordId, link: &LinkDef) -> DecideResult<Vec<RecordId>> {
         let (mut targets, mut missing) = (Vec::new(), Vec::new());
         for source in &link.sources {
@@ -80,7 +80,7 @@ impl Draft<'_> {
                 targets.extend(linked);
                 continue;
             };
-            // Of several changes by one record the last counts.
+            // The last change by a record counts.
             let last: BTreeMap<RecordId, bool> = changes.iter().copied().collect();
             targets.extend(linked.iter().filter(|id| !last.contains_key(*id)));
             targets.extend(last.iter().filter(|(_, added)| **added).map(|(id, _)| *id));
@@ -93,7 +93,7 @@ impl Draft<'_> {
         Ok(targets)
     }
 
-    /// The records of a link in creation order, each loaded and up to date.
+    /// Returns the records of a link in creation order, all loaded and not due.
     pub(super) fn linked_in_creation_order(&self, of: RecordId, link: &LinkDef) -> DecideResult<Vec<RecordId>> {
         let targets = self.linked_ids(of, link)?;
         self.require_loaded(&targets)?;

@@ -1,4 +1,4 @@
-//! Why deciding stops before it is done.
+//! Reasons for `decide` to stop early.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::record::{FencingToken, Record};
 use crate::time::Time;
 use crate::value::RecordId;
 
-/// Ends the whole attempt, whatever is half done: the draft is dropped.
+/// Ends the attempt to decide and drops the draft.
 #[derive(Debug)]
 pub(super) enum Halt {
     Missing(Vec<ReadKey>),
@@ -17,9 +17,9 @@ pub(super) enum Halt {
     NeedsChecks(Vec<CheckQuery>),
     Refuse(Box<Refusal>),
     Fault(EvalFault),
-    /// A record that this creation would repeat holds its unique key.
+    /// A record holds the unique key with `clash = "return"` that the creation would claim.
     ExistingRecord(RecordId),
-    /// A record in reach was logged later than the operation's `narrowed`: begin again at that time.
+    /// The newest log entry of a needed record is later than the operation's `now`: start again at that time.
     ClockBehind(Time),
 }
 
@@ -32,8 +32,8 @@ impl From<EvalStop> for Halt {
             EvalStop::Due(ids) => Self::Due(ids),
             EvalStop::ClockBehind(time) => Self::ClockBehind(time),
             EvalStop::Fault(fault) => Self::Fault(fault),
-            // Answers are resolved before any expression that reads them; one that is not is a bug of ours, and the
-            // safe answer is a fault.
+            // Answers are resolved before any expression that reads them. If not, it is a bug, and a fault is the safe
+            // result.
             EvalStop::UnansweredCheck(_) => Self::Fault(EvalFault {
                 kind: crate::expr::FaultKind::WrongType,
                 span: crate::diagnostic::Span::default(),
@@ -48,7 +48,7 @@ impl From<EvalFault> for Halt {
     }
 }
 
-/// A refusal about a record that the caller may know of.
+/// Builds a refusal about a record that the caller may know of.
 pub(super) fn record_refusal(
     record: &Record,
     event: &str,
@@ -71,7 +71,7 @@ pub(super) fn record_refusal(
     })
 }
 
-/// A refusal that names no record: none is there, or none that the caller may know of.
+/// Builds a refusal that names no record: there is none, or the caller may not know of it.
 pub(super) fn recordless_refusal(event: &str, status: u16, code: &str, reason: impl Into<String>) -> Box<Refusal> {
     Box::new(Refusal {
         status,
@@ -88,10 +88,10 @@ pub(super) fn recordless_refusal(event: &str, status: u16, code: &str, reason: i
     })
 }
 
-/// What a worker is told whose token is not, or no longer, that of its lease.
+/// Reply to a worker whose token is not that of a live lease.
 pub(super) const LEASE_LOST_REASON: &str = "the token is not that of a live lease on this record";
 
-/// The answer to a worker whose lease is over (EXE-8).
+/// Builds the refusal for a worker whose lease has ended (EXE-8).
 pub(super) fn lease_lost_refusal(record: &Record, event: &str, token: FencingToken) -> Box<Refusal> {
     match record.committed_token {
         Some(winner) if winner != token => {

@@ -1,4 +1,4 @@
-//! What callers give, made into values of the declared types, or refused with the reason.
+//! Parses and validates input from callers as values of the declared types.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::plural::count_noun;
 use crate::time::Duration;
 use crate::value::{RecordId, Value};
 
-/// What came with an event, before any row has looked at it.
+/// Input of an event, before it is matched with a transition.
 #[derive(Clone, Copy)]
 pub(super) enum EventInput<'a> {
     Empty,
     /// From a caller.
     Json(&'a Map<String, Json>),
-    /// From another record's row; already typed.
+    /// From another record's transition; already typed.
     Values(&'a [(Arc<str>, Value)]),
 }
 
-/// The inputs of one row: by index, with which of them were given at all.
+/// Inputs of one transition by index, and which of them were given.
 pub(super) struct ParsedInputs {
     pub(super) values: Vec<Value>,
     pub(super) is_given: Vec<bool>,
 }
 
-/// Read what was given as a row's inputs. The error is a sentence for the caller.
+/// Parses an event's input for a transition. The error is a sentence for the caller.
 pub(super) fn parse_inputs(
     transition: &Transition,
     is_creation: bool,
@@ -73,7 +73,7 @@ pub(super) fn parse_inputs(
             inputs.values[index] = default.clone();
         }
         let is_required = match input.target_field {
-            // At creation a field must come to have a value; later an absent one leaves it as it is.
+            // At creation the field needs a value; later an absent input leaves the field unchanged.
             Some(slot) => {
                 is_creation
                     && !field.nullable
@@ -89,12 +89,12 @@ pub(super) fn parse_inputs(
     Ok(inputs)
 }
 
-/// Whether a name that a call carries (an owner, a worker) keeps to the bound that every string has.
+/// Whether the name of an owner or worker is within the bound for strings.
 pub(super) fn is_valid_name(name: &str) -> bool {
     !name.contains('\0') && (name.len() <= bounds::MAX_TEXT_CHARS || name.chars().count() <= bounds::MAX_TEXT_CHARS)
 }
 
-/// Read an object of declared parts: a result, or a check's answer.
+/// Parses an object of declared fields: a result, or a check's answer.
 pub(super) fn parse_fields(fields: &[FieldDef], json: &Json) -> Result<Vec<Value>, String> {
     let empty = Map::new();
     let map = match json {
@@ -116,7 +116,7 @@ pub(super) fn parse_fields(fields: &[FieldDef], json: &Json) -> Result<Vec<Value
         .collect()
 }
 
-/// One value of a declared field.
+/// Parses and validates the value of a declared field.
 pub(super) fn parse_field(field: &FieldDef, json: &Json) -> Result<Value, String> {
     let value = if json.is_null() { Value::Null } else { parse_value(&field.name, &field.ty, json)? };
     validate_value(field, &value)?;
@@ -146,7 +146,7 @@ fn parse_value(name: &str, ty: &DataType, json: &Json) -> Result<Value, String> 
     })
 }
 
-/// Whether a value keeps to its field's type and bounds; the error says how not.
+/// Checks a value against its field's type and bounds. The error says what is wrong.
 pub fn validate_value(field: &FieldDef, value: &Value) -> Result<(), String> {
     if value.is_null() {
         return if field.nullable { Ok(()) } else { Err(format!("`{}` must not be null", field.name)) };
@@ -154,7 +154,7 @@ pub fn validate_value(field: &FieldDef, value: &Value) -> Result<(), String> {
     validate_bounds(&field.name, &field.ty, &field.bounds, value)
 }
 
-/// Only the bounds that were given are told.
+/// Mentions only the bounds that were declared.
 fn duration_bounds_message(name: &str, min: Duration, max: Duration) -> String {
     match (min.micros() == i64::MIN, max.micros() == i64::MAX) {
         (true, _) => format!("`{name}` must be at most {max}"),
@@ -214,7 +214,7 @@ fn validate_text(name: &str, bounds: &FieldBounds, text: &str) -> Result<(), Str
         return Err(format!("`{name}` must not contain NUL"));
     }
     if let Some((min, max)) = bounds.size {
-        // Bytes are never fewer than characters, so a text that is short in bytes needs no counting.
+        // A text has at least as many bytes as characters, so a text that is short in bytes needs no counting.
         let bytes = text.len() as u64;
         if bytes > max && text.chars().count() as u64 > max {
             return Err(format!("`{name}` must have at most {}", count_noun(max, "character", "characters")));

@@ -22,17 +22,17 @@ use crate::record::{AbortReason, ClassifiedFailure, Execution, ExecutionStatus, 
 use crate::time::{Duration, Time};
 use crate::value::{RecordId, Value};
 
-/// A longer lease hides a dead worker for longer than anybody wants to wait.
+/// A longer lease would hide a dead worker for too long.
 const MAX_LEASE_DURATION: Duration = Duration::from_secs(24 * 3600);
 
-/// What a worker's call came to.
+/// Result of a worker's call.
 pub(super) enum WorkerCallResult {
     Changed,
-    /// The same call came before (EXE-8).
+    /// A repeated call (EXE-8).
     Repeated,
 }
 
-/// How an execution stands towards a call that carries its token.
+/// Status of the execution whose token a call carries.
 enum TokenStatus {
     Live,
     Committed,
@@ -41,7 +41,7 @@ enum TokenStatus {
 }
 
 impl OperationRun<'_> {
-    /// EXE-5: from here to the end of its lease the job is this worker's alone.
+    /// EXE-5: leases the record to one worker until the lease expires.
     pub(super) fn lease_record(
         &mut self,
         id: RecordId,
@@ -58,7 +58,7 @@ impl OperationRun<'_> {
         if record.stuck_reason.is_some() {
             return refuse(409, "stuck", "one of the engine's own events faulted on this record");
         }
-        // EXE-15: a duplicate meets the committed record and does nothing.
+        // EXE-15: a duplicate lease of a committed record changes nothing.
         if record.committed_token.is_some() {
             return Err(Halt::Refuse(lease_lost_refusal(&record, "lease", FencingToken(record.attempt + 1))));
         }
@@ -108,7 +108,7 @@ impl OperationRun<'_> {
         self.run_tasks(0)
     }
 
-    /// EXE-6: the worker begins.
+    /// EXE-6: marks the execution as started.
     pub(super) fn start_execution(&mut self, id: RecordId, token: FencingToken) -> DecideResult<WorkerCallResult> {
         let record = self.worker_subject(id, "start")?;
         match self.token_status(&record, "start", token)? {
@@ -124,7 +124,7 @@ impl OperationRun<'_> {
         Ok(WorkerCallResult::Changed)
     }
 
-    /// Extend the lease (EXE-5): the new execution, and whether the worker is asked to stop.
+    /// Extends the lease (EXE-5). Returns the new execution, and whether the worker should stop.
     pub(super) fn extend_lease(
         &mut self,
         id: RecordId,
@@ -158,7 +158,7 @@ impl OperationRun<'_> {
         Ok((Execution { expires_at: expires_at.max(execution.expires_at), ..execution.clone() }, stop))
     }
 
-    /// EXE-12, EXE-13, FM-1: the effect lands, once, with everything its row names.
+    /// EXE-12, EXE-13, FM-1: commits the effect, once, with all actions of the `commit` transition.
     pub(super) fn commit_execution(
         &mut self,
         id: RecordId,
@@ -210,7 +210,7 @@ impl OperationRun<'_> {
         }
     }
 
-    /// EXE-14: COMMITTED to DONE, by the worker or, when its lease has ended, by the engine.
+    /// EXE-14: COMMITTED to DONE, by the worker, or by the engine after the lease has expired.
     pub(super) fn close_execution(&mut self, id: RecordId) -> DecideResult<()> {
         let now = self.draft.now;
         let (mut needs_finish, mut freed_counter) = (false, None);
@@ -227,7 +227,7 @@ impl OperationRun<'_> {
         self.run_tasks(0)
     }
 
-    /// EXE-7: a failure, a yield or a lost lease before the commit.
+    /// EXE-7: ends an execution before its commit: a failure, a yield or a lost lease.
     pub(super) fn fail_execution(
         &mut self,
         id: RecordId,
@@ -262,8 +262,8 @@ impl OperationRun<'_> {
         Ok(WorkerCallResult::Changed)
     }
 
-    /// How the execution with this token stands towards whoever reports. INV-9: a worker that never held it, and may not see the
-    /// record, hears what it would hear of a record that is not there.
+    /// Returns the status of the execution with this token. INV-9: if the caller never held it and may not read the
+    /// record, the refusal is the same as for a missing record.
     fn token_status(&self, record: &Record, event: &str, token: FencingToken) -> DecideResult<TokenStatus> {
         if let Some(own_status) = self.own_token_status(record, token)? {
             return Ok(own_status);
@@ -276,9 +276,9 @@ impl OperationRun<'_> {
         Err(Halt::Refuse(unknown_lease_refusal(event)))
     }
 
-    /// Where the caller's own execution with this token stands; an older one is loaded, so that its worker gets its own answer. `None`
-    /// for a token that was never given out, and for a stolen one, which is worth no more. FM-5, FM-8: a lease is known by its
-    /// token, not by who comes with it, and one that was lost stays lost.
+    /// Returns the status of the caller's own execution with this token. Loads older executions, so that their workers
+    /// get the right reply. Returns `None` for a token that was never issued, or that another holder has. FM-5, FM-8:
+    /// the token identifies the lease, not the worker's name, and a lost lease stays lost.
     fn own_token_status(&self, record: &Record, token: FencingToken) -> DecideResult<Option<TokenStatus>> {
         let actor = &self.draft.operation.actor;
         let status_of = |execution: &Execution| match execution.status {
@@ -289,7 +289,7 @@ impl OperationRun<'_> {
             ExecutionStatus::Aborted => Some(TokenStatus::Aborted(execution.aborted.clone())),
         };
         match &record.execution {
-            // EXE-9. A lease that ran out is dealt with before anybody gets here, unless the record is set aside.
+            // EXE-9. Expired leases fire before this point, unless the record is stuck.
             Some(newest)
                 if newest.token == token
                     && record.stuck_reason.is_some()
@@ -313,7 +313,8 @@ impl OperationRun<'_> {
         }
     }
 
-    /// The record that a worker's call is about. To whoever may neither work nor read, it is not there.
+    /// Returns the record that a worker's call is about. If the caller is not a worker and may not read it, the refusal
+    /// is the same as for a missing record.
     fn worker_subject(&self, id: RecordId, event: &str) -> DecideResult<Arc<Record>> {
         let actor = &self.draft.operation.actor;
         match self.draft.find(id)? {
@@ -321,7 +322,7 @@ impl OperationRun<'_> {
             Some(record) if can_read(&self.draft, record, actor, None)? => {
                 Err(Halt::Refuse(record_refusal(record, event, 403, "not_allowed", "only a worker may do this")))
             }
-            // A worker's lease on a record that was pruned is as lost as one that never was.
+            // The record was pruned, so the worker's lease is lost.
             None if is_worker(actor) && !reads_everything(actor) && event != "lease" => {
                 Err(Halt::Refuse(unknown_lease_refusal(event)))
             }
@@ -329,7 +330,7 @@ impl OperationRun<'_> {
         }
     }
 
-    /// One of the engine's own events, which a sound lifecycle always takes.
+    /// Fires one of the engine's own events. The static analysis proves that a transition takes it.
     fn fire_required(
         &mut self,
         id: RecordId,
@@ -350,7 +351,7 @@ impl OperationRun<'_> {
         }
     }
 
-    /// The work key's place among those that run, or a refusal where they are full or an older job comes first.
+    /// Claims a slot of the job's concurrency key. Refuses if the key is at its limit, or if an older job comes first.
     fn claim_concurrency_key(&mut self, record: &Record) -> DecideResult<Option<Vec<Arc<str>>>> {
         let Some(key) = record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()) else {
             return Ok(None);
@@ -364,7 +365,7 @@ impl OperationRun<'_> {
                 None => return Err(Halt::Missing(vec![ReadKey::ConcurrencyQueue(queue)])),
             };
             if let Some(first) = first.filter(|first| *first != record.id) {
-                // Brought up to date first: a timer of its own may have ended it.
+                // Fires the older job's due timers first, since they may end it.
                 self.draft.find(first)?;
                 let reason = "an older job of the same key is not finished";
                 return Err(Halt::Refuse(record_refusal(record, "lease", 409, "not_first", reason)));
@@ -381,19 +382,19 @@ impl OperationRun<'_> {
     }
 }
 
-/// The same answer for a record that is missing and one that is another's.
+/// The same refusal for a missing record and for one that the caller may not read.
 pub(super) fn not_found_refusal(event: &str) -> Box<super::changes::Refusal> {
     let mut refusal = recordless_refusal(event, 404, "not_found", "there is no such record");
     refusal.is_denial = true;
     refusal
 }
 
-/// The answer to a worker's report on what it may not even know of.
+/// Refusal of a worker's report if the caller may not know of the record.
 fn unknown_lease_refusal(event: &str) -> Box<super::changes::Refusal> {
     recordless_refusal(event, 409, "lease_lost", LEASE_LOST_REASON)
 }
 
-/// A report on LEASED implies the start. `false` where it had started already.
+/// A report on a LEASED execution implies its start. Returns `false` if it had started already.
 fn mark_started(draft: &Draft, record: &mut Record) -> bool {
     match &mut record.execution {
         Some(execution) if execution.status == ExecutionStatus::Leased => {
@@ -405,7 +406,7 @@ fn mark_started(draft: &Draft, record: &mut Record) -> bool {
     }
 }
 
-/// DONE or ABORTED: the lease no longer counts, and its work key is free for the next.
+/// Ends the execution as DONE or ABORTED and frees its concurrency key.
 pub(super) fn end_execution(
     draft: &mut Draft,
     record: &mut Record,
@@ -417,7 +418,7 @@ pub(super) fn end_execution(
     }
 }
 
-/// The count that the ended execution no longer stands in.
+/// Returns the counter that the ended execution no longer counts in.
 fn end_lease(
     record: &mut Record,
     now: Time,
@@ -433,13 +434,13 @@ fn end_lease(
     Some(concurrency_counter(record, parts))
 }
 
-/// The counter of running jobs of one work key; its name is none that a `[limit]` can have.
+/// Counter of running jobs of a concurrency key. The point in `work.key` keeps it apart from the names of limits.
 fn concurrency_counter(record: &Record, parts: Vec<Arc<str>>) -> CounterKey {
     CounterKey { lifecycle: Arc::clone(&record.lifecycle.name), limit: "work.key".into(), parts, window_start: None }
 }
 
-/// Class an error: the lifecycle's table first, then the worker's word; lost and yielded are retryable unless the
-/// table says otherwise.
+/// Classifies a failure by the lifecycle's error table, then by the worker's report. `lost` and `yielded` are retryable
+/// by default.
 fn classify_failure(table: &ErrorTable, report: &FailureReport) -> ClassifiedFailure {
     let is_listed = |codes: &[Arc<str>]| codes.contains(&report.code);
     let retryable = if is_listed(&table.retryable) {
@@ -457,10 +458,10 @@ fn classify_failure(table: &ErrorTable, report: &FailureReport) -> ClassifiedFai
     }
 }
 
-/// A worker's text, cut to the bound that every string has.
+/// Cuts a worker's text to the bound for strings.
 fn truncate_text(text: &Arc<str>) -> Arc<str> {
     let clean = if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { Arc::clone(text) };
-    // Bytes are never fewer than characters, so a short text needs no counting.
+    // A text has at least as many bytes as characters, so a short text needs no counting.
     if clean.len() <= bounds::MAX_TEXT_CHARS {
         return clean;
     }

@@ -1,4 +1,4 @@
-//! Moving money: double entry in checked integers.
+//! Transfers between accounts: double entry in checked integers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::model::{AccountRef, AccountTemplate, TemplatePart, TransferAction, Tr
 use crate::record::Record;
 use crate::value::Value;
 
-/// A move with its account names and amount worked out.
+/// A transfer with its account names and amount evaluated.
 pub(super) struct PlannedTransfer {
     from: TransferParty,
     to: TransferParty,
@@ -51,7 +51,7 @@ fn resolve_party(account: &AccountRef, env: &EvalEnv) -> DecideResult<TransferPa
     })
 }
 
-/// `user:{record.owner}` with its values in place.
+/// Renders an account name such as `user:{record.owner}`.
 fn render_account_name(template: &AccountTemplate, env: &EvalEnv) -> DecideResult<Arc<str>> {
     if let [TemplatePart::Literal(name)] = &template.parts[..] {
         return Ok(Arc::clone(name));
@@ -72,7 +72,7 @@ fn render_account_name(template: &AccountTemplate, env: &EvalEnv) -> DecideResul
     Ok(name.into())
 }
 
-/// Carry out a row's moves in order; the record's own hold changes in `record`.
+/// Applies a transition's transfers in order. The record's own hold changes in `record`.
 pub(super) fn apply_transfers(
     draft: &mut Draft,
     record: &mut Record,

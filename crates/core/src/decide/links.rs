@@ -1,12 +1,11 @@
-//! How many records may point to one by a link that declares a bound: what the checker reckons with, and expressions pay
-//! for, must hold whatever outsiders do.
+//! Limits on the number of records in a link. The static analysis and the cost of expressions rely on them.
 
 use super::draft::Draft;
 use super::halt::{DecideResult, Halt, record_refusal};
 use super::snapshot::ref_changes;
 use crate::record::Record;
 
-/// Refuse a change by which a record would come to be one too many.
+/// Refuses a change that would exceed the `max` of a link.
 pub(super) fn enforce_link_limits(
     draft: &Draft,
     before: Option<&Record>,

@@ -1,4 +1,4 @@
-//! `decide`: the state of the world, an operation and a time give changes, or a reason why not.
+//! The decision function: [`decide`] maps a snapshot, an operation and a time to changes or a refusal.
 
 mod access;
 mod apply;
@@ -39,6 +39,6 @@ pub use timers::{is_due, next_due};
 pub use version_migration::{VersionMismatch, find_mismatches};
 pub use visibility::{ReadAccess, Visibility, read_access, reads_everything, visibility};
 
-/// Raised by every change by which the same operation on the same world may be decided otherwise. Each log entry names the
-/// version that decided it, so that `verify` knows which ones it may decide again.
+/// Raise it with every change that may decide the same operation on the same snapshot differently. Each log entry
+/// stores the version that decided it, so that `verify` re-decides only entries of its own version.
 pub const DECIDE_VERSION: u32 = 3;

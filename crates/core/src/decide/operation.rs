@@ -1,4 +1,4 @@
-//! What is asked of `decide`.
+//! Operations: the input of `decide`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::time::Duration;
 use crate::trace::TraceContext;
 use crate::value::RecordId;
 
-/// One event to apply, with everything that the answer may depend on besides the records: kept whole in the log, so
-/// that deciding again gives the same changes.
+/// One call to apply, with everything else that the decision depends on besides the snapshot. The log stores it whole,
+/// so that re-deciding gives the same changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Random, made by the caller of `decide`; ids of new records derive from it.
+    /// Random, from the caller of `decide`. Ids of new records derive from it.
     #[serde(with = "crate::hex::number")]
     pub seed: u128,
     pub actor: Actor,
     pub call: Call,
-    /// The outside's answers so far.
+    /// Answers of external checks so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check_answers: Vec<CheckAnswer>,
-    /// The request that asks, in a distributed trace: what the operation makes remembers it.
+    /// Trace context of the request. New records store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
 }
@@ -31,7 +31,7 @@ pub struct Operation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Call {
     Create(CreateRecord),
-    /// An event called by name; `token` where a worker calls it.
+    /// Fires an event by name; with `token` if a worker calls it.
     Fire {
         record: RecordId,
         event: Arc<str>,
@@ -39,18 +39,18 @@ pub enum Call {
         input: Map<String, Json>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<FencingToken>,
-        /// Refuse unless the record has this version (`If-Match`).
+        /// Refuses unless the record has this version (`If-Match`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         if_version: Option<u64>,
     },
-    /// Hand the record to a worker.
+    /// Leases the record to a worker.
     Lease {
         record: RecordId,
         worker: Arc<str>,
-        /// Shorter or longer than the lifecycle's own; at most a day.
+        /// Overrides the lifecycle's lease duration; at most a day.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lease: Option<Duration>,
-        /// Start at once: `IN_PROGRESS`, not `LEASED`.
+        /// Starts immediately: `IN_PROGRESS` instead of `LEASED`.
         start: bool,
     },
     Start {
@@ -66,10 +66,10 @@ pub enum Call {
     Commit {
         record: RecordId,
         token: FencingToken,
-        /// Typed by the lifecycle's `result` where it declares one.
+        /// Typed by the lifecycle's `result` if declared.
         #[serde(default)]
         result: Json,
-        /// Finish in the same operation.
+        /// Also finishes the execution.
         finish: bool,
     },
     Finish {
@@ -85,36 +85,36 @@ pub enum Call {
         record: RecordId,
         token: FencingToken,
     },
-    /// The engine: whatever is due on this record first: a timer, or a lease that ran out (lost before the commit,
-    /// finished after it).
+    /// From the engine: fires the record's first due timers, or ends its expired lease. An expired lease is lost before
+    /// the commit and finished after it.
     FireDue {
         record: RecordId,
     },
-    /// The engine knows that the worker is gone before its lease ran out (its own in-process worker, after a restart).
+    /// From the engine: the worker is gone before its lease expired, such as its own in-process worker after a restart.
     LoseLease {
         record: RecordId,
         token: FencingToken,
     },
-    /// An operator: from now on the record lives by another version of its lifecycle.
+    /// From an operator: pins the record to another version of its lifecycle.
     MigrateVersion(RecordMigration),
 }
 
-/// A record carried over to another version of its lifecycle.
+/// Version migration of one record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordMigration {
     pub record: RecordId,
-    /// The version's hash.
+    /// Hash of the target version.
     pub target_hash: Arc<str>,
-    /// State by state, where the other version calls it differently. One that is not named keeps its name.
+    /// Old state names to new ones. Other states keep their name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub state_map: BTreeMap<Arc<str>, Arc<str>>,
-    /// A record that has ended, too.
+    /// Also migrates a record in a final state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub include_ended: bool,
 }
 
 impl Call {
-    /// The record that the call names; `None` where it makes one.
+    /// Returns the record that the call names; `None` for `Create`.
     pub const fn record(&self) -> Option<RecordId> {
         match self {
             Self::Create(_) => None,
@@ -136,10 +136,10 @@ impl Call {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreateRecord {
     pub lifecycle: Arc<str>,
-    /// Given by the caller, or derived from the seed.
+    /// From the caller, or else derived from the seed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<RecordId>,
-    /// Another owner than the actor; only operators may.
+    /// Owner other than the actor; only operators may set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -148,13 +148,13 @@ pub struct CreateRecord {
     pub payload: Option<PayloadRef>,
 }
 
-/// A failure as a worker words it.
+/// A failure as reported by the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureReport {
     pub code: Arc<str>,
     #[serde(default)]
     pub message: Arc<str>,
-    /// Counts only for codes that the lifecycle's error table does not list.
+    /// Used only for codes that the lifecycle's error table does not list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,18 +162,18 @@ pub struct FailureReport {
 }
 
 impl FailureReport {
-    /// A failure of which the worker does not say whether trying again helps.
+    /// A failure for which the worker does not say whether a retry helps.
     pub fn new(code: &str, message: &str) -> Self {
         Self { code: code.into(), message: message.into(), retryable: None, retry_after: None }
     }
 }
 
-/// The outside's answer to one question, bound to what was asked.
+/// Answer to one check query, bound to that query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckAnswer {
     pub lifecycle: Arc<str>,
     pub check: Arc<str>,
-    /// What was asked, as JSON by name, and of which payload.
+    /// Arguments of the query, by name.
     pub arguments: Map<String, Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadRef>,

@@ -1,4 +1,4 @@
-//! Weighing one row: does it hold, and if so, what will it do? Nothing is changed here.
+//! Evaluates one transition: whether it matches, and what it will do. Changes nothing.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::model::{DeliverAction, EventAction, FieldIndex, Formula, SpawnAction,
 use crate::record::{ClassifiedFailure, Record};
 use crate::value::{RecordId, Value};
 
-/// An event on its way to a record.
+/// An event that is being fired on a record.
 #[derive(Clone, Copy)]
 pub(super) struct EventContext<'a> {
     pub(super) event: &'a str,
     pub(super) caller: EventCaller,
     pub(super) input: EventInput<'a>,
-    /// What a commit brings, typed.
+    /// Typed result of a commit.
     pub(super) result: &'a [Value],
     pub(super) error: Option<&'a ClassifiedFailure>,
     pub(super) is_creation: bool,
 }
 
-/// How far the best row came: the later, the closer.
+/// Why no transition matched: the reason of the one that came closest. Later variants are closer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NoMatch {
     State,
@@ -37,14 +37,14 @@ pub(super) enum NoMatch {
     Guard,
 }
 
-/// What came of weighing a row that was not found wanting.
+/// Result of evaluating a transition that was not ruled out.
 pub(super) enum Evaluation {
     Matches(TransitionPlan),
-    /// These questions are open. What is known without them, where the guard holds already.
+    /// Open check queries, and the partial plan if the guard already holds.
     NeedsChecks(Vec<CheckQuery>, Option<PartialPlan>),
 }
 
-/// What a row that holds will do, all of it worked out beforehand.
+/// What a matching transition will do, evaluated before anything changes.
 pub(super) struct TransitionPlan {
     pub(super) set: Vec<(FieldIndex, Value)>,
     pub(super) transfers: Vec<PlannedTransfer>,
@@ -72,7 +72,7 @@ pub(super) struct PlannedEventAction {
     pub(super) input: Arc<[(Arc<str>, Value)]>,
 }
 
-/// Weigh a row whose states fit. `record` is as it was; at creation, with its defaults.
+/// Evaluates a transition that applies in the record's state. At creation, `record` holds the defaults.
 pub(super) fn evaluate(
     draft: &Draft,
     record: &Record,
@@ -111,7 +111,7 @@ pub(super) fn evaluate(
     let mut env = EvalEnv { input: &inputs.values, result: context.result, error: context.error, ..draft.env(record) };
     let answers;
     if !transition.checks.is_empty() {
-        // What holds or fails without the outside does so whatever it would answer.
+        // If a condition is decided without the open answers, no answer can change it.
         let is_guard_open =
             match transition.when.as_ref().map_or(Ok(Some(true)), |when| eval_without_checks(when, &env))? {
                 Some(false) => return Ok(Err(NoMatch::Guard)),
@@ -155,7 +155,7 @@ pub(super) fn evaluate(
     })))
 }
 
-/// The value that a field is set to, within the field's bounds.
+/// Evaluates the value for a field and checks the field's bounds.
 pub(super) fn eval_assignment(field_index: FieldIndex, formula: &Formula, env: &EvalEnv) -> DecideResult<Value> {
     let value = eval(&formula.expr, env)?;
     let field = &env.record.lifecycle.fields[usize::from(field_index)];
@@ -177,7 +177,7 @@ fn eval_condition(formula: &Formula, env: &EvalEnv) -> DecideResult<bool> {
     }
 }
 
-/// A condition without the outside; `None` where it cannot be judged before an answer is there.
+/// Evaluates a condition; `None` if it depends on an open check.
 pub(super) fn eval_without_checks(formula: &Formula, env: &EvalEnv) -> DecideResult<Option<bool>> {
     match eval(&formula.expr, env) {
         Ok(Value::Bool(truth)) => Ok(Some(truth)),
@@ -187,8 +187,8 @@ pub(super) fn eval_without_checks(formula: &Formula, env: &EvalEnv) -> DecideRes
     }
 }
 
-/// Whoever may not call at all is told that, not what the input lacks; where the right to call hangs on the input itself,
-/// the input is what is wrong.
+/// A caller without the right to fire the transition learns only that, not what is wrong with the input. If the right
+/// depends on the input, the input is reported.
 fn input_no_match(
     draft: &Draft,
     transition: &Transition,
@@ -211,7 +211,8 @@ pub(super) fn apply_refusal_clauses(
 ) -> DecideResult<()> {
     for clause in &transition.refuse {
         if applies(&clause.condition, env)? {
-            // What the outside found is not told on: a prompt that is blocked hears that it is, not by what (IMG-15).
+            // The reply does not reveal what a check found: a blocked prompt learns that it is blocked, not why
+            // (IMG-15).
             let reason = if referenced_checks(&clause.condition.expr).is_empty() {
                 format!("refused because {}", clause.condition.text)
             } else {
@@ -225,7 +226,7 @@ pub(super) fn apply_refusal_clauses(
     Ok(())
 }
 
-/// A given ref must point to a record of the right lifecycle that the caller may know of.
+/// Checks that each ref in the input points to a record of the right lifecycle that the caller may read.
 fn invalid_ref_message(
     draft: &Draft,
     transition: &Transition,
@@ -273,7 +274,7 @@ fn plan_spawns(spawns: &[SpawnAction], env: &EvalEnv) -> DecideResult<Vec<Planne
         }
         let owner = match &spawn.owner {
             Some(formula) => match eval(&formula.expr, env)? {
-                // An empty one is none.
+                // An empty owner means the spawner's owner.
                 Value::Text(owner) if owner.is_empty() => Arc::clone(&env.record.owner),
                 Value::Text(owner) if !input::is_valid_name(&owner) => return Err(fault_halt(FaultKind::OutOfBounds)),
                 Value::Text(owner) => owner,
@@ -318,7 +319,7 @@ fn plan_event_actions(draft: &Draft, actions: &[EventAction], env: &EvalEnv) -> 
             Value::List(items) => {
                 let ids: Vec<RecordId> =
                     items.iter().filter_map(|item| if let Value::Ref(id) = item { Some(*id) } else { None }).collect();
-                // A whole link comes in creation order already.
+                // A whole link is already in creation order.
                 let is_link =
                     matches!(&action.targets.expr.kind, ExprKind::Read(ValuePath { root: PathRoot::Link(_), .. }));
                 if is_link { ids } else { sort_by_creation(draft, &ids)? }
@@ -334,7 +335,7 @@ fn plan_event_actions(draft: &Draft, actions: &[EventAction], env: &EvalEnv) -> 
     Ok(planned)
 }
 
-/// Targets that a field lists, each once.
+/// Sorts the targets that a field lists by creation and removes duplicates.
 fn sort_by_creation(draft: &Draft, ids: &[RecordId]) -> DecideResult<Vec<RecordId>> {
     draft.require_loaded(ids)?;
     let mut dated = Vec::with_capacity(ids.len());

@@ -1,5 +1,5 @@
-//! Whether a job waits for a worker, and where it stands among those that do: what a store keeps so that leasing never has
-//! to look through records.
+//! Readiness of jobs: whether a worker may lease a record, and in which order. The store indexes it, so that leasing
+//! does not scan records.
 
 use super::snapshot::{ConcurrencyKey, concurrency_key};
 use crate::expr::{EvalEnv, EvalFault, EvalStop, FaultKind, RecordSource, eval};
@@ -8,19 +8,19 @@ use crate::record::{Actor, Record};
 use crate::time::Time;
 use crate::value::{RecordId, Value};
 
-/// A job that a worker may have, from some time on.
+/// When and in which order a job may be leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// Larger goes first.
+    /// Higher goes first.
     pub priority: i64,
-    /// When it began to wait, or will.
+    /// Since when the job is ready, or when it will be.
     pub ready_at: Time,
-    /// The work key that it shares with others, where the lifecycle names one and no part of it is null.
+    /// The job's concurrency key, if the lifecycle declares one and no part of it is null.
     pub concurrency_key: Option<ConcurrencyKey>,
 }
 
-/// How a record waits for a worker; `None` where nobody may lease it until something moves it. The same conditions as
-/// `lease` has, but for those that depend on other jobs of its key.
+/// Returns the readiness of a record; `None` if it is not leasable until something changes it. The conditions are those
+/// of `lease`, except for those that depend on other jobs of the same concurrency key.
 pub fn readiness(record: &Record) -> Option<Readiness> {
     let work = record.lifecycle.work.as_ref()?;
     if record.stuck_reason.is_some() || record.committed_token.is_some() || record.live_execution().is_some() {
@@ -46,7 +46,7 @@ pub fn readiness(record: &Record) -> Option<Readiness> {
             error: None,
             answers: &[],
         };
-        // A priority that cannot be worked out from the record is none: the job must not be lost for it.
+        // If the priority cannot be evaluated, it is 0, so that the job stays leasable.
         match eval(&formula.expr, &env) {
             Ok(Value::Int(priority)) => priority,
             _ => 0,
@@ -55,13 +55,13 @@ pub fn readiness(record: &Record) -> Option<Readiness> {
     Some(Readiness { priority, ready_at, concurrency_key: concurrency_key(record) })
 }
 
-/// Whether the record stands in a queue whose jobs go one after another, oldest first.
+/// Returns the record's concurrency key if the jobs of the key run in order, oldest first.
 pub fn ordered_queue_key(record: &Record) -> Option<ConcurrencyKey> {
     let is_ordered = record.lifecycle.work.as_ref()?.concurrency.as_ref()?.ordered;
     if is_ordered && !record.is_final() { concurrency_key(record) } else { None }
 }
 
-/// No other record: a priority that followed one would be out of date as soon as that one changed.
+/// Hides all other records: a priority that read one would be outdated once that record changes.
 struct NoOtherRecords;
 
 impl RecordSource for NoOtherRecords {

@@ -1,4 +1,4 @@
-//! The whole of one decision: from the call to its answer.
+//! Runs one decision, from the call to its result.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use crate::suggest::suggestion_text;
 use crate::time::Time;
 use crate::value::RecordId;
 
-/// What an operation does to the world as it is: the one place where moves are decided.
+/// Decides what an operation changes. The engine changes records only through this function.
 ///
-/// The same arguments always give the same answer; replay, recovery and simulation call it as live traffic does.
+/// It is deterministic: replay, recovery and simulation call it exactly as live traffic does.
 pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operation, now: Time) -> Decision {
-    // INV-9: what only the engine may say is judged here too. Refused like a record that is not there, and never by
-    // setting the record aside.
+    // INV-9: only the engine may make these calls. Other callers get the refusal of a missing record, and the record is
+    // not marked stuck.
     if is_engine_call(&operation.call) && !operation.actor.has_role("engine") {
         return Decision::Refusal(not_found_refusal("time"));
     }
@@ -47,8 +47,8 @@ pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operat
             other => other,
         };
         return match halt {
-            // A record in reach was logged later: time never runs backwards in a record's log. Ends, because `now`
-            // only grows, up to the latest of the records in the snapshot.
+            // A needed record has a later log entry, and times in a record's log never decrease. The loop ends, because
+            // `now` only grows, up to the latest `updated_at` in the snapshot.
             Halt::ClockBehind(later) => {
                 now = later;
                 continue;
@@ -74,7 +74,7 @@ pub fn decide(definitions: &Definitions, snapshot: &Snapshot, operation: &Operat
     }
 }
 
-/// What a call came to, when it came to something.
+/// Result of a successful call.
 enum CallOutcome {
     Changed(RecordId),
     Repeated(RecordId),
@@ -127,7 +127,7 @@ impl OperationRun<'_> {
                 CallOutcome::Changed(*record)
             }
             Call::LoseLease { record, token } => {
-                // Only a lease that still counts can be lost. One that ended meanwhile is no fault of the record's.
+                // Only a live lease can be lost. If it ended meanwhile, the record is not marked stuck.
                 let live =
                     self.draft.expect_record(*record)?.live_execution().filter(|live| live.token == *token).cloned();
                 match live.map(|execution| execution.status) {
@@ -220,7 +220,7 @@ impl OperationRun<'_> {
         }
     }
 
-    /// Whatever is due first: an ended lease, or timers.
+    /// Fires the record's first due item: an expired lease, or timers.
     fn fire_due(&mut self, id: RecordId) -> DecideResult<()> {
         let Some(record) = self.draft.stored_record(id)?.cloned() else {
             return Err(Halt::Refuse(not_found_refusal("time")));
@@ -233,8 +233,8 @@ impl OperationRun<'_> {
         match first_due(&record, now) {
             None => Ok(()),
             Some(DueKind::LeaseExpiry) => {
-                // INV-4: what a crash cut off is finished after the commit, and lost before it. Put first: from here on the
-                // record is the operation's own, and no longer asked whether it is due.
+                // INV-4: after a crash, a committed execution is finished and an uncommitted one is lost. The record is
+                // put first, so that the draft no longer treats it as due.
                 self.draft.put_record((*record).clone())?;
                 if record.execution.as_ref().is_some_and(|execution| execution.status == ExecutionStatus::Committed) {
                     return self.close_execution(id);
@@ -248,9 +248,8 @@ impl OperationRun<'_> {
                 .map(drop)
             }
             Some(DueKind::Timers) => {
-                // The timers that were due first are spent, whether or not a row takes them: one that is not taken
-                // would otherwise be due for ever. Later ones have their turn after it, so that the outcome does not
-                // hang on how late the engine comes.
+                // The earliest timers are spent even if no transition takes them; otherwise they would stay due. Later
+                // timers fire after them, so that the outcome does not depend on how late the engine runs.
                 let Some(earliest_due) = record.timers.iter().map(|timer| timer.due_at).min() else { return Ok(()) };
                 let mut without_earliest = (*record).clone();
                 without_earliest.timers.retain(|timer| timer.due_at > earliest_due);
@@ -261,7 +260,7 @@ impl OperationRun<'_> {
                     .filter(|timer| timer.due_at == earliest_due)
                     .map(|timer| timer.transition)
                     .collect();
-                // Not taken is no refusal here: the timers were there to offer the event.
+                // An untaken timer is not an error.
                 let _ = self.fire_timers(id, &due)?;
                 self.run_tasks(0)
             }
@@ -269,7 +268,7 @@ impl OperationRun<'_> {
     }
 }
 
-/// Entering, or being in, a final state with a filled hold is a fault.
+/// A record in a final state with money in its hold is a fault.
 fn ensure_final_holds_empty(draft: &Draft) -> DecideResult<()> {
     let filled = draft.records.iter().any(|entry| entry.after.hold != 0 && entry.after.is_final());
     if filled { Err(fault_halt(FaultKind::FilledHold)) } else { Ok(()) }
@@ -306,7 +305,8 @@ fn build_decision(draft: Draft, outcome: CallOutcome, now: Time) -> Decision {
     let mut must_log: Vec<RecordId> = moves.iter().map(|transfer| transfer.caused_by).chain(senders).collect();
     must_log.sort_unstable();
     for entry in entries {
-        // A row that moves money between named accounts, or sends a message, changes something, and its record's log must tell of it.
+        // A transition that transfers money between named accounts, or sends a delivery, must appear in its record's
+        // log even if the record itself is unchanged.
         let unchanged = entry.before.as_deref().is_some_and(|before| is_unchanged(before, &entry.after));
         if unchanged && must_log.binary_search(&entry.after.id).is_err() {
             continue;
@@ -342,7 +342,7 @@ fn build_decision(draft: Draft, outcome: CallOutcome, now: Time) -> Decision {
     }))
 }
 
-/// Whether nothing changed that a reader, a worker or a timer could tell.
+/// Whether the record is the same for readers, workers and timers.
 fn is_unchanged(before: &Record, after: &Record) -> bool {
     before.lifecycle.hash == after.lifecycle.hash
         && before.state == after.state
@@ -354,13 +354,13 @@ fn is_unchanged(before: &Record, after: &Record) -> bool {
         && before.stuck_reason == after.stuck_reason
 }
 
-/// The engine's own calls: there is nobody to refuse.
+/// The engine's own calls: no caller waits for a refusal.
 fn is_engine_call(call: &Call) -> bool {
     matches!(call, Call::FireDue { .. } | Call::LoseLease { .. })
 }
 
-/// The rows of these calls were proven not to fault; should one fault all the same, the record is set aside, since
-/// trying again would fault again.
+/// The static analysis proves that the transitions of these calls cannot fault. If one faults, the record is marked
+/// stuck, because a retry would fault again.
 fn is_fault_marking_stuck(call: &Call) -> bool {
     matches!(
         call,
@@ -373,17 +373,17 @@ fn is_fault_marking_stuck(call: &Call) -> bool {
     )
 }
 
-/// Set the record aside: readable, counted, and left alone by the engine until somebody's event moves it on.
+/// Marks the record stuck: readable and counted, and ignored by the engine until a caller's event changes it.
 fn mark_stuck(failed_draft: Draft, reason: &str) -> Decision {
     let (definitions, snapshot, operation, now) =
         (failed_draft.definitions, failed_draft.snapshot, failed_draft.operation, failed_draft.now);
     let Some(id) = operation.call.record() else {
         return Decision::Refusal(super::halt::recordless_refusal("time", 422, "fault", reason));
     };
-    // Looked for and not there: asking for it again would go on for ever.
+    // The record was looked up and does not exist; requesting it again would loop forever.
     let Some(record) = snapshot.record(id) else { return Decision::Refusal(not_found_refusal("time")) };
     let mut draft = Draft::new(definitions, snapshot, operation, now);
-    // That it failed rests on all that was read on the way.
+    // The failure depends on everything that was read before it.
     failed_draft.into_parts().read_keys.into_iter().for_each(|key| draft.record_read(key));
     let mut stuck_record = (**record).clone();
     stuck_record.stuck_reason = Some(reason.into());
@@ -425,13 +425,13 @@ fn fault_refusal(snapshot: &Snapshot, call: &Call, fault: &EvalFault) -> Box<Ref
     refusal
 }
 
-/// A refusal names no record that does not exist (the one that was to be made), nor one that the caller may not read:
-/// another record's row may have refused.
+/// Removes the record from a refusal if it does not exist (it was to be created), or if the caller may not read it
+/// (another record's transition refused).
 fn redact_unreadable_record(draft: &Draft, mut refusal: Box<Refusal>) -> DecideResult<Box<Refusal>> {
     let Some(id) = refusal.record else { return Ok(refusal) };
     let is_visible = match draft.snapshot.record(id) {
         None => false,
-        // Whoever got as far as a refusal about the record it named may know of it.
+        // The call names this record, and the refusal shows that the caller may know of it.
         Some(_) if draft.operation.call.record() == Some(id) => true,
         Some(record) => can_read(draft, record, &draft.operation.actor, None)?,
     };

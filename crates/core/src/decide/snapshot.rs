@@ -1,4 +1,4 @@
-//! The part of the world that an operation is decided on.
+//! Snapshots: the part of the store that an operation is decided on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::record::{Execution, FencingToken, Record};
 use crate::time::Time;
 use crate::value::{RecordId, Value};
 
-/// Something that `decide` may need loaded.
+/// A key that `decide` may need loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReadKey {
     Record(RecordId),
@@ -21,37 +21,37 @@ pub enum ReadKey {
     Links(LinkKey),
     /// An execution older than the record's newest.
     Execution(RecordId, FencingToken),
-    /// The oldest unfinished job of a work key whose jobs go in order.
+    /// The oldest unfinished job of a concurrency key whose jobs run in order.
     ConcurrencyQueue(ConcurrencyKey),
 }
 
-/// The jobs of one work key, where `[work] key` is `ordered`.
+/// A concurrency key: the value of `[work] key`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ConcurrencyKey {
     pub lifecycle: Arc<str>,
     pub parts: Vec<Arc<str>>,
 }
 
-/// A value of a `unique`, or of a natural key, which is the unique called `key`.
+/// A unique key. The natural key is the constraint named `key`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UniqueKey {
     pub lifecycle: Arc<str>,
     pub unique: Arc<str>,
-    /// The parts in order, each as canonical text.
+    /// Canonical text of each part, in order.
     pub parts: Vec<Arc<str>>,
 }
 
-/// A counter of a `limit`.
+/// Key of a limit's counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CounterKey {
     pub lifecycle: Arc<str>,
     pub limit: Arc<str>,
     pub parts: Vec<Arc<str>>,
-    /// Start of the window in microseconds since the epoch, for `window`.
+    /// Start of the limit's window in microseconds since the epoch.
     pub window_start: Option<i64>,
 }
 
-/// The records of one lifecycle that point to a record by one field.
+/// The records of one lifecycle that refer to a target through one field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkKey {
     pub target: RecordId,
@@ -59,36 +59,35 @@ pub struct LinkKey {
     pub field: Arc<str>,
 }
 
-/// What has been loaded. A key that is not here at all is `Missing`; one that was looked for and not found is here
-/// with nothing.
+/// Data loaded for a decision. An absent key was not loaded (`Missing`); an empty entry was loaded and does not exist.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The whole world is here: what is not here does not exist. For the reference model and simulations.
+    /// Everything is loaded, so an absent key does not exist. For the reference model and simulations.
     pub is_complete: bool,
     pub records: HashMap<RecordId, Option<Arc<Record>>>,
     pub unique_holders: HashMap<UniqueKey, Option<RecordId>>,
     pub counters: HashMap<CounterKey, u64>,
-    /// Only accounts that can run short need to be here.
+    /// Needs only accounts that must not become negative.
     pub accounts: HashMap<Account, i64>,
     pub links: HashMap<LinkKey, Vec<RecordId>>,
     pub executions: HashMap<(RecordId, FencingToken), Option<Execution>>,
-    /// Unfinished jobs by age. A partial snapshot needs the first only.
+    /// Unfinished jobs by age. A partial snapshot needs only the first.
     pub concurrency_queues: HashMap<ConcurrencyKey, BTreeSet<(Time, RecordId)>>,
 }
 
 impl Snapshot {
-    /// An empty world that is known to be empty.
+    /// Returns a complete snapshot of an empty store.
     pub fn empty_complete() -> Self {
         Self { is_complete: true, ..Self::default() }
     }
 
-    /// A record that is known here; `None` for one that is not, or not loaded.
+    /// Returns a loaded record; `None` if it does not exist or is not loaded.
     pub fn record(&self, id: RecordId) -> Option<&Arc<Record>> {
         self.records.get(&id).and_then(Option::as_ref)
     }
 
-    /// Carry changes over, so that the next operation of a batch sees them. What a partial snapshot does not hold
-    /// stays unknown.
+    /// Applies changes, so that the next operation of a batch sees them. Keys that a partial snapshot has not loaded
+    /// stay unknown.
     pub fn apply(&mut self, changes: &Changes) {
         for change in &changes.records {
             self.apply_links(change.before.as_deref(), &change.after);
@@ -138,7 +137,7 @@ impl Snapshot {
                 continue;
             };
             if change.is_added {
-                // A record that is new is in no list yet; looking through a long one for each would add up.
+                // A new record is in no list yet. Skipping the search matters for long lists.
                 if before.is_none() || !linked.contains(&after.id) {
                     linked.push(after.id);
                 }
@@ -165,7 +164,7 @@ impl Snapshot {
                 self.concurrency_queues.entry(key).or_default().insert((after.created_at, after.id));
             }
         } else {
-            // Who is first now is the store's to say.
+            // Only the store knows which job is now first.
             for key in [old, new].into_iter().flatten() {
                 self.concurrency_queues.remove(&key);
             }
@@ -173,28 +172,28 @@ impl Snapshot {
     }
 }
 
-/// The ordered queue that a record stands in by its work key.
+/// Returns the record's concurrency key; `None` if it has none.
 pub fn concurrency_key(record: &Record) -> Option<ConcurrencyKey> {
     let key = record.lifecycle.work.as_ref()?.concurrency.as_ref()?;
     let parts = canonical_key_parts(record, &key.on)?;
     Some(ConcurrencyKey { lifecycle: Arc::clone(&record.lifecycle.name), parts })
 }
 
-/// A link that a change of a record makes or takes away.
+/// A ref that a change of a record adds or removes.
 pub(crate) struct RefChange {
     pub(crate) field: Arc<str>,
     pub(crate) target: RecordId,
     pub(crate) is_added: bool,
 }
 
-/// The refs that differ between two versions of a record.
+/// Returns the refs that differ between two versions of a record.
 pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefChange> {
     let may_refer = |record: &Record| record.fields.iter().any(|value| matches!(value, Value::Ref(_) | Value::List(_)));
     let mut changes = Vec::new();
     if !may_refer(after) && !before.is_some_and(may_refer) {
         return changes;
     }
-    // A record that was moved to another version of its lifecycle has its fields in other places, and others of them.
+    // After a version migration the record may have other fields at other indexes.
     let before_migration = before.filter(|before| before.lifecycle.hash != after.lifecycle.hash);
     for (slot, (new, field)) in after.fields.iter().zip(&after.lifecycle.fields).enumerate() {
         let old = match before_migration {
@@ -213,7 +212,7 @@ pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
 }
 
 fn push_ref_changes(field: &Arc<str>, old: &Value, new: &Value, changes: &mut Vec<RefChange>) {
-    // Most rows leave most refs alone, and a list of them may be long.
+    // Most transitions leave most refs unchanged, and a list of refs may be long.
     if old == new {
         return;
     }
@@ -233,14 +232,14 @@ fn ref_targets(value: &Value) -> BTreeSet<RecordId> {
     }
 }
 
-/// A link that a change of a record makes or takes away, as others know it.
+/// A link that a change of a record adds or removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkChange {
     pub key: LinkKey,
     pub is_added: bool,
 }
 
-/// The links that a record has gained and lost between two of its versions.
+/// Returns the links that differ between two versions of a record.
 pub fn link_changes(before: Option<&Record>, after: &Record) -> Vec<LinkChange> {
     let changes = ref_changes(before, after).into_iter();
     changes
@@ -251,7 +250,7 @@ pub fn link_changes(before: Option<&Record>, after: &Record) -> Vec<LinkChange> 
         .collect()
 }
 
-/// The parts of a record's key; `None` where one of them is null: no key.
+/// Returns the parts of a record's key; `None` (no key) if a part is null.
 pub fn canonical_key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<str>>> {
     on.iter()
         .map(|part| match part {
@@ -261,13 +260,13 @@ pub fn canonical_key_parts(record: &Record, on: &[KeyPart]) -> Option<Vec<Arc<st
         .collect()
 }
 
-/// One part of a key as text that no other value shares: a kind letter, then the value.
+/// Returns the canonical text of one part of a key: a letter for the type, then the value. No two values share a text.
 pub(super) fn canonical_key_part(value: &Value) -> Option<Arc<str>> {
     let text = match value {
         Value::Null => return None,
         Value::Bool(b) => format!("b{b}"),
         Value::Int(i) => format!("i{i}"),
-        // Zero has two signs and is one value.
+        // Maps -0.0 to 0.0, which are equal.
         Value::Double(d) => format!("d{}", d + 0.0),
         Value::Text(t) => format!("s{t}"),
         Value::Time(t) => format!("t{}", t.micros()),

@@ -1,4 +1,4 @@
-//! Timers: armed on entering a state, followed where they follow a field, due when their time has come.
+//! Timers: armed on entering a state, updated when their field changes, fired when due.
 
 use super::draft::Draft;
 use super::halt::DecideResult;
@@ -8,20 +8,20 @@ use crate::record::{Record, Timer};
 use crate::time::{Duration, Time};
 use crate::value::Value;
 
-/// What is due on a record first.
+/// The first due item of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DueKind {
-    /// The lease has run out: lost before the commit, to be finished after it.
+    /// The lease has expired. The execution is lost before its commit and finished after it.
     LeaseExpiry,
     Timers,
 }
 
-/// Whether something must be dealt with before the record may be read. A stuck record stays readable as it is.
+/// Whether something must fire before the record may be read. A stuck record is never due.
 pub fn is_due(record: &Record, now: Time) -> bool {
     first_due(record, now).is_some()
 }
 
-/// When the record next needs the engine: the end of a lease or its earliest timer.
+/// Returns when the engine must next act on the record: at the end of its lease or at its earliest timer.
 pub fn next_due(record: &Record) -> Option<Time> {
     if record.stuck_reason.is_some() {
         return None;
@@ -44,7 +44,7 @@ pub(super) fn first_due(record: &Record, now: Time) -> Option<DueKind> {
     }
 }
 
-/// A record that waits for its finish row has no timers that count: they wait with it.
+/// While `finish` is pending, the record's timers do not fire.
 fn earliest_timer(record: &Record) -> Option<Time> {
     if record.timers.is_empty() || record.awaits_finish() {
         return None;
@@ -52,7 +52,7 @@ fn earliest_timer(record: &Record) -> Option<Time> {
     record.timers.iter().map(|timer| timer.due_at).min()
 }
 
-/// Set the timers of a state, as of when the record entered it.
+/// Sets the timers of the record's state, counted from when it was entered.
 pub(super) fn arm_timers(draft: &Draft, record: &mut Record) -> DecideResult<()> {
     record.timers.clear();
     for (number, transition) in record.lifecycle.clone().transitions(EventKind::Time).iter().enumerate() {
@@ -83,7 +83,7 @@ pub(super) fn arm_timers(draft: &Draft, record: &mut Record) -> DecideResult<()>
     Ok(())
 }
 
-/// After a row that stayed: timers that follow a field follow it where it changed; nothing else restarts.
+/// After an internal transition: resets the timers whose field changed. All others keep running.
 pub(super) fn update_field_timers(lifecycle: &Lifecycle, before: &Record, after: &mut Record) {
     for (number, transition) in lifecycle.transitions(EventKind::Time).iter().enumerate() {
         let Some(TimerSpec::AtField(slot)) = transition.timer else { continue };

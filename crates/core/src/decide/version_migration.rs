@@ -1,7 +1,7 @@
-//! Moving a record to another version of its lifecycle: the same thing, told by other rules from here on.
+//! Version migration: pins a record to another version of its lifecycle.
 //!
-//! It is nobody's event and no row's doing: no `enter` row fires, and nothing is offered to other records. What the record is and
-//! has comes along by name; what it holds by the old version (keys, counts, links, timers) it holds by the new one.
+//! It is not an event: no `enter` transition fires, and no other record is offered anything. Fields are matched by
+//! name. Unique keys, counters, links and timers of the old version are replaced by those of the new one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,14 +25,14 @@ use crate::value::{RecordId, Value};
 
 const MIGRATION_EVENT: &str = "move";
 
-/// Why no record of one version can be moved to another, whatever is in it.
+/// Why no record of one version can migrate to another, whatever its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionMismatch {
-    /// The other version has no state for records in this one.
+    /// The target version has no such state.
     MissingState { from: Arc<str>, to: Arc<str> },
-    /// A field that the old version does not have, and that cannot be without a value.
+    /// A field without a default that is new and not optional.
     MissingField { field: Arc<str> },
-    /// A field that holds something else in the two versions.
+    /// A field whose type differs between the versions.
     FieldTypeChanged { field: Arc<str> },
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for VersionMismatch {
     }
 }
 
-/// What keeps all records of a version that are in one of these states from being moved. What hangs on a record's own values is
-/// found out when it is moved.
+/// Finds what prevents all records in the states in use from migrating. What depends on a record's own values is found
+/// when the record migrates.
 pub fn find_mismatches(
     from: &Lifecycle,
     to: &Lifecycle,
@@ -83,7 +83,7 @@ pub fn find_mismatches(
     mismatches
 }
 
-/// Whether a value of one type may be one of the other: what it is decides in the end.
+/// Whether values of one type may fit the other. Each value is validated on migration.
 fn is_convertible(old: &DataType, new: &DataType) -> bool {
     match (old, new) {
         (DataType::Text | DataType::Enum(_), DataType::Text | DataType::Enum(_))
@@ -101,7 +101,7 @@ impl OperationRun<'_> {
             Some(record) if is_operator || can_read(&self.draft, record, actor, None)? => Arc::clone(record),
             _ => return Err(Halt::Refuse(not_found_refusal(MIGRATION_EVENT))),
         };
-        // INV-9: who may change by which rules a record lives may do anything to it.
+        // INV-9: changing the rules of a record amounts to full control over it.
         if !is_operator {
             let reason = "only an operator may move a record to another version";
             return Err(Halt::Refuse(record_refusal(&before, MIGRATION_EVENT, 403, "not_allowed", reason)));
@@ -118,7 +118,7 @@ impl OperationRun<'_> {
         Ok(WorkerCallResult::Changed)
     }
 
-    /// The record as the other version has it, before its keys and timers are looked at.
+    /// Returns the record in the target version, before constraints and timers are applied.
     fn migrated_record(
         &self,
         before: &Arc<Record>,
@@ -130,7 +130,7 @@ impl OperationRun<'_> {
         if before.lifecycle.name != to.name {
             return refuse(format!("{} is a version of {}", to.hash, to.name));
         }
-        // The worker was told what to do by the old version, and its report is answered by it.
+        // The worker started under the old version, so that version must handle its report.
         if before.live_execution().is_some() {
             let reason = "a worker holds it: it can be moved when that one is done";
             return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "already_leased", reason)));
@@ -171,7 +171,7 @@ impl OperationRun<'_> {
         }
         let mut after =
             Record { lifecycle: Arc::clone(to), state, fields, stuck_reason: None, ..Record::clone(before) };
-        // In a state of the same name it has been since it came there; any other it enters now.
+        // A state of the same name keeps its `entered_at`; any other state is entered now.
         if after.state_name() != before.state_name() {
             after.entered_at = self.draft.now;
         }
@@ -181,7 +181,7 @@ impl OperationRun<'_> {
         Ok(after)
     }
 
-    /// What a field holds from now on.
+    /// Returns the field's value in the target version.
     fn migrated_field(&self, before: &Record, field: &FieldDef) -> DecideResult<Result<Value, String>> {
         let default_value = || field.default.clone().unwrap_or_default();
         let value = match before.field(&field.name) {
@@ -209,7 +209,7 @@ impl OperationRun<'_> {
         Ok(Ok(value))
     }
 
-    /// What the record holds by its version: keys, counts, links and timers.
+    /// Applies constraints, links and timers of the target version.
     fn apply_migration(&mut self, before: &Record, mut after: Record) -> DecideResult<()> {
         let context = EventContext { caller: EventCaller::ApiKey(None), ..engine_event_context(MIGRATION_EVENT) };
         constraints::migrate_constraints(&mut self.draft, before, &after, context)?;
@@ -225,7 +225,7 @@ impl OperationRun<'_> {
         }
         timers::arm_timers(&self.draft, &mut after)?;
         let state = &after.lifecycle.states[usize::from(after.state)];
-        // A leased state is one of these only while somebody holds the lease.
+        // A leased state is fine only during a lease, and the record has none.
         if !state.is_final && !state.can_rest && state.readiness == StateReadiness::NotReady && after.timers.is_empty()
         {
             let reason =
@@ -236,7 +236,7 @@ impl OperationRun<'_> {
     }
 }
 
-/// The lifecycles that a field's records may be of.
+/// Returns the lifecycles that a ref field may point to.
 fn ref_lifecycles(ty: &DataType) -> Option<&[Arc<str>]> {
     match ty {
         DataType::Ref(lifecycles) => Some(lifecycles),

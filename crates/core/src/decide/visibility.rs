@@ -1,4 +1,4 @@
-//! Who may look at a record, for those who look without moving anything.
+//! Read access to records, for callers that read without firing events.
 
 use super::access::{can_read, is_worker};
 use super::draft::Draft;
@@ -10,20 +10,20 @@ use crate::record::{Actor, Record};
 use crate::time::Time;
 use crate::value::RecordId;
 
-/// Whether an actor may look at a record.
+/// Result of a read access check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadAccess {
     Allowed,
-    /// To be told like a record that is not there.
+    /// Reply as for a missing record.
     Denied,
-    /// Load these and ask again.
+    /// Load these keys and check again.
     Missing(Vec<ReadKey>),
-    /// These are due: bring them up to date and ask again.
+    /// Fire these due records and check again.
     Due(Vec<RecordId>),
 }
 
-/// INV-9: an owner sees its own records, an operator all, a worker the one whose lease it holds; anybody else those that
-/// the record's lifecycle shows to it. The record's own state must be up to date.
+/// INV-9: an owner may read its own records, an operator all, a worker the record whose lease it holds, and other
+/// callers what the lifecycle shows them. `record` must not be due.
 pub fn read_access(
     definitions: &Definitions,
     snapshot: &Snapshot,
@@ -34,7 +34,7 @@ pub fn read_access(
     if reads_everything(actor) {
         return ReadAccess::Allowed;
     }
-    // A token is no secret: that the lease is this key's own is what counts.
+    // The token is not a secret. What counts is that this API key took the lease.
     let token = record.live_execution().filter(|_| is_worker(actor)).map(|execution| execution.token);
     let operation = Operation {
         seed: 0,
@@ -61,22 +61,22 @@ pub fn read_access(
     }
 }
 
-/// Whether an actor may look at every record there is.
+/// Whether an actor may read every record.
 pub fn reads_everything(actor: &Actor) -> bool {
     actor.has_role("operator") || actor.has_role("engine")
 }
 
-/// How far a lifecycle opens its records beyond their owners.
+/// How far a lifecycle shows its records to callers other than their owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// To their owners at most.
+    /// At most to their owners.
     Owners,
-    /// To some, as its `[who]` says of each record.
+    /// To callers that `[who]` admits, record by record.
     SomeCallers,
     Anyone,
 }
 
-/// How far a lifecycle shows its records to those who are no operators.
+/// Returns how far a lifecycle shows its records to callers that are not operators.
 pub fn visibility(lifecycle: &Lifecycle) -> Visibility {
     let visibility_of = |access: &AllowedReader| match access {
         AllowedReader::Anyone => Visibility::Anyone,

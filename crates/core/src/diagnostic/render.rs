@@ -1,4 +1,4 @@
-//! Diagnostics as people read them, in the manner of rustc, and as JSON for tools.
+//! Renders diagnostics as text in the style of rustc, and as JSON for tools.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use serde_json::{Value as Json, json};
 
 use super::{Diagnostic, InputFile, InputFiles, Severity, Span};
 
-/// Characters of a source line that are shown; a longer line is cut around what is underlined.
+/// Maximum characters shown of a source line. A longer line is cut around the underlined part.
 const MAX_LINE_CHARS: usize = 140;
-/// Characters kept before the underlined part of a line that is cut.
+/// Characters kept before the underlined part of a cut line.
 const MAX_LEADING_CHARS: usize = 60;
 const TAB_SPACES: &str = "    ";
 
-/// A place as people name it: line and column from 1, columns counted in characters.
+/// A position for people: line and column from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineColumn {
     pub line: usize,
@@ -27,7 +27,7 @@ struct SourceLine<'a> {
 }
 
 impl InputFile {
-    /// Where a byte stands. A byte past the end stands at the end.
+    /// Returns the position of a byte. A byte past the end has the position of the end.
     pub fn position(&self, byte: usize) -> LineColumn {
         let line = self.line(byte);
         let within = floor_char_boundary(line.text, byte.saturating_sub(line.start));
@@ -44,7 +44,7 @@ impl InputFile {
     }
 }
 
-/// The last character boundary at or before `byte`.
+/// Returns the last character boundary at or before `byte`.
 fn floor_char_boundary(text: &str, byte: usize) -> usize {
     let mut byte = byte.min(text.len());
     while !text.is_char_boundary(byte) {
@@ -53,7 +53,7 @@ fn floor_char_boundary(text: &str, byte: usize) -> usize {
     byte
 }
 
-/// Plain words or words with terminal colours.
+/// Writes text with or without terminal colors.
 struct TerminalStyle {
     color: bool,
 }
@@ -75,7 +75,7 @@ struct SpanLabel<'a> {
 }
 
 impl Diagnostic {
-    /// The message with the lines it speaks of, underlined.
+    /// Renders the message with its source lines and underlines.
     pub fn render(&self, files: &InputFiles, color: bool) -> String {
         let paint = TerminalStyle { color };
         let (word, style) = self.severity.name_and_style();
@@ -111,7 +111,7 @@ impl Diagnostic {
         out
     }
 
-    /// For tools: `check --json`.
+    /// Returns the diagnostic as JSON, for `check --json`.
     pub fn to_json(&self, files: &InputFiles) -> Json {
         let mut object = span_json(files, self.span);
         object["code"] = json!(self.code);
@@ -141,7 +141,7 @@ impl Severity {
     }
 }
 
-/// All of them by file and position, and a closing line that counts them. Empty where there are none.
+/// Renders all diagnostics by file and position, followed by their counts. Returns an empty text if there are none.
 pub fn render_all(diagnostics: &[Diagnostic], files: &InputFiles, color: bool) -> String {
     let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
     sorted.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity, diagnostic.code));
@@ -156,7 +156,7 @@ pub fn render_all(diagnostics: &[Diagnostic], files: &InputFiles, color: bool) -
     out
 }
 
-/// `2 errors, 1 warning`; `None` where there is neither.
+/// Returns the counts, such as `2 errors, 1 warning`, or `None` if there are no diagnostics.
 pub fn summarize_counts(diagnostics: &[Diagnostic]) -> Option<String> {
     let count = |severity| diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity).count();
     let words = |count: usize, word: &str| match count {
@@ -221,7 +221,7 @@ fn write_source_lines(
     let _ = writeln!(out, "{:gutter$} {bar}", "");
 }
 
-/// The part of a line that is shown, in bytes of the line.
+/// The part of a line that is shown, as byte offsets in the line.
 struct LineWindow {
     start: usize,
     end: usize,
@@ -246,7 +246,7 @@ impl LineWindow {
         format!("{before}{}{after}", escape_control_chars(&line.text[self.start..self.end]))
     }
 
-    /// Columns before the underline, and its width; a part beyond the window or the line's end is cut.
+    /// Returns the columns before the underline and its width, cut to the window.
     fn underline(&self, line: &SourceLine, span: Span) -> (usize, usize) {
         let within = |byte: u32| {
             floor_char_boundary(line.text, (byte as usize).saturating_sub(line.start)).clamp(self.start, self.end)
@@ -257,7 +257,7 @@ impl LineWindow {
     }
 }
 
-/// The text with tabs widened and control characters made harmless: it may come from anyone.
+/// Expands tabs and replaces control characters, because the text may come from an untrusted author.
 fn escape_control_chars(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         match c {
@@ -270,12 +270,12 @@ fn escape_control_chars(text: &str) -> String {
     })
 }
 
-/// Characters that would reorder the line on screen.
+/// Returns whether the character would reorder the line on screen.
 const fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// How wide a text stands on a terminal: wide scripts and pictures take two columns, marks on letters none.
+/// Returns the width of a text in terminal columns. Wide scripts and emoji take two columns, combining marks none.
 fn display_width(text: &str) -> usize {
     text.chars()
         .map(|c| match c {

@@ -1,17 +1,17 @@
-//! Coordinates: x by pulling joined cells over each other within the order, y row by row.
+//! Assigns coordinates: x by aligning connected cells within their order, y row by row.
 
 use super::layers::{CellIndex, CellKind, CellLayers};
 
-/// Between cells of a row.
+/// Distance between cells of a row.
 const CELL_GAP: f64 = 14.0;
 const STATE_GAP: f64 = 28.0;
-/// Between rows; more where an edge goes far aside, so that it does not run flat.
+/// Distance between rows. It is larger if an edge moves far sideways, so that the edge is not too flat.
 const MIN_ROW_GAP: f64 = 24.0;
 const MAX_ROW_GAP: f64 = 72.0;
 const PLACEMENT_ROUNDS: usize = 24;
-/// The main way stays where it is: others make room.
+/// Weight of the main path, so high that it stays in place and other cells move.
 const PINNED_WEIGHT: f64 = 1.0e6;
-/// How far from the sides of a box an edge may meet it, and from other edges.
+/// Minimum distance of a port from the sides of its box, and from other ports.
 const PORT_MARGIN: f64 = 14.0;
 const PORT_GAP: f64 = 16.0;
 
@@ -22,7 +22,7 @@ pub(super) struct CellCoordinates {
     /// By row.
     pub(super) top: Vec<f64>,
     pub(super) bottom: Vec<f64>,
-    /// By edge: where it meets the box at its upper and at its lower end.
+    /// By edge: its ports at the upper and the lower end.
     pub(super) ports: Vec<(f64, f64)>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn assign_coordinates(layers: &CellLayers) -> CellCoordinates {
         place_row(layers, row, &desired, &mut x);
     }
     for round in 0..PLACEMENT_ROUNDS {
-        // First from above and from below in turn, which carries far; then both, which balances.
+        // First alternate between both directions, which propagates far; then use both, which balances.
         let (up, down) = if round >= PLACEMENT_ROUNDS / 2 { (true, true) } else { (round % 2 == 0, round % 2 == 1) };
         let mut rows: Vec<usize> = (0..layers.rows.len()).collect();
         if round % 2 == 1 {
@@ -59,14 +59,14 @@ pub(super) fn assign_coordinates(layers: &CellLayers) -> CellCoordinates {
     CellCoordinates { x, top, bottom, ports }
 }
 
-/// What a crossing, a bend and a pixel of width beyond a page weigh against a pixel that an edge goes aside.
+/// Cost of a crossing, of a bend, and of a pixel beyond the page width. A pixel of sideways movement costs 1.
 const CROSSING_COST: f64 = 220.0;
 const BEND_COST: f64 = 24.0;
 const OVERWIDTH_COST_PER_PIXEL: f64 = 4.0;
 const PAGE_WIDTH: f64 = 1_140.0;
 
 impl CellCoordinates {
-    /// How hard the picture is to read; the least of several attempts is drawn.
+    /// Returns how hard the layout is to read. The scene draws the cheapest of several layouts.
     pub(super) fn cost(&self, layers: &CellLayers, crossings: usize) -> f64 {
         let mut cost = 0.0;
         for _ in 0..crossings.min(1_000) {
@@ -87,7 +87,7 @@ impl CellCoordinates {
     }
 }
 
-/// Where a cell would like to be, and how strongly.
+/// Returns the desired position of a cell and its weight.
 fn desired_position(layers: &CellLayers, cell: CellIndex, x: &[f64], up: bool, down: bool) -> (f64, f64) {
     if layers.cells[cell].is_on_main_path {
         return (0.0, PINNED_WEIGHT);
@@ -96,7 +96,7 @@ fn desired_position(layers: &CellLayers, cell: CellIndex, x: &[f64], up: bool, d
     let (mut sum, mut weight) = (0.0, 0.0);
     let sides = [(up, &layers.neighbors_above[cell]), (down, &layers.neighbors_below[cell])];
     for other in sides.into_iter().filter(|(counts, _)| *counts).flat_map(|(_, cells)| cells) {
-        // Long edges want to be straight more than short ones want to be short.
+        // Straight long edges matter more than short edges that are as short as possible.
         let pull = if is_state(cell) || is_state(*other) { 1.0 } else { 6.0 };
         sum += x[*other] * pull;
         weight += pull;
@@ -110,7 +110,7 @@ fn min_distance(layers: &CellLayers, left: CellIndex, right: CellIndex) -> f64 {
     left.right + right.left + if both_states { STATE_GAP } else { CELL_GAP }
 }
 
-/// The positions nearest to the desired ones that keep order and room.
+/// Places a row nearest to the desired positions that keep order and distances.
 fn place_row(layers: &CellLayers, row: &[CellIndex], desired: &[(f64, f64)], x: &mut [f64]) {
     let rooms: Vec<f64> = row.windows(2).map(|pair| min_distance(layers, pair[0], pair[1])).collect();
     let settled = solve_positions(desired, &rooms, None);
@@ -119,8 +119,8 @@ fn place_row(layers: &CellLayers, row: &[CellIndex], desired: &[(f64, f64)], x: 
     }
 }
 
-/// Weighted least squares under `at[i + 1] - at[i] >= rooms[i]`, within `bounds`: neighbours that would come too near
-/// are pooled and placed together at their mean.
+/// Solves weighted least squares under `x[i + 1] - x[i] >= min_distances[i]`, within `bounds`. Neighbors that come too
+/// close are pooled and placed together at their mean.
 fn solve_positions(desired: &[(f64, f64)], min_distances: &[f64], bounds: Option<(f64, f64)>) -> Vec<f64> {
     let mut offset = Vec::with_capacity(desired.len());
     let mut so_far = 0.0;
@@ -128,7 +128,7 @@ fn solve_positions(desired: &[(f64, f64)], min_distances: &[f64], bounds: Option
         offset.push(so_far);
         so_far += min_distances.get(ix).copied().unwrap_or(0.0);
     }
-    // Pools of (sum of weighted wishes, weight, members).
+    // Each pool holds the sum of weighted positions, the weight, and the number of members.
     let mut pools: Vec<(f64, f64, usize)> = Vec::new();
     for (ix, (wish, weight)) in desired.iter().enumerate() {
         let mut pool = ((wish - offset[ix]) * weight, *weight, 1);
@@ -151,7 +151,7 @@ fn solve_positions(desired: &[(f64, f64)], min_distances: &[f64], bounds: Option
 
 type RowNeighbors = Vec<(Option<CellIndex>, Option<CellIndex>)>;
 
-/// By cell: its neighbours to the left and to the right.
+/// Returns the left and right neighbor of each cell.
 fn row_neighbors(layers: &CellLayers) -> RowNeighbors {
     let mut beside = vec![(None, None); layers.cells.len()];
     for row in &layers.rows {
@@ -163,7 +163,7 @@ fn row_neighbors(layers: &CellLayers) -> RowNeighbors {
     beside
 }
 
-/// How far a cell may move while its neighbours stay.
+/// Returns the range in which a cell can move while its neighbors stay.
 fn free_interval(layers: &CellLayers, beside: &RowNeighbors, cell: CellIndex, x: &[f64]) -> (f64, f64) {
     let (left, right) = beside[cell];
     let least = left.map_or(f64::NEG_INFINITY, |left| x[left] + min_distance(layers, left, cell));
@@ -171,11 +171,11 @@ fn free_interval(layers: &CellLayers, beside: &RowNeighbors, cell: CellIndex, x:
     (least, most)
 }
 
-/// Puts neighbouring bends of an edge exactly above each other where their rows leave room for it.
+/// Aligns consecutive bends of an edge vertically if their rows have space.
 fn straighten(layers: &CellLayers, x: &mut [f64]) {
     let beside = row_neighbors(layers);
     let free = |cell: CellIndex, x: &[f64]| free_interval(layers, &beside, cell, x);
-    // Ends on boxes may be met anywhere along the box.
+    // An edge may meet a box anywhere along the box.
     let meets = |cell: CellIndex, x: &[f64]| {
         let reach = (layers.cells[cell].left - PORT_MARGIN).max(0.0);
         (x[cell] - reach, x[cell] + reach)
@@ -222,8 +222,8 @@ fn straighten(layers: &CellLayers, x: &mut [f64]) {
     }
 }
 
-/// Puts the first and the last straight piece of an edge exactly where it meets its box, where their rows leave room:
-/// nothing looks as wrong as a line that is straight but for two pixels.
+/// Aligns the first and last straight piece of an edge with its ports if their rows have space. A line that is straight
+/// except for two pixels looks like a mistake.
 fn align_to_ports(layers: &CellLayers, x: &mut [f64], ports: &[(f64, f64)]) {
     let beside = row_neighbors(layers);
     for (chain, ends) in layers.chains.iter().zip(ports) {
@@ -252,7 +252,7 @@ fn narrow_interval(least: &mut f64, most: &mut f64, to: (f64, f64)) {
     }
 }
 
-/// Where each edge meets the boxes at its ends: straight above or below its next cell if the box reaches so far.
+/// Returns the ports of each edge: in line with its next cell if the box is wide enough.
 fn port_positions(layers: &CellLayers, x: &[f64]) -> Vec<(f64, f64)> {
     let mut positions = vec![0; layers.cells.len()];
     for row in &layers.rows {

@@ -1,32 +1,32 @@
-//! Which nodes and edges a picture has, and what stands in and on them.
+//! Builds the nodes and edges of a diagram and the texts in and on them.
 
 use std::collections::BTreeMap;
 
 use super::labels::{TransitionLabel, TriggerKind, transition_label};
 use crate::model::{EventDef, EventKind, Lifecycle, StateIndex};
 
-/// Number of a node: 0 is the start marker, a state is one more than its index.
+/// Index of a node. 0 is the start marker; the node of a state is the state's index plus 1.
 pub(super) type NodeIndex = usize;
 pub(super) const START_NODE: NodeIndex = 0;
 
-/// More edges than this nobody can follow, and the work of the layout grows with them. What does not fit is told in
-/// the box of the state that is left.
+/// Readers cannot follow more edges, and the cost of the layout grows with them. Further transitions are listed in the
+/// box of the state they leave.
 const MAX_EDGES: usize = 120;
-/// Rows told on one edge; the rest is counted.
+/// Maximum transitions listed on one edge. The rest is counted.
 pub(super) const MAX_TRANSITIONS_ON_EDGE: usize = 8;
-/// Rows told in one box; the rest is counted.
+/// Maximum transitions listed in one box. The rest is counted.
 pub(super) const MAX_TRANSITIONS_IN_BOX: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct StateGraph {
-    /// By node; the start marker's is empty.
+    /// By node. The start marker has no contents.
     pub(super) box_contents: Vec<BoxContents>,
     pub(super) edges: Vec<StateEdge>,
-    /// Edges of the way that a record takes if all goes well, in order.
+    /// Edges that a record takes if nothing fails, in order.
     pub(super) main_path: Vec<usize>,
 }
 
-/// The rows told in a state's box.
+/// The transitions listed in a state's box.
 #[derive(Debug, Default)]
 pub(super) struct BoxContents {
     pub(super) transitions: Vec<BoxTransition>,
@@ -36,23 +36,23 @@ pub(super) struct BoxContents {
 #[derive(Debug)]
 pub(super) struct BoxTransition {
     pub(super) label: TransitionLabel,
-    /// Where it goes, if it leaves the state after all (only where there are too many edges to draw) or enters it anew.
+    /// Target state, if the transition re-enters the state, or leaves it and has no edge because of [`MAX_EDGES`].
     pub(super) to: Option<StateIndex>,
 }
 
-/// All rows from one state to another.
+/// All transitions from one state to another.
 #[derive(Debug)]
 pub(super) struct StateEdge {
     pub(super) from: NodeIndex,
     pub(super) to: NodeIndex,
     pub(super) labels: Vec<TransitionLabel>,
     pub(super) omitted: usize,
-    /// How well the edge fits the way on which all goes well; less is better.
+    /// Rank of the edge as a part of the main path. Lower is better.
     main_path_rank: (u8, usize),
 }
 
 impl StateEdge {
-    /// The tone of its rows; `None` where there are several.
+    /// Returns the trigger of the transitions, or `None` if they differ.
     pub(super) fn trigger(&self) -> Option<TriggerKind> {
         let first = self.labels.first()?.trigger;
         self.labels.iter().all(|row| row.trigger == first).then_some(first)
@@ -101,7 +101,7 @@ impl StateGraph {
             let start = from.map_or(START_NODE, state_node);
             let target = to.filter(|to| Some(*to) != from);
             let edge = target.map(|to| (start, state_node(to))).filter(|ends| {
-                // Creation is always drawn: its start marker has no box to tell it in.
+                // Creation always gets an edge, because the start marker has no box to list it in.
                 by_ends.contains_key(ends) || by_ends.len() < MAX_EDGES || start == START_NODE
             });
             if let Some((from_node, to_node)) = edge {
@@ -137,7 +137,7 @@ impl StateGraph {
         }
     }
 
-    /// From the start by the best edge each time, until a state ends or was seen.
+    /// Follows the best edge from the start until a state has none or was already visited.
     fn find_main_path(&self, lifecycle: &Lifecycle) -> Vec<usize> {
         let mut seen = vec![false; self.box_contents.len()];
         let mut at = START_NODE;

@@ -1,4 +1,4 @@
-//! What a row says, in words short enough for a picture.
+//! Builds the texts that describe transitions in a diagram.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use crate::model::{
     Transition,
 };
 
-/// Who sets an event off; each is drawn in its own colour.
+/// What triggers an event. Each kind has its own color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TriggerKind {
-    /// By name, by a caller.
+    /// A caller, by name.
     Called,
-    /// By the engine: lease, commit, finish, fail, enter.
+    /// The engine: lease, commit, finish, fail, enter.
     Engine,
-    /// By the clock.
+    /// A timer.
     Timer,
 }
 
@@ -32,26 +32,26 @@ pub(super) struct EffectLabel {
     pub(super) text: String,
 }
 
-/// One row as it is said in a picture. The texts are whole; who draws them cuts them.
+/// The texts of one transition, uncut. The renderer cuts them.
 #[derive(Clone, Debug)]
 pub(super) struct TransitionLabel {
     pub(super) trigger: TriggerKind,
-    /// Its place among the event's rows in this state, where they lead to different places.
+    /// Position among the event's transitions in this state, if they have different targets.
     pub(super) order: Option<usize>,
-    /// The event, or the timer.
+    /// Name of the event, or time of the timer.
     pub(super) head: String,
     pub(super) caller: Option<String>,
     pub(super) guard: Option<String>,
-    /// The codes of its refusals.
+    /// Codes of the refusals.
     pub(super) refusals: Option<String>,
     pub(super) effects: Vec<EffectLabel>,
     pub(super) rules: String,
-    /// Everything, for the tooltip.
+    /// Full text of the transition.
     pub(super) tooltip: String,
 }
 
 impl TransitionLabel {
-    /// The head, with its turn before it.
+    /// Returns the head, preceded by the position if there is one.
     pub(super) fn numbered_head(&self) -> String {
         match self.order {
             Some(turn) => format!("{turn}. {}", self.head),
@@ -60,13 +60,13 @@ impl TransitionLabel {
     }
 }
 
-/// A caller that is none.
+/// Caller text of an event that only another record can send.
 pub(super) const RECORD_CALLER_NAME: &str = "another record";
 
-/// Tooltips are cut here: a file of 256 KB must not become a picture of many megabytes.
+/// Bounds the diagram's size: without it, a file of 256 KB could become a diagram of many megabytes.
 const MAX_TOOLTIP_CHARS: usize = 600;
 
-/// What `event.rows[at]` says in the state `from` (`None`: at creation).
+/// Returns the label of `event.transitions[index]` in the state `from`, or at creation if `from` is `None`.
 pub(super) fn transition_label(
     lifecycle: &Lifecycle,
     event: &EventDef,
@@ -108,8 +108,9 @@ fn trigger_and_head(lifecycle: &Lifecycle, event: &EventDef, transition: &Transi
     }
 }
 
-/// Rows of one event are tried in order. On one arrow or in one box they stand in that order; where they are on several,
-/// nobody could see it.
+/// Returns the position in which the engine tries the transition.
+///
+/// One edge or box lists its transitions in that order. Several edges do not show the order, so they need numbers.
 fn trial_order(event: &EventDef, index: usize, from: Option<StateIndex>) -> Option<usize> {
     let own = &event.transitions[index];
     let is_here = |row: &&Transition| from.is_none_or(|state| row.from.contains(state)) && has_same_timer(row, own);
@@ -119,7 +120,8 @@ fn trial_order(event: &EventDef, index: usize, from: Option<StateIndex>) -> Opti
     parts.then(|| event.transitions[..index].iter().filter(is_here).count() + 1)
 }
 
-/// Timers compete with those of the same time only: otherwise the first that is due is taken. Rows without one do so always.
+/// Returns whether two transitions compete. Timers compete only if they have the same time; otherwise the earlier one
+/// fires.
 fn has_same_timer(one: &Transition, other: &Transition) -> bool {
     match (&one.timer, &other.timer) {
         (None, None) => true,
@@ -152,7 +154,7 @@ fn caller_text(lifecycle: &Lifecycle, event: &EventDef, transition: &Transition)
     Some(names.join(" or "))
 }
 
-/// The guard; or "otherwise", where rows tried before this one could have been taken instead.
+/// Returns the guard, or "otherwise" if an earlier transition could apply instead.
 fn guard_text(event: &EventDef, index: usize, from: Option<StateIndex>) -> Option<String> {
     let row = &event.transitions[index];
     if let Some(when) = &row.when {
@@ -167,7 +169,7 @@ fn guard_text(event: &EventDef, index: usize, from: Option<StateIndex>) -> Optio
     event.transitions[..index].iter().any(competes).then(|| "otherwise".to_owned())
 }
 
-/// What the row may answer instead of doing anything; when, the tooltip tells.
+/// Returns the refusal codes. The tooltip has the conditions.
 fn refusal_text(transition: &Transition) -> Option<String> {
     let mut codes: Vec<&str> = Vec::new();
     for refuse in &transition.refuse {
@@ -254,12 +256,12 @@ fn tooltip_text(label: &TransitionLabel, transition: &Transition) -> String {
     out
 }
 
-/// The text without `record.` before a field: in the picture of a record it goes without saying.
+/// Removes `record.` before field names: in the diagram of a record, it adds nothing.
 fn strip_record_prefix(text: &str) -> String {
     strip_prefixes(&["record."], text)
 }
 
-/// The text without these words where a name begins with one.
+/// Removes the prefixes from names that start with one.
 fn strip_prefixes(prefixes: &[&str], text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut quote = None;

@@ -1,5 +1,6 @@
-//! The picture as rows of cells: states in the even rows, what is said on edges in the odd ones, and bends where an
-//! edge passes a row. Since everything that takes room is a cell, nothing can overlap once cells of a row do not.
+//! Builds the rows of cells: states in even rows, edge labels in odd rows, and bends where an edge passes a row.
+//!
+//! Everything that takes space is a cell. If no cells of a row overlap, nothing in the diagram does.
 
 use super::graph::{NodeIndex, START_NODE, StateGraph};
 use super::rank::{NodeRanks, edge_ends};
@@ -11,7 +12,7 @@ pub(super) type CellIndex = usize;
 pub(super) enum CellKind {
     Start,
     State(NodeIndex),
-    /// What is said on an edge; the edge runs along its left or right side.
+    /// The label of an edge. The edge runs along its left or right side.
     Label(usize),
     Bend,
 }
@@ -19,33 +20,34 @@ pub(super) enum CellKind {
 #[derive(Clone, Debug)]
 pub(super) struct LayoutCell {
     pub(super) kind: CellKind,
-    /// Room to the left and to the right of the line on which edges meet the cell.
+    /// Space to the left and right of the line on which edges meet the cell.
     pub(super) left: f64,
     pub(super) right: f64,
     pub(super) height: f64,
-    /// On the main way, which runs straight.
+    /// Whether the cell is on the main path, which is drawn straight.
     pub(super) is_on_main_path: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct CellLayers {
     pub(super) cells: Vec<LayoutCell>,
-    /// Top to bottom; in each, left to right.
+    /// From top to bottom; the cells of a row from left to right.
     pub(super) rows: Vec<Vec<CellIndex>>,
-    /// By cell: what it is joined to in the row above and in the row below.
+    /// By cell: neighbors in the row above and in the row below.
     pub(super) neighbors_above: Vec<Vec<CellIndex>>,
     pub(super) neighbors_below: Vec<Vec<CellIndex>>,
     /// By edge: its cells from the upper end to the lower one.
     pub(super) chains: Vec<Vec<CellIndex>>,
 }
 
-/// Half the room that a passing edge takes.
+/// Half the width that a passing edge takes.
 const BEND_HALF_WIDTH: f64 = 9.0;
-/// Between an edge and the words beside it.
+/// Distance between an edge and its label.
 pub(super) const LABEL_GAP: f64 = 8.0;
 pub(super) const START_RADIUS: f64 = 8.0;
 
-/// Words of long edges stand beside the state they leave, until their row is `row_width` wide.
+/// Builds the layers. The label of a long edge goes next to the state that the edge leaves, until that row is
+/// `row_width` wide.
 pub(super) fn build_layers(graph: &StateGraph, ranks: &NodeRanks, blocks: &TextBlocks, row_width: f64) -> CellLayers {
     let mut layers = CellLayers::default();
     let last = ranks.ranks.iter().copied().max().unwrap_or(0);
@@ -105,7 +107,7 @@ pub(super) fn build_layers(graph: &StateGraph, ranks: &NodeRanks, blocks: &TextB
     layers
 }
 
-/// The row nearest to the state that the edge leaves, if there is room; else the emptiest.
+/// Returns the row nearest to the state that the edge leaves and that has space, or else the emptiest row.
 fn label_row(first: usize, last: usize, back: bool, max_used_width: f64, used: &[f64]) -> usize {
     let mut best = if back { last } else { first };
     let mut by_nearness: Vec<usize> = (first..=last).step_by(2).collect();
@@ -138,13 +140,14 @@ impl CellLayers {
         self.neighbors_above[lower].push(upper);
     }
 
-    /// By edge: how far down its chain its words stand.
+    /// Returns, by edge, the index of the label in its chain.
     pub(super) fn label_rows(&self) -> Vec<usize> {
         let is_label = |cell: &CellIndex| matches!(self.cells[*cell].kind, CellKind::Label(_));
         self.chains.iter().map(|chain| chain.iter().position(is_label).unwrap_or(0)).collect()
     }
 
-    /// Puts the words of edges left of the main way on their left side: edges then stay near each other, words outside.
+    /// Puts labels left of the main path on the left side of their edges. Edges then stay close together, with labels
+    /// outside.
     pub(super) fn turn_labels_outward(&mut self) {
         for row in &self.rows {
             let main = row.iter().position(|cell| self.cells[*cell].is_on_main_path);

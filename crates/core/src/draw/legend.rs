@@ -1,4 +1,4 @@
-//! What the signs mean: only those that the picture has.
+//! Builds the legend: only the symbols that the diagram uses.
 
 use super::graph::StateGraph;
 use super::labels::{EffectLabelKind, RECORD_CALLER_NAME, TransitionLabel, TriggerKind};
@@ -15,9 +15,9 @@ pub(super) enum LegendSymbol {
     Called,
     Engine,
     Timer,
-    /// An arrow that stands for several of these.
+    /// An edge whose transitions have different triggers.
     Mixed,
-    /// Words alone, in their colour.
+    /// No symbol, only colored text.
     TextOnly,
 }
 
@@ -25,7 +25,7 @@ pub(super) enum LegendSymbol {
 pub(super) struct LegendItem {
     pub(super) symbol: LegendSymbol,
     pub(super) line: TextLine,
-    /// Its upper left corner.
+    /// Upper left corner.
     pub(super) x: f64,
     pub(super) y: f64,
 }
@@ -34,7 +34,7 @@ pub(super) const SYMBOL_WIDTH: f64 = 30.0;
 const LEGEND_ITEM_GAP: f64 = 22.0;
 const LEGEND_ROW_HEIGHT: f64 = 20.0;
 
-/// The items in rows of at most `width`, and their height.
+/// Arranges the items in rows of at most `width`, and returns them with their height.
 pub(super) fn layout_legend(lifecycle: &Lifecycle, graph: &StateGraph, width: f64) -> (Vec<LegendItem>, f64) {
     let (mut x, mut y) = (0.0, 0.0);
     let mut items = Vec::new();

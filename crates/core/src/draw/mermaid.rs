@@ -1,4 +1,4 @@
-//! The picture as text for Mermaid, which lays it out itself.
+//! Renders a lifecycle as Mermaid text. Mermaid does the layout.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,17 @@ use super::text::{sanitize_line, wrap_text};
 use crate::model::{Lifecycle, StateDef, StateReadiness};
 use crate::plural::count_noun;
 
-/// Names and what states are about are cut here; Mermaid does not wrap them well.
+/// Names and `about` texts are cut here, because Mermaid wraps them badly.
 const MAX_NAME_CHARS: usize = 90;
-/// A guard or an effect is broken here, in pixels of the size that Mermaid sets it in, and has at most so many lines.
+/// Guards and effects wrap at this width, in pixels at Mermaid's font size.
 const WRAP_WIDTH: f64 = 640.0;
 const WRAP_FONT_SIZE: f64 = 12.0;
 const MAX_WRAPPED_LINES: usize = 5;
-/// What one row causes is told up to here, and the rest counted: a file of 256 KB must not become a text of many megabytes.
+/// Further effects of a transition are only counted. Without this bound, a file of 256 KB could become a text of many
+/// megabytes.
 const MAX_EFFECT_BYTES: usize = 2_000;
 
-/// Tells a lifecycle as a Mermaid state diagram.
+/// Renders a lifecycle as a Mermaid state diagram.
 pub fn render_mermaid(lifecycle: &Lifecycle) -> String {
     let graph = build_graph(lifecycle);
     let mut out = String::from("stateDiagram-v2\n");
@@ -49,7 +50,7 @@ pub fn render_mermaid(lifecycle: &Lifecycle) -> String {
     out
 }
 
-/// There is no legend to say what a border means.
+/// Returns the kind of the state as text, because a Mermaid diagram has no legend.
 fn state_suffix(state: &StateDef) -> &'static str {
     match state.readiness {
         _ if state.is_reserved => " (reserved)",
@@ -115,7 +116,7 @@ fn label_text(label: &TransitionLabel) -> String {
     let mut words = vec![encode_truncated(&first)];
     words.extend(label.guard.iter().flat_map(|guard| encode_wrapped(guard)));
     words.extend(label.refusals.iter().flat_map(|refusals| encode_wrapped(refusals)));
-    // Each on a line of its own and whole: a reader must not miss where money goes.
+    // Each effect gets its own line, uncut: a reader must see every transfer.
     let mut written_bytes = 0;
     for (at, effect) in label.effects.iter().enumerate() {
         if written_bytes > MAX_EFFECT_BYTES {
@@ -144,13 +145,13 @@ fn encode_truncated(text: &str) -> String {
     }
 }
 
-/// Everything that Mermaid, Markdown or HTML could take for more than text goes by its number.
+/// Replaces each character that Mermaid, Markdown or HTML could interpret with its numeric code.
 fn encode_mermaid(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let is_text =
             c.is_alphanumeric() || matches!(c, ' ' | '.' | ',' | '(' | ')' | '!' | '=' | '+' | '·' | '…' | '→' | '⏱');
-        // The words "end note" would end a note.
+        // "end note" would end a note.
         let ends = c == ' ' && out.to_ascii_lowercase().ends_with("end");
         if is_text && !ends {
             out.push(c);
@@ -161,7 +162,7 @@ fn encode_mermaid(text: &str) -> String {
     out
 }
 
-/// For the lines that Mermaid gives to screen readers, which know no numbers for characters.
+/// Returns text for screen readers. Mermaid does not decode numeric codes there, so special characters become spaces.
 fn accessible_text(text: &str) -> String {
     let text: String = sanitize_line(text).chars().take(300).collect();
     text.chars()

@@ -1,9 +1,11 @@
-//! Pictures of a lifecycle: `mermaid` for pages that render it, `svg` drawn here without browser, network or
-//! layout program. Both are functions of the compiled lifecycle alone and give the same text every time.
+//! Draws a lifecycle as a Mermaid state diagram or as SVG.
 //!
-//! The drawing goes in steps, one file each: what a row says (`words`), which nodes and edges there are
-//! (`graph`), rank, order, place, route, render. Lifecycle files come from untrusted authors, so every step is
-//! bounded and every text is cut, measured and escaped (`text`).
+//! Both depend on the compiled lifecycle only, so the output is deterministic. The SVG needs no browser, network or
+//! layout program.
+//!
+//! The SVG is a layered graph drawing, one step per file: texts of transitions (`labels`), nodes and edges (`graph`),
+//! `rank`, `layers`, `order`, `coordinates`, `route`, `svg`. Lifecycle files come from untrusted authors. Each step is
+//! therefore bounded, and each text is cut, measured and escaped (`text`).
 
 mod coordinates;
 mod graph;

@@ -1,12 +1,12 @@
-//! Left to right within each row, so that few edges cross.
+//! Orders the cells of each row so that few edges cross.
 
 use super::layers::{CellIndex, CellLayers};
 
-/// Sweeps up and down. More rarely helps; pictures with many cells get fewer, to keep the work bounded.
+/// More sweeps rarely help. Diagrams with many cells get fewer sweeps, to bound the work.
 const MAX_SWEEPS: usize = 16;
 const MAX_CELLS_FOR_ALL_SWEEPS: usize = 2_000;
 
-/// `attempt` picks the order to start from; how many edges cross is returned.
+/// Orders the cells and returns the number of crossings. `attempt` selects the initial order.
 pub(super) fn minimize_crossings(layers: &mut CellLayers, attempt: u64) -> usize {
     set_initial_order(layers, attempt);
     let mut best = layers.rows.clone();
@@ -41,7 +41,7 @@ pub(super) fn minimize_crossings(layers: &mut CellLayers, attempt: u64) -> usize
     fewest
 }
 
-/// As a walk from the start meets the cells; which of a cell's edges it takes first differs from attempt to attempt.
+/// Orders the cells by a depth-first search from the start. The order of a cell's edges depends on `attempt`.
 fn set_initial_order(layers: &mut CellLayers, attempt: u64) {
     let shuffled = |cell: &CellIndex| {
         let mixed = (*cell as u64).wrapping_add(1).wrapping_mul(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -77,8 +77,8 @@ fn cell_positions(layers: &CellLayers) -> Vec<usize> {
     at
 }
 
-/// Sorts a row by the mean position of what its cells are joined to. Cells joined to nothing keep their place. `at` is
-/// room for positions, by cell.
+/// Sorts a row by the mean position of each cell's neighbors. Cells without neighbors keep their position. `positions`
+/// is a scratch buffer, by cell.
 fn sort_row_by_neighbors(layers: &mut CellLayers, row: usize, by_upper: bool, positions: &mut [f64]) {
     let neighbors = if by_upper { &layers.neighbors_above } else { &layers.neighbors_below };
     let adjacent_row = if by_upper { row.checked_sub(1) } else { Some(row + 1) };
@@ -132,7 +132,7 @@ fn swap_neighbors(layers: &mut CellLayers) {
     }
 }
 
-/// How many edges of `a` cross edges of `b` with `a` left of `b`.
+/// Counts crossings between the edges of `a` and `b` if `a` is left of `b`.
 fn pair_crossings(a: &[CellIndex], b: &[CellIndex], positions: &[usize]) -> usize {
     a.iter().map(|of_a| b.iter().filter(|of_b| positions[**of_b] < positions[*of_a]).count()).sum()
 }
@@ -147,7 +147,7 @@ fn count_crossings(layers: &CellLayers) -> usize {
             .map(|cell| positions[*cell] + 1)
             .max()
             .unwrap_or(0);
-        // A count tree over positions below: how many ends so far lie right of this one.
+        // Fenwick tree over positions in the row below. Counts the earlier ends right of this one.
         let mut tree = vec![0_usize; widest + 1];
         let mut seen = 0;
         for cell in row {

@@ -1,4 +1,4 @@
-//! Which state stands above which: cycles broken, then each state below all that lead to it.
+//! Assigns ranks to states: breaks cycles, then puts each state below its predecessors.
 
 use super::graph::{NodeIndex, START_NODE, StateGraph};
 
@@ -6,15 +6,14 @@ use super::graph::{NodeIndex, START_NODE, StateGraph};
 pub(super) struct NodeRanks {
     /// By node.
     pub(super) ranks: Vec<usize>,
-    /// By edge: drawn upwards, against the flow.
+    /// By edge: whether it is drawn upward, against the flow.
     pub(super) is_back_edge: Vec<bool>,
 }
 
-/// A row of boxes and labels wider than this no longer fits a page beside text; states that nothing follows then go
-/// one row further down.
+/// A wider row of boxes and labels does not fit a page. States without successors then move one row down.
 const MAX_ROW_WIDTH: f64 = 1_120.0;
 
-/// `box_width` and `label_width` are by node and by edge.
+/// Assigns ranks. `box_width` is by node, `label_width` by edge.
 pub(super) fn assign_ranks(graph: &StateGraph, box_width: &[f64], label_width: &[f64]) -> NodeRanks {
     let back = find_back_edges(graph);
     let mut ranks = longest_path_ranks(graph, &back);
@@ -23,7 +22,7 @@ pub(super) fn assign_ranks(graph: &StateGraph, box_width: &[f64], label_width: &
     NodeRanks { ranks, is_back_edge: back }
 }
 
-/// Edges that lead to a state from which they were reached, in a walk that goes the main way first.
+/// Finds the edges that close a cycle, by a depth-first search that follows the main path first.
 fn find_back_edges(graph: &StateGraph) -> Vec<bool> {
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); graph.box_contents.len()];
     for (ix, edge) in graph.edges.iter().enumerate() {
@@ -33,7 +32,7 @@ fn find_back_edges(graph: &StateGraph) -> Vec<bool> {
         edges.sort_by_key(|edge| !graph.main_path.contains(edge));
     }
     let mut back = vec![false; graph.edges.len()];
-    // 0: not seen, 1: on the walk's way, 2: done.
+    // 0: not visited, 1: on the current path, 2: done.
     let mut mark = vec![0_u8; graph.box_contents.len()];
     let mut without_entry: Vec<NodeIndex> = (0..graph.box_contents.len()).collect();
     without_entry.sort_by_key(|node| graph.edges.iter().any(|edge| edge.to == *node));
@@ -64,7 +63,7 @@ fn find_back_edges(graph: &StateGraph) -> Vec<bool> {
     back
 }
 
-/// The two ends of an edge, upper one first.
+/// Returns the two ends of an edge, the upper one first.
 pub(super) fn edge_ends(graph: &StateGraph, back: &[bool], edge: usize) -> (NodeIndex, NodeIndex) {
     let Some(ends) = graph.edges.get(edge) else { return (START_NODE, START_NODE) };
     if back[edge] { (ends.to, ends.from) } else { (ends.from, ends.to) }
@@ -72,9 +71,9 @@ pub(super) fn edge_ends(graph: &StateGraph, back: &[bool], edge: usize) -> (Node
 
 fn longest_path_ranks(graph: &StateGraph, back: &[bool]) -> Vec<usize> {
     let nodes = graph.box_contents.len();
-    // Only the start marker stands in the first row.
+    // Only the start marker is in the first row.
     let mut ranks: Vec<usize> = (0..nodes).map(|node| usize::from(node != START_NODE)).collect();
-    // Without cycles the longest way has fewer edges than there are nodes, so this settles.
+    // Without cycles, the longest path has fewer edges than nodes. The loop therefore converges.
     for _ in 0..nodes {
         let mut settled = true;
         for edge in 0..graph.edges.len() {
@@ -91,7 +90,7 @@ fn longest_path_ranks(graph: &StateGraph, back: &[bool]) -> Vec<usize> {
     ranks
 }
 
-/// A state that nothing above leads to goes down to just above what follows it.
+/// Moves a state without predecessors down to just above its successors.
 fn lower_unentered_states(graph: &StateGraph, back: &[bool], ranks: &mut [usize]) {
     for node in 1..ranks.len() {
         let entered = (0..graph.edges.len()).any(|edge| edge_ends(graph, back, edge).1 == node);
@@ -117,7 +116,7 @@ fn spread_leaf_states(graph: &StateGraph, back: &[bool], ranks: &mut [usize], bo
             .sum()
     };
     let wanted: Vec<f64> = (0..ranks.len()).map(|node| box_width[node].max(labels_of(node)) + 40.0).collect();
-    // Each step moves the overflow of one row; a row that takes it up overflows in turn.
+    // Each step moves the overflow of one row down, which may overflow the next row.
     let mut rank = 1;
     while rank <= 2 * ranks.len() {
         let mut used: f64 =
@@ -125,7 +124,7 @@ fn spread_leaf_states(graph: &StateGraph, back: &[bool], ranks: &mut [usize], bo
         let mut kept = used > 0.0;
         for node in 1..ranks.len() {
             if ranks[node] == rank && !has_below[node] {
-                // Something must stay in each row, or an over-wide box would sink for ever.
+                // Each row keeps at least one box; otherwise a box wider than the row would move down forever.
                 if kept && used + wanted[node] > MAX_ROW_WIDTH {
                     ranks[node] += 1;
                 } else {

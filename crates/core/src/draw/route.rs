@@ -1,7 +1,7 @@
-//! Where everything is drawn: boxes, words and the edges as smooth curves.
+//! Positions boxes and labels, and routes edges as smooth curves.
 //!
-//! Edges move sideways only between rows and pass each row straight down, in a cell of their own; so they cross
-//! neither a box nor words.
+//! Edges move sideways only between rows, and pass each row vertically in a cell of their own. They therefore never
+//! cross a box or a label.
 
 use std::fmt::Write as _;
 
@@ -23,21 +23,21 @@ pub(super) struct PixelRect {
 pub(super) struct EdgeLabel {
     pub(super) edge: usize,
     pub(super) rect: PixelRect,
-    /// The edge runs along its right side, and its lines end there.
+    /// Whether the edge runs along the right side. Lines of text then end there.
     pub(super) left_of_edge: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct EdgePath {
-    /// The straight pieces: x, and y from top to bottom. Between them are the curves.
+    /// Straight pieces, as x, top y and bottom y. Curves join them.
     pub(super) straights: Vec<(f64, f64, f64)>,
     pub(super) arrow_tip: (f64, f64),
     pub(super) points_up: bool,
-    /// `None`: rows of several tones.
+    /// `None` if the transitions have different triggers.
     pub(super) trigger: Option<TriggerKind>,
 }
 
-/// The picture without title and legend, from (0, 0) on.
+/// The diagram without title and legend, with its origin at (0, 0).
 #[derive(Debug, Default)]
 pub(super) struct RoutedGraph {
     pub(super) start: Option<(f64, f64)>,
@@ -128,7 +128,7 @@ pub(super) fn route_edges(
     out
 }
 
-/// A line that is straight but for a few pixels looks like a mistake: its end on the box moves by so much.
+/// Moves the end of a nearly straight edge by a few pixels, because such an edge looks like a mistake.
 fn snap_ends(straights: &mut [(f64, f64, f64)]) {
     const MAX_SNAP_DISTANCE: f64 = 4.0;
     let last = straights.len().saturating_sub(1);
@@ -152,13 +152,13 @@ fn edge_path(graph: &StateGraph, edge: usize, straights: Vec<(f64, f64, f64)>, p
     EdgePath { straights, arrow_tip: tip, points_up, trigger: tone }
 }
 
-/// A wire as SVG has it.
+/// Returns the edge as SVG path data.
 pub(super) fn svg_path_data(straights: &[(f64, f64, f64)], points_up: bool) -> String {
     let mut out = String::new();
     let last = straights.len().saturating_sub(1);
     let mut at: Option<(f64, f64)> = None;
     for (ix, (x, top, bottom)) in straights.iter().enumerate() {
-        // The line ends inside the arrow head, so that the point stays sharp.
+        // The line ends inside the arrow head, so that the tip stays sharp.
         let top = if points_up && ix == 0 { top + ARROW_LENGTH - 2.0 } else { *top };
         let bottom = if !points_up && ix == last { bottom - ARROW_LENGTH + 2.0 } else { *bottom };
         match at {
@@ -179,7 +179,7 @@ pub(super) fn svg_path_data(straights: &[(f64, f64, f64)], points_up: bool) -> S
     out
 }
 
-/// Tenths are enough, and keep the file small.
+/// Rounds to a tenth of a pixel, which is precise enough and keeps the file small.
 pub(super) fn round_to_tenth(at: f64) -> f64 {
     (at * 10.0).round() / 10.0
 }

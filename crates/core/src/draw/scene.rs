@@ -1,4 +1,4 @@
-//! The steps put together: the whole picture with title and legend, before it becomes text.
+//! Runs the layout steps and assembles the diagram with title and legend.
 
 use std::collections::BTreeSet;
 
@@ -13,21 +13,20 @@ use super::text_block::{TextBlocks, TextLine, build_text_blocks, stack_lines, wr
 use crate::model::Lifecycle;
 
 pub(super) const SCENE_MARGIN: f64 = 28.0;
-/// The title's lines may be this long, even above a narrow picture.
+/// Maximum width of a title line, even above a narrower diagram.
 const TITLE_WIDTH: f64 = 560.0;
-/// Widths for rows of words, each tried with several orders; the picture that is easiest to read is drawn. The narrower,
-/// the more words stand away from the state that their edge leaves: that has its price.
+/// Label row widths to try, each with its cost. The cheapest layout is drawn. Narrower rows push more labels away from
+/// the state that their edge leaves, so they cost more.
 const CANDIDATE_ROW_WIDTHS: [(f64, f64); 3] = [(900.0, 0.0), (450.0, 200.0), (250.0, 400.0)];
 const LEGEND_GAP: f64 = 26.0;
 
-/// The whole picture, with title and legend; everything lies within `width` and `height`.
+/// The diagram with title and legend. Everything lies within `width` and `height`.
 #[derive(Debug)]
 pub(super) struct DiagramScene {
     pub(super) routed_graph: RoutedGraph,
     pub(super) blocks: TextBlocks,
     pub(super) title: Vec<TextLine>,
     pub(super) legend: Vec<LegendItem>,
-    /// Where the drawing and the legend begin.
     pub(super) drawing_origin: (f64, f64),
     pub(super) legend_top: f64,
     pub(super) width: f64,

@@ -1,5 +1,5 @@
-//! The style sheet: plain colours for programs that know no media queries, then those of the dark scheme. Text keeps a
-//! contrast of at least 4.5 to 1 with its ground in both.
+//! The style sheet: light colors first, for viewers without media queries, then the dark scheme. In both, text has a
+//! contrast of at least 4.5 to 1.
 
 pub(super) const STYLE_SHEET: &str = "\
 text{font-family:-apple-system,BlinkMacSystemFont,\"Segoe UI\",\"Noto Sans\",Helvetica,Arial,sans-serif;font-size:11px;fill:#1f2328}

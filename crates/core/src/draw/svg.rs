@@ -1,4 +1,4 @@
-//! The picture as SVG text.
+//! Writes the scene as SVG.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::text::{escape_xml, sanitize_line};
 use super::text_block::{ICON_WIDTH, LineIcon, TextBlock, TextLine};
 use crate::model::{Lifecycle, StateReadiness};
 
-/// Draws a lifecycle as an SVG that reads in light and dark surroundings.
+/// Renders a lifecycle as SVG for light and dark color schemes.
 pub fn render_svg(lifecycle: &Lifecycle) -> String {
     let scene = build_scene(lifecycle);
     write_svg(lifecycle, &scene)
@@ -124,7 +124,7 @@ fn draw_line(out: &mut String, line: &TextLine, x: f64, top: f64, anchor: TextAn
         runs => {
             let _ = write!(out, "<text x=\"{text_x}\" y=\"{y}\"{anchor}>");
             for run in runs {
-                // Some programs drop a space at the edge of a run.
+                // Some viewers drop a space at the edge of a run.
                 let text = escape_xml(&run.text);
                 let (space, text) = text.strip_prefix(' ').map_or(("", &*text), |rest| ("\u{a0}", rest));
                 let _ = write!(out, "<tspan class=\"{}\">{space}{text}</tspan>", run.class);
@@ -134,7 +134,7 @@ fn draw_line(out: &mut String, line: &TextLine, x: f64, top: f64, anchor: TextAn
     }
 }
 
-/// `y` is the baseline of the words beside it.
+/// Draws an icon. `y` is the baseline of the text beside it.
 fn draw_icon(out: &mut String, icon: LineIcon, x: f64, y: f64) {
     let (x, y) = (round_to_tenth(x), round_to_tenth(y));
     let _ = match icon {

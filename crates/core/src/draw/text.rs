@@ -1,7 +1,7 @@
-//! Measuring, cutting and escaping text.
+//! Measures, cuts, wraps and escapes text.
 
-/// Widths of the characters from space to `~` in hundredths of the font size: those of a wide system font, so that
-/// text set in a narrower one still fits.
+/// Widths of the characters from space to `~`, in hundredths of the font size. They are those of a wide system font, so
+/// that text in a narrower font also fits.
 const CHAR_WIDTHS: [u8; 95] = [
     32, 40, 46, 84, 64, 95, 78, 28, 39, 39, 50, 84, 32, 36, 32, 34, // space to /
     64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 34, 34, 84, 84, 84, 56, // 0 to ?
@@ -11,7 +11,7 @@ const CHAR_WIDTHS: [u8; 95] = [
     63, 63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84, // p to ~
 ];
 
-/// Bold letters are wider by about this much.
+/// Bold text is about this much wider.
 const BOLD_WIDTH_FACTOR: f64 = 1.13;
 
 const ELLIPSIS: char = '…';
@@ -20,9 +20,9 @@ fn char_width(c: char) -> f64 {
     let code = c as u32;
     match code {
         0x20..=0x7e => f64::from(CHAR_WIDTHS[(code - 0x20) as usize]) / 100.0,
-        // Combining marks are counted too: better a gap than an overflow.
+        // Combining marks count too: a gap is better than an overflow.
         0x00..=0x2fff => 1.0,
-        // Ideographs, full-width forms, emoji and whatever a fallback font makes of the rest.
+        // Ideographs, full-width forms, emoji, and characters of fallback fonts.
         _ => 1.4,
     }
 }
@@ -32,10 +32,11 @@ pub(super) fn text_width(text: &str, size: f64, bold: bool) -> f64 {
     em * size * if bold { BOLD_WIDTH_FACTOR } else { 1.0 }
 }
 
-/// One line with no more than `max` pixels, ending in an ellipsis where something was cut.
+/// Cuts the text to one line of at most `max_width` pixels, with an ellipsis if something was cut.
 pub(super) fn fit_to_width(text: &str, max_width: f64, size: f64, bold: bool) -> String {
     let text = sanitize_line(text);
-    // Even the narrowest character takes a quarter of the size; nothing beyond can be seen, so nothing more is read.
+    // Even the narrowest character takes a quarter of the font size. Characters beyond that cannot be visible and are
+    // not measured.
     let visible = take_chars(&text, max_width / (size * 0.25));
     if visible.len() == text.len() && text_width(visible, size, bold) <= max_width {
         return text;
@@ -61,8 +62,8 @@ fn take_chars(text: &str, max_chars: f64) -> &str {
     text.char_indices().nth(chars).map_or(text, |(at, _)| &text[..at])
 }
 
-/// Lines of at most `max` pixels, broken at spaces where there are any, best before an operator that joins conditions;
-/// at most `lines` of them, the last one cut.
+/// Wraps the text to lines of at most `max_width` pixels, at spaces and preferably before logical operators. Returns at
+/// most `max_lines` lines and cuts the last one.
 pub(super) fn wrap_text(text: &str, max_width: f64, size: f64, bold: bool, max_lines: usize) -> Vec<String> {
     let text = sanitize_line(text);
     let mut rest = text.as_str();
@@ -83,14 +84,14 @@ fn first_line(text: &str, max_width: f64, size: f64, bold: bool) -> (&str, &str)
     let mut used = 0.0;
     let mut depth = 0_i32;
     let mut break_at = None;
-    // The best place so far, and how good it is: outside of brackets first, then as loose as the operator is.
+    // Best break so far: outside of brackets first, then before the operator that binds most loosely.
     let mut best: Option<(i32, i32, usize)> = None;
     for (at, c) in text.char_indices() {
         match c {
             ' ' => {
                 break_at = Some(at);
                 let place = break_penalty(text, at).map(|looseness| (depth, looseness, at));
-                // Not so early that the line would be nearly empty; among equals the last.
+                // An early break would leave the line nearly empty. Among equal breaks, the last one wins.
                 if let Some(place) = place
                     && used > max_width * 0.3
                     && best.is_none_or(|best| (place.0, place.1) <= (best.0, best.1))
@@ -111,8 +112,8 @@ fn first_line(text: &str, max_width: f64, size: f64, bold: bool) -> (&str, &str)
     (text, "")
 }
 
-/// How well the text may be broken at this space, less is better: before an operator that joins conditions, or before
-/// what is said of money or of an effect in addition.
+/// Returns the penalty for a break at this space; lower is better. A break belongs before a logical operator, or before
+/// the text of another transfer or effect.
 fn break_penalty(text: &str, space: usize) -> Option<i32> {
     let rest = &text[space + 1..];
     let starts = |words: &[&str]| words.iter().any(|word| rest.starts_with(word));
@@ -129,7 +130,7 @@ fn break_penalty(text: &str, space: usize) -> Option<i32> {
     }
 }
 
-/// One line without what XML forbids and without what would turn the reading direction of the text around it.
+/// Returns one line without characters that XML forbids or that change the reading direction.
 pub(super) fn sanitize_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -148,12 +149,12 @@ pub(super) fn sanitize_line(text: &str) -> String {
     out
 }
 
-/// What XML forbids, or may only hold in ways that not every reader knows.
+/// Returns whether XML forbids the character, or some parsers reject it.
 fn is_forbidden_in_xml(c: char) -> bool {
     c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
-/// Text as it may stand in XML, in an element or between double quotes.
+/// Escapes text for an XML element or a double-quoted attribute.
 pub(super) fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

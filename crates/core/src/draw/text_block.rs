@@ -1,4 +1,4 @@
-//! The words in boxes and on edges as measured lines.
+//! Builds the measured lines of text in boxes and on edges.
 
 use super::graph::{BoxTransition, StateEdge, StateGraph};
 use super::labels::{EffectLabelKind, RECORD_CALLER_NAME, TransitionLabel, TriggerKind};
@@ -17,18 +17,18 @@ const MAX_LABEL_WIDTH: f64 = 230.0;
 const MAX_BOX_WIDTH: f64 = 228.0;
 const MIN_BOX_WIDTH: f64 = 150.0;
 const BOX_PADDING: f64 = 12.0;
-/// An edge meets a box at this distance from the next.
+/// Distance between the ports of a box.
 const PORT_SPACING: f64 = 16.0;
 const HANGING_INDENT: f64 = 10.0;
 const MAX_GUARD_LINES: usize = 8;
 const MAX_REFUSAL_LINES: usize = 4;
 const MAX_RULE_LINES: usize = 3;
 const MAX_EFFECT_LINES: usize = 8;
-/// Between rows said one under the other.
+/// Distance between two transitions in one block.
 const LINE_GROUP_GAP: f64 = 6.0;
 pub(super) const ICON_WIDTH: f64 = 15.0;
 
-/// A small sign before a line.
+/// A small symbol before a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineIcon {
     Clock,
@@ -36,7 +36,7 @@ pub(super) enum LineIcon {
     Rest,
 }
 
-/// A piece of a line in one style; the class says which.
+/// A piece of a line in one style, which `class` names.
 #[derive(Clone, Debug)]
 pub(super) struct TextRun {
     pub(super) class: &'static str,
@@ -47,16 +47,16 @@ pub(super) struct TextRun {
 pub(super) struct TextLine {
     pub(super) icon: Option<LineIcon>,
     pub(super) runs: Vec<TextRun>,
-    /// Set in from the left: it goes on from the line above.
+    /// Indent of a continuation line.
     pub(super) indent: f64,
-    /// Of the whole line, as measured.
+    /// Measured width of the whole line.
     pub(super) width: f64,
-    /// From the top of its plate.
+    /// Distance from the top of the block.
     pub(super) baseline: f64,
     pub(super) height: f64,
 }
 
-/// Lines that belong together, with the whole text as their tooltip.
+/// The lines of one transition, with its full text as tooltip.
 #[derive(Clone, Debug)]
 pub(super) struct LineGroup {
     pub(super) lines: Vec<TextLine>,
@@ -65,9 +65,9 @@ pub(super) struct LineGroup {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct TextBlock {
-    /// Of a box: its name and what it is about, centred.
+    /// Only in boxes: name and `about`, centered.
     pub(super) head: Vec<TextLine>,
-    /// Where a line divides the head from the rows.
+    /// Position of the line between head and transitions.
     pub(super) divider: Option<f64>,
     pub(super) groups: Vec<LineGroup>,
     pub(super) width: f64,
@@ -76,7 +76,7 @@ pub(super) struct TextBlock {
 
 #[derive(Debug)]
 pub(super) struct TextBlocks {
-    /// By node; that of the start marker is empty.
+    /// By node. The block of the start marker is empty.
     pub(super) boxes: Vec<TextBlock>,
     /// By edge.
     pub(super) labels: Vec<TextBlock>,
@@ -94,7 +94,7 @@ pub(super) fn build_text_blocks(lifecycle: &Lifecycle, graph: &StateGraph) -> Te
     TextBlocks { boxes, labels: graph.edges.iter().map(label_block).collect() }
 }
 
-/// The size and weight of each class, as the style sheet has them.
+/// Returns size and weight of a class. Must match the style sheet.
 fn font_style(class: &str) -> (f64, bool) {
     match class {
         "name" => (NAME_FONT_SIZE, true),
@@ -127,7 +127,7 @@ pub(super) fn wrapped_lines(class: &'static str, text: &str, max_width: f64, max
         .collect()
 }
 
-/// As `wrapped_lines`, with all but the first line set in.
+/// Like [`wrapped_lines`], but indents all lines except the first.
 fn hanging_lines(class: &'static str, text: &str, max_width: f64, max_lines: usize) -> Vec<TextLine> {
     let mut lines = wrapped_lines(class, text, max_width - HANGING_INDENT, max_lines);
     for line in lines.iter_mut().skip(1) {
@@ -142,7 +142,7 @@ fn fitted_line(class: &'static str, text: &str, max_width: f64) -> TextLine {
     measured_line(None, vec![(class, fit_to_width(text, max_width, size, bold))])
 }
 
-/// Stacks lines from `top` on; returns where they end.
+/// Stacks lines from `top` and returns the bottom of the last one.
 pub(super) fn stack_lines(lines: &mut [TextLine], mut top: f64) -> f64 {
     for line in lines {
         line.baseline = top + line.height * 0.76;
@@ -202,7 +202,7 @@ fn state_block(
         y = push_omitted_line(&mut block.groups, omitted, y) - LINE_GROUP_GAP;
     }
     #[expect(clippy::cast_precision_loss, reason = "a handful of edges")]
-    // The main way meets the box in the middle, and all others may lie on one side of it.
+    // The main path meets the box in the middle, and all other edges may be on one side of it.
     let ports_width = 2.0 * touching as f64 * PORT_SPACING;
     block.width = (needed_width + 2.0 * BOX_PADDING).max(MIN_BOX_WIDTH).max(ports_width.min(MAX_BOX_WIDTH)).ceil();
     block.height = (y + BOX_PADDING - 3.0).ceil();

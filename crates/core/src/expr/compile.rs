@@ -1,4 +1,4 @@
-//! The two doors of the room: text to tree, tree to value.
+//! Entry points of the module: compile a text, evaluate a tree.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::typing::ExprTyper;
 use crate::diagnostic::Diagnostic;
 use crate::value::Value;
 
-/// Parse, type and lower one expression.
+/// Parses and types one expression.
 pub fn compile(
     text: &str,
     location: ExprLocation,
@@ -21,10 +21,8 @@ pub fn compile(
     compile_with_non_null(text, location, scope, expected, &[])
 }
 
-/// As `compile`, where some paths are known not to be null: by what a row's guard and its refusals have [learned],
-/// say.
-///
-/// [learned]: super::learned
+/// Like [`compile`], but treats the paths in `non_null` as not null, such as the [paths](super::non_null_paths) that
+/// the guard and the refusals of a transition exclude.
 pub fn compile_with_non_null(
     text: &str,
     location: ExprLocation,
@@ -40,7 +38,7 @@ pub fn compile_with_non_null(
     }
 }
 
-/// The value of an expression.
+/// Evaluates an expression.
 pub fn eval(expr: &Expr, env: &EvalEnv) -> Result<Value, EvalStop> {
     Evaluator::new(env).evaluate(expr).map(Cow::into_owned).map_err(|stop| *stop)
 }

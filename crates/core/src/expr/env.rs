@@ -1,4 +1,4 @@
-//! What an expression may look at while it is evaluated.
+//! The environment of an evaluation: the values and records that an expression may read.
 
 use std::sync::Arc;
 
@@ -9,46 +9,46 @@ use crate::record::{Actor, ClassifiedFailure, Record};
 use crate::time::Time;
 use crate::value::{RecordId, Value};
 
-/// The other records, as the operation has left them so far.
+/// Access to other records, including the changes of the operation so far.
 pub trait RecordSource {
-    /// A record that is known to exist; one that does not is a fault of whoever kept the ref.
+    /// Returns a record that a ref names. If the record does not exist, the result is a fault.
     fn record(&self, id: RecordId) -> Result<&Record, EvalStop>;
-    /// The records of a link, in creation order.
+    /// Returns the records of a link, in creation order.
     fn linked_records(&self, id: RecordId, link: &LinkDef) -> Result<Vec<RecordId>, EvalStop>;
-    /// The record of this lifecycle with this natural key.
+    /// Returns the record of the lifecycle with this natural key.
     fn find_by_natural_key(&self, lifecycle: &str, key: &Value) -> Result<Option<RecordId>, EvalStop>;
 }
 
 pub struct EvalEnv<'a> {
     pub records: &'a dyn RecordSource,
-    /// The row's record as it was; at creation: defaults, then taken inputs.
+    /// The record before the transition. At creation: the defaults, overwritten by the taken inputs.
     pub record: &'a Record,
     pub now: Time,
     pub actor: &'a Actor,
-    /// By index into the row's inputs; absent is null.
+    /// By index of the transition's inputs. An absent input is null.
     pub input: &'a [Value],
-    /// By index into the work's result fields.
+    /// By index of the result fields of `[work]`.
     pub result: &'a [Value],
     pub error: Option<&'a ClassifiedFailure>,
-    /// By index into `[check_indexes]`; `None` where not asked yet.
+    /// By index of `[checks]`. `None` if the check has no answer yet.
     pub answers: &'a [Option<Arc<[Value]>>],
 }
 
-/// Why an evaluation gave no value.
+/// Why an evaluation returned no value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EvalStop {
-    /// Not loaded yet.
+    /// These reads are not loaded yet.
     Missing(Vec<ReadKey>),
-    /// Have a due timer, or a lease that has run out, which must be dealt with first.
+    /// These records have a due timer or an expired lease, which the engine must process first.
     Due(Vec<RecordId>),
-    /// Was logged later than the operation's `now`: decide again with `now` there.
+    /// A record was logged later than the operation's `now`. The engine must decide again with this time.
     ClockBehind(Time),
-    /// A check, by index, that has not been answered.
+    /// The check with this index has no answer yet.
     UnansweredCheck(u16),
     Fault(EvalFault),
 }
 
-/// A runtime error: all is undone, never "false".
+/// A runtime error. The engine rolls back the operation; the expression never counts as false.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalFault {
     pub kind: FaultKind,

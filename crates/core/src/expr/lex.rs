@@ -1,15 +1,14 @@
-//! A first look at an expression's text, before the `cel` parser sees it: which bytes are which token, and that
-//! nothing is so long or so deep that a recursive parser would run out of stack.
+//! Tokenizes an expression before the `cel` parser runs, and bounds its length and depth.
 //!
-//! It also turns away what the subset leaves out and the parser would quietly take: `!!x` and `--x`, which it
-//! cancels, and the string forms nobody needs in a guard.
+//! The parser is recursive, so a deep expression could overflow its stack. The tokenizer also rejects what the subset
+//! excludes but the parser accepts: `!!x` and `--x`, which the parser cancels, and unneeded string forms.
 
 use std::ops::Range;
 
 use crate::bounds;
 use crate::time::Duration;
 
-/// What is wrong with the text, at which bytes of it.
+/// A syntax error in an expression. `range` is in bytes of its text.
 #[derive(Debug)]
 pub(super) struct ExprSyntaxError {
     pub code: &'static str,
@@ -34,18 +33,18 @@ pub(super) enum ExprToken {
     Name,
     Number,
     Text,
-    /// `(` or `[`, with the index of the token that closes it.
+    /// `(` or `[`, with the index of the closing token.
     Open(usize),
     Close,
     Comma,
     Dot,
-    /// `&&` and `||`: the parser balances chains of them.
+    /// `&&` or `||`. The parser balances chains of them.
     LogicalOperator,
     Question,
     Colon,
     Not,
     Minus,
-    /// Every other operator, `in` included.
+    /// Any other operator, including `in`.
     Operator,
 }
 
@@ -55,12 +54,12 @@ pub(super) struct TokenList {
 }
 
 impl TokenList {
-    /// The token that starts at this byte.
+    /// Returns the token that starts at this byte.
     pub(super) fn token_at(&self, byte: usize) -> Option<usize> {
         self.tokens.binary_search_by_key(&byte, |(_, at)| at.start).ok()
     }
 
-    /// The range with the brackets directly around it, as many as there are; a call's own brackets do not count.
+    /// Extends the range by all brackets directly around it, except those of a call.
     pub(super) fn include_brackets(&self, range: Range<usize>) -> Range<usize> {
         let mut wide = range;
         loop {
@@ -77,7 +76,7 @@ impl TokenList {
     }
 }
 
-/// Cut the text into tokens and bound it.
+/// Splits the text into tokens and checks its bounds.
 pub(super) fn tokenize(text: &str) -> Result<TokenList, ExprSyntaxError> {
     if text.len() > bounds::MAX_EXPRESSION_BYTES {
         return Err(ExprSyntaxError::new(
@@ -271,7 +270,7 @@ fn scan_string(rest: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynt
     Err(unclosed(rest.len()))
 }
 
-/// The parser cancels pairs of signs whatever they stand before, so that `!!5` would be a number.
+/// Rejects `!!x` and `--x`. The parser cancels doubled signs before any operand, so `!!5` would be a number.
 fn reject_doubled_signs(tokens: &TokenList) -> Result<(), ExprSyntaxError> {
     let is_operand =
         |token: ExprToken| matches!(token, ExprToken::Name | ExprToken::Number | ExprToken::Text | ExprToken::Close);
@@ -290,8 +289,8 @@ fn reject_doubled_signs(tokens: &TokenList) -> Result<(), ExprSyntaxError> {
     Ok(())
 }
 
-/// One pair of brackets while it is open. The height of a tree is bounded from above by what can stand on another:
-/// operators in a row, dots in a row, conditions in a row, and whatever the brackets inside come to.
+/// An open pair of brackets. Computes an upper bound of the height of its tree from consecutive operators, dots and
+/// conditions, plus the height of nested brackets.
 #[derive(Default)]
 struct BracketFrame {
     open_index: usize,
@@ -302,7 +301,7 @@ struct BracketFrame {
     max_dots: usize,
     max_operators: usize,
     inner_height: usize,
-    /// The highest of the parts between commas.
+    /// Largest height among the parts separated by commas.
     max_part_height: usize,
 }
 
@@ -325,7 +324,7 @@ impl BracketFrame {
     }
 
     fn height(&self) -> usize {
-        // The parser makes a balanced tree of a chain of `&&` or `||`.
+        // The parser builds a balanced tree from a chain of `&&` or `||`.
         let logic = (usize::BITS - self.logic.leading_zeros()) as usize;
         self.conditions
             + logic

@@ -1,5 +1,5 @@
-//! Expressions: a documented subset of CEL, parsed by the `cel` crate, typed and lowered by us to a tree over field
-//! slots, evaluated without allocation on the common path.
+//! Expressions: a documented subset of CEL. The `cel` crate parses them, this module types them to a tree over field
+//! indexes, and evaluation allocates nothing on the common path.
 
 mod compile;
 mod cost;

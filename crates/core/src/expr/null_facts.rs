@@ -1,9 +1,10 @@
-//! Which paths cannot be null once an expression has been evaluated: what makes `x != null && x > now` sound.
+//! Infers which paths cannot be null after an expression was evaluated. This makes `x != null && x > now` sound.
 
 use super::tree::{BinaryOperator, BuiltinFunction, Expr, ExprKind, PathRoot, ValuePath};
 use crate::value::Value;
 
-/// The paths that are not null if `expr` was evaluated without a fault and, where it is a condition, came to `truth`.
+/// Returns the paths that are not null if `expr` was evaluated without a fault and, if `truth` is given, returned
+/// `truth`.
 pub fn non_null_paths(expr: &Expr, truth: Option<bool>) -> Vec<ValuePath> {
     match truth {
         Some(true) => condition_facts(expr).if_true,
@@ -12,8 +13,10 @@ pub fn non_null_paths(expr: &Expr, truth: Option<bool>) -> Vec<ValuePath> {
     }
 }
 
-/// What is known either way; both alike for what is no condition. Found for each part once, from the leaves up, so
-/// that the work grows with the size of the expression and not with the ways through it.
+/// Facts for a true and for a false result; both are equal if the expression is not a condition.
+///
+/// The facts of each node are computed once, from the leaves up. The cost therefore grows with the size of the
+/// expression, not with its number of branches.
 #[derive(Clone, Default)]
 struct BranchFacts {
     if_true: Vec<ValuePath>,
@@ -72,7 +75,7 @@ fn branch_facts(expr: &Expr) -> BranchFacts {
     }
 }
 
-/// A part that had to be true or false, and so was not null.
+/// Returns the facts of a condition. A condition that returned true or false was not null.
 fn condition_facts(expr: &Expr) -> BranchFacts {
     let mut outcome = branch_facts(expr);
     add_read_path(expr, &mut outcome.if_true);
@@ -80,7 +83,7 @@ fn condition_facts(expr: &Expr) -> BranchFacts {
     outcome
 }
 
-/// Operands that must not be null were not.
+/// Returns the facts of operands that must not be null.
 fn operand_facts<'e>(operands: impl IntoIterator<Item = &'e Expr>) -> Vec<ValuePath> {
     let mut facts = Vec::new();
     for operand in operands {
@@ -98,7 +101,7 @@ fn add_read_path(operand: &Expr, facts: &mut Vec<ValuePath>) {
     }
 }
 
-/// To reach the end of a path, no record on the way can have been null.
+/// Returns the prefixes of a path that refer to records. None of them is null if the path was read to its end.
 fn traversed_prefixes(path: &ValuePath) -> Vec<ValuePath> {
     let first = usize::from(path.root == PathRoot::Record);
     let prefix =

@@ -1,5 +1,6 @@
-//! From text to a tree of our own, with the bytes each part stands at. The `cel` crate does the parsing; macros are
-//! not expanded, so that `list.all(x, …)` stays the call it was written as.
+//! Parses an expression to an untyped tree with byte ranges.
+//!
+//! The `cel` crate parses without macro expansion, so `list.all(x, …)` stays a call.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use super::tree::BinaryOperator;
 use crate::bounds;
 use crate::value::Value;
 
-/// An expression as written: no types yet, no names resolved.
+/// A parsed expression without types and resolved names.
 #[derive(Debug)]
 pub(super) struct ParsedExpr {
     pub kind: ParsedKind,
-    /// Bytes of the expression's text.
+    /// Byte range in the text of the expression.
     pub range: Range<usize>,
 }
 
@@ -34,12 +35,12 @@ pub(super) enum ParsedKind {
     Call { name: Arc<str>, name_range: Range<usize>, target: Option<Box<ParsedExpr>>, arguments: Vec<ParsedExpr> },
 }
 
-/// The parser's stack. It takes some 200 KB for each bracket inside another where it is not optimised, so that eight of
-/// them would overflow the 2 MB of an ordinary thread; the 32 that are allowed need about 6 MB. Only pages that are
-/// touched are ever paid for.
+/// Stack of the parser thread. An unoptimized parser takes about 200 KB per nested bracket, so eight of them overflow
+/// the 2 MB of an ordinary thread. The 32 allowed brackets need about 6 MB. The system allocates only pages that are
+/// used.
 const PARSER_STACK_BYTES: usize = 24 * 1024 * 1024;
 
-/// Parse on a stack that is known to be large enough. A panic of the parser ends there too, as a refusal of the text.
+/// Parses on a thread with a large stack. A panic of the parser becomes a syntax error.
 pub(super) fn parse_expr(text: &str) -> Result<ParsedExpr, ExprSyntaxError> {
     let tokens = lex::tokenize(text)?;
     let unreadable = || {
@@ -66,9 +67,9 @@ fn parse_on_this_thread(text: &str, tokens: &TokenList) -> Result<ParsedExpr, Ex
     }
 }
 
-/// The first of the parser's complaints, without its own words where they speak of its grammar.
+/// Converts the parser's first error, and replaces messages that refer to its grammar.
 fn syntax_error(text: &str, tokens: &TokenList, errors: &cel::ParseErrors) -> ExprSyntaxError {
-    // What the grammar says comes before what the parser makes of the broken tree.
+    // Grammar errors come first: other errors may only follow from the broken tree.
     let syntax = errors.errors.iter().find(|error| error.msg.starts_with("Syntax error"));
     let first = syntax.or(errors.errors.first());
     let (line, column) = first.map_or((1, 1), |error| error.pos);
@@ -141,7 +142,7 @@ struct CelConverter<'a> {
 }
 
 impl CelConverter<'_> {
-    /// The token that the parser says this part of the tree comes from.
+    /// Returns the token that the parser assigns to a node.
     fn token_index(&self, id: u64) -> Result<usize, ExprSyntaxError> {
         let start = self.source_info.offset_for(id).map(|(start, _)| start as usize);
         start.and_then(|start| self.tokens.token_at(start)).ok_or_else(|| {
@@ -158,7 +159,7 @@ impl CelConverter<'_> {
         self.tokens.tokens[token].1.clone()
     }
 
-    /// From the bracket to the one that closes it.
+    /// Returns the range from a bracket to its closing bracket.
     fn bracketed_range(&self, open: usize) -> Range<usize> {
         match self.tokens.tokens[open].0 {
             ExprToken::Open(close) => self.token_range(open).start..self.token_range(close).end,

@@ -1,4 +1,4 @@
-//! The names an expression may use where it stands, and what it must come to.
+//! The names that an expression may use, and the type that it must have.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,60 +7,58 @@ use std::sync::Arc;
 use crate::diagnostic::Span;
 use crate::model::{FieldDef, ValueType};
 
-/// What other files may know of a lifecycle before any expression is compiled: read through refs.
+/// The names and types of a lifecycle that other files may use before its expressions are compiled.
 #[derive(Clone, Debug)]
 pub struct LifecycleSignature {
     pub name: Arc<str>,
     pub states: Vec<Arc<str>>,
     pub fields: Vec<FieldDef>,
-    /// The natural key's field.
+    /// Field of the natural key.
     pub natural_key: Option<Arc<str>>,
 }
 
-/// All lifecycles that are compiled together.
+/// Signatures of all lifecycles that are compiled together.
 pub type LifecycleSignatures = BTreeMap<Arc<str>, LifecycleSignature>;
 
-/// A link as expressions see it: name, the lifecycles its records may be of, and its bound.
+/// Name of a link, lifecycles of its records, and its limit.
 pub type LinkScope = (Arc<str>, Vec<Arc<str>>, Option<u32>);
 
-/// The names visible to one expression. What is `None` or empty is not visible there, and naming it is an error that
-/// says so.
+/// The names visible to one expression. A name that is `None` or empty is not visible, and its use is an error.
 #[derive(Clone, Copy)]
 pub struct ExprScope<'a> {
     pub signatures: &'a LifecycleSignatures,
-    /// The lifecycle the expression belongs to: `record.…`.
+    /// `record.…`: the lifecycle that the expression belongs to.
     pub own_signature: &'a LifecycleSignature,
-    /// `input.…`: the row's inputs, in order.
+    /// `input.…`: the transition's inputs, in order.
     pub input: Option<&'a [FieldDef]>,
-    /// `result.…`: only in commit rows, where the lifecycle types its result.
+    /// `result.…`: only in commit transitions, if the lifecycle declares a result.
     pub result: Option<&'a [FieldDef]>,
-    /// `error.…`: only in fail rows.
+    /// `error.…`: only in fail transitions.
     pub error: bool,
-    /// `checks.NAME_FONT_SIZE.PART`.
+    /// `checks.NAME.PART`.
     pub checks: &'a [(Arc<str>, Vec<FieldDef>)],
-    /// `ref_type.NAME_FONT_SIZE`: name and lifecycle.
+    /// `refs.NAME`: name and lifecycle.
     pub lookups: &'a [(Arc<str>, Arc<str>)],
-    /// `links.NAME_FONT_SIZE`.
+    /// `links.NAME`.
     pub links: &'a [LinkScope],
     /// `actor.…`.
     pub actor: bool,
     /// `now`.
     pub now: bool,
-    /// How many messages there are already; past some no more is guessed at what was meant.
+    /// Number of earlier diagnostics. Beyond a limit, diagnostics suggest no names.
     pub diagnostic_count: usize,
 }
 
-/// Where an expression's text stands in its file.
+/// Location of an expression's text in its file.
 #[derive(Clone, Copy, Debug)]
 pub struct ExprLocation {
     /// The whole TOML value, quotes included.
     pub value_span: Span,
-    /// Offset of the text's first byte in the file, where the string has no escapes; else positions inside it are
-    /// unknown and messages point at the whole.
+    /// Offset of the text in the file. `None` if the string has escapes; diagnostics then point to the whole value.
     pub content_start: Option<u32>,
 }
 
-/// Where some bytes of an expression's text stand in its file.
+/// Returns the span in the file for a byte range of an expression's text.
 pub(super) fn span_in_file(location: ExprLocation, range: &Range<usize>) -> Span {
     match location.content_start {
         Some(content) => {
@@ -70,14 +68,13 @@ pub(super) fn span_in_file(location: ExprLocation, range: &Range<usize>) -> Span
     }
 }
 
-/// What the expression must come to.
+/// The type that an expression must have.
 #[derive(Clone, Debug)]
 pub enum ExpectedType {
-    /// A value that fits this type: the same type, an int where a double is wanted is NOT converted; null only where
-    /// nullable; a string literal or bare name where an enum is wanted; a string literal where a duration is wanted.
+    /// A value of this type. An int is not converted to a double. Null is allowed only if the type is nullable. A
+    /// string literal or a bare name may be an enum value, and a string literal may be a duration.
     Fits(ValueType),
-    /// A ref, a nullable ref or a list of refs: the target of a cause.
+    /// The target of an event action: a ref, a nullable ref or a list of refs.
     Targets,
-    /// Anything.
     Any,
 }

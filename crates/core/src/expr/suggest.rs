@@ -1,9 +1,9 @@
-//! Did you mean …?
+//! Suggests known names for an unknown one.
 
 pub(super) use crate::suggest::suggest_name;
 
-/// What to do about an unknown name: the nearest known one, or all of them where they are few. `told` counts the messages so
-/// far.
+/// Returns the help for an unknown name: the closest known name, or a list of the known names. `diagnostic_count`
+/// counts earlier diagnostics.
 pub(super) fn suggestion_help<'a>(
     diagnostic_count: usize,
     unknown_name: &str,

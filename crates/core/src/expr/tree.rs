@@ -1,4 +1,4 @@
-//! The typed tree.
+//! The typed expression tree.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub enum ExprKind {
     Read(ValuePath),
     Not(Box<Expr>),
     Negate(Box<Expr>),
-    /// Left to right; the right side is not evaluated where the left decides; no error is absorbed.
+    /// Evaluates left to right and skips the right side if the left decides. Absorbs no errors, unlike CEL.
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
     If(Box<Expr>, Box<Expr>, Box<Expr>),
     Binary(BinaryOperator, Box<Expr>, Box<Expr>),
     Call(BuiltinFunction, Vec<Expr>),
     List(Vec<Expr>),
-    /// `range.all(x, body)` and its kin; the variable is the local of that number.
+    /// `range.all(x, body)`, `exists` or `filter`. `local` is the index of the variable.
     Comprehension {
         kind: ComprehensionKind,
         range: Box<Expr>,
@@ -63,7 +63,7 @@ pub enum ComprehensionKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum BuiltinFunction {
-    /// Characters of a text, elements of a list.
+    /// Number of characters of a text or elements of a list.
     Size,
     /// From double (toward zero), time (whole seconds) or int.
     Int,
@@ -76,23 +76,23 @@ pub enum BuiltinFunction {
     StartsWith,
     EndsWith,
     Contains,
-    /// Null-tolerant: where one operand is null, the other.
+    /// Null-tolerant: if one operand is null, returns the other.
     Max,
     Min,
-    /// `backoff(n, base_task, factor, cap)` = min(cap, base · factor^n), never overflowing.
+    /// `backoff(n, base, factor, cap)` = min(cap, base · factor^n). Never overflows.
     Backoff,
-    /// `jitter(max)`: from zero up to, not including, max; a hash of record id and version.
+    /// `jitter(max)`: a duration from zero up to, but excluding, max, from a hash of record id and version.
     Jitter,
 }
 
-/// A value reached from a root by hops from record to record.
+/// A value reached from a root through refs from record to record.
 #[derive(Clone, Debug, Serialize)]
 pub struct ValuePath {
     pub root: PathRoot,
-    /// Each step reads from the record that stands before it; null reaches through (null's field is a fault).
+    /// Each step reads from the record before it. Reading from null is a fault.
     pub steps: Vec<PathStep>,
-    /// The steps, by index, before which the value may be null as far as the expression itself shows: what the
-    /// checker must prove. No part of what the path is, so it neither compares nor is hashed.
+    /// Indexes of the steps before which the value may be null, judged by the expression alone. Static analysis must
+    /// prove that it is not. Not part of the path's identity, so excluded from comparison and hash.
     #[serde(skip)]
     pub nullable_steps: Vec<u8>,
 }
@@ -107,31 +107,32 @@ impl Eq for ValuePath {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PathRoot {
-    /// The record itself; at least one step follows.
+    /// The record of the transition. At least one step follows.
     Record,
-    /// By index into the row's inputs.
+    /// By index of the transition's inputs.
     Input(u16),
-    /// By index into the work's result fields.
+    /// By index of the result fields of `[work]`.
     Result(u16),
     Error(ErrorPart),
-    /// By index of the check and of the part of its answer.
+    /// By index of the check and of the field of its answer.
     Answer {
         check: u16,
         part: u16,
     },
-    /// By index into `[ref_type]`: a ref, or null where no record has the key.
+    /// By index of `[refs]`: a ref, or null if no record has the key.
     Lookup(u16),
-    /// By index into `[links]`: a list of refs, in creation order.
+    /// By index of `[links]`: a list of refs, in creation order.
     Link(u16),
     Actor(ActorPart),
     Now,
-    /// A comprehension's variable.
+    /// A comprehension variable.
     Local(u16),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum PathStep {
-    /// By name, with the slot it has in the version that was checked; a record of another version is asked by name.
+    /// A field, with its index in the compiled version. If the record has another version, the evaluator looks up the
+    /// field by name.
     Field {
         name: Arc<str>,
         index: FieldIndex,

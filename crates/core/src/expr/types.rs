@@ -1,15 +1,14 @@
-//! How types are named in messages, and which go together.
+//! Names of types in messages, and relations between types.
 
 use std::sync::Arc;
 
 use crate::model::{DataType, ValueType};
 
-/// A type, and whether null is possible.
 pub(super) fn value_type(ty: DataType, nullable: bool) -> ValueType {
     ValueType { ty, nullable }
 }
 
-/// What a type is called in messages.
+/// Returns the name of a type for messages.
 pub(super) fn type_name(ty: &DataType) -> String {
     match ty {
         DataType::Null => "null".to_owned(),
@@ -29,7 +28,7 @@ pub(super) fn type_name(ty: &DataType) -> String {
     }
 }
 
-/// The first few names, so that a message stays one line.
+/// Lists the first names, so that a message stays on one line.
 pub(super) fn list_names(names: &[Arc<str>]) -> String {
     const MAX_LISTED_NAMES: usize = 8;
     let mut text = names.iter().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
@@ -53,7 +52,7 @@ fn union_names(one: &[Arc<str>], other: &[Arc<str>]) -> Arc<[Arc<str>]> {
     all.into()
 }
 
-/// Whether `==` between them can ever be true.
+/// Returns whether `==` between the types can be true.
 pub(super) fn is_comparable(one: &DataType, other: &DataType) -> bool {
     match (one, other) {
         (DataType::Null, _)
@@ -69,7 +68,7 @@ pub(super) fn is_comparable(one: &DataType, other: &DataType) -> bool {
     }
 }
 
-/// Whether every value of the one type is a value of the other.
+/// Returns whether every value of the first type is a value of the second.
 pub(super) fn is_assignable(value: &DataType, expected: &DataType) -> bool {
     match (value, expected) {
         (DataType::Null, _) | (DataType::Enum(_), DataType::Text) => true,
@@ -81,7 +80,7 @@ pub(super) fn is_assignable(value: &DataType, expected: &DataType) -> bool {
     }
 }
 
-/// The narrowest type that holds the values of both.
+/// Returns the narrowest type that contains both types.
 pub(super) fn join_types(one: &DataType, other: &DataType) -> Option<DataType> {
     Some(match (one, other) {
         (DataType::Null, ty) | (ty, DataType::Null) => ty.clone(),
@@ -94,7 +93,7 @@ pub(super) fn join_types(one: &DataType, other: &DataType) -> Option<DataType> {
     })
 }
 
-/// Text, or a word out of a closed list, which is text too.
+/// Returns whether the type is text or an enum, whose values are text.
 pub(super) fn is_text(ty: &DataType) -> bool {
     matches!(ty, DataType::Text | DataType::Enum(_))
 }

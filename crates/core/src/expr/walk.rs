@@ -1,9 +1,9 @@
-//! Looking through a typed tree: what it reads, and where null could still meet an operator.
+//! Walks typed trees: finds reads and possible null operands.
 
 use super::tree::{BinaryOperator, BuiltinFunction, Expr, ExprKind, PathRoot, ValuePath};
 use crate::diagnostic::Span;
 
-/// Every part of the tree, each before its own parts.
+/// Visits every node of the tree, parents first.
 pub fn walk(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(expr);
     match &expr.kind {
@@ -30,7 +30,7 @@ pub fn walk(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     }
 }
 
-/// The checks whose answers the expression reads, by index, in order and each once.
+/// Returns the indexes of the checks whose answers the expression reads, sorted and without duplicates.
 pub fn referenced_checks(expr: &Expr) -> Vec<u16> {
     let mut checks = Vec::new();
     walk(expr, &mut |part| {
@@ -43,7 +43,7 @@ pub fn referenced_checks(expr: &Expr) -> Vec<u16> {
     checks
 }
 
-/// Every path the expression reads, in order.
+/// Returns every path that the expression reads, in order.
 pub fn referenced_paths(expr: &Expr) -> Vec<ValuePath> {
     let mut paths = Vec::new();
     walk(expr, &mut |part| {
@@ -54,15 +54,15 @@ pub fn referenced_paths(expr: &Expr) -> Vec<ValuePath> {
     paths
 }
 
-/// A place where a null would be a fault.
+/// A location where a null would be a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NullRisk {
     pub span: Span,
-    /// What may be null there, where it is a path; proving that it is not removes the risk.
+    /// The path that may be null, if it is a path. Proving that it is not null removes the risk.
     pub path: Option<ValuePath>,
 }
 
-/// Whether the expression's own value may be null, given paths known from elsewhere not to be.
+/// Returns whether the value of the expression may be null, if the paths in `non_null` are not.
 pub fn can_be_null(expr: &Expr, non_null: &[ValuePath]) -> bool {
     if !expr.value_type.nullable {
         return false;
@@ -77,9 +77,10 @@ pub fn can_be_null(expr: &Expr, non_null: &[ValuePath]) -> bool {
     }
 }
 
-/// The places inside the expression where a null may meet an operator that takes none, or a field is read of a ref
-/// that may be null. Tests inside the expression (`x != null && …`) were taken into account when it was compiled;
-/// `known` adds what the caller has proved. Empty means that null can be no reason for a fault.
+/// Returns the locations where an operator may get a null operand, or where a field is read from a nullable ref.
+///
+/// The compiler already accounts for tests within the expression, such as `x != null && …`. `non_null` adds what the
+/// caller has proved. If the result is empty, null cannot cause a fault.
 pub fn null_risks(expr: &Expr, non_null: &[ValuePath]) -> Vec<NullRisk> {
     let mut risks = Vec::new();
     walk(expr, &mut |part| {
@@ -102,7 +103,7 @@ pub fn null_risks(expr: &Expr, non_null: &[ValuePath]) -> Vec<NullRisk> {
     risks
 }
 
-/// The reads inside an operand that could make it null.
+/// Collects the reads that could make an operand null.
 fn collect_operand_risks(operand: &Expr, non_null: &[ValuePath], risks: &mut Vec<NullRisk>) {
     if !can_be_null(operand, non_null) {
         return;
@@ -120,7 +121,7 @@ fn collect_operand_risks(operand: &Expr, non_null: &[ValuePath], risks: &mut Vec
     }
 }
 
-/// The parts that must not be null for this part to have a value.
+/// Returns the operands that must not be null.
 fn strict_operands(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
         ExprKind::Const(_)

@@ -1,13 +1,13 @@
-//! Whether an operation may enter the log: judged by itself alone, so that the answer is the same everywhere and for ever.
+//! Admission to the log. It depends on the operation alone, so that every node gives the same final verdict.
 
 use super::operation::LogOperation;
 use crate::bounds;
 use crate::time::Time;
 
-/// Operations that one may build on. A node need name only the newest that it has seen of each author.
+/// Most dependencies of one operation. A node needs to name only the newest operation that it has seen of each author.
 const MAX_DEPENDENCIES: usize = 256;
 
-/// Why an operation never enters the log.
+/// Why an operation is never admitted to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
     #[error("its clock says a time that cannot be written")]
@@ -20,7 +20,7 @@ pub enum AdmissionError {
     DependsOnItself,
 }
 
-/// The first verdict.
+/// Validates an operation for admission, the first of its two verdicts.
 pub(super) fn validate_operation(operation: &LogOperation) -> Result<(), AdmissionError> {
     if !(Time::MIN..=Time::MAX).contains(&operation.timestamp.wall_time) {
         return Err(AdmissionError::InvalidTime);

@@ -1,4 +1,4 @@
-//! What the fold is told of authority, and whom it asks.
+//! Authority of an operation's author, and answers to external checks.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use serde_json::{Map, Value as Json};
 use super::operation::LogOperation;
 use crate::decide::CheckQuery;
 
-/// What the author of an operation held at the operation's own time, as the delegation graph is known now.
+/// Authority of the author at the operation's own time, judged from the delegation graph as known now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Authority {
     Held(AuthorityGrant),
-    /// A delegation in the chain had run out and nothing is revoked: the operation waits for a renewal.
+    /// A delegation in the chain had expired and none is revoked. The operation waits for a renewal.
     Suspended {
         reason: Arc<str>,
     },
-    /// No valid chain covers it: unknown, not delegated, or revoked.
+    /// No valid chain covers the operation: unknown, not delegated, or revoked.
     Withdrawn {
         reason: Arc<str>,
     },
 }
 
-/// The rights with which an operation is decided.
+/// Rights with which an operation is decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorityGrant {
     #[serde(default)]
     pub roles: Vec<Arc<str>>,
     #[serde(default)]
     pub capabilities: Vec<Arc<str>>,
-    /// The author speaks with the user's own authority.
+    /// The author has the user's own authority.
     #[serde(default)]
     pub user: bool,
 }
 
-/// Whoever answers the checks of lifecycles. Asked each time an operation is decided, so that no answer outlives what it
-/// was founded on; between two calls of [`Fold::reevaluate`](super::Fold::rejudge) it answers the same.
+/// Answers the external checks of lifecycles. The fold asks each time it decides an operation, so that no answer
+/// outlives its basis. Between two calls of [`Fold::reevaluate`](super::Fold::reevaluate) the answers must not change.
 pub trait CheckResolver {
-    /// `None`: not known now; the operation waits.
+    /// Returns `None` if the answer is not known now; the operation then waits.
     fn resolve(&self, operation: &LogOperation, query: &CheckQuery) -> Option<Map<String, Json>>;
 }
 

@@ -1,7 +1,7 @@
-//! What an operation overwrote, so that it can be taken back.
+//! Before-images: what an operation overwrote, so that the fold can roll it back.
 //!
-//! Images are laid and taken back last first; each restores exactly the world before its operation, down to the order of
-//! links.
+//! The fold restores images in reverse order. Each restores exactly the state before its operation, including the order
+//! of links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct BeforeImage {
 /// The members of a link before the operation.
 #[derive(Debug)]
 enum PriorLinks {
-    /// Some came to the end: a claim with thousands of dependents costs a number, not a copy.
+    /// Only appended to. Storing the length instead of a copy keeps images of long links small.
     Appended {
         old_len: usize,
     },
@@ -30,7 +30,7 @@ enum PriorLinks {
 }
 
 impl BeforeImage {
-    /// Of a whole world, before these changes are applied to it.
+    /// Captures a complete snapshot's values that these changes will overwrite.
     pub(super) fn capture(world: &Snapshot, changes: &Changes) -> Self {
         let mut links = BTreeMap::new();
         for change in &changes.records {
@@ -67,7 +67,7 @@ impl BeforeImage {
         }
     }
 
-    /// How much is kept.
+    /// Number of stored records, as a measure of size.
     pub(super) fn record_count(&self) -> usize {
         self.prior_records.len()
     }

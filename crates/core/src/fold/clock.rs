@@ -1,10 +1,10 @@
-//! Hybrid logical time: the author's wall clock, and a counter for what happened within one of its ticks.
+//! Hybrid logical clock: the author's wall clock, and a counter for operations within one tick.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::{Duration, Time};
 
-/// When an operation was authored, as its author's clock has it. Two nodes may say the same moment.
+/// Time of an operation by its author's clock. Two nodes may produce equal timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HybridTimestamp {
     pub wall_time: Time,
@@ -12,8 +12,8 @@ pub struct HybridTimestamp {
 }
 
 impl HybridTimestamp {
-    /// The next moment of a node whose wall clock says `now` and that has seen, or itself said, this one: after it, and
-    /// not before its own clock (MSH-25). `None` at the end of time.
+    /// Returns the next timestamp for a node that has seen or issued this one, with `now` on its wall clock: later than
+    /// this one, and not before `now` (MSH-25). Returns `None` at the end of the time range.
     pub fn next(self, now: Time) -> Option<Self> {
         if now > self.wall_time {
             return Some(Self { wall_time: now, logical_counter: 0 });

@@ -1,7 +1,7 @@
-//! MSH-14: a race is not won by a name.
+//! MSH-14: if claims to a record have equal timestamps and exclude each other, none wins.
 //!
-//! Operations of one moment are folded in the order of their authors' names. Where that order alone would decide which of
-//! several nodes comes to hold a record, none does. Decision 0010 says how narrow this is.
+//! Operations with equal timestamps are folded in the order of their authors' names. The names must not decide which
+//! node gets a record, so all such claims are refused. Decision 0010 explains why the rule is narrow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::state::Fold;
 use crate::decide::Changes;
 use crate::value::{RecordId, Value};
 
-/// The operations of one moment that call the same event of the same record.
+/// Operations with equal timestamps that fire the same event on the same record.
 pub(super) struct Contention {
     rivals: BTreeMap<(RecordId, Arc<str>), Vec<FoldPosition>>,
-    /// Operations that lose, each with one that it met.
+    /// Refused claims, each with one of its rivals.
     losers: BTreeMap<OperationId, OperationId>,
-    /// What the outside was asked while they were weighed: other answers may tie them, or untie them.
+    /// Check queries and answers from comparing the rivals. Other answers may create or resolve the contention.
     check_exchanges: BTreeMap<OperationId, Vec<CheckExchange>>,
 }
 
@@ -47,7 +47,8 @@ impl Contention {
 }
 
 impl Fold {
-    /// The operation that this one met in a race that nobody wins. Weighed when the first of the rivals has its turn.
+    /// Returns a rival of this operation if both are refused for contention. Compares the rivals when the first of them
+    /// is folded.
     pub(super) fn losing_rival_of(
         &mut self,
         resolver: &dyn CheckResolver,
@@ -67,8 +68,7 @@ impl Fold {
         contention.losers.get(&position.id).copied()
     }
 
-    /// Those of the rivals that would each come to hold the record if it were alone, when they cannot all have it one after
-    /// another.
+    /// Returns the rivals that would each claim the record alone, if they cannot all be applied in sequence.
     fn find_losers(
         &mut self,
         resolver: &dyn CheckResolver,
@@ -104,7 +104,7 @@ impl Fold {
     }
 }
 
-/// Whether an operation writes its author's name on the record it is about.
+/// Whether the operation writes its author's name into a field of its subject.
 fn is_claim(changes: &Changes, author: &str) -> bool {
     let names_author = |value: &Value| matches!(value, Value::Text(text) if **text == *author);
     let change = changes.records.iter().find(|change| change.after.id == changes.subject);

@@ -1,4 +1,4 @@
-//! The second verdict on one operation: may it be decided at all, and what does the lifecycle say?
+//! The second verdict on an operation: whether it may be decided, and what its lifecycle decides.
 
 use serde_json::{Map, Value as Json};
 
@@ -9,11 +9,11 @@ use super::verdict::{ApplyStatus, FoldRefusalReason, WaitReason};
 use crate::decide::{Changes, CheckAnswer, CheckQuery, Decision, Snapshot, decide};
 use crate::model::Definitions;
 
-/// Times that one operation may ask the outside. Each round answers the checks of one row, and rows are few.
+/// Most rounds of external checks per operation. Each round answers the checks of one transition.
 const MAX_CHECK_ROUNDS: usize = 64;
 
-/// What can be said of an operation before its lifecycle is asked. It hangs on the set, on rights and on what became of
-/// operations with earlier clocks; never on those of the same moment.
+/// Checks an operation before its lifecycle decides it. The result depends on the set of operations, on authority and
+/// on the status of operations with earlier timestamps; never on those with the same timestamp.
 pub(super) fn require_eligible<'a>(
     log: &'a FoldLog,
     position: &FoldPosition,
@@ -26,17 +26,17 @@ pub(super) fn require_eligible<'a>(
     require_dependencies(log, operation)?;
     match &entry.authority {
         Authority::Held(grant) => Ok((operation, grant)),
-        // MSH-19: held, and judged again when the suspension lifts.
+        // MSH-19: held, and evaluated again when the suspension ends.
         Authority::Suspended { reason: why } => Err(ApplyStatus::AuthorSuspended { reason: why.clone() }),
-        // MSH-20: what no valid chain covers leaves the state and stays on the log.
+        // MSH-20: without a valid chain, the operation has no effect on the state but stays in the log.
         Authority::Withdrawn { reason: why } => {
             Err(ApplyStatus::Refused(FoldRefusalReason::NoAuthority { reason: why.clone() }))
         }
     }
 }
 
-/// MSH-15: what an operation builds on must be here and applied. Naming one that is not earlier is a lie, and every circle
-/// of operations holds such a one; all of a circle follows it.
+/// MSH-15: every dependency must be present and applied. A dependency that is not earlier is a false claim of the
+/// author. Every dependency cycle contains one, so the whole cycle is refused.
 fn require_dependencies(log: &FoldLog, operation: &LogOperation) -> Result<(), ApplyStatus> {
     let mut wait = None;
     for id in &operation.dependencies {
@@ -57,21 +57,21 @@ fn require_dependencies(log: &FoldLog, operation: &LogOperation) -> Result<(), A
     wait.map_or(Ok(()), |wait| Err(ApplyStatus::Waiting(wait)))
 }
 
-/// What `decide` makes of an operation at its own time.
+/// Result of `decide` at the operation's own time.
 pub(super) enum DecideOutcome {
     Changes(Box<Changes>),
     NoChanges(ApplyStatus),
 }
 
-/// A question to the outside, and what it said.
+/// A check query and its answer.
 #[derive(Debug)]
 pub(super) struct CheckExchange {
     pub(super) query: CheckQuery,
     pub(super) answer: Option<Map<String, Json>>,
 }
 
-/// Ask the lifecycle, and the outside where it wants to know something: each time anew, since what an answer was founded on
-/// may have been withdrawn (MSH-20).
+/// Decides an operation and runs the external checks that it needs. Checks run each time, since the basis of an earlier
+/// answer may have been withdrawn (MSH-20).
 pub(super) fn decide_operation(
     definitions: &Definitions,
     world: &Snapshot,
@@ -91,7 +91,7 @@ pub(super) fn decide_operation(
                     exchanges,
                 );
             }
-            // Neither comes of a whole world without timers.
+            // A complete snapshot without timers causes neither.
             Decision::Missing(_) | Decision::Due { .. } => break,
             Decision::NeedsChecks(questions) => questions,
         };

@@ -1,10 +1,10 @@
-//! What the caller of a fold did wrong, or asked too much.
+//! Errors of calls to a fold.
 
 use std::sync::Arc;
 
 use super::operation::OperationId;
 
-/// Nothing was changed.
+/// Why a call failed. The fold is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
     #[error(

@@ -1,4 +1,4 @@
-//! The operations that are here, in the order in which they are folded.
+//! The admitted operations in fold order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -11,7 +11,8 @@ use super::eligibility::CheckExchange;
 use super::operation::{LogOperation, OperationId};
 use super::verdict::{ApplyStatus, WaitReason};
 
-/// Where an operation stands: by clock, then by author. The id parts only those that are refused for sharing both.
+/// Position in fold order: by timestamp, then by author. The id separates only operations that are refused for sharing
+/// both.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FoldPosition {
     pub(super) timestamp: HybridTimestamp,
@@ -24,7 +25,7 @@ impl FoldPosition {
         Self { timestamp: operation.timestamp, author: Arc::clone(&operation.author), id: operation.id }
     }
 
-    /// Before everything of that moment.
+    /// The position before all operations with this timestamp.
     pub(super) fn first_at(timestamp: HybridTimestamp) -> Self {
         Self { timestamp, author: "".into(), id: OperationId([0; 32]) }
     }
@@ -34,15 +35,15 @@ impl FoldPosition {
     }
 }
 
-/// An operation and what became of it.
+/// An operation with its status.
 #[derive(Debug)]
 pub(super) struct FoldEntry {
     pub(super) operation: LogOperation,
     pub(super) authority: Authority,
     pub(super) status: ApplyStatus,
-    /// How to take back what it changed; dropped for the oldest when too many are kept.
+    /// Reverts the operation. The fold drops the oldest images if it holds too many.
     pub(super) before_image: Option<BeforeImage>,
-    /// What the outside was asked about it, also while it was weighed against rivals.
+    /// Check queries and answers for the operation, including those from comparing rivals.
     pub(super) check_exchanges: Vec<CheckExchange>,
 }
 
@@ -50,9 +51,9 @@ pub(super) struct FoldEntry {
 pub(super) struct FoldLog {
     entries: BTreeMap<FoldPosition, FoldEntry>,
     positions: HashMap<OperationId, FoldPosition>,
-    /// Who waits for an operation that has not arrived.
+    /// Waiting operations, by the missing dependency.
     waiting_for: BTreeMap<OperationId, BTreeSet<OperationId>>,
-    /// Those who wait so, and for how many.
+    /// Number of missing dependencies of each waiting operation.
     missing_dependencies: BTreeMap<OperationId, usize>,
 }
 
@@ -112,8 +113,8 @@ impl FoldLog {
         self.entries.last_key_value().map(|(place, _)| place.timestamp)
     }
 
-    /// Put an operation that is not here yet in its place. The earliest moment at which anything may now be judged
-    /// otherwise: its own, or that of one that has waited for it though it cannot have seen it.
+    /// Inserts a new operation. Returns the earliest timestamp whose operations must be evaluated again: its own, or
+    /// that of an earlier operation that waited for it although it cannot have seen it.
     pub(super) fn insert(&mut self, operation: LogOperation, authority: Authority) -> HybridTimestamp {
         let position = FoldPosition::of_operation(&operation);
         let mut from = position.timestamp;
@@ -133,7 +134,7 @@ impl FoldLog {
         if !absent.is_empty() {
             self.missing_dependencies.insert(operation.id, absent.len());
         }
-        // Judged before anybody reads it: a replay follows every addition.
+        // A placeholder: a replay follows every insertion and sets the status before it is read.
         let applied = ApplyStatus::Waiting(WaitReason::DependencyUnapplied(operation.id));
         for id in absent {
             self.waiting_for.entry(id).or_default().insert(operation.id);
@@ -146,8 +147,8 @@ impl FoldLog {
         from
     }
 
-    /// MSH-25: each author's clock strictly increases, so two operations of one author at one moment are both lies. Which
-    /// of them came first is nothing that a set could tell.
+    /// MSH-25: an author's clock strictly increases, so if two operations of one author have the same timestamp, both
+    /// are refused. The set does not tell which came first.
     pub(super) fn is_clock_reused(&self, position: &FoldPosition) -> bool {
         let before = self.entries.range(..position).next_back();
         let after = self.entries.range((Bound::Excluded(position), Bound::Unbounded)).next();

@@ -1,8 +1,8 @@
-//! The fold: what a log of operations that many nodes wrote comes to. For lifecycles with `clock = "operation"`.
+//! Folds a log of signed operations from many nodes into a state. For lifecycles with `clock = "operation"`.
 //!
-//! Nodes bring operations in any order, some twice, some late. The state is what [`decide`](crate::decide::decide) makes of
-//! them one after another in the order of their clocks, and so it hangs on the set alone. One that comes late is put in its
-//! place: what stands behind it is taken back and decided again. See docs/fold.md.
+//! Nodes deliver operations in any order, some twice, some late. The fold applies [`decide`](crate::decide::decide) to
+//! them in the order of their timestamps, so the state depends only on the set of operations. If an operation arrives
+//! late, the fold rolls back everything after it and decides again. See docs/fold.md.
 
 mod admission;
 mod authority;

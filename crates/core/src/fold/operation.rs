@@ -1,4 +1,4 @@
-//! One operation as the log has it.
+//! Operations as they are in the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::decide::{Call, CreateRecord, Operation};
 use crate::record::{Actor, PayloadRef};
 use crate::value::RecordId;
 
-/// The hash of what was signed: no two operations share one.
+/// Hash of the signed content; unique.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OperationId(pub [u8; 32]);
 
 impl OperationId {
-    /// What ids of new records derive from: the same whenever and wherever the operation is decided. Hashed, since
-    /// records of one operation count up from its seed, and neighbouring ids must not meet.
+    /// Seed for the ids of new records, the same on every node. It is hashed, because records of one operation count up
+    /// from the seed, and ranges of similar operation ids must not overlap.
     pub(super) fn seed(self) -> u128 {
         let hash = Sha256::new().chain_update(b"onceward fold\n").chain_update(self.0).finalize();
         hash.iter().take(16).fold(0, |seed, byte| seed << 8 | u128::from(*byte))
@@ -39,27 +39,27 @@ impl fmt::Debug for OperationId {
     }
 }
 
-/// What a node has signed and said.
+/// An operation signed by a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogOperation {
     pub id: OperationId,
-    /// The node that signed it. Also the last word where clocks are equal, so nobody can speak in another's place of the
-    /// order.
+    /// The node that signed it. It orders operations with equal timestamps, so that no node can take another's
+    /// position.
     pub author: Arc<str>,
     pub timestamp: HybridTimestamp,
-    /// Operations that this one builds on. An honest author names its own last one among them.
+    /// Operations that this one depends on. An honest author includes its own previous operation.
     #[serde(default)]
     pub dependencies: Vec<OperationId>,
     pub call: LogCall,
 }
 
-/// What may be said on a log. There is no lease, no token and no expected version: those are between a caller and an
+/// A call in the log. It has no lease, no token and no expected version: those exist only between a caller and an
 /// engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LogCall {
     Create {
         lifecycle: Arc<str>,
-        /// Given by the author, or derived from the operation's id.
+        /// From the author, or else derived from the operation's id.
         #[serde(default)]
         id: Option<RecordId>,
         #[serde(default)]
@@ -76,7 +76,7 @@ pub enum LogCall {
 }
 
 impl LogOperation {
-    /// As `decide` takes it, with the rights that the author has been found to hold.
+    /// Converts it to the input of `decide`, with the author's rights.
     pub(super) fn to_operation(&self, grant: &AuthorityGrant) -> Operation {
         let call = match &self.call {
             LogCall::Create { lifecycle, id, fields, payload } => Call::Create(CreateRecord {

@@ -1,4 +1,4 @@
-//! MSH-24: taking back what stands behind the first change and deciding it again, in the order of the clocks.
+//! MSH-24: rolls back to the first change and decides again in the order of the timestamps.
 
 use super::authority::CheckResolver;
 use super::before_image::BeforeImage;
@@ -11,8 +11,8 @@ use super::verdict::{ApplyStatus, FoldRefusalReason};
 use crate::decide::Snapshot;
 
 impl Fold {
-    /// Judge everything of this moment and later anew. Whole moments, since operations of one moment may stand in each
-    /// other's way.
+    /// Evaluates all operations from this timestamp on again. Starts with whole timestamps, since operations with equal
+    /// timestamps may contend.
     pub(super) fn replay_from(&mut self, resolver: &dyn CheckResolver, from: Option<HybridTimestamp>) {
         let Some(from) = from else { return };
         let from = self.roll_back_to(FoldPosition::first_at(from));
@@ -64,7 +64,7 @@ impl Fold {
         }
     }
 
-    /// What the lifecycle says of an operation, as the world is now.
+    /// Decides an operation on the current state.
     pub(super) fn decide_position(
         &mut self,
         resolver: &dyn CheckResolver,
@@ -79,7 +79,8 @@ impl Fold {
         }
     }
 
-    /// The world before this place, or before an earlier one where images are gone; that place.
+    /// Restores the state before this position, or before the first operation if the images are gone. Returns the
+    /// position reached.
     fn roll_back_to(&mut self, from: FoldPosition) -> FoldPosition {
         if self.oldest_before_image.as_ref().is_some_and(|first_kept| from < *first_kept) {
             self.reset_state();
@@ -94,7 +95,7 @@ impl Fold {
         from
     }
 
-    /// Back to the empty world.
+    /// Resets to the empty state.
     pub(super) fn reset_state(&mut self) {
         self.snapshot = Snapshot::empty_complete();
         self.before_image_records = 0;
@@ -102,7 +103,7 @@ impl Fold {
         self.log.drop_before_images();
     }
 
-    /// Memory stays bounded however much an operation changes. The newest images are the likeliest to be needed.
+    /// Bounds memory. The newest images are the most likely to be needed.
     fn drop_oldest_before_images(&mut self) {
         if self.before_image_records <= self.limits.max_before_image_records {
             return;

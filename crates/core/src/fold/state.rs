@@ -1,4 +1,4 @@
-//! The fold itself: operations come in, rights change, and the world and the verdicts follow.
+//! The fold: inserts operations, re-evaluates authority, and keeps the state and the verdicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,47 +14,47 @@ use crate::decide::Snapshot;
 use crate::model::{ClockSource, Definitions, Lifecycle};
 use crate::time::Time;
 
-/// How much a fold may hold. Beyond the first two it says so and takes no more; beyond the third it grows slower.
+/// Limits of a fold. Beyond the first two, inserts fail; beyond the third, late operations cost more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoldLimits {
-    /// Operations on the log.
+    /// Operations in the log.
     pub max_operations: usize,
-    /// Operations that wait for others that have not arrived.
+    /// Operations that wait for missing dependencies.
     pub max_waiting: usize,
-    /// Old versions of records kept for taking operations back. The oldest are dropped first; an operation that comes in
-    /// before the oldest kept one costs a fold from the start.
+    /// Old versions of records in before-images. The oldest images are dropped first. An operation before the oldest
+    /// image costs a replay from the start.
     pub max_before_image_records: usize,
 }
 
 impl Default for FoldLimits {
-    /// A household of nodes at a thousand operations a day fills the log in three years; an image is about as large as the
-    /// operation that made it.
+    /// A household of nodes with a thousand operations a day fills the log in three years. A before-image is about as
+    /// large as its operation.
     fn default() -> Self {
         Self { max_operations: 1_000_000, max_waiting: 10_000, max_before_image_records: 1_000_000 }
     }
 }
 
-/// What became of one operation that was brought.
+/// Result of inserting one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoldReceipt {
     pub id: OperationId,
-    /// It is on the log now and was not before.
+    /// The operation was added to the log by this call.
     pub is_new: bool,
     pub verdict: OperationVerdict,
 }
 
-/// A log of operations and the state they come to.
+/// A log of operations and the resulting state.
 #[derive(Debug)]
 pub struct Fold {
     pub(super) definitions: Arc<Definitions>,
     pub(super) limits: FoldLimits,
     pub(super) snapshot: Snapshot,
     pub(super) log: FoldLog,
-    /// Records in all images.
+    /// Records in all before-images.
     pub(super) before_image_records: usize,
-    /// Before this place images have been dropped.
+    /// Images before this position have been dropped.
     pub(super) oldest_before_image: Option<FoldPosition>,
-    /// Operations that asked the outside something.
+    /// Operations that ran external checks.
     pub(super) positions_with_checks: BTreeSet<FoldPosition>,
     pub(super) decide_calls: u64,
 }
@@ -74,8 +74,8 @@ impl Fold {
         })
     }
 
-    /// Bring operations, each with its author's standing. In any order, any number at once; one that is here already is
-    /// nothing, and its standing stays as it was. All of them or, on an error, none.
+    /// Inserts operations, each with its author's authority, in any order and number. An operation that is already in
+    /// the log is ignored, and its authority stays unchanged. On an error, inserts none.
     pub fn insert(
         &mut self,
         resolver: &dyn CheckResolver,
@@ -109,8 +109,7 @@ impl Fold {
         Ok(order.into_iter().map(|(id, admitted)| self.receipt(id, admitted)).collect())
     }
 
-    /// Authority was withdrawn, granted anew, suspended or renewed: judge these operations by their new standing, and ask
-    /// again all that was asked of the outside (MSH-20, MSH-21).
+    /// Changes the authority of operations, and runs the external checks of all operations again (MSH-20, MSH-21).
     pub fn reevaluate(
         &mut self,
         resolver: &dyn CheckResolver,
@@ -133,25 +132,24 @@ impl Fold {
         Ok(())
     }
 
-    /// Forget the state and make it again from the log (MSH-23).
+    /// Rebuilds the state from the log (MSH-23).
     pub fn rebuild(&mut self, resolver: &dyn CheckResolver) {
         self.reset_state();
         let start = self.log.first_position();
         self.replay_from(resolver, start.map(|place| place.timestamp));
     }
 
-    /// The state.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// What became of an operation; `None` for one that is not on the log.
+    /// Returns the verdict on an operation; `None` if it is not in the log.
     pub fn verdict(&self, id: OperationId) -> Option<OperationVerdict> {
         let entry = self.log.find(id)?;
         Some(OperationVerdict { admission: Admission::Admitted, status: entry.status.clone() })
     }
 
-    /// The log in the order in which it is folded.
+    /// The log in fold order.
     pub fn operations(&self) -> impl DoubleEndedIterator<Item = (&LogOperation, &Authority, &ApplyStatus)> {
         self.log.entries().map(|(_, entry)| (&entry.operation, &entry.authority, &entry.status))
     }
@@ -164,8 +162,8 @@ impl Fold {
         self.len() == 0
     }
 
-    /// The clock of the next operation that a node with all of this log authors, when its wall clock says `now`: after all
-    /// that it has seen (MSH-25). `None` at the end of time.
+    /// Returns the timestamp for the next operation of a node that has seen this whole log, with `now` on its wall
+    /// clock: later than all that it has seen (MSH-25). Returns `None` at the end of the time range.
     pub fn next_timestamp(&self, now: Time) -> Option<HybridTimestamp> {
         match self.log.last_timestamp() {
             Some(last) => last.next(now),
@@ -173,7 +171,7 @@ impl Fold {
         }
     }
 
-    /// How often `decide` has been asked so far: what the fold costs.
+    /// Number of calls to `decide` so far: the cost of the fold.
     pub fn decide_calls(&self) -> u64 {
         self.decide_calls
     }
@@ -190,8 +188,8 @@ impl Fold {
             operation.dependencies.iter().any(|id| !self.log.contains(*id) && !new_operations.contains_key(id))
         };
         let orphans = new_operations.values().filter(|(operation, _)| is_orphan(operation)).count();
-        // Those that these would set free are counted still. Whoever is told so may bring the earlier ones first, which
-        // never leaves anything waiting.
+        // Counts operations that these would unblock, too. The caller can insert the earlier operations first, which
+        // never leaves any waiting.
         let waiting = self.log.waiting_count() + orphans;
         if orphans > 0 && waiting > self.limits.max_waiting {
             return Err(FoldError::TooManyWaiting { waiting, max_waiting: self.limits.max_waiting });
@@ -223,7 +221,7 @@ impl Fold {
         }
     }
 
-    /// The earliest moment at which the outside has changed its mind.
+    /// Returns the earliest timestamp at which the answer to an external check has changed.
     fn first_changed_answer(&self, resolver: &dyn CheckResolver) -> Option<HybridTimestamp> {
         let changed = |place: &&FoldPosition| {
             self.log.get(place).is_some_and(|entry| {
@@ -237,8 +235,8 @@ impl Fold {
     }
 }
 
-/// The engine's own lifecycle comes with every set of definitions; no other may live by the engine's clock, and none may
-/// reach it.
+/// The engine's own lifecycles are part of every set of definitions. All others must use the operation's clock, and
+/// none may spawn one of the engine's.
 fn ensure_foldable(lifecycle: &Lifecycle) -> Result<(), FoldError> {
     let is_builtin = |name: &str| name.starts_with("onceward.");
     if is_builtin(&lifecycle.name) {

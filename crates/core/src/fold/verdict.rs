@@ -1,4 +1,4 @@
-//! MSH-27: what became of an operation: two verdicts, each with its reason.
+//! MSH-27: the two verdicts on an operation, each with its reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use crate::decide::{NoOpReason, Refusal};
 /// Both verdicts on one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationVerdict {
-    /// Final, since it hangs on the operation alone.
+    /// Final, since it depends on the operation alone.
     pub admission: Admission,
-    /// As the set stands now; more operations, or other rights, may change it.
+    /// Status for the current set. More operations or other rights may change it.
     pub status: ApplyStatus,
 }
 
-/// Whether an operation is on the log.
+/// Whether an operation is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     Admitted,
     Refused(AdmissionError),
 }
 
-/// What an operation does to the state.
+/// Effect of an operation on the state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApplyStatus {
     Changed,
-    /// Applied, and all was so already.
+    /// Applied, but nothing changed.
     NoOp(NoOpReason),
-    /// Will be decided at its own place once what it waits for is there.
+    /// To be decided at its own position once its dependencies and check answers are there.
     Waiting(WaitReason),
-    /// MSH-19: its author was suspended; it stays on the log for the day the suspension lifts.
+    /// MSH-19: the author was suspended. The operation stays in the log until the suspension ends.
     AuthorSuspended {
         reason: Arc<str>,
     },
@@ -40,42 +40,42 @@ pub enum ApplyStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// The operation it builds on has not arrived.
+    /// A dependency has not arrived.
     DependencyAbsent(OperationId),
-    /// The operation it builds on is here and not applied.
+    /// A dependency is in the log but not applied.
     DependencyUnapplied(OperationId),
-    /// Nobody can answer this check of this lifecycle.
+    /// The resolver has no answer to this check.
     CheckUnanswered { lifecycle: Arc<str>, check: Arc<str> },
 }
 
-/// Why an operation that is on the log is kept out of the state.
+/// Why an operation has no effect on the state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FoldRefusalReason {
-    /// It never entered the log.
+    /// It was not admitted to the log.
     NotAdmitted,
-    /// Its author used the same clock for another operation.
+    /// Its author used the same timestamp for another operation.
     ClockReused,
-    /// It says that it builds on an operation of the same time or later, which its author cannot have seen.
+    /// A dependency has the same or a later timestamp, so the author cannot have seen it.
     DependencyNotEarlier(OperationId),
-    /// It builds on one that can never be applied.
+    /// A dependency can never be applied.
     DependencyRefused(OperationId),
     /// No valid chain of delegations covers it.
     NoAuthority { reason: Arc<str> },
-    /// Another node asked for the same thing at the same time, and both cannot have it.
+    /// Another node claimed the same record at the same timestamp, and both claims exclude each other.
     Contended { with: OperationId },
-    /// The lifecycle says no.
+    /// `decide` refused it.
     RefusedByLifecycle(Box<Refusal>),
-    /// The lifecycle is none that a fold can carry: it asks for timers or for parts of the world that are not there.
+    /// The lifecycle needs timers or data that a fold does not have.
     Undecidable,
 }
 
 impl ApplyStatus {
-    /// What builds on it may go ahead.
+    /// Whether operations that depend on this one may go ahead.
     pub const fn is_applied(&self) -> bool {
         matches!(self, Self::Changed | Self::NoOp(_))
     }
 
-    /// Whether no further operation and no other rights can ever change it.
+    /// Whether no other operation and no change of authority can change the status.
     pub const fn is_permanently_refused(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Types and fields.
+//! Data types and field definitions.
 
 use std::sync::Arc;
 
@@ -8,34 +8,34 @@ use crate::diagnostic::Span;
 use crate::time::Duration;
 use crate::value::Value;
 
-/// What a value may be, apart from null.
+/// Type of a value, apart from null.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum DataType {
-    /// The type of the literal `null` alone.
+    /// Type of the literal `null` only.
     Null,
     Bool,
     Int,
     Double,
     Text,
-    /// Text out of a closed list: enum fields and states.
+    /// Text from a closed list: enum fields and states.
     Enum(Arc<[Arc<str>]>),
     Time,
     Duration,
-    /// Opaque: may be passed on and compared with null, never read.
+    /// Opaque: may be copied and compared with null, never read.
     Json,
     /// A record of one of these lifecycles.
     Ref(Arc<[Arc<str>]>),
     List(Box<DataType>),
 }
 
-/// A type and whether null is possible.
+/// A type with its nullability.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValueType {
     pub ty: DataType,
     pub nullable: bool,
 }
 
-/// A declared field of a record, an input, a result or an answer.
+/// A declared field of a record, an input, a result or a check's answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct FieldDef {
     pub name: Arc<str>,
@@ -44,7 +44,7 @@ pub struct FieldDef {
     pub ty: DataType,
     /// `optional`: may be null.
     pub nullable: bool,
-    /// What a new record starts with; for a `const` field, what it always is.
+    /// Value of a new record; for a `const` field, its value always.
     pub default: Option<Value>,
     pub is_constant: bool,
     pub bounds: FieldBounds,
@@ -52,19 +52,19 @@ pub struct FieldDef {
     pub span: Span,
 }
 
-/// What a value of the field's type must keep to. Which of them apply follows from the type; an unset one does not.
+/// Bounds on a field's values. The type decides which apply.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FieldBounds {
-    /// Int: least and greatest value.
+    /// Int: minimum and maximum.
     pub int: Option<(i64, i64)>,
-    /// Double: least and greatest value.
+    /// Double: minimum and maximum.
     pub double: Option<(f64, f64)>,
-    /// Duration: least and greatest length.
+    /// Duration: minimum and maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<(Duration, Duration)>,
-    /// Text: fewest and most characters. List: fewest and most elements. Json: most bytes.
+    /// Text: minimum and maximum characters. List: minimum and maximum elements. JSON: maximum bytes.
     pub size: Option<(u64, u64)>,
-    /// Text: must match as a whole where it says so with anchors.
+    /// Text: matches anywhere in the value unless the pattern has anchors.
     #[serde(serialize_with = "pattern_text")]
     pub pattern: Option<regex::Regex>,
     /// List of text: the bounds of each element.

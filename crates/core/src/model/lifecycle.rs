@@ -1,4 +1,4 @@
-//! A whole lifecycle, and the set of lifecycles that know each other.
+//! Compiled lifecycles, and sets of lifecycles that refer to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::suggest;
 use crate::time::Duration;
 use crate::value::Value;
 
-/// Number of a state within its lifecycle.
+/// Index of a state in its lifecycle.
 pub type StateIndex = u8;
-/// Number of a field within its lifecycle.
+/// Index of a field in its lifecycle.
 pub type FieldIndex = u16;
 
-/// A set of states of one lifecycle: one bit each.
+/// A set of states of one lifecycle, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct StateSet(pub u64);
 
@@ -51,15 +51,15 @@ pub struct Lifecycle {
     pub name: Arc<str>,
     #[serde(skip)]
     pub about: Arc<str>,
-    /// SHA-256 of the compiled form, in hex; what a record's version of its lifecycle is known by.
+    /// SHA-256 of the compiled form, in hex. Identifies the version of the lifecycle.
     #[serde(skip)]
     pub hash: Arc<str>,
-    /// The field that is its natural key. Also stands as the permanent unique `key` in `uniques`.
+    /// Field of the natural key. `unique_constraints` contains it too, as the permanent constraint `key`.
     pub natural_key: Option<FieldIndex>,
     pub asset: Option<Arc<str>>,
-    /// Accounts that stand for the world and may go below zero.
+    /// Accounts that represent the outside world and may have negative balances.
     pub outside_accounts: Vec<Arc<str>>,
-    /// Where each of them is declared.
+    /// Spans of their declarations.
     #[serde(skip)]
     pub outside_account_spans: Vec<Span>,
     pub clock: ClockSource,
@@ -71,21 +71,21 @@ pub struct Lifecycle {
     pub work: Option<WorkPolicy>,
     pub errors: ErrorTable,
     pub checks: Vec<ExternalCheck>,
-    /// `[ref_type]`.
+    /// `[refs]`.
     pub lookups: Vec<RecordLookup>,
     pub caller_predicates: Vec<CallerPredicate>,
-    /// `[access]`: who may read.
+    /// `[access]`: callers that may read.
     pub allowed_readers: Vec<AllowedReader>,
     pub payload_bounds: PayloadBounds,
-    /// In file order of their first rows.
+    /// In file order of their first transitions.
     pub events: Vec<EventDef>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ClockSource {
-    /// The engine's.
+    /// The engine's clock.
     Engine,
-    /// The operation's own: a fold over a signed log. No timers, no leases.
+    /// The clock of the operation, in a fold over a signed log. No timers, no leases.
     Operation,
 }
 
@@ -109,7 +109,7 @@ pub struct StateDef {
 pub enum StateReadiness {
     NotReady,
     Immediate,
-    /// From the time in this field on; at once where it is null.
+    /// From the time in this field on; immediately if it is null.
     FromField(FieldIndex),
 }
 
@@ -122,7 +122,7 @@ pub enum EventKind {
     Fail,
     Time,
     Enter,
-    /// By name: by a caller, a worker or another record.
+    /// Fired by name: by a caller, a worker or another record.
     Called,
 }
 
@@ -149,18 +149,18 @@ pub struct EventDef {
     pub transitions: Vec<Transition>,
 }
 
-/// A named set of records that point here.
+/// A named set of records that refer to this one.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkDef {
     pub name: Arc<str>,
     pub sources: Vec<LinkSource>,
-    /// Needed where expressions read the link.
+    /// Required if expressions read the link.
     pub max: Option<u32>,
     #[serde(skip)]
     pub span: Span,
 }
 
-/// The `ref` or `ref_type` field at the other end of a link.
+/// The `ref` or `refs` field at the other end of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct LinkSource {
     pub lifecycle: Arc<str>,
@@ -177,7 +177,7 @@ pub enum KeyPart {
 pub struct UniqueConstraint {
     pub name: Arc<str>,
     pub on: Vec<KeyPart>,
-    /// Only among these states; `None`: for ever.
+    /// States in which the key is claimed; `None`: permanently.
     pub in_states: Option<StateSet>,
     pub on_duplicate: DuplicatePolicy,
     #[serde(skip)]
@@ -188,7 +188,7 @@ pub struct UniqueConstraint {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum DuplicatePolicy {
-    /// Answer with the record that holds the key.
+    /// Reply with the record that holds the key.
     ReturnExisting,
     Refuse {
         status: u16,
@@ -200,9 +200,9 @@ pub enum DuplicatePolicy {
 pub struct CountLimit {
     pub name: Arc<str>,
     pub on: Vec<KeyPart>,
-    /// Count the records now in these states; `None`: all ever made.
+    /// Counts records that are now in these states; `None`: all records ever created.
     pub in_states: Option<StateSet>,
-    /// Count creations in fixed, epoch-aligned windows of this length.
+    /// Counts creations in fixed, epoch-aligned windows of this length.
     pub window: Option<Duration>,
     pub max: Formula,
     pub status: u16,
@@ -216,11 +216,11 @@ pub struct CountLimit {
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkPolicy {
     pub lease_duration: Duration,
-    /// What a commit brings; `None`: anything, kept with the effect and read by no expression.
+    /// Fields of a commit's result. `None`: any JSON, stored with the effect and not readable by expressions.
     pub result: Option<Vec<FieldDef>>,
-    /// Asks the worker to stop, in the heartbeat's answer.
+    /// If true, the heartbeat's reply asks the worker to stop.
     pub stop_condition: Option<Formula>,
-    /// Larger goes first; 0 where absent.
+    /// Higher goes first; 0 if absent.
     pub priority: Option<Formula>,
     pub concurrency: Option<ConcurrencyPolicy>,
     #[serde(skip)]
@@ -231,15 +231,15 @@ pub struct WorkPolicy {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ConcurrencyPolicy {
-    /// A null part means no key.
+    /// If a part is null, the job has no concurrency key.
     pub on: Vec<KeyPart>,
-    /// At most so many running per key.
+    /// Most running jobs per key.
     pub limit: Option<u32>,
-    /// Not leasable while an older job of its key is unfinished.
+    /// A job is not leasable while an older job of its key is unfinished.
     pub ordered: bool,
 }
 
-/// Which error codes the lifecycle classes itself; a worker's word counts for the rest.
+/// Failure codes that the lifecycle classifies. For all other codes, the worker's report decides.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ErrorTable {
     pub retryable: Vec<Arc<str>>,
@@ -248,11 +248,11 @@ pub struct ErrorTable {
     pub rules: Vec<Arc<str>>,
 }
 
-/// A question to the outside.
+/// A declared check against an outside service (`[checks]`).
 #[derive(Clone, Debug, Serialize)]
 pub struct ExternalCheck {
     pub name: Arc<str>,
-    /// The record's payload goes with the question.
+    /// The query carries the record's payload.
     pub sends_payload: bool,
     pub arguments: Vec<(Arc<str>, Formula)>,
     pub answer_fields: Vec<FieldDef>,
@@ -262,7 +262,7 @@ pub struct ExternalCheck {
     pub span: Span,
 }
 
-/// `[ref_type]`: a record found by its natural key.
+/// An entry of `[refs]`: finds a record by its natural key.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordLookup {
     pub name: Arc<str>,
@@ -290,7 +290,7 @@ pub enum AllowedReader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PayloadBounds {
-    /// At least one byte means that a payload must come.
+    /// At least 1 makes the payload mandatory.
     pub min_bytes: u64,
     pub max_bytes: u64,
 }
@@ -308,7 +308,8 @@ impl Lifecycle {
         self.events.iter().find(|event| *event.name == *name)
     }
 
-    /// The roles that it asks for, as in `'moderator' in actor.roles`: in its `[who]`, or in what its rows set.
+    /// Returns the roles that the lifecycle tests, as in `'moderator' in actor.roles`: in `[who]`, guards, refusals or
+    /// `set`.
     pub fn referenced_roles(&self) -> BTreeSet<Arc<str>> {
         let mut roles = BTreeSet::new();
         let mut formulas: Vec<&Formula> = self.caller_predicates.iter().map(|who| &who.condition).collect();
@@ -330,17 +331,17 @@ impl Lifecycle {
         roles
     }
 
-    /// The rows of one of the engine's own events.
+    /// Returns the transitions of one of the engine's own events.
     pub fn transitions(&self, kind: EventKind) -> &[Transition] {
         self.events.iter().find(|event| event.kind == kind).map_or(&[], |event| &event.transitions)
     }
 }
 
-/// The lifecycles that know each other, by name: the current version of each.
+/// A set of lifecycles that may refer to each other: the current version of each, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Definitions {
     pub lifecycles: BTreeMap<Arc<str>, Arc<Lifecycle>>,
-    /// Every version by its hash, current or not, where there are several: what a record may be moved to.
+    /// All versions by hash, current or not, if there are several. Targets of version migrations.
     pub versions: BTreeMap<Arc<str>, Arc<Lifecycle>>,
 }
 
@@ -349,18 +350,18 @@ impl Definitions {
         self.lifecycles.get(name)
     }
 
-    /// What somebody is told who named a lifecycle that is not among these.
+    /// Returns the error message for an unknown lifecycle name.
     pub fn unknown_lifecycle_message(&self, name: &str) -> String {
         let known = self.lifecycles.keys().map(|known| &**known).filter(|known| !known.starts_with("onceward."));
         format!("there is no lifecycle `{name}`; {}", suggest::suggestion_text(0, name, "lifecycles", known))
     }
 
-    /// A version by its hash, current or not.
+    /// Finds a version by its hash, current or not.
     pub fn find_version(&self, hash: &str) -> Option<&Arc<Lifecycle>> {
         self.versions.get(hash).or_else(|| self.lifecycles.values().find(|lifecycle| *lifecycle.hash == *hash))
     }
 
-    /// Whether an account may go below zero: some lifecycle of its asset says that it stands for the world.
+    /// Whether the account may have a negative balance: some lifecycle of its asset declares it as `outside`.
     pub fn is_outside_account(&self, asset: &str, account: &str) -> bool {
         self.lifecycles.values().any(|lifecycle| {
             lifecycle.asset.as_deref() == Some(asset)

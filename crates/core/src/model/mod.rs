@@ -1,5 +1,5 @@
-//! The compiled form of a lifecycle: names resolved to numbers, expressions typed. What `decide` runs on, what is
-//! drawn, and what a definition's hash covers.
+//! The compiled form of a lifecycle: names resolved to indexes, expressions typed. `decide` runs on it, `draw` draws
+//! it, and a lifecycle's hash covers it.
 
 mod data;
 mod lifecycle;

@@ -1,4 +1,4 @@
-//! One row: an answer to an event.
+//! Transitions: one `[[on.EVENT]]` entry each.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::lifecycle::{FieldIndex, StateIndex, StateSet};
 use crate::diagnostic::Span;
 use crate::expr::Expr;
 
-/// A compiled expression with the text it came from, for pictures and messages.
+/// A compiled expression with its source text, which diagrams and messages show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Formula {
     pub expr: Expr,
@@ -17,18 +17,18 @@ pub struct Formula {
     pub text: Arc<str>,
 }
 
-/// One row under an event.
+/// One `[[on.EVENT]]` entry.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transition {
-    /// The states it answers in; empty for creation.
+    /// States in which it applies; empty for creation.
     pub from: StateSet,
-    /// Where it goes; `None` stays (an annotation).
+    /// Target state; `None` for an internal transition.
     pub to: Option<StateIndex>,
-    /// Who may; empty: any key that may write.
+    /// Callers that may fire it; empty: every API key that may write.
     pub by: Vec<AllowedCaller>,
     pub when: Option<Formula>,
     pub refuse: Vec<RefusalClause>,
-    /// What the caller may give: the fields of `take` first, then `input`.
+    /// Values that the caller may give: the fields of `take` first, then `input`.
     pub inputs: Vec<TransitionInput>,
     pub set: Vec<(FieldIndex, Formula)>,
     pub transfers: Vec<TransferAction>,
@@ -36,21 +36,21 @@ pub struct Transition {
     pub require: Vec<EventAction>,
     pub cascade: Vec<EventAction>,
     pub deliver: Vec<DeliverAction>,
-    /// Only under `time`.
+    /// Only for `time`.
     pub timer: Option<TimerSpec>,
-    /// Only under `fail_execution`: retries without end are meant. Changes nothing but what check has to say.
+    /// Only for `fail`: declares that unbounded retries are intended. Only the static analysis reads it.
     #[serde(skip)]
     pub forever_span: Option<Span>,
     pub audit: Option<Arc<str>>,
-    /// Requirement ids, as `EXE-12`.
+    /// Requirement ids, such as `EXE-12`.
     #[serde(skip)]
     pub rules: Vec<Arc<str>>,
-    /// The checks that any expression of this row reads, by index.
+    /// Indexes of the checks that its expressions read.
     pub checks: Vec<u16>,
-    /// Where the row's `go` stands.
+    /// Span of its `go`.
     #[serde(skip)]
     pub span: Span,
-    /// The line of the row's `[[on.…]]` header, from 1.
+    /// Line of its `[[on.…]]` header, from 1.
     #[serde(skip)]
     pub header_line: u32,
 }
@@ -60,11 +60,11 @@ pub enum AllowedCaller {
     /// `actor.id` is the record's owner.
     Owner,
     Operator,
-    /// The call carries the current token.
+    /// The call carries the current fencing token.
     Worker,
-    /// Only another record's require, cascade or spawn.
+    /// Another record's require, cascade or spawn.
     Record,
-    /// An entry of `[who]`, by index.
+    /// Index of an entry of `[who]`.
     Predicate(u16),
 }
 
@@ -76,10 +76,10 @@ pub struct RefusalClause {
     pub audit: Option<Arc<str>>,
 }
 
-/// A value the caller may give.
+/// A value that the caller may give.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransitionInput {
-    /// Its name, type and bounds; for `take` those of the field.
+    /// Name, type and bounds; for `take`, those of the record's field.
     pub field: FieldDef,
     /// The record's field that it sets (`take`); `None` for `input`.
     pub target_field: Option<FieldIndex>,
@@ -90,7 +90,7 @@ pub struct TransferAction {
     pub from: AccountRef,
     pub to: AccountRef,
     pub amount: TransferAmount,
-    /// The answer when the account runs short; 402 `insufficient_funds` unless said.
+    /// Refusal if the account's balance is too low; 402 `insufficient_funds` by default.
     pub shortage_refusal: Option<(u16, Arc<str>)>,
     #[serde(skip)]
     pub span: Span,
@@ -103,7 +103,7 @@ pub enum AccountRef {
     Named(AccountTemplate),
 }
 
-/// `user:{record.owner}`.
+/// An account name with placeholders, such as `user:{record.owner}`.
 #[derive(Clone, Debug, Serialize)]
 pub struct AccountTemplate {
     pub parts: Vec<TemplatePart>,
@@ -119,7 +119,7 @@ pub enum TemplatePart {
 
 #[derive(Clone, Debug, Serialize)]
 pub enum TransferAmount {
-    /// All there is; only from the hold.
+    /// The whole balance; only from the hold.
     Rest,
     Computed(Formula),
 }
@@ -128,9 +128,9 @@ pub enum TransferAmount {
 pub struct SpawnAction {
     pub lifecycle: Arc<str>,
     pub condition: Option<Formula>,
-    /// Given to the new record's create row, by name.
+    /// Inputs of the new record's `create` transition, by name.
     pub fields: Vec<(Arc<str>, Formula)>,
-    /// Owner of the new record; the spawner's where absent.
+    /// Owner of the new record; by default the spawner's owner.
     pub owner: Option<Formula>,
     pub payload: SpawnPayload,
     #[serde(skip)]
@@ -144,11 +144,11 @@ pub enum SpawnPayload {
     CopyFromSpawner,
 }
 
-/// An event for other records: an entry of `require` or `cascade`.
+/// Sends an event to other records: an entry of `require` or `cascade`.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventAction {
     pub condition: Option<Formula>,
-    /// Evaluates to a ref, null (no target) or a list of refs.
+    /// Evaluates to a ref, a list of refs, or null (no target).
     pub targets: Formula,
     pub event: Arc<str>,
     pub input: Vec<(Arc<str>, Formula)>,
@@ -156,7 +156,7 @@ pub struct EventAction {
     pub span: Span,
 }
 
-/// A message to the outside: becomes a record of `onceward.delivery`.
+/// Sends a message to a URL, as a record of `onceward.delivery`.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeliverAction {
     pub condition: Option<Formula>,
@@ -168,8 +168,8 @@ pub struct DeliverAction {
 
 #[derive(Clone, Debug, Serialize)]
 pub enum TimerSpec {
-    /// So long after entering the state; the formula gives a duration, evaluated on entering.
+    /// A delay after entering the state. The formula gives a duration and is evaluated on entering.
     AfterEntering(Formula),
-    /// When the time field says; null is no timer.
+    /// At the time in the field; null sets no timer.
     AtField(FieldIndex),
 }

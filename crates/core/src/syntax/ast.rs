@@ -1,4 +1,4 @@
-//! A lifecycle file as it is written, each part with its place. Names are not resolved yet.
+//! Syntax tree of a lifecycle file, with spans. Names are not resolved.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::diagnostic::Span;
 use crate::expr::ExprLocation;
 use crate::time::Duration;
 
-/// A string of the file.
+/// A string of the file with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceText {
     pub(crate) text: Arc<str>,
@@ -14,7 +14,7 @@ pub(crate) struct SourceText {
 }
 
 impl SourceText {
-    /// The place of a part of the text, given in bytes of it; the whole where escapes hide it.
+    /// Returns the span of a byte range of the text, or of the whole value if the string has escapes.
     pub(crate) fn part_span(&self, range: std::ops::Range<usize>) -> Span {
         let Some(content) = self.location.content_start else { return self.location.value_span };
         let content = content as usize;
@@ -26,14 +26,13 @@ impl SourceText {
     }
 }
 
-/// A value and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WithSpan<T> {
     pub(crate) value: T,
     pub(crate) span: Span,
 }
 
-/// What a row gives to a field or an input: an expression, or a literal that reads as one.
+/// A value for a field or an input: an expression, or a literal in the form of one.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedExpr {
     pub(crate) name: SourceText,
@@ -94,7 +93,7 @@ pub(crate) enum FieldLiteral {
     Int(i64),
     Double(f64),
     Text(SourceText),
-    /// A bound of a duration; elsewhere a duration is a text until its field's type is known.
+    /// A bound of a duration. Elsewhere, a duration stays text until the type of its field is known.
     Duration(Duration),
     List(Vec<WithSpan<FieldLiteral>>),
 }
@@ -112,13 +111,13 @@ impl FieldLiteral {
     }
 }
 
-/// A declared field of a record, an input, a result or an answer.
+/// A declared field of a record, an input, a result or a check answer.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldDecl {
     pub(crate) name: SourceText,
     pub(crate) about: Option<SourceText>,
     pub(crate) ty: SourceText,
-    /// Written as a bare type name (or, for inputs, as a field's name).
+    /// Whether it is written as a bare type name or, for inputs, as the name of a field.
     pub(crate) is_shorthand: bool,
     pub(crate) enum_values: Option<WithSpan<Vec<SourceText>>>,
     pub(crate) element_type: Option<SourceText>,
@@ -138,7 +137,7 @@ pub(crate) struct LinkDecl {
     pub(crate) max: Option<WithSpan<u32>>,
 }
 
-/// What a refusal answers: `"409 code"`.
+/// The reply of a refusal, as in `"409 code"`.
 #[derive(Clone, Debug)]
 pub(crate) struct RefusalResponse {
     pub(crate) status: u16,
@@ -227,7 +226,7 @@ pub(crate) struct EventDecl {
 
 #[derive(Clone, Debug)]
 pub(crate) struct StatePath {
-    /// Empty for creation.
+    /// Empty for a creation.
     pub(crate) from: Vec<WithSpan<Arc<str>>>,
     pub(crate) to: Option<WithSpan<Arc<str>>>,
     pub(crate) span: Span,
@@ -241,7 +240,7 @@ impl StatePath {
 
 #[derive(Clone, Debug)]
 pub(crate) struct TransitionDecl {
-    /// The line of the `[[on.…]]` header, from 1.
+    /// Line of the `[[on.…]]` header, from 1.
     pub(crate) line: u32,
     pub(crate) path: StatePath,
     pub(crate) by: Option<WithSpan<Vec<SourceText>>>,

@@ -1,4 +1,4 @@
-//! Everything that a file declares besides its rows.
+//! Parses all declarations of a file except its transitions.
 
 use toml::de::DeValue;
 
@@ -10,17 +10,17 @@ use super::toml_reader::{TomlNode, TomlReader, TomlTable};
 use crate::bounds;
 use crate::diagnostic::Diagnostic;
 
-/// Where a field declaration stands decides which keys it may have.
+/// Where a field is declared. This determines its allowed keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldStorage {
-    /// `[fields]`: kept with the record.
+    /// `[fields]`: stored in the record.
     Stored,
-    /// An input, a result, an answer: passes by.
+    /// An input, a result or a check answer: not stored.
     Transient,
 }
 
 impl TomlReader<'_> {
-    /// The entries of a top-level table, names checked and counted.
+    /// Returns the entries of a top-level table, with valid names and within the limit.
     fn named_entries<'t>(
         &mut self,
         top: TomlTable<'t>,
@@ -136,7 +136,7 @@ impl TomlReader<'_> {
         })
     }
 
-    /// What passes by is not kept, so it starts with nothing.
+    /// Rejects `default` and `const` on transient fields: they have no initial value.
     fn allow_only_transient_keys(&mut self, name: &SourceText, table: TomlTable) {
         const TRANSIENT_FIELD_KEYS: [&str; 9] =
             ["type", "about", "enum", "of", "to", "optional", "min", "max", "pattern"];
@@ -159,7 +159,7 @@ impl TomlReader<'_> {
         self.allow_only_keys_besides(table, &TRANSIENT_FIELD_KEYS, |key| STORED_ONLY_KEYS.contains(&key));
     }
 
-    /// `min` and `max`: a number, a size, which becomes one, or a duration where the field is one.
+    /// Reads `min` or `max`: a number, a size, or a duration if the field is one.
     fn read_bound_at(&mut self, table: TomlTable, key: &str, ty: &str) -> Option<WithSpan<FieldLiteral>> {
         if ty == "duration" {
             let text = Self::get(table, key).and_then(|node| self.read_duration_text(node, key))?;

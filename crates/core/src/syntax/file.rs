@@ -1,4 +1,4 @@
-//! A whole file.
+//! Parses a whole file.
 
 use std::ops::Range;
 
@@ -33,13 +33,15 @@ const TOP_LEVEL_KEYS: [&str; 20] = [
     "on",
 ];
 
-/// Syntax errors of one file that are worth reading; the rest mostly follow from the first ones.
+/// Maximum TOML errors reported per file. Further ones mostly follow from the first.
 const MAX_TOML_ERRORS: usize = 5;
 
-/// Read one file. What can be read is, so that one slip does not hide the next; `None` where there is nothing to go
-/// on. Whether the file may be used is for the diagnostics to say.
+/// Parses one file.
 ///
-/// `patterns` counts down over all files given together, see `Reader::patterns_remaining`.
+/// Parses as much as possible, so that one error does not hide the next. Returns `None` if nothing is usable. A
+/// returned file may still have errors in `diagnostics`.
+///
+/// `patterns_remaining` counts down over all files, see [`TomlReader::patterns_remaining`].
 pub(crate) fn parse(
     file_index: u32,
     file: &InputFile,
@@ -104,7 +106,7 @@ fn toml_error(file_index: u32, file: &InputFile, document: &DeTable, error: &tom
             "keep one of the two, or give one another name"
         });
     let first = if header {
-        // The second table has taken the place of the first.
+        // The second table has replaced the first in the document.
         let (before, _) = DeTable::parse_recoverable(&file.text[..line]);
         find_first_key(before.get_ref(), &file.text, key, range.start)
     } else {
@@ -116,8 +118,8 @@ fn toml_error(file_index: u32, file: &InputFile, document: &DeTable, error: &tom
     }
 }
 
-/// Whether what stands at `byte` comes right after a double quote that ends a string, with another quote to come: somebody
-/// wrote text in double quotes inside a string.
+/// Returns whether a double quote just before `byte` ended a string early, as in text with double quotes inside a
+/// string.
 fn is_string_closed_early(source: &str, byte: usize) -> bool {
     let (Some(before), Some(rest)) = (source.get(..byte), source.get(byte..)) else { return false };
     let line = before.rsplit('\n').next().unwrap_or_default();
@@ -125,8 +127,8 @@ fn is_string_closed_early(source: &str, byte: usize) -> bool {
     line.ends_with('"') && line.matches('"').count() % 2 == 0 && follows.contains('"')
 }
 
-/// Where a key that stands a second time at `byte` stood first: the nearest of its name before it, leaving out inline
-/// tables that are closed by then. What stands under a header is contiguous, so that one is of the same table.
+/// Finds the first occurrence of a key that is repeated at `byte`: the nearest key of that name before it, except in
+/// inline tables that end before it. The entries below a header are contiguous, so that key is in the same table.
 fn find_first_key(document: &DeTable, source: &str, name: &str, byte: usize) -> Option<Range<usize>> {
     let mut found: Option<Range<usize>> = None;
     let mut pending = vec![document];
@@ -164,7 +166,7 @@ fn find_too_deep(node: &TomlNode, depth: usize) -> Option<Range<usize>> {
     }
 }
 
-/// Whether this is what stands under an event.
+/// Returns whether the node holds transitions.
 fn holds_transitions(node: &TomlNode) -> bool {
     let is_transition =
         |node: &TomlNode| matches!(node.get_ref(), DeValue::Table(row) if row.keys().any(|key| key.get_ref() == "go"));
@@ -175,7 +177,7 @@ fn holds_transitions(node: &TomlNode) -> bool {
 }
 
 impl TomlReader<'_> {
-    /// `[[reopen]]` for `[[on.reopen]]`.
+    /// Reports `[[reopen]]` in place of `[[on.reopen]]`.
     fn report_events_without_on(&mut self, top: TomlTable) {
         for (key, node) in top.entries {
             let name: &str = key.get_ref();

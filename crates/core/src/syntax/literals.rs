@@ -1,4 +1,4 @@
-//! The small languages inside strings: names, `go`, sizes, durations, answers, rule ids.
+//! Parses values inside strings: names, `go`, sizes, durations, refusal responses, rule ids.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::bounds;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::time::{Duration, TimeError};
 
-/// `[A-Za-z][A-Za-z0-9_]*`: states, fields, events and every other name a file gives.
+/// Matches `[A-Za-z][A-Za-z0-9_]*`: states, fields, events and all other names of a file.
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// `[a-z][a-z0-9_]*`: answer codes and the parts of a lifecycle's name.
+/// Matches `[a-z][a-z0-9_]*`: refusal codes and the parts of a lifecycle name.
 fn is_lower_name(text: &str) -> bool {
     is_name(text) && !text.bytes().any(|b| b.is_ascii_uppercase())
 }
@@ -24,7 +24,7 @@ fn is_lifecycle_name(text: &str) -> bool {
     text.contains('.') && text.split('.').all(is_lower_name)
 }
 
-/// `[A-Z]+-[0-9]+`.
+/// Matches `[A-Z]+-[0-9]+`.
 fn is_rule_id(text: &str) -> bool {
     text.split_once('-').is_some_and(|(letters, digits)| {
         !letters.is_empty()
@@ -34,13 +34,13 @@ fn is_rule_id(text: &str) -> bool {
     })
 }
 
-/// `-24h`: a duration with a sign before it.
+/// Matches a duration with a minus sign, such as `-24h`.
 pub(crate) fn is_negative_duration(text: &str) -> bool {
     text.strip_prefix('-').is_some_and(|length| length.trim_start().parse::<Duration>().is_ok())
 }
 
 impl TomlReader<'_> {
-    /// Whether a name may be used; says why not.
+    /// Returns whether a name is valid, and reports why not.
     pub(crate) fn validate_name(&mut self, name: &SourceText, what: &str) -> bool {
         if !self.require_short_name(name, what) {
             return false;
@@ -84,7 +84,7 @@ impl TomlReader<'_> {
         true
     }
 
-    /// `"A | B -> C"`, `"A | B"`, `"-> A"`.
+    /// Parses `"A | B -> C"`, `"A | B"` or `"-> A"`.
     pub(crate) fn parse_state_path(&mut self, text: &SourceText) -> Option<StatePath> {
         let whole: &str = &text.text;
         let mut halves = whole.split("->");
@@ -153,7 +153,7 @@ impl TomlReader<'_> {
         );
     }
 
-    /// Bytes: `100 MB`, `8 KB`, `1 B`; powers of 1024.
+    /// Parses a size in bytes, such as `100 MB`, `8 KB` or `1 B`. Units are powers of 1024.
     pub(crate) fn parse_size(&mut self, text: &SourceText) -> Option<u64> {
         let parsed = text.text.split_once(' ').and_then(|(number, unit)| {
             let factor: u64 = match unit {
@@ -175,7 +175,7 @@ impl TomlReader<'_> {
         parsed
     }
 
-    /// A duration in which something is to happen.
+    /// Parses a duration that must not be zero.
     pub(crate) fn parse_positive_duration(&mut self, text: &SourceText) -> Option<Duration> {
         let length = self.parse_duration(text)?;
         if length == Duration::ZERO {
@@ -185,7 +185,7 @@ impl TomlReader<'_> {
         Some(length)
     }
 
-    /// A duration that may be zero.
+    /// Parses a duration that may be zero.
     pub(crate) fn parse_duration(&mut self, text: &SourceText) -> Option<Duration> {
         match text.text.parse::<Duration>() {
             Ok(duration) => Some(duration),
@@ -210,7 +210,8 @@ impl TomlReader<'_> {
         Some(WithSpan { value: self.parse_positive_duration(&text)?, span: text.span() })
     }
 
-    /// The text of a duration, or of an expression that gives one. A bare number is the likeliest slip.
+    /// Reads the text of a duration, or of an expression that returns one. Reports a bare number, the most likely
+    /// mistake.
     pub(crate) fn read_duration_text(&mut self, node: &TomlNode, key: &str) -> Option<SourceText> {
         let (DeValue::Integer(_) | DeValue::Float(_)) = node.get_ref() else {
             return self.read_text(node, &format!("`{key}`"));
@@ -237,7 +238,7 @@ impl TomlReader<'_> {
         );
     }
 
-    /// `"409 code"`.
+    /// Parses `"409 code"`.
     pub(crate) fn parse_response(&mut self, text: &SourceText) -> Option<RefusalResponse> {
         let parsed = text.text.split_once(' ').and_then(|(status, code)| {
             let status: u16 = status.parse().ok()?;
@@ -254,7 +255,7 @@ impl TomlReader<'_> {
         parsed
     }
 
-    /// Ids separated by spaces.
+    /// Reads rule ids separated by spaces.
     pub(crate) fn read_rule_ids(&mut self, table: TomlTable) -> Vec<Arc<str>> {
         let mut rules = Vec::new();
         let Some(text) = Self::get(table, "rule").and_then(|node| self.read_rule_text(node)) else { return rules };
@@ -263,7 +264,7 @@ impl TomlReader<'_> {
                 rules.push(id.into());
                 continue;
             }
-            // `id` is a slice of the text: the distance of their starts is its offset.
+            // `id` is a slice of the text, so the difference of the pointers is its offset.
             let offset = id.as_ptr() as usize - text.text.as_ptr() as usize;
             self.report(
                 Diagnostic::error(
@@ -278,7 +279,7 @@ impl TomlReader<'_> {
         rules
     }
 
-    /// Other keys with several values take a list, so a list of ids is the likeliest slip.
+    /// Reads the text of `rule`. Reports a list, a likely mistake because other keys with several values take lists.
     fn read_rule_text(&mut self, node: &TomlNode) -> Option<SourceText> {
         let DeValue::Array(items) = node.get_ref() else {
             return self.read_text(node, "`rule`");

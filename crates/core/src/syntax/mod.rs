@@ -1,4 +1,4 @@
-//! Lifecycle files as written: TOML read into a tree in which every part knows its place.
+//! Parses lifecycle files: TOML to a syntax tree with spans.
 
 pub(crate) mod ast;
 mod declarations;

@@ -1,4 +1,4 @@
-//! Reading TOML values: each with its place, each wrong one with a message.
+//! Reads TOML values with their spans, and reports invalid ones.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::suggest;
 
 pub(crate) type TomlNode<'t> = Spanned<DeValue<'t>>;
 
-/// A table of the file and what it is called in messages.
+/// A table of the file, and its name in messages.
 #[derive(Clone, Copy)]
 pub(crate) struct TomlTable<'t> {
     pub(crate) entries: &'t DeTable<'t>,
@@ -24,15 +24,15 @@ pub(crate) struct TomlTable<'t> {
 pub(crate) struct TomlReader<'a> {
     pub(crate) file_index: u32,
     pub(crate) source: &'a str,
-    /// Patterns read so far, against `bounds::MAX_PATTERNS_PER_FILE`.
+    /// Patterns read so far, at most `bounds::MAX_PATTERNS_PER_FILE`.
     pub(crate) pattern_count: usize,
-    /// Patterns until one is too many in the files given together: two more than are left of
-    /// `bounds::MAX_PATTERNS_TOTAL`, 1 when that is to be told and 0 once it was.
+    /// Patterns that remain for all files together, plus 2. At 1, the reader reports `too-many-patterns`; at 0, it has
+    /// reported it. See `bounds::MAX_PATTERNS_TOTAL`.
     pub(crate) patterns_remaining: &'a mut usize,
     pub(crate) diagnostics: &'a mut Vec<Diagnostic>,
 }
 
-/// What to do where there are too many of something.
+/// Returns the help for a code that reports too many entries.
 fn help_for_excess(code: &str) -> &'static str {
     match code {
         "too-many-entries" => "say it with fewer entries, or spread them over several rows",
@@ -52,7 +52,7 @@ impl TomlReader<'_> {
 
     fn locate_text(&self, text: &str, span: Span) -> SourceText {
         let raw = self.source.get(span.range()).unwrap_or_default();
-        // One quote, three, or three and the line end that TOML drops; none for a bare key.
+        // Offset of the content: 0 for a bare key, 1 or 3 for quotes, up to 2 more for the newline that TOML trims.
         let content = [0, 1, 3, 4, 5]
             .into_iter()
             .find(|offset| {
@@ -66,12 +66,12 @@ impl TomlReader<'_> {
         self.locate_text(key.get_ref(), self.span(key))
     }
 
-    /// Refuse every key that has no meaning here.
+    /// Reports every key that is not allowed.
     pub(crate) fn allow_only_keys(&mut self, table: TomlTable, allowed: &[&str]) {
         self.allow_only_keys_besides(table, allowed, |_| false);
     }
 
-    /// As `only`, but for keys that were told of already.
+    /// Like [`Self::allow_only_keys`], but skips keys that are already reported.
     pub(crate) fn allow_only_keys_besides(
         &mut self,
         table: TomlTable,
@@ -95,7 +95,7 @@ impl TomlReader<'_> {
         }
     }
 
-    /// Refuse `when` where a condition is called `if`; true where there was one.
+    /// Reports `when` in an entry whose condition is called `if`. Returns whether there was one.
     pub(crate) fn reject_when_key(&mut self, table: TomlTable) -> bool {
         let wrong = table.entries.keys().find(|key| key.get_ref() == "when");
         if let Some(key) = wrong {
@@ -168,7 +168,7 @@ impl TomlReader<'_> {
         }
     }
 
-    /// A string, or an array of strings.
+    /// Reads a string or an array of strings.
     pub(crate) fn read_texts(&mut self, node: &TomlNode, what: &str) -> Vec<SourceText> {
         match node.get_ref() {
             DeValue::String(_) => self.read_text(node, what).into_iter().collect(),
@@ -210,7 +210,7 @@ impl TomlReader<'_> {
         self.read_table(node, what)
     }
 
-    /// An array of tables, each an entry of a row.
+    /// Reads an array of tables, each an entry of a transition.
     pub(crate) fn read_tables_at<'t>(
         &mut self,
         table: TomlTable<'t>,
@@ -236,7 +236,7 @@ impl TomlReader<'_> {
         );
     }
 
-    /// Say so where there are more than the bound; the caller goes on with the first of them.
+    /// Reports a count above the maximum. The caller continues with the first entries.
     pub(crate) fn limit_count(&mut self, count: usize, max: usize, code: &'static str, span: Span, what: &str) {
         if count > max {
             self.report(
@@ -306,7 +306,7 @@ impl TomlReader<'_> {
         self.read_literal(node, &format!("`{key}`"))
     }
 
-    /// An expression: a string; a boolean or a number stands for itself.
+    /// Reads an expression: a string, or a boolean or number as a literal.
     pub(crate) fn read_expression(&mut self, node: &TomlNode, what: &str) -> Option<SourceText> {
         let at = self.span(node);
         let text: Arc<str> = match node.get_ref() {
@@ -330,12 +330,12 @@ impl TomlReader<'_> {
         self.read_expression(node, &format!("`{key}`"))
     }
 
-    /// A pattern, unless the file has had its share of them.
+    /// Reads a pattern, unless the file has too many.
     pub(crate) fn read_pattern_at(&mut self, table: TomlTable) -> Option<SourceText> {
         let pattern = self.read_text_at(table, "pattern")?;
         self.pattern_count += 1;
         if self.pattern_count > bounds::MAX_PATTERNS_PER_FILE {
-            // Told at the first that is too many.
+            // Reported once, at the first pattern above the limit.
             if self.pattern_count == bounds::MAX_PATTERNS_PER_FILE + 1 {
                 let (at, what) = (pattern.span(), "patterns in this file");
                 self.limit_count(self.pattern_count, bounds::MAX_PATTERNS_PER_FILE, "too-many-entries", at, what);
@@ -344,7 +344,7 @@ impl TomlReader<'_> {
         }
         *self.patterns_remaining = self.patterns_remaining.saturating_sub(1);
         match *self.patterns_remaining {
-            // Told of already.
+            // Already reported.
             0 => None,
             1 => {
                 self.report(
@@ -361,7 +361,7 @@ impl TomlReader<'_> {
         }
     }
 
-    /// `{ name = expression, … }`.
+    /// Reads `{ name = expression, … }`.
     pub(crate) fn read_named_exprs_at(&mut self, table: TomlTable, key: &str, what: &'static str) -> Vec<NamedExpr> {
         let Some(inner) = self.read_table_at(table, key, what) else { return Vec::new() };
         self.limit_count(

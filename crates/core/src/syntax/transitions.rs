@@ -1,4 +1,4 @@
-//! Rows: what stands under `[[on.…]]`.
+//! Parses transitions, the entries of `[[on.…]]`.
 
 use toml::de::DeValue;
 
@@ -170,7 +170,7 @@ impl TomlReader<'_> {
         entries
     }
 
-    /// A key that knows one word only.
+    /// Reports an unknown word for a key that accepts only one.
     pub(crate) fn report_only_word(&mut self, span: Span, what: &str, word: &str) {
         self.report(
             Diagnostic::error("unknown-word", span, format!("{what} knows only one word: \"{word}\""))

@@ -1,4 +1,4 @@
-//! Rows that the engine fires cannot be refused, nor what they bring about.
+//! Tests that transitions fired by the engine, and their actions, cannot be refused.
 
 use super::support::{
     JOB_LIFECYCLE, THING_LIFECYCLE, assert_no_diagnostics, assert_only_error, changed_text, error_codes,
@@ -18,7 +18,7 @@ fn engine_transition_with_refuse_is_error() {
         "engine-refuse",
     );
     let earlier = "[[on.commit]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"result.count > 5\"\nrefuse = [{ if = \"result.count > 7\", as = \"409 no\" }]\nmove = [{ from = \"hold\", to = \"fee\", amount = \"record.price\" }, { from = \"hold\", to = \"fee\", amount = \"rest\" }]\n\n[[on.commit]]\ngo    = \"RUNNING -> DONE\"";
-    // A commit row before the last may: the worker is there to be told.
+    // A commit transition before the last may refuse, because the worker gets the refusal.
     assert_no_diagnostics(&[("[[on.commit]]\ngo    = \"RUNNING -> DONE\"", earlier)]);
 }
 
@@ -48,7 +48,7 @@ fn engine_transition_entering_unique_or_limit_is_error() {
         format!("[unique]\none = {{ on = [\"owner\"], in = [{states}], clash = \"409 taken\" }}\n\n[work]")
     };
     assert_only_error(&[("[work]", &unique("\"RUNNING\""))], "engine-clash");
-    // Already held when the engine moves it.
+    // The record already has the key when the engine moves it.
     assert_no_diagnostics(&[("[work]", &unique("\"QUEUED\", \"RUNNING\", \"WAITING\""))]);
     assert_only_error(&[("[work]", &unique("\"QUEUED\", \"RUNNING\""))], "engine-clash");
     let limit = |states: &str| {
@@ -56,7 +56,7 @@ fn engine_transition_entering_unique_or_limit_is_error() {
     };
     assert_only_error(&[("[work]", &limit("\"WAITING\""))], "engine-limit");
     assert_no_diagnostics(&[("[work]", &limit("\"QUEUED\", \"RUNNING\", \"WAITING\""))]);
-    // The key changes under it.
+    // The key changes in the transition.
     let on_note = "[unique]\none = { on = [\"note\"], clash = \"409 taken\" }\n\n[work]";
     assert_only_error(&[("[work]", on_note)], "engine-clash");
     assert_no_diagnostics(&[
@@ -81,14 +81,14 @@ fn engine_spawn_that_may_be_refused_is_error() {
     );
     let unique = |clash: &str| format!("[unique]\none = {{ on = [\"job\"], clash = \"{clash}\" }}\n\n[[on.create]]");
     assert_eq!(spawning(&[("[[on.create]]", &unique("409 taken"))]), vec!["engine-clash"]);
-    // The holder is of the same job, so of the same owner.
+    // The holder belongs to the same job, and so to the same owner.
     assert_eq!(spawning(&[("[[on.create]]", &unique("return"))]), Vec::<&str>::new());
-    // Anyone's: the holder may be somebody else's.
+    // The holder may belong to another owner.
     let anyone = "[unique]\none = { on = [\"count\"], clash = \"return\" }\n\n[[on.create]]";
     assert_eq!(spawning(&[("[[on.create]]", anyone)]), vec!["engine-clash"]);
     let limit = "[limit]\nfew = { on = [\"job\"], max = 1, clash = \"429 few\" }\n\n[[on.create]]";
     assert_eq!(spawning(&[("[[on.create]]", limit)]), vec!["engine-limit"]);
-    // A bounded link may be full when the spawned record comes to point here; one without a bound never is.
+    // A bounded link may be full when the spawned record refers to it; an unbounded link never is.
     let linked = |max: &str| {
         changed_text(
             JOB_LIFECYCLE,
@@ -99,7 +99,6 @@ fn engine_spawn_that_may_be_refused_is_error() {
     assert_eq!(error_codes(&[&linked(""), THING_LIFECYCLE]), Vec::<&str>::new());
 }
 
-/// A spawn's own rows are looked at with the values that it gives.
 #[test]
 fn engine_spawn_is_analyzed_with_given_values() {
     let thing = changed_text(

@@ -1,10 +1,10 @@
-//! Holds are empty at the end.
+//! Tests that holds are empty in final states.
 
 use super::support::{assert_no_diagnostics, assert_only_error, assert_only_warning};
 
 const COMMIT_TRANSFER: &str = "move  = [{ from = \"hold\", to = \"revenue\", amount = \"rest\" }]\n";
 
-/// IMG-13, REL-18: no way into a final state with money in the hold.
+/// IMG-13, REL-18
 #[test]
 fn final_state_with_filled_hold_is_error() {
     assert_only_error(&[(COMMIT_TRANSFER, "")], "filled-hold");
@@ -12,7 +12,7 @@ fn final_state_with_filled_hold_is_error() {
         &[("move = [{ from = \"hold\", to = \"user:{record.owner}\", amount = \"rest\" }]", "")],
         "filled-hold",
     );
-    // A cancelled job before it was paid for has nothing; afterwards it has.
+    // A job that is canceled before payment has an empty hold; after payment it has not.
     assert_no_diagnostics(&[("[[on.lease]]", "[[on.cancel]]\ngo = \"NEW -> FAILED\"\n\n[[on.lease]]")]);
     assert_only_error(
         &[("[[on.lease]]", "[[on.cancel]]\ngo = \"NEW | WAITING -> FAILED\"\n\n[[on.lease]]")],
@@ -20,7 +20,7 @@ fn final_state_with_filled_hold_is_error() {
     );
 }
 
-/// REL-18: the order of moves counts.
+/// REL-18
 #[test]
 fn transfer_order_decides_whether_hold_is_filled() {
     let pay = |moves: &str| {
@@ -35,7 +35,7 @@ fn transfer_order_decides_whether_hold_is_filled() {
     assert_no_diagnostics(&[(&old, &new)]);
     let (old, new) = pay(&format!("{rest}, {fill}"));
     assert_only_error(&[(&old, &new)], "filled-hold");
-    // An amount may leave something behind.
+    // A fixed amount may leave a rest.
     let (old, new) = pay("{ from = \"hold\", to = \"fee\", amount = \"record.price\" }");
     assert_only_error(&[(&old, &new)], "filled-hold");
 }
@@ -61,7 +61,7 @@ fn outside_account_of_other_file_gives_warning() {
     );
 }
 
-/// REL-18: money that comes in must have a way out.
+/// REL-18
 #[test]
 fn hold_without_emptying_transition_gives_trapped_hold() {
     let file = |more: &str| {
@@ -70,7 +70,7 @@ fn hold_without_emptying_transition_gives_trapped_hold() {
         )
     };
     assert_eq!(super::support::diagnostic_codes(&[&file("")]), vec!["trapped-hold"]);
-    // A way on is none where what is in the hold stays there, or some of it.
+    // Leaving the state does not help if the hold keeps some money.
     let part = "[[on.take]]\ngo = \"SHUT\"\nmove = [{ from = \"hold\", to = \"mint\", amount = \"3\" }]\n";
     assert_eq!(super::support::diagnostic_codes(&[&file(part)]), vec!["trapped-hold"]);
     let rest = "[[on.take]]\ngo = \"SHUT\"\nmove = [{ from = \"hold\", to = \"mint\", amount = \"rest\" }]\n";

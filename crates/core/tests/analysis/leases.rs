@@ -1,10 +1,10 @@
-//! Leases: answered for certain; an effect once; retries that end.
+//! Tests that leased states answer their events, that an effect commits once, and that retries end.
 
 use super::support::{assert_no_diagnostics, assert_only_error, assert_only_warning, changed_job, diagnostic_codes};
 
 const LAST_FAIL_TRANSITION: &str = "[[on.fail]]\ngo   = \"RUNNING -> FAILED\"";
 
-/// EXE-5: what is ready can be leased.
+/// EXE-5
 #[test]
 fn ready_state_must_answer_lease() {
     assert_only_error(
@@ -17,7 +17,7 @@ fn ready_state_must_answer_lease() {
     )]);
 }
 
-/// EXE-7: a failure always has somewhere to go.
+/// EXE-7
 #[test]
 fn leased_state_must_answer_fail() {
     assert_only_error(
@@ -38,7 +38,7 @@ fn leased_state_must_answer_fail() {
     );
 }
 
-/// EXE-13: a commit always lands somewhere.
+/// EXE-13
 #[test]
 fn leased_state_must_answer_commit() {
     let commit = "go    = \"RUNNING -> DONE\"";
@@ -47,7 +47,7 @@ fn leased_state_must_answer_commit() {
     assert_no_diagnostics(&[("[[on.commit]]\ngo    = \"RUNNING -> DONE\"", two)]);
 }
 
-/// EXE-14: after a commit that stays, `finish` leaves.
+/// EXE-14
 #[test]
 fn staying_commit_requires_leaving_finish() {
     let stays = ("go    = \"RUNNING -> DONE\"", "go    = \"RUNNING\"");
@@ -63,7 +63,7 @@ fn staying_commit_requires_leaving_finish() {
     );
 }
 
-/// EXE-12: nothing leads back to the workers once an effect has landed.
+/// EXE-12
 #[test]
 fn committed_job_may_not_return_to_ready_state() {
     assert_only_error(
@@ -80,7 +80,7 @@ fn committed_job_may_not_return_to_ready_state() {
     );
 }
 
-/// EXE-7: a failed attempt is not left lying.
+/// EXE-7
 #[test]
 fn staying_fail_requires_ready_state() {
     assert_only_error(
@@ -90,7 +90,7 @@ fn staying_fail_requires_ready_state() {
         )],
         "orphan-state",
     );
-    // Where the leased state is itself the ready one, staying is how a retry is said.
+    // If the leased state itself is ready, staying is a retry.
     let text = changed_job(&[])
         .replace("QUEUED  = { ready = true }\nRUNNING = {}", "RUNNING = { ready = true }")
         .replace("QUEUED -> RUNNING", "RUNNING")
@@ -98,7 +98,7 @@ fn staying_fail_requires_ready_state() {
     assert_eq!(diagnostic_codes(&[&text, super::support::THING_LIFECYCLE]), Vec::<&str>::new(), "{text}");
 }
 
-/// EXE-11: retries that are counted up to a bound end; others may not.
+/// EXE-11: retries end if they are counted up to a bound.
 #[test]
 fn uncounted_retries_give_unproven_retries_warning() {
     assert_only_warning(
@@ -116,7 +116,7 @@ fn uncounted_retries_give_unproven_retries_warning() {
         ],
         "unproven-retries",
     );
-    // The bound stands in an earlier row.
+    // An earlier transition has the bound.
     assert_no_diagnostics(&[
         ("default = 0, min = 0, max = 3", "default = 0"),
         (
@@ -128,12 +128,12 @@ fn uncounted_retries_give_unproven_retries_warning() {
             "",
         ),
     ]);
-    // Counted back down on the way.
+    // The count is reset on the way.
     assert_only_warning(
         &[("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { tries = \"0\" }")],
         "unproven-retries",
     );
-    // Meant, and said so; but not where they end anyway.
+    // Declared with `forever`, which is an error if the retries end anyway.
     assert_no_diagnostics(&[
         ("tries = \"record.tries + 1\", ", ""),
         ("when = \"error.retryable && record.tries < record.most\"", "when = \"error.retryable\"\nforever = true"),
@@ -142,7 +142,7 @@ fn uncounted_retries_give_unproven_retries_warning() {
         &[("go   = \"RUNNING -> WAITING\"\nwhen", "go   = \"RUNNING -> WAITING\"\nforever = true\nwhen")],
         "needless-forever",
     );
-    // A yield is no failure.
+    // A yield is not a failure.
     assert_no_diagnostics(&[(
         "[[on.fail]]",
         "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code == 'yielded'\"\n\n[[on.fail]]",
@@ -156,7 +156,7 @@ fn uncounted_retries_give_unproven_retries_warning() {
     );
 }
 
-/// EXE-11: a person who tries again has decided to; a program that does has no bound.
+/// EXE-11: a caller decides about each retry; a timer has no bound.
 #[test]
 fn retry_by_caller_is_allowed_but_retry_by_timer_warns() {
     let again =
@@ -164,7 +164,7 @@ fn retry_by_caller_is_allowed_but_retry_by_timer_warns() {
     let rest = ("FAILED  = { final = true }", "FAILED  = { rest = true }");
     assert_no_diagnostics(&[rest, ("[[on.lease]]", &again("by = \"owner\"\n"))]);
     assert_no_diagnostics(&[rest, ("[[on.lease]]", &again(""))]);
-    // Both failures come back.
+    // Both failures warn.
     let timed = again("").replace("on.again", "on.time").replace("set", "after = \"1h\"\nset");
     let text = changed_job(&[rest, ("[[on.lease]]", &timed)]);
     assert_eq!(diagnostic_codes(&[&text, super::support::THING_LIFECYCLE]), ["unproven-retries"; 2], "{text}");
@@ -180,7 +180,8 @@ fn unreachable_engine_and_worker_transitions_give_warnings() {
     assert_no_diagnostics(&[("[[on.lease]]", "[[on.note]]\ngo = \"RUNNING\"\nby = \"worker\"\n\n[[on.lease]]")]);
 }
 
-/// A worker that shuts down costs a try where the file does not tell that apart from a failure, and only there.
+/// A worker that shuts down yields its job. If the file does not distinguish a yield from a failure, the yield costs an
+/// attempt.
 #[test]
 fn yield_counted_as_failure_gives_charged_yield_warning() {
     let without_errors_table = ("[errors]\nretryable = [\"yielded\"]\n", "");
@@ -191,26 +192,26 @@ fn yield_counted_as_failure_gives_charged_yield_warning() {
         &[without_errors_table, (guard, "record.attempt < 3"), ("tries = \"record.tries + 1\", ", "")],
         "charged-yield",
     );
-    // By way of another state, where the bound stands.
+    // Through another state that has the bound.
     let later = "go = \"WAITING -> FAILED\"\nwhen = \"record.tries == 3\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"rest\" }]";
     let enters = format!("[[on.enter]]\n{later}\n\n[[on.time]]");
     assert_only_warning(
         &[without_errors_table, (guard, "error.retryable && record.tries < 3"), ("[[on.time]]", &enters)],
         "charged-yield",
     );
-    // Told apart: by a row, or by a word in [errors]; or not what comes there.
+    // A transition or `[errors]` distinguishes the yield, or the guard excludes it.
     let row = "[[on.fail]]\ngo = \"RUNNING -> QUEUED\"\nwhen = \"error.code in ['yielded']\"\n\n[[on.fail]]";
     assert_no_diagnostics(&[without_errors_table, ("[[on.fail]]", row)]);
     assert_no_diagnostics(&[(without_errors_table.0, "[errors]\nterminal = [\"yielded\"]\n")]);
     assert_no_diagnostics(&[without_errors_table, (guard, "error.code == 'BUSY' && record.tries < record.most")]);
     assert_no_diagnostics(&[without_errors_table, (guard, "!error.retryable && record.tries < record.most")]);
-    // What is counted for the pauses alone is no budget, and time is none either.
+    // A count that only selects delays is not a budget, and neither is time.
     assert_no_diagnostics(&[without_errors_table, ("default = 0, min = 0, max = 3", "default = 0"), (guard, of_time)]);
 }
 
 const COUNTED_RETRY: &str = "when = \"error.retryable && record.tries < 3\"\nset = { tries = \"record.tries + 1\" }";
 
-/// A job whose worker does not say what a yield is to it: these states besides, and these rows.
+/// Returns a job that does not classify yields, with these additional states and transitions.
 fn job_without_errors_table(states: &str, transitions: &str) -> String {
     format!(
         "language = 1\nlifecycle = \"shop.job\"\n[states]\nQUEUED = {{ ready = true }}\nRUNNING = {{}}\n\
@@ -220,7 +221,7 @@ fn job_without_errors_table(states: &str, transitions: &str) -> String {
     )
 }
 
-/// What is found, but for states that these rows leave out.
+/// Returns all codes except those about unreachable states.
 fn codes_except_unreachable(states: &str, transitions: &str) -> Vec<&'static str> {
     diagnostic_codes(&[&job_without_errors_table(states, transitions)])
         .into_iter()
@@ -232,7 +233,7 @@ fn transition_text(event: &str, go: &str, more: &str) -> String {
     format!("[[on.{event}]]\ngo = \"{go}\"\n{more}\n")
 }
 
-/// A count that nothing is given up by is no budget: both ways lead back.
+/// No path gives up because of the count: both lead to a retry.
 #[test]
 fn count_that_only_selects_delay_gives_no_charged_yield() {
     let states = "SOON = {}\nLATER = {}\n";
@@ -244,13 +245,13 @@ fn count_that_only_selects_delay_gives_no_charged_yield() {
     let later = |when: &str| transition_text("fail", "RUNNING -> LATER", &format!("forever = true\n{when}"));
     let no_codes: [&str; 0] = [];
     assert_eq!(codes(&[soon.clone(), later("")]), no_codes);
-    // What is given up has never been tried again, however much is counted.
+    // The job gives up without any retry, whatever the count.
     let retried = later("when = \"error.retryable\"");
     let end = transition_text("fail", "RUNNING -> FAILED", "");
     assert_eq!(codes(&[soon.clone(), retried.clone(), end.clone()]), no_codes);
     let harmless = transition_text("fail", "RUNNING -> FAILED", "when = \"!error.retryable\"");
     assert_eq!(codes(&[harmless, soon.clone(), later("")]), no_codes);
-    // By leases, and where the guard is another row's.
+    // Counted by leases, and with the guard in another transition.
     let leases = transition_text("fail", "RUNNING -> SOON", "when = \"record.attempt < 3\"");
     assert_eq!(codes(&[leases.clone(), later("")]), no_codes);
     assert_eq!(codes(&[leases, end.clone()]), ["charged-yield"]);
@@ -258,12 +259,12 @@ fn count_that_only_selects_delay_gives_no_charged_yield() {
     let early = transition_text("fail", "RUNNING -> FAILED", "when = \"!error.retryable || record.tries == 3\"");
     let counts = transition_text("fail", "RUNNING -> SOON", "set = { tries = \"record.tries + 1\" }");
     assert_eq!(codes(&[early, counts]), ["charged-yield"]);
-    // Two counts, one of them for the pause.
+    // Two counts, one of them for the delay.
     let pause = later("when = \"error.retryable && record.attempt < 9\"").replace("forever = true\n", "");
     assert_eq!(codes(&[soon, pause, end]), ["charged-yield"; 2]);
 }
 
-/// A guard that leaves the job where it is gives it up, where nothing else moves it on.
+/// If the guard leaves the job waiting and nothing else moves it on, the job is given up.
 #[test]
 fn job_left_waiting_gives_charged_yield() {
     let codes = |rest: &str| {
@@ -278,7 +279,7 @@ fn job_left_waiting_gives_charged_yield() {
     assert!(!codes(&slow).contains(&"charged-yield"), "{:?}", codes(&slow));
 }
 
-/// Any lease is a try, be it into another state, and what is decided when it begins counts too.
+/// A decision at the start of the lease counts too.
 #[test]
 fn lease_into_other_state_counts_as_attempt() {
     let states = "QUEUED_B = { ready = true }\nRUNNING_B = {}\n";
@@ -290,17 +291,17 @@ fn lease_into_other_state_counts_as_attempt() {
     let there = transition_text("fail", "RUNNING -> QUEUED_B", COUNTED_RETRY);
     let back = transition_text("fail", "RUNNING_B -> QUEUED", COUNTED_RETRY);
     assert_eq!(codes(&[&both, &commit, &there, &back, &end]), ["charged-yield"; 2]);
-    // Never into the same state again, and yet the other's tries are spent.
+    // It never returns to the first state, but the attempts of the second are spent.
     let stays = transition_text("fail", "RUNNING_B -> QUEUED_B", COUNTED_RETRY);
     assert_eq!(codes(&[&both, &commit, &there, &stays, &end]), ["charged-yield"; 2]);
-    // Only to be cleaned up after: its commit is another.
+    // The second state only cleans up: its commit has another target.
     let cleaned = transition_text("commit", "RUNNING_B -> FAILED", "");
     let again = transition_text("fail", "RUNNING -> QUEUED", COUNTED_RETRY);
     let clean = transition_text("fail", "RUNNING | RUNNING_B -> QUEUED_B", "forever = true");
     assert_eq!(codes(&[&both, &cleaned, &again, &clean]), ["charged-yield"]);
-    // To the slow lane, where the same can come of it.
+    // The second state can reach the same commit.
     assert_eq!(codes(&[&both, &commit, &again, &clean]), Vec::<&str>::new());
-    // The last try is a lease of its own.
+    // The last attempt is a separate lease transition.
     let first = transition_text("lease", "QUEUED -> RUNNING", "when = \"record.attempt < 3\"");
     let last = transition_text("lease", "QUEUED -> RUNNING_B", "");
     let retried = transition_text("fail", "RUNNING -> QUEUED", "");

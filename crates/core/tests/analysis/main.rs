@@ -1,4 +1,4 @@
-//! What the checker proves: sound files that it must accept, and near misses that it must not.
+//! Tests static analysis: sound files that it must accept, and near misses that it must reject.
 
 mod engine_transitions;
 mod holds;

@@ -1,10 +1,10 @@
-//! No orphans, nothing unreachable, no circle of `enter` rows.
+//! Tests for orphan states, unreachable states and cycles of `enter` transitions.
 
 use super::support::{assert_no_diagnostics, assert_only_error};
 
 const TIMER_TRANSITION: &str = "go = \"WAITING -> QUEUED\"\nat = \"retryAt\"";
 
-/// DOC-14: a state that nothing is sure to move on from.
+/// DOC-14
 #[test]
 fn state_without_certain_exit_is_orphan() {
     assert_only_error(&[("[[on.time]]", "[[on.wake]]"), ("at = \"retryAt\"", "")], "orphan-state");
@@ -16,35 +16,35 @@ fn state_without_certain_exit_is_orphan() {
     assert_no_diagnostics(&[(TIMER_TRANSITION, "go = \"WAITING -> QUEUED\"\nafter = \"1s\"")]);
 }
 
-/// DOC-14: a timer that follows a field is none where the field is null.
+/// DOC-14
 #[test]
 fn timer_field_that_may_be_null_leaves_orphan_state() {
     assert_only_error(
         &[(", retryAt = \"now + backoff(record.tries, '2s', 2, '30s') + jitter('1s')\"", "")],
         "orphan-state",
     );
-    // Set to something that may be null.
+    // Set to a value that may be null.
     assert_only_error(
         &[("now + backoff(record.tries, '2s', 2, '30s') + jitter('1s')", "record.tries > 1 ? now : record.retryAt")],
         "orphan-state",
     );
-    // Cleared while there.
+    // Cleared in the state.
     assert_only_error(
         &[("[[on.time]]", "[[on.clear]]\ngo = \"WAITING\"\nset = { retryAt = \"null\" }\n\n[[on.time]]")],
         "orphan-state",
     );
-    // Given while there: null clears.
+    // Taken as input in the state: null clears it.
     assert_only_error(
         &[("[[on.time]]", "[[on.give]]\ngo = \"WAITING\"\ntake = [\"retryAt\"]\n\n[[on.time]]")],
         "orphan-state",
     );
-    // Another way in that leaves it null.
+    // Another transition enters the state and leaves the field null.
     assert_only_error(&[("[[on.lease]]", "[[on.hold]]\ngo = \"QUEUED -> WAITING\"\n\n[[on.lease]]")], "orphan-state");
     assert_no_diagnostics(&[(
         "[[on.lease]]",
         "[[on.hold]]\ngo = \"QUEUED -> WAITING\"\nset = { retryAt = \"now\" }\n\n[[on.lease]]",
     )]);
-    // Set earlier, and carried along.
+    // Set earlier and kept.
     assert_no_diagnostics(&[
         (", retryAt = \"now + backoff(record.tries, '2s', 2, '30s') + jitter('1s')\"", ""),
         ("go   = \"NEW -> QUEUED\"", "go   = \"NEW -> QUEUED\"\nset = { retryAt = \"now\" }"),
@@ -57,7 +57,7 @@ fn timer_field_that_may_be_null_leaves_orphan_state() {
     ]);
 }
 
-/// DOC-14: a due timer whose row does not hold is spent.
+/// DOC-14: a due timer whose guard is false does not fire again.
 #[test]
 fn timer_with_failing_guard_leaves_orphan_state() {
     let guarded = "go = \"WAITING -> QUEUED\"\nat = \"retryAt\"\nwhen = \"record.kind == small\"";
@@ -71,7 +71,7 @@ fn timer_with_failing_guard_leaves_orphan_state() {
         &[(TIMER_TRANSITION, &format!("{other}\nwhen = \"record.kind == large && record.price > 5\""))],
         "orphan-state",
     );
-    // A row that stays spends the timer.
+    // A transition that stays uses up the timer.
     assert_only_error(
         &[(
             TIMER_TRANSITION,
@@ -126,7 +126,7 @@ fn event_named_like_engine_event_without_by_is_error() {
     for name in ["release", "failed", "entered", "recreate"] {
         assert_no_diagnostics(&[("[[on.pay]]", &format!("[[on.{name}]]\ngo = \"NEW\"\n\n[[on.pay]]"))]);
     }
-    // A word that is meant, such as `leave`, says who may call it.
+    // To use such a name, an author declares its callers.
     for name in ["leave", "mail"] {
         assert_no_diagnostics(&[("[[on.pay]]", &format!("[[on.{name}]]\ngo = \"NEW\"\nby = \"owner\"\n\n[[on.pay]]"))]);
     }

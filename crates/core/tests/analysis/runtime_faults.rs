@@ -1,11 +1,11 @@
-//! Rows that the engine fires cannot fault: nulls, numbers, sizes.
+//! Tests that transitions fired by the engine cannot fault: nulls, numbers, sizes.
 
 use super::support::{assert_no_diagnostics, assert_only_error};
 
 const LAST_FAIL_SET: &str = "set  = { note = \"error.message\" }";
 const RETRY_GUARD: &str = "when = \"error.retryable && record.tries < record.most\"";
 
-/// DOC-5, DOC-9: a counter within its bound, by the guard that keeps it there.
+/// DOC-5, DOC-9
 #[test]
 fn counter_without_guard_may_exceed_bounds() {
     assert_only_error(&[(RETRY_GUARD, "when = \"error.retryable\"")], "may-exceed-bounds");
@@ -31,7 +31,7 @@ fn counter_without_guard_may_exceed_bounds() {
     assert_only_error(&[("tries = \"record.tries + 1\"", "tries = \"record.tries - 1\"")], "may-exceed-bounds");
 }
 
-/// EXE-11: what an earlier row took away is known in a later one.
+/// EXE-11
 #[test]
 fn guards_of_earlier_transitions_narrow_later_ones() {
     let first = "[[on.fail]]\ngo = \"RUNNING -> FAILED\"\nwhen = \"record.tries >= record.most\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"rest\" }]\n\n";
@@ -40,7 +40,7 @@ fn guards_of_earlier_transitions_narrow_later_ones() {
         "[[on.fail]]\ngo   = \"RUNNING -> WAITING\"\nwhen = \"error.retryable && record.tries < record.most\"",
         &with_guard,
     )]);
-    // Not where it stands in another state, nor where it stands later.
+    // A guard in another state or in a later transition does not count.
     let elsewhere = with_guard.replace("record.tries >= record.most", "record.tries > record.most");
     assert_only_error(
         &[(
@@ -55,7 +55,7 @@ fn guards_of_earlier_transitions_narrow_later_ones() {
 fn unbounded_field_other_than_counter_may_overflow() {
     let free = ("default = 0, min = 0, max = 3", "default = 0");
     assert_no_diagnostics(&[free]);
-    // Callers may give it: then it may be as large as they like.
+    // Callers may give the value, so it may be as large as they choose.
     assert_only_error(
         &[
             free,
@@ -64,7 +64,7 @@ fn unbounded_field_other_than_counter_may_overflow() {
         ],
         "may-overflow",
     );
-    // Doubling is no counting.
+    // Doubling is not counting.
     assert_only_error(
         &[
             free,
@@ -97,12 +97,12 @@ fn untested_optional_field_may_be_null() {
         "may-be-null",
     );
     assert_no_diagnostics(&[(LAST_FAIL_SET, "set = { note = \"record.note == null ? error.message : record.note\" }")]);
-    // Set on every way into the state.
+    // Every transition into the state sets it.
     assert_no_diagnostics(&[
         (RETRY_GUARD, "when = \"error.retryable && record.tries < record.most && size(record.note) < 5\""),
         ("go = \"QUEUED -> RUNNING\"", "go = \"QUEUED -> RUNNING\"\nset = { note = \"'met'\" }"),
     ]);
-    // And cleared by a row that stays.
+    // A transition that stays clears it.
     assert_only_error(
         &[
             (RETRY_GUARD, "when = \"error.retryable && record.tries < record.most && size(record.note) < 5\""),
@@ -238,7 +238,7 @@ fn stop_priority_and_after_may_not_fault() {
     assert_only_error(&[("at = \"retryAt\"", "after = \"backoff(size(record.note), '1s', 2, '1m')\"")], "may-be-null");
 }
 
-/// Enter rows have had their say before anything else sees the record.
+/// The engine runs enter transitions before anything else reads the record.
 #[test]
 fn enter_transitions_narrow_resting_values() {
     let enter = (

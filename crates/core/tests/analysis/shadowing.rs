@@ -1,4 +1,4 @@
-//! Rows that never have their turn.
+//! Tests for transitions that are never taken.
 
 use super::support::{assert_no_diagnostics, assert_only_error, assert_only_warning};
 
@@ -31,7 +31,7 @@ fn unguarded_transition_shadows_later_ones() {
     assert_shadowed("by = [\"owner\", \"operator\"]", "by = \"operator\"");
 }
 
-/// A row without `by` is for everybody who may write: whoever is named behind it never gets there.
+/// A transition without `by` is open to all writers, so callers named after it are never reached.
 #[test]
 fn transition_without_by_shadows_later_named_callers() {
     for by in ["\"owner\"", "\"operator\"", "\"record\"", "[\"owner\", \"operator\"]"] {
@@ -44,7 +44,7 @@ fn transition_without_by_shadows_later_named_callers() {
     for role in ["'clerk' in actor.roles", "record.price > 3 && 'clerk' in actor.roles", "actor.user"] {
         assert_only_error(&[("[fields]", &named(role)), (INSERT_BEFORE, &behind)], "shadowed-row");
     }
-    // A key that is only a worker's may be one of these, and no row without `by` is for that.
+    // An API key with only the worker role may match one of these, and a transition without `by` excludes it.
     for other in ["actor.id == record.note", "'worker' in actor.roles", "'clerk' in actor.roles || actor.id == 'ann'"] {
         assert_only_warning(&[("[fields]", &named(other)), (INSERT_BEFORE, &behind)], "shadowed-by");
     }
@@ -68,7 +68,7 @@ fn shadowing_is_decided_for_enums_booleans_and_nulls() {
         "when = \"record.note == null && record.kind == large\"",
     );
     assert_both_reachable("when = \"record.note != null\"", "when = \"record.kind == large\"");
-    // Neither alone, but together.
+    // Each alone does not shadow the third, but both together do.
     let three = format!(
         "[[on.mark]]\ngo = \"NEW\"\nset = {{ price = \"3\" }}\nwhen = \"record.kind == small && record.note == null\"\n\n{}",
         two_transitions("when = \"record.kind == small && record.note != null\"", "when = \"record.kind == small\"")

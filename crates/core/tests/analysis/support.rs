@@ -1,9 +1,9 @@
-//! Files to try the proofs on: a sound one, and small changes to it.
+//! A sound lifecycle and helpers to change it.
 
 use onceward_core::diagnostic::{InputFile, InputFiles, Severity};
 use onceward_core::load_definitions;
 
-/// A job with a retry budget, money in a hold, a timer that follows a field, and a record that it makes.
+/// A job with a retry budget, money in a hold, a timer that follows a field, and a spawned record.
 pub(crate) const JOB_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.job"
@@ -92,7 +92,7 @@ take = ["job", "count"]
 go = "MADE -> GONE"
 "#;
 
-/// The codes that these files give, errors first.
+/// Returns the codes of the diagnostics, errors first.
 pub(crate) fn diagnostic_codes(texts: &[&str]) -> Vec<&'static str> {
     let files =
         texts.iter().enumerate().map(|(at, text)| InputFile { name: format!("{at}.toml"), text: (*text).into() });
@@ -116,7 +116,7 @@ pub(crate) fn error_codes(texts: &[&str]) -> Vec<&'static str> {
     }
 }
 
-/// The job with some of its text replaced; each must be there.
+/// Returns the job with replacements. Each old text must occur.
 pub(crate) fn changed_job(changes: &[(&str, &str)]) -> String {
     changed_text(JOB_LIFECYCLE, changes)
 }
@@ -128,7 +128,7 @@ pub(crate) fn changed_text(text: &str, changes: &[(&str, &str)]) -> String {
     })
 }
 
-/// The changed job beside the thing it makes.
+/// Analyzes the changed job together with the lifecycle that it spawns.
 #[track_caller]
 pub(crate) fn assert_no_diagnostics(changes: &[(&str, &str)]) {
     let text = changed_job(changes);

@@ -1,10 +1,9 @@
-//! Files that are made to be slow.
+//! Tests files that are built to be slow to analyze.
 
 use std::fmt::Write as _;
 
 use super::support::diagnostic_codes;
 
-/// The most of everything at once must still be answered, and without a panic.
 #[test]
 fn largest_file_is_analyzed_without_panic() {
     let states = 64;
@@ -38,7 +37,7 @@ fn largest_file_is_analyzed_without_panic() {
     assert!(found.contains(&"orphan-state"), "{found:?}");
 }
 
-/// Many failures that count, each before all the later ones, wherever a worker may be: what hangs on a count is asked only so long.
+/// Each counted failure precedes all later ones in every leased state. The analysis of counts is bounded.
 #[test]
 fn many_counted_fail_transitions_are_analyzed() {
     let states = 60;
@@ -70,7 +69,7 @@ fn many_counted_fail_transitions_are_analyzed() {
     assert!(found.contains(&"unanswered-work"), "{found:?}");
 }
 
-/// Conditions nested as deep as they may be, alternating, so that following both ways at each would double each time.
+/// The conditions alternate at maximum depth; following both branches at each would take exponential time.
 #[test]
 fn deeply_nested_guards_are_analyzed() {
     let mut guard = "record.a == 1".to_owned();

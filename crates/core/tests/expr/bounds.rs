@@ -1,4 +1,4 @@
-//! Nothing an author writes costs more than was allowed.
+//! Tests that the cost of expressions is bounded.
 
 use onceward_core::bounds::{MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH};
 use onceward_core::expr::FaultKind;
@@ -53,7 +53,7 @@ fn long_flat_expressions_compile_and_evaluate() {
 
 #[test]
 fn overly_costly_expression_is_rejected_at_compile() {
-    // Twenty elements: three loops inside each other are 8,000 rounds, five are millions.
+    // A list has 20 elements: three nested loops take 8,000 rounds, five take millions.
     compile_any("record.nums.all(a, record.nums.all(b, record.nums.all(c, a + b + c > 0)))");
     let text =
         "record.nums.all(a, record.nums.all(b, record.nums.all(c, record.nums.all(d, record.nums.all(e, a > 0)))))";
@@ -73,7 +73,7 @@ fn overly_costly_evaluation_is_fault() {
     assert_eq!(scene.eval_fault("record.nums.all(a, record.nums.all(b, a == b))"), FaultKind::CostExceeded);
 }
 
-/// What is learned about nulls is found once for each part: ways through nested conditions double, the work must not.
+/// Null facts are computed once per node, although the number of branches doubles.
 #[test]
 fn nested_conditions_compile_without_exponential_work() {
     for (open, middle, close) in [

@@ -1,11 +1,12 @@
-//! The same random expressions through our compiler and through the `cel` interpreter: the values must be equal, and
-//! what is an error there must be a fault here. Excepted is what the language excepts:
-//! - `&&`, `||`, `all` and `exists` of `cel` absorb errors; ours never do, so there a fault of ours may be a value;
-//! - a double that is no number or infinite is a value there and a fault here.
+//! Compares random expressions with the `cel` interpreter: values must be equal, and errors of `cel` must be faults.
 //!
-//! Not generated at all, since `cel` has nothing to compare with: bare names, `max`, `min_bytes`, `backoff`, `jitter`, our
-//! durations in days, operators on null, and the division of doubles by zero. Times stay near the epoch, since the
-//! durations of `cel` end at 292 years.
+//! Documented exceptions:
+//! - In `cel`, `&&`, `||`, `all` and `exists` absorb errors. Ours never do, so a fault may be a value in `cel`.
+//! - NaN and infinite doubles are values in `cel` and faults in our language.
+//!
+//! Not generated, because `cel` has no counterpart: bare names, `max`, `min`, `backoff`, `jitter`, durations in days,
+//! operators on null, and division of doubles by zero. Times stay near the epoch, because durations of `cel` end at 292
+//! years.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -42,7 +43,7 @@ const GENERATED_TYPES: [GeneratedType; 8] = [
     GeneratedType::Duration,
 ];
 
-/// A small random source that can be started again from its seed.
+/// Deterministic random numbers, reproducible by seed.
 struct XorshiftRng(u64);
 
 impl XorshiftRng {
@@ -118,7 +119,6 @@ impl ExprGenerator {
         format!("({} {sign} {})", self.generate(ty, depth), self.generate(ty, depth))
     }
 
-    /// A list of computed elements.
     fn generate_list(&mut self, ty: GeneratedType, depth: u32) -> String {
         let element = if ty == GeneratedType::Ints { GeneratedType::Int } else { GeneratedType::Text };
         format!("[{}, {}]", self.generate(element, depth), self.generate(element, depth))
@@ -227,7 +227,7 @@ impl ExprGenerator {
     }
 }
 
-/// A cel value without naming its time types: those are made by cel itself.
+/// Returns a `cel` value. `cel` constructs it, so the test does not name its time types.
 fn cel_value(text: &str) -> cel::Value {
     cel::Program::compile(text).unwrap().execute(&cel::Context::default()).unwrap()
 }
@@ -353,7 +353,7 @@ fn random_expressions_evaluate_like_cel() {
         }
         tally
     };
-    // The parser needs much stack where it is not optimised.
+    // An unoptimized parser needs much stack.
     let tally = std::thread::Builder::new().stack_size(64 * 1024 * 1024).spawn(run).unwrap().join();
     let tally = tally.unwrap_or_else(|_| panic!("run again with ONCEWARD_SEED={seed}"));
     let compared = tally.values + tally.faults_in_both + tally.excepted;

@@ -1,4 +1,4 @@
-//! Whatever is given to `compile`, it answers: no panic, no overflow of a small stack, no hang.
+//! Tests that `compile` never panics, hangs or overflows a small stack.
 
 use std::fmt::Write as _;
 
@@ -74,7 +74,7 @@ const FUZZ_TOKENS: [&str; 62] = [
 ];
 
 fn run_on_small_stack(run: impl FnOnce() + Send + 'static) {
-    // Two megabytes is what a spawned thread has by default; half of it must do, even without optimisation.
+    // Spawned threads have 2 MB by default. Half of it must be enough, even without optimization.
     std::thread::Builder::new().stack_size(1024 * 1024).spawn(run).unwrap().join().unwrap();
 }
 
@@ -82,7 +82,7 @@ fn compiles(fixture: &ExprFixture, text: &str) -> bool {
     match fixture.compile(text, &ExpectedType::Any) {
         Ok(_) => true,
         Err(errors) => {
-            // What is said where the parser itself gave way.
+            // The message for a failure of the parser itself.
             assert!(errors.iter().all(|error| error.message != "the expression cannot be read"), "{text:?}");
             false
         }
@@ -123,7 +123,7 @@ fn random_tokens_compile_without_panic() {
     });
 }
 
-/// Good expressions, spoiled a little: these go deeper into the parser and the typer than noise does.
+/// Mutated valid expressions reach deeper into the parser and the typer than noise does.
 #[test]
 fn mutated_expressions_compile_without_panic() {
     const VALID_EXPRESSIONS: [&str; 6] = [
@@ -157,7 +157,7 @@ fn mutated_expressions_compile_without_panic() {
     });
 }
 
-/// The deepest expressions that are taken do not need much stack, in the parser, the typer or the evaluation.
+/// Covers the parser, the typer and the evaluation.
 #[test]
 fn deepest_expressions_fit_small_stack() {
     run_on_small_stack(|| {

@@ -1,4 +1,4 @@
-//! Expressions: what they mean, what is refused, and that nothing given to them breaks anything.
+//! Tests of expressions: values, types, errors and bounds.
 
 mod bounds;
 mod cel_conformance;

@@ -1,4 +1,4 @@
-//! Names: what they resolve to, and what is said of those that resolve to nothing.
+//! Tests name resolution and the errors for unknown names.
 
 use onceward_core::expr::{ExpectedType, ExprKind};
 use onceward_core::model::DataType;
@@ -6,7 +6,7 @@ use onceward_core::value::Value;
 
 use crate::support::{arc_names, compile_any, expect_type, list_type, ref_type, rejection, rejection_for};
 
-/// Each text with the code it is refused with and the bytes the message points at.
+/// Asserts the code of each error and the text that it points to.
 fn assert_rejections(cases: &[(&str, &str, &str)]) {
     for (text, code, at) in cases {
         let (found, place, diagnostic) = rejection(text);
@@ -109,9 +109,9 @@ fn bare_names_resolve_by_expected_enum() {
     }
     house.compile("[payout, 'refund']", &expect_type(list_type(kind()), false)).unwrap();
     house.compile("record.flag ? [payout] : []", &expect_type(list_type(kind()), false)).unwrap();
-    // What is text already does not fit a closed list.
+    // Text does not fit an enum.
     assert_eq!(rejection_for("record.note", &expect_type(kind(), false)).0, "type-mismatch");
-    // A closed list is text, and a smaller one fits a larger one.
+    // An enum is text, and a smaller enum fits a larger one.
     house.compile("record.state", &expect_type(DataType::Text, false)).unwrap();
     assert_eq!(rejection_for("record.kind", &expect_type(kind(), false)).0, "type-mismatch");
 }

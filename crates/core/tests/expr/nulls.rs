@@ -1,4 +1,4 @@
-//! Null: where it is known not to be, and where it still may.
+//! Tests null analysis of expressions.
 
 use onceward_core::expr::{self, ExpectedType, ExprKind};
 use onceward_core::model::DataType;
@@ -98,7 +98,6 @@ fn referenced_checks_and_paths_are_listed() {
     assert!(ExprFixture::new().compile("checks.deposit.ok", &ExpectedType::Any).is_ok());
 }
 
-/// What a row's guard has shown holds in the rest of the row.
 #[test]
 fn non_null_paths_of_guard_apply_to_other_expression() {
     let house = ExprFixture::new();

@@ -1,4 +1,4 @@
-//! Three lifecycles and a few records to try expressions on.
+//! Three lifecycles and a few records for expression tests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl ExprFixture {
     }
 }
 
-/// As if the text stood in quotes at byte 100 of the third file.
+/// Returns the location of a quoted text at byte 100 of the third file.
 pub(crate) fn location_of(text: &str) -> ExprLocation {
     ExprLocation { value_span: Span::new(2, 99..101 + text.len()), content_start: Some(100) }
 }
@@ -154,7 +154,7 @@ pub(crate) fn expect_type(ty: DataType, nullable: bool) -> ExpectedType {
     ExpectedType::Fits(ValueType { ty, nullable })
 }
 
-/// The code of the first diagnostic and the text it points at.
+/// Returns the code of the first diagnostic and the text that it points to.
 pub(crate) fn rejection_for<'t>(text: &'t str, expected: &ExpectedType) -> (&'static str, &'t str, Diagnostic) {
     match ExprFixture::new().compile(text, expected) {
         Ok(expr) => panic!("{text} was taken: {expr:#?}"),
@@ -271,7 +271,7 @@ impl RecordSource for RecordMap {
     }
 }
 
-/// A world in which the order 1 points to the jobs 2 and 3 and the claim 4.
+/// Records in which order 1 refers to jobs 2 and 3 and to claim 4.
 pub(crate) struct EvalFixture {
     pub(crate) records: RecordMap,
     pub(crate) record: Record,

@@ -1,4 +1,4 @@
-//! What each operator and function takes.
+//! Tests the operand types of operators and functions.
 
 use onceward_core::model::DataType;
 
@@ -176,7 +176,7 @@ fn diagnostics_point_at_exact_bytes() {
     ] {
         assert_eq!(rejection(text).1, at, "{text}");
     }
-    // Where escapes hide the positions, messages point at the whole.
+    // If the string has escapes, diagnostics point to the whole value.
     let house = crate::support::ExprFixture::new();
     let mut place = crate::support::location_of("1 + 'a'");
     place.content_start = None;

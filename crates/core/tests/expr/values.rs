@@ -1,4 +1,4 @@
-//! What expressions come to, and what faults.
+//! Tests the values and faults of expressions.
 
 use onceward_core::expr::{EvalStop, FaultKind};
 use onceward_core::time::{Duration, Time};
@@ -89,7 +89,7 @@ fn runtime_errors_are_faults_not_false() {
         ("size(record.title) > 0", FaultKind::Null),
         ("[record.title] == []", FaultKind::Null),
         ("record.nums.filter(n, record.limit < n) == []", FaultKind::Null),
-        // No error is absorbed by what stands beside it.
+        // `&&` and `||` absorb no error.
         ("1 / 0 == 1 || true", FaultKind::DivisionByZero),
         ("1 / 0 == 1 && false", FaultKind::DivisionByZero),
         ("record.nums.exists(n, 1 / (n - 1) > 5 || n == 2)", FaultKind::DivisionByZero),

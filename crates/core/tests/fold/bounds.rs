@@ -1,4 +1,4 @@
-//! What a fold does not take: lifecycles of another clock, more than it may hold, and operations that are none.
+//! Tests what a fold rejects: lifecycles with the engine's clock, too many operations, and malformed operations.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn lifecycle_on_engine_clock_is_rejected() {
     );
 }
 
-/// A message that went out cannot be taken back.
+/// A delivery cannot be undone.
 #[test]
 fn lifecycle_with_deliver_is_rejected() {
     let text = r#"
@@ -46,7 +46,7 @@ deliver = [{ to = "'https://example.com/'", body = {} }]
     assert_eq!(error, FoldError::HasDeliveries { lifecycle: "loud.thing".into() });
 }
 
-/// Full is said, and nothing of the batch is taken; what is here already may come again.
+/// The fold still accepts operations that it already has.
 #[test]
 fn insert_beyond_log_capacity_fails_whole() {
     let mut fold = Fold::new(small_definitions(), FoldLimits { max_operations: 2, ..FoldLimits::default() })
@@ -63,7 +63,7 @@ fn insert_beyond_log_capacity_fails_whole() {
         .expect("room for one more, and for what is here");
 }
 
-/// Those that wait for what has not come are bounded; brought in order there is always room.
+/// Only operations that wait for absent dependencies count. In dependency order, none waits.
 #[test]
 fn insert_beyond_waiting_bound_fails_whole() {
     let mut fold =
@@ -102,7 +102,7 @@ fn reused_operation_id_is_error() {
     );
 }
 
-/// MSH-27: two verdicts, each with its reason. What is no operation is not admitted, and no trace of it is kept.
+/// MSH-27: the fold keeps no trace of an operation that is not admitted.
 #[test]
 fn malformed_operation_is_not_admitted() {
     let mut fold = Fold::new(small_definitions(), FoldLimits::default()).expect("can be folded");
@@ -133,7 +133,7 @@ fn malformed_operation_is_not_admitted() {
     }
 }
 
-/// MSH-27: a refused operation is on the log all the same, and both verdicts say why.
+/// MSH-27: a refused operation stays in the log.
 #[test]
 fn verdicts_display_reasons() {
     let mut fold = Fold::new(small_definitions(), FoldLimits::default()).expect("can be folded");

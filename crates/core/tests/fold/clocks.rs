@@ -1,4 +1,4 @@
-//! Clocks that lie, clocks that meet, and what builds on what.
+//! Tests wrong clocks, equal clocks and dependencies.
 
 use onceward_core::decide::CheckQuery;
 use onceward_core::fold::{
@@ -18,7 +18,7 @@ fn create_operation() -> LogOperation {
     operation_by("ann", timestamp_at(0)).create("small.thing", "thing", json!({}))
 }
 
-/// A fold of these, brought one by one in this order.
+/// Returns a fold with these operations, inserted one by one.
 fn fold_of(operations: &[&LogOperation]) -> Fold {
     let mut fold = Fold::new(small_definitions(), FoldLimits::default()).expect("can be folded");
     for operation in operations {
@@ -38,7 +38,6 @@ fn thing_count(fold: &Fold) -> i64 {
     }
 }
 
-/// Every order of a few things.
 fn permutations<'a>(items: &[&'a LogOperation]) -> Vec<Vec<&'a LogOperation>> {
     if items.is_empty() {
         return vec![Vec::new()];
@@ -55,7 +54,7 @@ fn permutations<'a>(items: &[&'a LogOperation]) -> Vec<Vec<&'a LogOperation>> {
     all
 }
 
-/// MSH-25: two operations of one author with one clock are both refused, and so is a third, whichever came first.
+/// MSH-25
 #[test]
 fn operations_of_one_author_with_equal_clock_are_all_refused() {
     let created = create_operation();
@@ -71,14 +70,14 @@ fn operations_of_one_author_with_equal_clock_are_all_refused() {
         assert_eq!(apply_status(&fold, &honest), ApplyStatus::Changed, "another node's clock may say the same");
         assert_eq!(thing_count(&fold), 1);
     }
-    // One alone was fine until the other came; the same one again is no other.
+    // One alone is applied until the other arrives. A duplicate is not another operation.
     let mut fold = fold_of(&[&created, &one, &one]);
     assert_eq!(apply_status(&fold, &one), ApplyStatus::Changed);
     fold.insert(&(), [(two, write_authority())]).expect("room");
     assert_eq!(thing_count(&fold), 0, "taken back");
 }
 
-/// MSH-25: an author's clock that goes back shows only where the author says what came first.
+/// MSH-25: the fold detects a clock that goes back only if the author declares the dependency.
 #[test]
 fn clock_behind_own_dependency_is_refused() {
     let created = create_operation();
@@ -92,7 +91,7 @@ fn clock_behind_own_dependency_is_refused() {
     }
 }
 
-/// MSH-25: receiving merges the clock: the next operation comes after all that was seen, whatever the wall clock says.
+/// MSH-25: receiving an operation merges its clock, whatever the wall clock says.
 #[test]
 fn next_timestamp_is_after_all_seen_operations() {
     let created = create_operation();
@@ -110,7 +109,7 @@ fn next_timestamp_is_after_all_seen_operations() {
     assert_eq!(apply_status(&fold, &next), ApplyStatus::Changed);
 }
 
-/// MSH-15: an operation waits for what it builds on, in whatever order they come, and is then applied at its own place.
+/// MSH-15: once its dependencies arrive, the operation is applied at its own timestamp.
 #[test]
 fn operation_waits_for_absent_dependency() {
     let created = create_operation();
@@ -124,14 +123,14 @@ fn operation_waits_for_absent_dependency() {
     for operation in [&claim, &release, &later] {
         assert_eq!(apply_status(&fold, operation), ApplyStatus::Changed, "bob's claim and release came before cyd's");
     }
-    // Here, and not applied: it waits too.
+    // A dependency that is present but not applied also makes the operation wait.
     let revoked = Authority::Withdrawn { reason: "revoked".into() };
     fold.reevaluate(&(), [(claim.id, revoked)]).expect("known");
     assert_eq!(apply_status(&fold, &release), ApplyStatus::Waiting(WaitReason::DependencyUnapplied(claim.id)));
     assert_eq!(apply_status(&fold, &later), ApplyStatus::Changed);
 }
 
-/// MSH-15: operations that build on one another in a circle are all refused, and so is what builds on them.
+/// MSH-15
 #[test]
 fn dependency_cycle_is_refused_with_dependents() {
     let id = |byte| OperationId([byte; 32]);
@@ -152,8 +151,7 @@ fn dependency_cycle_is_refused_with_dependents() {
     }
 }
 
-/// MSH-14: claims of one moment are all refused, a later one gets the thing; and nothing else that nodes do at one moment
-/// is harmed.
+/// MSH-14: a later claim gets the thing. Other simultaneous operations are not affected.
 #[test]
 fn simultaneous_claims_are_all_refused() {
     let created = create_operation();
@@ -167,11 +165,11 @@ fn simultaneous_claims_are_all_refused() {
         }
         assert_eq!(apply_status(&fold, &later), ApplyStatus::Changed);
     }
-    // The tie dissolves when only one of them had the right to claim.
+    // The tie ends if only one author was authorized to claim.
     let mut fold = fold_of(&[&created, &claims[0], &claims[1]]);
     fold.reevaluate(&(), [(claims[0].id, Authority::Withdrawn { reason: "revoked".into() })]).expect("known");
     assert_eq!(apply_status(&fold, &claims[1]), ApplyStatus::Changed);
-    // Everyone may count, be seen, and have it held, all at once.
+    // All nodes may count, see and hold at the same time.
     for event in ["count", "see", "hold"] {
         let together: Vec<_> =
             ["ann", "bob"].map(|name| operation_by(name, timestamp_at(5)).fire("thing", event, json!({}))).into();
@@ -180,14 +178,14 @@ fn simultaneous_claims_are_all_refused() {
             assert!(apply_status(&fold, operation).is_applied(), "{event}");
         }
     }
-    // Whoever holds it and says so again has no rival.
+    // A claim by the current holder has no rival.
     let first = operation_by("ann", timestamp_at(3)).fire("thing", "claim", json!({}));
     let fold = fold_of(&[&created, &first, &claims[1], &claims[2]]);
     assert_eq!(apply_status(&fold, &first), ApplyStatus::Changed);
     assert!(matches!(apply_status(&fold, &claims[1]), ApplyStatus::Refused(FoldRefusalReason::RefusedByLifecycle(_))));
 }
 
-/// MSH-14 MSH-20: what the outside said while rivals were weighed is asked again too: other answers tie them, or untie them.
+/// MSH-14 MSH-20: changed answers may create or end a tie.
 #[test]
 fn contention_is_redecided_with_current_check_answers() {
     let created = create_operation();
@@ -207,7 +205,7 @@ fn contention_is_redecided_with_current_check_answers() {
     assert_eq!(apply_status(&fold, &bob), ApplyStatus::Changed);
 }
 
-/// MSH-23: a version tells how many operations of the set have changed the record; it may go down when one is withdrawn.
+/// MSH-23: the version decreases if an operation is withdrawn.
 #[test]
 fn record_version_equals_count_of_applied_operations() {
     let created = create_operation();

@@ -1,4 +1,4 @@
-//! One set, one state.
+//! Tests convergence: the same set of operations gives the same state.
 
 use std::cell::Cell;
 
@@ -29,9 +29,9 @@ fn json_object(json: Json) -> Map<String, Json> {
     if let Json::Object(map) = json { map } else { Map::new() }
 }
 
-/// MSH-24: the same set of operations comes to the same state and the same verdicts: shuffled, with duplicates, in any
-/// portions, with authority withdrawn and given back in between. MSH-23: a rebuilt state is the same again.
-/// MSH-15, MSH-19, MSH-20, MSH-21, MSH-25: as a plain second opinion has it.
+/// MSH-24: states and verdicts are equal for shuffled operations, duplicates, any portions, and authority that is
+/// withdrawn and restored. MSH-23: a rebuilt state is equal too. MSH-15, MSH-19, MSH-20, MSH-21, MSH-25: compared with
+/// an independent reference implementation.
 #[test]
 fn same_operations_in_any_order_reach_same_state() {
     let mut seen: [u64; 9] = [0; 9];
@@ -44,7 +44,7 @@ fn same_operations_in_any_order_reach_same_state() {
             capabilities: &["Thing.Write"],
             operation_count: OPERATIONS_PER_SET,
         };
-        // The outside changes its mind once, and the fold is told.
+        // The check changes its answers once, and the test notifies the fold.
         let answer_shift = Cell::new(0_i64);
         let resolver = |operation: &LogOperation, question: &CheckQuery| {
             let n = question.arguments.get("n").and_then(Json::as_i64).unwrap_or(0);

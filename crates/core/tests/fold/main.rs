@@ -1,4 +1,4 @@
-//! The fold over lifecycles of these tests' own. Stories with the mesh stand in systems/mesh/tests/fold.
+//! Tests the fold with lifecycles of its own. Tests with the mesh lifecycles are in systems/mesh/tests/fold.
 
 mod bounds;
 mod clocks;

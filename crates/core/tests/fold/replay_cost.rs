@@ -1,4 +1,4 @@
-//! What an insertion costs, counted in decisions.
+//! Tests the cost of an insertion, in decisions.
 
 use onceward_core::fold::{Authority, Fold, FoldLimits, LogOperation};
 use onceward_testkit::fold::{authority_with, operation_by, timestamp_at};
@@ -16,7 +16,7 @@ fn count_operation(second: i64) -> LogOperation {
     operation_by("ann", timestamp_at(second)).fire("thing", "count", json!({}))
 }
 
-/// A log of a creation and many counts, with every second second left free.
+/// Returns a log of a creation and many counts, with every second timestamp free.
 fn long_log(bounds: FoldLimits) -> Fold {
     let mut fold = Fold::new(small_definitions(), bounds).expect("a lifecycle that can be folded");
     let created = operation_by("ann", timestamp_at(0)).create("small.thing", "thing", json!({}));
@@ -32,7 +32,7 @@ fn count_decisions(fold: &mut Fold, step: impl FnOnce(&mut Fold)) -> u64 {
     fold.decide_calls() - before
 }
 
-/// MSH-24: one that comes last is decided, and nothing else is; one that comes late costs what stands behind it.
+/// MSH-24
 #[test]
 fn late_insert_redecides_only_later_operations() {
     let mut fold = long_log(FoldLimits::default());
@@ -53,7 +53,7 @@ fn late_insert_redecides_only_later_operations() {
     }
 }
 
-/// What is here already costs nothing, nor does a standing that is the same.
+/// An unchanged authority decides nothing either.
 #[test]
 fn duplicate_insert_decides_nothing() {
     let mut fold = long_log(FoldLimits::default());
@@ -67,7 +67,7 @@ fn duplicate_insert_decides_nothing() {
     assert_eq!(cost, 0);
 }
 
-/// Authority over an old operation withdrawn: from there on, once, however many are judged anew.
+/// The replay starts at the oldest withdrawn operation and runs once, whatever the number of withdrawals.
 #[test]
 fn withdrawals_cause_one_replay() {
     let mut fold = long_log(FoldLimits::default());
@@ -81,7 +81,7 @@ fn withdrawals_cause_one_replay() {
     assert_eq!(cost, 9);
 }
 
-/// Images are bounded: the newest are kept, and what comes before the oldest kept one costs a fold from the start.
+/// The fold keeps a bounded number of images, the newest ones.
 #[test]
 fn insert_before_oldest_kept_image_replays_from_start() {
     let mut fold = long_log(FoldLimits { max_before_image_records: 50, ..FoldLimits::default() });

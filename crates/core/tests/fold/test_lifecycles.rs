@@ -1,5 +1,5 @@
-//! Random lifecycles on the operation's clock, with all that a fold must be able to take back: fields, links, keys, limits,
-//! money, spawns, requires and cascades.
+//! Random lifecycles on the operation's clock with everything that a fold must undo: fields, links, keys, limits,
+//! transfers, spawns, requires and cascades.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onceward_core::model::Definitions;
 use onceward_testkit::random::{Rng, compile_definitions};
 
-/// A thing that one node holds at a time and that anybody may count up.
+/// A thing with one holder at a time and a counter that every caller may raise.
 const SMALL_LIFECYCLE: &str = r#"
 language = 1
 lifecycle = "small.thing"
@@ -57,7 +57,7 @@ pub(crate) fn small_definitions() -> Arc<Definitions> {
 
 const STATE_NAMES: [&str; 4] = ["s0", "s1", "s2", "s3"];
 
-/// Two lifecycles that know each other: things, and groups that things are in.
+/// Returns two lifecycles that refer to each other: things, and groups of things.
 pub(crate) fn random_definitions(seed: u64) -> (Arc<Definitions>, String) {
     let mut rng = Rng::new(seed);
     let files = [("thing.toml".to_owned(), random_thing(&mut rng)), ("group.toml".to_owned(), random_group(&mut rng))];
@@ -192,7 +192,7 @@ take = [\"name\"]
     out
 }
 
-/// From some states, never from the last, to another or to none.
+/// Returns a `go` from some states, never from the last, to another state or to none.
 fn random_go(rng: &mut Rng) -> String {
     let from: Vec<&str> = STATE_NAMES[..3].iter().filter(|_| rng.percent(55)).copied().collect();
     let from = if from.is_empty() { "s0".to_owned() } else { from.join(" | ") };

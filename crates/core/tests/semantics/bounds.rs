@@ -1,4 +1,4 @@
-//! Nothing grows beyond what is said.
+//! Tests the bounds of operations and records.
 
 use onceward_testkit::{operator, user};
 use serde_json::json;
@@ -6,7 +6,6 @@ use serde_json::json;
 use crate::new_simulator;
 use crate::tenant_isolation::GUARDED_LIFECYCLE;
 
-/// Beyond a stated bound the operation is refused whole, also where records make records.
 #[test]
 fn recursive_spawn_beyond_bound_is_refused() {
     let spawn = r#"{ lifecycle = "tree.node", if = "record.left > 0", fields = { left = "record.left - 1" } },"#;
@@ -31,7 +30,6 @@ spawn = [{}]
     simulator.create("tree.node", &user("ann")).with("left", 14).expect_refusal(409, "operation_too_large");
 }
 
-/// Every string has a bound, those of a call itself too.
 #[test]
 fn overlong_owner_and_worker_names_are_bad_input() {
     let mut simulator = new_simulator(&[GUARDED_LIFECYCLE]);
@@ -42,7 +40,7 @@ fn overlong_owner_and_worker_names_are_bad_input() {
     simulator.try_lease(door, "a\0b").expect_bad_input();
 }
 
-/// A link's bound holds exactly: what expressions may read, and the checker reckons with, outsiders cannot outgrow.
+/// Expressions and static analysis rely on the bound, so callers must not exceed it.
 #[test]
 fn link_beyond_max_is_refused() {
     let mut simulator = new_simulator(&[

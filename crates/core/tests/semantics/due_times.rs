@@ -1,4 +1,4 @@
-//! What is due, and what is over.
+//! Tests due timers and expired leases.
 
 use onceward_testkit::user;
 use serde_json::json;
@@ -30,8 +30,7 @@ go = "waiting -> late"
 at = "at"
 "#;
 
-/// FM-7: the clock steps back, and a record in reach was logged later: what is due by that later time is dealt with, and
-/// the operation ends.
+/// FM-7: the engine decides again with the later time, and the operation ends.
 #[test]
 fn timer_due_by_later_logged_time_fires_after_clock_steps_back() {
     let mut simulator = new_simulator(&[PAIR_LIFECYCLE]);
@@ -44,7 +43,6 @@ fn timer_due_by_later_logged_time_fires_after_clock_steps_back() {
     assert_eq!(simulator.state(due), "late");
 }
 
-/// Timers run in the order of their times, however late the engine looks.
 #[test]
 fn earliest_due_timer_fires_first_even_when_engine_is_late() {
     let text = r#"
@@ -76,7 +74,7 @@ after = "5s"
     assert_eq!(late.state(record), "fast");
 }
 
-/// EXE-9: a lease that ran out is over, even on a record that is set aside.
+/// EXE-9
 #[test]
 fn commit_after_expiry_on_stuck_record_returns_lease_lost() {
     let mut simulator = new_simulator(&[r#"

@@ -1,4 +1,4 @@
-//! What is judged, and gone to, before what.
+//! Tests the order of evaluation and of visits.
 
 use onceward_core::decide::{Call, CreateRecord, Decision, Operation, Snapshot, decide};
 use onceward_core::time::Time;
@@ -7,7 +7,6 @@ use serde_json::{Map, json};
 
 use crate::{compile_definitions, new_simulator};
 
-/// Checks are asked only after all that can be judged without them holds.
 #[test]
 fn false_guard_refuses_without_asking_check() {
     let definitions = compile_definitions(&[r#"
@@ -37,7 +36,7 @@ when = "record.age >= 18 && checks.known.ok"
     assert!(matches!(create(3), Decision::Refusal(_)), "{:?}", create(3));
 }
 
-/// Targets go in creation order, each once, also where a field lists them otherwise.
+/// Applies even if a field lists the targets in another order.
 #[test]
 fn list_targets_are_visited_once_in_creation_order() {
     let mut simulator = new_simulator(&[r#"
@@ -70,7 +69,6 @@ by = "record"
     assert_eq!(left, [first, second]);
 }
 
-/// Input that does not fit is bad input, though the caller's right cannot be judged without it.
 #[test]
 fn invalid_input_is_bad_input_even_if_caller_predicate_needs_it() {
     let mut simulator = new_simulator(&[r#"

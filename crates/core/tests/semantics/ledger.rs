@@ -1,10 +1,10 @@
-//! Amounts that move.
+//! Tests transfers and balances.
 
 use onceward_testkit::user;
 
 use crate::new_simulator;
 
-/// A row that moves money and changes nothing else is no `NoOp`: the money moves, and its record logs it.
+/// Such a transition is not a `NoOp`: the record's log has the transfer.
 #[test]
 fn transfer_only_transition_changes_balance_and_version() {
     let mut simulator = new_simulator(&[r#"
@@ -28,7 +28,6 @@ move = [{ from = "world", to = "till", amount = "5" }]
     assert_eq!(simulator.record(till).version, 2);
 }
 
-/// The ledger is in checked integers: too much money is a fault, not a wrong balance.
 #[test]
 fn balance_overflow_is_fault() {
     let mut simulator = new_simulator(&[r#"

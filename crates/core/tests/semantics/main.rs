@@ -1,4 +1,4 @@
-//! Sentences of the language's meaning that a review found weaker in the code than written.
+//! Tests rules of the language that a review found weaker in the code than in its documentation.
 
 mod bounds;
 mod due_times;
@@ -11,7 +11,7 @@ use onceward_core::diagnostic::{InputFile, InputFiles, render_all};
 use onceward_core::model::Definitions;
 use onceward_testkit::Simulator;
 
-/// Compiled, but not proven: what `check` forbids must still be answered rightly.
+/// Compiles without static analysis. The engine must also handle what the analysis rejects.
 pub(crate) fn compile_definitions(texts: &[&str]) -> Definitions {
     let files = texts.iter().enumerate().map(|(at, text)| {
         let name = format!("{at}.toml");

@@ -1,4 +1,4 @@
-//! What callers learn of records that are not theirs to read.
+//! Tests that callers learn nothing about records that they may not read.
 
 use onceward_core::decide::{Call, NoOpReason};
 use onceward_core::record::Actor;
@@ -6,7 +6,7 @@ use onceward_testkit::{operator, user};
 
 use crate::new_simulator;
 
-/// A spawn meeting `clash = "return"` uses the holder, whoever owns it: nobody is shown anything of it.
+/// The spawn uses the holder of a key with `clash = "return"`, but shows the caller nothing of it.
 #[test]
 fn spawn_reuses_existing_record_of_other_owner() {
     let mut simulator = new_simulator(&[
@@ -41,11 +41,11 @@ spawn = [{ lifecycle = "mail.address", fields = { name = "record.to" } }]
     simulator.create("mail.letter", &user("ann")).with("to", "zoe").expect_ok();
     simulator.create("mail.letter", &user("bob")).with("to", "zoe").expect_ok();
     assert_eq!(simulator.records_of("mail.address").len(), 1);
-    // A caller's own creation still learns nothing of it.
+    // A creation by the caller still reveals nothing.
     simulator.create("mail.address", &user("bob")).with("name", "zoe").expect_refusal(409, "key_taken");
 }
 
-/// Nor does its owner, where the lifecycle lets others read it and not the owner.
+/// Applies if the lifecycle grants read access to others but not to the owner.
 #[test]
 fn owner_without_read_access_gets_key_taken() {
     let mut simulator = new_simulator(&[r#"
@@ -103,7 +103,7 @@ go = "busy -> shut"
 go = "busy -> open"
 "#;
 
-/// A stranger's call neither shows that a record is there nor sets it aside, even where the access rule faults.
+/// A call by another tenant neither reveals the record nor marks it stuck.
 #[test]
 fn faulting_access_rule_returns_not_found() {
     let mut simulator = new_simulator(&[GUARDED_LIFECYCLE]);
@@ -115,7 +115,6 @@ fn faulting_access_rule_returns_not_found() {
     assert!(simulator.record(door).stuck_reason.is_none());
 }
 
-/// A refusal that came from another record shows nothing of it to a caller who may not read it.
 #[test]
 fn refusal_hides_record_caller_may_not_read() {
     let mut simulator = new_simulator(&[

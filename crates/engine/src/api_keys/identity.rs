@@ -1,5 +1,4 @@
-//! Who calls, and what only some may do. What a record lets whom do is for core to say; these are the calls that are about no
-//! record, or not yet about one.
+//! The authenticated caller, and permissions that concern no single record. Core decides permissions on records.
 
 use std::sync::Arc;
 
@@ -9,18 +8,18 @@ use onceward_store::ApiKey;
 
 use crate::error::EngineError;
 
-/// Whoever calls: the actor of all its operations, and what its key says beyond that.
+/// An authenticated caller: the actor of its operations, and the restrictions of its key.
 #[derive(Clone, Debug)]
 pub struct Identity {
     pub actor: Actor,
-    /// The id of its key; `None` where no keys are asked for.
+    /// Id of its key; `None` if authentication is not required.
     pub api_key_id: Option<Arc<str>>,
-    /// The lifecycles that it may lease from; `None` for all of them.
+    /// Lifecycles that it may lease from; `None` for all.
     leasable_lifecycles: Option<Arc<[Arc<str>]>>,
 }
 
 impl Identity {
-    /// Whoever reaches a server that asks for no keys: `local`, with these roles.
+    /// The caller of a server without authentication: `local`, with these roles.
     pub fn unauthenticated(roles: &[&str]) -> Self {
         Self { actor: Actor::new("local", roles), api_key_id: None, leasable_lifecycles: None }
     }
@@ -34,7 +33,7 @@ impl Identity {
         }
     }
 
-    /// INV-9: leasing is for workers, and with a key for some lifecycles from those only.
+    /// INV-9: only workers may lease, and only from the lifecycles of their key.
     pub fn require_lease(&self, lifecycles: &[Arc<str>]) -> Result<(), EngineError> {
         if !self.actor.has_role("worker") && !self.actor.has_role("operator") {
             return Err(EngineError::Forbidden("leasing work is for keys with the role `worker`".to_owned()));
@@ -46,12 +45,12 @@ impl Identity {
         }
     }
 
-    /// INV-9: keys, pruning, accounts, and whatever else is about the whole and not about one's own records.
+    /// INV-9: API keys, pruning, accounts and other global calls require an operator.
     pub fn require_operator(&self) -> Result<(), EngineError> {
         require_operator(&self.actor)
     }
 
-    /// Counters are of all owners together, and tell nothing of any record.
+    /// Metrics cover all owners and reveal no record.
     pub fn require_metrics(&self) -> Result<(), EngineError> {
         if self.actor.has_role("operator") || self.actor.has_role("metrics") {
             return Ok(());
@@ -60,7 +59,7 @@ impl Identity {
     }
 }
 
-/// What is nobody's in particular, accounts, versions and keys, is for those who look after all of it.
+/// Accounts, versions and API keys belong to no owner, so they require an operator.
 pub(crate) fn require_operator(actor: &Actor) -> Result<(), EngineError> {
     if reads_everything(actor) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! All keys at hand.
+//! An in-memory index of all API keys.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::identity::Identity;
 use super::plain_key::PlainApiKey;
 use crate::error::EngineError;
 
-/// The keys as they were at one moment.
+/// The API keys at one revision.
 #[derive(Debug, Default)]
 pub(super) struct Keyring {
     pub(super) revision: u64,
@@ -25,8 +25,8 @@ struct KeyringEntry {
 }
 
 impl Keyring {
-    /// INV-8: an id is one key's, a secret is one key's, and nobody calls himself the engine. The database says so too; but a
-    /// server does not start on one that was told otherwise.
+    /// INV-8: an id and a secret belong to one key each, and no key is named `engine`. The database enforces it too;
+    /// the engine refuses a damaged one.
     pub(super) fn from_key_set(key_set: ApiKeySet) -> Result<Self, EngineError> {
         let mut keyring = Self { revision: key_set.revision, entries: HashMap::new() };
         let mut secrets = HashMap::new();
@@ -52,7 +52,7 @@ impl Keyring {
         Ok(keyring)
     }
 
-    /// Whose key this is. The same is done whether there is such a key or not.
+    /// Returns the key with this text. Takes the same time whether the id exists or not.
     pub(super) fn find_key(&self, text: &PlainApiKey) -> Option<&ApiKey> {
         let entry = self.entries.get(text.id());
         let hash = entry.map_or(&[0; 32], |held| &held.key.hash);
@@ -60,7 +60,7 @@ impl Keyring {
         entry.map(|held| &held.key).filter(|_| is_match)
     }
 
-    /// Who calls with it, while it is live.
+    /// Returns the identity of a live key.
     pub(super) fn identify(&self, text: &PlainApiKey, now: Time) -> Option<Identity> {
         let key = self.find_key(text)?;
         if !key.is_live(now) {
@@ -69,13 +69,12 @@ impl Keyring {
         self.entries.get(&key.id).map(|held| held.identity.clone())
     }
 
-    /// Whether a key is one that is let in; where no time is known, one that has expired is.
+    /// Returns whether a key is live. Without a time, an expired key counts as live.
     pub(super) fn is_live(&self, id: &str, now: Option<Time>) -> bool {
         let key = self.entries.get(id).map(|held| &held.key);
         key.is_some_and(|key| now.map_or(key.revoked_at.is_none(), |now| key.is_live(now)))
     }
 
-    /// How many are.
     pub(super) fn live_count(&self, now: Time) -> usize {
         self.entries.values().filter(|held| held.key.is_live(now)).count()
     }
@@ -103,7 +102,7 @@ mod tests {
         Keyring::from_key_set(ApiKeySet { revision: 1, keys })
     }
 
-    /// INV-8: two identities with one credential, or two credentials under one name, are refused before anybody is let in.
+    /// INV-8
     #[test]
     fn duplicate_id_or_secret_or_engine_name_is_rejected() {
         let (one, other) = (PlainApiKey::generate().unwrap(), PlainApiKey::generate().unwrap());

@@ -1,11 +1,11 @@
-//! Making, listing and revoking keys, and telling who calls.
+//! Creates, lists and revokes API keys, and authenticates callers.
 //!
-//! All keys are kept at hand, so that a request need not wait for the store to be let in. What is at hand is trusted for a
-//! second: then the store is asked whether it has changed, so that a key that another process has revoked is let in no longer than
-//! that. Where the store does not answer, nobody is let in.
+//! All keys are cached, so that authentication does not wait for the store. The cache is valid for a second; then the
+//! store's revision is compared. So a key that another process revoked works for at most one more second. If the store
+//! does not answer, no caller is authenticated.
 //!
-//! Some calls go on for long: they wait, or follow the log. [`ApiKeys::watch`] looks at the keys once a second for all of them, so that
-//! such a call ends with the key that began it.
+//! Long calls wait or follow the log. [`ApiKeys::watch_changes`] checks the keys once a second for all of them, so that
+//! a call ends when its key does.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,26 +25,26 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::notifier::Notifier;
 
-/// How long what is at hand is trusted.
+/// Bounds how long a key works after another process revoked it.
 const CACHE_TTL: Duration = Duration::from_secs(1);
 
-/// Keys that are kept, live or dead. One more takes the place of the one that died first.
+/// Live and dead keys. If it is reached, a new key replaces the key that died first.
 const MAX_API_KEYS: usize = 10_000;
 
-/// Changes that others made first, before giving up.
+/// Each conflict means that another edit was saved.
 const MAX_EDIT_CONFLICTS: usize = 100;
 
-/// What is known of the keys of one store.
+/// The cached API keys of one store.
 #[derive(Debug, Default)]
 pub struct ApiKeyCache {
     cached: RwLock<Option<CachedKeyring>>,
-    /// Whoever asks the store asks for all.
+    /// Only one caller refreshes the cache.
     refresh_lock: Mutex<()>,
-    /// What the last look at the keys came to; told to those who wait where a key came or died.
+    /// Result of the last check; subscribers are notified if a key was created or died.
     status: watch::Sender<ApiKeyStatus>,
 }
 
-/// The keys at one moment, as far as calls that go on need to know.
+/// What long calls need to know of the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ApiKeyStatus {
     observed_at: Option<Time>,
@@ -55,7 +55,7 @@ struct ApiKeyStatus {
 #[derive(Clone, Debug)]
 struct CachedKeyring {
     keyring: Arc<Keyring>,
-    /// When the store was last asked.
+    /// When the store was last queried.
     fetched_at: Instant,
 }
 
@@ -73,15 +73,15 @@ impl ApiKeyCache {
     }
 }
 
-/// A key that lets nobody in any more, and who is left to look after the others.
+/// A revoked key, and how many operators remain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevokedApiKey {
     pub key: ApiKey,
-    /// Keys of operators that were let in the moment after. With none, only who has the database makes another.
+    /// Live operator keys after the revocation. With none, only a user with access to the database can create another.
     pub operators_left: usize,
 }
 
-/// The keys of a store.
+/// The API keys of a store.
 #[derive(Debug)]
 pub struct ApiKeys<'a, S> {
     store: &'a S,
@@ -97,17 +97,17 @@ impl<S: Store + 'static> Engine<S> {
 }
 
 impl<'a, S: Store> ApiKeys<'a, S> {
-    /// Without an engine: for a database that none has open.
+    /// For a database that no engine has open.
     pub fn on_store(store: &'a S, cache: &'a ApiKeyCache) -> Self {
         Self { store, cache, notifier: None }
     }
 
-    /// Whether there was ever a key. From then on everybody needs one, also when all are revoked.
+    /// Returns whether a key was ever created. From then on every caller needs one, even if all are revoked.
     pub async fn is_auth_required(&self) -> Result<bool, EngineError> {
         Ok(self.current_keyring().await?.revision > 0)
     }
 
-    /// Who calls with this key. What is no key, is not known, was revoked or has expired is all the same.
+    /// Authenticates a key. A malformed, unknown, revoked or expired key gives the same error.
     pub async fn authenticate(&self, text: &str) -> Result<Identity, EngineError> {
         let text = PlainApiKey::parse(text).ok_or(EngineError::Unauthorized)?;
         let keyring = self.current_keyring().await?;
@@ -115,9 +115,9 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         keyring.identify(&text, now).ok_or(EngineError::Unauthorized)
     }
 
-    /// Whether whoever was let in would be let in again, as far as is known here without asking the store.
+    /// Returns whether the identity is still valid by the cache, without a query of the store.
     pub fn is_still_valid(&self, identity: &Identity) -> bool {
-        // Unknown for a moment after a change: whoever watches looks again at once.
+        // The cache is empty for a moment after an edit; `refresh_status` fills it at once.
         let (Some(known), at) = (self.cache.cached(), self.cache.status.borrow().observed_at) else { return true };
         match &identity.api_key_id {
             None => known.keyring.revision == 0,
@@ -125,8 +125,8 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         }
     }
 
-    /// Comes when this caller is let in no longer: its key was revoked or has expired, or it came without one and by now one is asked for.
-    /// Somebody must [`watch`](Self::watch).
+    /// Waits until the identity is invalid: its key was revoked or expired, or it has none and authentication is now
+    /// required. Requires a running [`watch_changes`](Self::watch_changes).
     pub async fn wait_until_invalid(&self, identity: &Identity) {
         let mut status = self.cache.status.subscribe();
         loop {
@@ -134,15 +134,15 @@ impl<'a, S: Store> ApiKeys<'a, S> {
             if !self.is_still_valid(identity) {
                 return;
             }
-            // Its sender lives as long as the desk.
+            // The sender lives as long as the cache.
             let _ = status.changed().await;
         }
     }
 
-    /// Look at the keys every second, until this is dropped: for calls that go on.
+    /// Checks the keys every second until dropped, for long calls.
     pub async fn watch_changes(&self) {
         loop {
-            // Where the store fails, it is asked again: meanwhile nobody new is let in.
+            // If the store fails, the next check retries; until then no new caller is authenticated.
             let _ = self.refresh_status().await;
             sleep(CACHE_TTL).await;
         }
@@ -157,20 +157,20 @@ impl<'a, S: Store> ApiKeys<'a, S> {
             *last = status;
             has_changed
         });
-        // Leases that wait look up.
+        // Waiting leases call `keep_waiting` again.
         if let Some(notifier) = self.notifier.filter(|_| has_changed) {
             notifier.wake_all();
         }
         Ok(())
     }
 
-    /// All keys, the oldest first, live or not. For operators.
+    /// Lists all keys, oldest first, live or not. Requires an operator.
     pub async fn list(&self, actor: &Actor) -> Result<Vec<ApiKey>, EngineError> {
         require_operator(actor)?;
         Ok(self.store.api_keys().await?.keys)
     }
 
-    /// Make a key. Its text is nowhere else: whoever loses it makes another.
+    /// Creates a key. Its text is not stored: if the holder loses it, it cannot be recovered.
     pub async fn create(&self, actor: &Actor, new_key: NewApiKey) -> Result<(ApiKey, PlainApiKey), EngineError> {
         require_operator(actor)?;
         let new_key = new_key.validated(self.store.now().await?, &self.lifecycle_roles().await?)?;
@@ -195,8 +195,8 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         Ok((key, text))
     }
 
-    /// Roles that are neither ours nor named by any lifecycle yet: with such a one alone a key does what a producer's does. Where there are
-    /// no lifecycles at all, as before a first start, nothing can be said.
+    /// Returns the roles that are neither built in nor named by a lifecycle. A key with only such a role has a
+    /// producer's rights. If there are no lifecycles yet, returns none.
     pub async fn unknown_roles(&self, roles: &[Arc<str>]) -> Result<Vec<Arc<str>>, EngineError> {
         if self.store.catalog().await?.definitions.lifecycles.is_empty() {
             return Ok(Vec::new());
@@ -204,13 +204,13 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         Ok(unknown_roles(roles, &self.lifecycle_roles().await?).cloned().collect())
     }
 
-    /// The roles that lifecycles ask for.
+    /// Returns the roles that lifecycles name.
     async fn lifecycle_roles(&self) -> Result<BTreeSet<Arc<str>>, EngineError> {
         let catalog = self.store.catalog().await?;
         Ok(catalog.definitions.lifecycles.values().flat_map(|lifecycle| lifecycle.referenced_roles()).collect())
     }
 
-    /// Let nobody in with a key any more: at once in this process, within a second in others. Once revoked, it stays so.
+    /// Revokes a key: at once in this process, within a second in others. Revocation is permanent.
     pub async fn revoke(&self, actor: &Actor, id: &str) -> Result<RevokedApiKey, EngineError> {
         require_operator(actor)?;
         let mut found = None;
@@ -218,7 +218,8 @@ impl<'a, S: Store> ApiKeys<'a, S> {
             let Some(key) = kept.keys.iter().find(|key| *key.id == *id) else {
                 return Err(EngineError::ApiKeyNotFound);
             };
-            // Counted on the very keys that the change is worked out on: of two who revoke each other's key at once, the later one is told.
+            // Counted on the key set that the edit is based on. If two operators revoke each other's keys, the later
+            // one sees the correct count.
             let others = kept.keys.iter().filter(|other| *other.id != *id && other.is_live(now));
             let operators_left =
                 others.filter(|other| Identity::from_api_key(other).require_operator().is_ok()).count();
@@ -234,7 +235,7 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         found.ok_or(EngineError::ApiKeyNotFound)
     }
 
-    /// Work a change out on the keys as they are, and save it if they still are so.
+    /// Computes an edit on the current keys, and saves it if they are unchanged; retries on conflict.
     async fn save_edit(
         &self,
         mut change: impl FnMut(ApiKeySet, Time) -> Result<Option<ApiKeyEdit>, EngineError>,
@@ -244,14 +245,14 @@ impl<'a, S: Store> ApiKeys<'a, S> {
             let Some(edit) = change(key_set, now)? else { return Ok(None) };
             let edit = Arc::new(edit);
             let save_result = self.store.edit_api_keys(&edit).await;
-            // Whatever became of it: what is at hand may be wrong now, and whoever is let in from here on is looked up anew.
+            // Even after an error the cache may be stale: the next caller must query the store.
             let refresh_guard = self.cache.refresh_lock.lock().await;
             self.cache.set_cached(None);
             drop(refresh_guard);
             match save_result? {
                 ApiKeySaveResult::Saved(seq) => {
-                    // It is saved, whatever becomes of the look: then others look. Before anybody reads of it in the log: whoever follows that
-                    // without a right to it any more is not told of what ended it.
+                    // The edit is saved even if this refresh fails. It comes before the log notification, so that a
+                    // stream whose key just died does not show the entry that revoked it.
                     let _ = self.refresh_status().await;
                     if let Some(notifier) = self.notifier {
                         notifier.advance_log(seq);
@@ -264,17 +265,17 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         Err(EngineError::TooManyConflicts)
     }
 
-    /// The keys as they were at most a second ago.
+    /// Returns keys that are at most [`CACHE_TTL`] old.
     async fn current_keyring(&self) -> Result<Arc<Keyring>, EngineError> {
         if let Some(ring) = self.cache.fresh_keyring() {
             return Ok(ring);
         }
         let _refresh_guard = self.cache.refresh_lock.lock().await;
-        // Somebody may have asked meanwhile.
+        // Another caller may have refreshed it.
         if let Some(ring) = self.cache.fresh_keyring() {
             return Ok(ring);
         }
-        // Before asking: what changes after it is found the next time.
+        // Taken before the query: a change after it is found by the next refresh.
         let fetched_at = Instant::now();
         let cached = self.cache.cached().map(|known| known.keyring);
         let keyring = match cached {
@@ -297,7 +298,7 @@ fn new_edit(actor: &Actor, key_set: &ApiKeySet, now: Time) -> ApiKeyEdit {
     }
 }
 
-/// Who makes room for one more key: those that are dead, the first of them first.
+/// Returns the dead keys that a new key replaces, oldest first.
 fn keys_to_remove(keys: &[ApiKey], now: Time) -> Result<Vec<Arc<str>>, EngineError> {
     let excess = (keys.len() + 1).saturating_sub(MAX_API_KEYS);
     let mut invalid: Vec<&ApiKey> = keys.iter().filter(|key| !key.is_live(now)).collect();

@@ -1,12 +1,4 @@
-//! API keys: who calls, and as whom.
-//!
-//! | file | duty |
-//! | --- | --- |
-//! | `manager.rs` | making, listing and revoking keys, and telling who calls |
-//! | `keyring.rs` | all keys at hand, looked up without waiting for the store |
-//! | `plain_key.rs` | a key as its holder has it, made by chance and shown once |
-//! | `new_key.rs` | what a new key may be |
-//! | `identity.rs` | who calls, and what only some may do |
+//! API keys: create, revoke and authenticate.
 
 mod identity;
 mod keyring;

@@ -1,4 +1,4 @@
-//! What a new key may be.
+//! Validates new API keys.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,33 +8,33 @@ use onceward_core::time::Time;
 
 use crate::error::EngineError;
 
-/// Characters of an owner, as of a record's.
+/// The limit of a record's owner.
 const MAX_OWNER_CHARS: usize = 1_000;
 
-/// Characters of a role, of a lifecycle's name, and of a key's own.
+/// Limit of a role, a lifecycle name and a key's name.
 const MAX_NAME_CHARS: usize = 100;
 
-/// Those that the engine knows itself.
+/// Roles that the engine defines.
 const BUILT_IN_ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
-/// Roles, and lifecycles, of one key.
+/// Limit of the roles, and of the lifecycles, of one key.
 const MAX_ROLES_OR_LIFECYCLES: usize = 100;
 
-/// A key that is to be made.
+/// A request for a new API key.
 #[derive(Clone, Debug, Default)]
 pub struct NewApiKey {
-    /// `actor.id` of every call with it.
+    /// `actor.id` of every call with the key.
     pub owner: Arc<str>,
     pub roles: Vec<Arc<str>>,
-    /// The lifecycles that a worker may lease from with it; none named: all of them.
+    /// Lifecycles that a worker may lease from; empty for all.
     pub lifecycles: Vec<Arc<str>>,
-    /// What people call it.
+    /// A label for people.
     pub name: Arc<str>,
     pub expires_at: Option<Time>,
 }
 
 impl NewApiKey {
-    /// As it is kept: each role and lifecycle once. `named` are the roles that lifecycles ask for.
+    /// Validates the request and removes duplicates. `lifecycle_roles` are the roles that lifecycles name.
     pub(super) fn validated(mut self, now: Time, lifecycle_roles: &BTreeSet<Arc<str>>) -> Result<Self, EngineError> {
         let invalid = |why: &str| Err(EngineError::InvalidApiKey(why.to_owned()));
         if !is_valid_text(&self.owner, 1, MAX_OWNER_CHARS) || *self.owner == *"engine" {
@@ -57,10 +57,11 @@ impl NewApiKey {
         if !self.roles.iter().all(is_identifier) || self.roles.iter().any(|role| **role == *"engine") {
             return invalid("a role has letters, digits, `.`, `_` and `-`, at most 100 of them, and is not `engine`");
         }
-        // Any other word may be a role of a lifecycle to come; one that is almost ours is a slip, and would make a producer of a viewer.
+        // An unknown role may belong to a future lifecycle. A role that resembles a built-in one is a typo, and would
+        // give a viewer a producer's rights.
         for role in unknown_roles(&self.roles, lifecycle_roles) {
             let lowercase_role = role.to_ascii_lowercase();
-            // With another first letter it is another word: `moderator` is not `operator`.
+            // A different first letter means another word: `moderator` is not `operator`.
             let similar = BUILT_IN_ROLES.into_iter().filter(|ours| ours.get(..1) == lowercase_role.get(..1));
             if let Some(suggestion) = closest_name(&lowercase_role, similar) {
                 return invalid(&format!("no lifecycle names the role `{role}`: is `{suggestion}` meant?"));
@@ -86,7 +87,7 @@ impl NewApiKey {
     }
 }
 
-/// Roles that are neither ours nor named by a lifecycle.
+/// Returns the roles that are neither built in nor named by a lifecycle.
 pub(super) fn unknown_roles<'a>(
     roles: &'a [Arc<str>],
     lifecycle_roles: &'a BTreeSet<Arc<str>>,
@@ -108,7 +109,7 @@ mod tests {
             .validated(now, &["reviewer".into()].into())
     }
 
-    /// Every role but a few may make records: a viewer's key with a slip in it would be a producer's.
+    /// Almost every role may create records: a mistyped `viewer` would have a producer's rights.
     #[test]
     fn role_similar_to_built_in_role_is_rejected() {
         for role in ["Viewer", "veiwer", "viewers", "Operator", "worke", "METRICS"] {

@@ -1,4 +1,4 @@
-//! A key as its holder has it.
+//! An API key in plain text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 
 use crate::error::EngineError;
 
-/// So that programs that look for lost secrets know one when they see it.
+/// Lets secret scanners recognize a leaked key.
 const API_KEY_PREFIX: &str = "ow_";
 
-/// Enough that two never meet.
+/// 64 random bits: ids do not collide.
 const ID_BYTES: usize = 8;
 
-/// `ow_<id>_<secret>`. The id is public, the secret is 256 bits of chance that nobody else has: a store keeps its hash only.
+/// `ow_<id>_<secret>`. The id is public. The secret is 256 random bits; the store keeps only its hash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PlainApiKey {
     id: Arc<str>,
@@ -22,7 +22,6 @@ pub struct PlainApiKey {
 }
 
 impl PlainApiKey {
-    /// A new one.
     pub(super) fn generate() -> Result<Self, EngineError> {
         let (mut id, mut secret) = ([0; ID_BYTES], [0; 32]);
         let random_error = |error: getrandom::Error| EngineError::RandomUnavailable(error.to_string());
@@ -31,7 +30,7 @@ impl PlainApiKey {
         Ok(Self { id: hex::encode(&id).into(), secret })
     }
 
-    /// What a caller sent. `None` where it cannot be a key at all.
+    /// Parses a key that a caller sent. `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(API_KEY_PREFIX)?.split_once('_')?;
         hex::decode::<ID_BYTES>(id)?;
@@ -43,13 +42,13 @@ impl PlainApiKey {
         &self.id
     }
 
-    /// One round of SHA-256, and no slow hash with salt: those are for secrets that people choose. Nobody guesses 256 bits,
-    /// whatever a guess costs; and a key is looked at with every request (docs/decisions/0037).
+    /// One SHA-256 without salt. Slow hashes protect secrets that people choose; 256 random bits cannot be guessed, and
+    /// the hash is computed on every request (docs/decisions/0037).
     pub(super) fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.secret).into()
     }
 
-    /// The whole of it, for its holder: nowhere else may it appear.
+    /// Returns the whole key for its holder. It must not appear anywhere else.
     pub fn reveal(&self) -> String {
         format!("{API_KEY_PREFIX}{}_{}", self.id, hex::encode(&self.secret))
     }

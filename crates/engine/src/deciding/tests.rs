@@ -1,5 +1,5 @@
-//! Random batches: what is decided in passes on a part of the world is what a whole world decides one by one, in the order
-//! of the writes. `ONCEWARD_SEED=… cargo test -p onceward-engine deciding` plays one case again.
+//! Random batches: deciding in passes on a partial read set gives the same as deciding one by one on the complete
+//! state, in the order of the writes. `ONCEWARD_SEED=… cargo test -p onceward-engine deciding` repeats one case.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use crate::queue::QueuedOperation;
 
 const OPERATIONS_PER_CASE: usize = 200;
 
-/// A decision without the keys that it rests on: a whole world is asked in another order than a part of it.
+/// Describes a decision without its read keys: the complete state is read in another order.
 fn describe_write(write: &DecidedOperation) -> String {
     match &write.outcome {
         OperationOutcome::Changes(changes) => random::changes_text(changes),
@@ -37,17 +37,16 @@ fn describe_decision(decision: &Decision) -> String {
     }
 }
 
-/// What came of a case.
 #[derive(Debug, Default)]
 struct CaseTotals {
     batches: usize,
     operations: usize,
-    /// Operations that nobody handed in: what was due came first.
+    /// Due operations that the batch added.
     due: usize,
     checks: usize,
 }
 
-/// Operations of the same time, some at once: a batch has one time.
+/// Groups operations of the same time at random: a batch has one time.
 fn split_into_batches(log: Vec<(Operation, Time)>, rng: &mut Rng) -> Vec<(Vec<Operation>, Time)> {
     let mut batches: Vec<(Vec<Operation>, Time)> = Vec::new();
     for (operation, now) in log {
@@ -59,7 +58,7 @@ fn split_into_batches(log: Vec<(Operation, Time)>, rng: &mut Rng) -> Vec<(Vec<Op
     batches
 }
 
-/// Of what is due: the same in every run of a case.
+/// Deterministic seeds for due operations.
 static NEXT_DUE_SEED: AtomicU64 = AtomicU64::new(0);
 
 #[expect(clippy::unnecessary_wraps, reason = "the machine's own may fail")]
@@ -76,7 +75,7 @@ async fn run_case(system: &str, seed: u64, totals: &mut CaseTotals) {
     let mut simulation = Simulation::new(definitions.clone(), true, seed);
     assert!(simulation.run_operations(OPERATIONS_PER_CASE, &mut []).is_ok());
     let mut rng = Rng::new(!seed);
-    // Left to find out for itself what is due, or told as well.
+    // The engine must find due records itself, or they are submitted as well.
     let includes_due = rng.percent(50);
     let log = simulation
         .log
@@ -107,7 +106,7 @@ async fn run_case(system: &str, seed: u64, totals: &mut CaseTotals) {
             assert!(order.is_sorted(), "one call's operations are decided in order");
         }
         for write in &writes {
-            // What is due may be done later than the batch, where a record was logged later.
+            // A due operation may have a later time than the batch, if its record was logged later.
             let decided_at = match &write.outcome {
                 OperationOutcome::Changes(changes) => changes.now.max(now),
                 _ => now,
@@ -138,7 +137,7 @@ fn batch_decisions_equal_sequential_decisions() {
     assert!(totals.batches < totals.operations && totals.due > 0, "{totals:?}");
 }
 
-/// The store is not asked for a record whose id was made here; for one that the caller names it is.
+/// A record id that the caller names is loaded.
 #[test]
 fn generated_record_id_is_not_loaded() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

@@ -1,5 +1,5 @@
-//! The desk where candidates are handed out: no job is offered to two callers of this engine at once, and those who ask for the same
-//! look once for all of them.
+//! Reserves lease candidates: no job is offered to two callers of this engine, and callers with the same lifecycles
+//! share one scan.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,30 +16,30 @@ use crate::notifier::Notifier;
 use crate::queue::random_seed;
 use crate::shared::Shared;
 
-/// Others who are woken where there are more jobs than were asked for. Each of them does so in turn.
+/// Pollers to wake if more jobs are ready than requested. Each of them wakes others in turn.
 const WAKE_FANOUT: usize = 2;
 
-/// Lists of lifecycles that are remembered.
+/// Workers use a few lists of lifecycles.
 const MAX_CACHED_EMPTY_SCANS: usize = 64;
 
-/// Candidates at most that are passed over because others are at them, where few are wanted at once; and where many are.
+/// Bounds of the candidates that are skipped because other processes lease them: for small and for large requests.
 const MIN_SPREAD_CAP: usize = 64;
 const MAX_SPREAD_CAP: usize = 1_000;
 
-/// Where candidates are handed out, one caller at a time.
+/// Gives out candidates, one scan at a time.
 #[derive(Debug, Default)]
 pub(crate) struct CandidateBroker {
-    /// Lists of lifecycles for which there was nothing.
+    /// Lists of lifecycles whose last scan found nothing.
     empty_scans: tokio::sync::Mutex<HashMap<Vec<Arc<str>>, EmptyScan>>,
-    /// Candidates that somebody is about to lease.
+    /// Candidates that a caller is about to lease.
     reserved: Mutex<HashSet<RecordId>>,
-    /// Who stands at the desk. Whoever has it looks for all that ask for the same, once.
+    /// Waiting callers. The one that holds the lock scans for all callers with the same lifecycles.
     requests: Mutex<Vec<CandidateRequest>>,
-    /// Among how many more candidates ours are chosen: none, unless other processes take them from under our hands.
+    /// How many more candidates to choose from. 0 unless other processes lease the same candidates.
     spread: AtomicUsize,
 }
 
-/// Somebody who waits for candidates.
+/// A caller that waits for candidates.
 #[derive(Debug)]
 struct CandidateRequest {
     lifecycles: Vec<Arc<str>>,
@@ -47,7 +47,7 @@ struct CandidateRequest {
     sender: oneshot::Sender<Vec<RecordId>>,
 }
 
-/// There was nothing when so much news was known. A thousand waiting workers look once, not each.
+/// A scan that found nothing at this generation. A thousand waiting workers need one scan.
 #[derive(Debug)]
 struct EmptyScan {
     generation: u64,
@@ -59,8 +59,8 @@ impl CandidateBroker {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many of those that were offered were leased. What another process was quicker at lets us look further on the next time; what
-    /// was ours brings us back to the head.
+    /// Adapts the spread to the result. If other processes leased some of the candidates first, the next scan spreads
+    /// further; otherwise it returns to the head of the queue.
     pub(super) fn adjust_spread<S: Store>(&self, shared: &Shared<S>, leased: usize, reserved: usize) {
         if shared.store.change_notifications().is_none() {
             return;
@@ -74,12 +74,12 @@ impl CandidateBroker {
         self.spread.store(next, Ordering::Relaxed);
     }
 
-    /// Whoever has gone away asks no more.
+    /// Drops requests whose caller is gone.
     fn remove_closed_requests(&self) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).retain(|ask| !ask.sender.is_closed());
     }
 
-    /// Those who ask for the same, in the order in which they came.
+    /// Takes the requests for the same lifecycles, in order of arrival.
     fn take_requests(&self, wanted_lifecycles: &[Arc<str>]) -> Vec<CandidateRequest> {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests
@@ -96,12 +96,12 @@ impl CandidateBroker {
     }
 }
 
-/// Candidates that nobody else of this engine is offered meanwhile.
+/// Candidates that no other caller of this engine is offered.
 pub(super) struct Reservation<'a> {
     broker: &'a CandidateBroker,
     notifier: &'a Notifier,
     lifecycles: &'a [Arc<str>],
-    /// Where somebody else at the desk puts them.
+    /// Receives candidates from another caller's scan.
     receiver: oneshot::Receiver<Vec<RecordId>>,
     pub(super) records: Vec<RecordId>,
     pub(super) was_used: bool,
@@ -109,7 +109,7 @@ pub(super) struct Reservation<'a> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        // What is given to one who goes away must not be lost.
+        // Candidates that were sent in the meantime must be released too.
         self.receiver.close();
         self.records.extend(self.receiver.try_recv().into_iter().flatten());
         let mut reserved = self.broker.lock_reserved();
@@ -117,7 +117,7 @@ impl Drop for Reservation<'_> {
             reserved.remove(record);
         }
         drop(reserved);
-        // Others may have been told that there is nothing.
+        // Other callers may have found nothing because of this reservation.
         if !self.was_used && !self.records.is_empty() {
             self.notifier.pollers.wake(self.lifecycles, self.records.len());
         }
@@ -141,7 +141,7 @@ pub(super) async fn reserve<'a, S: Store>(
             return Ok(reservation);
         }
         Err(TryRecvError::Empty) => {}
-        // Whoever looked for us has failed, or gone away.
+        // The caller that ran the query failed or was canceled.
         Err(TryRecvError::Closed) => reservation.receiver = broker.enqueue_request(&request.lifecycles, max_jobs),
     }
     loop {
@@ -158,7 +158,7 @@ pub(super) async fn reserve<'a, S: Store>(
             let poll = shared.notifier.time_until_ready(now, shared.config.poll_interval);
             let micros = i64::try_from(poll.as_micros()).unwrap_or(i64::MAX);
             let valid_until = Time::from_micros(now.micros().saturating_add(micros));
-            // Workers have a few lists between them. Where somebody makes up more, they are looked for each time, as new ones are.
+            // If callers use more lists than the cache holds, each scan queries the store.
             if empty_scans.len() >= MAX_CACHED_EMPTY_SCANS {
                 empty_scans.clear();
             }
@@ -169,25 +169,27 @@ pub(super) async fn reserve<'a, S: Store>(
                 reservation.records = records;
                 return Ok(reservation);
             }
-            // Those who came first had all that was looked for.
+            // Earlier requests took all candidates of the scan.
             Err(_) => reservation.receiver = broker.enqueue_request(&request.lifecycles, max_jobs),
         }
     }
 }
 
-/// Look once for all who ask for the same: they have asked before the store is looked at. Whoever came too late for so many is
-/// told nothing, and looks for itself when the desk is free. Whether somebody had nothing because there was no more.
+/// Scans once for all callers with the same lifecycles; they queued before the query. A caller that gets no share,
+/// although there are more jobs, receives nothing and scans later. Returns whether a caller got nothing because no more
+/// jobs are ready.
 async fn distribute<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: Time) -> Result<bool, EngineError> {
     let broker = &shared.candidate_broker;
     let requests = broker.take_requests(lifecycles);
-    // Those on offer to others are still in the list. Each will need a place in the queue: more than it has are of no use.
+    // Reserved candidates are still in the list. Each new one needs a queue permit, so more than the queue holds are
+    // useless.
     let reserved_count = broker.lock_reserved().len();
     let max_new = shared.config.max_queued_operations.saturating_sub(reserved_count);
     if max_new == 0 {
         return Err(shared.queue.reject_overloaded());
     }
     let total = requests.iter().fold(0, |sum: usize, ask| sum.saturating_add(ask.max_jobs)).min(max_new);
-    // One more where there is room, to know whether there are more.
+    // One more, if possible, to learn whether there are more.
     let min_found = total + reserved_count + usize::from(total < max_new);
     let spread = broker.spread.load(Ordering::Relaxed);
     let query = LeaseQuery { lifecycles: lifecycles.to_vec(), now, limit: min_found + spread };
@@ -196,7 +198,7 @@ async fn distribute<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: 
     let mut reserved = broker.lock_reserved();
     let mut free: Vec<RecordId> = found.into_iter().map(|candidate| candidate.record).collect();
     free.retain(|record| !reserved.contains(record));
-    // No further than there is enough after it.
+    // Skips only as far as enough candidates follow.
     let skipped = random_skip(spread.min(free.len().saturating_sub(total)))?;
     let mut free = free.into_iter().skip(skipped).take(total);
     let shares: Vec<Vec<RecordId>> = requests.iter().map(|ask| free.by_ref().take(ask.max_jobs).collect()).collect();
@@ -214,7 +216,7 @@ async fn distribute<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: 
             }
         }
         if let Err(share) = request.sender.send(share) {
-            // Gone meanwhile: on offer again.
+            // The caller is gone: release its share.
             let mut reserved = broker.lock_reserved();
             for record in &share {
                 reserved.remove(record);
@@ -226,7 +228,8 @@ async fn distribute<S: Store>(shared: &Shared<S>, lifecycles: &[Arc<str>], now: 
     Ok(has_unserved)
 }
 
-/// How many to pass over, at most so many: other processes choose otherwise. Rather few than many, so that the head is not left for long.
+/// Returns a random number of candidates to skip, so that processes choose different ones. Small numbers are more
+/// likely, so that the head is not skipped for long.
 fn random_skip(max_skip: usize) -> Result<usize, EngineError> {
     if max_skip == 0 {
         return Ok(0);

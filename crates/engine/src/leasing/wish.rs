@@ -1,7 +1,7 @@
-//! A job goes straight to who waits for it: it is leased in the transaction that makes it, so that both cost one sync.
+//! Sync match: leases a job to a parked poller in the transaction that creates the job, so that both cost one fsync.
 //!
-//! That is a short cut, and never more: where such a lease is not plainly taken nothing of it is kept, and whoever waits is woken and
-//! looks for itself, as ever.
+//! It is only an optimization. If such a lease is not applied, the engine discards it, wakes the poller, and the poller
+//! scans.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,7 +24,7 @@ use crate::queue::random_seed;
 use crate::shared::Shared;
 use crate::waiting::PendingMatch;
 
-/// What somebody would take at once, having found nothing.
+/// A lease request of a poller that found no job.
 pub(crate) struct ParkedRequest {
     pub(crate) keep_waiting: KeepWaiting,
     actor: Actor,
@@ -54,16 +54,16 @@ impl fmt::Debug for ParkedRequest {
     }
 }
 
-/// A wish, and the jobs that a batch has for it. Dropped, its waiter looks for itself.
+/// A parked request with the jobs that a batch leases to it. If dropped, its poller scans again.
 #[derive(Debug)]
 struct SyncMatch {
     pending: PendingMatch,
     jobs: Vec<LeasedJob>,
-    /// Leases that were decided: some rows set a job aside instead.
+    /// Decided leases; some transitions on lease end the job at once.
     decided_leases: usize,
-    /// It was denied one: it looks for itself, and is told why.
+    /// A lease was denied: the poller leases by itself and gets the error.
     is_denied: bool,
-    /// Asked for again meanwhile, the same key must not get others.
+    /// Held until the jobs are delivered, so that a repeated call with the key gets no other jobs.
     key_reservations: Vec<KeyReservation>,
 }
 
@@ -74,11 +74,11 @@ impl SyncMatch {
     }
 }
 
-/// What a batch leases besides what was asked of it.
+/// The leases that a batch adds.
 #[derive(Debug, Default)]
 pub(crate) struct SyncMatches {
     matches: Vec<SyncMatch>,
-    /// Lifecycles of which nobody wishes for a job.
+    /// Lifecycles without a parked poller.
     unwanted_lifecycles: HashSet<Arc<str>>,
 }
 
@@ -87,12 +87,12 @@ impl SyncMatches {
         self.matches.is_empty()
     }
 
-    /// Whoever waits is told of none of these: they have gone.
+    /// Returns the leased records, so that the notifier wakes no other poller for them.
     pub(crate) fn leased_records(&self) -> HashSet<RecordId> {
         self.matches.iter().flat_map(|granted| &granted.jobs).map(|leased| leased.record.id).collect()
     }
 
-    /// The batch is durable.
+    /// Delivers the jobs. Call it when the batch is durable.
     pub(crate) fn deliver<S>(self, shared: &Shared<S>, elapsed: Duration) {
         for SyncMatch { pending: granting, jobs: leased, key_reservations: keyed, .. } in self.matches {
             for _ in &leased {
@@ -103,7 +103,8 @@ impl SyncMatches {
         }
     }
 
-    /// Somebody who has wished for a job of this lifecycle and has room for it, and for none of those that are left to who looks.
+    /// Returns a parked poller that wants a job of this lifecycle and has capacity, but wants none of
+    /// `excluded_lifecycles`.
     fn find_or_claim<S>(
         &mut self,
         shared: &Shared<S>,
@@ -131,14 +132,13 @@ impl SyncMatches {
     }
 }
 
-/// Looks at the store for the leases of one batch: those who made the jobs wait for them. What needs more is leased by who looks.
+/// The creators of the jobs wait for these loads. A lease that needs more is left to a scan.
 const MAX_MATCH_LOADS: usize = 4;
 
-/// Wishes at most that are denied a job for one batch.
+/// Bounds the work of one batch for pollers that are denied.
 const MAX_DENIED_POLLERS: usize = 16;
 
-/// Lease what this batch has made ready to those who have wished for it. Where this fails, what was decided is not to be relied on
-/// any more.
+/// Leases the jobs that this batch made ready to parked pollers. After an error, the decided batch must not be used.
 pub(crate) async fn match_pollers<S: Store>(
     shared: &Shared<S>,
     definitions: &Definitions,
@@ -189,7 +189,7 @@ pub(crate) async fn match_pollers<S: Store>(
             break;
         }
     }
-    // What one lease brings about may have ended another.
+    // One lease may have ended another.
     let snapshot = decided.read_set.snapshot();
     let is_live = |leased: &LeasedJob| {
         let execution = snapshot.record(leased.record.id).and_then(|record| record.live_execution());
@@ -203,7 +203,8 @@ pub(crate) async fn match_pollers<S: Store>(
 }
 
 impl ParkedRequest {
-    /// The name of its so-manieth job, where its call has a key. Refused where an earlier call with the key is still on its way.
+    /// Reserves the key of the job at `index`, if the call has an idempotency key. Fails while an earlier call with the
+    /// key is in flight.
     fn reserve_key<S>(&self, shared: &Shared<S>, index: usize) -> Result<Option<KeyReservation>, EngineError> {
         let begin = |idempotency_key: &IdempotencyKey| {
             shared.queue.in_flight_keys.reserve_exclusive(
@@ -214,7 +215,6 @@ impl ParkedRequest {
         self.idempotency_key.as_ref().map(begin).transpose()
     }
 
-    /// The operation that leases it this one.
     fn lease_operation(&self, record: RecordId, decided: &DecidedBatch) -> Result<Operation, EngineError> {
         let LeaseRequest { worker, lease_duration: lease, start, .. } = &self.request;
         let call = Call::Lease { record, worker: Arc::clone(worker), lease: *lease, start: *start };
@@ -224,10 +224,10 @@ impl ParkedRequest {
 }
 
 struct ReadyJobs {
-    /// Jobs that wait for a worker since this batch, in the order in which they would be leased.
+    /// Jobs that this batch made ready, in lease order.
     records: Vec<Arc<Record>>,
-    /// Lifecycles whose jobs share keys, where this batch has touched one: others of a key may have waited for longer, and a batch does
-    /// not know. They are left to whoever looks.
+    /// Lifecycles with concurrency keys that this batch changed. Older jobs of a key may be waiting in the store, and
+    /// the batch does not know them; so these are left to a scan.
     excluded_lifecycles: HashSet<Arc<str>>,
 }
 
@@ -243,13 +243,13 @@ fn newly_ready_jobs(decided: &DecidedBatch, now: Time) -> ReadyJobs {
         if change.before.as_deref().is_some_and(|before| ready(before).is_some()) || !seen.insert(record.id) {
             continue;
         }
-        // As the batch leaves it.
+        // The record at the end of the batch.
         let Some(record) = decided.read_set.snapshot().record(record.id) else { continue };
         found.extend(
             ready(record).map(|waiting| (priority_rank(waiting.priority, waiting.ready_at), Arc::clone(record))),
         );
     }
-    // Of the same rank as they came.
+    // A stable sort: jobs of one rank keep their order.
     found.sort_by_key(|(rank, _)| *rank);
     ReadyJobs { records: found.into_iter().map(|(_, record)| record).collect(), excluded_lifecycles }
 }

@@ -1,4 +1,4 @@
-//! One batch looked through: what became of whom.
+//! Summarizes a batch for metrics and logs.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::delivery;
 /// A lifecycle and one of its final states.
 type FinalState<'a> = (&'a Arc<str>, &'a Arc<str>);
 
-/// A batch comes of few lifecycles, mostly of one: they are looked for one by one, and nothing is allocated for each operation.
+/// Counts of one batch. A batch has few lifecycles, so they are searched linearly, without an allocation per operation.
 #[derive(Debug, Default)]
 pub(crate) struct BatchSummary<'a> {
     pub(super) lifecycles: Vec<(&'a Arc<str>, LifecycleCounters)>,
     pub(super) ended_records: Vec<(FinalState<'a>, u64)>,
     pub(super) refusals: Vec<(Option<&'a Arc<str>>, &'a Arc<str>)>,
-    /// Records of which an operator should hear.
+    /// Records to report to the operator.
     stuck: Vec<&'a Record>,
     dead_deliveries: Vec<&'a Record>,
 }
@@ -41,7 +41,7 @@ impl<'a> BatchSummary<'a> {
                         NoOpReason::Unchanged => {}
                     }
                 }
-                // Nobody asked for what the engine tries by itself.
+                // The engine's own attempts are not counted: no caller gets their refusals.
                 OperationOutcome::Refusal(refusal)
                     if !matches!(write.operation.call, Call::FireDue { .. } | Call::LoseLease { .. }) =>
                 {
@@ -89,7 +89,7 @@ impl<'a> BatchSummary<'a> {
         }
     }
 
-    /// What an operator should hear of, once it is saved. Ids and names only: what a record holds is nobody's business.
+    /// Logs what an operator needs to know, after the save. Only ids and names: a record's fields are private.
     pub(crate) fn log(&self) {
         for (lifecycle, lived) in self.lifecycles.iter().filter(|(_, lived)| lived.lost > 0) {
             info!(%lifecycle, leases = lived.lost, "leases lost");
@@ -105,7 +105,7 @@ impl<'a> BatchSummary<'a> {
 }
 
 impl LifecycleCounters {
-    /// A record's newest execution began, moved or ended.
+    /// Counts a change of a record's newest execution.
     fn add_execution_change(&mut self, previous: Option<&Execution>, current: &Execution, record: &Record) {
         let previous_status = previous.filter(|old| old.token == current.token).map(|old| old.status);
         if previous_status == Some(current.status) {
@@ -113,14 +113,14 @@ impl LifecycleCounters {
         }
         if previous_status.is_none() {
             self.leased += 1;
-            // EXE-4: delivered again, and counted.
+            // EXE-4: counted as a redelivery.
             self.redelivered += u64::from(current.token.0 > 1);
         }
         match current.status {
             ExecutionStatus::Leased | ExecutionStatus::Committed => {}
             ExecutionStatus::InProgress => self.started += 1,
             ExecutionStatus::Done => self.done += 1,
-            // INV-5: each way to fail has its number.
+            // INV-5: each way to fail has its own counter.
             ExecutionStatus::Aborted => {
                 match current.aborted.as_ref().map(|abort| &*abort.code) {
                     Some("lost") => self.lost += 1,

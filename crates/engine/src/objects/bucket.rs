@@ -1,5 +1,5 @@
-//! A bucket that speaks S3. A name there is given at once and as a whole, so nothing is written apart unless its hash is not yet
-//! known. The names are those of a folder, so that the one can be copied to the other.
+//! Object storage in an S3 bucket. S3 writes objects atomically, so drafts are needed only while a hash is unknown.
+//! Names are the same as in a folder, so that one can be copied to the other.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -20,28 +20,26 @@ use super::errors::{none_if_missing, to_object_error};
 use super::folder::{DRAFTS_FOLDER, MIN_DRAFT_AGE, NAMED_FOLDER, StoredObject};
 use super::name::ObjectName;
 
-/// What names an upload that has begun has this at its end, and the upload's id in it: an upload itself cannot be seen among the
-/// objects, and its parts are kept until somebody ends it.
+/// Suffix of the note that stores the id of a multipart upload. S3 does not list such an upload among the objects, and
+/// keeps its parts until it is aborted.
 pub(super) const UPLOAD_NOTE_SUFFIX: &str = ".upload";
 
-/// Bytes in pieces, as they come.
 pub(super) type ChunkStream = BoxStream<'static, Result<Bytes, Error>>;
 
-/// Names, as they are listed.
 pub(super) type NameStream = BoxStream<'static, Result<String, ObjectError>>;
 
 pub(super) struct S3Bucket {
     pub(super) store: AmazonS3,
-    /// With a slash at its end, or empty.
+    /// Ends with a slash, or is empty.
     prefix: String,
-    /// As it was asked for. It has no secrets.
+    /// The URL from the configuration. It contains no secrets.
     url: String,
-    /// By a hash's first byte: held together to give an object its name, and alone to look whether it is still old and take it
-    /// out.
+    /// By first byte of the hash: shared while an object is written, exclusive while a stale object is checked and
+    /// deleted.
     name_locks: Vec<RwLock<()>>,
 }
 
-/// The store's own picture shows its keys.
+/// The store's own `Debug` shows credentials.
 impl fmt::Debug for S3Bucket {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Bucket").field(&self.url).finish()
@@ -72,15 +70,15 @@ impl S3Bucket {
         Path::from(format!("{}{DRAFTS_FOLDER}/{name}", self.prefix))
     }
 
-    /// Ask for its first object, whether there is one or not.
+    /// Lists one object to test the access.
     pub(super) async fn probe(&self) -> Result<(), Error> {
         let options = PaginatedListOptions { max_keys: Some(1), ..PaginatedListOptions::default() };
         let prefix = Some(self.prefix.as_str()).filter(|prefix| !prefix.is_empty());
         self.store.list_paginated(prefix, options).await.map(drop)
     }
 
-    /// Now, by the clock that the objects' own times come from. They are told in whole seconds: it is the end of this one.
-    /// Shows also that we may write.
+    /// Returns the current time of the bucket's clock, by writing an object. Object times have whole seconds, so it
+    /// returns the end of the second. Also tests write access.
     pub(super) async fn now(&self) -> Result<SystemTime, Error> {
         let draft_name =
             super::random_name().map_err(|source| Error::Generic { store: "chance", source: source.into() })?;
@@ -97,7 +95,7 @@ impl S3Bucket {
         Ok(())
     }
 
-    /// Give a finished draft its name. The bucket copies it by itself; one that is there already is replaced, and is young again.
+    /// Copies a finished draft to its hash, inside the bucket. An existing object is replaced and gets a new time.
     pub(super) async fn publish_draft(&self, draft: &Path, sha256: &[u8; 32]) -> Result<(), ObjectError> {
         let _name_lock = self.lock_name_shared(sha256).await;
         self.store.copy(draft, &self.object_path(sha256)).await.map_err(to_object_error)
@@ -134,7 +132,7 @@ impl S3Bucket {
         none_if_missing(self.store.delete(&self.named_path(name)).await).map(drop)
     }
 
-    /// What lies under a name, page by page, by the names that a system knows.
+    /// Streams the named objects under a name.
     pub(super) fn list_named(
         &self,
         name: &ObjectName,
@@ -149,7 +147,7 @@ impl S3Bucket {
         names.boxed()
     }
 
-    /// Take out drafts, and end uploads, that whoever began them has left behind.
+    /// Deletes stale drafts and aborts stale multipart uploads.
     pub(super) async fn delete_stale_drafts(&self, now: SystemTime, age: Duration) -> Result<(), ObjectError> {
         let prefix = Path::from(format!("{}{DRAFTS_FOLDER}", self.prefix));
         let mut drafts = self.store.list(Some(&prefix));
@@ -169,7 +167,7 @@ impl S3Bucket {
         Ok(())
     }
 
-    /// Objects that were written so long ago, page by page.
+    /// Streams objects that are at least `age` old.
     pub(super) fn list_stale(
         &self,
         now: SystemTime,
@@ -184,14 +182,14 @@ impl S3Bucket {
         old.boxed()
     }
 
-    /// The hash whose object has this name.
+    /// Returns the hash of an object path.
     fn parse_hash(&self, path: &Path) -> Option<[u8; 32]> {
         let (first, rest) = path.as_ref().strip_prefix(&self.prefix)?.split_once('/')?;
         let byte = u8::from_str_radix(first, 16).ok().filter(|byte| hex::encode(&[*byte]) == first)?;
         super::parse_hash(byte, rest)
     }
 
-    /// Take an object out if it is still as old: somebody may have brought it again meanwhile.
+    /// Deletes an object if it is still stale: it may have been written again.
     pub(super) async fn remove_if_stale(
         &self,
         sha256: &[u8; 32],

@@ -1,4 +1,4 @@
-//! What a bucket's failures mean. Its answers are not passed on as they are: a refused signature comes with all that was signed.
+//! Maps S3 errors. Responses are not passed on: a signature error contains everything that was signed.
 
 use std::error::Error as _;
 use std::io;
@@ -8,7 +8,6 @@ use object_store::client::{HttpError, HttpErrorKind};
 
 use super::ObjectError;
 
-/// What is not there is nothing, not an error.
 pub(super) fn none_if_missing<T>(result: Result<T, Error>) -> Result<Option<T>, ObjectError> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -17,7 +16,7 @@ pub(super) fn none_if_missing<T>(result: Result<T, Error>) -> Result<Option<T>, 
     }
 }
 
-/// While it is in use.
+/// Maps an error during use.
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 pub(super) fn to_object_error(error: Error) -> ObjectError {
     let details = S3ErrorDetails::from_error(&error);
@@ -31,7 +30,7 @@ pub(super) fn to_object_error(error: Error) -> ObjectError {
     ObjectError::Unavailable(io::Error::new(kind, details.message(&error)))
 }
 
-/// When it is opened: whoever started us can do something about it.
+/// Maps an error of `open`, with advice for the operator.
 pub(super) fn open_error(url: &str, error: &Error) -> ObjectError {
     let details = S3ErrorDetails::from_error(error);
     if details.is_credential_lookup {
@@ -51,19 +50,19 @@ pub(super) fn open_error(url: &str, error: &Error) -> ObjectError {
     ObjectError::Misconfigured(format!("{url}: {}{advice}", details.message(error)))
 }
 
-/// Codes of stores that have no more room, or parts of them.
+/// Codes of stores without free space, or parts of such codes.
 const STORAGE_FULL_CODES: [&str; 3] = ["StorageFull", "QuotaExceeded", "InsufficientStorage"];
 
-/// What a failure tells. The crate has all of it only as text.
+/// Details of an S3 error. The client library has them only as text.
 #[derive(Debug, Default, PartialEq)]
 struct S3ErrorDetails {
     status: Option<u16>,
-    /// As S3 names what is wrong, `NoSuchBucket` say; empty where it did not.
+    /// S3's error code, such as `NoSuchBucket`; empty if there is none.
     code: String,
-    /// What became of the connection.
+    /// The connection error, if the request got no response.
     connection_error: Option<HttpErrorKind>,
     reason: String,
-    /// It was the machine that was asked, for a key.
+    /// The failed request asked the instance metadata service for credentials.
     is_credential_lookup: bool,
 }
 
@@ -102,7 +101,7 @@ impl S3ErrorDetails {
     }
 }
 
-/// A few that are found before anything is sent. Others may hold whatever the bucket said.
+/// Returns a message for errors that occur before a request. Other errors may contain the bucket's response.
 fn known_message(error: &Error) -> &'static str {
     let text = error.to_string();
     if text.contains("Missing AccessKeyId") {
@@ -142,7 +141,7 @@ mod tests {
         }
     }
 
-    /// S3 tells back what was signed, and with which key.
+    /// S3 returns what was signed, and the access key id.
     #[test]
     fn open_error_hides_bucket_response_body() {
         let response = "Server returned non-2xx status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code>\

@@ -1,5 +1,5 @@
-//! A folder of objects. Each is written under a name of no meaning, made durable, and only then given that of its hash; so what
-//! has such a name is whole, whenever the power went.
+//! Object storage in a folder. An object is written under a random name, synced, and then renamed to its hash; so an
+//! object with a hash name is complete, even after a power failure.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, ReadDir};
 use std::io::{self, Write as _};
@@ -12,22 +12,22 @@ use onceward_core::hex;
 
 use super::name::ObjectName;
 
-/// Where drafts are written. No hash begins so.
+/// Folder of drafts. No hash prefix collides with it.
 pub(super) const DRAFTS_FOLDER: &str = "drafts";
 
-/// What has a name of its owner's choice. No hash begins so, either.
+/// Folder of named objects. No hash prefix collides with it.
 pub(super) const NAMED_FOLDER: &str = "named";
 
 #[derive(Debug)]
 pub(super) struct ObjectFolder {
     root: PathBuf,
-    /// Held to give an object its name, and to look whether one is still old and take it out.
+    /// Held while an object is renamed, and while a stale object is checked and deleted.
     names_lock: Mutex<()>,
-    /// Whether this process has seen to it that the folder itself is durable.
+    /// Whether this process has synced the folder itself.
     is_durable: Mutex<bool>,
 }
 
-/// An object that has no name yet. Dropped, it is gone.
+/// An object without its final name, deleted on drop.
 #[derive(Debug)]
 pub(super) struct DraftFile {
     path: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct DraftFile {
 
 impl Drop for DraftFile {
     fn drop(&mut self) {
-        // Where it was given its name, nothing is there any more.
+        // After the rename there is nothing to delete.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -47,7 +47,6 @@ impl DraftFile {
     }
 }
 
-/// An object by its hash.
 pub(super) struct StoredObject {
     pub(super) sha256: [u8; 32],
     pub(super) bytes: u64,
@@ -66,7 +65,7 @@ impl ObjectFolder {
         self.names_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A folder for each first byte: none grows so large that looking through it takes long.
+    /// One folder per first byte keeps each folder small.
     fn object_path(&self, sha256: &[u8; 32]) -> PathBuf {
         let name = hex::encode(sha256);
         self.root.join(&name[..2]).join(&name[2..])
@@ -81,7 +80,7 @@ impl ObjectFolder {
         let open = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         self.ensure_durable(false)?;
         let file = match open() {
-            // Somebody has taken the folder away.
+            // The folder was deleted while the process was running.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.ensure_durable(true)?;
                 open()?
@@ -91,15 +90,15 @@ impl ObjectFolder {
         Ok(DraftFile { path, file })
     }
 
-    /// The folder is made when there is something to put there. Once in a process it is brought to the disk even if it is there
-    /// already: another process may have made it this moment.
+    /// Creates the folder when it is first needed. Each process syncs it once, even if it exists: another process may
+    /// just have created it.
     fn ensure_durable(&self, force: bool) -> io::Result<()> {
         let mut is_durable = self.is_durable.lock().unwrap_or_else(PoisonError::into_inner);
         if *is_durable && !force {
             return Ok(());
         }
         let missing_ancestors: Vec<&Path> = self.root.ancestors().skip(1).take_while(|above| !is_dir(above)).collect();
-        // Only the folder itself is for nobody else: what stands above it may be for others, too.
+        // Only the folder itself is private; its parents may be shared.
         if let Some(above) = self.root.parent() {
             fs::create_dir_all(above)?;
         }
@@ -111,8 +110,8 @@ impl ObjectFolder {
         Ok(())
     }
 
-    /// Make it durable, and give it its name. One that is there already is replaced: it is as good, but older, and may be about
-    /// to be collected.
+    /// Syncs the draft and renames it to its hash. An existing object is replaced: it has the same bytes, but garbage
+    /// collection may be about to delete it.
     pub(super) fn publish(&self, draft: &DraftFile, sha256: &[u8; 32]) -> io::Result<()> {
         self.publish_at(draft, &self.object_path(sha256))
     }
@@ -128,7 +127,7 @@ impl ObjectFolder {
         let names = self.lock_names();
         fs::rename(&draft.path, path)?;
         drop(names);
-        // Up to our own, whoever made them: that one is there does not say that it is on the disk.
+        // Syncs all folders up to the root: a folder that another process created may not be durable yet.
         for folder in folder.ancestors() {
             sync_dir(folder)?;
             if folder == self.root {
@@ -154,7 +153,7 @@ impl ObjectFolder {
         Ok(())
     }
 
-    /// What lies directly under a name; `None` where nothing does.
+    /// Lists the objects directly under a name; `None` if there are none.
     pub(super) fn list_named(&self, name: &ObjectName) -> io::Result<Option<(ReadDir, SystemTime)>> {
         let Some(entries) = none_if_missing(fs::read_dir(self.named_path(name)))? else { return Ok(None) };
         Ok(Some((entries, self.folder_now()?)))
@@ -168,12 +167,12 @@ impl ObjectFolder {
         Ok(none_if_missing(fs::metadata(self.named_path(name)))?.map(|about| about.len()))
     }
 
-    /// Now, by the clock that the folder's own times come from.
+    /// Returns the current time of the file system's clock.
     fn folder_now(&self) -> io::Result<SystemTime> {
         self.create_draft()?.file.metadata()?.modified()
     }
 
-    /// Objects of one first byte that were written so long ago, and drafts that whoever wrote them has left behind.
+    /// Lists objects with this first byte that are at least `age` old, and deletes stale drafts.
     pub(super) fn list_stale(&self, first: u8, age: Duration) -> io::Result<Vec<StoredObject>> {
         if !self.root.is_dir() {
             return Ok(Vec::new());
@@ -203,7 +202,7 @@ impl ObjectFolder {
         Ok(old)
     }
 
-    /// Take an object out if it is still as old: somebody may have brought it again meanwhile.
+    /// Deletes an object if it is still stale: it may have been written again.
     pub(super) fn remove_if_stale(&self, sha256: &[u8; 32], age: Duration) -> io::Result<bool> {
         let (path, now) = (self.object_path(sha256), self.folder_now()?);
         let _names = self.lock_names();
@@ -211,21 +210,20 @@ impl ObjectFolder {
     }
 }
 
-/// A draft that nobody has written to for so long is nobody's.
+/// A draft that was not written to for this long is abandoned.
 pub(super) const MIN_DRAFT_AGE: Duration = Duration::from_hours(1);
 
-/// Gone is not old.
+/// A missing file is not stale.
 pub(super) fn is_stale(path: &Path, now: SystemTime, age: Duration) -> io::Result<bool> {
     let Some(about) = none_if_missing(fs::metadata(path))? else { return Ok(false) };
     Ok(now.duration_since(about.modified()?).is_ok_and(|since| since >= age))
 }
 
-/// A folder, and those above it, for nobody else where they are made now. One that is there stays as it is set.
+/// Creates a folder and its parents with access for the owner only. Existing ones keep their mode.
 fn create_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// What is not there is nothing, not an error.
 fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -234,12 +232,12 @@ fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// A name in a folder is durable when the folder is.
+/// Syncs a folder, which makes the names in it durable.
 fn sync_dir(folder: &Path) -> io::Result<()> {
     File::open(non_empty_path(folder))?.sync_all()
 }
 
-/// What stands above a relative path is the folder that we are in.
+/// The parent of a relative path with one segment is the current folder.
 fn non_empty_path(folder: &Path) -> &Path {
     if folder.as_os_str().is_empty() { Path::new(".") } else { folder }
 }

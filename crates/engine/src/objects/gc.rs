@@ -1,4 +1,4 @@
-//! Objects that no record has.
+//! Garbage collection of objects that no record references.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,19 +12,17 @@ use super::folder::{ObjectFolder, StoredObject};
 use super::{ObjectBackend, ObjectError, ObjectStorage, run_blocking};
 use crate::error::EngineError;
 
-/// Hashes that the store is asked about at once.
 const MAX_HASHES_PER_QUERY: usize = 500;
 
-/// What was taken out.
+/// What garbage collection deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcReport {
     pub objects: u64,
     pub bytes: u64,
 }
 
-/// Take out the objects that no record of the store has and that were brought at least so long ago. Whoever brings an object
-/// makes its record soon after, or never; so an old one that nobody has is nobody's. What has a name of a system's own is not
-/// looked at.
+/// Deletes objects that are at least `min_age` old and that no record references. A record is created soon after its
+/// object or never, so an old unreferenced object is an orphan. Named objects are not touched.
 pub async fn collect_orphans<S: Store>(
     store: &S,
     storage: &ObjectStorage,
@@ -54,7 +52,7 @@ pub async fn collect_orphans<S: Store>(
     Ok(report)
 }
 
-/// Where, and how old it must be.
+/// The storage, and the minimum age.
 enum GcTarget<'a> {
     Folder(&'a Arc<ObjectFolder>, Duration),
     Bucket(&'a S3Bucket, SystemTime, Duration),

@@ -1,5 +1,4 @@
-//! HTTP to a bucket, by the same parts that the worker library speaks it with: no second client and no second TLS. Every wait has
-//! its bound.
+//! HTTP client for S3, on the same hyper and rustls stack as the worker library. Every wait has a timeout.
 
 use std::error::Error;
 use std::fmt;
@@ -23,23 +22,23 @@ use object_store::client::{
 use object_store::{ClientConfigKey, ClientOptions};
 use tokio::time::{Instant, Sleep};
 
-/// A connection that nobody used for so long is closed, before the bucket does so in the middle of a question.
+/// Closes idle connections before the bucket does so in the middle of a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A server that is there accepts within this time.
+/// A reachable server accepts within this time.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// For the begin of an answer, from the last byte of its question on; and between two pieces of it.
+/// Time to the first byte of the response, and between two chunks of it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes that any line carries in a second: a question has so much longer.
+/// Slowest upload rate: the timeout of a request grows with its size.
 const MIN_BYTES_PER_SECOND: u64 = 256 << 10;
 
 /// Clones share their connections.
 #[derive(Clone)]
 pub(super) struct BucketHttpClient {
     pool: Pool<HttpsConnector<Tcp>, HttpRequestBody>,
-    /// Whether it may go unencrypted. Those who give keys to machines are always asked so; others where it was permitted.
+    /// Allows plain HTTP. Requests to the instance metadata service always use it; others only if permitted.
     allow_http: bool,
 }
 
@@ -110,7 +109,7 @@ fn timeout_error() -> HttpError {
     HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "it took too long"))
 }
 
-/// What it came of: those above only say that something did.
+/// Returns the innermost error; the outer ones have no details.
 fn root_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -119,7 +118,7 @@ fn root_cause(error: &dyn Error) -> String {
     error.to_string()
 }
 
-/// An answer, each piece of which has to come in time.
+/// A response body with a timeout for each chunk.
 struct TimedBody {
     body: Incoming,
     deadline: Pin<Box<Sleep>>,

@@ -1,26 +1,10 @@
-//! Where large payloads live: beside the database, under their hashes; and what systems keep under names of their own.
+//! Object storage: large payloads beside the database, under their hashes, and named objects of systems.
 //!
-//! A payload of more than [`MAX_INLINE_PAYLOAD_BYTES`] bytes is written here before the record that has it is made, and is durable by then. The
-//! database keeps its hash and its size, and how many records have it. What no record has is an orphan: its record was refused, or
-//! the process died before it was made, or the last one was pruned. [`collect`] takes orphans out when they are old enough that
-//! nobody can be about to name them. What has a name is its system's, and stays until that removes it: [`StaleNames`] shows it what
-//! it may have forgotten.
-//!
-//! | file | duty |
-//! | --- | --- |
-//! | `open.rs` | which place a URL names, and whether it can be reached |
-//! | `folder.rs` | a folder: written apart, made durable, then given its name |
-//! | `bucket.rs` | a bucket that speaks S3 |
-//! | `multipart.rs` | bytes on their way to a bucket, in parts |
-//! | `http_client.rs` | HTTP to a bucket, with bounded patience |
-//! | `trouble.rs` | what a bucket's failures mean |
-//! | `writer.rs` | bytes whose hash nobody knows before their end |
-//! | `payload_upload.rs` | a payload that comes piece by piece, few bytes or many |
-//! | `reading.rs` | bytes in pieces, and whether they are those that were asked for |
-//! | `name.rs` | names that systems give |
-//! | `stale_names.rs` | those of them that were given long ago |
-//! | `gc.rs` | orphans |
-//! | `verify.rs` | whether all that records have is there |
+//! A payload larger than [`MAX_INLINE_PAYLOAD_BYTES`] is written and durable before its record is created. The database
+//! stores its hash, its size and its number of references. If an object is older than `orphan_ttl` and no record
+//! references it, garbage collection ([`collect_orphans`]) deletes it: its record was refused, never created, or
+//! pruned. A named object belongs to the system that wrote it, and stays until that system removes it; [`StaleNames`]
+//! lists old ones.
 
 mod bucket;
 mod errors;
@@ -59,29 +43,29 @@ pub use stale_names::StaleNames;
 pub use verify::verify_objects;
 pub use writer::ObjectWriter;
 
-/// A payload with more bytes goes here.
+/// Larger payloads go to object storage, if one is configured.
 pub const MAX_INLINE_PAYLOAD_BYTES: usize = 64 << 10;
 
-/// Why bytes could not be kept or had.
+/// Why bytes could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     #[error("the object store: {0}")]
     Unavailable(#[from] std::io::Error),
-    /// There is something else under the hash than there should be.
+    /// The bytes do not match the hash.
     #[error("the object {0} is damaged: its bytes are not those of its hash")]
     Damaged(String),
-    /// More than a bucket can give its name to.
+    /// S3 copies at most this many bytes in one request.
     #[error("an object in a bucket has at most {max_bytes} bytes")]
     ObjectTooLarge { max_bytes: u64 },
     #[error("`{0}` is no name for an object: write plain segments, such as `originals/1.png`")]
     InvalidObjectName(String),
-    /// No place for objects is named so, or the one that is does not let us in. Told when it is opened.
+    /// The URL or the credentials are wrong. Returned when the storage is opened.
     #[error("{0}")]
     Misconfigured(String),
 }
 
 impl ObjectError {
-    /// As HTTP numbers it.
+    /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Self::Unavailable(error) if error.kind() == std::io::ErrorKind::StorageFull => 507,
@@ -91,7 +75,7 @@ impl ObjectError {
         }
     }
 
-    /// Stable, for programs.
+    /// Returns the stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unavailable(error) if error.kind() == std::io::ErrorKind::StorageFull => "objects_full",
@@ -104,7 +88,7 @@ impl ObjectError {
     }
 }
 
-/// A place for large payloads, and for what systems keep. Clones are the same place.
+/// Storage for large payloads and named objects. Clones share one storage.
 #[derive(Clone, Debug)]
 pub struct ObjectStorage {
     backend: ObjectBackend,
@@ -117,12 +101,12 @@ enum ObjectBackend {
 }
 
 impl ObjectStorage {
-    /// A folder, which is made when there is something to put there.
+    /// Uses a folder, which is created with the first object.
     pub fn folder(path: impl AsRef<Path>) -> Self {
         Self { backend: ObjectBackend::Folder(Arc::new(ObjectFolder::new(path.as_ref()))) }
     }
 
-    /// Begin to write bytes whose hash nobody knows yet.
+    /// Begins to write an object whose hash is not known yet.
     pub async fn writer(&self) -> Result<ObjectWriter, ObjectError> {
         match &self.backend {
             ObjectBackend::Folder(folder) => {
@@ -134,10 +118,10 @@ impl ObjectStorage {
         }
     }
 
-    /// Write bytes that are there as a whole. They are durable when this returns.
+    /// Writes an object that is in memory. It is durable when this returns.
     pub async fn put(&self, bytes: Arc<[u8]>) -> Result<PayloadRef, ObjectError> {
         if let ObjectBackend::Bucket(bucket) = &self.backend {
-            // Their hash is known at once: they go where they belong, in one request.
+            // The hash is known, so one request writes the object under its final name.
             let sha256: [u8; 32] = Sha256::digest(&bytes).into();
             let payload = PayloadRef { sha256, bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX) };
             bucket.put_object(&sha256, Bytes::from_owner(bytes)).await?;
@@ -148,7 +132,7 @@ impl ObjectStorage {
         writer.finish().await
     }
 
-    /// Read bytes in pieces; `None` where there are none with this hash.
+    /// Opens an object; `None` if there is none with this hash.
     pub async fn get(&self, payload: &PayloadRef) -> Result<Option<PayloadReader>, ObjectError> {
         match &self.backend {
             ObjectBackend::Folder(folder) => {
@@ -163,7 +147,7 @@ impl ObjectStorage {
         }
     }
 
-    /// How many bytes there are with this hash, without looking at them.
+    /// Returns the size of an object without reading it.
     pub async fn object_size(&self, sha256: &[u8; 32]) -> Result<Option<u64>, ObjectError> {
         match &self.backend {
             ObjectBackend::Folder(folder) => {
@@ -174,8 +158,8 @@ impl ObjectStorage {
         }
     }
 
-    /// Keep bytes under a name of one's own: a relative path of plain segments, such as `originals/1.png`. They are durable when
-    /// this returns. What the name had before is written over; whoever reads meanwhile has the one or the other, whole.
+    /// Writes a named object. The name is a relative path of plain segments, such as `originals/1.png`. It is durable
+    /// when this returns, and replaces an existing object atomically.
     pub async fn put_named(&self, name: &str, bytes: Arc<[u8]>) -> Result<(), ObjectError> {
         let name = ObjectName::new(name)?;
         match &self.backend {
@@ -192,8 +176,7 @@ impl ObjectStorage {
         }
     }
 
-    /// Read what was kept under a name; `None` where nothing has it. Hash and size are those that it should have, and are looked
-    /// at on the way.
+    /// Opens a named object; `None` if there is none. The reader checks size and hash against `payload`.
     pub async fn get_named(&self, name: &str, payload: &PayloadRef) -> Result<Option<PayloadReader>, ObjectError> {
         let name = ObjectName::new(name)?;
         match &self.backend {
@@ -209,7 +192,7 @@ impl ObjectStorage {
         }
     }
 
-    /// How many bytes are kept under a name, without looking at them.
+    /// Returns the size of a named object without reading it.
     pub async fn named_size(&self, name: &str) -> Result<Option<u64>, ObjectError> {
         let name = ObjectName::new(name)?;
         match &self.backend {
@@ -221,7 +204,7 @@ impl ObjectStorage {
         }
     }
 
-    /// Take out what was kept under a name. That nothing has it is fine.
+    /// Deletes a named object, if it exists.
     pub async fn remove_named(&self, name: &str) -> Result<(), ObjectError> {
         let name = ObjectName::new(name)?;
         match &self.backend {
@@ -234,7 +217,7 @@ impl ObjectStorage {
     }
 }
 
-/// The hash whose first byte and whose other ones, as text, these are.
+/// Parses a hash from its first byte and the hex text of the others.
 fn parse_hash(first: u8, rest: &str) -> Option<[u8; 32]> {
     let mut hash = [first; 32];
     if rest.len() != 62 || !rest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
@@ -246,14 +229,14 @@ fn parse_hash(first: u8, rest: &str) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// A name of no meaning, which nobody else has.
+/// Returns a unique random name.
 fn random_name() -> std::io::Result<String> {
     let mut random_bytes = [0; 16];
     getrandom::fill(&mut random_bytes).map_err(std::io::Error::other)?;
     Ok(hex::encode(&random_bytes))
 }
 
-/// Files are read and written where waiting harms nobody.
+/// Runs file I/O on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, std::io::Error> + Send + 'static,
 ) -> Result<T, ObjectError> {
@@ -261,7 +244,7 @@ async fn run_blocking<T: Send + 'static>(
     Ok(done.map_err(std::io::Error::other)??)
 }
 
-/// Put the large payloads of calls where they belong, before anybody decides on them.
+/// Writes the large payloads of calls to object storage before the calls are queued.
 pub(crate) async fn offload_payloads(
     storage: &ObjectStorage,
     submissions: &mut [Submission],
@@ -270,7 +253,7 @@ pub(crate) async fn offload_payloads(
         let Call::Create(create) = &submission.call else { continue };
         let large = submission.payloads.extract_if(.., |content| content.bytes.len() > MAX_INLINE_PAYLOAD_BYTES);
         for content in large {
-            // As for those that stay: bytes come only with a call that names them, and under their own hash.
+            // The call must name the payload, and its hash must match.
             if create.payload != Some(content.payload) || storage.put(content.bytes).await? != content.payload {
                 return Err(EngineError::PayloadMismatch);
             }

@@ -1,5 +1,5 @@
-//! Bytes on their way to a bucket. Few are kept until their hash is known, and go under it in one request. More go in parts to a
-//! draft, which the bucket then copies to the name of its hash by itself. At most one part is held in memory.
+//! Uploads an object of unknown hash to S3. A small one is buffered and written under its hash in one request. A larger
+//! one goes in parts to a draft, which S3 copies to the hash. At most one part is in memory.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use super::ObjectError;
 use super::bucket::{S3Bucket, UPLOAD_NOTE_SUFFIX};
 use super::errors::to_object_error;
 
-/// Bytes of a part: the fewest that S3 takes for any but the last. Some stores want all to be alike.
+/// S3's minimum for all parts but the last. Some stores require equal parts.
 const PART_BYTES: usize = 5 << 20;
 
-/// Bytes that a bucket copies in one request.
+/// S3's limit for a copy in one request.
 const MAX_COPY_BYTES: u64 = 5 << 30;
 
-/// Dropped before it is finished, it is taken back.
+/// An upload, aborted if dropped before it is finished.
 #[derive(Debug)]
 pub(super) struct MultipartUpload {
     bucket: Arc<S3Bucket>,
-    /// What came and is not sent.
+    /// Bytes that are not sent yet.
     buffer: BytesMut,
     sent_bytes: u64,
     started: Option<StartedMultipart>,
 }
 
-/// An upload in parts, of which the bucket knows.
+/// A multipart upload that exists in the bucket.
 #[derive(Debug)]
 struct StartedMultipart {
     draft_path: Path,
@@ -46,7 +46,7 @@ impl MultipartUpload {
         let mut rest = piece.as_ref();
         while !rest.is_empty() {
             if self.started.is_some() {
-                // There will be more: no growing step by step.
+                // More will follow: allocate a whole part at once.
                 self.buffer.reserve(PART_BYTES - self.buffer.len());
             }
             let (fitting, remaining) = rest.split_at(rest.len().min(PART_BYTES - self.buffer.len()));
@@ -59,7 +59,7 @@ impl MultipartUpload {
         Ok(())
     }
 
-    /// What waits goes as a part.
+    /// Sends the buffer as a part.
     async fn send_part(&mut self) -> Result<(), ObjectError> {
         let part: Bytes = std::mem::take(&mut self.buffer).freeze();
         self.sent_bytes = self.sent_bytes.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
@@ -82,13 +82,13 @@ impl MultipartUpload {
             (self.bucket.draft_path(&name), self.bucket.draft_path(&format!("{name}{UPLOAD_NOTE_SUFFIX}")));
         let id = self.bucket.store.create_multipart(&draft).await.map_err(to_object_error)?;
         let note_body = PutPayload::from_bytes(Bytes::copy_from_slice(id.as_bytes()));
-        // From here on it is ours to take back.
+        // From here on, dropping `self` aborts the upload.
         self.started = Some(StartedMultipart { draft_path: draft, note_path: note.clone(), id, parts: Vec::new() });
         self.bucket.store.put(&note, note_body).await.map_err(to_object_error)?;
         Ok(())
     }
 
-    /// All of it is there: give it its name.
+    /// Completes the upload and publishes it under its hash.
     pub(super) async fn finish(mut self, sha256: &[u8; 32]) -> Result<(), ObjectError> {
         if self.started.is_none() {
             let bytes = std::mem::take(&mut self.buffer).freeze();
@@ -104,7 +104,7 @@ impl MultipartUpload {
         }
         if let Some(StartedMultipart { draft_path: draft, note_path: note, .. }) = self.started.take() {
             let store = &self.bucket.store;
-            // It has its name; what is left of the draft will be collected.
+            // The object is published; garbage collection deletes the rest of the draft.
             let _ = tokio::join!(store.delete(&draft), store.delete(&note));
         }
         Ok(())
@@ -120,7 +120,7 @@ impl Drop for MultipartUpload {
         };
         let bucket = Arc::clone(&self.bucket);
         runtime.spawn(async move {
-            // The note goes last, and only when there is nothing left that it tells of: else it is found by who collects.
+            // The note is deleted last, and only after the abort succeeded: otherwise garbage collection needs it.
             let aborted = bucket.store.abort_multipart(&draft, &id).await;
             let is_aborted = matches!(aborted, Ok(()) | Err(object_store::Error::NotFound { .. }));
             if is_aborted && bucket.store.delete(&draft).await.is_ok() {

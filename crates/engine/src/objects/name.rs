@@ -1,14 +1,14 @@
-//! Names that systems give to what they keep here.
+//! Validates the names of named objects.
 
 use super::ObjectError;
 
-/// Bytes of a whole name: with a prefix before it, still fewer than any store takes.
+/// With a prefix, still below the limit of every store.
 const MAX_NAME_BYTES: usize = 512;
 
-/// Bytes of a segment: no file system takes more than 255.
+/// File systems allow at most 255 bytes.
 const MAX_SEGMENT_BYTES: usize = 200;
 
-/// A relative path of plain segments, `originals/0199….png` say.
+/// A relative path of plain segments, such as `originals/0199….png`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ObjectName(String);
 
@@ -23,7 +23,7 @@ impl ObjectName {
     }
 }
 
-/// Nothing that a file system, a URL or a shell takes for more than a letter; and nothing that leads elsewhere.
+/// Allows no character that is special to a file system, a URL or a shell, and no path traversal.
 fn is_valid_segment(segment: &str) -> bool {
     let is_allowed_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_SEGMENT_BYTES).contains(&segment.len())

@@ -1,4 +1,4 @@
-//! Which place a URL names, and whether it can be reached.
+//! Opens object storage from a URL and probes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::http_client::BucketHttpClient;
 use super::name::ObjectName;
 use super::{ObjectBackend, ObjectError, ObjectStorage, run_blocking};
 
-/// What is sent again, after the first try: a bucket that is down is told to callers within seconds.
+/// Callers learn within seconds that a bucket is down.
 const MAX_RETRIES: usize = 3;
 
-/// No more is tried after this time, whatever it waited for.
+/// Bounds all retries of one request.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl ObjectStorage {
-    /// The place that a URL names: a folder by its path (or `file://PATH`), or `s3://BUCKET/PREFIX` with what the `AWS_…` variables
-    /// of this process say: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and so on. A bucket is
-    /// asked whether it lets us in.
+    /// Opens object storage: a folder by path (or `file://PATH`), or `s3://BUCKET/PREFIX` with the `AWS_…` variables of
+    /// this process: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and so on. A bucket
+    /// is probed for access.
     pub async fn open(url: &str) -> Result<Self, ObjectError> {
-        // What is no text is no setting of ours.
+        // A variable that is not UTF-8 is none of these settings.
         let variables =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Self::open_with(url, variables).await
     }
 
-    /// The same, with settings that are given.
+    /// Like [`open`](Self::open), with explicit settings.
     pub async fn open_with(
         url: &str,
         settings: impl IntoIterator<Item = (String, String)>,
@@ -48,7 +48,7 @@ impl ObjectStorage {
         }
     }
 
-    /// Whether we may write there: something is, and is taken out again.
+    /// Checks write access: writes an object and deletes it.
     pub async fn probe_write(&self) -> Result<(), ObjectError> {
         match &self.backend {
             ObjectBackend::Folder(folder) => {
@@ -76,7 +76,7 @@ fn build_bucket(
 ) -> Result<S3Bucket, ObjectError> {
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_end_matches('/');
-    // A bucket is named as plainly as an object.
+    // A bucket name follows the rules of object names.
     let (Ok(name), Ok(prefix)) =
         (ObjectName::new(name), Some(prefix).filter(|prefix| !prefix.is_empty()).map(ObjectName::new).transpose())
     else {
@@ -86,7 +86,7 @@ fn build_bucket(
     let retry = RetryConfig { backoff, max_retries: MAX_RETRIES, retry_timeout: RETRY_TIMEOUT };
     let mut builder = AmazonS3Builder::new().with_retry(retry).with_disable_bulk_delete(true);
     for (name, value) in settings {
-        // Set to nothing, it is not set.
+        // An empty value counts as unset.
         if name.starts_with("AWS_")
             && !value.is_empty()
             && let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>()
@@ -111,7 +111,7 @@ fn build_bucket(
     Ok(S3Bucket::new(store, prefix.as_ref(), url))
 }
 
-/// Whether nobody can listen: it is encrypted, or stays on this machine.
+/// Returns whether the traffic is encrypted or stays on this machine.
 fn is_encrypted_or_loopback(endpoint: &str) -> bool {
     let Some(rest) = endpoint.strip_prefix("http://") else { return endpoint.starts_with("https://") };
     let authority = rest.split('/').next().unwrap_or_default();
@@ -141,7 +141,6 @@ mod tests {
         }
     }
 
-    /// Half of a pair of keys is none; and what a message says is never the other half.
     #[test]
     fn incomplete_credentials_error_hides_secret() {
         let error = try_build("s3://bucket", &TEST_CREDENTIALS[1..]).unwrap_err();

@@ -1,4 +1,4 @@
-//! A payload on its way in, piece by piece: for bytes that nobody should hold as a whole.
+//! Receives a payload in chunks, without holding it in memory as a whole.
 
 use onceward_core::decide::Call;
 use onceward_core::record::PayloadRef;
@@ -8,25 +8,25 @@ use super::{MAX_INLINE_PAYLOAD_BYTES, ObjectStorage, ObjectWriter};
 use crate::error::EngineError;
 use crate::queue::Submission;
 
-/// Bytes of a new record's payload, as they come. Up to [`MAX_INLINE_PAYLOAD_BYTES`] are kept in memory, for the database; with the first one more all of
-/// them go where large payloads live, and from then on nobody holds more than [`MAX_INLINE_PAYLOAD_BYTES`] of them, or the piece that came last. Dropped
-/// before they have [`arrived`](Self::arrived), they leave nothing behind.
+/// The payload of a new record while it arrives. Up to [`MAX_INLINE_PAYLOAD_BYTES`] stay in memory, for the database. A
+/// larger payload goes to object storage, and memory holds at most [`MAX_INLINE_PAYLOAD_BYTES`] or the last chunk. If
+/// dropped before [`finish`](Self::finish), it leaves nothing behind.
 #[derive(Debug)]
 pub struct PayloadUpload {
     storage: Option<ObjectStorage>,
-    /// All of them while they are few; then those that are not written yet. However small the pieces are in which they come, what is
-    /// written is not.
+    /// All bytes of a small payload; of a large one, the bytes that are not written yet. Combines small chunks into
+    /// larger writes.
     buffer: Vec<u8>,
     writer: Option<ObjectWriter>,
 }
 
 impl PayloadUpload {
-    /// Where there is no place for large payloads, all of them stay in memory, and it is for the caller to say how many may come.
+    /// Without object storage all bytes stay in memory, and the caller must limit them.
     pub(crate) const fn new(storage: Option<ObjectStorage>) -> Self {
         Self { storage, buffer: Vec::new(), writer: None }
     }
 
-    /// A piece more. One that could not be taken is the end of all: what came before it is gone.
+    /// Adds a chunk. After an error the upload is lost.
     pub async fn push(mut self, chunk: impl AsRef<[u8]> + Send + 'static) -> Result<Self, EngineError> {
         let Some(storage) = &self.storage else {
             self.buffer.extend_from_slice(chunk.as_ref());
@@ -52,13 +52,13 @@ impl PayloadUpload {
         Ok(self)
     }
 
-    /// How many came so far.
+    /// Returns the number of bytes received so far.
     pub fn bytes(&self) -> u64 {
         let buffered = u64::try_from(self.buffer.len()).unwrap_or(u64::MAX);
         self.writer.as_ref().map_or(0, ObjectWriter::bytes).saturating_add(buffered)
     }
 
-    /// All of it is there. Many bytes are durable when this returns; few become so with their record.
+    /// Ends the upload. A large payload is durable when this returns; a small one becomes durable with its record.
     pub async fn finish(self) -> Result<UploadedPayload, EngineError> {
         if let Some(mut writer) = self.writer {
             if !self.buffer.is_empty() {
@@ -70,7 +70,7 @@ impl PayloadUpload {
     }
 }
 
-/// A payload that has come, and waits for its record. Without one it is nobody's, and goes when it is old.
+/// A complete payload without a record. If it gets none, garbage collection deletes it.
 #[derive(Clone, Debug)]
 pub struct UploadedPayload {
     payload: PayloadRef,
@@ -84,7 +84,7 @@ impl From<PayloadBytes> for UploadedPayload {
 }
 
 impl Submission {
-    /// With a payload that has arrived: only a creation takes one.
+    /// Attaches an uploaded payload. Calls other than `Create` ignore it.
     #[must_use]
     pub fn with_payload(mut self, uploaded: UploadedPayload) -> Self {
         if let Call::Create(create) = &mut self.call {

@@ -1,4 +1,4 @@
-//! Bytes in pieces. Whoever has them all knows that they are those of the hash: the last piece is given only then.
+//! Reads a payload in chunks. The last chunk is returned only after the hash was verified.
 
 use std::fmt;
 use std::fs::File;
@@ -14,15 +14,14 @@ use super::bucket::ChunkStream;
 use super::errors::to_object_error;
 use super::{ObjectError, run_blocking};
 
-/// Bytes in one piece.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// A payload on its way out.
+/// Reads a payload in chunks, and verifies its hash.
 #[derive(Debug)]
 pub struct PayloadReader {
     payload: PayloadRef,
     source: PayloadSource,
-    /// Read, hashed, and not given yet.
+    /// Read and hashed, but not returned yet.
     lookahead: Option<Arc<[u8]>>,
     sha: Sha256,
     read_bytes: u64,
@@ -31,18 +30,18 @@ pub struct PayloadReader {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadState {
-    /// Not there yet; or never, where a read was left in the middle.
+    /// Not at the end; stays so if a read was canceled.
     Reading,
-    /// All was read, and it is what was asked for.
+    /// All bytes were read and match.
     Verified,
-    /// All was read, and it is not.
+    /// The bytes do not match.
     Damaged,
 }
 
 enum PayloadSource {
-    /// Looked at by the database that has them.
+    /// The database verified these bytes.
     Memory(Option<Arc<[u8]>>),
-    /// Taken while a piece is read.
+    /// `None` while a chunk is being read.
     File(Option<File>),
     Bucket(Option<ChunkStream>),
 }
@@ -74,13 +73,13 @@ impl PayloadReader {
         Self { payload, source, lookahead: None, sha: Sha256::new(), read_bytes: 0, state: ReadState::Reading }
     }
 
-    /// What it will have read in the end.
+    /// Returns the expected hash and size.
     pub const fn payload(&self) -> PayloadRef {
         self.payload
     }
 
-    /// The next piece; `None` at the end. Where the bytes turn out to be others, there is an error in place of the last piece: who
-    /// only counts what comes, as a client does who was told the length, does not take it for the whole.
+    /// Returns the next chunk; `None` at the end. If the bytes do not match, returns an error instead of the last
+    /// chunk. So a client that counts bytes does not mistake damaged data for the whole.
     pub async fn next_chunk(&mut self) -> Result<Option<Arc<[u8]>>, ObjectError> {
         if let PayloadSource::Memory(bytes) = &mut self.source {
             return Ok(bytes.take().filter(|bytes| !bytes.is_empty()));
@@ -100,7 +99,7 @@ impl PayloadReader {
             self.sha.update(&piece);
             self.read_bytes = self.read_bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
             if self.read_bytes > self.payload.bytes {
-                // Whatever else comes, it is not what was asked for.
+                // More bytes than expected cannot match.
                 self.state = ReadState::Damaged;
             } else if let Some(previous) = self.lookahead.replace(piece) {
                 return Ok(Some(previous));
@@ -108,7 +107,7 @@ impl PayloadReader {
         }
     }
 
-    /// What comes next from where it lies; `None` where there is no more.
+    /// Reads the next chunk from the source; `None` at its end.
     async fn read_chunk(&mut self) -> Result<Option<Arc<[u8]>>, ObjectError> {
         match &mut self.source {
             PayloadSource::Memory(_) => Ok(None),
@@ -142,7 +141,7 @@ impl PayloadReader {
         ObjectError::Damaged(hex::encode(&self.payload.sha256))
     }
 
-    /// All of it at once, where there is no more than so much.
+    /// Reads the whole payload, if it has at most `max_bytes`.
     pub async fn read_all(mut self, max_bytes: u64) -> Result<Option<Arc<[u8]>>, ObjectError> {
         if self.payload.bytes > max_bytes {
             return Ok(None);
@@ -150,7 +149,7 @@ impl PayloadReader {
         let mut whole: Vec<u8> = Vec::new();
         while let Some(piece) = self.next_chunk().await? {
             if whole.is_empty() && u64::try_from(piece.len()).is_ok_and(|length| length == self.payload.bytes) {
-                // Mostly it is one piece, and as the last one it was looked at.
+                // Usually there is one chunk, and as the last one it is verified.
                 return Ok(Some(piece));
             }
             whole.extend_from_slice(&piece);
@@ -159,7 +158,7 @@ impl PayloadReader {
     }
 }
 
-/// A read that failed, or was left in the middle, is not gone on with: what it took is in nobody's hands.
+/// A failed or canceled read cannot continue: it took the source with it.
 fn abandoned_read_error() -> ObjectError {
     std::io::Error::other("a read of it was left in the middle").into()
 }

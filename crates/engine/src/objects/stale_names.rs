@@ -1,4 +1,4 @@
-//! What systems have kept under names of their own long ago: for them to judge, nobody else can.
+//! Lists old named objects, for the system that owns them.
 
 use std::fs::ReadDir;
 use std::time::{Duration, SystemTime};
@@ -10,10 +10,9 @@ use super::errors::to_object_error;
 use super::name::ObjectName;
 use super::{ObjectBackend, ObjectError, ObjectStorage, folder, run_blocking};
 
-/// Names that are looked at in one go.
 const MAX_NAMES_PER_BATCH: usize = 500;
 
-/// A walk through all that lies directly under a name, such as `originals`, and was written at least so long ago.
+/// Lists the objects directly under a name, such as `originals`, that are at least `min_age` old.
 pub struct StaleNames {
     prefix: ObjectName,
     min_age: Duration,
@@ -45,7 +44,8 @@ impl ObjectStorage {
 }
 
 impl StaleNames {
-    /// Some of them, perhaps none; `None` at the end. What is written or removed meanwhile may be among them or not.
+    /// Returns the next names, possibly none; `None` at the end. Names that change during the listing may or may not be
+    /// included.
     pub async fn next_batch(&mut self) -> Result<Option<Vec<String>>, ObjectError> {
         match std::mem::replace(&mut self.cursor, NameCursor::Exhausted) {
             NameCursor::Exhausted => Ok(None),
@@ -56,7 +56,7 @@ impl StaleNames {
                     for scanned in 1.. {
                         let Some(entry) = entries.next() else { return Ok((names, NameCursor::Exhausted)) };
                         let entry = entry?;
-                        // One that is no text is no name of ours.
+                        // A file name that is not UTF-8 cannot be an object name.
                         let name = entry.file_name().to_str().map(|name| format!("{}/{name}", under.as_str()));
                         if entry.file_type()?.is_file() && folder::is_stale(&entry.path(), now, age)? {
                             names.extend(name);
@@ -76,7 +76,7 @@ impl StaleNames {
                 while names.len() < MAX_NAMES_PER_BATCH {
                     let Some(name) = all.next().await else { return Ok(Some(names)) };
                     let name = name?;
-                    // What lies deeper is not asked for.
+                    // Deeper objects are skipped.
                     if name.matches('/').count() == self.prefix.as_str().matches('/').count() + 1 {
                         names.push(name);
                     }

@@ -1,4 +1,4 @@
-//! Whether large payloads are where they should be.
+//! Verifies that all externally stored payloads exist and match their hashes.
 
 use onceward_core::hex;
 use onceward_core::record::PayloadRef;
@@ -10,11 +10,11 @@ use super::{ObjectError, ObjectStorage};
 use crate::error::EngineError;
 use crate::verify::{ProgressObserver, VerifyReport};
 
-/// Rows that are read in one transaction.
+/// Keeps each read transaction short.
 const SCAN_PAGE_ROWS: usize = 500;
 
-/// Look for every payload that a record has and the database has not: is it among the objects, and with `contents`, are its bytes
-/// those of its hash? What is wrong is added to the report.
+/// Checks every payload that a record references and the database does not contain: does the object exist, and with
+/// `verify_bytes`, does it match its hash? Differences are added to the report.
 pub async fn verify_objects<S: Scan>(
     store: &S,
     storage: &ObjectStorage,
@@ -44,7 +44,7 @@ pub async fn verify_objects<S: Scan>(
     }
 }
 
-/// The hash of bytes that some record has, and the database has not.
+/// Returns the hash of a referenced payload that is not in the database.
 fn externally_stored_hash(row: &StoredRow) -> Option<[u8; 32]> {
     let value =
         |column: &str| row.columns.iter().find(|(name, _)| *name == column).and_then(|(_, kept)| kept.as_deref());

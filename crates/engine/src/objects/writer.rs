@@ -1,4 +1,4 @@
-//! Bytes on their way in, whose hash nobody knows before their end.
+//! Writes an object whose hash is known only at its end.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::folder::{self, ObjectFolder};
 use super::multipart::MultipartUpload;
 use super::{ObjectError, run_blocking};
 
-/// Bytes on their way in. Dropped before they are finished, they leave nothing behind.
+/// Writes an object in chunks. If dropped before it is finished, it leaves nothing behind.
 #[derive(Debug)]
 pub struct ObjectWriter {
     target: WriteTarget,
@@ -17,7 +17,7 @@ pub struct ObjectWriter {
     bytes: u64,
 }
 
-/// Taken out while a piece is on its way: a write that failed, or was left in the middle, is not gone on with.
+/// `None` while a chunk is being written: a failed or canceled write cannot continue.
 #[derive(Debug)]
 enum WriteTarget {
     Folder(Arc<ObjectFolder>, Option<folder::DraftFile>),
@@ -33,7 +33,7 @@ impl ObjectWriter {
         Self { target: WriteTarget::Bucket(Some(upload)), sha: Sha256::new(), bytes: 0 }
     }
 
-    /// A piece more.
+    /// Writes a chunk.
     pub async fn write(&mut self, chunk: impl AsRef<[u8]> + Send + 'static) -> Result<(), ObjectError> {
         self.sha.update(chunk.as_ref());
         self.bytes = self.bytes.saturating_add(u64::try_from(chunk.as_ref().len()).unwrap_or(u64::MAX));
@@ -55,12 +55,12 @@ impl ObjectWriter {
         Ok(())
     }
 
-    /// How many bytes came so far.
+    /// Returns the number of bytes written so far.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// All of it is there. It is durable, and has its name, when this returns.
+    /// Publishes the object under its hash. It is durable when this returns.
     pub async fn finish(mut self) -> Result<PayloadRef, ObjectError> {
         let payload = PayloadRef { sha256: std::mem::take(&mut self.sha).finalize().into(), bytes: self.bytes };
         match self.target {

@@ -1,4 +1,4 @@
-//! What no record needs any more and no entry of the log tells of, taken away a bounded number at a time.
+//! Deletes rows that no record needs and the log does not contain, in bounded pages.
 
 use onceward_core::time::Time;
 use onceward_store::{AnsweredCallsQuery, Catalog, ExpiredCountersQuery, Store, StoreError};
@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::SCAN_PAGE_RECORDS;
 
-/// Counts of nobody, and those of windows that had ended by this time.
+/// Deletes counters that are zero, and counters of windows that ended before the cutoff.
 pub(super) async fn delete_expired_counters<S: Store>(
     store: &S,
     catalog: &Catalog,
@@ -28,7 +28,7 @@ pub(super) async fn delete_expired_counters<S: Store>(
     }
 }
 
-/// Letters that were answered at this time or before.
+/// Deletes inbox calls that were answered at or before the cutoff.
 pub(super) async fn delete_answered_calls<S: Store>(store: &S, cutoff: Time) -> Result<(), StoreError> {
     let mut query = AnsweredCallsQuery { after_id: i64::MIN, cutoff, limit: SCAN_PAGE_RECORDS };
     loop {

@@ -1,4 +1,4 @@
-//! Versions that became current on somebody's word: what the store keeps of it, held against the log.
+//! Compares the stored activations of lifecycle versions with the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::log::HISTORY_TABLE;
 
 const ACTIVATIONS_TABLE: &str = "turns";
 
-/// What was kept when the log was first looked at: what comes later is in the log later, too.
+/// The activations that were stored at the start. Later ones appear later in the log.
 pub(super) struct Activations {
     revision: u32,
-    /// By number, those of which the log has not told yet.
+    /// Activations by revision that the log has not shown yet.
     unlogged: BTreeMap<u32, StoredActivation>,
 }
 
@@ -41,7 +41,7 @@ impl Activations {
 }
 
 impl<S: Scan> Verifier<'_, S> {
-    /// An entry says that a version became current.
+    /// Verifies a log entry of an activation.
     pub(super) async fn verify_activation(
         &mut self,
         entry: &LogEntry,
@@ -86,7 +86,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// Of what is left the log says nothing.
+    /// Reports stored activations that the log does not contain.
     pub(super) fn report_unlogged_activations(&mut self) {
         for revision in std::mem::take(&mut self.activations.unlogged).into_keys() {
             self.add_difference(TableDifference::new(ACTIVATIONS_TABLE, revision, DifferenceKind::Extra));

@@ -1,4 +1,4 @@
-//! What pruning took: by its checkpoints, which are chained like the entries of a record.
+//! Verifies checkpoints, which are chained like the entries of a record.
 
 use onceward_core::count_noun;
 use onceward_core::hex;
@@ -10,7 +10,7 @@ use super::log::HISTORY_TABLE;
 use super::{Verifier, VerifyStop};
 
 impl<S: Scan> Verifier<'_, S> {
-    /// Know all checkpoints before the log is read. Whether they are what they say is looked at when their turn comes.
+    /// Loads all checkpoints before the log is read. Each is verified when the log reaches it.
     pub(super) async fn preload_checkpoints(&mut self) -> Result<(), StoreError> {
         let newest = self.newest_checkpoint().await?;
         self.newest_checkpoint_seq = newest;
@@ -28,14 +28,14 @@ impl<S: Scan> Verifier<'_, S> {
             summary.checkpoints += 1;
             summary.records += checkpoint.pruned_records();
             summary.entries += checkpoint.seqs.count();
-            // Only backward: a damaged one must not lead round in a circle.
+            // Only backward: damaged checkpoints must not form a cycle.
             next_seq = checkpoint.previous_seq.filter(|before| *before < next_seq).unwrap_or(0);
         }
         self.report.pruned.floor_seq = self.replay.last_pruned_seq();
         Ok(())
     }
 
-    /// Where the store says that its newest checkpoint is.
+    /// Returns the seq of the newest checkpoint, by the store.
     async fn newest_checkpoint(&self) -> Result<u64, StoreError> {
         let page = self.store.scan(ProjectionTable::PruneState, None, 1).await?;
         let seq = page.rows.first().and_then(|row| {
@@ -61,7 +61,8 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(body.and_then(|body| body.checkpoint).map(std::borrow::Cow::into_owned))
     }
 
-    /// Places from one to before another have no entries. What no checkpoint explains is missing, unless one has come since.
+    /// Verifies a range without entries. Seqs that no checkpoint explains are missing, unless there is a newer
+    /// checkpoint.
     pub(super) async fn verify_gap(&mut self, from: u64, to: u64, max_reported: usize) -> Result<(), VerifyStop> {
         let (first, count) = self.replay.missing_seqs(from, to, max_reported)?;
         if count == 0 {
@@ -82,7 +83,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// A checkpoint in its place.
+    /// Verifies a checkpoint when the log reaches it.
     pub(super) fn verify_checkpoint(&mut self, entry: &LogEntry, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         let PruneState { checkpoint_seq: previous_seq, .. } = *self.replay.prune_state();
         if checkpoint.previous_seq.unwrap_or(0) != previous_seq {

@@ -1,4 +1,4 @@
-//! What must hold of the whole world that the log tells of, counted from its records.
+//! Verifies global invariants of the replayed state: balances, unique keys and limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use onceward_store::{ReplayTable, StoreError, TableDifference};
 use super::{SCAN_PAGE_ROWS, Verifier};
 
 impl<S: Scan> Verifier<'_, S> {
-    /// Books, keys and limits.
     pub(super) fn verify_global_invariants(&mut self) -> Result<(), StoreError> {
         let mut sums_by_asset: BTreeMap<Arc<str>, i128> = BTreeMap::new();
         let (mut last_row, total) = (0, self.replay.created_records);
@@ -34,7 +33,7 @@ impl<S: Scan> Verifier<'_, S> {
         self.verify_balances(sums_by_asset)
     }
 
-    /// Whoever has a key has it alone.
+    /// Verifies that each unique key has one holder.
     fn verify_unique_keys(&mut self, record: &Record) -> Result<(), StoreError> {
         for unique in &record.lifecycle.unique_constraints {
             let Some(parts) = held_key_parts(record, &unique.on, unique.in_states) else { continue };
@@ -58,7 +57,7 @@ impl<S: Scan> Verifier<'_, S> {
         }
     }
 
-    /// Count a record under each limit that counts records by what they are now, and under its work key while it runs.
+    /// Counts a record under each limit on current states, and under its concurrency key while it runs.
     fn recount_record(&mut self, record: &Record) -> Result<(), StoreError> {
         let lifecycle = &record.lifecycle.name;
         let mut keys = Vec::new();
@@ -78,7 +77,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    // INV-7: what is counted is what there is.
+    // INV-7: each counter equals the recount.
     fn verify_counters(&mut self) -> Result<(), StoreError> {
         let mut is_verifiable: HashMap<(String, String), bool> = HashMap::new();
         for lifecycle in self.replay.catalog().lifecycles().values() {
@@ -86,7 +85,7 @@ impl<S: Scan> Verifier<'_, S> {
             is_verifiable.insert((name.clone(), "work.key".to_owned()), true);
             for limit in &lifecycle.limits {
                 let counts_current = limit.in_states.is_some() && limit.window.is_none();
-                // Where versions count differently, nobody can say what it should come to.
+                // If versions count differently, the expected value is unknown.
                 *is_verifiable.entry((name.clone(), limit.name.to_string())).or_insert(counts_current) &=
                     counts_current;
             }
@@ -110,7 +109,7 @@ impl<S: Scan> Verifier<'_, S> {
                         (row.value, self.replay.find_row(other_table, key)?.and_then(|row| row.value));
                     let zero = || "0".to_owned();
                     let (own, other) = (own_count.unwrap_or_else(zero), other_count.unwrap_or_else(zero));
-                    // Keys that both have are told of once.
+                    // Reports a key that is in both tables once.
                     if own != other && (kind == ReplayTable::Count || other == "0") {
                         let (stored, expected) = if kind == ReplayTable::Count { (own, other) } else { (other, own) };
                         self.add_difference(
@@ -124,7 +123,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// Double entry: what one has came from another, and only the world's own accounts owe.
+    /// Verifies double entry: the balances of an asset sum to zero, and only outside accounts may be negative.
     fn verify_balances(&mut self, mut sums_by_asset: BTreeMap<Arc<str>, i128>) -> Result<(), StoreError> {
         let mut last_row = 0;
         loop {

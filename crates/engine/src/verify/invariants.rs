@@ -1,4 +1,4 @@
-//! What must hold of every entry, whatever the lifecycle: by the log alone, before anything is compared.
+//! Invariants of every log entry, for any lifecycle. They need only the log.
 
 use onceward_core::decide::{Call, Operation, validate_value};
 use onceward_core::model::Lifecycle;
@@ -9,7 +9,7 @@ use onceward_store::{AppliedEntry, LogEntry};
 
 use super::log::HISTORY_TABLE;
 
-/// What is wrong with an entry that changes a record.
+/// Returns the violations of an entry that changes a record.
 pub(super) fn change_violations(applied: &AppliedEntry, body: &LogEntryBody, entry: &LogEntry) -> Vec<TableDifference> {
     let mut findings = InvariantFindings { entry, differences: Vec::new() };
     let after = &*applied.after.record;
@@ -24,7 +24,7 @@ pub(super) fn change_violations(applied: &AppliedEntry, body: &LogEntryBody, ent
     findings.differences
 }
 
-/// What is wrong with an entry that tells of a refusal.
+/// Returns the violations of an entry that logs a refusal.
 pub(super) fn refusal_violations(body: &LogEntryBody, entry: &LogEntry) -> Vec<TableDifference> {
     let mut findings = InvariantFindings { entry, differences: Vec::new() };
     // INV-9
@@ -112,7 +112,7 @@ impl InvariantFindings<'_> {
         }
     }
 
-    /// A change of state is explained by the rows that were taken.
+    /// Every change of state is explained by the applied transitions.
     fn require_state_explained(&mut self, before: Option<&Record>, after: &Record, body: &LogEntryBody) {
         for (event, number) in body.transitions.iter() {
             let is_known = find_transition(&after.lifecycle, event, *number).is_some();
@@ -121,7 +121,7 @@ impl InvariantFindings<'_> {
         let state_changed = before.is_none_or(|before| before.state != after.state);
         let mut targets =
             body.transitions.iter().filter_map(|(event, number)| find_transition(&after.lifecycle, event, *number)?.to);
-        // Who moves a record to another version says into which state.
+        // A version migration sets the state itself.
         let is_migration = |operation: &Operation| matches!(operation.call, Call::MigrateVersion(_));
         let is_migrated = before.is_some_and(|before| before.lifecycle.hash != after.lifecycle.hash);
         self.ensure(
@@ -133,7 +133,7 @@ impl InvariantFindings<'_> {
         self.ensure("INV-3", !state_changed || is_explained, "the rows that were taken lead to the state");
     }
 
-    /// A failure has a name.
+    /// Every failure has a code.
     fn require_failures_named(&mut self, after: &Record) {
         if let Some(execution) = &after.execution {
             let aborted = execution.status == ExecutionStatus::Aborted;
@@ -146,7 +146,7 @@ impl InvariantFindings<'_> {
         self.ensure("INV-5", has_end, "a record has an end just when it is final");
     }
 
-    /// What callers give keeps to the bounds of its field.
+    /// Values from callers are within the bounds of their fields.
     fn require_fields_bounded(&mut self, after: &Record, body: &LogEntryBody) {
         for (name, value) in body.change.iter().flat_map(onceward_store::log::RecordDiff::fields) {
             let field =
@@ -172,7 +172,7 @@ fn find_transition<'a>(
     lifecycle.events.iter().find(|own| *own.name == *event)?.transitions.get(usize::from(number))
 }
 
-/// The execution machine. A report on LEASED implies the start, so it may pass through.
+/// Allowed changes of an execution's status. A report on LEASED implies the start, so IN_PROGRESS may be skipped.
 const fn is_forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
     use ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
     matches!(

@@ -1,4 +1,4 @@
-//! The log in order: its places, its hashes, and what each entry makes of its record.
+//! Verifies the log in order: seqs, hashes, and the effect of each entry on its record.
 
 use std::sync::Arc;
 
@@ -14,31 +14,29 @@ use super::redecide::{Redecision, commit_needing_result};
 use super::report::DecisionDrift;
 use super::{SCAN_PAGE_ROWS, Verifier, VerifyStop, invariants};
 
-/// The table's name.
 pub(super) const HISTORY_TABLE: &str = "history";
 
-/// Missing entries that are named one by one.
+/// Bounds the report; further gaps are counted.
 const MAX_REPORTED_GAPS: usize = 20;
 
-/// An entry that was read, and what it says.
+/// A log entry with its parsed body.
 pub(super) struct ParsedEntry {
     pub(super) entry: LogEntry,
     pub(super) body: LogEntryBody<'static>,
-    /// Its hash is as it must be.
     is_hash_valid: bool,
 }
 
 impl ParsedEntry {
-    /// The place of its operation's first entry.
+    /// Returns the seq of its operation's first entry.
     fn first_seq(&self) -> u64 {
         self.entry.seq.saturating_sub(u64::from(self.body.back))
     }
 }
 
 impl<S: Scan> Verifier<'_, S> {
-    /// The whole log, as far as it goes by now.
+    /// Reads the whole log, up to its current end.
     pub(super) async fn read_log(&mut self) -> Result<(), VerifyStop> {
-        // What stands before the first place is in no page that starts there.
+        // A page from seq 1 does not show rows before it.
         let page = self.store.scan_log(i64::MIN, SCAN_PAGE_ROWS).await?;
         for row in page.rows.iter().filter(|row| row.seq <= 0) {
             self.add_difference(TableDifference::new(HISTORY_TABLE, row.seq, DifferenceKind::Extra));
@@ -47,7 +45,7 @@ impl<S: Scan> Verifier<'_, S> {
         self.read_log_to(end).await
     }
 
-    /// Read on to a place that a commit ended at.
+    /// Reads on to a seq at which a commit ended.
     pub(super) async fn read_log_to(&mut self, to_seq: u64) -> Result<(), VerifyStop> {
         let mut operation_entries: Vec<ParsedEntry> = Vec::new();
         let mut next_seq = self.replay.seq + 1;
@@ -88,7 +86,7 @@ impl<S: Scan> Verifier<'_, S> {
                 }
             }
             if next_seq == page_start {
-                // The store says that its log goes further, and has nothing there.
+                // The store says that its log is longer, but has no more rows.
                 self.verify_gap(next_seq, to_seq + 1, 1).await?;
                 break;
             }
@@ -99,13 +97,13 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// Where one batch ends, the next begins.
+    /// Verifies that a batch ends where the next one begins.
     fn verify_batch_end(&mut self, seq: u64, end: Option<i64>) -> Result<(), StoreError> {
         if let Some((last, kept)) = self.last_batch_end
             && Some(kept) != end
             && i64::try_from(last) != Ok(kept)
         {
-            // Its last entries may have been pruned, and then nothing else stands there.
+            // Its last entries may be pruned; then nothing else may be in the gap.
             let to = u64::try_from(kept).unwrap_or(0);
             if to < last || to >= seq || self.replay.missing_seqs(last + 1, to + 1, 0)?.1 > 0 {
                 self.add_difference(TableDifference::differs("batches", kept, "last", kept, last));
@@ -129,7 +127,7 @@ impl<S: Scan> Verifier<'_, S> {
         LogEntry { seq, record: row.record, version, at, text: Arc::clone(&row.text), hash: row.hash }
     }
 
-    /// An entry's hash is of what it says and of the record's entry before; and it says where that one stands.
+    /// Verifies that the hash covers the entry and the record's previous entry, and that the entry points to that one.
     fn verify_chain(&mut self, row: &StoredLogRow, entry: &LogEntry, is_checkpoint: bool) -> Result<bool, StoreError> {
         let replayed = match entry.record {
             Some(id) => self.replay.replayed_record(id)?,
@@ -163,7 +161,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(is_match)
     }
 
-    /// One operation: all of its entries.
+    /// Verifies all entries of one operation.
     async fn verify_operation(&mut self, group: Vec<ParsedEntry>) -> Result<(), StoreError> {
         let Some(first) = group.first() else { return Ok(()) };
         if let Some(checkpoint) = &first.body.checkpoint {
@@ -179,7 +177,7 @@ impl<S: Scan> Verifier<'_, S> {
             let catalog_scan = self.store.scan_catalog().await?;
             self.replay.set_catalog(&catalog_scan.catalog)?;
         }
-        // Of an older operation some entries may be gone; then the others still know their places.
+        // Some entries of an older operation may be pruned; the others still know their numbers.
         let is_complete = first.first_seq() > self.replay.last_pruned_seq();
         let expected_more = usize::try_from(first.body.more).unwrap_or(usize::MAX);
         if is_complete && first.body.back == 0 && group.len() - 1 != expected_more {
@@ -227,7 +225,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// INV-8: a key is made once, and no two have one secret.
+    /// INV-8: each API key is created once, and no two share a secret.
     fn verify_key_change(&mut self, entry: &LogEntry, change: &ApiKeyChange) -> Result<(), StoreError> {
         if entry.record.is_some() || entry.version != 0 {
             let why = "a change of API keys belongs to no record";

@@ -1,4 +1,4 @@
-//! Rows that should be in a table, and were not met when it was read.
+//! Finds rows that should be in a table but were not found.
 
 use onceward_core::decide::readiness;
 use onceward_core::time::Time;
@@ -11,10 +11,9 @@ use super::row_bitmap::RowBitmap;
 use super::tables::{replay_table, violated_rule};
 use super::{SCAN_PAGE_ROWS, Verifier};
 
-/// A table that was read.
 pub(super) struct ScannedTable {
     pub(super) table: ProjectionTable,
-    /// How far the log went when that began.
+    /// Seq of the log when the read began.
     pub(super) since_seq: Option<u64>,
     pub(super) seen_rows: RowBitmap,
 }
@@ -25,7 +24,7 @@ impl ScannedTable {
     }
 }
 
-/// Whether a table has at most one row of each record, and none of anything else.
+/// Returns whether the table has at most one row per record, and no other rows.
 pub(super) const fn is_record_table(table: ProjectionTable) -> bool {
     matches!(
         table,
@@ -40,7 +39,7 @@ pub(super) const fn is_record_table(table: ProjectionTable) -> bool {
 }
 
 impl<S: Scan> Verifier<'_, S> {
-    /// All tables of records at once; those that miss something. Nothing is told yet.
+    /// Returns the tables that miss rows, in one pass over all records. Reports nothing yet.
     pub(super) fn tables_missing_records(
         &mut self,
         scanned_tables: Vec<ScannedTable>,
@@ -62,7 +61,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(scanned_tables.into_iter().zip(has_missing).filter_map(|(met, is_short)| is_short.then_some(met)).collect())
     }
 
-    /// Rows that should be there and were not met; how many. Those that changed while the table was read are left out.
+    /// Counts missing rows. Rows that changed while the table was read are skipped.
     pub(super) fn count_missing(&mut self, scanned: &ScannedTable, should_report: bool) -> Result<u64, StoreError> {
         let (since_seq, mut missing) = (scanned.since_seq.unwrap_or(0), 0);
         let mut last_row = 0;
@@ -86,13 +85,14 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(missing)
     }
 
-    /// Rows of the scratch after a number: what each stands for in which table, if it stands for something, and since when.
+    /// Returns replayed rows after `last_row`: each with its table and subject, if a row is expected, and the seq of
+    /// its last change.
     fn expected_rows_after(&mut self, table: ProjectionTable, last_row: u64) -> Result<Vec<ExpectedRow>, StoreError> {
         if let Some(kind) = replay_table(table) {
             let rows = self.replay.rows_after(kind, last_row, SCAN_PAGE_ROWS)?.into_iter();
             return Ok(rows
                 .map(|row| {
-                    // A row that counts nothing may as well not be there.
+                    // A row with the count 0 is optional.
                     let is_expected = match (kind, row.value.as_deref()) {
                         (_, None) => false,
                         (ReplayTable::Count, Some(_)) if self.is_expired_window(&row.subject) => false,
@@ -135,7 +135,7 @@ impl<S: Scan> Verifier<'_, S> {
         })
     }
 
-    /// Whether a count is of a window of a limit `per` a time that is over: it may be pruned, and nobody asks for it.
+    /// Returns whether the counter belongs to a window that has ended: it may be pruned.
     fn is_expired_window(&self, at: &RowSubject) -> bool {
         let RowSubject::Key(key) = at else { return false };
         let window = key.rsplit(KEY_SEPARATOR).next().and_then(|window| window.parse().ok());
@@ -146,8 +146,8 @@ impl<S: Scan> Verifier<'_, S> {
         end.is_some_and(|end| end <= self.now.max(self.latest_at))
     }
 
-    /// The table that must have a row of a record, where it is this one, or where the record should still wait for its time before it
-    /// stands in this one. In `ready_jobs` that is not known of jobs with a work key: their lane says it.
+    /// Returns the table that must contain a row of this record: `table` itself, or `Delayed` if the job is not ready
+    /// yet. For jobs with a concurrency key, `Ready` is checked through their lane.
     fn expected_table(&self, table: ProjectionTable, replayed: &ReplayedRecord) -> Option<ProjectionTable> {
         if replayed.is_log_damaged {
             return None;
@@ -168,5 +168,5 @@ impl<S: Scan> Verifier<'_, S> {
     }
 }
 
-/// A row that should be there: its number in the scratch, what it stands for in which table, if it does, and since when.
+/// An expected row: its replay row id, its table and subject if any, and the seq of its last change.
 type ExpectedRow = (u64, Option<(ProjectionTable, RowSubject)>, u64);

@@ -1,20 +1,9 @@
-//! `verify`: everything that a store keeps, worked out again from its log and compared.
+//! `verify`: replays the log and compares the result with every table.
 //!
-//! The log is read in order into a [`ReplayDatabase`]: its places without a gap, its hashes, what each entry makes of its record, and
-//! whether `decide` still decides so. Then each table is read page by page. A page says how far the log went when it was read; the
-//! scratch goes on to there, and the page is compared with it. So an engine may go on writing all the while.
-//!
-//! | file | duty |
-//! | --- | --- |
-//! | `log.rs` | the log: gaps, hashes, entries that do not fit |
-//! | `pruned.rs` | checkpoints: what pruning took, and what is carried forward |
-//! | `again.rs` | deciding an old operation again |
-//! | `invariants.rs` | what must hold of every change, and of the whole |
-//! | `tables.rs` | tables held against the scratch |
-//! | `activations.rs` | versions that became current on somebody's word |
-//! | `missing.rs` | rows that should be there and were not met |
-//! | `row_bitmap.rs` | which rows were met, one bit each |
-//! | `report.rs` | what was found |
+//! The log is replayed in order into a [`ReplayDatabase`]. This checks that seqs have no gap, that the hash chain
+//! holds, that each entry fits its record, and that `decide` decides the same again. Then each table is read page by
+//! page. A page says up to which seq the log was written when it was read; the replay continues to that seq, and the
+//! page is compared. So an engine may write meanwhile.
 
 mod activations;
 mod checkpoints;
@@ -38,16 +27,16 @@ use onceward_store::{ReplayDatabase, StoreError, TableDifference};
 use activations::Activations;
 pub use report::{DecisionDrift, ProgressObserver, PrunedSummary, VerifyReport};
 
-/// Entries of the log, and rows of a table, that are read in one transaction.
+/// Keeps each read transaction short.
 const SCAN_PAGE_ROWS: usize = 2_000;
 
-/// How often it starts again because pruning took what it had not read yet.
+/// Pruning runs rarely, so that a few restarts are enough.
 const MAX_PRUNE_RESTARTS: usize = 20;
 
-/// Look through a store. `now` is the time, for leases that heartbeats have moved: none ends later than a day from now.
+/// Verifies a store. `now` bounds the leases that heartbeats extended: none ends later than a day from now.
 ///
-/// What is wrong with the store is in the report; an error means that it could not be read. The work is done in this very
-/// task and takes as long as it takes: give it a thread of its own.
+/// The report contains what is wrong with the store; an error means that it could not be read. The work runs in the
+/// current task and may take long: use a dedicated thread.
 pub async fn verify<S: Scan>(
     store: &S,
     now: Time,
@@ -64,10 +53,9 @@ pub async fn verify<S: Scan>(
     Ok(VerifyReport { stopped: Some(stopped.to_owned()), ..VerifyReport::default() })
 }
 
-/// Why it does not go on.
 enum VerifyStop {
     Store(StoreError),
-    /// Entries that were still to be read are gone: from the start again, by the new checkpoint.
+    /// Entries that were not read yet were pruned: start again with the new checkpoint.
     Pruned,
 }
 
@@ -115,14 +103,13 @@ async fn verify_once<S: Scan>(
 struct Verifier<'a, S> {
     store: &'a S,
     now: Time,
-    /// The latest time in the log.
     latest_at: Time,
     replay: ReplayDatabase,
-    /// The last entry that was read, and where its batch says that it ends.
+    /// Seq of the last entry, and the end of its batch by its own claim.
     last_batch_end: Option<(u64, i64)>,
-    /// The newest checkpoint when the log was first looked at.
+    /// Newest checkpoint at the start.
     newest_checkpoint_seq: u64,
-    /// The current versions as they were, by the catalog's number.
+    /// Current versions by catalog revision.
     definitions: HashMap<u32, Arc<Definitions>>,
     activations: Activations,
     report: VerifyReport,
@@ -135,7 +122,6 @@ impl<S: Scan> Verifier<'_, S> {
         self.report.add_difference(difference);
     }
 
-    /// A table's name while it is read.
     fn report_progress(&mut self, table_name: &'static str, done: u64, total: u64) {
         self.observer.on_progress(table_name, done, total);
     }
@@ -147,7 +133,7 @@ impl<S: Scan> Verifier<'_, S> {
         Arc::clone(cached)
     }
 
-    /// How many rows of a table there should be, about.
+    /// Estimates the number of rows of a table.
     fn expected_rows(&self, table: ProjectionTable) -> u64 {
         match table {
             ProjectionTable::LogSeq | ProjectionTable::PruneState | ProjectionTable::ApiKeysRevision => 1,

@@ -1,4 +1,4 @@
-//! An operation of the log decided again, on what the log says the world was.
+//! Decides logged operations again, on the replayed state.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use serde_json::Value as Json;
 
 use super::log::ParsedEntry;
 
-/// More rounds of loading than any operation needs.
+/// More than any operation needs.
 const MAX_LOAD_ROUNDS: usize = 10_000;
 
 pub(super) enum Redecision {
     Same,
-    /// In words.
+    /// A description of the difference.
     Differs(String),
-    /// What it was decided on is not kept.
+    /// Data that the decision needs is not stored.
     NotReproducible,
-    /// It would be decided otherwise now that some of what it was decided on is pruned.
+    /// The decision differs because some of its data was pruned.
     Pruned,
 }
 
-/// The job whose result `decide` must read to decide this again: the log has its hash only.
+/// Returns the job whose result `decide` needs, because the log has only the result's hash.
 pub(super) fn commit_needing_result(
     replay: &mut ReplayDatabase,
     body: &LogEntryBody,
@@ -42,7 +42,7 @@ pub(super) fn commit_needing_result(
     Ok((has_typed_result && body.effect.is_some()).then_some(*record))
 }
 
-/// Decide an operation again. `result` is what its effect kept of a worker's result, where that is needed.
+/// Decides an operation again. `result` is the stored result of its effect, if it is needed.
 pub(super) fn redecide_group(
     replay: &mut ReplayDatabase,
     definitions: &Definitions,
@@ -87,8 +87,8 @@ pub(super) fn redecide_group(
     }
 }
 
-/// Whether an operation looked for something that pruning has taken since: a record that is not there, or a link that some are
-/// gone from.
+/// Returns whether an operation read something that was pruned since: a missing record, or a link with pruned
+/// referrers.
 fn reads_pruned_data(replay: &ReplayDatabase, snapshot: &Snapshot, seq: u64) -> Result<bool, StoreError> {
     if !replay.is_before_checkpoint(seq) {
         return Ok(false);
@@ -116,7 +116,7 @@ fn compare_entries(group: &[ParsedEntry], redecided: &[LogEntry], is_exact: bool
         if entry == again {
             continue;
         }
-        // Where the result is not at hand, neither its hash in the effect nor the operation's own text can be the same.
+        // Without the result, its hash in the effect and the operation's text cannot be equal.
         let same = if is_exact { has_same_outcome(entry, again)? } else { is_same_except_result(entry, again)? };
         if !same {
             let about = entry.record.map_or_else(|| "a refusal".to_owned(), |id| id.to_string());
@@ -142,7 +142,7 @@ fn is_same_except_result(logged: &LogEntry, redecided: &LogEntry) -> Result<bool
     Ok(strip(logged)? == strip(redecided)?)
 }
 
-/// When each lease that these entries tell of ended, or was to: heartbeats moved it there without an entry.
+/// Returns the end of each lease in these entries: heartbeats extended it without an entry.
 fn lease_ends(group: &[ParsedEntry]) -> HashMap<RecordId, (FencingToken, Time)> {
     let lease = |ParsedEntry { entry, body, .. }: &ParsedEntry| {
         let execution = body.change.as_ref()?.execution.as_ref()?;
@@ -166,7 +166,7 @@ fn decide_with_replay(
                     extend_lease(snapshot, *id, Some(*token), *ends_at);
                 }
             }
-            // It was not due then: a heartbeat must have moved the end of its lease.
+            // It was not due then: a heartbeat must have extended its lease.
             Decision::Due { records, at } => {
                 let Some(later) = now.max(at).checked_add(Duration::from_micros(1)) else {
                     return Ok(Err("time ends".to_owned()));
@@ -188,7 +188,7 @@ fn decide_with_replay(
     Ok(Err("it would not end".to_owned()))
 }
 
-/// Let a live lease end later. Whether it did.
+/// Extends a live lease; returns whether it did.
 fn extend_lease(snapshot: &mut Snapshot, id: RecordId, token: Option<FencingToken>, ends_at: Time) -> bool {
     let Some(Some(record)) = snapshot.records.get_mut(&id) else { return false };
     let Some(execution) = record.live_execution() else { return false };
@@ -201,7 +201,7 @@ fn extend_lease(snapshot: &mut Snapshot, id: RecordId, token: Option<FencingToke
     true
 }
 
-/// Bytes that the operation itself made must be kept.
+/// Payloads that the operation itself generated must be stored.
 fn keep_payloads(replay: &mut ReplayDatabase, changes: &Changes, first: &LogEntry) -> Result<(), StoreError> {
     for new in &changes.payloads {
         replay.advance_to(first.seq);

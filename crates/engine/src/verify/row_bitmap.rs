@@ -1,4 +1,5 @@
-//! Which rows of the scratch were met in a table: one bit each, so that a hundred million cost a dozen megabytes.
+//! Records which replayed rows were found in a table: one bit each, so that a hundred million rows take a dozen
+//! megabytes.
 
 #[derive(Debug, Default)]
 pub(super) struct RowBitmap(Vec<u64>);

@@ -1,4 +1,4 @@
-//! Each table held against what the log says, in both directions.
+//! Compares each table with the replayed state, in both directions.
 
 use onceward_core::decide::readiness;
 use onceward_core::hex;
@@ -16,22 +16,22 @@ use super::missing::{ScannedTable, is_record_table};
 use super::row_bitmap::RowBitmap;
 use super::{SCAN_PAGE_ROWS, Verifier, VerifyStop};
 
-/// How often a table is read before a row is called missing. A heartbeat may carry a row from before the reader to behind it
-/// without a word in the log; twice in a row it would have to be very unlucky.
+/// A heartbeat may move a row behind the reader without a log entry. Several reads in a row make a false report very
+/// unlikely.
 const MAX_READ_ROUNDS: usize = 3;
 
-/// No lease is longer.
+/// The longest lease.
 const MAX_LEASE_SPAN: Duration = Duration::from_secs(24 * 3600);
 
 impl<S: Scan> Verifier<'_, S> {
-    /// Every table, and what is missing in it.
+    /// Verifies every table, and finds missing rows.
     pub(super) async fn verify_tables(&mut self) -> Result<(), VerifyStop> {
         let mut record_tables = Vec::new();
         for table in self.store.tables() {
             let mut scanned = ScannedTable::new(*table);
             self.read_table(&mut scanned, true).await?;
             if is_record_table(*table) {
-                // All of them are asked of each record once, at the end: reading a record back takes longer than a row.
+                // Checked together, once per record, at the end: loading a record takes longer than reading a row.
                 record_tables.push(scanned);
             } else if self.count_missing(&scanned, false)? > 0 {
                 self.reread_until_complete(scanned).await?;
@@ -43,7 +43,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// Something was missing: it may have gone from before the reader to behind it.
+    /// Reads a table again, because a missing row may have moved behind the reader.
     async fn reread_until_complete(&mut self, mut scanned: ScannedTable) -> Result<(), VerifyStop> {
         for round in 2..=MAX_READ_ROUNDS {
             self.read_table(&mut scanned, false).await?;
@@ -55,8 +55,8 @@ impl<S: Scan> Verifier<'_, S> {
     }
 
     async fn read_table(&mut self, scanned: &mut ScannedTable, is_first: bool) -> Result<(), VerifyStop> {
-        // Whoever waits for its time stands in `later`, and is put where it belongs at any moment after that, without a word in the
-        // log: first there, then here, it is met once at least.
+        // The store moves a delayed job to its queue at any time after it is ready, without a log entry. Reading
+        // `Delayed` first finds the row at least once.
         if matches!(scanned.table, ProjectionTable::Ready | ProjectionTable::Lanes) {
             let should_report = is_first && scanned.table == ProjectionTable::Ready;
             self.read_pages(ProjectionTable::Delayed, &mut scanned.since_seq, &mut scanned.seen_rows, should_report)
@@ -65,7 +65,7 @@ impl<S: Scan> Verifier<'_, S> {
         self.read_pages(scanned.table, &mut scanned.since_seq, &mut scanned.seen_rows, is_first).await
     }
 
-    /// All rows of a table. What is wrong with them is told once, and they are counted once.
+    /// Reads all rows of a table. Differences and rows are reported once.
     async fn read_pages(
         &mut self,
         table: ProjectionTable,
@@ -93,7 +93,7 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// One row as it is kept. What is wrong with it is told once, in the first round.
+    /// Verifies one stored row. Its differences are reported in the first round only.
     fn verify_row(
         &mut self,
         table: ProjectionTable,
@@ -155,14 +155,14 @@ impl<S: Scan> Verifier<'_, S> {
         if let Some((_, number)) =
             expected_columns.iter_mut().find(|(name, _)| *name == "row" && self.replay.prune_state().checkpoint_seq > 0)
         {
-            // Where records are gone, those that stay keep their numbers: none has a smaller one than it has a place.
+            // After pruning, remaining records keep their row numbers, so that a number is at least the replayed one.
             let kept = row.columns.iter().find(|(name, _)| *name == "row").and_then(|(_, kept)| kept.clone());
             if kept.as_deref().and_then(|kept| kept.parse().ok()).is_some_and(|kept: u64| kept >= replayed.row_id) {
                 *number = kept;
             }
         }
         compare_columns(&row.columns, &expected_columns, problems);
-        // Entries are found by the record's id, and the hash is of it too.
+        // The hash chain includes the record's id, so that a wrong id has no valid entry.
         if table == ProjectionTable::Records && !replayed.has_verified_entry {
             problems.push(DifferenceKind::Invalid("no entry of its log carries a hash that fits its id".to_owned()));
         }
@@ -173,7 +173,7 @@ impl<S: Scan> Verifier<'_, S> {
                 ));
             }
             RowContext::LanePosition { front, is_ready: ready, jobs_ahead: better } => {
-                // The two disagree, and which of them is right nobody knows: both are named.
+                // The tables disagree, and either may be wrong: report both.
                 if front != i64::from(ready) {
                     problems.push(differs_in("front", front, i64::from(ready)));
                     if should_report && !ready {
@@ -224,14 +224,15 @@ impl<S: Scan> Verifier<'_, S> {
         Ok(())
     }
 
-    /// Whether a job that stands at the back of its lane should stand in front: there is room for one more than those before it.
+    /// Returns whether a job at the back of its lane should be in front: the limit allows more than the jobs ahead of
+    /// it.
     fn belongs_in_front(&mut self, known: &ReplayedRecord, ahead: u64) -> Result<bool, StoreError> {
         let Some(key) = readiness(&known.record).and_then(|waiting| waiting.concurrency_key) else { return Ok(false) };
         let policy = |key: &ConcurrencyPolicy| (key.ordered, key.limit);
         let own = known.record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()).map(policy);
         let current = self.replay.catalog().definitions.get(&key.lifecycle);
         let current = current.and_then(|lifecycle| lifecycle.work.as_ref()?.concurrency.as_ref()).map(policy);
-        // Where versions share a key in different ways, who stands in front is a guess, and `decide` has the last word.
+        // If versions share a key with different policies, the front is not determined, and `decide` has the last word.
         let (Some((ordered, limit)), true) = (own, own == current) else { return Ok(false) };
         if ordered {
             let first = self.replay.queue_front(&key)?;
@@ -342,7 +343,7 @@ impl<S: Scan> Verifier<'_, S> {
         let value = replayed_row.and_then(|kept| kept.value);
         let expected_columns: ColumnCells = match (table, value) {
             (ProjectionTable::Contents, refs) => {
-                // Whether what a caller named ever came is not in the log; what an operation made itself was there.
+                // The log does not say whether a caller's payload was inline; a payload that an operation generated is.
                 let empty_hash = hex::encode(&Sha256::digest(b""));
                 let is_generated = self.replay.find_row(ReplayTable::GeneratedPayload, key)?.is_some();
                 let is_present =
@@ -350,7 +351,7 @@ impl<S: Scan> Verifier<'_, S> {
                 let bytes = if is_present { key.to_owned() } else { empty_hash };
                 vec![("bytes", to_cell(bytes)), ("refs", to_cell(refs.unwrap_or_else(|| "0".to_owned())))]
             }
-            // PostgreSQL locks a work key by its count, so that there is one also where nothing ran yet.
+            // PostgreSQL locks a concurrency key by its counter, so the row exists even before a job ran.
             (ProjectionTable::Counts, None) if key.contains("work.key") && row.columns == [("count", to_cell(0))] => {
                 return Ok(());
             }
@@ -375,7 +376,7 @@ impl<S: Scan> Verifier<'_, S> {
     }
 }
 
-/// The rows with keys that a table keeps.
+/// Returns the replay table of a table with keyed rows.
 pub(super) const fn replay_table(table: ProjectionTable) -> Option<ReplayTable> {
     match table {
         ProjectionTable::Uniques => Some(ReplayTable::Unique),
@@ -388,12 +389,12 @@ pub(super) const fn replay_table(table: ProjectionTable) -> Option<ReplayTable> 
     }
 }
 
-/// What does not hold when a table is wrong.
+/// Returns the rule that a wrong row violates.
 pub(super) const fn violated_rule(table: ProjectionTable) -> Option<&'static str> {
     match table {
         ProjectionTable::Effects => Some("INV-1"),
         ProjectionTable::Records | ProjectionTable::Executions => Some("INV-3"),
-        // Whoever waits is found, and what is due is done.
+        // Ready jobs are found, and due records are fired.
         ProjectionTable::Queues
         | ProjectionTable::Ready
         | ProjectionTable::Lanes
@@ -421,7 +422,7 @@ fn compare_columns(stored: &ColumnCells, expected: &ColumnCells, problems: &mut 
     }
 }
 
-/// A store whose indexes take no long text keeps a long key as its hash.
+/// A store whose indexes reject long text stores a long key as its hash.
 fn is_hash_of_expected(stored: &CellText, expected: Option<&CellText>) -> bool {
     let (Some(kept), Some(Some(told))) = (stored, expected) else { return false };
     kept.strip_prefix('#').is_some_and(|hash| hash == hex::encode(&Sha256::digest(told.as_bytes())))

@@ -1,4 +1,4 @@
-//! Who is woken, and whose wish is granted.
+//! Tests of wakeups and parked requests.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -12,7 +12,7 @@ fn names(names: &[&str]) -> Vec<Arc<str>> {
     names.iter().map(|name| Arc::from(*name)).collect()
 }
 
-/// In line, as one is who looked and found nothing.
+/// Joins like a poller that scanned and found nothing.
 fn join_queue<'a>(queues: &'a PollerQueues, lifecycles: &[&str]) -> (Poller<'a>, Pin<Box<OwnedNotified>>) {
     let waiter = queues.join(&names(lifecycles));
     let mut turn = Box::pin(waiter.wakeup());
@@ -52,15 +52,15 @@ fn wakeup_of_dropped_poller_passes_to_next_unless_it_scanned() {
     let lines = PollerQueues::default();
     let mut waiting: Vec<_> = (0..3).map(|_| join_queue(&lines, &["a"])).collect();
     lines.wake(&names(&["a"]), 1);
-    // Gone before it knew.
+    // Dropped before it was polled.
     drop(waiting.remove(0));
     assert_eq!(woken_indexes(&mut waiting), [0]);
-    // Gone after it knew, and before it looked.
+    // Dropped after it was woken, before it scanned.
     let (mut waiter, turn) = waiting.remove(0);
     waiter.mark_woken();
     drop((waiter, turn));
     assert_eq!(woken_indexes(&mut waiting), [0]);
-    // It looked: that was the end of it.
+    // After a scan the wakeup is used.
     let (mut waiter, turn) = waiting.remove(0);
     waiter.mark_woken();
     waiter.mark_scanned();
@@ -105,7 +105,7 @@ fn claim_parked_skips_dropped_and_cancelled_requests() {
     assert_eq!(claim_worker_name(&lines, "a").as_deref(), Some("3"));
 }
 
-/// What waits goes before what is made now: whoever is woken for it is not given the other.
+/// The poller is woken for a ready job, which comes before new ones.
 #[test]
 fn wake_unparks_request_of_woken_poller() {
     let lines = PollerQueues::default();
@@ -123,7 +123,7 @@ fn wake_unparks_request_of_woken_poller() {
     assert_eq!(claim_worker_name(&lines, "b").as_deref(), Some("3"));
 }
 
-/// A job that is on its way to somebody is not left to nobody: its wish is withdrawn only once it is known what comes of it.
+/// Otherwise the job would be leased to a poller that is gone.
 #[test]
 fn withdraw_waits_for_pending_match() {
     let lines = PollerQueues::default();

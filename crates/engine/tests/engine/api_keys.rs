@@ -1,4 +1,4 @@
-//! API keys: made once, shown once, let in while they live, and told in the log without a secret.
+//! API keys: creation, authentication, revocation, and log entries without secrets.
 
 use onceward_core::record::Actor;
 use onceward_core::time::Duration;
@@ -21,7 +21,7 @@ fn status_and_code<T>(answer: Result<T, EngineError>) -> (u16, String) {
     (error.status(), error.code().to_owned())
 }
 
-/// INV-8: one key is one identity: its owner and its roles, and no others, as long as it lives.
+/// INV-8
 #[test]
 fn api_key_authenticates_as_its_owner_until_expiry() {
     on_each_store(EngineConfig::default(), async |engine, clock| {
@@ -48,14 +48,14 @@ fn api_key_authenticates_as_its_owner_until_expiry() {
         for wrong in ["", "ow_", &wrong, &mixed] {
             assert_eq!(status_and_code(keys.authenticate(wrong).await), (401, "unauthorized".to_owned()));
         }
-        // It ends at its very time.
+        // The expiry time itself counts as expired.
         clock.set(ends);
         assert_eq!(status_and_code(keys.authenticate(&other.reveal()).await).0, 401);
         assert_eq!(keys.list(&operator_actor()).await.unwrap().len(), 2, "it is still listed");
     });
 }
 
-/// A revoked key is turned away at once. The door stays closed when no key is left.
+/// Authentication stays required when no key is left.
 #[test]
 fn revoked_key_is_rejected_immediately() {
     on_each_store(EngineConfig::default(), async |engine, clock| {
@@ -73,7 +73,7 @@ fn revoked_key_is_rejected_immediately() {
     });
 }
 
-/// Who takes the last operator's key away is told so: keys that are revoked or over do not count, nor do others' roles.
+/// Revoked and expired keys do not count, nor do other roles.
 #[test]
 fn revoke_reports_remaining_operator_keys() {
     on_each_store(EngineConfig::default(), async |engine, clock| {
@@ -94,7 +94,7 @@ fn revoke_reports_remaining_operator_keys() {
     });
 }
 
-/// INV-9: keys are for operators; what cannot be one is refused.
+/// INV-9
 #[test]
 fn creating_keys_requires_operator_and_valid_fields() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -127,7 +127,7 @@ fn creating_keys_requires_operator_and_valid_fields() {
     });
 }
 
-/// INV-9: leasing is for workers, and a narrow key leases from its own lifecycles only.
+/// INV-9: also requires the role `worker`.
 #[test]
 fn restricted_key_leases_only_from_its_lifecycles() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -148,7 +148,7 @@ fn restricted_key_leases_only_from_its_lifecycles() {
     });
 }
 
-/// INV-9: a worker's key creates nothing and moves nothing of its owner's; viewers look only. Denials are in the log.
+/// INV-9: denials are logged.
 #[test]
 fn worker_and_viewer_cannot_create_records() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -165,7 +165,7 @@ fn worker_and_viewer_cannot_create_records() {
     });
 }
 
-/// INV-9: a worker that never held a job hears of it what it would hear of none; one that did is told how it stands.
+/// INV-9: a worker that never held the job gets the reply of an unknown job; a former holder sees the state.
 #[test]
 fn report_of_other_worker_reveals_nothing() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -189,7 +189,7 @@ fn report_of_other_worker_reveals_nothing() {
     });
 }
 
-/// Changes of keys are in the log, and only operators read them there; a follower is woken.
+/// A log stream is woken.
 #[test]
 fn key_changes_are_logged_without_secret_for_operators() {
     on_each_store(config_without_polling(), async |engine, _| {

@@ -1,4 +1,4 @@
-//! Messages to the outside, posted to a real server on the loopback interface.
+//! Deliveries to a real HTTP server on the loopback interface.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn write_letter(engine: &Engine<AnyStore>, letter: RecordId, text: &str) {
     write_letters(engine, letter, &[text]).await;
 }
 
-/// In one transaction, and so at one time.
+/// In one transaction, so at one time.
 async fn write_letters(engine: &Engine<AnyStore>, record: RecordId, texts: &[&str]) {
     let call = |text: &&str| {
         let input = json_object(json!({ "text": text }));
@@ -55,7 +55,7 @@ fn last_error(record: &Record) -> String {
     record.field("lastError").map(Value::to_json).and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// Lets time pass until every message has come to its end: from one try to the next, while nobody is at any of them.
+/// Advances the clock from attempt to attempt until every message has ended.
 async fn wait_until_settled(engine: &Engine<AnyStore>, clock: &Clock) {
     let settling = async {
         loop {
@@ -86,8 +86,7 @@ fn letter_body(text: &str) -> String {
     json!({ "text": text }).to_string()
 }
 
-/// EXE-16: messages of one record come in their order, each until it is acknowledged; one that is tried again keeps its key, and
-/// the next one waits for it.
+/// EXE-16: a retried message keeps its key, and the next one waits for it.
 #[test]
 fn deliveries_of_record_are_ordered_and_retried_until_acknowledged() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -111,8 +110,7 @@ fn deliveries_of_record_are_ordered_and_retried_until_acknowledged() {
     });
 }
 
-/// EXE-16: a receiver that never acknowledges leaves the message dead after its budget, for all to see; the next one then has
-/// its turn.
+/// EXE-16: afterwards the next message is sent.
 #[test]
 fn delivery_is_dead_after_retry_budget() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -130,10 +128,9 @@ fn delivery_is_dead_after_retry_budget() {
     });
 }
 
-/// A process that dies between the post and its commit: whoever comes next posts again, under the same key.
 #[test]
 fn crash_after_post_redelivers_with_same_idempotency_key() {
-    /// Posts, and then hears nothing any more.
+    /// Posts, then returns no response.
     struct HangAfterPost(HttpTransport);
 
     impl DeliveryTransport for HangAfterPost {
@@ -171,7 +168,6 @@ fn crash_after_post_redelivers_with_same_idempotency_key() {
     });
 }
 
-/// Nobody there, nobody who answers, and an answer without end.
 #[test]
 fn delivery_survives_absent_hanging_and_flooding_receivers() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -196,7 +192,7 @@ fn delivery_survives_absent_hanging_and_flooding_receivers() {
     });
 }
 
-/// What cannot be delivered ever is dead at once; a redirect is not followed; and who asks to be left alone for a while is.
+/// A redirect is not followed.
 #[test]
 fn permanent_errors_are_dead_and_retry_after_is_honored() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -231,7 +227,6 @@ fn permanent_errors_are_dead_and_retry_after_is_honored() {
     });
 }
 
-/// Deliveries of many records go side by side, and nothing is posted twice.
 #[test]
 fn concurrent_deliveries_post_each_message_once() {
     on_each_store(EngineConfig::default(), async |engine, clock| {

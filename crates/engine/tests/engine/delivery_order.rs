@@ -1,4 +1,4 @@
-//! Messages of one record go out in the order of its log, also where all of them are of one moment.
+//! Messages of one record are delivered in the order of its log, even if all have the same time.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::support::{
     start_time,
 };
 
-/// By chance alone so many do not all come right.
+/// Too many to be in order by chance.
 const BELL_COUNT: usize = 12;
 
 fn seconds_after_start(seconds: i64) -> Time {
@@ -30,7 +30,7 @@ fn bell_config() -> EngineConfig {
     EngineConfig { checks: awake, ..config_without_polling() }
 }
 
-/// Bells whose times come after a minute and after two.
+/// Creates bells that ring after one minute and after two.
 async fn create_bells(engine: &Engine<AnyStore>, to: &str) -> Vec<RecordId> {
     let fields = json_object(
         json!({ "to": to, "first": seconds_after_start(60).to_string(), "second": seconds_after_start(120).to_string() }),
@@ -53,7 +53,7 @@ async fn ring_bells(engine: &Engine<AnyStore>, bells: &[RecordId], stroke: &str)
     }
 }
 
-/// What was heard of each bell, in the order in which it came.
+/// Asserts what was received of each bell, in order of arrival.
 async fn assert_strokes(receiver: &HttpReceiver, bells: &[RecordId], strokes: &[&str]) {
     receiver.wait_for(bells.len() * strokes.len()).await;
     let mut heard: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -67,7 +67,7 @@ async fn assert_strokes(receiver: &HttpReceiver, bells: &[RecordId], strokes: &[
     }
 }
 
-/// EXE-16: a timed row is decided before the call that finds it due; so goes what they send.
+/// EXE-16
 #[test]
 fn due_timer_delivers_before_the_triggering_call() {
     on_each_store(bell_config(), async |engine, clock| {
@@ -80,7 +80,7 @@ fn due_timer_delivers_before_the_triggering_call() {
     });
 }
 
-/// EXE-16: two timers that are long due go in their order, and then whatever is asked, one call after another.
+/// EXE-16
 #[test]
 fn overdue_timers_deliver_in_order_before_calls() {
     on_each_store(bell_config(), async |engine, clock| {
@@ -94,8 +94,7 @@ fn overdue_timers_deliver_in_order_before_calls() {
     });
 }
 
-/// EXE-16: an operation whose question was answered stood far back in the batch that it left; what comes after it alone does not
-/// overtake it.
+/// EXE-16: the call left its batch from a late index; a later single call does not overtake it.
 #[test]
 fn call_with_check_delivers_before_later_calls() {
     on_each_store(bell_config(), async |engine, _| {
@@ -112,8 +111,7 @@ fn call_with_check_delivers_before_later_calls() {
     });
 }
 
-/// EXE-16: two processes whose clocks are apart: the one that is behind decides at the time of the one that is ahead, and its
-/// messages go second all the same.
+/// EXE-16: the engine whose clock is behind decides at the time of the other, and its messages still come second.
 #[test]
 fn deliveries_keep_order_across_skewed_clocks() {
     block_on(async {
@@ -133,7 +131,7 @@ fn deliveries_keep_order_across_skewed_clocks() {
     });
 }
 
-/// A clock that was set back: until it has caught up all that happens to a record is of one time.
+/// Until the clock has caught up, all changes of a record have the same time.
 #[test]
 fn deliveries_keep_order_after_clock_steps_back() {
     block_on(async {

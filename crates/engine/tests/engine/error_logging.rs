@@ -1,4 +1,4 @@
-//! What goes wrong beside callers is told to whoever runs the program: when it begins, and not each time.
+//! Background errors are logged when they begin, not each time.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::support::{
     start_time,
 };
 
-/// Hears warnings.
+/// Records warnings.
 #[derive(Clone, Default)]
 struct WarningRecorder(Arc<Mutex<Vec<String>>>);
 
@@ -58,9 +58,9 @@ impl WarningRecorder {
         self.0.lock().unwrap().iter().filter(|words| words.contains(what)).cloned().collect()
     }
 
-    /// All in one thread, so that this one hears all of it and nobody else's.
+    /// Runs in one thread, so that the recorder gets all of its events and no others.
     fn record_during<T>(&self, future: impl Future<Output = T>) -> T {
-        // With one dispatcher alone, whether a place is heard is decided by whichever thread comes there first, for all of them.
+        // With a single dispatcher, tracing caches the interest of a call site by the first thread that reaches it.
         static SECOND_DISPATCH: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(WarningRecorder::default()));
         LazyLock::force(&SECOND_DISPATCH);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -74,8 +74,7 @@ async fn open_memory_engine(config: EngineConfig) -> Engine<MemoryStore> {
     engine
 }
 
-/// Why a check has no answer is told once, and again when the reason is another or it went well meanwhile. DOC-15: nothing of what was
-/// asked is told, also where whoever answers panics with it.
+/// DOC-15: the log contains no payload, even if the handler panics with it. A success or another reason logs again.
 #[test]
 fn check_failure_is_logged_once_per_reason_without_payload() {
     let turn = Arc::new(AtomicUsize::new(0));
@@ -108,7 +107,6 @@ fn check_failure_is_logged_once_per_reason_without_payload() {
     assert_eq!(ear.events_containing("secret"), [""; 0], "nothing of the payload");
 }
 
-/// A worker that may not lease tries again and again: that is told once.
 #[test]
 fn worker_without_role_is_logged_once() {
     let ear = WarningRecorder::default();

@@ -1,4 +1,4 @@
-//! Answers, order, overload, conflicts, checks and closing.
+//! Replies, order, overload, conflicts, checks and closing.
 
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ use crate::support::{
     reply_code, spawn_submit, start_time, state_of,
 };
 
-/// A whole life, each step of it answered, and all of it in the record's history.
 #[test]
 fn completed_job_is_recorded_in_its_history() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -35,7 +34,6 @@ fn completed_job_is_recorded_in_its_history() {
     });
 }
 
-/// All that was answered is there when the file is opened again.
 #[test]
 fn acknowledged_state_survives_reopening() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
@@ -59,7 +57,6 @@ fn acknowledged_state_survives_reopening() {
     });
 }
 
-/// Calls that were handed in together are decided in their order, and each is taken or refused on its own.
 #[test]
 fn batch_is_decided_in_order_and_each_call_alone() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -84,7 +81,7 @@ fn batch_is_decided_in_order_and_each_call_alone() {
     });
 }
 
-/// A full queue says so at once, and has room again when it is answered.
+/// Capacity is free again after the replies.
 #[test]
 fn full_queue_returns_overloaded() {
     let (checks, held) = HeldChecks::create();
@@ -99,7 +96,7 @@ fn full_queue_returns_overloaded() {
             })
         };
         let notes = [note(), note()];
-        // Both have a place and wait for the outside.
+        // Both hold a permit and wait for their checks.
         held.wait_until_asked(2).await;
         let reply = engine.submit(new_job_submission()).await;
         assert!(matches!(reply, Err(EngineError::Overloaded { retry_after }) if retry_after > Duration::ZERO));
@@ -112,8 +109,6 @@ fn full_queue_returns_overloaded() {
     });
 }
 
-/// Two engines on one store: what one of them saved meanwhile, the other decides again. Nothing is lost and nothing is done
-/// twice, though neither knows of the other.
 #[test]
 fn conflicting_engines_give_each_job_one_holder() {
     block_on(async {
@@ -161,7 +156,7 @@ fn conflicting_engines_give_each_job_one_holder() {
     });
 }
 
-/// A check is asked before the operation, its answer decides and is logged; where nobody answers, the operation is refused.
+/// The answer is logged.
 #[test]
 fn check_answer_decides_and_missing_answer_refuses() {
     on_each_store(EngineConfig { checks: decency_checks(), ..EngineConfig::default() }, async |engine, _| {
@@ -197,8 +192,7 @@ fn check_answer_decides_and_missing_answer_refuses() {
     }
 }
 
-/// An answer is bound to what was asked: where the record has changed meanwhile, the question is put anew. Both stand in the
-/// log.
+/// An answer is bound to its arguments. Both answers are logged.
 #[test]
 fn check_is_asked_again_when_its_arguments_change() {
     static CHECKS_ASKED: Semaphore = Semaphore::const_new(0);
@@ -250,7 +244,6 @@ fn check_is_asked_again_when_its_arguments_change() {
     );
 }
 
-/// What was taken on is answered, what comes later is turned away.
 #[test]
 fn close_answers_accepted_calls_and_rejects_new_ones() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -286,7 +279,6 @@ async fn lease_returns_closed(engine: &Engine<AnyStore>) -> bool {
     matches!(engine.lease(&worker("bob"), &wanted).await, Err(EngineError::Closed))
 }
 
-/// A payload's bytes are kept under their hash.
 #[test]
 fn payload_is_stored_under_its_hash() {
     on_each_store(EngineConfig::default(), async |engine, _| {

@@ -1,4 +1,4 @@
-//! Keys: the same call again is answered as the first time, in every form, also later and also meanwhile.
+//! Idempotency keys: a repeated call gets the first reply, in every form, later and concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,7 @@ fn assert_replay(answer: &Receipt, first: &Receipt) {
     assert_eq!(answer.no_op, first.no_op);
 }
 
-/// A creation sent twice makes one record. Under the same key something else is a mistake; another owner's key is another key.
+/// The same key with another request is an error; keys of other owners are independent.
 #[test]
 fn repeated_create_with_key_returns_first_record() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -58,7 +58,6 @@ fn repeated_create_with_key_returns_first_record() {
     });
 }
 
-/// In a batch each has a key of its own, and one that stands in it twice is carried out once.
 #[test]
 fn duplicate_keys_in_batch_execute_once() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -86,7 +85,6 @@ fn duplicate_keys_in_batch_execute_once() {
     });
 }
 
-/// An event that has moved its record is not taken a second time, but its key still answers as the first time did.
 #[test]
 fn repeated_event_with_key_replays_first_reply() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -99,7 +97,6 @@ fn repeated_event_with_key_replays_first_reply() {
     });
 }
 
-/// A refusal is not remembered: what was refused yesterday may be right today.
 #[test]
 fn refused_call_does_not_consume_its_key() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -114,7 +111,6 @@ fn refused_call_does_not_consume_its_key() {
     });
 }
 
-/// The same key leases the same jobs and no others, whatever else waits; and a report's key answers alike.
 #[test]
 fn key_replays_leases_and_reports() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -154,7 +150,7 @@ fn key_replays_leases_and_reports() {
     });
 }
 
-/// What a key was given and is over is not given once more: neither the lease that ran out, nor another job in its place.
+/// Neither the expired lease nor another job is returned.
 #[test]
 fn replayed_lease_call_omits_ended_leases() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -162,7 +158,7 @@ fn replayed_lease_call_omits_ended_leases() {
             create_job(engine).await;
         }
         let bob = worker("bob");
-        // Waits, should it look for others: then this test would not end.
+        // If it scanned for others it would wait, and the test would not end.
         let wanted = LeaseRequest {
             max_jobs: 2,
             max_wait: TEST_TIMEOUT,
@@ -179,7 +175,6 @@ fn replayed_lease_call_omits_ended_leases() {
     });
 }
 
-/// A worker that asks again while its first call still waits for a job is told so.
 #[test]
 fn repeated_lease_call_while_first_waits_returns_still_running() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -194,7 +189,7 @@ fn repeated_lease_call_while_first_waits_returns_still_running() {
             async move {
                 loop {
                     match engine.lease(&bob, &wanted).await {
-                        // The other call came first, and is soon over.
+                        // The other call came first, and ends soon.
                         Err(EngineError::IdempotencyKeyInUse) => tokio::task::yield_now().await,
                         answer => break answer,
                     }
@@ -217,7 +212,6 @@ fn repeated_lease_call_while_first_waits_returns_still_running() {
     });
 }
 
-/// What was answered before a restart is answered after it.
 #[test]
 fn idempotency_keys_survive_restart() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
@@ -235,7 +229,6 @@ fn idempotency_keys_survive_restart() {
     assert_eq!((first.1, second.1), (FencingToken(1), FencingToken(1)));
 }
 
-/// Sent again while the first is still being saved: both get the same answer, and it is done once.
 #[test]
 fn concurrent_calls_with_same_key_share_one_result() {
     block_on(async {
@@ -250,7 +243,7 @@ fn concurrent_calls_with_same_key_share_one_result() {
             "key_reused",
             "told at once"
         );
-        // The same owner with other roles may be told otherwise: it comes again.
+        // The same owner with other roles may get another reply, so it must retry.
         let mut other = create_lane("a").with_idempotency_key("k");
         other.actor = Actor::new("ann", &["moderator"]);
         assert_eq!(reply_code(&engine.submit(other).await), "still_running");
@@ -265,7 +258,7 @@ fn concurrent_calls_with_same_key_share_one_result() {
     });
 }
 
-/// Two engines on one store are sent the same: the one that comes late finds the other's answer when it saves.
+/// The late engine finds the reply when it saves.
 #[test]
 fn second_engine_replays_reply_of_first() {
     block_on(async {
@@ -274,7 +267,7 @@ fn second_engine_replays_reply_of_first() {
         let late = open_engine(store.clone(), EngineConfig::default()).await;
         let losing = tokio::spawn({
             let late = late.clone();
-            // With others in its batch, which are none the worse for it.
+            // Other operations of its batch are not affected.
             async move {
                 late.submit_all(vec![
                     new_job_submission(),
@@ -297,7 +290,6 @@ fn second_engine_replays_reply_of_first() {
     });
 }
 
-/// The outside is not asked again for what it has answered for.
 #[test]
 fn replayed_call_does_not_ask_checks_again() {
     let check_calls = Arc::new(AtomicUsize::new(0));
@@ -319,7 +311,6 @@ fn replayed_call_does_not_ask_checks_again() {
     });
 }
 
-/// The answer to a key shows a record only to who may see it now; that it was done is told in any case.
 #[test]
 fn replayed_reply_hides_record_the_caller_may_not_read() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -339,7 +330,7 @@ fn replayed_reply_hides_record_the_caller_may_not_read() {
     });
 }
 
-/// What is no key is refused, alone.
+/// Other calls of the batch are not affected.
 #[test]
 fn invalid_idempotency_keys_return_bad_key() {
     on_each_store(EngineConfig::default(), async |engine, _| {

@@ -1,4 +1,4 @@
-//! Workers inside the process.
+//! In-process workers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn get_record<S: Store + 'static>(engine: &Engine<S>, id: RecordId) -> Arc
     engine.get(&operator_actor(), id).await.expect("reading").expect("it is there")
 }
 
-/// Looks until it is so; a test that waits too long has failed.
+/// Polls until the condition holds, or fails after a timeout.
 async fn wait_until<S: Store + 'static>(
     engine: &Engine<S>,
     id: RecordId,
@@ -59,7 +59,6 @@ fn last_error(record: &Record) -> Json {
     record.field("lastError").map(Value::to_json).unwrap_or_default()
 }
 
-/// What a closure returns is committed once; an error fails its job, and so do a panic and a result that does not fit.
 #[test]
 fn handler_result_decides_job_outcome() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -91,8 +90,7 @@ fn handler_result_decides_job_outcome() {
     });
 }
 
-/// A result that is too large fails its job, and so does one that the database will not have; of an error that is too large the
-/// beginning is reported. Nothing is tried for ever: closing comes to an end.
+/// An error text that is too large is truncated. No report is retried forever, so that `close` ends.
 #[test]
 fn unstorable_result_fails_its_job() {
     block_on(async {
@@ -125,7 +123,7 @@ fn unstorable_result_fails_its_job() {
     });
 }
 
-/// A closure that panics before it comes to its future fails its job like any other.
+/// The handler panics before it returns its future.
 #[test]
 fn handler_panic_fails_attempt_without_leaking_message() {
     block_on(async {
@@ -137,14 +135,13 @@ fn handler_panic_fails_attempt_without_leaking_message() {
         });
         let stumbled = wait_until(&engine, id, is_in_state("done")).await;
         assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("EXCEPTION")));
-        // What it said may quote a payload.
+        // The panic message may quote a payload.
         let log = engine.store().log(0, 100).await.expect("the log");
         assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("over a stone")));
         engine.close().await;
     });
 }
 
-/// A heartbeat that finds no room is tried again soon enough to keep the lease.
 #[test]
 fn failed_heartbeat_is_retried_within_the_lease() {
     block_on(async {
@@ -163,7 +160,7 @@ fn failed_heartbeat_is_retried_within_the_lease() {
         let engine =
             open_engine(store, EngineConfig { shutdown_grace: Duration::ZERO, ..config_without_polling() }).await;
         create_errand(&engine, "wait").await;
-        // A beat of a second: two that fail, each tried again a whole one later, and the lease is gone.
+        // Heartbeats every second: two failures, each retried only a second later, would lose the lease.
         let lease = Some(Span::from_millis(3_000));
         engine.work(
             WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
@@ -183,7 +180,7 @@ fn failed_heartbeat_is_retried_within_the_lease() {
     });
 }
 
-/// A database that is busy for good does not keep a worker from closing: what it could not report runs out.
+/// The store stays busy; the lease must expire.
 #[test]
 fn close_gives_up_unreportable_commit() {
     block_on(async {
@@ -207,7 +204,6 @@ fn close_gives_up_unreportable_commit() {
     });
 }
 
-/// A job that takes longer than its lease keeps it by heartbeats.
 #[test]
 fn heartbeats_extend_lease_of_long_job() {
     block_on(async {
@@ -236,8 +232,7 @@ fn heartbeats_extend_lease_of_long_job() {
     });
 }
 
-/// Called off while somebody is at it: the heartbeat tells the closure, and what it says then is what counts. One that will
-/// not hear is dropped.
+/// A handler that ignores the request is dropped.
 #[test]
 fn called_off_job_is_stopped_by_heartbeat() {
     for hears in [true, false] {
@@ -265,7 +260,6 @@ fn called_off_job_is_stopped_by_heartbeat() {
     }
 }
 
-/// A closing program lets its jobs finish; one that does not come to an end is given back, and waits for the next worker.
 #[test]
 fn close_finishes_or_yields_running_jobs() {
     on_each_store(
@@ -298,7 +292,7 @@ fn close_finishes_or_yields_running_jobs() {
     );
 }
 
-/// Tells when it is dropped.
+/// Notifies on drop.
 struct DropNotifier(mpsc::UnboundedSender<()>);
 
 impl Drop for DropNotifier {
@@ -307,7 +301,6 @@ impl Drop for DropNotifier {
     }
 }
 
-/// A job whose lease was lost is dropped: whatever it would still do comes to nothing.
 #[test]
 fn lost_lease_drops_the_handler() {
     block_on(async {
@@ -330,7 +323,7 @@ fn lost_lease_drops_the_handler() {
             },
         );
         wait_until(&engine, id, |record| record.live_execution().is_some()).await;
-        // The process stood still for an hour.
+        // The process was suspended for an hour.
         clock.set(start_time().checked_add(Span::from_secs(3_600)).unwrap());
         tokio::time::timeout(TEST_TIMEOUT, drops.recv()).await.expect("in time").expect("dropped");
         assert_eq!(wait_until(&engine, id, is_in_state("done")).await.attempt, 2);
@@ -338,8 +331,7 @@ fn lost_lease_drops_the_handler() {
     });
 }
 
-/// A process that died held jobs of its own. Opened again, the database gives them back at once: the clock has not moved. What
-/// others hold runs on.
+/// The clock does not move. Leases of other workers continue.
 #[test]
 fn reopening_releases_leases_of_dead_process() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
@@ -353,7 +345,7 @@ fn reopening_releases_leases_of_dead_process() {
         let own = create_errand(&engine, "own").await;
         engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |_: WorkerJob| std::future::pending());
         wait_until(&engine, own, |record| record.live_execution().is_some()).await;
-        // Ends here, without closing.
+        // Dropped without `close`.
         (own, others)
     });
     block_on(async {
@@ -365,7 +357,7 @@ fn reopening_releases_leases_of_dead_process() {
             Ok(json!({ "said": "done" }))
         });
         assert_eq!(wait_until(&engine, own, is_in_state("done")).await.attempt, 2);
-        // Its own leases, of this opening, are nobody's leavings.
+        // Leases of the current instance are not orphaned.
         assert!(engine.store().orphaned_leases(10).await.unwrap().is_empty());
         engine.close().await;
     });

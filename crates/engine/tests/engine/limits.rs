@@ -1,4 +1,4 @@
-//! Nobody makes anything grow without bound.
+//! Bounds on what callers can grow.
 
 use onceward_core::decide::{Call, CreateRecord, FailureReport};
 use onceward_core::record::PayloadRef;
@@ -21,8 +21,7 @@ fn poke(actor: &str, record: RecordId, text: &str) -> Submission {
     Submission::new(&user(actor), call)
 }
 
-/// INV-9: a denial is logged, but not each of a storm: an owner has so many a minute. The others are refused just the same, and
-/// counted.
+/// INV-9: refusals beyond the limit are only counted.
 #[test]
 fn logged_denials_are_limited_per_owner() {
     on_each_store(EngineConfig { logged_denials_per_minute: 3, ..config_without_polling() }, async |engine, clock| {
@@ -49,7 +48,7 @@ fn logged_denials_are_limited_per_owner() {
     });
 }
 
-/// INV-9, IMG-16: a storm of denials before it does not keep a refusal that is audited out of the log, nor the other way round.
+/// INV-9, IMG-16: many denials do not suppress an audited refusal, nor the other way round.
 #[test]
 fn audited_refusals_have_their_own_log_limit() {
     let asleep = CheckRegistry::default()
@@ -78,7 +77,7 @@ fn audited_refusals_have_their_own_log_limit() {
     );
 }
 
-/// What is too large is turned away by itself, whatever came with it.
+/// Other calls of the batch are not affected.
 #[test]
 fn oversized_call_returns_too_large() {
     let config = EngineConfig { max_input_bytes: 100, max_result_bytes: 50, ..EngineConfig::default() };
@@ -105,7 +104,7 @@ fn nested_json(depth: usize) -> serde_json::Value {
     (0..depth).fold(json!(1), |inner, _| json!([inner]))
 }
 
-/// What is nested so deep that the log could not be read again is not taken; what is taken can be read, by everybody who reads it.
+/// Accepted values can be read back from the log.
 #[test]
 fn json_deeper_than_limit_is_rejected() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -128,7 +127,6 @@ fn json_deeper_than_limit_is_rejected() {
     });
 }
 
-/// Bytes come under their own hash, with a call that names them, and no longer than they are said to be.
 #[test]
 fn mismatched_payload_bytes_return_bad_content() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -160,7 +158,6 @@ fn mismatched_payload_bytes_return_bad_content() {
     });
 }
 
-/// However many calls have room, their bytes together are bounded.
 #[test]
 fn queued_bytes_over_limit_return_overloaded() {
     let (checks, held) = HeldChecks::create();

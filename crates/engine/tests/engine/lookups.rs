@@ -1,4 +1,4 @@
-//! What is looked up besides records: relations, accounts and their statements, workers.
+//! Queries besides records: relations, accounts, statements and workers.
 
 use std::time::Duration as Length;
 
@@ -20,7 +20,7 @@ use crate::support::{
     start_time,
 };
 
-/// The stores' own lifecycles: one has a link, one money.
+/// The lifecycles of the store test suite: one has a link, one an asset.
 fn suite_files() -> InputFiles {
     let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
     let files = vec![
@@ -52,7 +52,7 @@ fn relations_query(limit: usize) -> RelationsQuery {
     RelationsQuery { limit, ..RelationsQuery::default() }
 }
 
-/// A board that anybody may read, and notes on it that only their owners may.
+/// A public board, and private notes on it.
 fn board_files() -> InputFiles {
     let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
     let board = r#"
@@ -100,7 +100,7 @@ take = ["board"]
     InputFiles { files: vec![file("board.toml", board), file("note.toml", note)] }
 }
 
-/// INV-9: both ends of a link are shown to who may see them; what is another's is left out, also of a page.
+/// INV-9: pages too.
 #[test]
 fn relations_hide_records_the_caller_may_not_see() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -150,8 +150,6 @@ fn coin_account(name: &str) -> AccountName {
     AccountName::new("coin", name)
 }
 
-/// What an account held after each line follows from what it holds now, from page to page; what was pruned stands before the
-/// oldest line.
 #[test]
 fn statement_balances_add_up_across_pages_and_pruning() {
     on_each_store(EngineConfig::default(), async |engine, clock| {
@@ -184,14 +182,14 @@ fn statement_balances_add_up_across_pages_and_pruning() {
                 .expect("an account");
             assert_eq!(page.opening_balance.is_none(), page.next.is_some());
             paged.extend(page.lines);
-            // As it goes through a caller's hands.
+            // The cursor as a caller sends it back.
             from = page.next.map(|next| next.to_string().parse::<StatementCursor>().expect("its own text"));
             if from.is_none() {
                 break;
             }
         }
         assert_eq!(paged, whole.lines);
-        // What a record that is gone has moved stands at the beginning.
+        // Transfers of pruned records form the opening balance.
         let stub = create_record(engine, "ann", "suite.stub", json!({ "price": 7 })).await;
         engine.fire(&ann, stub, "tear", json_object(json!({}))).await.expect("torn");
         let other = create_record(engine, "ann", "suite.stub", json!({ "price": 2 })).await;
@@ -204,7 +202,7 @@ fn statement_balances_add_up_across_pages_and_pruning() {
         let lines: Vec<_> = till.lines.iter().map(|line| (line.record, line.amount, line.balance)).collect();
         assert_eq!((lines, till.current.balance, till.opening_balance), (vec![(other, 2, 9)], 9, Some(7)));
         assert!(engine.statement(&operator_actor(), &coin_account("nobody"), None, 9).await.unwrap().is_none());
-        // Nobody but an operator.
+        // Operators only.
         let refused = engine.statement(&ann, &coin_account("purse:ann"), None, 9).await.unwrap_err();
         assert_eq!((refused.status(), refused.code()), (403, "forbidden"));
         assert_eq!(engine.accounts(&ann, &AccountsQuery::default()).await.unwrap_err().code(), "forbidden");
@@ -222,7 +220,7 @@ fn worker_summaries(workers: &WorkerList) -> Vec<(&str, &str, usize, u64)> {
     all.map(|worker| (&*worker.name.holder, &*worker.name.worker, told(worker).0, told(worker).1)).collect()
 }
 
-/// Whoever asks for jobs is known at once, with what it holds; each sees its own, an operator all.
+/// An operator sees all workers, other actors their own.
 #[test]
 fn workers_are_listed_with_the_leases_they_hold() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -241,7 +239,7 @@ fn workers_are_listed_with_the_leases_they_hold() {
         assert!(all.workers.iter().all(|worker| worker.last_seen_at.is_some_and(|seen| seen <= start_time())));
         assert_eq!(worker_summaries(&engine.workers(&worker("eve"), 9).await.unwrap()), [("eve", "idle", 2, 0)]);
         assert_eq!(engine.workers(&operator_actor(), 1).await.unwrap().workers.len(), 1);
-        // A name that no database would take is not remembered, and does no harm.
+        // A name that no database accepts is not recorded.
         let odd = LeaseRequest::single_job(JOB_LIFECYCLE, "w\0");
         let reply = engine.lease(&worker("eve"), &odd).await.map(|leased| leased.len());
         assert_eq!(reply.map_err(|error| error.code().to_owned()), Ok(0));

@@ -1,4 +1,4 @@
-//! What can be relied on, on every store.
+//! The engine's guarantees, on every store.
 
 mod api_keys;
 mod delivery;

@@ -1,4 +1,4 @@
-//! What is counted, and what is told of traces.
+//! Metrics and traces.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,6 @@ fn lifecycle_counters<S: Store + 'static>(engine: &Engine<S>) -> LifecycleCounte
     engine.metrics().lifecycles.get(JOB_LIFECYCLE).copied().unwrap_or_default()
 }
 
-/// So long later.
 fn advance_clock(clock: &Clock, seconds: i64) {
     clock.set(clock.now().checked_add(Duration::from_secs(seconds)).expect("a time"));
 }
@@ -33,8 +32,8 @@ async fn lease_job<S: Store + 'static>(engine: &Engine<S>) -> LeasedJob {
     lease_one(engine).await.expect("a job waits")
 }
 
-/// INV-5: whatever goes wrong raises a number: a failure, a lost lease, a job given back, a refusal, a record that is over.
-/// EXE-4: a job that is delivered again is counted, and a report that is made again is no error.
+/// INV-5: failures, lost leases, yields, refusals and ended records are counted. EXE-4: a redelivery is counted, and a
+/// repeated report is not an error.
 #[test]
 fn every_execution_outcome_is_counted() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -92,7 +91,7 @@ fn every_execution_outcome_is_counted() {
     });
 }
 
-/// INV-5: what the store fails is counted by its code, and what finds no room as well.
+/// INV-5
 #[test]
 fn store_failures_and_overload_are_counted() {
     block_on(async {
@@ -136,8 +135,7 @@ fn parse_trace(text: &str) -> TraceContext {
 const SAMPLED_TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const UNSAMPLED_TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00";
 
-/// A job remembers the request that made it; every attempt at it is told of in that trace, under an id that its worker knew
-/// beforehand. One that nobody keeps is remembered and handed on all the same.
+/// Each execution has a span id that its worker knows beforehand. An unsampled trace is stored and passed on too.
 #[test]
 fn execution_spans_continue_the_trace_of_creation() {
     let recorder = Arc::new(SpanRecorder::default());
@@ -174,7 +172,6 @@ fn execution_spans_continue_the_trace_of_creation() {
     });
 }
 
-/// What a traced record brings about by itself stands in its trace.
 #[test]
 fn spawned_delivery_inherits_the_trace() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -197,7 +194,6 @@ fn spawned_delivery_inherits_the_trace() {
     });
 }
 
-/// The trace is kept with the record, not in memory.
 #[test]
 fn trace_survives_restart() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
@@ -217,7 +213,7 @@ fn trace_survives_restart() {
     });
 }
 
-/// Jobs of one's own priority.
+/// Jobs with a priority field.
 const PRIORITY_JOB_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "line.job"
@@ -242,7 +238,6 @@ go = "running -> done"
 go = "running -> waiting"
 "#;
 
-/// A job that many others pass by is the one that waits longest, and is told of: it stands at the back of the line.
 #[test]
 fn oldest_ready_age_includes_lowest_priority_job() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -265,7 +260,6 @@ fn oldest_ready_age_includes_lowest_priority_job() {
     });
 }
 
-/// How long a commit takes is told by both databases.
 #[test]
 fn durable_stores_measure_commit_latency() {
     on_each_store(config_without_polling(), async |engine, _| {

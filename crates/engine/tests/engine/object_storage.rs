@@ -1,4 +1,4 @@
-//! Large payloads live beside the database, are durable before their record, and go when nobody has them any more.
+//! Large payloads: durable in object storage before their record, and collected when no record references them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn sha256_of(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Files in the folder that have an object's name, and drafts.
+/// Counts the files with an object's name, and the drafts.
 fn count_files(root: &Path) -> (usize, usize) {
     let count = |path: &Path| std::fs::read_dir(path).map_or(0, Iterator::count);
     let folders = std::fs::read_dir(root).expect("the folder").map(|entry| entry.expect("an entry").path());
@@ -53,8 +53,7 @@ fn count_files(root: &Path) -> (usize, usize) {
     })
 }
 
-/// A payload of so many bytes stands in the database, one of more beside it; both come back whole, to their owner and to who
-/// holds the lease, in pieces or at once.
+/// The owner and the lease holder read both, in chunks or at once.
 #[test]
 fn payload_over_inline_limit_goes_to_object_storage() {
     let folder = TempDir::new();
@@ -92,7 +91,7 @@ fn payload_over_inline_limit_goes_to_object_storage() {
     });
 }
 
-/// What is refused whatever is in the store leaves no bytes behind: else anybody with a key could fill the disk.
+/// Otherwise any caller with a key could fill the disk.
 #[test]
 fn refused_create_leaves_no_payload_in_object_storage() {
     let folder = TempDir::new();
@@ -129,7 +128,6 @@ fn refused_create_leaves_no_payload_in_object_storage() {
     });
 }
 
-/// Bytes that came piece by piece, and a record that names them; and bytes that are not what a call says they are.
 #[test]
 fn written_object_is_accepted_as_payload_and_mismatch_rejected() {
     let folder = TempDir::new();
@@ -146,7 +144,7 @@ fn written_object_is_accepted_as_payload_and_mismatch_rejected() {
         let call = Call::Create(CreateRecord { payload: Some(payload), ..new_create() });
         let id = engine.submit(Submission::new(&user("ann"), call)).await.unwrap().subject;
         assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*whole));
-        // Given up in the middle: nothing is left of it.
+        // A dropped writer leaves no draft.
         let (_, before) = count_files(&folder.database_path().with_extension("objects"));
         let mut writer = objects.writer().await.unwrap();
         writer.write(whole.to_vec()).await.unwrap();
@@ -162,8 +160,7 @@ fn written_object_is_accepted_as_payload_and_mismatch_rejected() {
     });
 }
 
-/// A payload that arrives in pieces: few bytes come with their record, many are there before it; nobody need know how many will come.
-/// What is broken off leaves nothing.
+/// The size need not be known in advance. A dropped upload leaves nothing.
 #[test]
 fn payload_upload_offloads_only_large_payloads() {
     let folder = TempDir::new();
@@ -196,7 +193,7 @@ fn payload_upload_offloads_only_large_payloads() {
         let mut arriving =
             engine.begin_payload().push(test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 12)).await.expect("room");
         assert_eq!(count_files(&root).1, 1, "it is written as it comes");
-        // Byte by byte it comes at its sender's pace, and is not written so.
+        // Single bytes are combined into larger writes.
         let written = || {
             let drafts = std::fs::read_dir(root.join("drafts")).expect("a folder").flatten();
             drafts.map(|draft| draft.metadata().expect("it is there").len()).sum::<u64>()
@@ -214,7 +211,7 @@ fn payload_upload_offloads_only_large_payloads() {
         drop(arriving);
         assert_eq!((count_files(&root), before.1), (before, 0));
     });
-    // Where there is no such place, the database has it all.
+    // Without object storage the database stores everything.
     on_each_store(EngineConfig::default(), async |engine, _| {
         let whole = test_bytes(3 * MAX_INLINE_PAYLOAD_BYTES, 13);
         let mut arriving = engine.begin_payload();
@@ -228,7 +225,6 @@ fn payload_upload_offloads_only_large_payloads() {
     });
 }
 
-/// What no record has goes when it is old enough; what one has stays, until the last of them is pruned.
 #[test]
 fn orphaned_objects_are_collected_after_ttl_and_prune() {
     on_each_store(EngineConfig::default(), async |plain, clock| {
@@ -248,7 +244,7 @@ fn orphaned_objects_are_collected_after_ttl_and_prune() {
         assert_eq!((young.objects, count_files(&root).0), (0, 2), "somebody may be about to name it");
         let gone = collect_orphans(engine.store(), &objects, Length::ZERO).await.unwrap();
         assert_eq!((gone.objects, gone.bytes, count_files(&root)), (1, u64::try_from(orphan.len()).unwrap(), (1, 0)));
-        // One of the two that have it goes, then the other.
+        // Prunes one of the two records that reference it, then the other.
         for (id, left) in [(first, 1), (second, 0)] {
             let held = engine
                 .lease(&worker("bob"), &LeaseRequest::single_job(JOB_LIFECYCLE, "w"))
@@ -269,7 +265,6 @@ fn orphaned_objects_are_collected_after_ttl_and_prune() {
     });
 }
 
-/// What turns out to be other bytes than those of the hash is an error, not an end.
 #[test]
 fn damaged_object_returns_object_damaged() {
     let folder = TempDir::new();
@@ -286,13 +281,13 @@ fn damaged_object_returns_object_damaged() {
         }
         std::fs::remove_file(&path).unwrap();
         assert!(engine.payload(&actor, id).await.unwrap().is_none());
-        // Brought again, it is there again.
+        // Uploading it again repairs it.
         create_job_with_payload(engine, &given).await;
         assert_eq!(engine.payload(&actor, id).await.unwrap().as_deref(), Some(&*given));
     });
 }
 
-/// `verifier` misses what a record has and nobody kept; the bytes themselves it looks at where it is asked to.
+/// The bytes are checked only on request.
 #[test]
 fn verify_reports_missing_and_damaged_objects() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
@@ -327,7 +322,7 @@ fn verify_reports_missing_and_damaged_objects() {
     });
 }
 
-/// A key that was used is answered as it was, though a version that is current by now takes the call no more.
+/// The current version would refuse the call.
 #[test]
 fn idempotency_key_replays_large_create_after_version_change() {
     let folder = TempDir::new();

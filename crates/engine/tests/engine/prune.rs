@@ -1,4 +1,4 @@
-//! What has ended goes when its time is over, and nothing else does.
+//! Pruning deletes ended records after their retention, and nothing else.
 
 use std::time::Duration as Length;
 
@@ -22,7 +22,7 @@ fn advance_days(clock: &Clock, days: i64) {
     clock.set(clock.now().checked_add(Duration::from_secs(days * 86_400)).expect("a time"));
 }
 
-/// Everything that has ended is over at once.
+/// Makes everything that has ended prunable at once.
 fn prune_everything() -> PruneOptions {
     let retention = RetentionPolicy {
         records_ttl: Some(Length::ZERO),
@@ -40,7 +40,6 @@ async fn finished_job(engine: &Engine<AnyStore>) -> RecordId {
     id
 }
 
-/// Who looks on sees it get on, from little to all.
 #[test]
 fn prune_reports_progress() {
     #[derive(Default)]
@@ -63,8 +62,7 @@ fn prune_reports_progress() {
     });
 }
 
-/// By default a record goes thirty days after its end. Whoever then follows the log from before is told from where on it can be
-/// had.
+/// A stream from before the checkpoint gets the oldest available seq.
 #[test]
 fn prune_deletes_records_that_ended_thirty_days_ago() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -95,7 +93,7 @@ fn prune_deletes_records_that_ended_thirty_days_ago() {
         assert_eq!(stream.next().await.unwrap().unwrap().record, Some(waiting));
         let checkpoint = stream.next().await.unwrap().unwrap();
         assert_eq!((checkpoint.seq, checkpoint.record), (5, None));
-        // Only operators are told what went.
+        // Only operators see the checkpoint.
         let mut own = engine.stream(&user("ann"), 3);
         assert_eq!(own.next().await.unwrap().unwrap().record, Some(waiting));
         let next = create_job(engine).await;
@@ -103,7 +101,6 @@ fn prune_deletes_records_that_ended_thirty_days_ago() {
     });
 }
 
-/// A lifecycle may have a time of its own, or none.
 #[test]
 fn lifecycle_retention_overrides_the_default() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -123,7 +120,6 @@ fn lifecycle_retention_overrides_the_default() {
     });
 }
 
-/// The engine does it by itself, now and then.
 #[test]
 fn engine_prunes_periodically() {
     let retention = RetentionPolicy {
@@ -134,7 +130,7 @@ fn engine_prunes_periodically() {
     on_each_store(EngineConfig { retention, ..config_without_polling() }, async |engine, _| {
         let id = finished_job(engine).await;
         let next = async {
-            // Meanwhile what came before may be gone.
+            // Earlier entries may be pruned meanwhile.
             let mut after = 0;
             loop {
                 match engine.stream(&operator_actor(), after).next().await {
@@ -151,7 +147,6 @@ fn engine_prunes_periodically() {
     });
 }
 
-/// Whoever points to a record that goes, goes with it, or both stay: a prize waits for the entries that were made for it.
 #[test]
 fn reference_group_is_pruned_together_or_kept() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -167,7 +162,8 @@ fn reference_group_is_pruned_together_or_kept() {
             engine.commit(&worker("bob"), held.record.id, held.token, json!({}), true).await.unwrap();
         }
         assert_eq!(state_of(engine, prize).await, "won");
-        // The one that came too late points to the prize, and nobody to it; the winner and the prize point to each other.
+        // The late entry references the prize, and no record references it; the winner and the prize reference each
+        // other.
         let pruned = engine.prune(&prune_everything()).await.unwrap();
         assert_eq!((pruned.records, pruned.held_back), (1, 2), "{pruned:?}");
         assert_eq!(state_of(engine, prize).await, "won");
@@ -191,7 +187,6 @@ fn reference_group_is_pruned_together_or_kept() {
     });
 }
 
-/// A call that is sent again after its answer is forgotten is a new one.
 #[test]
 fn idempotency_key_expires_after_seven_days() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -208,7 +203,6 @@ fn idempotency_key_expires_after_seven_days() {
     });
 }
 
-/// Pruning beside callers takes nothing that they still need, and loses none of their answers.
 #[test]
 fn prune_is_safe_beside_concurrent_callers() {
     const JOBS_PER_CALLER: usize = 15;
@@ -221,7 +215,7 @@ fn prune_is_safe_beside_concurrent_callers() {
                 for _ in 0..JOBS_PER_CALLER {
                     let id = engine.submit(new_job_submission()).await.expect("a job").subject;
                     let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
-                    // Others lease jobs that wait, this one's too.
+                    // Other workers lease ready jobs, including this one's.
                     let Ok(answer) = engine.submit(Submission::new(&worker("bob"), call)).await else { continue };
                     let token = answer.token.expect("a lease");
                     engine.commit(&worker("bob"), id, token, json!(caller), true).await.expect("committed");

@@ -1,4 +1,4 @@
-//! Who sees what: one owner never another's, in every way of looking.
+//! Visibility: no query shows an owner the records of another.
 
 use onceward_core::record::{Actor, FencingToken};
 use onceward_core::time::Duration;
@@ -28,8 +28,7 @@ async fn visibility_of(engine: &Engine<AnyStore>, actor: &Actor, id: RecordId) -
     ]
 }
 
-/// INV-9: a record is there for its owner, for operators, and for who holds its lease while it lasts. For anybody else it is
-/// as if there were none.
+/// INV-9: other actors get the reply of an unknown record.
 #[test]
 fn record_is_visible_only_to_owner_operator_and_lease_holder() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -49,7 +48,7 @@ fn record_is_visible_only_to_owner_operator_and_lease_holder() {
     });
 }
 
-/// INV-9: the log stream tells each of the records that it may see, and operators everything.
+/// INV-9: operators see all entries.
 #[test]
 fn stream_shows_only_visible_records() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -71,7 +70,7 @@ fn stream_shows_only_visible_records() {
     });
 }
 
-/// A lifecycle's own word widens what is seen: to anyone, or to whom it names, by what another record says.
+/// A lifecycle can widen it to anyone, or to actors that another record names.
 #[test]
 fn access_rules_widen_visibility() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -86,7 +85,7 @@ fn access_rules_widen_visibility() {
     });
 }
 
-/// INV-9: how a list is cut into pages tells nothing of what is not on them, whatever is asked for.
+/// INV-9
 #[test]
 fn pagination_reveals_nothing_of_hidden_records() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -127,7 +126,6 @@ fn pagination_reveals_nothing_of_hidden_records() {
     });
 }
 
-/// Counts are of what is one's own, of what is open to anyone, or, for operators, of all.
 #[test]
 fn counts_include_only_visible_records() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -148,7 +146,6 @@ fn counts_include_only_visible_records() {
     });
 }
 
-/// A list and a count show nothing whose time is over, though nobody told the engine that time went by.
 #[test]
 fn lists_and_counts_fire_due_timers_first() {
     on_each_store(EngineConfig { checks: decency_checks(), ..config_without_polling() }, async |engine, clock| {
@@ -173,7 +170,7 @@ fn lists_and_counts_fire_due_timers_first() {
     });
 }
 
-/// Pages are bounded however much is asked for, and a page of which little may be seen tells where to go on.
+/// A page with few visible records still has a next page.
 #[test]
 fn pages_respect_max_page_items() {
     on_each_store(EngineConfig { max_page_items: 2, ..EngineConfig::default() }, async |engine, _| {
@@ -195,15 +192,14 @@ fn pages_respect_max_page_items() {
     });
 }
 
-/// Nor do they grow with what is in them. What is on none of them is on no page at all, so all are there; and one that is too large
-/// by itself is shown by itself.
+/// Every record is on some page; a record that is too large is alone on its page.
 #[test]
 fn pages_respect_max_page_bytes() {
     for (page_bytes, fit) in [(2_500, 2..=4), (1, 1..=1)] {
         on_each_store(EngineConfig { max_page_bytes: page_bytes, ..EngineConfig::default() }, async |engine, _| {
             let mut all = Vec::new();
             for _ in 0..9 {
-                // Of somebody else, between them.
+                // A record of another owner in between.
                 engine.create(&user("eve"), JOB_LIFECYCLE, json_object(json!({}))).await.unwrap();
                 all.push(create_job(engine).await);
             }
@@ -231,7 +227,7 @@ fn pages_respect_max_page_bytes() {
     }
 }
 
-/// The bytes of a payload are for its owner and for who works on it; others who may see the record see its hash.
+/// Other actors that may see the record see only the hash.
 #[test]
 fn payload_is_readable_only_by_owner_and_lease_holder() {
     on_each_store(EngineConfig::default(), async |engine, _| {

@@ -1,4 +1,4 @@
-//! Sixty-four tasks after the same thing, again and again: exactly one has it.
+//! Sixty-four tasks compete for the same thing, repeatedly: exactly one wins.
 
 use std::slice::from_ref;
 
@@ -10,13 +10,12 @@ use onceward_testkit::worker;
 use crate::support::race::{PrizeRaces, assert_one_commit_wins, assert_one_lease_wins};
 use crate::support::{JOB_LIFECYCLE, create_job, lease_one, on_each_store};
 
-/// Enough that a second batch sets out while the first is being written: 32 do.
+/// Enough that a second batch is sent during the first save: that takes 32.
 const RACING_TASKS: usize = 64;
 
-/// Of each kind and on each store.
+/// Races of each kind.
 const RACES_PER_STORE: usize = 100;
 
-/// One of all workers has the lease, asked for by name.
 #[test]
 fn racing_leases_have_one_winner() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -27,7 +26,6 @@ fn racing_leases_have_one_winner() {
     });
 }
 
-/// Workers that take what there is: every job goes to one of them.
 #[test]
 fn each_job_is_leased_to_one_worker() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -53,7 +51,7 @@ fn each_job_is_leased_to_one_worker() {
         for task in tasks.collect::<Vec<_>>() {
             had.extend(task.await.expect("no panic"));
         }
-        // Where one gave up because others had the last ones on offer, nothing is left all the same.
+        // A worker may give up while others hold reservations, but no job is left.
         while let Some(held) = lease_one(engine).await {
             had.push(held.record.id);
         }
@@ -64,7 +62,7 @@ fn each_job_is_leased_to_one_worker() {
     });
 }
 
-/// Many commits of one execution leave one effect; all the others hear that it has landed.
+/// The other commits learn that the effect exists.
 #[test]
 fn racing_commits_leave_one_effect() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -76,7 +74,6 @@ fn racing_commits_leave_one_effect() {
     });
 }
 
-/// The owner takes the prize back while entries are judged: either one entry has won it, or nobody has.
 #[test]
 fn cancel_races_end_with_cancel_or_one_winner() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -84,7 +81,7 @@ fn cancel_races_end_with_cancel_or_one_winner() {
         for _ in 0..RACES_PER_STORE {
             let before = prizes.won;
             let told = prizes.run_race(from_ref(engine), RACING_TASKS).await;
-            // Who cancels too late hears of it; whose entry is judged too late does not.
+            // A late cancel is refused; a late judgment is not.
             let expected: &[&str] = if prizes.won > before { &["wrong_state"] } else { &[] };
             assert_eq!(told, expected);
         }

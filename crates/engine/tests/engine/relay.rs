@@ -1,4 +1,4 @@
-//! Relay on every store, with everything that happens at once happening at once.
+//! The relay system on every store, with concurrent calls.
 
 use std::slice::from_ref;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ const JOB_PRICE: i64 = 10_000_000;
 const DEPOSITOR_ADDRESS: &str = "0xd0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
 const WALLET_ADDRESS: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// Who asks for one refund at once.
+/// Callers that request one refund at once.
 const CONCURRENT_REFUNDS: usize = 8;
 const RACE_ROUNDS: usize = 10;
 
-/// A chain on which every transaction brought the price.
+/// A fake chain on which every transaction paid the price.
 fn fake_chain_checks() -> CheckRegistry {
     CheckRegistry::default().register("relay.job", "deposit", |asked| async move {
         let tx_hash = asked.query.arguments["tx_hash"].clone();
@@ -36,7 +36,7 @@ struct RelayMarket<'a> {
     engine: &'a Engine<AnyStore>,
 }
 
-/// The same on each store.
+/// Runs the test on each store.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 fn with_market(test: impl AsyncFn(&RelayMarket)) {
     on_each_store(EngineConfig { checks: fake_chain_checks(), ..EngineConfig::default() }, async |engine, _| {
@@ -58,7 +58,7 @@ impl RelayMarket<'_> {
         self.engine.fire(&user(user_name), record, event, json_object(input)).await.expect("it is taken");
     }
 
-    /// Alice's, paid for by a transaction of its own.
+    /// Creates Alice's job, paid for by its own transaction.
     async fn create_funded_job(&self) -> RecordId {
         let fields = json!({ "title": "A haiku", "description": "About relays", "price": JOB_PRICE });
         let job = self.create("alice", "relay.job", fields).await;
@@ -89,7 +89,6 @@ impl RelayMarket<'_> {
         self.engine.list(&operator_actor(), &query).await.expect("a list").records
     }
 
-    /// The settlements of a job.
     async fn settlements(&self, job: RecordId) -> Vec<Arc<Record>> {
         let all = self.list_all("relay.settlement").await.into_iter();
         all.filter(|one| one.field("job").is_some_and(|of| of.to_json() == json!(job.to_string()))).collect()
@@ -105,8 +104,7 @@ fn passing_commit(held: &LeasedJob) -> Submission {
     Submission::new(&oracle(), Call::Commit { record, token, result, finish: true })
 }
 
-/// REL-3, REL-12: two pass in one batch, that is in one transaction, in either order: the first wins, the second has lost its
-/// lease, and one payout is made.
+/// REL-3, REL-12: in either order, the first wins, the second has lost its lease.
 #[test]
 fn two_passes_in_one_batch_pay_only_the_first() {
     with_market(async |market| {
@@ -137,7 +135,7 @@ fn two_passes_in_one_batch_pay_only_the_first() {
     });
 }
 
-/// REL-6: a refund asked for by many at once is made once, whichever of them it was.
+/// REL-6
 #[test]
 fn concurrent_refunds_pay_once() {
     with_market(async |market| {
@@ -156,7 +154,7 @@ fn concurrent_refunds_pay_once() {
     });
 }
 
-/// REL-3, REL-5: the buyer cancels while an oracle's pass is on its way: one of the two is taken, and the money goes there.
+/// REL-3, REL-5
 #[test]
 fn pass_wins_against_concurrent_cancel() {
     with_market(async |market| {
@@ -171,7 +169,7 @@ fn pass_wins_against_concurrent_cancel() {
             let buyer = user("alice");
             let cancel = market.engine.fire(&buyer, job, "cancel", Map::new());
             let (passed, cancelled) = tokio::join!(market.engine.submit(passing_commit(&held[0])), cancel);
-            // While it is judged nobody cancels, and afterwards there is nothing to cancel: the pass is never lost.
+            // A job cannot be canceled while it is judged, nor after: the pass always wins.
             assert_eq!(reply_code(&passed), "ok");
             assert!(["judging", "wrong_state"].contains(&reply_code(&cancelled).as_str()), "{cancelled:?}");
             assert_eq!(state_of(market.engine, job).await, "resolved");

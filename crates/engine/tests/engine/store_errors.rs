@@ -1,4 +1,4 @@
-//! A store that will not: who is told, and that the others get on.
+//! Store errors: who gets them, and that other operations continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn has_create_by_eve(batch: &Batch) -> bool {
         .any(|write| matches!(&write.operation.call, Call::Create(_)) && &*write.operation.actor.id == "eve")
 }
 
-/// One that the database will not have is found by halving and fails alone; the others of its batch are saved.
+/// The batch is split until the rejected operation is alone.
 #[test]
 fn rejected_operation_fails_alone() {
     block_on(async {
@@ -46,7 +46,6 @@ fn rejected_operation_fails_alone() {
     });
 }
 
-/// One that cannot be read fails alone as well: what goes in the same batch, whoever asks for it, is saved.
 #[test]
 fn unreadable_record_fails_alone() {
     block_on(async {
@@ -67,8 +66,7 @@ fn unreadable_record_fails_alone() {
     });
 }
 
-/// Damaged records that are due, more than are done at once, keep nobody waiting: the lease after them ends in its time, and
-/// lists and counts are answered.
+/// There are more damaged records than one poll fires.
 #[test]
 fn damaged_due_records_do_not_block_others() {
     block_on(async {
@@ -108,7 +106,6 @@ fn damaged_due_records_do_not_block_others() {
     });
 }
 
-/// A batch that loses again and again is halved; in the end all of it is saved, once.
 #[test]
 fn conflicting_batch_is_split_until_saved() {
     block_on(async {
@@ -118,7 +115,7 @@ fn conflicting_batch_is_split_until_saved() {
         let replies = engine.submit_all((0..100).map(|_| new_job_submission()).collect()).await.unwrap();
         assert!(replies.iter().all(Result::is_ok));
         assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), 100);
-        // 100, 50, 25 and 13 lose four times each, once for every part of that size; those of 12 do too.
+        // Batches of 100, 50, 25 and 13 conflict four times each, once per part of that size; those of 12 do too.
         let tally = engine.counters();
         assert_eq!((tally.batches, tally.operations), (16, 100));
         assert_eq!(tally.conflicts, 4 * (1 + 2 + 4 + 8));
@@ -126,7 +123,7 @@ fn conflicting_batch_is_split_until_saved() {
     });
 }
 
-/// Between deciding and saving another engine leases the job: what was decided no longer holds, and is decided again.
+/// Another engine leases the job between decide and save.
 #[test]
 fn conflicting_save_is_decided_again() {
     block_on(async {
@@ -152,7 +149,6 @@ fn conflicting_save_is_decided_again() {
     });
 }
 
-/// One that loses for ever is told so.
 #[test]
 fn endless_conflicts_return_contended() {
     block_on(async {
@@ -163,7 +159,6 @@ fn endless_conflicts_return_contended() {
     });
 }
 
-/// While the disk is full everybody is told; when there is room again work goes on.
 #[test]
 fn full_store_fails_calls_until_space_returns() {
     block_on(async {
@@ -184,7 +179,6 @@ fn full_store_fails_calls_until_space_returns() {
     });
 }
 
-/// What is due and cannot be saved is tried again at leisure, not in a tight loop, and done when it can be.
 #[test]
 fn failed_due_work_is_retried_with_delay() {
     block_on(async {
@@ -205,12 +199,12 @@ fn failed_due_work_is_retried_with_delay() {
         while tries.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        // Time enough for many a turn of a loop that does not wait: each of these goes the same way as its turns do.
+        // Enough time for many iterations of a loop that does not wait.
         for _ in 0..100 {
-            // One that shares a transaction with what is due fails with it, and is said again.
+            // A call that shares a transaction with due work fails with it, and is retried.
             while engine.submit(new_job_submission()).await.is_err() {}
         }
-        // Once for the lease that it was told of, once for the clock.
+        // Once for the lease's notification, once for the clock.
         assert!(tries.load(Ordering::SeqCst) <= 2);
         full.store(false, Ordering::SeqCst);
         let mut stream = engine.stream(&operator_actor(), 102);
@@ -220,7 +214,7 @@ fn failed_due_work_is_retried_with_delay() {
     });
 }
 
-/// Should the loop that saves break, callers are told just that, and not that the engine was closed. Closing still ends.
+/// Not that the engine is closed. `close` still ends.
 #[test]
 fn panicked_writer_returns_engine_broken() {
     block_on(async {
@@ -235,7 +229,6 @@ fn panicked_writer_returns_engine_broken() {
     });
 }
 
-/// Files that are not sound are not taken, and the error says what is wrong first.
 #[test]
 fn unsound_lifecycle_returns_its_diagnostics() {
     block_on(async {
@@ -250,7 +243,6 @@ fn unsound_lifecycle_returns_its_diagnostics() {
     });
 }
 
-/// What comes while a batch is being saved is the next one: a hundred callers cost a few transactions.
 #[test]
 fn concurrent_callers_share_transactions() {
     block_on(async {
@@ -264,14 +256,13 @@ fn concurrent_callers_share_transactions() {
         }
         let tally = engine.counters();
         assert_eq!(tally.operations, 100);
-        // One that was alone when it came, one beside it, then the others; and one more for each of the callers that were about to
-        // enter the queue, one a thread.
+        // One that was alone when it came, one beside it, then the others; and one more for each caller that was about
+        // to submit, one per thread.
         assert!(tally.batches <= 8, "{tally:?}");
         engine.close().await;
     });
 }
 
-/// A batch that is stuck in the store holds up nobody who comes after it, be there ever so few.
 #[test]
 fn small_batch_is_sent_while_earlier_save_blocks() {
     block_on(async {
@@ -288,7 +279,7 @@ fn small_batch_is_sent_while_earlier_save_blocks() {
     });
 }
 
-/// No transaction has more operations than are said, however the calls fall; those of one call stay together.
+/// Operations of one call stay together.
 #[test]
 fn batch_respects_max_batch_operations() {
     block_on(async {
@@ -317,7 +308,7 @@ fn batch_respects_max_batch_operations() {
     });
 }
 
-/// Two batches decided abreast, both after the same job: one of them finds out when it is saved, and decides again.
+/// Both decide on the same job; one of them conflicts and decides again.
 #[test]
 fn pipelined_batches_lease_a_job_once() {
     block_on(async {
@@ -329,7 +320,7 @@ fn pipelined_batches_lease_a_job_once() {
             let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
             spawn_submit(&engine, Submission::new(&worker(&format!("w{number}")), call))
         };
-        // One that is held up at the gate, and then enough of them that they set out beside it.
+        // One save blocks at the gate; then enough operations for a second batch.
         let mut tasks = vec![lease(0)];
         store.wait_for_saves(2).await;
         tasks.extend((1..64).map(lease));
@@ -345,7 +336,6 @@ fn pipelined_batches_lease_a_job_once() {
     });
 }
 
-/// However many ask for jobs, and for however many: no more are looked for than have room, and in the end all are had.
 #[test]
 fn lease_scan_is_bounded_by_queue_capacity() {
     block_on(async {
@@ -354,7 +344,7 @@ fn lease_scan_is_bounded_by_queue_capacity() {
             EngineConfig { max_queued_operations: 50, ..EngineConfig::default() },
         )
         .await;
-        // Those of one call leave their places a moment after they are answered.
+        // The permits of one call are released shortly after its reply.
         for _ in 0..25 {
             engine.submit_all((0..20).map(|_| new_job_submission()).collect()).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Those who follow the log, and those who wait for jobs, leave the store to others.
+//! Streams and pollers leave store capacity for others.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,6 @@ use crate::support::{
     new_job_submission,
 };
 
-/// Who may see the entries of a page is asked of its records together, not of one after another.
 #[test]
 fn stream_loads_records_of_a_page_together() {
     block_on(async {
@@ -34,10 +33,10 @@ fn stream_loads_records_of_a_page_together() {
     });
 }
 
-/// However many follow the log, two of them read at once, one for each actor; and whoever saves is not held up.
+/// Two at once, one per actor; a save is not delayed.
 #[test]
 fn concurrent_stream_reads_are_limited() {
-    // One thread, so that all of them have come as far as they can when the test goes on.
+    // One thread, so that all tasks have run as far as possible when the test continues.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut store = FaultyStore::new(memory_store(), |_| None);
@@ -69,7 +68,6 @@ fn concurrent_stream_reads_are_limited() {
     });
 }
 
-/// Workers who ask for different lists of lifecycles, in turn: each list is looked for once, until there is news.
 #[test]
 fn empty_lease_scan_is_cached_per_lifecycle_list() {
     block_on(async {

@@ -1,4 +1,4 @@
-//! Jobs that go straight to who waits for them.
+//! Sync match: jobs leased to parked pollers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ const RANKED_LIFECYCLE: &str = "race.ranked";
 
 type LeaseTask = JoinHandle<Result<Vec<LeasedJob>, EngineError>>;
 
-/// Somebody who has found nothing, and waits.
+/// Starts a poller that finds no job and waits.
 async fn start_idle_poller<S: Store + 'static>(engine: &Engine<S>, wanted: LeaseRequest) -> LeaseTask {
     let before = engine.metrics().parked_pollers;
     let waiting = tokio::spawn({
@@ -51,7 +51,7 @@ async fn leased_ids(leasing: LeaseTask) -> Vec<RecordId> {
     leasing.await.expect("a task").expect("jobs").iter().map(|leased| leased.record.id).collect()
 }
 
-/// EXE-5: one transaction makes it and leases it. Its worker holds it as it would any other.
+/// EXE-5
 #[test]
 fn sync_match_leases_job_in_creating_transaction() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -61,7 +61,7 @@ fn sync_match_leases_job_in_creating_transaction() {
         let held = waiting.await.unwrap().unwrap().pop().expect("the job");
         let after = engine.counters();
         assert_eq!((after.batches - before.batches, after.operations - before.operations), (1, 2));
-        // Whoever made it is told of what was made; what came then is told to whom it came.
+        // The creator sees the record as created; the worker sees it leased.
         assert_eq!((made.version, made.record.unwrap().state_name().as_ref()), (Some(1), "PENDING"));
         assert_eq!((held.record.id, held.record.state_name().as_ref()), (made.subject, "RUNNING"));
         assert!(lease_one(engine).await.is_none(), "it is leased once");
@@ -71,8 +71,7 @@ fn sync_match_leases_job_in_creating_transaction() {
     });
 }
 
-/// Whoever is given the job goes on before whoever made it: they are woken one after the other. Woken together, the last would go first
-/// on a thread of tokio's.
+/// If both were woken together, tokio's thread would run the last one first.
 #[test]
 fn worker_is_woken_before_creator() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -97,7 +96,6 @@ fn worker_is_woken_before_creator() {
     });
 }
 
-/// Those who came first are served first, with as many as they want; what is left waits for the next.
 #[test]
 fn first_poller_gets_up_to_its_max_jobs() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -115,7 +113,6 @@ fn first_poller_gets_up_to_its_max_jobs() {
     });
 }
 
-/// Of those that one batch makes, the most important goes first.
 #[test]
 fn highest_priority_job_is_matched_first() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -128,7 +125,7 @@ fn highest_priority_job_is_matched_first() {
     });
 }
 
-/// A batch that is full has no room for leases: whoever waits is woken and leases for itself.
+/// The poller is woken and leases by itself.
 #[test]
 fn full_batch_skips_sync_match() {
     on_each_store(EngineConfig { max_batch_operations: 2, ..config_without_polling() }, async |engine, _| {
@@ -143,7 +140,6 @@ fn full_batch_skips_sync_match() {
     });
 }
 
-/// A call with a key is given the same when it is asked again, and no more.
 #[test]
 fn idempotency_key_replays_matched_jobs() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -164,7 +160,6 @@ fn idempotency_key_replays_matched_jobs() {
     });
 }
 
-/// Whoever has gone away is given nothing: the job is there for the next.
 #[test]
 fn canceled_poller_gets_no_job() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -177,7 +172,7 @@ fn canceled_poller_gets_no_job() {
     });
 }
 
-/// Whoever wants nothing any more, because its key was revoked or the server leaves, is given nothing either.
+/// For example because its key was revoked or the server shuts down.
 #[test]
 fn poller_told_to_stop_waiting_gets_no_job() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -199,7 +194,6 @@ fn poller_told_to_stop_waiting_gets_no_job() {
     });
 }
 
-/// Who may not lease is told so, as if it had looked.
 #[test]
 fn poller_without_worker_role_is_refused() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -215,7 +209,7 @@ fn poller_without_worker_role_is_refused() {
     });
 }
 
-/// Jobs that share a key go in the order of all that wait, which a batch does not know: they are looked for.
+/// A batch does not know the older jobs of a key.
 #[test]
 fn jobs_with_concurrency_key_are_not_matched() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -229,7 +223,7 @@ fn jobs_with_concurrency_key_are_not_matched() {
         assert_eq!(held.record.id, first);
         let waiting = start_idle_poller(engine, LeaseRequest::single_job(LANE_LIFECYCLE, "w")).await;
         let before = engine.counters();
-        // Its lane is full; another's is not.
+        // This lane is full; the other is not.
         create("a").await;
         wait_until_idle(engine, 1).await;
         let other = create("b").await;
@@ -238,7 +232,7 @@ fn jobs_with_concurrency_key_are_not_matched() {
     });
 }
 
-/// A wish for several lifecycles is left alone by a batch that touches one whose jobs share keys: which goes first is not known.
+/// The batch does not know which job comes first.
 #[test]
 fn poller_for_keyed_lifecycle_is_not_matched() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -254,7 +248,6 @@ fn poller_for_keyed_lifecycle_is_not_matched() {
     });
 }
 
-/// A wish that cannot be granted does not stand in the way of the next.
 #[test]
 fn refused_poller_does_not_block_next_poller() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -275,7 +268,7 @@ fn refused_poller_does_not_block_next_poller() {
     });
 }
 
-/// A job whose lease ran out is ready again, and goes to who waits: with the age that it has, before one that is made beside it.
+/// It comes before a job that is created in the same batch.
 #[test]
 fn retried_job_keeps_its_age_in_matching() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -301,7 +294,7 @@ fn retried_job_keeps_its_age_in_matching() {
     });
 }
 
-/// A batch that was not saved has leased nothing: whoever waited waits on, and has the next job.
+/// The poller keeps waiting, and gets the next job.
 #[test]
 fn failed_save_leases_nothing() {
     block_on(async {
@@ -322,7 +315,6 @@ fn failed_save_leases_nothing() {
     });
 }
 
-/// What is wrong with a lease alone costs nobody the job that it came with: that is saved without, and leased by who looks.
 #[test]
 fn failed_matched_lease_still_saves_the_job() {
     let troubles: [fn() -> Result<SaveResult, StoreError>; 3] = [
@@ -353,14 +345,14 @@ fn failed_matched_lease_still_saves_the_job() {
     }
 }
 
-/// Two jobs, the second behind the first. The lease of a third behind them depends on the first.
+/// Creates two jobs, the second behind the first. The lease of a third depends on the first.
 async fn create_chain<S: Store + 'static>(engine: &Engine<S>) -> [RecordId; 2] {
     let create = async |fields| engine.submit(create_submission(CHAIN_LIFECYCLE, fields)).await.expect("a job").subject;
     let first = create(json!({})).await;
     [first, create(json!({ "before": first.to_string() })).await]
 }
 
-/// A look that fails for the sake of a lease costs nobody the job: what was decided is decided again, without the lease.
+/// The batch is decided again without the match.
 #[test]
 fn failed_load_for_match_still_saves_the_job() {
     block_on(async {
@@ -387,7 +379,7 @@ fn failed_load_for_match_still_saves_the_job() {
     });
 }
 
-/// Jobs whose leases ask too much of the store are made at once all the same, and leased by who looks.
+/// Jobs whose leases need too many loads are left to a scan.
 #[test]
 fn loads_for_matching_are_bounded() {
     block_on(async {
@@ -424,7 +416,6 @@ fn loads_for_matching_are_bounded() {
     });
 }
 
-/// A call with a key whose job was leased, and whose answer was lost with its save, is given it all the same.
 #[test]
 fn lost_reply_of_match_is_replayed_by_key() {
     block_on(async {
@@ -443,7 +434,7 @@ fn lost_reply_of_match_is_replayed_by_key() {
     });
 }
 
-/// A worker goes away while its job is being saved, and asks again with its key: first too early, then it has that job and no other.
+/// The worker disconnects during the save. Its first retry is too early, the second gets that job.
 #[test]
 fn key_retried_during_match_gets_the_same_job() {
     block_on(async {
@@ -460,7 +451,7 @@ fn key_retried_during_match_gets_the_same_job() {
         store.save_gate.add_permits(1);
         let made = making.await.unwrap().unwrap().subject;
         assert_eq!(state_of(&engine, made).await, "RUNNING");
-        // The next job meets the key, is not held up by it, and is nobody's.
+        // The next job meets the reserved key, is not blocked by it, and stays unleased.
         store.save_gate.add_permits(100);
         let next = create_job(&engine).await;
         assert_eq!(leased_ids(second).await, [made]);
@@ -469,7 +460,6 @@ fn key_retried_during_match_gets_the_same_job() {
     });
 }
 
-/// An engine that closes while a lease is being saved answers it, and leases nothing more.
 #[test]
 fn close_during_match_answers_the_poller() {
     block_on(async {

@@ -1,4 +1,4 @@
-//! Timers, ended leases, and who is woken.
+//! Timers, expired leases and wakeups.
 
 use onceward_core::time::{Duration, Time};
 use onceward_engine::{Engine, EngineConfig, LeaseRequest};
@@ -15,7 +15,7 @@ fn seconds_after_start(seconds: i64) -> Time {
     start_time().checked_add(Duration::from_secs(seconds)).expect("a time")
 }
 
-/// REL-4: no reader sees a state whose time is over, though nobody has told the engine that time went by.
+/// REL-4
 #[test]
 fn read_fires_due_timer_first() {
     on_each_store(EngineConfig { checks: decency_checks(), ..config_without_polling() }, async |engine, clock| {
@@ -29,7 +29,7 @@ fn read_fires_due_timer_first() {
     });
 }
 
-/// A report on a lease that has run out is decided after the loss, in the same batch.
+/// Both are decided in the same batch.
 #[test]
 fn report_on_expired_lease_returns_lease_lost() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -42,7 +42,6 @@ fn report_on_expired_lease_returns_lease_lost() {
     });
 }
 
-/// Without a reader: the engine does what is due when it looks at the clock.
 #[test]
 fn scheduler_fires_due_timer_without_reader() {
     on_each_store(EngineConfig { checks: decency_checks(), ..config_without_polling() }, async |engine, clock| {
@@ -56,7 +55,6 @@ fn scheduler_fires_due_timer_without_reader() {
     });
 }
 
-/// The machine's own clock: a lease of a moment is lost without anybody asking.
 #[test]
 fn short_lease_expires_by_machine_clock() {
     block_on(async {
@@ -72,7 +70,7 @@ fn short_lease_expires_by_machine_clock() {
     });
 }
 
-/// What fell due while no engine was there is done when one starts: a lost lease, and a commit that was never finished.
+/// A lost lease, and a commit that was never finished.
 #[test]
 fn due_work_is_fired_after_restart() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
@@ -103,7 +101,7 @@ fn due_work_is_fired_after_restart() {
     });
 }
 
-/// A worker that waits is woken by the job, not by the next poll.
+/// The notification wakes it, not the next poll.
 #[test]
 fn new_job_wakes_waiting_worker() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -122,7 +120,6 @@ fn spawn_waiting_worker(engine: &Engine<AnyStore>) -> tokio::task::JoinHandle<Op
     })
 }
 
-/// A job that waits for its time is handed out when the time comes, by the machine's clock.
 #[test]
 fn delayed_job_wakes_worker_when_ready() {
     block_on(async {
@@ -139,7 +136,7 @@ fn delayed_job_wakes_worker_when_ready() {
     });
 }
 
-/// The stream has every entry once, in order, from any place, also while others write.
+/// From any seq.
 #[test]
 fn stream_has_no_gap_under_concurrent_writes() {
     on_each_store(config_without_polling(), async |engine, _| {
@@ -171,7 +168,6 @@ fn stream_has_no_gap_under_concurrent_writes() {
     });
 }
 
-/// The times of each record's own entries, which never run backwards.
 async fn assert_record_times_are_monotonic(engine: &Engine<AnyStore>) {
     let mut last = std::collections::HashMap::new();
     for entry in engine.store().log(0, 1_000).await.unwrap() {
@@ -180,8 +176,7 @@ async fn assert_record_times_are_monotonic(engine: &Engine<AnyStore>) {
     }
 }
 
-/// A clock that is set back an hour, forward a day, and back again: work goes on, leases end by the clock that is there, and no
-/// record's log runs backwards.
+/// The clock goes back an hour, forward a day, and back again.
 #[test]
 fn clock_steps_keep_record_times_monotonic() {
     on_each_store(config_without_polling(), async |engine, clock| {
@@ -192,7 +187,7 @@ fn clock_steps_keep_record_times_monotonic() {
         assert!(!engine.heartbeat(&bob, first, held.token).await.unwrap().stop_requested);
         engine.commit(&bob, first, held.token, json!(1), true).await.unwrap();
         let early = engine.create(&user("ann"), JOB_LIFECYCLE, json_object(json!({}))).await.unwrap().subject;
-        // Made before all others, by the clock: it goes first.
+        // By its clock it was created first, so it is leased first.
         let held = lease_one(engine).await.expect("a job");
         assert_eq!(held.record.id, early);
         clock.set(seconds_after_start(24 * 3_600));
@@ -207,7 +202,6 @@ fn clock_steps_keep_record_times_monotonic() {
     });
 }
 
-/// A machine that wakes up a day earlier: what it had is there and is worked on.
 #[test]
 fn restart_with_earlier_clock_keeps_jobs_usable() {
     let folder = TempDir::new();

@@ -1,4 +1,4 @@
-//! Records are moved to another version, a few at a time.
+//! Version migration in bounded steps.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn migration_moves_eligible_records_and_reports_skipped() {
         engine.put_lifecycles(&parcel_files(&newer_parcel_lifecycle())).await.unwrap();
         let fresh = create_parcel(engine, 4).await;
 
-        // What keeps all of them is said before anybody is moved.
+        // Problems that affect all records are found before the first step.
         let why =
             refusal_text(engine.migrate_records(&operator_actor(), &new_migration(&[]), None, 10).await.unwrap_err());
         assert!(why.starts_with("409 cannot_move") && why.contains("say with ready=…"), "{why}");
@@ -129,13 +129,13 @@ fn migration_moves_eligible_records_and_reports_skipped() {
         let codes: Vec<_> = moved.skipped.iter().map(|left| (&*left.code, &*left.reason)).collect();
         assert_eq!(codes[0].0, "already_leased");
         assert_eq!(codes[1], ("cannot_move", "`grams` must be from -9223372036854775808 to 500"));
-        // Once the worker is gone, it goes, too; what is there is passed over.
+        // Once the worker is gone, its job is migrated too; migrated records are skipped.
         engine.yield_job(&worker("bob"), held.record.id, held.token).await.unwrap();
         let moved = migrate_all(engine, &migration, 10).await;
         assert_eq!((moved.migrated, moved.skipped.len()), (1, 1));
         assert_eq!(&**engine.get(&operator_actor(), held.record.id).await.unwrap().unwrap().state_name(), "waiting");
         assert_eq!(engine.get(&operator_actor(), fresh).await.unwrap().unwrap().version, 1);
-        // Those that have ended, where that is asked for.
+        // Ended records on request.
         let moved = migrate_all(engine, &VersionMigration { include_ended: true, ..migration }, 10).await;
         assert_eq!((moved.migrated, moved.skipped.len()), (1, 1));
         clock.set(start_time().checked_add(Duration::from_secs(1)).unwrap());

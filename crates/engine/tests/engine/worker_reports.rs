@@ -1,4 +1,4 @@
-//! Reports of workers, and what a worker may not do.
+//! Reports of workers, and missing permissions.
 
 use onceward_core::decide::FailureReport;
 use onceward_core::diagnostic::{InputFile, InputFiles};
@@ -11,7 +11,6 @@ use crate::support::{
     state_of,
 };
 
-/// Start, commit and finish apart; fail and yield give the job back.
 #[test]
 fn reports_change_job_state_as_declared() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -40,7 +39,6 @@ fn reports_change_job_state_as_declared() {
     });
 }
 
-/// Who is no worker gets no job, and is told so.
 #[test]
 fn lease_requires_worker_role() {
     on_each_store(EngineConfig::default(), async |engine, _| {
@@ -58,7 +56,7 @@ fn lease_requires_worker_role() {
     });
 }
 
-/// A lane that is full keeps its other jobs back, and nobody else's. When its job is done, a worker that waits is woken.
+/// A full lane delays only its own jobs.
 #[test]
 fn freed_concurrency_key_wakes_waiting_worker() {
     const LANE_LIFECYCLE: &str = "race.lane";
@@ -83,8 +81,7 @@ fn freed_concurrency_key_wakes_waiting_worker() {
     });
 }
 
-/// A chain of records shows only its next link each time it is decided. It is loaded in ever longer steps, so that its length
-/// costs neither a round each nor the operation.
+/// Each decide pass shows only the next link of a chain, so the prefetch grows per round.
 #[test]
 fn long_record_chain_is_prefetched() {
     on_each_store(EngineConfig::default(), async |engine, _| {

@@ -1,4 +1,4 @@
-//! A key that one process revokes is turned away by the others within a second or so.
+//! A key that one process revokes is rejected by the others within about a second.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ fn revoked_key_is_rejected_by_other_engines() {
         assert!(here.authenticate(&text.reveal()).await.is_err(), "at once here");
         let took = wait_until_live(false).await;
         assert!(took < Duration::from_secs(20), "{took:?}");
-        // Two who make keys at once both do.
+        // Two concurrent creations both succeed.
         let ops = operator_actor();
         let both = tokio::join!(here.create(&ops, asked.clone()), there.create(&ops, asked));
         assert!(both.0.is_ok() && both.1.is_ok());

@@ -1,5 +1,5 @@
-//! Three processes on one database, killed at random moments and started again: all that they answered is there, nothing is
-//! there twice, and the log tells all of it.
+//! Kills and restarts three processes on one database at random moments: everything they acknowledged survives, nothing
+//! exists twice, and the log replays.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
@@ -19,7 +19,7 @@ const PROCESS_COUNT: usize = 3;
 const KILL_COUNT: usize = 15;
 const DATABASE_URL_VARIABLE: &str = "ONCEWARD_ENGINE_MANY";
 
-/// A process that is killed: this very test, run again by the other one. Alone it does nothing.
+/// The child process, started by the other test. Without the variable it does nothing.
 #[test]
 fn works_beside_others_until_killed() {
     let Ok(url) = std::env::var(DATABASE_URL_VARIABLE) else { return };
@@ -31,12 +31,12 @@ fn works_beside_others_until_killed() {
     });
 }
 
-/// Start one; its words go to the channel, with its number.
+/// Starts a process; its lines go to the channel with its number.
 fn spawn_process(url: &str, number: usize, lines: &Sender<(usize, Option<String>)>) -> Child {
     let mut child = spawn_test_process("crash::works_beside_others_until_killed", DATABASE_URL_VARIABLE, url);
     let (pipe, words) = (child.stdout.take().expect("a pipe"), lines.clone());
     std::thread::spawn(move || {
-        // What it had said before it died is still in the pipe, and counts.
+        // Lines from before its death are still in the pipe, and count.
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
             let _ = words.send((number, Some(line)));
         }
@@ -78,7 +78,7 @@ fn acknowledged_work_survives_kills_without_duplicates() {
     }
     println!("{kills} kills, {} created, {} committed", acknowledged.created.len(), acknowledged.committed.len());
     assert!(kills >= KILL_COUNT && !acknowledged.committed.is_empty());
-    // What a dead one had sent may still be landing, between one look and the next.
+    // Statements of a dead process may still be running.
     let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
                   AND backend_type = 'client backend'";
     let began = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! What one engine does, the others hear of; what is due is done by one of them.
+//! Notifications between engines; one of them fires due work.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,6 @@ use crate::support::{
 };
 use crate::{assert_verified, open_engines};
 
-/// A worker that waits at one engine has the job that another makes, long before it would have looked for itself.
 #[test]
 fn job_of_other_engine_wakes_waiting_worker() {
     block_on(async {
@@ -31,7 +30,7 @@ fn job_of_other_engine_wakes_waiting_worker() {
             let held = waiting.await.unwrap().unwrap().pop().expect("in time");
             assert_eq!(held.record.id, id);
         }
-        // The log is followed across engines, too.
+        // The log stream works across engines too.
         let mut stream = engines[1].stream(&operator_actor(), 0);
         for seq in 1..=10 {
             assert_eq!(stream.next().await.unwrap().unwrap().seq, seq);
@@ -42,8 +41,7 @@ fn job_of_other_engine_wakes_waiting_worker() {
     });
 }
 
-/// A worker that waits at one engine has asked again with its key at another, and was given a job there. What is made at the first is
-/// not held up by a key that is used, and the call that still waits is answered as its key was.
+/// The waiting call gets the stored reply of its key.
 #[test]
 fn key_used_at_other_engine_does_not_block_jobs() {
     block_on(async {
@@ -60,7 +58,7 @@ fn key_used_at_other_engine_does_not_block_jobs() {
         }
         let fields = || json_object(json!({ "rank": 1 }));
         let first = engines[1].create(&user("ann"), "race.ranked", fields()).await.unwrap().subject;
-        // It may be that the first engine hears of it before: then that is quicker.
+        // The first engine may get the notification earlier; then that path wins.
         engines[1].lease(&worker("bob"), &ranked).await.unwrap();
         let next = engines[0].create(&user("ann"), "race.ranked", fields()).await.unwrap().subject;
         let given = waiting.await.unwrap().unwrap();
@@ -71,7 +69,7 @@ fn key_used_at_other_engine_does_not_block_jobs() {
     });
 }
 
-/// A job that one engine leased is reported to another, which remembers it as it was when it was made.
+/// The other engine has the record as created in its cache.
 #[test]
 fn refusal_is_not_based_on_cached_record() {
     block_on(async {
@@ -90,7 +88,6 @@ fn refusal_is_not_based_on_cached_record() {
     });
 }
 
-/// Leases that run out, seen by three engines at once: each is lost once.
 #[test]
 fn expired_leases_are_lost_once_across_engines() {
     const JOB_COUNT: usize = 60;
@@ -124,7 +121,7 @@ fn expired_leases_are_lost_once_across_engines() {
     });
 }
 
-/// The server goes while an engine works, and comes back: what was answered is there, what was not is told, and work goes on.
+/// Calls without a reply get an error.
 #[test]
 fn engine_recovers_after_database_restart() {
     block_on(async {
@@ -156,8 +153,7 @@ fn engine_recovers_after_database_restart() {
     });
 }
 
-/// Who may see a record is told by what stands in the database, not by what this engine saved last: another may have changed it, and
-/// word of that may not have come yet.
+/// The notification of the other engine's change may not have arrived.
 #[test]
 fn visibility_is_not_based_on_cached_record() {
     block_on(async {
@@ -172,7 +168,7 @@ fn visibility_is_not_based_on_cached_record() {
             engines[1].fire(&ann, board, "hand", json_object(json!({ "reader": reader }))).await.unwrap();
             let sees = async |who: &str| engines[0].get(&user(who), pinned).await.unwrap().is_some();
             assert_eq!((sees(reader).await, sees(other).await), (true, false), "{reader} is the reader now");
-            // So that it is this engine's own again, and at hand.
+            // This engine saves the record again, so that it is in its cache.
             engines[0].fire(&ann, board, "hand", json_object(json!({ "reader": reader }))).await.unwrap();
         }
     });

@@ -1,4 +1,4 @@
-//! The inbox: a call that a user's own transaction leaves in the database is carried out once, or visibly refused.
+//! The inbox: a call that a user's own transaction inserts is executed once, or visibly refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::support::held_checks::HeldChecks;
 use crate::support::{JOB_LIFECYCLE, TEST_TIMEOUT, block_on, json_object, start_time};
 use crate::{assert_verified, open_engines};
 
-/// Wait until no letter is unanswered. Polls: the engine writes its answers without a word to anybody.
+/// Waits until every call is answered. Polls, because the engine writes answers without a notification.
 async fn wait_until_all_answered(client: &tokio_postgres::Client) {
     let began = tokio::time::Instant::now();
     loop {
@@ -36,7 +36,7 @@ async fn count_jobs(engine: &Engine<AnyStore>) -> usize {
     engine.store().list(&query).await.unwrap().records.len()
 }
 
-/// As a person would, from PostgreSQL's own shell, with a table of their own.
+/// With the user's own table, through psql.
 #[test]
 fn inbox_calls_from_psql_are_executed_or_refused() {
     block_on(async {
@@ -57,13 +57,13 @@ fn inbox_calls_from_psql_are_executed_or_refused() {
         let subject: uuid::Uuid = psql(&url, "SELECT subject FROM onceward.inbox").parse().unwrap();
         let id = onceward_core::value::RecordId(subject);
         assert_eq!(&*engines[0].store().record(id).await.unwrap().unwrap().owner, "shop");
-        // A refusal is seen beside the order that it belongs to.
+        // The refusal is visible beside its order.
         psql(&url, &order(2, "no.such_thing"));
         wait_until_all_answered(&client).await;
         let refused = "SELECT i.status >= 400, i.code <> '', i.reason <> '', i.subject IS NULL FROM orders o \
                        JOIN onceward.inbox i ON i.key = 'order ' || o.number WHERE o.number = 2";
         assert_eq!(psql(&url, refused), "t|t|t|t");
-        // An event of the record that the first letter made.
+        // An event of the record that the first call created.
         let cancel = format!(
             "INSERT INTO onceward.inbox (owner, key, event, record) VALUES ('shop', 'cancel 1', 'cancel', '{subject}')"
         );
@@ -74,7 +74,7 @@ fn inbox_calls_from_psql_are_executed_or_refused() {
             format!("{subject}|")
         );
         assert_eq!(engines[0].store().record(id).await.unwrap().unwrap().version, 2);
-        // What makes no sense does not get in at all.
+        // The table's constraints reject malformed calls.
         for (columns, values) in [
             ("owner, key", "'shop', 'x'"),
             ("owner, key, event", "'shop', 'x', 'cancel'"),
@@ -90,7 +90,7 @@ fn inbox_calls_from_psql_are_executed_or_refused() {
     });
 }
 
-/// A program with tables of its own: what it commits is carried out once, by one of three engines; what it rolls back, never.
+/// One of three engines executes each call.
 #[test]
 fn committed_inbox_calls_execute_once_and_rolled_back_never() {
     const ORDER_COUNT: i32 = 200;
@@ -115,7 +115,7 @@ fn committed_inbox_calls_execute_once_and_rolled_back_never() {
         assert_eq!(count_jobs(&engines[0]).await, kept);
         let row = client.query_one("SELECT count(DISTINCT subject), count(*) FROM onceward.inbox", &[]).await.unwrap();
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (150, 150));
-        // As if every engine had died after carrying a letter out and before writing its answer down.
+        // As if every engine had died after executing a call and before writing its answer.
         let before = client.query("SELECT number, subject FROM onceward.inbox ORDER BY number", &[]).await.unwrap();
         let forget =
             "UPDATE onceward.inbox SET answered_at = NULL, taken_until = NULL, subject = NULL; NOTIFY onceward";
@@ -127,7 +127,7 @@ fn committed_inbox_calls_execute_once_and_rolled_back_never() {
         };
         assert_eq!(pairs(&before), pairs(&after), "the same answers");
         assert_eq!(count_jobs(&engines[0]).await, kept, "and nothing was made again");
-        // The same key with something else asked under it is told as what it is.
+        // The same key with another request is an error.
         let other = "DELETE FROM onceward.inbox WHERE key = 'order 0'; \
                      INSERT INTO onceward.inbox (owner, key, lifecycle, input) \
                      VALUES ('shop', 'order 0', 'execution.job', '{\"x\": 1}'), ('shop', 'huge', 'execution.job', '{\"x\": 1e400}')";
@@ -151,7 +151,6 @@ fn insert_call_sql(key: &str, lifecycle: &str, input: &str) -> String {
     )
 }
 
-/// Waits until the letter with this key has its answer.
 async fn wait_for_answer(client: &tokio_postgres::Client, key: &str) {
     let began = tokio::time::Instant::now();
     let sql = "SELECT count(*) FROM onceward.inbox WHERE key = $1 AND answered_at IS NOT NULL";
@@ -161,7 +160,6 @@ async fn wait_for_answer(client: &tokio_postgres::Client, key: &str) {
     }
 }
 
-/// A check that takes its time holds up its own letter only.
 #[test]
 fn slow_check_delays_only_its_own_call() {
     block_on(async {
@@ -185,7 +183,7 @@ fn slow_check_delays_only_its_own_call() {
     });
 }
 
-/// A check that nobody answers just now is no refusal: the letter waits, without being tried all the time, and is carried out later.
+/// It is not a refusal; the call is retried later, not continuously.
 #[test]
 fn inbox_call_waits_while_check_is_unavailable() {
     block_on(async {
@@ -218,7 +216,7 @@ fn inbox_call_waits_while_check_is_unavailable() {
         assert_eq!(psql(&url, "SELECT key FROM onceward.inbox WHERE answered_at IS NULL"), "note");
         assert_eq!(asked.load(Ordering::SeqCst), 1, "not at once again");
         up.store(true, Ordering::SeqCst);
-        // Its time is over.
+        // Its claim expires.
         client.batch_execute("UPDATE onceward.inbox SET taken_until = NULL; NOTIFY onceward").await.unwrap();
         wait_until_all_answered(&client).await;
         let note = "SELECT subject IS NOT NULL, code IS NULL FROM onceward.inbox WHERE key = 'note'";
@@ -227,7 +225,6 @@ fn inbox_call_waits_while_check_is_unavailable() {
     });
 }
 
-/// Letters that were answered go when their keys are forgotten; one that waits stays.
 #[test]
 fn answered_calls_are_pruned_and_waiting_ones_kept() {
     block_on(async {
@@ -237,12 +234,12 @@ fn answered_calls_are_pruned_and_waiting_ones_kept() {
         let client = connect(&url).await;
         client.batch_execute(&insert_call_sql("done", JOB_LIFECYCLE, "{}")).await.unwrap();
         wait_until_all_answered(&client).await;
-        // Nobody answers its check.
+        // Its check has no handler.
         client.batch_execute(&insert_call_sql("waits", "race.note", r#"{"text": "hm"}"#)).await.unwrap();
         let left = "SELECT string_agg(key, ' ' ORDER BY key) FROM onceward.inbox";
         engines[0].prune(&PruneOptions::default()).await.unwrap();
         assert_eq!(psql(&url, left), "done waits", "too young");
-        // The inbox goes by the database's own clock.
+        // The inbox uses the database's own clock.
         let years = onceward_core::time::Duration::from_secs(10 * 365 * 24 * 3_600);
         clock.set(start_time().checked_add(years).unwrap());
         engines[0].prune(&PruneOptions::default()).await.unwrap();

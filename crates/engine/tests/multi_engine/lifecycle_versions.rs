@@ -1,4 +1,4 @@
-//! Processes that bring different versions of a lifecycle to one database: a rolling deploy, and an operator's word.
+//! Processes with different versions of a lifecycle on one database: a rolling deploy, and an operator's activation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn note_files(max_text_length: usize) -> InputFiles {
     InputFiles { files: vec![InputFile { name: "note.toml".to_owned(), text: text.into() }] }
 }
 
-/// A process that starts with these files.
+/// Starts a process with these files.
 async fn start_engine(url: &str, clock: &Clock, files: &InputFiles) -> Engine<AnyStore> {
     let store = PostgresStore::open_with_clock(url, clock.clone()).await.expect("the database opens");
     let engine = Engine::open(AnyStore::Postgres(store), EngineConfig::default());
@@ -45,12 +45,11 @@ async fn version_of_new_record(engine: &Engine<AnyStore>) -> Arc<str> {
     version_of_record(engine, create_note(engine).await).await
 }
 
-/// Old and new processes start and start again in every order: once the new version came, nobody makes records by the old one, and
-/// those that are there keep theirs.
+/// Processes restart in every order. Existing records keep their version.
 #[test]
 fn known_older_version_never_becomes_current_on_deploy() {
     block_on(async {
-        // `true` brings the new version.
+        // `true` uploads the new version.
         let orders: [&[bool]; 5] = [
             &[false, true, false, true],
             &[false, false, true, false],
@@ -68,7 +67,7 @@ fn known_older_version_never_becomes_current_on_deploy() {
             for (number, is_new) in order.iter().enumerate() {
                 engines.push(start_engine(&url, &clock, if *is_new { &new } else { &old }).await);
                 let made = version_of_new_record(&engines[number]).await;
-                // Only one that was never seen becomes current.
+                // Only a version that was never uploaded becomes current.
                 if !seen.contains_key(is_new) {
                     seen.insert(*is_new, made);
                     current = *is_new;
@@ -91,8 +90,7 @@ fn known_older_version_never_becomes_current_on_deploy() {
     });
 }
 
-/// An operator goes back to the old version at one process: the others make records by it at once, and whoever starts again with the
-/// new files changes nothing. Then all are moved.
+/// Restarting with the new files changes nothing. Then all records are migrated.
 #[test]
 fn activated_version_is_used_by_all_processes() {
     block_on(async {
@@ -115,7 +113,7 @@ fn activated_version_is_used_by_all_processes() {
         for engine in [&one, &three] {
             assert_eq!(version_of_new_record(engine).await, old);
         }
-        // All to the new one, which is not even current; a few at a time, by either process.
+        // Migrates all to the new version, which is not current; in small steps, by either process.
         let migration = VersionMigration {
             lifecycle: "desk.note".into(),
             to: Some(Arc::clone(&new)),
@@ -150,7 +148,7 @@ fn activated_version_is_used_by_all_processes() {
     });
 }
 
-/// A lifecycle that another process has brought is known to one that has loaded nothing since: it would refuse what nobody compares.
+/// A process that loaded nothing since would refuse it, and no save validates a refusal.
 #[test]
 fn lifecycle_of_other_process_is_known_immediately() {
     block_on(async {

@@ -1,4 +1,4 @@
-//! Several engines on one PostgreSQL database: in one process, and in processes of their own that are killed.
+//! Several engines on one PostgreSQL database: in one process, and in processes that are killed.
 
 mod api_keys;
 mod crash;
@@ -16,7 +16,7 @@ use onceward_core::time::Time;
 use onceward_engine::{Engine, EngineConfig, verify};
 use onceward_store::{AnyStore, Clock, PostgresScanner, PostgresStore};
 
-/// So many engines, each with connections of its own.
+/// Opens engines with separate connections.
 pub(crate) async fn open_engines(
     count: usize,
     url: &str,
@@ -31,7 +31,7 @@ pub(crate) async fn open_engines(
     engines
 }
 
-/// Everything in the database is as its log says, and every decision would be made again.
+/// Asserts that the database verifies clean.
 pub(crate) async fn assert_verified(url: &str, now: Time) {
     let view = PostgresScanner::open(url).await.expect("the database opens");
     let report = verify(&view, now, &mut ()).await.expect("it can be read");

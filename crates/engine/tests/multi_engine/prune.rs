@@ -1,4 +1,4 @@
-//! Several engines prune one database: nothing goes twice, and nobody waits for ever.
+//! Several engines prune one database: no record is pruned twice, and no engine blocks forever.
 
 use std::time::Duration as Length;
 
@@ -37,7 +37,7 @@ fn concurrent_prunes_delete_each_record_once() {
         for records in pruning {
             pruned += records.await.unwrap();
         }
-        // What one left to another that then did not get to it is found by the next look.
+        // Records that an engine skipped because of a conflict are found by the next pass.
         pruned += engines[2].prune(&options).await.unwrap().records;
         assert_eq!(pruned, u64::try_from(JOB_COUNT).unwrap());
         assert_eq!(engines[0].counts(&operator_actor()).await.unwrap(), []);

@@ -1,4 +1,4 @@
-//! Tasks of three engines after the same thing, again and again: exactly one has it.
+//! Tasks of three engines compete for the same thing, repeatedly: exactly one wins.
 
 use onceward_engine::{EngineConfig, LeaseRequest};
 use onceward_store::{Clock, Store};
@@ -53,7 +53,7 @@ fn cancel_races_across_engines_end_with_cancel_or_one_winner() {
     });
 }
 
-/// Workers at three engines take what there is, some of it in lanes: every job goes to one of them, and no lane runs two.
+/// Some jobs have concurrency keys; no lane runs two jobs.
 #[test]
 fn each_job_is_leased_once_across_engines() {
     const JOB_COUNT: usize = 150;

@@ -1,4 +1,4 @@
-//! Several engines on one database do together what one would do alone, and little more.
+//! Several engines on one database share work with little overhead.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -18,19 +18,19 @@ use crate::support::{
 };
 use crate::{assert_verified, open_engines};
 
-/// Never gives up, however often its lease runs out.
+/// A job without a retry limit.
 const ERRAND_LIFECYCLE: &str = "race.errand";
 
 async fn create_errand(engine: &Engine<AnyStore>) -> RecordId {
     engine.create(&user("ann"), ERRAND_LIFECYCLE, json_object(json!({}))).await.expect("an errand").subject
 }
 
-/// Leases run out again and again, and all engines see it at the same moment: one of them does the work, and the others find it done.
+/// All engines see the expired leases at the same time.
 #[test]
 fn due_work_is_done_by_one_engine() {
     const JOB_COUNT: usize = 60;
     const ROUND_COUNT: usize = 20;
-    /// Less than the others wait.
+    /// Less than the delay of the deferred engines.
     const MAX_QUICK_ROUND: std::time::Duration = std::time::Duration::from_millis(45);
     block_on(async {
         let url = PostgresServer::shared().create_database();
@@ -47,8 +47,8 @@ fn due_work_is_done_by_one_engine() {
             let tallies = engines.iter().map(Engine::counters);
             tallies.fold((0, 0), |(batches, conflicts), tally| (batches + tally.batches, conflicts + tally.conflicts))
         };
-        // Where the one that is at it takes longer than the others wait for it, they try themselves, as they should: only rounds count that
-        // were quick, and came after a quick one.
+        // If the eager engine takes longer than that delay, the others try too. So only quick rounds that follow a
+        // quick round count.
         let (mut batches, mut conflicts, mut rounds, mut was_quick) = (0, 0, 0_u64, false);
         for round in 1..=ROUND_COUNT {
             let wanted = LeaseRequest { max_jobs: JOB_COUNT, ..LeaseRequest::single_job(ERRAND_LIFECYCLE, "w") };
@@ -79,7 +79,6 @@ fn due_work_is_done_by_one_engine() {
     });
 }
 
-/// With the first one gone, another does what is due.
 #[test]
 fn remaining_engine_fires_due_work_after_others_close() {
     block_on(async {
@@ -97,7 +96,7 @@ fn remaining_engine_fires_due_work_after_others_close() {
             engines.iter().for_each(Engine::wake_all);
             let mut stream = engines[0].stream(&operator_actor(), 0);
             let done = async {
-                // Made, and leased and lost in each round.
+                // Created, then leased and lost in each round.
                 for _ in 0..=2 * round {
                     stream.next().await.unwrap().unwrap();
                 }
@@ -111,7 +110,7 @@ fn remaining_engine_fires_due_work_after_others_close() {
     });
 }
 
-/// Each asks for one job at a time and does not wait. While there are jobs nobody goes away with nothing, and none is handed out twice.
+/// No job is leased twice. Each call asks for one job and does not wait.
 #[test]
 fn lease_is_never_empty_while_jobs_are_ready() {
     const JOB_COUNT: usize = 3_000;
@@ -149,7 +148,6 @@ fn lease_is_never_empty_while_jobs_are_ready() {
     });
 }
 
-/// Pruning walks through the whole database: where one has just done so, another need not.
 #[test]
 fn only_one_store_claims_the_prune_turn() {
     block_on(async {
@@ -170,8 +168,7 @@ fn only_one_store_claims_the_prune_turn() {
     });
 }
 
-/// A server that died held jobs of its own. Started again under its name it gives them back at once: the clock has not moved. What others
-/// hold runs on, those of servers with another name and with none too.
+/// The clock does not move. Leases of servers with another name, or without one, continue.
 #[test]
 fn restarted_instance_releases_leases_of_its_predecessor() {
     let url = PostgresServer::shared().create_database();
@@ -183,7 +180,7 @@ fn restarted_instance_releases_leases_of_its_predecessor() {
         }
         crate::support::open_engine(AnyStore::Postgres(store), config_without_polling()).await
     };
-    // Each in a runtime of its own, which ends without anybody being closed.
+    // Each in its own runtime, which ends without closing the engine.
     let mut held = Vec::new();
     for name in [Some("alpha"), Some("alpha.1"), None, Some("beta")] {
         held.push(block_on(async {
@@ -212,7 +209,7 @@ fn restarted_instance_releases_leases_of_its_predecessor() {
             let record = engine.get(&operator_actor(), *other).await.unwrap().unwrap();
             assert_eq!(record.live_execution().map(|own| own.token), Some(FencingToken(1)), "{record:?}");
         }
-        // Its own leases, of this life, are nobody's leavings; and the one before, were it still there, has no say in them.
+        // Leases of the current instance are not orphaned; a predecessor that still ran could not end them.
         engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |_: WorkerJob| std::future::pending());
         let leased = async {
             let mut stream = engine.stream(&operator_actor(), 0);

@@ -1,4 +1,4 @@
-//! This program once more, as a process of its own that can be killed or weighed.
+//! Runs this test binary as a child process that can be killed or measured.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,7 +10,7 @@ use crate::test_storage::TestStorage;
 
 const STORAGE_URL_VARIABLE: &str = "ONCEWARD_OBJECTS_AGAIN";
 
-/// In the process that was started: do this with the place that it was given. Alone it does nothing.
+/// Runs the test in the child process. Without the variable it does nothing.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn run_in_child(test: impl AsyncFn(&ObjectStorage)) {
     let Ok(url) = std::env::var(STORAGE_URL_VARIABLE) else { return };
@@ -23,7 +23,7 @@ pub(crate) struct ChildTest {
 }
 
 impl ChildTest {
-    /// Run one test of this program, by its name, on a place.
+    /// Starts one test by name on a storage.
     pub(crate) fn start(test: &str, storage: &TestStorage<'_>) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", test, "--nocapture"])
@@ -36,14 +36,13 @@ impl ChildTest {
         Self { child, out }
     }
 
-    /// Wait until it has said so many things.
     pub(crate) fn wait_for_lines(&mut self, lines: usize) {
         for _ in 0..lines {
             self.read_line_after(&["written", "finished"]);
         }
     }
 
-    /// The next line that begins with one of these words, without it.
+    /// Returns the rest of the next line that begins with one of these words.
     pub(crate) fn read_line_after(&mut self, words: &[&str]) -> String {
         loop {
             let mut line = String::new();

@@ -1,4 +1,4 @@
-//! What nobody has goes; what somebody has, or may be about to name, stays.
+//! Garbage collection deletes orphans, and keeps referenced and recent objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::test_storage::{on_both_backends, payload_of, test_bytes};
 
 const ONE_HOUR: Duration = Duration::from_hours(1);
 
-/// Orphans go when they are old, page by page; what a record has, and what a system has named, does not.
+/// Named objects stay too.
 #[test]
 fn old_orphans_are_collected_and_referenced_objects_kept() {
     on_both_backends(async |spot| {
@@ -26,10 +26,10 @@ fn old_orphans_are_collected_and_referenced_objects_kept() {
             CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields: Map::new(), payload: None };
         engine.create_with_payload(&user("ann"), create, Arc::clone(&kept)).await.expect("a job");
         spot.storage.put_named("originals/1.png", test_bytes(3, 3)).await.unwrap();
-        // Named so that it could be taken for a payload.
+        // A name that resembles a payload's path.
         let looks = format!("ab/{}", "c".repeat(62));
         spot.storage.put_named(&looks, test_bytes(3, 3)).await.unwrap();
-        // A page of a bucket has a thousand.
+        // A page of a bucket has a thousand objects.
         for number in 0..1_050_u32 {
             let sha256 = payload_of(&number.to_be_bytes()).sha256;
             std::fs::create_dir_all(spot.object_path(&sha256).parent().unwrap()).unwrap();
@@ -39,7 +39,7 @@ fn old_orphans_are_collected_and_referenced_objects_kept() {
         let young = collect_orphans(engine.store(), &spot.storage, ONE_HOUR).await.unwrap();
         assert_eq!((young.objects, spot.list_files().len()), (0, 1_053), "somebody may be about to name it");
         spot.set_age(2 * ONE_HOUR);
-        // Brought again, it is young again.
+        // Writing it again renews its age.
         let again = spot.storage.put(Arc::from(1_u32.to_be_bytes())).await.unwrap();
         let gone = collect_orphans(engine.store(), &spot.storage, ONE_HOUR).await.unwrap();
         assert_eq!((gone.objects, gone.bytes), (1_049, 4 * 1_049));
@@ -52,7 +52,6 @@ fn old_orphans_are_collected_and_referenced_objects_kept() {
     });
 }
 
-/// A system is shown what lies under a name of its own and is old: that, nothing beside it and nothing below, in parts.
 #[test]
 fn stale_names_lists_only_old_names_of_the_prefix() {
     on_both_backends(async |spot| {
@@ -85,7 +84,6 @@ fn stale_names_lists_only_old_names_of_the_prefix() {
     });
 }
 
-/// Whoever gives up in the middle leaves nothing.
 #[test]
 fn dropped_writer_leaves_no_files() {
     on_both_backends(async |spot| {
@@ -93,7 +91,7 @@ fn dropped_writer_leaves_no_files() {
             let mut writer = spot.storage.writer().await.unwrap();
             writer.write(test_bytes(length, 5)).await.unwrap();
             drop(writer);
-            // A bucket is told of it by and by.
+            // The bucket is cleaned asynchronously.
             let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
             while !spot.list_files().is_empty() {
                 assert!(tokio::time::Instant::now() < deadline, "{:?} is left", spot.list_files());
@@ -103,13 +101,13 @@ fn dropped_writer_leaves_no_files() {
     });
 }
 
-/// The process that is killed: this very test, run again by the other one.
+/// The child process, started by the other test.
 #[test]
 fn uploads_until_killed() {
     child_process::run_in_child(async |objects| {
         loop {
             let mut writer = objects.writer().await.unwrap();
-            // Three parts, and a bit.
+            // Three parts and a remainder.
             for piece in 0..30 {
                 writer.write(vec![piece; 600_000]).await.unwrap();
                 println!("\nwritten");
@@ -120,7 +118,6 @@ fn uploads_until_killed() {
     });
 }
 
-/// Whenever a process is killed while it writes, what it leaves is an object of its hash or will be collected.
 #[test]
 fn uploads_of_killed_process_are_collected() {
     on_both_backends(async |spot| {
@@ -132,7 +129,7 @@ fn uploads_of_killed_process_are_collected() {
             process.wait_for_lines(lines);
             process.kill();
             println!("killed after {lines}: {:?}", spot.list_files());
-            // A server may still be about to notice that somebody hung up.
+            // The server may not have noticed the closed connection yet.
             let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
             loop {
                 spot.set_age(2 * ONE_HOUR);

@@ -1,7 +1,7 @@
-//! Objects in a folder and in a bucket of a real server: the same suite on both, and what can happen to a bucket besides.
+//! Object storage in a folder and in a bucket of a real server: one suite for both, and failures of a bucket.
 //!
-//! Apart from the engine's other tests: some of these start this program again, and a process that is just being started holds its
-//! parent's files for a moment.
+//! In a test binary of its own: some tests start this program again, and a process that is being spawned briefly holds
+//! its parent's files.
 
 mod child_process;
 mod gc;

@@ -1,4 +1,4 @@
-//! What is put somewhere is there, whole, until it is taken out.
+//! Objects round-trip unchanged until they are removed.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use serde_json::Map;
 use crate::support::{JOB_LIFECYCLE, open_engine, open_sqlite, start_time};
 use crate::test_storage::{on_both_backends, payload_of, read_all, test_bytes};
 
-/// A part of an upload, and so the bound below which there is none.
+/// Size of an upload part; smaller objects are sent in one request.
 const UPLOAD_PART_BYTES: usize = 5 << 20;
 
-/// Of every length around the bounds, as a whole and piece by piece: under its hash, nothing beside it, and the same when read.
+/// As a whole and in chunks; no other file is left.
 #[test]
 fn payload_round_trips_at_every_size_bound() {
     on_both_backends(async |spot| {
@@ -46,7 +46,7 @@ fn payload_round_trips_at_every_size_bound() {
             let (back, largest) = read_all(reader).await.unwrap();
             assert!(back == *given && largest <= 1 << 20, "{length} bytes, in pieces of up to {largest}");
             spot.remove(&expected.sha256);
-            // The same, as a whole; and once more over itself.
+            // As a whole; and again over itself.
             for _ in 0..2 {
                 assert_eq!(spot.storage.put(Arc::clone(&given)).await.unwrap(), expected);
                 assert!(std::fs::read(&name).unwrap() == *given);
@@ -57,7 +57,7 @@ fn payload_round_trips_at_every_size_bound() {
     });
 }
 
-/// What a system names is there under that name, is written over by the next, and is looked at on the way out.
+/// The hash is verified on read.
 #[test]
 fn named_object_is_overwritten_read_and_removed() {
     on_both_backends(async |spot| {
@@ -87,7 +87,7 @@ fn named_object_is_overwritten_read_and_removed() {
     });
 }
 
-/// Other bytes than those of the hash, fewer or more: an error in place of the end; and `verifier` names it, and what is missing.
+/// Also with fewer or more bytes, and if the object is missing.
 #[test]
 fn damaged_object_is_reported_by_read_and_verify() {
     on_both_backends(async |spot| {
@@ -120,7 +120,7 @@ fn damaged_object_is_reported_by_read_and_verify() {
         spot.remove(&kept.sha256);
         assert!(engine.payload(&user("ann"), id).await.unwrap().is_none());
         assert_eq!(verify_result(false).await, (1, 1));
-        // Brought again, it is there again.
+        // Uploading it again repairs it.
         engine.create_with_payload(&user("ann"), create(), Arc::clone(&given)).await.expect("a job");
         assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*given));
         assert_eq!(verify_result(true).await, (1, 0));
@@ -128,7 +128,7 @@ fn damaged_object_is_reported_by_read_and_verify() {
     });
 }
 
-/// Whoever counts the bytes that come, and looks at no more than that, sees that they are not all: the last of them are kept back.
+/// A client that only counts bytes notices the damage.
 #[test]
 fn last_chunk_is_withheld_until_hash_matches() {
     on_both_backends(async |spot| {
@@ -154,14 +154,14 @@ fn last_chunk_is_withheld_until_hash_matches() {
     });
 }
 
-/// A read that was left in the middle is not gone on with: what it had read may be missing from what comes next.
+/// Bytes that the canceled read consumed would be missing.
 #[test]
 fn canceled_read_fails_instead_of_ending() {
     on_both_backends(async |spot| {
         let kept = spot.storage.put(test_bytes(600_000, 6)).await.unwrap();
         let mut reader = spot.storage.get(&kept).await.unwrap().expect("it is there");
         let mut left = Box::pin(reader.next_chunk());
-        // Asked once, and dropped: a file's bytes, and a bucket's, are not there at once.
+        // Polled once and dropped: the bytes of a file or a bucket are not ready at once.
         let is_there = std::future::poll_fn(|context| std::task::Poll::Ready(left.as_mut().poll(context).is_ready()));
         let is_there = is_there.await;
         drop(left);

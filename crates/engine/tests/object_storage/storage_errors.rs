@@ -1,4 +1,4 @@
-//! A bucket that is not there, does not answer, or does not let one in; and how much memory it takes.
+//! A bucket that is missing, unresponsive or forbidden; and memory use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,7 @@ fn new_create() -> CreateRecord {
     CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields: Map::new(), payload: None }
 }
 
-/// While the bucket is down, what needs it is answered 503 and nothing is made; what does not need it goes on. When it is back, so
-/// is everything.
+/// Calls that do not need the bucket continue.
 #[test]
 fn unreachable_bucket_returns_unavailable_and_recovers() {
     let server = S3Server::start();
@@ -53,10 +52,11 @@ fn unreachable_bucket_returns_unavailable_and_recovers() {
             .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
             .await
             .expect("a job");
-        // What the upload had sent is no object, and is nobody's: the note of it goes, though the server knows of no upload.
+        // The uploaded parts form no object. Garbage collection deletes the note, although the server has forgotten the
+        // upload.
         assert!(spot.storage.get(&payload_of(&test_bytes(12 << 20, 3))).await.unwrap().is_none());
         let drafts = || {
-            // The server's own, which it hides and leaves behind when it is killed.
+            // The server leaves hidden temporary files behind when it is killed.
             let is_ours = |name: &String| name.starts_with("drafts/") && !name.contains(".rclone_temp_");
             spot.list_files().into_iter().filter(is_ours).count()
         };
@@ -69,7 +69,7 @@ fn unreachable_bucket_returns_unavailable_and_recovers() {
     });
 }
 
-/// A bucket that takes a question and never answers is given up in time. The clock of the waits is the test's.
+/// Timeouts run on the test's clock.
 #[test]
 fn unresponsive_bucket_times_out() {
     let server = S3Server::start();
@@ -82,7 +82,7 @@ fn unresponsive_bucket_times_out() {
         let error = spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap_err();
         assert_eq!(error.code(), "objects_unavailable");
         assert!(error.to_string().contains("does not answer"), "{error}");
-        // Four tries: how long they may take together is measured by the machine's clock, which stands still here.
+        // Four attempts: their total time uses the machine's clock, which the test does not advance.
         let waited = began.elapsed().as_secs();
         assert!((20..90).contains(&waited), "{waited} s");
         tokio::time::resume();
@@ -91,7 +91,7 @@ fn unresponsive_bucket_times_out() {
     });
 }
 
-/// What is wrong with the settings is told when the place is opened, in words that help and without secrets.
+/// Without secrets.
 #[test]
 fn misconfigured_storage_is_reported_on_open() {
     block_on(async {
@@ -125,14 +125,13 @@ fn misconfigured_storage_is_reported_on_open() {
     });
 }
 
-/// Bytes of the object that is weighed.
 const LARGE_OBJECT_BYTES: usize = 60 << 20;
 
-/// The process that is weighed: this very test, run again by the other one.
+/// The child process, started by the other test.
 #[test]
 fn carries_a_heavy_object() {
     child_process::run_in_child(async |objects| {
-        // What any object takes is there by then.
+        // Afterwards the fixed memory of any object is allocated.
         let light = objects.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap();
         read_all(objects.get(&light).await.unwrap().unwrap()).await.unwrap();
         let before = peak_memory_kb();
@@ -151,14 +150,14 @@ fn carries_a_heavy_object() {
     });
 }
 
-/// The most that this process ever had, in KB.
+/// Returns the peak memory of this process.
 fn peak_memory_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
     line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// An object of 60 MB, in and out again, takes a process a fraction of that.
+/// An object of 60 MB needs a fraction of that.
 #[test]
 fn large_object_uses_bounded_memory() {
     on_both_backends(async |spot| {

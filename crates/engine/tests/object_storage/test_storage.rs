@@ -1,4 +1,4 @@
-//! A place for objects, into which a test can also look from behind.
+//! Object storage whose files a test can inspect and change.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -15,16 +15,15 @@ use crate::support::block_on;
 
 pub(crate) struct TestStorage<'a> {
     pub(crate) storage: ObjectStorage,
-    /// As it is opened.
     pub(crate) url: String,
     pub(crate) settings: Vec<(String, String)>,
-    /// Where its files are, with the same names in a folder and in a bucket.
+    /// Where its files are; a folder and a bucket use the same names.
     pub(crate) root: PathBuf,
     server: Option<&'a S3Server>,
     _folder: TempDir,
 }
 
-/// The server that all tests share which do it no harm.
+/// The server that all harmless tests share.
 pub(crate) fn shared_server() -> &'static S3Server {
     static SHARED_SERVER: OnceLock<S3Server> = OnceLock::new();
     SHARED_SERVER.get_or_init(S3Server::start)
@@ -51,13 +50,11 @@ impl<'a> TestStorage<'a> {
         EngineConfig { object_storage: Some(self.storage.clone()), ..EngineConfig::default() }
     }
 
-    /// The file of an object.
     pub(crate) fn object_path(&self, sha256: &[u8; 32]) -> PathBuf {
         let name = hex::encode(sha256);
         self.root.join(&name[..2]).join(&name[2..])
     }
 
-    /// All files below the place, whatever they are, by their paths.
     pub(crate) fn list_files(&self) -> Vec<String> {
         let mut files = Vec::new();
         visit_files(&self.root, &mut |path| {
@@ -67,10 +64,10 @@ impl<'a> TestStorage<'a> {
         files
     }
 
-    /// Whatever is here was written so long ago.
+    /// Sets the age of all files.
     pub(crate) fn set_age(&self, by: Duration) {
         visit_files(&self.root, &mut |path| {
-            // What a server just cleans up may be gone by now.
+            // A file that the server cleans up may be gone.
             if let Ok(file) = std::fs::File::options().write(true).open(path) {
                 file.set_modified(SystemTime::now() - by).expect("an older time");
             }
@@ -83,7 +80,7 @@ impl<'a> TestStorage<'a> {
         self.notify_changed();
     }
 
-    /// Something was done to the files from behind.
+    /// Tells the server that its files were changed.
     pub(crate) fn notify_changed(&self) {
         if let Some(server) = self.server {
             server.invalidate_cache(&self.url);
@@ -98,7 +95,7 @@ fn visit_files(folder: &Path, each: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// The same test in a folder and in a bucket.
+/// Runs the test in a folder and in a bucket.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_both_backends(test: impl AsyncFn(&TestStorage<'_>)) {
     println!("in a folder");
@@ -115,7 +112,7 @@ pub(crate) fn payload_of(bytes: &[u8]) -> PayloadRef {
     PayloadRef { sha256: Sha256::digest(bytes).into(), bytes: u64::try_from(bytes.len()).expect("a length") }
 }
 
-/// Read to the end; the bytes, and those of the largest piece.
+/// Reads to the end; returns the bytes and the size of the largest chunk.
 pub(crate) async fn read_all(mut reader: PayloadReader) -> Result<(Vec<u8>, usize), ObjectError> {
     let (mut read, mut largest) = (Vec::new(), 0);
     while let Some(piece) = reader.next_chunk().await? {

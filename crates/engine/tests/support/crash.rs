@@ -1,4 +1,4 @@
-//! A process that works until it is killed: what it says, and that all of it is there afterwards.
+//! A process that works until it is killed, and the check that its acknowledged work survives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{create_job, lease_one};
 
-/// This very test program again, with one of its tests and a variable that tells it where to work.
+/// Starts this test binary again, with one of its tests and a variable.
 pub(crate) fn spawn_test_process(test: &str, variable: &str, value: &str) -> Child {
     Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", test, "--nocapture"])
@@ -22,7 +22,7 @@ pub(crate) fn spawn_test_process(test: &str, variable: &str, value: &str) -> Chi
         .expect("this test runs again")
 }
 
-/// Jobs, made and done, each step told when it is answered. Never ends.
+/// Creates and completes jobs, and prints each acknowledged step. Never returns.
 pub(crate) async fn work_forever<S: Store + 'static>(engine: Engine<S>) {
     loop {
         println!("\ncreated {}", create_job(&engine).await.0);
@@ -34,7 +34,7 @@ pub(crate) async fn work_forever<S: Store + 'static>(engine: Engine<S>) {
     }
 }
 
-/// What was said.
+/// Steps that the process printed.
 #[derive(Default)]
 pub(crate) struct AcknowledgedWork {
     pub(crate) created: BTreeSet<String>,
@@ -43,7 +43,7 @@ pub(crate) struct AcknowledgedWork {
 }
 
 impl AcknowledgedWork {
-    /// Whether it was a word of ours, and whole.
+    /// Records a line; returns whether it was a complete step.
     pub(crate) fn record_line(&mut self, line: &str) -> bool {
         let Some((what, rest)) = line.split_once(' ') else { return false };
         match what {
@@ -55,8 +55,8 @@ impl AcknowledgedWork {
         true
     }
 
-    /// Acknowledged creates, leases and commits are there, each effect once, the log has no gap, its chain holds, and building the records
-    /// again from it gives those that are kept. The store's clock must stand: nothing falls due while we look.
+    /// Asserts that acknowledged creates, leases and commits exist, each effect once, that the log has no gap, that its
+    /// hash chain holds, and that it replays to the stored records. The store's clock must not advance.
     pub(crate) async fn assert_present_in<S: Store + 'static>(&self, store: S) {
         assert!(self.leased.values().all(|count| *count == 1), "no lease was handed out twice");
         assert!(self.committed.values().all(|count| *count == 1), "one commit acknowledged a job");

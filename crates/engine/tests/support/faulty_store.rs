@@ -1,4 +1,4 @@
-//! A store that fails when a test says so: before anything is written, or after all of it is and before that is told.
+//! A store that fails on request: before a write, or after it and before the reply.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,37 +26,34 @@ type LostReply = Box<dyn Fn(&Batch) -> bool + Send + Sync>;
 #[derive(Clone)]
 pub(crate) struct FaultyStore<S = MemoryStore> {
     pub(crate) inner: S,
-    /// What comes of a save instead.
+    /// The result of a save, instead of saving.
     save_fault: Arc<SaveFault>,
-    /// Whether a save is carried out and its answer lost.
+    /// Whether the save is executed and its reply lost.
     lost_reply: Arc<LostReply>,
-    /// Each save takes one for good.
+    /// Each save consumes a permit.
     pub(crate) save_gate: Arc<Semaphore>,
-    /// Saves that have come to the gate.
+    /// Saves that have reached the gate.
     pub(crate) saves_started: Arc<AtomicUsize>,
-    /// Each look at the log takes one for good.
+    /// Each read of the log consumes a permit.
     pub(crate) log_gate: Arc<Semaphore>,
-    /// Looks at the log that have come to their gate, records that were looked for one by one, and loads.
+    /// Log reads that have reached their gate, single record reads, and loads.
     pub(crate) log_reads: Arc<AtomicUsize>,
     pub(crate) single_reads: Arc<AtomicUsize>,
     pub(crate) loads: Arc<AtomicUsize>,
-    /// Looks for jobs.
     pub(crate) lease_scans: Arc<AtomicUsize>,
-    /// The most candidates that were asked for at once.
     pub(crate) max_requested_candidates: Arc<AtomicUsize>,
-    /// Records that cannot be read for an operation.
+    /// Records that cannot be loaded.
     pub(crate) damaged_records: Arc<Mutex<HashSet<RecordId>>>,
 }
 
 impl<S> FaultyStore<S> {
-    /// Until so many saves have come to the gate.
     pub(crate) async fn wait_for_saves(&self, saves: usize) {
         while self.saves_started.load(Ordering::SeqCst) < saves {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Nothing is wrong with it, but no save comes through before the gate opens.
+    /// A store without faults, whose saves wait for the gate.
     pub(crate) fn gated(inner: S) -> Self {
         Self::new(inner, |_: &Batch| None).with_gate()
     }
@@ -66,7 +63,6 @@ impl<S> FaultyStore<S> {
         Self { save_gate: Arc::new(Semaphore::new(0)), ..self }
     }
 
-    /// What it has saved it sometimes does not tell.
     #[must_use]
     pub(crate) fn with_lost_replies(self, lost_reply: impl Fn(&Batch) -> bool + Send + Sync + 'static) -> Self {
         Self { lost_reply: Arc::new(Box::new(lost_reply)), ..self }

@@ -1,4 +1,4 @@
-//! The outside, which takes its time.
+//! External checks that a test holds back.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::{TEST_TIMEOUT, json_object};
 
-/// Everything is decent, once the test lets it be said.
+/// Checks that approve everything, once released.
 #[derive(Clone)]
 pub(crate) struct HeldChecks {
     asked_count: Arc<Semaphore>,
@@ -30,12 +30,12 @@ impl HeldChecks {
         (checks, held)
     }
 
-    /// Until so many wait for an answer.
+    /// Waits until `count` checks wait for an answer.
     pub(crate) async fn wait_until_asked(&self, count: u32) {
         let _ = tokio::time::timeout(TEST_TIMEOUT, self.asked_count.acquire_many(count)).await.expect("in time");
     }
 
-    /// From now on all are answered at once.
+    /// Answers all checks from now on.
     pub(crate) fn release(&self) {
         self.answer_gate.add_permits(1);
     }

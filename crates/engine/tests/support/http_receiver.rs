@@ -1,4 +1,4 @@
-//! Somebody outside: a real HTTP server on the loopback interface, which does what a test tells it to.
+//! A real HTTP server on the loopback interface, controlled by a test.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,21 +8,19 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// What to do with one call.
 #[derive(Clone, Debug)]
 pub(crate) enum ReceiverReaction {
     Answer(u16),
-    /// With a header of its own.
+    /// With an additional header.
     AnswerWithHeader(u16, &'static str),
-    /// Never answer.
+    /// Never answers.
     Hang,
-    /// Go away without an answer.
+    /// Closes the connection without an answer.
     Close,
-    /// 200, and a body without end.
+    /// 200 with an endless body.
     Flood,
 }
 
-/// A call as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReceivedCall {
     pub(crate) idempotency_key: String,
@@ -33,7 +31,7 @@ pub(crate) struct ReceivedCall {
 #[derive(Debug, Default)]
 struct ReceiverState {
     calls: Vec<ReceivedCall>,
-    /// What to do next; then 200.
+    /// The next reactions; then 200.
     reactions: VecDeque<ReceiverReaction>,
 }
 
@@ -74,7 +72,6 @@ impl HttpReceiver {
         self.received_calls().into_iter().map(|came| came.body).collect()
     }
 
-    /// Waits until so many calls have come.
     pub(crate) async fn wait_for(&self, calls: usize) {
         let waiting = async {
             loop {

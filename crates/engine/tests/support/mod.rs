@@ -1,4 +1,4 @@
-//! What the engine's tests stand on: small lifecycles of their own beside the shipped `execution`, and each store in turn.
+//! Support for the engine's tests: small lifecycles, the shipped `execution`, and each store in turn.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) const JOB_LIFECYCLE: &str = "execution.job";
 
-/// Longer than anything here takes: a test that waits so long has failed.
+/// Longer than any step takes: after it the test fails.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) fn lifecycle_files() -> InputFiles {
@@ -49,7 +49,7 @@ pub(crate) fn start_time() -> Time {
     "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
 }
 
-/// Polling so seldom that only a signal can have helped in time.
+/// Polls so rarely that only a notification can be in time.
 pub(crate) fn config_without_polling() -> EngineConfig {
     EngineConfig { poll_interval: TEST_TIMEOUT, ..EngineConfig::default() }
 }
@@ -69,7 +69,7 @@ pub(crate) async fn open_engine<S: Store + 'static>(store: S, config: EngineConf
     engine
 }
 
-/// The same test on every store, under a clock that the test moves. Whatever it did, the log tells all of it.
+/// Runs a test on every store, with a manual clock. Afterwards the log must replay.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_each_store(config: EngineConfig, test: impl AsyncFn(&Engine<AnyStore>, &Clock)) {
     let run = async |store: AnyStore, clock: Clock| {
@@ -97,10 +97,10 @@ pub(crate) async fn open_postgres(url: &str, clock: &Clock) -> AnyStore {
     AnyStore::Postgres(PostgresStore::open_with_clock(url, clock.clone()).await.expect("the database opens"))
 }
 
-/// The log has no gap, its chain holds, and the records built from it are those that are kept.
+/// Asserts that the log has no gap, that its hash chain holds, and that it replays to the stored records.
 pub(crate) async fn assert_replays_from_log(store: &AnyStore) {
     if store.prune_state().await.expect("how far it is pruned").checkpoint_seq > 0 {
-        // Then only `verifier` can tell: see tests/verify/pruned.rs.
+        // A pruned log needs `verify`: see tests/verify/pruned_databases.rs.
         return;
     }
     let log = store.log(0, usize::MAX >> 1).await.expect("the log");
@@ -119,7 +119,7 @@ pub(crate) async fn assert_replays_from_log(store: &AnyStore) {
     }
 }
 
-/// Sees everything.
+/// An actor that sees everything.
 pub(crate) fn operator_actor() -> Actor {
     onceward_testkit::operator("ops")
 }
@@ -141,7 +141,7 @@ pub(crate) async fn create_job<S: Store + 'static>(engine: &Engine<S>) -> Record
     engine.submit(new_job_submission()).await.expect("a job").subject
 }
 
-/// A call that is on its way beside the test.
+/// Submits in a task.
 pub(crate) fn spawn_submit<S: Store + 'static>(
     engine: &Engine<S>,
     submission: Submission,
@@ -150,7 +150,6 @@ pub(crate) fn spawn_submit<S: Store + 'static>(
     tokio::spawn(async move { engine.submit(submission).await })
 }
 
-/// Until so many operations wait for their answer.
 pub(crate) async fn wait_until_queued<S: Store + 'static>(engine: &Engine<S>, operations: usize) {
     while engine.queued_operations() < operations {
         tokio::task::yield_now().await;
@@ -172,7 +171,7 @@ pub(crate) fn reply_code(reply: &Result<Receipt, EngineError>) -> String {
     }
 }
 
-/// Everything decent is fine.
+/// Checks that approve decent text.
 pub(crate) fn decency_checks() -> CheckRegistry {
     CheckRegistry::default().register("race.note", "decent", |request| async move {
         let fine = request.query.arguments["text"] != "rude";

@@ -1,4 +1,4 @@
-//! Many after the same thing at once.
+//! Many tasks that compete for the same thing.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::Barrier;
 
 use super::{json_object, reply_code, state_of};
 
-/// So many tasks, each at an engine in turn, all at once; how many had it, and what the others were told.
+/// Runs tasks concurrently over the engines; returns how many won, and the codes of the others.
 pub(crate) async fn race<F>(
     engines: &[Engine<AnyStore>],
     tasks: usize,
@@ -44,7 +44,7 @@ pub(crate) async fn submit(engine: Engine<AnyStore>, submission: Submission) -> 
     engine.submit(submission).await
 }
 
-/// Workers after one job, each by a name of its own: one has the lease.
+/// Workers compete for one job: one gets the lease.
 pub(crate) async fn assert_one_lease_wins(engines: &[Engine<AnyStore>], tasks: usize, id: RecordId) {
     let (won, told) = race(engines, tasks, |engine, number| {
         let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
@@ -55,7 +55,7 @@ pub(crate) async fn assert_one_lease_wins(engines: &[Engine<AnyStore>], tasks: u
     assert_eq!(engines[0].store().executions(id).await.unwrap().len(), 1);
 }
 
-/// Many commits of one execution: one lands, and all the others hear that it has.
+/// Commits of one execution compete: one succeeds, and the others get that reply.
 pub(crate) async fn assert_one_commit_wins(engines: &[Engine<AnyStore>], tasks: usize, id: RecordId) {
     let held = engines[0].store().executions(id).await.unwrap().pop().expect("it is leased");
     let (won, told) = race(engines, tasks, |engine, number| {
@@ -67,7 +67,7 @@ pub(crate) async fn assert_one_commit_wins(engines: &[Engine<AnyStore>], tasks: 
     assert_eq!(engines[0].store().history(id, 0, 10).await.unwrap().len(), 3);
 }
 
-/// The owner takes the prize back while entries are judged: either one entry has won it, or nobody has. How often which.
+/// The owner cancels a prize while entries are judged: one entry wins, or none. Counts both.
 #[derive(Debug, Default)]
 pub(crate) struct PrizeRaces {
     pub(crate) won: usize,
@@ -75,8 +75,8 @@ pub(crate) struct PrizeRaces {
 }
 
 impl PrizeRaces {
-    /// One more prize, and so many who judge or cancel; what those were told who came too late. A different one tries to cancel each time,
-    /// so that it comes early and late.
+    /// Runs one more race; returns the codes of the late calls. A different task cancels each time, so that it comes
+    /// early and late.
     pub(crate) async fn run_race(&mut self, engines: &[Engine<AnyStore>], tasks: usize) -> Vec<String> {
         let (ann, judge, last) = (user("ann"), worker("judge"), &engines[engines.len() - 1]);
         let prize = engines[0].create(&ann, "race.prize", json_object(json!({}))).await.unwrap().subject;
@@ -119,7 +119,7 @@ impl PrizeRaces {
             }
             other => panic!("{other} after all have had their say"),
         }
-        // The one whose judge cancelled instead is done with, so that the next race has only its own.
+        // Ends the job whose judge canceled instead, so that the next race has only its own.
         let own = &held[canceling_task];
         let _ = engines[0].commit(&judge, own.record.id, own.token, json!(null), true).await;
         codes

@@ -1,4 +1,4 @@
-//! A backup of a database that an engine goes on writing.
+//! Backup of a database while an engine writes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +13,10 @@ use crate::live_engine::{run_jobs, start_engine};
 use crate::support::TempDir;
 use crate::test_database::verify_file;
 
-/// A piece takes so long at most: a few of them fill a hold.
+/// Several pieces fit into one hold of the lock.
 const MAX_PIECE_TIME: Duration = Duration::from_millis(50);
 
-/// Jobs are made, leased and committed on many pages while a larger file is copied: every copy is of one moment, and its log tells
-/// all of it.
+/// Every copy is of one moment.
 #[test]
 fn backup_under_load_verifies_clean() {
     let (folder, clock) = (TempDir::new(), Clock::machine());
@@ -42,7 +41,7 @@ fn backup_under_load_verifies_clean() {
     let (mut seen, mut repeated_pages) = (Vec::new(), 0);
     for number in 0..3 {
         let to = folder.database_path().with_file_name(format!("copy{number}.db"));
-        // A slow disk: the work gets on with every piece, unless it is kept waiting.
+        // A slow disk: work progresses with every piece, unless it is blocked.
         let mut throttle = |_, _| {
             let since = Instant::now();
             granted.add_permits(2_usize.saturating_sub(granted.available_permits()));

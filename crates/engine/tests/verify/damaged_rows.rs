@@ -1,4 +1,4 @@
-//! Rows that are gone, rows that were added, a log that was cut or shuffled, and what the list of columns calls bounded.
+//! Deleted rows, added rows, a truncated or reordered log, and values that are verified only within bounds.
 
 use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_core::time::Time;
@@ -14,16 +14,16 @@ use crate::support::driver::StoreDriver;
 use crate::support::{block_on, start_time};
 use crate::test_database::{PrintSeedOnPanic, TestDatabase, verify_file};
 
-/// Tables of which the log says nothing: answers to keys that came before, and workers that were seen (docs/verify-columns.toml).
+/// Tables that the log does not cover (docs/verify-columns.toml).
 const UNVERIFIED_TABLES: [&str; 2] = ["requests", "workers"];
 
-/// Rows whose being there the log does not tell, or that mean nothing.
+/// Condition for rows that the log proves and that have a meaning.
 fn verified_rows_condition(table: &str) -> &'static str {
     match table {
-        // Zero is as good as nothing. So is what a window counted that is over, which may be pruned: those of windows have a test below.
+        // Zero equals no row. Counters of windows have a test below.
         "counts" => "count <> 0 AND window = -9223372036854775808",
         "tallies" => "count <> 0",
-        // Bytes that no record has as payload are nobody's.
+        // Bytes that no record references are not verified.
         "contents" => "refs <> 0",
         _ => "true",
     }
@@ -33,7 +33,7 @@ fn reports_table(report: &VerifyReport, table: &str) -> bool {
     report.differences.iter().any(|difference| difference.table == table)
 }
 
-/// Harm to each table in turn, every time on a copy; whether the report on it is right.
+/// Damages each table in turn, each time on a copy, and checks the report.
 fn damage_each_table(
     theme: &str,
     damage: impl Fn(&TableInfo, &Connection, &mut Rng) -> RowValues,
@@ -56,7 +56,7 @@ fn damage_each_table(
     }
 }
 
-/// INV-4: a row that is gone is missed, in every table.
+/// INV-4: in every table.
 #[test]
 fn deleted_row_is_reported() {
     let remove = |table: &TableInfo, connection: &Connection, chance: &mut Rng| {
@@ -67,15 +67,15 @@ fn deleted_row_is_reported() {
         row
     };
     damage_each_table("verify gone", remove, |table, report| {
-        // The last entry of all is missed by the counter only.
+        // Only the counter shows that the last entry is missing.
         let missed = reports_table(report, &table.name) || table.name == "history" && reports_table(report, "counter");
-        // Where a job stands whose time has come hangs on when somebody looked: it is missed where it should be now.
+        // Which queue table has a ready job depends on when the store moved it: it is missed where it should be now.
         let waits = |name: &str| ["ready", "lanes", "later"].contains(&name);
         missed || waits(&table.name) && report.differences.iter().any(|other| waits(other.table))
     });
 }
 
-/// INV-4, INV-7: what a window counts is missed as long as it lasts; afterwards nobody asks for it, and it may be pruned.
+/// INV-4, INV-7: afterwards the counter may be pruned.
 #[test]
 fn deleted_window_count_is_reported_until_window_ends() {
     let text = r#"
@@ -107,13 +107,13 @@ go = "-> over"
     assert!(report.is_clean(), "{report:#?}");
 }
 
-/// INV-4: a row that nothing explains is noticed, in every table.
+/// INV-4: in every table.
 #[test]
 fn added_row_is_reported() {
     damage_each_table("verify added", insert_altered_row, |table, report| reports_table(report, &table.name));
 }
 
-/// A copy of some row with another key.
+/// Inserts a copy of a row with another key.
 fn insert_altered_row(table: &TableInfo, connection: &Connection, chance: &mut Rng) -> RowValues {
     let rows = table.rows(connection, "true");
     for _ in 0..1_000 {
@@ -130,7 +130,7 @@ fn insert_altered_row(table: &TableInfo, connection: &Connection, chance: &mut R
     panic!("{} takes no more rows", table.name);
 }
 
-/// INV-3, INV-4: whatever is cut off the end of the log is missed.
+/// INV-3, INV-4
 #[test]
 fn truncated_log_is_reported() {
     let built = TestDatabase::new(1, 20);
@@ -145,12 +145,12 @@ fn truncated_log_is_reported() {
         let refusals_only =
             "SELECT count(*) = 0 FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history) AND record > 0";
         let unseen: bool = built.copy().connection().query_row(refusals_only, [cut], |row| row.get(0)).unwrap();
-        // A refusal changes nothing: that one was the last in the log, nothing else shows.
+        // If the last entry is a refusal, no record shows that it is missing.
         assert_eq!(reports_table(&copy.verify(), "records"), !unseen, "a record is further than its log");
     }
 }
 
-/// INV-3: two neighbours of the log that changed places are noticed.
+/// INV-3
 #[test]
 fn swapped_log_entries_are_reported() {
     for seed in theme_seeds("verify swapped", 2) {
@@ -180,7 +180,7 @@ fn swapped_log_entries_are_reported() {
     }
 }
 
-/// What the list calls bounded or told in part: on the one side of the bound nothing is said, on the other it is named.
+/// Within the bounds nothing is reported.
 #[test]
 fn partly_verified_values_are_reported_beyond_their_bounds() {
     let built = TestDatabase::new(3, 20);
@@ -231,8 +231,7 @@ fn partly_verified_values_are_reported_beyond_their_bounds() {
     }
 }
 
-/// INV-4: a job that nobody would ever be given is noticed, though no single value is wrong: it was sent to the back of its lane, and
-/// there is room in front.
+/// INV-4: no single value is wrong: the job is at the back of its lane, although the limit allows it in front.
 #[test]
 fn job_that_can_never_be_leased_is_reported() {
     let built = TestDatabase::new(5, 0);

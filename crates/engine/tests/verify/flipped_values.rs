@@ -1,4 +1,4 @@
-//! One value anywhere is another one: `verify` names it. What it cannot know stands in `docs/verify-columns.toml`.
+//! One changed value anywhere: `verify` reports it. Exceptions are listed in `docs/verify-columns.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,10 +13,10 @@ use rusqlite::types::Value;
 use crate::sqlite_tables::{RowValues, TableInfo, list_tables, other_value};
 use crate::test_database::{DatabaseCopy, PrintSeedOnPanic, TestDatabase};
 
-/// How a column stands in the list.
+/// The coverage of each column in the list.
 pub(crate) type ColumnCoverage = BTreeMap<(String, String), String>;
 
-/// The columns that stand in the list for a kind of store.
+/// Loads the listed columns of a kind of store.
 pub(crate) fn load_column_coverage(store: &str) -> ColumnCoverage {
     let path = onceward_testkit::systems::repository_root().join("docs/verify-columns.toml");
     let file: toml::Table = std::fs::read_to_string(path).unwrap().parse().unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn load_column_coverage(store: &str) -> ColumnCoverage {
     listed
 }
 
-/// A value of one row is another one.
+/// A changed value of one row.
 struct FlippedValue<'a> {
     table: &'a TableInfo,
     column: usize,
@@ -52,12 +52,12 @@ impl FlippedValue<'_> {
         &self.table.columns[self.column].name
     }
 
-    /// Some row of the table, and another value for it that the database takes.
+    /// Chooses a row of the table, and another value that the database accepts.
     fn choose<'a>(table: &'a TableInfo, column: usize, copy: &DatabaseCopy, chance: &mut Rng) -> FlippedValue<'a> {
         let connection = copy.connection();
         let rows = table.rows(&connection, "true");
         assert!(!rows.is_empty(), "{} is empty: nothing to flip", table.name);
-        // Something rather than nothing, where there is something.
+        // Prefers a row with a value.
         let something: Vec<&RowValues> = rows.iter().filter(|row| row[column] != Value::Null).collect();
         let row = match something.len() {
             0 => rows[chance.below(rows.len())].clone(),
@@ -72,16 +72,16 @@ impl FlippedValue<'_> {
         panic!("{}.{} takes no other value than {row:?}", table.name, table.columns[column].name);
     }
 
-    /// Whether a difference names this value, or the row that it stands or stood in.
+    /// Returns whether a difference names this value, or its row.
     fn is_reported_by(&self, difference: &TableDifference, original: &Connection) -> bool {
         let names_column = match difference.column() {
             None => true,
-            // The hash is of everything that an entry says, and of all of the bytes.
+            // The hash covers the whole entry, and all bytes.
             Some("hash") if self.table.name == "history" => true,
             Some("bytes") if self.table.name == "contents" => true,
             Some(column) => column == self.column_name(),
         };
-        // Where a job stands whose time has come hangs on when somebody looked: it is missed where it should be now.
+        // Which queue table has a ready job depends on when the store moved it: it is missed where it should be now.
         let waits = |table: &str| ["ready", "lanes", "later"].contains(&table);
         let is_missed = waits(&self.table.name) && waits(difference.table) && difference.column().is_none();
         (difference.table == self.table.name || is_missed)
@@ -89,7 +89,7 @@ impl FlippedValue<'_> {
             && self.row_identifiers(original).iter().any(|hint| difference.key.contains(hint))
     }
 
-    /// What the row may be called by: its record, or its own key.
+    /// Returns the names a report may use for the row: its record, or its own key.
     fn row_identifiers(&self, original: &Connection) -> Vec<String> {
         let mut hints = Vec::new();
         let mut after = self.row.clone();
@@ -144,14 +144,13 @@ fn value_text(value: Value) -> String {
     }
 }
 
-/// INV-1, INV-3, INV-4, INV-7: a flipped value of any column of any table is named, unless the list says why it cannot be;
-/// and what the list calls free is not noticed.
+/// INV-1, INV-3, INV-4, INV-7: unless the list says why not; a column that the list calls free is not reported.
 #[test]
 fn every_flipped_value_is_reported() {
     flip_every_column("verify flips", |seed| TestDatabase::new(seed, 30));
 }
 
-/// INV-1, INV-3, INV-4, INV-7: the same of a database that was pruned in the middle of its life.
+/// INV-1, INV-3, INV-4, INV-7
 #[test]
 fn every_flipped_value_in_pruned_database_is_reported() {
     flip_every_column("verify pruned flips", |seed| crate::pruned_databases::pruned_database(seed, 20));

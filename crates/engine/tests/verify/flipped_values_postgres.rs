@@ -1,4 +1,4 @@
-//! One value anywhere in a PostgreSQL database is another one. Flipped in place and flipped back.
+//! One changed value anywhere in a PostgreSQL database, changed in place and back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::sqlite_tables::{ColumnInfo, other_value};
 use crate::support::{block_on, start_time};
 use crate::test_database::PrintSeedOnPanic;
 
-/// Tables and their columns: name, type, and whether it may be nothing.
+/// Lists tables with their columns: name, type, nullable.
 async fn list_columns(client: &Client) -> BTreeMap<String, Vec<(String, String, bool)>> {
     let sql = "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull \
                FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
@@ -27,7 +27,7 @@ async fn list_columns(client: &Client) -> BTreeMap<String, Vec<(String, String, 
     tables
 }
 
-/// Another value, as text that the column's type reads.
+/// Returns another value as text of the column's type.
 fn other_value_text(text: Option<&str>, ty: &str, nullable: bool, chance: &mut Rng) -> Option<String> {
     let column = |kind: &str| ColumnInfo::new(kind, nullable);
     let hexed = |bytes: &[u8]| format!("\\x{}", onceward_core::hex::encode(bytes));
@@ -68,7 +68,7 @@ fn other_value_text(text: Option<&str>, ty: &str, nullable: bool, chance: &mut R
     }
 }
 
-/// INV-1, INV-3, INV-4, INV-7: on PostgreSQL, too, a flipped value of any column of any table is named, unless the list says why not.
+/// INV-1, INV-3, INV-4, INV-7: unless the list says why not.
 #[test]
 fn every_flipped_value_in_postgresql_is_reported() {
     let listed = load_column_coverage("postgres");
@@ -79,7 +79,7 @@ fn every_flipped_value_in_postgresql_is_reported() {
             let url = PostgresServer::shared().create_database();
             let clock = Clock::manual(start_time());
             let store = PostgresStore::open_with_clock(&url, clock.clone()).await.expect("a new database");
-            // Pruned in the middle of its life.
+            // Pruned between two fills.
             let latest = crate::pruned_databases::fill_prune_and_fill(&store, &clock, seed, 20).await.0;
             let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");
             tokio::spawn(connection);
@@ -87,7 +87,7 @@ fn every_flipped_value_in_postgresql_is_reported() {
                           INSERT INTO onceward.inbox (owner, key, lifecycle) VALUES ('ann', 'one', 'suite.box'); \
                           INSERT INTO onceward.openings (name, number) VALUES ('alpha', 3)";
             client.batch_execute(letter).await.expect("a letter");
-            // Damage asks no constraint.
+            // Damage must not be stopped by constraints.
             let sql = "SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname) FROM pg_constraint \
                        WHERE connamespace = 'onceward'::regnamespace AND contype IN ('c', 'f')";
             for row in client.query(sql, &[]).await.unwrap() {
@@ -104,7 +104,7 @@ fn every_flipped_value_in_postgresql_is_reported() {
                     if matches!(how, Some("bounded" | "in part")) {
                         continue;
                     }
-                    // A row that counts nothing is as good as none, whatever it is called.
+                    // A row with the count 0 equals no row.
                     let some = if table == "counts" { "WHERE count <> 0" } else { "" };
                     let sql = format!(
                         "SELECT ctid::text, {column}::text FROM onceward.{table} {some} ORDER BY {column} IS NULL, ctid"
@@ -153,9 +153,9 @@ fn every_flipped_value_in_postgresql_is_reported() {
     }
 }
 
-/// Whether a difference is about this column, or about a row of its table.
+/// Returns whether a difference names this column, or a row of its table.
 fn is_reported_in(found: &TableDifference, table: &str, column: &str) -> bool {
-    // The log is kept in two tables: what is wrong with the one shows in the other.
+    // The log has two tables: damage to one shows in the other.
     let is_log = |table: &str| matches!(table, "history" | "batches");
     (found.table == table || is_log(found.table) && is_log(table))
         && match found.column() {

@@ -1,4 +1,4 @@
-//! A log that was written anew, hashes and all: its chain holds, but what it tells cannot have happened.
+//! A rewritten log with valid hashes, whose content is impossible.
 
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::test_database::{DatabaseCopy, TestDatabase};
 
-/// Write an entry anew, and every later one of its record with the hashes that follow.
+/// Rewrites an entry, and the hashes of all later entries of its record.
 fn rewrite_entry(copy: &DatabaseCopy, seq: u64, edit: impl Fn(&mut Json)) {
     let connection = copy.connection();
     let record: Option<i64> =
@@ -46,7 +46,7 @@ fn rewrite_entry(copy: &DatabaseCopy, seq: u64, edit: impl Fn(&mut Json)) {
     connection.execute("UPDATE records SET head = ?2 WHERE row = ?1", (record, previous)).unwrap();
 }
 
-/// The first entry whose text is like this.
+/// Finds the first entry whose text matches.
 fn find_entry(connection: &Connection, like: &str) -> u64 {
     let sql = "SELECT min(seq) FROM history WHERE text LIKE ?1";
     let found: Option<u64> = connection.query_row(sql, [like], |row| row.get(0)).unwrap();
@@ -57,7 +57,7 @@ fn reports_broken_rule(report: &VerifyReport, rule: &str) -> bool {
     report.differences.iter().any(|difference| difference.table == "history" && difference.rule == Some(rule))
 }
 
-/// Forge the first entry like this, and expect a rule to be named as broken at it.
+/// Forges the first matching entry, and expects a violation of the rule there.
 fn assert_forgery_reported(built: &TestDatabase, rule: &str, like: &str, edit: impl Fn(&mut Json)) {
     let copy = built.copy();
     let seq = find_entry(&copy.connection(), like);
@@ -68,7 +68,7 @@ fn assert_forgery_reported(built: &TestDatabase, rule: &str, like: &str, edit: i
     assert!(!chain, "the chain holds: {:#?}", report.differences);
 }
 
-/// INV-1: an effect is the committed execution's, and there is no second one.
+/// INV-1
 #[test]
 fn missing_or_second_effect_is_reported() {
     let built = TestDatabase::new(7, 0);
@@ -85,7 +85,7 @@ fn missing_or_second_effect_is_reported() {
     assert_forgery_reported(&built, "INV-1", "%{\"Finish\"%", |body| body["effect"] = effect.clone());
 }
 
-/// INV-2: what was cut off has left nothing.
+/// INV-2
 #[test]
 fn effect_of_aborted_execution_is_reported() {
     let built = TestDatabase::new(7, 0);
@@ -94,7 +94,7 @@ fn effect_of_aborted_execution_is_reported() {
     });
 }
 
-/// INV-3: records go forward, by rows that there are.
+/// INV-3
 #[test]
 fn impossible_transition_is_reported() {
     let built = TestDatabase::new(7, 0);
@@ -106,7 +106,7 @@ fn impossible_transition_is_reported() {
     assert_forgery_reported(&built, "INV-3", "%{\"Lease\"%", |body| body["transitions"][0][1] = json!(99));
 }
 
-/// INV-5: a failure has a name.
+/// INV-5
 #[test]
 fn failure_without_code_is_reported() {
     let built = TestDatabase::new(7, 0);
@@ -115,7 +115,7 @@ fn failure_without_code_is_reported() {
     });
 }
 
-/// INV-6: what callers give has its bounds, also in the log.
+/// INV-6
 #[test]
 fn oversized_field_is_reported() {
     let built = TestDatabase::new(7, 0);
@@ -124,7 +124,7 @@ fn oversized_field_is_reported() {
     });
 }
 
-/// INV-7: nobody holds less than nothing, and what is counted is what there is.
+/// INV-7
 #[test]
 fn negative_hold_and_wrong_count_are_reported() {
     let built = TestDatabase::new(7, 0);
@@ -137,7 +137,7 @@ fn negative_hold_and_wrong_count_are_reported() {
     assert!(report.differences.iter().filter(miscounted).count() > 1, "the table and the recount: {report:#?}");
 }
 
-/// INV-8: two keys with one secret, a key that is made twice, and one that is revoked without being there.
+/// INV-8: two keys with one secret, a key created twice, and a revoked key that does not exist.
 #[test]
 fn inconsistent_api_keys_are_reported() {
     let built = TestDatabase::new(7, 0);
@@ -158,7 +158,6 @@ fn inconsistent_api_keys_are_reported() {
     });
 }
 
-/// A key belongs to the record whose key it is.
 #[test]
 fn unique_key_of_wrong_holder_is_reported() {
     let built = TestDatabase::new(7, 0);
@@ -185,8 +184,7 @@ fn unique_key_of_wrong_holder_is_reported() {
     assert!(report.differences.iter().any(named), "{report:#?}");
 }
 
-/// INV-9: a refusal says what it must; and whoever may not do what the log says would be refused if it were decided again. Nothing
-/// is damaged then: the two are told apart.
+/// INV-9: drift is not damage.
 #[test]
 fn call_by_unauthorized_actor_is_reported_as_drift() {
     let built = TestDatabase::new(7, 0);

@@ -1,4 +1,4 @@
-//! A database that an engine goes on writing while it is looked through.
+//! Verifies a database while an engine writes.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tokio::sync::Semaphore;
 use crate::support::{TempDir, suite_files};
 use crate::test_database::verify_store;
 
-/// Rounds of work while the database is looked through once. Without a bound the log would grow ahead of whoever reads it.
+/// Rounds of work during one verification. Without a bound the log would grow faster than it is read.
 const ROUNDS_PER_VERIFY: usize = 60;
 
-/// Jobs made, leased, kept alive and committed, for as many rounds as are granted.
+/// Creates, leases, heartbeats and commits jobs, one round per permit.
 pub(crate) async fn run_jobs(engine: Arc<Engine<SqliteStore>>, granted: Arc<Semaphore>) {
     let (ann, bob) = (user("ann"), worker("bob"));
     for round in 0.. {
@@ -44,7 +44,7 @@ pub(crate) async fn run_jobs(engine: Arc<Engine<SqliteStore>>, granted: Arc<Sema
     }
 }
 
-/// An engine on a new file that others may look at, with threads of its own.
+/// Starts an engine on a new file, with its own threads.
 pub(crate) fn start_engine(folder: &TempDir, clock: &Clock) -> (tokio::runtime::Runtime, Arc<Engine<SqliteStore>>) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
@@ -57,7 +57,7 @@ pub(crate) fn start_engine(folder: &TempDir, clock: &Clock) -> (tokio::runtime::
     (runtime, Arc::new(engine))
 }
 
-/// INV-4: nothing is called wrong that is only new, and everything is compared as of one moment.
+/// INV-4
 #[test]
 fn verify_is_clean_while_engine_writes() {
     let (folder, clock) = (TempDir::new(), Clock::machine());
@@ -82,7 +82,6 @@ fn verify_is_clean_while_engine_writes() {
     assert!(report.is_clean() && report.changed_while_read == 0, "{report:#?}");
 }
 
-/// A view writes nothing, wants a file that is there, and one that is ours.
 #[test]
 fn scanner_rejects_missing_and_foreign_files() {
     let folder = TempDir::new();

@@ -1,4 +1,5 @@
-//! `verifier` finds what is wrong, and only that. `ONCEWARD_SEED=… cargo test -p onceward-engine --test verify` plays one seed again.
+//! `verify` reports damage, and nothing else. `ONCEWARD_SEED=… cargo test -p onceward-engine --test verify` repeats one
+//! seed.
 
 #[path = "../../../store/tests/support/mod.rs"]
 mod support;

@@ -1,5 +1,5 @@
-//! By hand: how much memory and time many jobs take. `ONCEWARD_JOBS=200000 cargo test --release -p onceward-engine --test verify
-//! -- --ignored --nocapture many`
+//! Measures memory and time for many jobs, by hand: `ONCEWARD_JOBS=200000 cargo test --release -p onceward-engine
+//! --test verify -- --ignored --nocapture many`
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, json};
 use crate::pruned_databases::prune_everything;
 use crate::support::{TempDir, block_on, system_files};
 
-/// Kilobytes of this process that are in memory, now and at most.
+/// Returns the current and the peak memory of this process in KB.
 fn memory_kb() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let of = |name: &str| {
@@ -22,7 +22,7 @@ fn memory_kb() -> (u64, u64) {
     (of("VmRSS:"), of("VmHWM:"))
 }
 
-/// Hundredths of a second that this process has worked.
+/// Returns the CPU time of this process in hundredths of a second.
 fn cpu_ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     stat.split_whitespace().skip(13).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
@@ -68,7 +68,7 @@ fn verify_and_prune_use_bounded_memory() {
     fill_with_jobs(&folder, jobs);
     let size = std::fs::metadata(folder.database_path()).map_or(0, |file| file.len() >> 20);
     println!("{jobs} jobs made in {:?}, {size} MB; {:?} KB now and at most", before.elapsed(), memory_kb());
-    // What is at most from here on is `verify`'s own.
+    // From here on the peak is that of `verify`.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     println!("{:?} KB now and at most before", memory_kb());
     let (before, work) = (Instant::now(), cpu_ticks());

@@ -1,4 +1,4 @@
-//! What pruning has taken is said, and what is left is still looked through.
+//! Pruned databases: the report says what was pruned, and the rest is verified.
 
 use std::sync::Mutex;
 use std::time::Duration as Length;
@@ -24,7 +24,7 @@ use crate::test_database::{
     PrintSeedOnPanic, TestDatabase, fill_randomly, random_operations, save_operations, verify_file, verify_store,
 };
 
-/// Everything that has ended is over at once.
+/// Makes everything that has ended prunable at once.
 pub(crate) fn prune_everything() -> PruneOptions {
     let retention = RetentionPolicy {
         records_ttl: Some(Length::ZERO),
@@ -34,13 +34,13 @@ pub(crate) fn prune_everything() -> PruneOptions {
     PruneOptions { retention, ..PruneOptions::default() }
 }
 
-/// Records that ended, of many kinds; some of them belong to others that go on.
+/// Fills a store with ended records of many kinds; some are referenced by live ones.
 pub(crate) async fn fill_with_ended_records<S: Store>(store: &S, seed: u64) -> Time {
     for files in ["execution", "document", "image", "relay"].map(system_files).iter().chain([&suite_files()]) {
         store.put_lifecycles(files).await.expect("sound files");
     }
     let mut driver = StoreDriver::new(store).await;
-    // Before anything else: ids come from times and numbers.
+    // First, because ids derive from times and numbers.
     let now = start_time().checked_sub(Duration::from_secs(3_600)).expect("a time");
     let (zoe, bob) = (user("zoe"), worker("bob"));
     let room = driver.create_record(&zoe, "suite.box", json!({ "name": "room" }), now).await;
@@ -60,7 +60,7 @@ pub(crate) async fn fill_with_ended_records<S: Store>(store: &S, seed: u64) -> T
             .await;
         driver.expect_taken(&zoe, fire_call(stub, "tear", json!({})), now).await;
     }
-    // It goes with the tasks that its lifecycle counts; the other one stays, and they with it.
+    // It is pruned with the tasks that its lifecycle counts; the other one stays with its tasks.
     driver.expect_taken(&zoe, fire_call(full, "empty", json!({})), now).await;
     let mut latest = now;
     for (number, name) in (100..).zip(["execution", "document", "image", "relay"]) {
@@ -70,7 +70,7 @@ pub(crate) async fn fill_with_ended_records<S: Store>(store: &S, seed: u64) -> T
     latest
 }
 
-/// Lived, pruned a day later, and lived on.
+/// Fills a store, prunes it a day later, and fills it again.
 pub(crate) async fn fill_prune_and_fill<S: Store>(
     store: &S,
     clock: &Clock,
@@ -92,7 +92,6 @@ async fn verify_any_store(store: &AnyStore, folder: &TempDir, url: &str, now: Ti
     report.expect("it can be read")
 }
 
-/// The same on every store: what goes, what the log says of it, and that all of the rest is as the log says.
 #[test]
 fn pruned_database_verifies_clean_on_every_store() {
     for seed in theme_seeds("verify pruned", 2) {
@@ -116,7 +115,7 @@ fn pruned_database_verifies_clean_on_every_store() {
                 };
                 let (latest, pruned) = fill_prune_and_fill(&store, &clock, seed, 40).await;
                 assert!(pruned.records > 20 && pruned.held_back > 0 && pruned.damaged.is_empty(), "{pruned:?}");
-                // What came after is decided again as it was.
+                // Later operations are decided again with the same result.
                 let report = verify_any_store(&store, &folder, &url, latest).await;
                 assert!(report.is_clean() && report.decided > 100 && report.undecided == 0, "{report:#?}");
                 assert_eq!(report.pruned.records, pruned.records);
@@ -132,7 +131,7 @@ fn pruned_database_verifies_clean_on_every_store() {
                 assert_eq!(beyond.entries, pruned.entries + again.entries);
                 assert_eq!(beyond.floor_seq, floor);
                 assert!(beyond.undecided > 0 && report.undecided == 0);
-                // What would go without being taken is the same.
+                // A dry run counts the same.
                 assert_eq!(
                     prune(&store, &PruneOptions { dry_run: true, ..prune_everything() }).await.unwrap().records,
                     0
@@ -147,14 +146,13 @@ fn pruned_database_verifies_clean_on_every_store() {
     }
 }
 
-/// A database that was pruned in the middle of its life.
 pub(crate) fn pruned_database(seed: u64, operations: usize) -> TestDatabase {
     TestDatabase::filled_by(|store, clock| {
         block_on(async { fill_prune_and_fill(store, clock, seed, operations).await.0 })
     })
 }
 
-/// INV-4: an entry that is taken out of a pruned log is missed: of a record, of none, or a checkpoint.
+/// INV-4: an entry of a record, an entry without a record, or a checkpoint.
 #[test]
 fn deleted_entry_of_pruned_log_is_reported() {
     let built = pruned_database(7, 10);
@@ -172,7 +170,7 @@ fn deleted_entry_of_pruned_log_is_reported() {
         let copy = built.copy();
         assert_eq!(copy.connection().execute("DELETE FROM history WHERE seq = ?1", [seq]).unwrap(), 1);
         let report = copy.verify();
-        // Behind the last there is nobody who misses it but the counter.
+        // Only the counter shows that the last entry is missing.
         let is_last = seqs.last() == Some(&seq);
         let (table, key) = if is_last { ("counter", "1".to_owned()) } else { ("history", seq.to_string()) };
         let missed = report.differences.iter().any(|found| found.table == table && found.key == key);
@@ -180,7 +178,7 @@ fn deleted_entry_of_pruned_log_is_reported() {
     }
 }
 
-/// A checkpoint that is written anew, with a hash that fits, is noticed: the next one, or the table, knows the hash it had.
+/// The next checkpoint, or the table, has the original hash.
 #[test]
 fn forged_checkpoint_is_reported() {
     let built = pruned_database(11, 5);
@@ -212,7 +210,7 @@ fn forged_checkpoint_is_reported() {
     assert_eq!(named, [("pruned", Some("head"))], "{report:#?}");
 }
 
-/// A store that is pruned when `verify` has asked so often.
+/// Prunes its store after a number of scans.
 struct PruneDuringScan {
     store: MemoryStore,
     calls: Mutex<usize>,
@@ -244,7 +242,7 @@ impl Scan for PruneDuringScan {
 
     async fn scan_log(&self, after: i64, limit: usize) -> Result<StoredLogPage, StoreError> {
         self.count_call().await;
-        // In small pages, so that there is a middle.
+        // Small pages, so that pruning happens between two of them.
         self.store.scan_log(after, limit.min(50)).await
     }
 
@@ -263,7 +261,7 @@ impl Scan for PruneDuringScan {
     }
 }
 
-/// Pruning while `verify` reads, at whatever moment, is no damage.
+/// At any moment of the verification.
 #[test]
 fn prune_during_verify_reports_no_damage() {
     let (mut moments, mut usual, mut restarted) = (0, 0, 0);
@@ -282,7 +280,7 @@ fn prune_during_verify_reports_no_damage() {
             break;
         }
         moments += 1;
-        // Pruned before the first call, it is read once; later on, some of it twice.
+        // Pruned before the first call, the log is read once; later, parts of it twice.
         restarted += usize::from(usual > 0 && calls > usual + 5);
         usual = if usual == 0 { calls } else { usual };
     }
@@ -290,7 +288,7 @@ fn prune_during_verify_reports_no_damage() {
     assert!(moments > 10 && restarted > 0);
 }
 
-/// A damaged record is evidence: pruning leaves it, and whoever belongs to it, and takes the others.
+/// Its reference group stays too.
 #[test]
 fn prune_keeps_damaged_records() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
@@ -312,7 +310,7 @@ fn prune_keeps_damaged_records() {
     assert_eq!(named, [("records", Some("fields"))], "{report:#?}");
 }
 
-/// Played at random, and pruned again and again meanwhile: clean each time. How many records went.
+/// Runs random operations with pruning in between, and verifies each time; returns the pruned records.
 fn prune_during_random_operations(files: &InputFiles, seed: u64) -> u64 {
     let _running = PrintSeedOnPanic(seed);
     let clock = Clock::manual(start_time());
@@ -333,7 +331,7 @@ fn prune_during_random_operations(files: &InputFiles, seed: u64) -> u64 {
     })
 }
 
-/// INV-1, INV-3, INV-7: lifecycles that chance has written, pruned while they are played.
+/// INV-1, INV-3, INV-7
 #[test]
 fn random_lifecycles_verify_clean_after_prune() {
     let (mut cases, mut records) = (0, 0);
@@ -350,7 +348,7 @@ fn random_lifecycles_verify_clean_after_prune() {
     assert!(cases > 0 && records > 0, "no case was sound");
 }
 
-/// INV-1, INV-3, INV-7: the same of the shipped systems and of the stores' own suite.
+/// INV-1, INV-3, INV-7: with the store test suite too.
 #[test]
 fn shipped_systems_verify_clean_after_prune() {
     for files in ["execution", "document", "image", "relay", "mesh"].map(system_files).iter().chain([&suite_files()]) {

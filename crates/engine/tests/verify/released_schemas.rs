@@ -1,7 +1,8 @@
-//! Databases of every schema that was ever released, brought up to date and worked on.
+//! Databases of every released schema, migrated to the newest one and used.
 //!
-//! For each number there is a file for each database in `tests/released`: the migrations up to it as they were then, and rows that random play of
-//! all five systems left. `ONCEWARD_BLESS=1 cargo test -p onceward-engine --test verify upgraded` writes those of the newest schema.
+//! `tests/released` has a file per schema number and database: the schema migrations up to it, and rows of random
+//! operations of all five systems. `ONCEWARD_BLESS=1 cargo test -p onceward-engine --test verify upgraded` writes the
+//! files of the newest schema.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,10 +21,10 @@ use crate::support::driver::StoreDriver;
 use crate::support::{TempDir, block_on, start_time};
 use crate::test_database::{fill_randomly, verify_store};
 
-/// The newest schema that users have. Files up to it are never written again; a release raises it.
+/// The newest schema that users have. Files up to it never change; a release raises it.
 const LAST_RELEASED_SCHEMA: usize = 0;
 
-/// Of the play that fills them.
+/// Seed of the random operations.
 const FILL_SEED: u64 = 20_261_116;
 const FILL_OPERATIONS: usize = 12;
 
@@ -31,7 +32,7 @@ fn released_folder(store: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "released", store].iter().collect()
 }
 
-/// The migrations of a store, in order.
+/// Returns the schema migrations of a store, in order.
 fn migrations(store: &str) -> Vec<String> {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "store", "src", store, "migrations"].iter().collect();
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -43,7 +44,7 @@ fn released_path(store: &str, number: usize) -> PathBuf {
     released_folder(store).join(format!("{number:04}.sql"))
 }
 
-/// The files of a store, by number. Where asked to, that of the newest schema is written first, if nobody has it yet.
+/// Returns the files of a store by number. If asked, first writes the file of the newest schema, unless it is released.
 fn load_released(store: &str, rows: impl FnOnce() -> String) -> Vec<(usize, String)> {
     let migrations = migrations(store);
     let newest = migrations.len();
@@ -66,7 +67,7 @@ fn load_released(store: &str, rows: impl FnOnce() -> String) -> Vec<(usize, Stri
     (1..=newest).map(read).collect()
 }
 
-/// Rows are told to work, too: a job is made, leased and committed, and one that was there already is leased.
+/// Creates, leases and commits a job, and leases an existing one.
 async fn run_work<S: Store>(store: &S, now: Time) {
     let mut driver = StoreDriver::new(store).await;
     let (ann, bob) = (user("ann"), worker("bob"));
@@ -78,7 +79,7 @@ async fn run_work<S: Store>(store: &S, now: Time) {
     driver.lease_job(&bob, waiting.first().expect("one waits since then").record, now).await;
 }
 
-/// Later than anything in the files.
+/// Later than all times in the files.
 fn later_time() -> Time {
     start_time().checked_add(Duration::from_secs(400 * 24 * 3_600)).expect("a time")
 }
@@ -104,7 +105,7 @@ fn sqlite_rows() -> String {
     text
 }
 
-/// Tables and their columns, and what else there is, in an order of our own.
+/// Returns tables, columns and other schema objects in a fixed order.
 fn sqlite_schema_lines(connection: &Connection) -> Vec<String> {
     let mut shape = Vec::new();
     for table in sqlite_tables::list_tables(connection) {
@@ -176,11 +177,11 @@ async fn postgres_rows() -> String {
                   INSERT INTO onceward.openings (name, number) VALUES ('alpha', 3)";
     client.batch_execute(letter).await.expect("a letter");
     let mut text = String::new();
-    // Those that others point to come first.
+    // Referenced tables come first.
     let mut tables = query_texts(&client, LIST_TABLES_SQL).await;
     tables.sort_by_key(|table| table != "sources");
     for table in tables {
-        // A migration has left a row there that has changed since.
+        // A schema migration inserts this row, and it has changed since.
         if table == "key_changes" {
             text.push_str("DELETE FROM onceward.key_changes;\n");
         }
@@ -201,7 +202,7 @@ async fn postgres_rows() -> String {
     text
 }
 
-/// Columns, constraints, indexes, views and sequences, in an order of our own.
+/// Returns columns, constraints, indexes, views and sequences in a fixed order.
 async fn postgres_schema_lines(client: &Client) -> Vec<String> {
     let columns = "SELECT concat_ws(' ', c.relname, c.relkind, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, \
                    pg_get_expr(d.adbin, d.adrelid), c.reloptions::text) \
@@ -217,7 +218,7 @@ async fn postgres_schema_lines(client: &Client) -> Vec<String> {
     shape
 }
 
-/// What every database has before its first migration.
+/// What every database has before its first schema migration.
 const BASE_SCHEMA_SQL: &str =
     "CREATE SCHEMA onceward; CREATE TABLE onceward.migrations (number INTEGER PRIMARY KEY, at TIMESTAMPTZ NOT NULL);";
 

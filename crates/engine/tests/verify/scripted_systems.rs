@@ -1,4 +1,4 @@
-//! Systems played as people would, so that operations reach many records: cascades, spawned records, deliveries, money.
+//! Scripted systems whose operations change many records: cascades, spawned records, deliveries, transfers.
 
 use std::cell::RefCell;
 
@@ -11,10 +11,9 @@ use serde_json::json;
 const WALLET_ADDRESS: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 const JOB_PRICE: i64 = 1_000_003;
 
-/// What was played.
 pub(crate) type OperationLog = Vec<(Operation, Time)>;
 
-/// Relay by hand: jobs that many work on, one that somebody wins, one whose time runs out, and leases that heartbeats carry on.
+/// Scripts relay: jobs with many workers, one with a winner, one that times out, and leases with heartbeats.
 pub(crate) fn play_relay() -> OperationLog {
     let mut stage = systems::new_simulator("relay").on_check("relay.job", "deposit", |question, _| {
         json!({
@@ -81,7 +80,7 @@ pub(crate) fn play_image(cases: u64, then: impl Fn(OperationLog)) {
     run_cases(&wander, "verify image", cases, stage, then);
 }
 
-/// Each case when it is over: the next one begins with a shorter log.
+/// Runs `then` after each case, because the next case starts with a shorter log.
 fn run_cases(wander: &RandomWalk, theme: &str, cases: u64, stage: impl Fn() -> Simulator, then: impl Fn(OperationLog)) {
     const OPERATIONS_PER_CASE: usize = 400;
     let (done, log) = (RefCell::new(0), RefCell::new(OperationLog::new()));

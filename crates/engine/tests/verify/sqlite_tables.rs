@@ -1,4 +1,4 @@
-//! A database's tables as SQLite itself tells them, and values turned into others.
+//! The tables of a SQLite database by its own schema, and altered values.
 
 use onceward_testkit::random::Rng;
 use rusqlite::Connection;
@@ -19,13 +19,13 @@ pub(crate) struct ColumnInfo {
 }
 
 impl ColumnInfo {
-    /// Of this kind, wherever it stands.
+    /// A column of this type, for any table.
     pub(crate) fn new(kind: &str, nullable: bool) -> Self {
         Self { name: String::new(), column_type: kind.to_owned(), nullable, is_primary_key: false }
     }
 }
 
-/// A row: its values, in the order of the columns.
+/// The values of a row, in column order.
 pub(crate) type RowValues = Vec<Value>;
 
 pub(crate) fn list_tables(connection: &Connection) -> Vec<TableInfo> {
@@ -50,7 +50,6 @@ fn list_columns(connection: &Connection, table: &str) -> Vec<ColumnInfo> {
 }
 
 impl TableInfo {
-    /// All rows for which a condition holds.
     pub(crate) fn rows(&self, connection: &Connection, condition: &str) -> Vec<RowValues> {
         let names: Vec<&str> = self.columns.iter().map(|column| &*column.name).collect();
         let names = names.join(", ");
@@ -60,13 +59,13 @@ impl TableInfo {
         rows.unwrap().map(Result::unwrap).collect()
     }
 
-    /// Which row this is, for a `WHERE`; its values are bound in the order of the columns.
+    /// Returns the `WHERE` condition of a row; its values are bound in column order.
     fn key_condition(&self) -> String {
         let keys = self.columns.iter().enumerate().filter(|(_, column)| column.is_primary_key);
         keys.map(|(at, column)| format!("{} = ?{}", column.name, at + 1)).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// Give a row another value. What the database says where its own keys forbid it.
+    /// Sets a value of a row. Returns the database's error if a key forbids it.
     pub(crate) fn update(
         &self,
         connection: &Connection,
@@ -83,7 +82,7 @@ impl TableInfo {
 
     pub(crate) fn delete(&self, connection: &Connection, row: &RowValues) -> usize {
         let sql = format!("DELETE FROM {} WHERE {}", self.name, self.key_condition());
-        // Every value is bound, so every one must be named.
+        // Every bound value must occur in the statement.
         let all: Vec<String> = (1..=row.len()).map(|at| format!("?{at} IS NOT ?{at}")).collect();
         let sql = format!("{sql} AND NOT ({})", all.join(" OR "));
         connection.execute(&sql, rusqlite::params_from_iter(row)).unwrap()
@@ -96,7 +95,7 @@ impl TableInfo {
     }
 }
 
-/// Another value of the same kind, or nothing in the place of something, or something in the place of nothing.
+/// Returns another value of the same type, or swaps NULL and a value.
 pub(crate) fn other_value(value: &Value, column: &ColumnInfo, chance: &mut Rng) -> Value {
     match value {
         Value::Null => match &*column.column_type {
@@ -123,7 +122,7 @@ pub(crate) fn other_value(value: &Value, column: &ColumnInfo, chance: &mut Rng) 
     }
 }
 
-/// One character is another one.
+/// Changes one character.
 fn other_text(text: &str, chance: &mut Rng) -> String {
     let mut characters: Vec<char> = text.chars().collect();
     if characters.is_empty() {

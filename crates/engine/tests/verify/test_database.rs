@@ -1,4 +1,4 @@
-//! Databases that random play has filled.
+//! Databases filled by random operations.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::support::{TempDir, block_on, start_time, suite_files, system_files};
 
 pub(crate) const SYSTEM_NAMES: [&str; 5] = ["execution", "document", "image", "relay", "mesh"];
 
-/// A database in a folder of its own.
+/// A database in its own folder.
 pub(crate) struct TestDatabase {
     folder: TempDir,
     pub(crate) latest_time: Time,
 }
 
 impl TestDatabase {
-    /// All five systems and the stores' own suite, played at random.
+    /// Fills it with random operations of all five systems and of the store test suite.
     pub(crate) fn new(seed: u64, operations: usize) -> Self {
         let built = Self { folder: TempDir::new(), latest_time: Time::MIN };
         let store = SqliteStore::open(built.path(), Clock::manual(start_time())).expect("a new file");
@@ -40,7 +40,7 @@ impl TestDatabase {
         Self { latest_time: latest, ..built }
     }
 
-    /// What is done to a new store, under a clock; its latest time.
+    /// Fills it with a function that returns the latest time.
     pub(crate) fn filled_by(fill: impl FnOnce(&SqliteStore, &Clock) -> Time) -> Self {
         let built = Self { folder: TempDir::new(), latest_time: Time::MIN };
         let clock = Clock::manual(start_time());
@@ -49,7 +49,7 @@ impl TestDatabase {
         Self { latest_time: latest, ..built }
     }
 
-    /// These files, and what was played on them.
+    /// Fills it with these operations on these files.
     pub(crate) fn from_operations(files: &InputFiles, operations: &[(Operation, Time)], seed: u64) -> Self {
         let built = Self { folder: TempDir::new(), latest_time: Time::MIN };
         let store = SqliteStore::open(built.path(), Clock::manual(start_time())).expect("a new file");
@@ -64,7 +64,7 @@ impl TestDatabase {
         self.folder.database_path()
     }
 
-    /// A copy to do harm to.
+    /// Returns a copy to damage.
     pub(crate) fn copy(&self) -> DatabaseCopy {
         let folder = TempDir::new();
         std::fs::copy(self.path(), folder.database_path()).expect("a copy");
@@ -82,7 +82,7 @@ impl DatabaseCopy {
         self.folder.database_path()
     }
 
-    /// Write into it as no engine would.
+    /// Opens a raw connection, to write what no engine would.
     pub(crate) fn connection(&self) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(self.path()).expect("the copy opens");
         connection.execute_batch("PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF").expect("pragmas");
@@ -103,7 +103,7 @@ pub(crate) fn verify_store<S: Scan>(store: &S, now: Time) -> VerifyReport {
     block_on(verify(store, now, &mut ())).expect("it can be read")
 }
 
-/// Play, in batches of random sizes. The latest time.
+/// Saves random operations in batches of random sizes; returns the latest time.
 pub(crate) async fn fill_randomly<S: Store>(store: &S, seed: u64, operations: usize) -> Time {
     let mut files: Vec<InputFiles> = SYSTEM_NAMES.iter().map(|name| system_files(name)).collect();
     files.push(suite_files());
@@ -113,12 +113,12 @@ pub(crate) async fn fill_randomly<S: Store>(store: &S, seed: u64, operations: us
     let latest = fill_every_table(store).await.max(save_operations(store, &play_relay(), seed).await);
     let plays =
         (0..).zip(&files).map(|(number, files)| random_operations(files, seed.wrapping_add(number), operations));
-    // Each system by itself: what is open to all of them at once is mostly refused.
+    // Each system separately: in one mixed simulation most operations would be refused.
     let operations: Vec<(Operation, Time)> = plays.flatten().collect();
     latest.max(save_operations(store, &operations, seed).await)
 }
 
-/// In batches of random sizes. The latest time.
+/// Saves operations in batches of random sizes; returns the latest time.
 pub(crate) async fn save_operations<S: Store>(store: &S, operations: &[(Operation, Time)], seed: u64) -> Time {
     let mut latest = Time::MIN;
     let mut rng = Rng::new(!seed);
@@ -150,7 +150,7 @@ pub(crate) async fn save_operations<S: Store>(store: &S, operations: &[(Operatio
     latest
 }
 
-/// By hand, what chance seldom leaves: something in every table, and every kind of execution.
+/// Adds by hand what random operations rarely leave: rows in every table, and every kind of execution.
 pub(crate) async fn fill_every_table<S: Store>(store: &S) -> Time {
     let mut driver = StoreDriver::new(store).await;
     let (ann, bob, now) = (user("ann"), worker("bob"), start_time());
@@ -176,13 +176,13 @@ pub(crate) async fn fill_every_table<S: Store>(store: &S) -> Time {
     for _ in 0..3 {
         driver.create_record(&ann, "suite.task", json!({ "lane": "b" }), now).await;
     }
-    // And some whose time has not come, with a key and without.
+    // Delayed jobs, with a concurrency key and without.
     for fields in [json!({ "weight": 2 }), json!({ "lane": "b" }), json!({ "lane": "c", "weight": 1 })] {
         let mut fields = fields;
         fields["readyAt"] = json!("2030-01-01T00:00:00Z");
         driver.create_record(&ann, "suite.task", fields, now).await;
     }
-    // Done, failed and leased again, running, committed and not finished.
+    // Done; failed and leased again; running; committed but not finished.
     let finish = |record, token, finish| Call::Commit { record, token, result: json!({ "made": "it" }), finish };
     let token = driver.lease_job(&bob, tasks[5], now).await;
     driver.expect_taken(&bob, finish(tasks[5], token, true), now).await;
@@ -208,7 +208,7 @@ pub(crate) async fn fill_every_table<S: Store>(store: &S) -> Time {
     later
 }
 
-/// Another version of the suite, by which these records live from then on, while new ones are made by the first again.
+/// Migrates these records to another version, while new ones use the first again.
 async fn migrate_to_other_version<S: Store>(store: &S, ids: &[RecordId]) {
     let ops = Actor::new("ops", &["operator"]);
     let old = store.catalog().await.expect("definitions");
@@ -241,7 +241,7 @@ async fn migrate_to_other_version<S: Store>(store: &S, ids: &[RecordId]) {
     }
 }
 
-/// A key that lives, one that was revoked, and one that is no longer kept.
+/// Adds a live key, a revoked one, and one that was deleted.
 async fn add_api_keys<S: Store>(store: &S, now: Time) {
     let later = |seconds| now.checked_add(Duration::from_secs(seconds)).expect("a time");
     let key = |number: u8| ApiKey {
@@ -283,7 +283,7 @@ pub(crate) fn random_operations(files: &InputFiles, seed: u64, operations: usize
     play.log
 }
 
-/// Says which seed it was when a test dies in the middle of a case.
+/// Prints the seed if a test panics in the middle of a case.
 pub(crate) struct PrintSeedOnPanic(pub(crate) u64);
 
 impl Drop for PrintSeedOnPanic {

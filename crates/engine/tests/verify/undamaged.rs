@@ -1,4 +1,4 @@
-//! What nobody has harmed is clean, and is decided again just so.
+//! Undamaged databases verify clean, and are decided again with the same result.
 
 use std::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::test_database::{
     PrintSeedOnPanic, TestDatabase, fill_randomly, random_operations, verify_file, verify_store,
 };
 
-/// INV-1, INV-3, INV-4, INV-7: nothing differs in what random play of all systems has left, nor has any decision drifted.
+/// INV-1, INV-3, INV-4, INV-7
 #[test]
 fn verify_is_clean_after_random_operations() {
     for seed in theme_seeds("verify clean", 3) {
@@ -23,12 +23,12 @@ fn verify_is_clean_after_random_operations() {
         assert!(report.is_clean(), "{report:#?}");
         assert!(report.entries > 100 && report.decided > 100 && report.rows > 300);
         assert_eq!((report.undecided, report.changed_while_read), (0, 0));
-        // The play decides operations of one batch at different moments, and a refusal is told as of its batch's own.
+        // The simulation decides operations of one batch at different times; a stored refusal has the time of its
+        // batch.
         assert!(report.other_refusals <= 2, "{}", report.other_refusals);
     }
 }
 
-/// The reference model can be looked through as well.
 #[test]
 fn verify_is_clean_on_memory_store() {
     for seed in theme_seeds("verify memory", 2) {
@@ -40,7 +40,7 @@ fn verify_is_clean_on_memory_store() {
     }
 }
 
-/// INV-1, INV-3, INV-7: the same of relay and image, played as people would; operations reach many records there.
+/// INV-1, INV-3, INV-7: their operations change many records.
 #[test]
 fn verify_is_clean_after_scripted_systems() {
     let shared = Cell::new(0);
@@ -59,7 +59,7 @@ fn verify_is_clean_after_scripted_systems() {
     scripted_systems::play_image(3, assert_clean("image"));
 }
 
-/// INV-1, INV-3, INV-7: the same of lifecycles that chance has written.
+/// INV-1, INV-3, INV-7
 #[test]
 fn verify_is_clean_on_random_lifecycles() {
     let mut cases = 0;

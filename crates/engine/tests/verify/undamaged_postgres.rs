@@ -1,4 +1,4 @@
-//! The same on PostgreSQL, a real server.
+//! Undamaged PostgreSQL databases verify clean.
 
 use onceward_store::{Clock, PostgresScanner, PostgresStore, StoreError};
 use onceward_testkit::postgres::PostgresServer;
@@ -7,7 +7,7 @@ use onceward_testkit::random::theme_seeds;
 use crate::support::{block_on, start_time};
 use crate::test_database::{PrintSeedOnPanic, fill_randomly};
 
-/// INV-1, INV-3, INV-4, INV-7: nothing differs in what random play of all systems has left on PostgreSQL.
+/// INV-1, INV-3, INV-4, INV-7
 #[test]
 fn verify_is_clean_on_postgresql() {
     for seed in theme_seeds("verify postgres", 1) {
@@ -25,7 +25,6 @@ fn verify_is_clean_on_postgresql() {
     }
 }
 
-/// A database without our schema is refused.
 #[test]
 fn scanner_rejects_database_without_schema() {
     block_on(async {

@@ -1,4 +1,4 @@
-//! What is wrong, or worth a look, and what to do about it.
+//! Derives findings and advice from a health snapshot.
 
 use onceward_core::count_noun;
 use onceward_core::time::Time;
@@ -8,29 +8,30 @@ use onceward_store::{DatabaseSetting, StoreError};
 use super::HealthSnapshot;
 use super::report::{count_at_least, first_prefix, format_age, format_size};
 
-/// An engine does what is due at once. Later than this, none does.
+/// A running engine fires due timers at once. A timer that is later than this has no engine.
 const MAX_OVERDUE_SECS: i64 = 10;
 
-/// Letters are drained at least once a second.
+/// A running engine drains the inbox at least once a second. A call that is this old has no engine.
 const MAX_INBOX_WAIT_SECS: i64 = 60;
 
-/// A job that has waited for so long is worth a look: no worker may be there for it.
+/// A job that has been ready for an hour probably has no worker.
 const MAX_READY_WAIT_SECS: i64 = 3_600;
 
-/// An engine folds the WAL back from 32 MB on, and lets about 130 come together. Twice that means that somebody keeps it from it.
+/// An engine starts WAL checkpoints at 32 MB, and the file grows to about 130 MB. Twice that means that a reader blocks
+/// them.
 const MAX_WAL_BYTES: u64 = 256 << 20;
 
-/// Less than this on the disk, and the next hours are in doubt.
+/// With less free disk space than this, the database may run out of it within hours.
 const MIN_FREE_BYTES: u64 = 512 << 20;
 
-/// So long a transaction keeps PostgreSQL from cleaning up, and with it everybody's leases slow.
+/// A transaction this old keeps PostgreSQL from vacuuming, which slows down all leases.
 const MAX_TRANSACTION_SECS: i64 = 300;
 
-/// Clocks so far apart: times in answers do not fit what people see.
+/// With a clock skew above this, times in replies visibly differ from local time.
 const MAX_CLOCK_SKEW_MICROS: i64 = 2_000_000;
 
 pub(crate) struct HealthFinding {
-    /// A stable word for scripts.
+    /// A stable code for scripts.
     pub(crate) code: &'static str,
     pub(crate) is_error: bool,
     pub(crate) message: String,
@@ -42,12 +43,12 @@ impl HealthFinding {
         Self { code, is_error: true, message: what, advice }
     }
 
-    /// Worth a look, nothing more.
+    /// Creates a finding that is not an error.
     fn note(code: &'static str, what: String, advice: &'static str) -> Self {
         Self { is_error: false, ..Self::error(code, what, advice) }
     }
 
-    /// Where nothing could be looked at.
+    /// Creates the finding for a database that could not be read.
     pub(crate) fn unreadable(error: &StoreError) -> Self {
         let (code, advice) = match error {
             StoreError::SchemaTooOld { .. } => ("schema", "make a backup, then run `onceward migrate`"),

@@ -1,4 +1,4 @@
-//! `onceward doctor`: how a database is, and what to do about it.
+//! `onceward doctor`: reports the health of a database and what to do about it.
 
 mod findings;
 mod report;
@@ -16,7 +16,7 @@ use findings::HealthFinding;
 /// Say how a database is, and what to do where something is wrong
 ///
 /// Works beside a running engine and writes nothing. It reads what is kept and counts nothing beyond ten thousand rows, so it takes as
-/// long on a large database as on a small one. Whether what is kept is true is for `onceward run_verify` to say.
+/// long on a large database as on a small one. Whether what is kept is true is for `onceward verify` to say.
 ///
 /// Exits with 0 if nothing is wrong, with 1 and each finding if something is, with 2 if there is no database to look at.
 #[derive(Args)]
@@ -30,15 +30,15 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// What was looked at: the database's own words, and what the machine knows besides.
+/// The database's own status, and facts about the machine.
 pub(crate) struct HealthSnapshot {
     status: DatabaseStatus,
-    /// The process that works on an embedded database.
+    /// The process that has an embedded database open.
     engine: Option<String>,
     is_embedded: bool,
-    /// Left on the disk of an embedded database.
+    /// Free space on the disk of an embedded database.
     free_bytes: Option<u64>,
-    /// The database's clock less the machine's, in microseconds.
+    /// The database's clock minus the machine's clock, in microseconds.
     clock_ahead_micros: i64,
 }
 
@@ -49,7 +49,7 @@ impl DoctorArgs {
                 let findings = findings::find_problems(&seen);
                 (Some(seen), findings)
             }
-            // There is a database, and it can be said what is wrong with it.
+            // The database exists, so the report can say what is wrong with it.
             Err(
                 error @ (StoreError::SchemaTooOld { .. } | StoreError::SchemaTooNew { .. } | StoreError::Corrupt(_)),
             ) => (None, vec![HealthFinding::unreadable(&error)]),

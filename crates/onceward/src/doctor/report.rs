@@ -1,4 +1,4 @@
-//! What was seen, as text and as JSON.
+//! Formats a health report as text and as JSON.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub(crate) fn format_size(bytes: u64) -> String {
     }
 }
 
-/// A length of time, roughly.
+/// Formats a duration, rounded to its largest unit.
 pub(crate) fn format_age(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),
@@ -28,17 +28,17 @@ pub(crate) fn format_age(seconds: i64) -> String {
     }
 }
 
-/// A count that may have been broken off, in the words for one or for more.
+/// Formats a count with its noun. A count that reached [`MAX_COUNTED_ROWS`] is "or more".
 pub(crate) fn count_at_least(count: u64, one: &str, many: &str) -> String {
     if count < MAX_COUNTED_ROWS { count_noun(count, one, many) } else { format!("{} {many}", count_or_more(count)) }
 }
 
-/// The same without words.
+/// Like [`count_at_least`], but without the noun.
 fn count_or_more(count: u64) -> String {
     if count < MAX_COUNTED_ROWS { count.to_string() } else { format!("{count} or more") }
 }
 
-/// Of one there is no first.
+/// Returns "the first ", or nothing for a single item.
 pub(crate) fn first_prefix(count: u64) -> &'static str {
     if count == 1 { "" } else { "the first " }
 }

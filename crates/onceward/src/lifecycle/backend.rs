@@ -1,4 +1,4 @@
-//! Where the verbs about lifecycles are carried out: by the server, or on a database that no server has open.
+//! Runs the `lifecycle` subcommands through a server, or on a database that no server has open.
 
 use std::collections::BTreeMap;
 
@@ -25,10 +25,9 @@ pub(super) struct BackendArgs {
     db: Option<DatabaseUrl>,
 }
 
-/// Records that are moved in one step.
+/// Below the engine's limit for one step, so that progress is visible.
 const MAX_RECORDS_PER_STEP: usize = 500;
 
-/// A version of a lifecycle.
 #[derive(Debug, Deserialize)]
 pub(super) struct LifecycleVersionInfo {
     pub(super) lifecycle: String,
@@ -38,14 +37,14 @@ pub(super) struct LifecycleVersionInfo {
     pub(super) current_since: String,
     #[serde(default)]
     pub(super) by: Option<String>,
-    /// Records that live by it, and such as have ended.
+    /// Records of this version that have not ended.
     #[serde(default)]
     pub(super) living: u64,
     #[serde(default)]
     pub(super) ended: u64,
 }
 
-/// Which records go where.
+/// Selects the records to migrate, their target version and the mapping of their states.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct VersionMigrationRequest {
     pub(super) map: BTreeMap<String, String>,
@@ -57,11 +56,11 @@ pub(super) struct VersionMigrationRequest {
     pub(super) dry_run: bool,
 }
 
-/// What became of a step.
+/// The result of one step.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct VersionMigrationProgress {
     pub(super) to: String,
-    /// How many were still to be moved before it.
+    /// Records that were left to migrate before this step.
     #[serde(default)]
     pub(super) records: u64,
     #[serde(rename = "moved")]
@@ -79,14 +78,14 @@ pub(super) struct SkippedRecordInfo {
     pub(super) reason: String,
 }
 
-/// Who carries it out.
+/// The server or the engine that runs a subcommand.
 pub(super) enum LifecycleBackend {
     Server(Client),
     Database { engine: Engine<AnyStore>, actor: Actor },
 }
 
 impl BackendArgs {
-    /// Do something at the desk. What is refused is told, and is no misuse.
+    /// Connects to the backend and runs `work` on it. Reports a refusal as failure, not as misuse.
     pub(super) fn run(
         &self,
         as_json: bool,
@@ -112,7 +111,7 @@ impl BackendArgs {
         let store = match db {
             DatabaseUrl::Sqlite(path) => {
                 let name = || format!("sqlite:{}", path.display());
-                // Opening would make it.
+                // Opening would create the file.
                 if !path.is_file() {
                     bail!("{}: there is no such file", name());
                 }
@@ -123,7 +122,7 @@ impl BackendArgs {
             }
             DatabaseUrl::Postgres(url) => AnyStore::Postgres(PostgresStore::open(url).await.context("PostgreSQL")?),
         };
-        // Nothing is pruned on the way: how long records are kept is for the server to know.
+        // Only the server knows the retention policy, so this engine must prune nothing.
         let engine =
             Engine::open(store, EngineConfig { retention: RetentionPolicy::keep_forever(), ..EngineConfig::default() });
         let actor = Actor::new("local", &["operator"]);
@@ -131,7 +130,7 @@ impl BackendArgs {
     }
 }
 
-/// What is refused, and what may go another time, is not misuse.
+/// Reports refusals and transient errors as failure; returns other errors as misuse.
 fn report_refusal(error: anyhow::Error, as_json: bool) -> Result<CommandStatus> {
     let is_refusal = match (error.downcast_ref::<EngineError>(), error.downcast_ref::<StoreError>()) {
         (Some(EngineError::Refused(refusal)), _) => {
@@ -188,7 +187,7 @@ impl LifecycleBackend {
         }
     }
 
-    /// The whole hash of what is current now.
+    /// Activates a version and returns its full hash.
     pub(super) async fn activate_version(&self, name: &str, hash: &str) -> Result<String> {
         match self {
             Self::Database { engine, actor } => Ok(engine.activate_version(actor, name, hash).await?.hash.to_string()),
@@ -215,7 +214,7 @@ impl LifecycleBackend {
     }
 }
 
-/// A step as it is asked for.
+/// The request body of one step.
 #[derive(Serialize)]
 struct VersionMigrationStepBody<'a> {
     #[serde(flatten)]

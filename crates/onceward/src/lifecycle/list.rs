@@ -1,4 +1,4 @@
-//! `onceward lifecycle list`.
+//! `onceward lifecycle list`: lists the versions of lifecycles.
 
 use std::fmt::Write as _;
 

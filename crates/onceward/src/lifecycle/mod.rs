@@ -1,4 +1,4 @@
-//! `onceward lifecycle`: the versions of lifecycles, which one is current, and by which one records live.
+//! `onceward lifecycle`: lists and activates lifecycle versions, and migrates records between them.
 
 mod backend;
 mod list;

@@ -1,4 +1,4 @@
-//! `onceward lifecycle move`.
+//! `onceward lifecycle move`: migrates records to another version.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::backend::{BackendArgs, VersionMigrationProgress, VersionMigrationRequ
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
 
-/// Records that could not be moved, and are named one by one.
+/// More skipped records than this are only counted, so that the list fits on a screen.
 const MAX_LISTED_RECORDS: usize = 20;
 
 /// Move records to another version of their lifecycle
@@ -79,7 +79,7 @@ impl MoveRecordsArgs {
             let (mut done, mut records) = (0, 0);
             loop {
                 let step = desk.migrate_records(&self.name, &request, after).await?;
-                // The first step knows best: later ones find fewer.
+                // The first step reports the total; later steps report the remaining records.
                 records = step.records.max(records);
                 done += step.moved_records + step.skipped.len() as u64;
                 total.moved_records += step.moved_records;

@@ -1,4 +1,4 @@
-//! `onceward lifecycle use`.
+//! `onceward lifecycle use`: activates a version.
 
 use anyhow::Result;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! The image system, as it is set up by flags and the environment.
+//! Configures the image system from flags and environment variables.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use onceward_system_image::{
     ImageWorkerConfig, PromptFilter, WordList, register_prompt_check, start_cleanup, start_image_worker,
 };
 
-/// Where the provider's key is: not a flag, which everybody on the machine could read.
+/// The provider's API key comes from a variable: other users of the machine can read flags.
 const API_KEY_VAR: &str = "ONCEWARD_IMAGE_KEY";
 const MODERATION_API_KEY_VAR: &str = "ONCEWARD_IMAGE_MODERATION_KEY";
 
-/// How long moderation may take. The engine waits no longer for a check.
+/// Ends before the engine's own check timeout.
 const MODERATION_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Bytes of moderation's answer.
+/// A moderation response is a few kilobytes; this bounds a misbehaving service.
 const MAX_MODERATION_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Who draws.
@@ -33,7 +33,7 @@ enum ImageProviderKind {
     None,
 }
 
-// No doc comment: clap would take it for the verb's own help. A field is called as its flag is.
+// No doc comment: clap would use it as the help text of `serve`. Field names follow the flags.
 #[allow(clippy::struct_field_names, reason = "flags of one system begin alike")]
 #[derive(Args)]
 pub(super) struct ImageArgs {
@@ -73,13 +73,13 @@ pub(super) struct ImageArgs {
     image_words: Option<PathBuf>,
 }
 
-/// The image system as it was asked for: what can be wrong with that was told.
+/// The validated configuration of the image system.
 pub(super) struct ImageSetup {
     worker_config: Option<ImageWorkerConfig>,
 }
 
 impl ImageArgs {
-    /// Read what is configured; the guard answers orders' check from here on.
+    /// Builds the configuration and registers the prompt check.
     pub(super) fn build(&self, registry: CheckRegistry) -> Result<(CheckRegistry, ImageSetup)> {
         let prompt_filter = PromptFilter { word_list: self.load_blocked_words()?, moderation: self.moderation()? };
         let worker_config =
@@ -109,7 +109,8 @@ impl ImageArgs {
         ModerationClient::open(config).map(Some).context("--image-moderation-url")
     }
 
-    /// One service's key is nothing for another to see: without a service that draws, the key is nobody's here.
+    /// Returns whether the moderation service has the origin of the image service. Only then may it receive that
+    /// service's API key.
     fn shares_origin(&self, url: &str) -> bool {
         let other = non_empty(self.image_url.as_ref(), String::is_empty);
         other.is_some_and(|other| origin(other).eq_ignore_ascii_case(origin(url)))
@@ -138,7 +139,8 @@ impl ImageArgs {
 }
 
 impl ImageSetup {
-    /// Where there is a place for pictures: begin to take out what is removed, and to draw, where somebody here does.
+    /// Starts the cleanup of removed pictures and, if a provider is configured, the image worker. Does nothing without
+    /// object storage.
     pub(super) fn start(self, engine: &Engine<AnyStore>) {
         let Some(objects) = engine.object_storage().cloned() else { return };
         start_cleanup(engine, &objects);
@@ -148,7 +150,7 @@ impl ImageSetup {
     }
 }
 
-/// A variable that is set to nothing is none.
+/// Returns `None` for an empty value: an empty environment variable counts as unset.
 fn non_empty<T>(value: Option<&T>, is_empty: impl Fn(&T) -> bool) -> Option<&T> {
     value.filter(|value| !is_empty(value))
 }
@@ -157,7 +159,7 @@ fn env_api_key(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|key| !key.is_empty())
 }
 
-/// Scheme, host and port.
+/// Returns scheme, host and port.
 fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let path = url[host..].find('/').map_or(url.len(), |at| host + at);

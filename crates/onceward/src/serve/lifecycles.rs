@@ -1,4 +1,4 @@
-//! Which lifecycles a server starts with: those that ship with it, and those of a user's own folders.
+//! Loads the lifecycles that a server starts with: the shipped ones and the user's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ use onceward_store::{AnyStore, Store as _, StoreError};
 use crate::output::{ColorChoice, print_stderr};
 use crate::{files, shipped};
 
-/// What is to be given to the engine.
+/// The lifecycles to put into the database at startup.
 #[derive(Debug, Default)]
 pub(super) struct StartupLifecycles {
-    /// Files that belong together: each shipped system, then all of the user's own.
+    /// Files that are compiled together: one set per shipped system, then one with all user files.
     file_sets: Vec<InputFiles>,
     pub(super) names: Vec<String>,
-    /// Those of a user's own that stand in place of shipped ones.
+    /// Shipped lifecycles that a user's lifecycle of the same name replaces.
     pub(super) replaced: Vec<String>,
-    /// Systems that cannot be served, each with the reason.
+    /// Systems and files that are not served, each with the reason.
     pub(super) skipped: Vec<String>,
-    /// Their lifecycles, each with the same reason.
+    /// Lifecycles of skipped systems, each with the reason.
     pub(super) unavailable: BTreeMap<Arc<str>, String>,
 }
 
-/// Read and check them; `None` once what is wrong with the user's own has been shown. What can be told without a database is told
-/// before one is opened. Of the shipped systems those are left out that lack something.
+/// Reads and checks the lifecycles before a database is opened. Leaves out shipped systems that lack a requirement.
+/// Returns `None` after printing the errors of the user's files.
 pub(super) fn load(
     folders: &[PathBuf],
     checks: &CheckRegistry,
@@ -50,13 +50,14 @@ pub(super) fn load(
     let names = declared_lifecycles(&user_files);
     for (system, files) in shipped_systems() {
         let shipped = declared_lifecycles(&files);
-        // A lifecycle of the user's own stands in place of the shipped one of its name, beside the others of that system.
+        // A user's lifecycle replaces the shipped one of its name, so the system's other files are compiled together
+        // with the user's.
         if !shipped.is_disjoint(&names) {
             lifecycles.replaced.extend(shipped.intersection(&names).map(ToString::to_string));
             user_files.files.extend(files.files.into_iter().filter(|file| !declares_any(file, &names)));
             continue;
         }
-        // Proved by the tests they ship with, and again by the engine: here it is only their checks that count.
+        // The shipped tests and the engine verify these files. Here only their checks matter.
         let definitions =
             compile(&files).definitions.ok_or_else(|| anyhow!("the shipped system {system} does not compile"))?;
         let missing =
@@ -82,7 +83,7 @@ pub(super) fn load(
                 return Ok(None);
             }
         }
-        // The database may know them; if not, it says so.
+        // The database may contain the missing lifecycles. If not, `put_lifecycles` reports it.
         Err(diagnostics) if diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-lifecycle") => {}
         Err(diagnostics) => {
             print_errors(&diagnostics, &user_files);
@@ -98,7 +99,7 @@ fn declares_any(file: &InputFile, names: &BTreeSet<Arc<str>>) -> bool {
     !declared_lifecycles(&InputFiles { files: vec![file.clone()] }).is_disjoint(names)
 }
 
-/// What is wrong, as `run_onceward check` prints it.
+/// Prints errors in the format of `onceward check`.
 fn print_errors(diagnostics: &[Diagnostic], files: &InputFiles) {
     for error in diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error) {
         print_stderr(&format!("{}\n", error.render(files, ColorChoice::Auto.is_enabled())));
@@ -111,14 +112,14 @@ impl StartupLifecycles {
         self.file_sets.push(files);
     }
 
-    /// All that will be served: these, and what the database knows besides.
+    /// Returns the names of these lifecycles and of all others in the database.
     pub(super) async fn served_names(&self, engine: &Engine<AnyStore>) -> Result<BTreeSet<Arc<str>>> {
         let known = engine.store().catalog().await?;
         let known = known.definitions.lifecycles.keys().cloned();
         Ok(self.names.iter().map(|name| Arc::from(&**name)).chain(known).collect())
     }
 
-    /// Give them to the database; `false` once it was shown why it does not take them.
+    /// Puts the lifecycles into the database. Returns false after printing why it rejects them.
     pub(super) async fn put_lifecycles(&self, engine: &Engine<AnyStore>) -> Result<bool> {
         for files in &self.file_sets {
             let Err(error) = engine.put_lifecycles(files).await else { continue };
@@ -135,7 +136,7 @@ impl StartupLifecycles {
     }
 }
 
-/// The shipped files, by the folder that they stand in.
+/// Returns the shipped files, grouped by system.
 fn shipped_systems() -> BTreeMap<String, InputFiles> {
     let mut systems: BTreeMap<String, Vec<InputFile>> = BTreeMap::new();
     for file in shipped::files().files {
@@ -145,7 +146,8 @@ fn shipped_systems() -> BTreeMap<String, InputFiles> {
     systems.into_iter().map(|(system, files)| (system, InputFiles { files })).collect()
 }
 
-/// Checks that nobody answers. Every call that needs one would be refused, so they are told at once.
+/// Returns a message for each check without a handler. The engine would refuse every call that needs such a check, so
+/// the server reports it at startup.
 fn unanswered_checks(definitions: &Definitions, checks: &CheckRegistry) -> Vec<String> {
     let mut unanswered = Vec::new();
     for lifecycle in definitions.lifecycles.values() {

@@ -1,4 +1,4 @@
-//! How long what has ended is kept, as it is set by a flag or a variable.
+//! Parses the retention policy from `--keep` or its environment variable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use onceward_engine::RetentionPolicy;
 
 use crate::prune::parse_duration_or_days;
 
-// No doc comment: clap would take it for the verb's own help.
+// No doc comment: clap would use it as the help text of `serve`.
 #[derive(Args)]
 pub(super) struct RetentionArgs {
     /// How long records are kept after their end: 30d, 12h or `forever`; LIFECYCLE=TIME for those of one lifecycle. May be given more than once
@@ -19,7 +19,7 @@ pub(super) struct RetentionArgs {
     keep: Vec<KeepArg>,
 }
 
-/// What is said of one; a variable that is set to nothing says nothing.
+/// One `--keep` value; `None` if the environment variable is empty.
 #[derive(Clone, Debug)]
 struct KeepArg(Option<KeepRule>);
 
@@ -31,12 +31,12 @@ impl FromStr for KeepArg {
     }
 }
 
-/// How long records are kept.
+/// How long ended records are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KeepRule {
-    /// `None`: all that have none of their own.
+    /// `None`: all lifecycles without a rule of their own.
     lifecycle: Option<Arc<str>>,
-    /// `None`: for ever.
+    /// `None`: forever.
     duration: Option<Duration>,
 }
 
@@ -63,7 +63,7 @@ impl RetentionArgs {
         self.keep.iter().filter_map(|said| said.0.as_ref())
     }
 
-    /// Each may be said once.
+    /// Builds the policy. Fails if two rules name the same lifecycle.
     pub(super) fn retention(&self) -> Result<RetentionPolicy> {
         let (mut records, mut lifecycles) = (None, BTreeMap::new());
         for KeepRule { lifecycle, duration: length } in self.rules() {
@@ -83,7 +83,7 @@ impl RetentionArgs {
         })
     }
 
-    /// A name that is none of the lifecycles that are served would keep nothing.
+    /// Fails if a rule names a lifecycle that is not served: probably a typing error.
     pub(super) fn require_known_lifecycles(&self, served: &BTreeSet<Arc<str>>) -> Result<()> {
         let mut lifecycle_names = self.rules().filter_map(|keep| keep.lifecycle.as_deref());
         if let Some(name) = lifecycle_names.find(|name| !served.contains(*name)) {

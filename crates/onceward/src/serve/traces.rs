@@ -1,11 +1,11 @@
-//! Where traces go, as the environment says it.
+//! Configures the export of traces from OpenTelemetry's environment variables.
 
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use onceward_server::{Telemetry, TraceExport};
 
-/// Traces to this collector, with the headers and the part of requests that OpenTelemetry's own variables name.
+/// Creates telemetry that exports traces to this collector. Headers and sample ratio come from the environment.
 pub(super) fn telemetry_for(endpoint: &str) -> Result<Arc<Telemetry>> {
     if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
         bail!("--otlp wants the http:// or https:// address of a collector");

@@ -1,4 +1,4 @@
-//! What the server keeps is for the user it runs as.
+//! Tests access to stored files, documents and results.
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{BINARY, DocumentServer};
 
-/// Each file and folder below this one, with its mode.
+/// Collects each file and folder below this one with its mode.
 fn collect_modes(folder: &Path, all: &mut BTreeSet<(String, u32)>) {
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         let about = entry.metadata().expect("it is there");
@@ -22,8 +22,7 @@ fn collect_modes(folder: &Path, all: &mut BTreeSet<(String, u32)>) {
     }
 }
 
-/// The database and all that stands beside it, a document of each size, and a copy: nobody else reads them. What stood there before
-/// stays as it was.
+/// Covers the database and its side files, documents of each size, and a backup. Existing files keep their modes.
 #[test]
 fn stored_files_are_readable_by_server_user_only() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);
@@ -44,7 +43,7 @@ fn stored_files_are_readable_by_server_user_only() {
     let open: Vec<_> = all.iter().filter(|(_, mode)| mode & 0o077 != 0).collect();
     assert!(open.is_empty(), "{open:?}");
 
-    // What its owner has opened for others stays so.
+    // A file that its owner shared stays shared.
     std::fs::set_permissions(&copy, Permissions::from_mode(0o640)).expect("its own");
     let url = format!("sqlite:{}", copy.display());
     let made = Command::new(BINARY)
@@ -56,7 +55,7 @@ fn stored_files_are_readable_by_server_user_only() {
     assert_eq!(stayed & 0o7777, 0o640);
 }
 
-/// The document is for its owner and the worker that has it; the result for its owner and for operators. For strangers neither is there.
+/// Documents: owner and lease holder. Results: owner and operators. Other callers get 404.
 #[test]
 fn document_and_result_are_readable_by_their_parties_only() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);

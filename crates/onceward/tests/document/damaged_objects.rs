@@ -1,4 +1,4 @@
-//! Bytes that changed where they lie are never given out as whole.
+//! Tests that damaged objects are never served as complete.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use onceward_testkit::server_process::ALL_DATABASES;
 
 use crate::support::DocumentServer;
 
-/// One byte in the middle becomes another; the length stays.
+/// Changes one byte in the middle of a file.
 fn flip_middle_byte(file: &Path) {
     let mut bytes = std::fs::read(file).expect("it is there");
     let middle = bytes.len() / 2;
@@ -14,7 +14,6 @@ fn flip_middle_byte(file: &Path) {
     std::fs::write(file, bytes).expect("written");
 }
 
-/// The files of objects.
 fn object_files(server: &DocumentServer) -> Vec<PathBuf> {
     let folders = std::fs::read_dir(server.objects()).expect("a folder").flatten();
     folders
@@ -24,12 +23,12 @@ fn object_files(server: &DocumentServer) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A document that is sent in pieces breaks off before its end, one that is sent at once is refused, and the log tells of both.
+/// A streamed document is cut off, an unstreamed one is refused, and both are logged.
 #[test]
 fn damaged_document_download_is_refused_or_cut_off() {
     for db in ALL_DATABASES {
         let server = DocumentServer::open(db);
-        // One piece, one and a bit, many; and one that is looked at before anything is sent.
+        // One chunk, slightly more than one, many; and one that is verified before it is sent.
         for (name, length) in [("few", 100_000), ("one", 256 << 10), ("bit", (256 << 10) + 1), ("many", 1_000_000)] {
             let made = server.upload(&server.alice, name, &vec![b'x'; length]);
             let id = made.json()["jobId"].as_str().expect("an id").to_owned();

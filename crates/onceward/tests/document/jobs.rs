@@ -1,11 +1,11 @@
-//! A job from its upload to its end, over HTTP.
+//! Tests document jobs from upload to end, over HTTP.
 
 use onceward_testkit::server_process::ALL_DATABASES;
 use serde_json::{Value as Json, json};
 
 use crate::support::DocumentServer;
 
-/// DOC-1, DOC-2, DOC-3, DOC-12: what a job shows of itself as it goes on, and its result once there is one.
+/// DOC-1, DOC-2, DOC-3, DOC-12
 #[test]
 fn job_shows_each_state_and_result() {
     for db in ALL_DATABASES {
@@ -30,7 +30,6 @@ fn job_shows_each_state_and_result() {
     }
 }
 
-/// A result comes out as it went in, whatever it is.
 #[test]
 fn result_is_returned_with_its_content_type() {
     for db in ALL_DATABASES {
@@ -51,7 +50,7 @@ fn result_is_returned_with_its_content_type() {
     }
 }
 
-/// DOC-4, DOC-5, DOC-12: a failure shows its message and its class.
+/// DOC-4, DOC-5, DOC-12
 #[test]
 fn failed_job_shows_message_and_error_class() {
     for db in ALL_DATABASES {
@@ -75,8 +74,7 @@ fn failed_job_shows_message_and_error_class() {
     }
 }
 
-/// DOC-8, DOC-16: what waits is cancelled at once, what runs is asked to stop, what is over stays as it is; a refusal names the state and
-/// the event.
+/// DOC-8, DOC-16: an ended job stays unchanged, and the refusal names its state and the event.
 #[test]
 fn cancel_stops_waiting_and_running_jobs_only() {
     for db in ALL_DATABASES {
@@ -105,7 +103,7 @@ fn cancel_stops_waiting_and_running_jobs_only() {
     }
 }
 
-/// DOC-8: a refusal names the state and the event.
+/// DOC-8
 #[test]
 fn refused_submit_names_state_and_event() {
     for db in ALL_DATABASES {

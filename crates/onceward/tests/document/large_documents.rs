@@ -1,4 +1,4 @@
-//! A document as large as one may be, in bounded memory.
+//! Tests documents of the maximum size.
 
 use std::io::{BufReader, Read as _, Write as _};
 
@@ -11,10 +11,10 @@ use crate::support::DocumentServer;
 const MAX_DOCUMENT_BYTES: usize = 100 * 1024 * 1024;
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Of what the server takes in memory for it, both ways, in kilobytes.
+/// Limit for the server's memory growth during upload and download together.
 const MAX_GROWTH_KILOBYTES: u64 = 40 * 1024;
 
-/// Pieces that differ, so that one in another's place would be seen.
+/// Chunks differ, so that a swapped chunk is detected.
 fn chunk(number: usize) -> Vec<u8> {
     let mut state = u64::try_from(number).expect("small") + 1;
     (0..CHUNK_BYTES / 8)
@@ -25,7 +25,7 @@ fn chunk(number: usize) -> Vec<u8> {
         .collect()
 }
 
-/// 100 MB go in and come out without ever being in the server's memory; one byte more is refused, and leaves nothing.
+/// One byte more than 100 MB is refused and leaves no data.
 #[test]
 fn largest_document_is_streamed_in_bounded_memory() {
     for db in ALL_DATABASES {
@@ -65,7 +65,7 @@ fn largest_document_is_streamed_in_bounded_memory() {
     }
 }
 
-/// In chunks, so that nobody knows before the last.
+/// Chunked, so that the server does not know the size in advance.
 fn upload_one_byte_too_many(server: &DocumentServer) {
     let head = [BINARY_CONTENT_TYPE, ("client-request-id", "more"), ("transfer-encoding", "chunked")];
     let mut stream = server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head);

@@ -1,4 +1,4 @@
-//! What the server and the worker tell of documents.
+//! Tests that logs, metrics and errors contain no document data.
 
 use onceward_testkit::http::{BINARY_CONTENT_TYPE, JSON_CONTENT_TYPE};
 use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::support::DocumentServer;
 
-/// DOC-15: neither the document nor its result stands in the server's log, its metrics or its errors, nor in the worker's log, at the lowest
-/// level of all, nor in any table but their own; and they are there for who may have them.
+/// DOC-15: covers the server's log at trace level, its metrics and errors, the worker's log, and all tables except
+/// those of payloads and results.
 #[test]
 fn logs_and_errors_contain_no_document_bytes() {
     for db in ALL_DATABASES {
@@ -25,13 +25,13 @@ fn logs_and_errors_contain_no_document_bytes() {
             output += &String::from_utf8_lossy(&worked.stderr);
             output += &String::from_utf8_lossy(&worked.stdout);
             output += &server.job(&id).to_string();
-            // It is there, for its owner.
+            // The owner can read the result.
             let result = server.get(&server.alice, &format!("/document/jobs/{id}/result"));
             assert!(result.text() == document, "it comes back as it went in");
             output += &server.get(&server.bob, &format!("/document/jobs/{id}/result")).text();
             output += &server.post(&server.alice, &format!("/document/jobs/{id}/submit"), &json!({})).text();
         }
-        // Refused, in several ways.
+        // Several kinds of refusals.
         let head = [BINARY_CONTENT_TYPE, ("client-request-id", "MARK-name"), ("client-request-id", "MARK-name")];
         output += &server.send(&server.alice, &head, b"MARK-document").text();
         output += &server.send(&server.alice, &[JSON_CONTENT_TYPE], b"MARK-document").text();
@@ -49,14 +49,14 @@ fn logs_and_errors_contain_no_document_bytes() {
             assert!(found.is_none(), "{what} tells of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
         }
         if db == DatabaseKind::Postgres {
-            // Where the document and its result are kept, the one as it is and the other in base64; not in the log, nor with the record.
+            // The document is stored as it is and the result as base64, but neither in the log nor in the record.
             assert_eq!(stored_text::tables_containing(&url, "MARK-document"), ["contents"]);
             assert_eq!(stored_text::tables_containing(&url, "TUFSSy1kb2N1bWVud"), ["effects"]);
         }
     }
 }
 
-/// DOC-15: whatever the bytes are, ciphertext too, they pass through untouched, there and back.
+/// DOC-15: ciphertext included.
 #[test]
 fn arbitrary_bytes_round_trip_through_worker() {
     for db in ALL_DATABASES {
@@ -73,7 +73,7 @@ fn arbitrary_bytes_round_trip_through_worker() {
             bytes
         };
         let mut documents = vec![random(1), random(1_000), random(65_536), random(65_537), random(700_000)];
-        // What looks like something is not taken for it.
+        // Bytes that look like JSON are not interpreted.
         documents.extend([&b"null"[..], b"\"text\"", b"12.50", b" { } \n", b"\n", b"\0"].map(<[u8]>::to_vec));
         let ids: Vec<String> = documents
             .iter()

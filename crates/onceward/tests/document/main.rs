@@ -1,4 +1,4 @@
-//! The document system as its users meet it: the real program, real HTTP, both databases, and real programs that read documents.
+//! End-to-end tests of the document system: the real binary, HTTP, both databases, and real extraction programs.
 
 mod access_control;
 mod damaged_objects;

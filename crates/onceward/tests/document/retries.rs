@@ -1,5 +1,5 @@
-//! Retries once in real time; on the virtual clock they are played in `systems/document/tests`. No rule is cited here: what waits for a
-//! real clock proves none.
+//! Tests retries in real time. `systems/document/tests` covers them with a virtual clock and proves the rules, so these
+//! tests cite none.
 
 use std::process::Child;
 
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::DocumentServer;
 
-/// Fails with a time-out as long as there are no so many lines in the file, and then says how often it was run.
+/// Times out until the file has the given number of lines, then prints how often it ran.
 const TIMEOUT_SCRIPT: &str = r#"
 cat >/dev/null
 echo once >>"$1"
@@ -18,11 +18,10 @@ echo "TIMEOUT: too slow, try $tries" >&2
 exit 75
 "#;
 
-/// Between failing and being queued again, in milliseconds: a second. How much later it may be on a busy machine is not for this test to
-/// say; that it is no other pause is.
+/// The retry delay is a second. The wide upper bound allows for a busy machine, but excludes other delays.
 const RETRY_DELAY_RANGE_MILLIS: std::ops::Range<i128> = 1_000..10_000;
 
-/// A worker that times out so often.
+/// Starts a worker that times out `timeouts` times.
 fn spawn_worker(server: &DocumentServer, timeouts: &str) -> Child {
     let tries = server.folder.join("tries");
     server
@@ -36,13 +35,13 @@ fn kill_worker(mut worker: Child) {
     worker.wait().expect("it ends");
 }
 
-/// A job's whole log.
+/// Returns all log entries of a job.
 fn history_entries(server: &DocumentServer, id: &str) -> Vec<Json> {
     let history = server.get(&server.alice, &format!("/v1/records/{id}/history")).json();
     history["entries"].as_array().expect("its log").clone()
 }
 
-/// By the log's own times: how long each wait was.
+/// Returns each delay, from the times in the log.
 fn retry_delays_millis(server: &DocumentServer, id: &str) -> Vec<i128> {
     let at = |entry: &Json| entry["at"].as_str().expect("a time").parse::<jiff::Timestamp>().expect("RFC 3339");
     let entries = history_entries(server, id);
@@ -50,13 +49,13 @@ fn retry_delays_millis(server: &DocumentServer, id: &str) -> Vec<i128> {
     pairs.map(|pair| at(&pair[1]).duration_since(at(&pair[0])).as_millis()).collect()
 }
 
-/// Up to the end, with three retries on the way.
+/// Returns the expected states with three retries.
 fn states_with_three_retries(end: &str) -> Vec<&str> {
     let retry = ["RUNNING", "RETRYING", "QUEUED"];
     [&["CREATED", "QUEUED"], &retry[..], &retry, &retry, &["RUNNING", end]].concat()
 }
 
-/// Three time-outs, each followed by a wait of a second, then a success; by a real worker, in real time.
+/// Each retry waits a second.
 #[test]
 fn job_succeeds_after_three_timeouts() {
     for db in ALL_DATABASES {
@@ -77,7 +76,7 @@ fn job_succeeds_after_three_timeouts() {
     }
 }
 
-/// A time-out each time: the fourth is the last, and the worker is given no fifth try, though it goes on and does others' jobs.
+/// The worker gets no fifth attempt, and goes on with other jobs.
 #[test]
 fn fourth_timeout_fails_job() {
     for db in ALL_DATABASES {

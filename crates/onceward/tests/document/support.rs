@@ -1,4 +1,4 @@
-//! A real server with keys for two owners, a worker and an operator.
+//! Starts a server with API keys for two owners, a worker and an operator.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use serde_json::{Value as Json, json};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
 
-/// Beside SQLite's file, where it is looked for.
+/// The default folder beside SQLite's file.
 const OBJECTS_FOLDER: &str = "test.db.objects";
 
 pub(crate) struct DocumentServer {
     pub(crate) process: ServerProcess,
-    /// Of the database.
+    /// The URL of the database.
     pub(crate) url: String,
     pub(crate) folder: TempDir,
     pub(crate) alice: String,
@@ -26,7 +26,7 @@ pub(crate) struct DocumentServer {
 }
 
 impl DocumentServer {
-    /// With a place for large payloads: SQLite has one of its own.
+    /// Opens a server with object storage. SQLite has its default folder.
     pub(crate) fn open(db: DatabaseKind) -> Self {
         let folder = TempDir::new();
         let url = db.new_url(&folder);
@@ -37,7 +37,7 @@ impl DocumentServer {
         Self::start(command, url, folder)
     }
 
-    /// Everything in the database.
+    /// Opens a server without object storage.
     pub(crate) fn without_objects() -> Self {
         let folder = TempDir::new();
         let url = DatabaseKind::Postgres.new_url(&folder);
@@ -56,12 +56,12 @@ impl DocumentServer {
         self.folder.join(OBJECTS_FOLDER)
     }
 
-    /// An upload with these headers and no others but its length.
+    /// Uploads with exactly these headers and the content length.
     pub(crate) fn send(&self, key: &str, headers: &[(&str, &str)], document: &[u8]) -> RawHttpResponse {
         let length = document.len().to_string();
         let headers = [headers, &[("content-length", &length)]].concat();
         let mut stream = self.process.begin_request_as(key, "POST", "/document/upload", &headers);
-        // A server that has seen enough may have hung up.
+        // The server may have closed the connection already.
         let _ = stream.write_all(document);
         http::read_response(&stream)
     }
@@ -70,7 +70,7 @@ impl DocumentServer {
         self.send(key, &[BINARY_CONTENT_TYPE, ("client-request-id", name)], document)
     }
 
-    /// A document that is submitted; its job's id.
+    /// Submits a document and returns the job's id.
     pub(crate) fn submit_document(&self, name: &str, document: &[u8]) -> String {
         let made = self.upload(&self.alice, name, document);
         assert_eq!(made.status, 201, "{}", made.text());
@@ -94,22 +94,22 @@ impl DocumentServer {
         self.get(&self.alice, &format!("/document/jobs/{id}")).json()
     }
 
-    /// One job for the worker, leased and started.
+    /// Leases and starts one job.
     pub(crate) fn lease_job(&self) -> Json {
         self.process.lease_as(&self.worker, "document.job", true)
     }
 
-    /// A worker's report.
+    /// Sends a worker's report.
     pub(crate) fn report(&self, execution: &Json, what: &str, body: Json) -> RawHttpResponse {
         self.process.report_as(&self.worker, execution, what, &[], body)
     }
 
-    /// The states that a job has gone through, once it has come to one of these; told by the log as it grows.
+    /// Follows the log until the job reaches one of `ends`, and returns its states.
     pub(crate) fn wait_for_states(&self, id: &str, ends: &[&str]) -> Vec<String> {
         self.process.stream_log_as(&self.alice, &format!("/v1/stream?after=0&record={id}")).states_until(ends)
     }
 
-    /// The command worker, as a user starts it.
+    /// Returns the command line of a worker.
     pub(crate) fn work_command(&self, options: &[&str], command: &[&str]) -> Command {
         let mut work = Command::new(BINARY);
         work.args(["work", "document.job"]).args(options).arg("--").args(command);

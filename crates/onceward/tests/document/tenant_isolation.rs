@@ -1,4 +1,4 @@
-//! What a stranger learns of somebody's job: nothing, not even that there is one.
+//! Tests that other callers learn nothing about a job, not even that it exists.
 
 use onceward_testkit::http::RawHttpResponse;
 use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
@@ -8,11 +8,10 @@ use crate::support::DocumentServer;
 
 const MISSING_ID: &str = "01938d6e-7a2b-7c00-8000-000000000001";
 
-/// By whose key, and of which id.
+/// A request with an API key and a job id.
 type JobRequest<'a> = &'a dyn Fn(&str, &str) -> RawHttpResponse;
 
-/// A job that is another's, one that never was, a record of another kind and a name that is no id have one answer, byte for byte; so has
-/// a result that is not there yet.
+/// Covers foreign jobs, missing jobs, records of other lifecycles, malformed ids, and missing results.
 #[test]
 fn missing_and_foreign_jobs_return_identical_404() {
     for db in ALL_DATABASES {
@@ -39,12 +38,12 @@ fn missing_and_foreign_jobs_return_identical_404() {
                 assert_eq!(send(&server.bob, id).without_volatile_headers(), missing, "{db:?}: {way} of {id}");
             }
         }
-        // To its owner, too, a result that is not there is nothing more than that.
+        // The owner of a job without a result gets the same 404.
         let result =
             |id: &str| server.get(&server.alice, &format!("/document/jobs/{id}/result")).without_volatile_headers();
         assert_eq!(result(&foreign), result(MISSING_ID));
         assert_eq!(result(&done).text(), "secret");
-        // Nothing came of it.
+        // The requests changed nothing.
         assert_eq!(
             (&server.job(&foreign)["state"], &server.job(&done)["state"]),
             (&json!("RUNNING"), &json!("SUCCEEDED"))
@@ -54,7 +53,6 @@ fn missing_and_foreign_jobs_return_identical_404() {
     }
 }
 
-/// Without a key there is nothing here at all.
 #[test]
 fn requests_without_key_return_401() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);

@@ -1,4 +1,4 @@
-//! Many uploads of one owner.
+//! Tests the limit on concurrent uploads per owner.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use onceward_testkit::server_process::DatabaseKind;
 
 use crate::support::DocumentServer;
 
-/// An upload of Alice's that has its place, since its body is asked for; or the answer to it.
+/// Starts an upload. The server's "100 Continue" shows that the upload has a slot; otherwise returns the refusal.
 fn begin_upload(server: &DocumentServer, name: &str) -> Result<TcpStream, RawHttpResponse> {
     let head = [BINARY_CONTENT_TYPE, ("client-request-id", name), ("content-length", "10"), ("expect", "100-continue")];
     let mut stream = server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head);
@@ -22,7 +22,7 @@ fn begin_upload(server: &DocumentServer, name: &str) -> Result<TcpStream, RawHtt
     Ok(stream)
 }
 
-/// Whoever begins uploads and does not go on with them holds a quarter of the places, and no more: others upload all the while.
+/// Other owners can upload meanwhile.
 #[test]
 fn one_owner_gets_at_most_a_quarter_of_upload_slots() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);

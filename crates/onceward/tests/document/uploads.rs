@@ -1,4 +1,4 @@
-//! Documents on their way in.
+//! Tests uploads.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,8 +10,7 @@ use serde_json::json;
 
 use crate::support::DocumentServer;
 
-/// DOC-12: an upload makes a job that shows its metadata and nothing else; the same name of the same owner is the same job, whatever
-/// has become of it and whatever bytes come the second time; another owner's is another.
+/// DOC-12: regardless of the job's state and of the bytes of the second upload. Other owners get jobs of their own.
 #[test]
 fn repeated_upload_returns_first_job() {
     for db in ALL_DATABASES {
@@ -56,8 +55,8 @@ fn repeated_upload_returns_first_job() {
     }
 }
 
-/// What comes under a name that came before is written nowhere: there is no room for it here, and it does not matter. Who asks first is told
-/// without sending it. It must be a document all the same.
+/// A repeated name needs no disk space. With `Expect: 100-continue` the client need not send the body. An invalid
+/// document is still refused.
 #[test]
 fn repeated_upload_writes_nothing() {
     for db in ALL_DATABASES {
@@ -80,7 +79,7 @@ fn repeated_upload_writes_nothing() {
             http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
         assert_eq!((response.status, response.json()), (200, made.json()), "without a byte of it");
         server.upload(&server.alice, "a", b"").assert_problem(422, "bad_input");
-        // One after the other on one connection: nothing of the first is left in it.
+        // Two requests on one connection: the first leaves no bytes unread.
         let mut stream = server.process.connect();
         let bearer = format!("Bearer {}", server.alice);
         for _ in 0..2 {
@@ -91,7 +90,6 @@ fn repeated_upload_writes_nothing() {
     }
 }
 
-/// What is no upload is told why, and makes nothing.
 #[test]
 fn invalid_upload_creates_no_job() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);
@@ -106,14 +104,14 @@ fn invalid_upload_creates_no_job() {
     send(&[("content-type", "text/plain"), name], b"x").assert_problem(415, "not_bytes");
     send(&[name], b"x").assert_problem(415, "not_bytes");
     server.upload("", "a", b"x").assert_problem(401, "unauthorized");
-    // A worker works; documents are others'.
+    // A worker may not upload.
     server.upload(&server.worker, "a", b"x").assert_problem(403, "forbidden");
     let listed = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
     assert_eq!(listed["records"], json!([]));
     assert_eq!(send(&[BINARY_CONTENT_TYPE, ("client-request-id", &"n".repeat(200))], b"x").status, 201);
 }
 
-/// A document that is said to be too large is turned away before it comes, one that is not said to be as soon as it is.
+/// A declared size is refused before the body, an undeclared one once it exceeds the limit.
 #[test]
 fn oversized_upload_returns_413() {
     let max_bytes = 100 * 1024 * 1024_u64;
@@ -123,7 +121,7 @@ fn oversized_upload_returns_413() {
         http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
     response.assert_problem(413, "too_large");
     assert_eq!(response.json()["most"], max_bytes);
-    // Without a place for large payloads, documents go into the database as a whole: only smaller ones.
+    // Without object storage, documents are stored whole in the database, with a smaller limit.
     let server = DocumentServer::without_objects();
     let max_bytes_without_objects = 16 * 1024 * 1024_usize;
     let head = [
@@ -146,7 +144,6 @@ fn count_drafts(objects: &Path) -> usize {
     std::fs::read_dir(objects.join("drafts")).map_or(0, Iterator::count)
 }
 
-/// Who goes away in the middle leaves neither a job nor bytes.
 #[test]
 fn aborted_upload_leaves_no_job_or_draft() {
     for db in ALL_DATABASES {
@@ -166,7 +163,7 @@ fn aborted_upload_leaves_no_job_or_draft() {
                 assert_eq!(server.get("", "/livez").status, 200);
             }
         };
-        // It is written as it comes.
+        // The draft grows while the upload runs.
         wait_for_drafts(1);
         drop(stream);
         wait_for_drafts(0);
@@ -174,7 +171,7 @@ fn aborted_upload_leaves_no_job_or_draft() {
         assert_eq!(folders.len(), 1, "only where drafts are written: {folders:?}");
         let listed = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
         assert_eq!(listed["records"], json!([]));
-        // The name is free.
+        // The name is still unused.
         assert_eq!(server.upload(&server.alice, "a", b"whole").status, 201);
     }
 }

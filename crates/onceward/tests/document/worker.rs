@@ -1,5 +1,5 @@
-//! Documents read by the programs that people use, through the script that ships with the system. Each of its endings is tried in
-//! `systems/document/tests/extract/`; here it works for a real server.
+//! Tests the shipped extraction script with a real server. `systems/document/tests/extract/` covers each of its exit
+//! codes.
 
 use std::path::{Path, PathBuf};
 
@@ -21,14 +21,14 @@ fn script() -> String {
     system_folder().join("worker/extract.sh").to_string_lossy().into_owned()
 }
 
-/// The code of the last attempt at a job.
+/// Returns the error code of the job's last attempt.
 fn last_error_code(server: &DocumentServer, id: &str) -> Json {
     let all = server.get(&server.alice, &format!("/v1/records/{id}/executions")).json();
     all["executions"].as_array().and_then(|all| all.last()).expect("an attempt")["aborted"]["code"].clone()
 }
 
-/// DOC-3, DOC-4, DOC-11: a text PDF and a scan become text; what is truncated, encrypted or no document ends with its code, in words
-/// that hold nothing of the document.
+/// DOC-3, DOC-4, DOC-11: a truncated or encrypted file, or another format, fails with its code and a message without
+/// document data.
 #[test]
 fn extract_script_reads_documents_or_fails_with_code() {
     let letter = sample("letter.pdf");
@@ -62,7 +62,7 @@ fn extract_script_reads_documents_or_fails_with_code() {
     }
 }
 
-/// DOC-17: where its programs are missing the script says so, and the worker gives the job back and stops.
+/// DOC-17: the worker yields the job.
 #[test]
 fn worker_stops_when_programs_are_missing() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);
@@ -72,21 +72,20 @@ fn worker_stops_when_programs_are_missing() {
     let said = String::from_utf8_lossy(&worked.stderr);
     assert_eq!(worked.status.code(), Some(1), "{said}");
     assert!(said.contains("is not installed"), "{said}");
-    // Given back, which costs a retry; nothing is wrong with it.
+    // A yield costs a retry, but is not a failure of the job.
     let job = server.job(&id);
     assert_eq!((&job["retryCount"], &job["errorType"]), (&json!(1), &json!("RETRYABLE")), "{job}");
 }
 
-/// DOC-10, DOC-11: a full temporary folder says nothing about the document, and may pass; a picture that is too large will not, and what
-/// is too large to be read is not tried.
+/// DOC-10, DOC-11: a full temporary folder is retryable. An oversized picture is not, and is not decoded.
 #[test]
 fn full_disk_is_retryable_and_oversized_picture_terminal() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);
     let mut bomb = sample("page.png");
-    // Its head says 20,000 by 20,000 pixels.
+    // The header declares 20,000 by 20,000 pixels.
     bomb[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
     let (scan, bomb) = (server.submit_document("scan", &sample("scan.pdf")), server.submit_document("bomb", &bomb));
-    // Files of 60 KB: both documents have their room, the page that is rendered has not.
+    // A file size limit of 60 KB: both documents fit, the rendered page does not.
     let limited = "trap '' XFSZ; ulimit -f 120; exec \"$0\"";
     let worked = server
         .work_command(&["--until-idle", "--result", "text"], &["sh", "-c", limited, &script()])

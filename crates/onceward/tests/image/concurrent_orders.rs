@@ -1,4 +1,4 @@
-//! Fifty at once.
+//! Tests fifty concurrent requests.
 
 use std::sync::Barrier;
 
@@ -10,7 +10,7 @@ use crate::support::ImageServer;
 
 const CONCURRENT_CALLS: usize = 50;
 
-/// The same moment for all of them; what each was answered.
+/// Sends all requests at the same moment and returns the replies.
 fn call_concurrently(server: &ImageServer, call: impl Fn(usize) -> RawHttpResponse + Sync) -> Vec<RawHttpResponse> {
     let (barrier, call) = (Barrier::new(CONCURRENT_CALLS), &call);
     let _ = server.process();
@@ -33,7 +33,7 @@ fn distinct_ids(replies: &[RawHttpResponse]) -> Vec<Json> {
     ids
 }
 
-/// Fifty times the same order: one job, one deduction, and everybody is told of it.
+/// One charge, and all callers get the same reply.
 #[test]
 fn concurrent_identical_orders_create_one_job() {
     for db in ALL_DATABASES {
@@ -43,7 +43,7 @@ fn concurrent_identical_orders_create_one_job() {
             let key = server.key(&name, &["user"]);
             server.grant(&name, 20);
             let replies = call_concurrently(&server, |_| server.send_order(&key, "a cat"));
-            // The minute ended among them: those of the next found another job under way. Then once more, with somebody else.
+            // The minute changed in between: later orders found another active job. Retry with another user.
             if replies.iter().any(|reply| reply.status == 429) {
                 return false;
             }
@@ -58,7 +58,7 @@ fn concurrent_identical_orders_create_one_job() {
     }
 }
 
-/// Fifty times the same key, whatever the minute: one job.
+/// The key is independent of the minute.
 #[test]
 fn concurrent_orders_with_same_key_create_one_job() {
     for db in ALL_DATABASES {
@@ -76,7 +76,7 @@ fn concurrent_orders_with_same_key_create_one_job() {
     }
 }
 
-/// Fifty different orders of one user: one is under way, the others are refused and cost nothing.
+/// Refused orders cost nothing.
 #[test]
 fn concurrent_different_orders_leave_one_active_job() {
     for db in ALL_DATABASES {
@@ -92,7 +92,7 @@ fn concurrent_different_orders_leave_one_active_job() {
     }
 }
 
-/// Fifty users at once, each with credits for one picture and an order for two: each gets one, and all of them are drawn.
+/// Each user has credits for one picture and sends two orders.
 #[test]
 fn concurrent_orders_of_many_users_all_complete() {
     for db in ALL_DATABASES {
@@ -115,14 +115,14 @@ fn concurrent_orders_of_many_users_all_complete() {
     }
 }
 
-/// One is left of the hour: of fifty orders one is taken and paid for. None is left: of fifty none is, whoever comes first.
+/// With one order left in the hour, one of fifty is accepted and charged. With none left, none is.
 #[test]
 fn last_quota_slot_is_taken_once() {
     for db in ALL_DATABASES {
         let server = ImageServer::with_keys(db, &["--image-provider", "none"]);
         let mo = server.key("mo", &["moderator"]);
         let block = |id: &str| assert_eq!(server.post(&mo, &format!("/image/jobs/{id}/block"), &json!({})).status, 200);
-        // Should the hour end in between, another guest begins anew in the next.
+        // If the hour changes in between, retry with another guest.
         let counted = (0..3).any(|turn| {
             let name = format!("guest-{turn}");
             let key = server.key(&name, &["producer"]);
@@ -152,7 +152,6 @@ fn last_quota_slot_is_taken_once() {
     }
 }
 
-/// Fifty moderators at one job: it is blocked once, and the penalty is paid once.
 #[test]
 fn concurrent_blocks_charge_one_penalty() {
     for db in ALL_DATABASES {
@@ -171,7 +170,7 @@ fn concurrent_blocks_charge_one_penalty() {
     }
 }
 
-/// Half of them block a job and half take it back: it ends in one way, and its credits go one way.
+/// The job ends in one state, and its credits are booked once.
 #[test]
 fn concurrent_block_and_withdraw_end_job_once() {
     for db in ALL_DATABASES {

@@ -1,5 +1,5 @@
-//! The server, killed where it hurts: while a picture comes in, and when it is stored but not yet committed. Afterwards there is one picture, paid
-//! for once.
+//! Kills the server while it receives a picture, and between storing and committing it. Afterwards there is one
+//! picture, charged once.
 
 use std::path::Path;
 use std::time::Instant;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::ImageServer;
 
-/// Kills that may come too late before the test gives up: the moment is short.
+/// The moment is short, so some kills come too late.
 const MAX_KILL_ATTEMPTS: usize = 20;
 
-/// What must be true of an order that has come through.
+/// Asserts that the order completed with one picture and one charge.
 fn assert_completed_once(server: &mut ImageServer, id: &str) {
     let job = server.wait_for_job("", id, "completed");
     let library = server.get("", "/image/assets");
@@ -36,8 +36,8 @@ fn execution_count(server: &ImageServer, id: &str) -> usize {
     server.get("", &format!("/v1/records/{id}/executions"))["executions"].as_array().map_or(0, Vec::len)
 }
 
-/// In the answer itself, or while it is fetched from the address that the answer names. A server that is back, on PostgreSQL under its old name,
-/// takes the work of the dead one up at once and does not wait for its lease to run out.
+/// The picture is in the response, or fetched from the URL in it. A restarted server, on PostgreSQL with its old name,
+/// resumes the work at once and does not wait for the lease to expire.
 #[test]
 fn crash_while_receiving_picture_completes_order_once() {
     for (db, request_kind) in
@@ -70,7 +70,7 @@ fn crash_while_receiving_picture_completes_order_once() {
     }
 }
 
-/// Killed as soon as the picture is in the bucket. Whether that was before the commit is seen afterwards: then there was a second attempt.
+/// Kills the server once the picture is in the bucket. A second attempt shows that the kill came before the commit.
 #[test]
 fn crash_between_store_and_commit_completes_order_once() {
     for db in ALL_DATABASES {
@@ -81,7 +81,7 @@ fn crash_between_store_and_commit_completes_order_once() {
             server.grant("local", 5);
             let folder = server.originals();
             let before = stored_names(&folder).len();
-            // Whoever ordered it is to hear of it.
+            // The user watches the order.
             let gate = TestGate::new();
             service.respond_next(RequestKind::Generation, FakeResponse::Delayed(gate.clone()));
             let id = server.place_order("", &format!("picture {turn}"));
@@ -89,7 +89,7 @@ fn crash_between_store_and_commit_completes_order_once() {
                 let server_pid =
                     Pid::from_raw(i32::try_from(server.process().pid()).expect("a small number")).expect("a process");
                 let folder = &folder;
-                // Nothing but looking, so that the kill comes in the same moment.
+                // Busy-waits, so that the kill follows at once.
                 let killer = scope.spawn(move || {
                     let deadline = Instant::now() + TEST_TIMEOUT;
                     while stored_names(folder).len() <= before {
@@ -115,7 +115,7 @@ fn crash_between_store_and_commit_completes_order_once() {
     }
 }
 
-/// On PostgreSQL the lease of the dead must run out, which takes a while.
+/// On PostgreSQL the lease of the killed server must expire, which takes a while.
 const fn required_hits(db: DatabaseKind) -> usize {
     match db {
         DatabaseKind::Sqlite => 3,

@@ -1,11 +1,11 @@
-//! A picture that changed where it lies is never given out as whole, and is found by `run_verify`, as is one that is gone.
+//! Tests that a damaged picture is never served as complete, and that `onceward verify` reports damaged and missing
+//! pictures.
 
 use onceward_testkit::fake_image_service::{FakeImageService, FakeResponse, RequestKind, gray_noise_png};
 use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
 
 use crate::support::ImageServer;
 
-/// The picture as it was drawn, or an answer that breaks off.
 #[test]
 fn damaged_picture_download_is_cut_off() {
     let service = FakeImageService::start();
@@ -29,7 +29,7 @@ fn damaged_picture_download_is_cut_off() {
     assert!(harmed.status == 200 && !is_whole, "{} bytes", harmed.body.len());
 }
 
-/// Each picture in a library is looked for where it should lie; with `--contents` it is read.
+/// Without `--contents`, verify only checks that pictures exist.
 #[test]
 fn verify_finds_missing_and_damaged_pictures() {
     for db in ALL_DATABASES {
@@ -61,7 +61,7 @@ fn verify_finds_missing_and_damaged_pictures() {
         assert_eq!(found(&[]), [drawn[1].1.clone()], "one is gone");
         drawn[..2].sort_by(|one, other| one.1.cmp(&other.1));
         assert_eq!(found(&["--contents"]), [drawn[0].1.clone(), drawn[1].1.clone()], "and one is another");
-        // What its owner has removed is not missed.
+        // A removed picture is not reported as missing.
         for (_, asset) in &drawn {
             assert_eq!(server.call("", "DELETE", &format!("/image/assets/{asset}")).status, 200);
             server.wait_for_record("", asset, "removed");

@@ -1,4 +1,4 @@
-//! Libraries come in pages.
+//! Tests the pagination of libraries.
 
 use onceward_testkit::server_process::ALL_DATABASES;
 use serde_json::json;

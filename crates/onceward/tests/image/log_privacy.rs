@@ -1,12 +1,11 @@
-//! What the server tells of prompts.
+//! Tests that logs, replies and metrics contain no prompts.
 
 use onceward_testkit::server_process::ALL_DATABASES;
 use serde_json::json;
 
 use crate::support::ImageServer;
 
-/// Neither a prompt that is flagged nor one that passes stands in the server's log, at the lowest level of all, in its answers or its
-/// metrics, or, where it is flagged, in the database and beside it.
+/// Covers the log at trace level, and for flagged prompts also the database and object storage.
 #[test]
 fn logs_and_answers_contain_no_prompt_text() {
     for db in ALL_DATABASES {
@@ -34,7 +33,7 @@ fn logs_and_answers_contain_no_prompt_text() {
             let found = text.find("MARKED");
             assert!(found.is_none(), "{what} tells of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
         }
-        // What is flagged is kept nowhere; what passes is its job's payload.
+        // An accepted prompt is stored as the job's payload, a flagged one is not stored.
         assert!(server.stores_text("MARKED lighthouse") && !server.stores_text("MARKED window"), "{db:?}");
     }
 }

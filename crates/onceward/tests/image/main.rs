@@ -1,4 +1,4 @@
-//! The image system as its users meet it: the real program, real HTTP, both databases, and a provider that does what the test says.
+//! End-to-end tests of the image system: the real binary, HTTP, both databases, and a scripted provider.
 
 mod concurrent_orders;
 mod crash;

@@ -1,4 +1,4 @@
-//! A moderation service, asked about every prompt that has none of the words.
+//! Tests the moderation service, which judges prompts that pass the word list.
 
 use onceward_testkit::fake_image_service::{FakeImageService, FakeResponse, RequestKind};
 use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::ImageServer;
 
-/// The key of the service that draws.
+/// The API key of the image service.
 const IMAGE_API_KEY: (&str, &str) = ("ONCEWARD_IMAGE_KEY", "sk-for-the-artist");
 
 fn start_moderated_server(
@@ -27,14 +27,14 @@ fn start_moderated_server(
     server
 }
 
-/// All entries of the log so far.
+/// Returns all log entries so far.
 fn log_entries(server: &ImageServer) -> Vec<Json> {
     let mut log = server.process().stream_log_as("", "/v1/stream?after=0&wait_ms=0");
     std::iter::from_fn(|| log.next_entry()).map(|(_, entry)| entry).collect()
 }
 
-/// Flagged: refused, free of charge, on record without a word of the prompt. What has a listed word is not even shown to the service. What
-/// passes is drawn, by a service whose key the other never sees.
+/// The log entry contains no prompt. Prompts with a blocked word are not sent to the service. Accepted ones are drawn,
+/// and the moderation service never sees the image service's key.
 #[test]
 fn flagged_prompt_is_refused_without_charge() {
     for db in ALL_DATABASES {
@@ -78,10 +78,10 @@ fn flagged_prompt_is_refused_without_charge() {
     }
 }
 
-/// No verdict is none: the order is refused for now, nothing is charged, and it can be sent again.
+/// Without a verdict the order is refused without a charge and can be retried.
 #[test]
 fn order_is_refused_while_moderation_is_unavailable() {
-    // Beside each other: a service that is silent is given its time.
+    // Concurrently, because a silent service takes the full timeout.
     std::thread::scope(|scope| {
         for db in ALL_DATABASES {
             scope.spawn(move || {
@@ -106,7 +106,7 @@ fn order_is_refused_while_moderation_is_unavailable() {
     });
 }
 
-/// Who is shown the key of the service that draws: that service, also as a judge. Where there is none, nobody.
+/// Only the image service gets its key, even if it also moderates. Without an image service, no service gets it.
 #[test]
 fn image_key_is_sent_to_its_own_service_only() {
     let keys = |judge: &FakeImageService, more: &[&str]| {

@@ -1,4 +1,4 @@
-//! An order's whole life, and how it may end.
+//! Tests orders from payment to picture, and their other ends.
 
 use onceward_testkit::TempDir;
 use onceward_testkit::fake_image_service::{FakeImageService, FakeResponse, RequestKind};
@@ -7,7 +7,6 @@ use serde_json::{Value as Json, json};
 
 use crate::support::{BINARY, ImageServer};
 
-/// From no credits to a picture that its owner can open.
 #[test]
 fn ordered_picture_can_be_fetched_and_removed() {
     for db in ALL_DATABASES {
@@ -52,8 +51,7 @@ fn ordered_picture_can_be_fetched_and_removed() {
     }
 }
 
-/// However a picture is removed, it leaves the bucket, also where nobody draws; and what could not be done before the server died is done
-/// by the next.
+/// Also on a server without a provider, and after a crash before the deletion.
 #[test]
 fn removed_picture_is_deleted_from_bucket() {
     for db in ALL_DATABASES {
@@ -80,7 +78,7 @@ fn removed_picture_is_deleted_from_bucket() {
     }
 }
 
-/// The prompt is in no answer, whether it passes or not.
+/// Covers accepted and refused prompts.
 #[test]
 fn refused_prompt_is_not_echoed() {
     let server = ImageServer::open(DatabaseKind::Sqlite, &["--image-provider", "none"]);
@@ -95,7 +93,6 @@ fn refused_prompt_is_not_echoed() {
     server.post("", "/image/jobs", &json!({ "prompt": "a".repeat(33_000) })).assert_problem(422, "bad_input");
 }
 
-/// A list of one's own stands in the place of the one that is built in.
 #[test]
 fn custom_word_list_replaces_default() {
     let folder = TempDir::new();
@@ -108,7 +105,6 @@ fn custom_word_list_replaces_default() {
     server.place_order("", "a tower");
 }
 
-/// What a provider says decides how an order ends, and who pays.
 #[test]
 fn provider_refusal_decides_state_and_charge() {
     for db in ALL_DATABASES {
@@ -140,7 +136,7 @@ fn provider_refusal_decides_state_and_charge() {
     }
 }
 
-/// Beside each other, on both databases: they wait in real time.
+/// Runs both databases concurrently, because these tests wait in real time.
 fn run_on_both_databases(test: impl Fn(DatabaseKind) + Sync) {
     let play = &test;
     std::thread::scope(|scope| {
@@ -154,14 +150,14 @@ fn parse_time(text: &Json) -> jiff::Timestamp {
     text.as_str().expect("a time").parse().expect("RFC 3339")
 }
 
-/// When a job came to this state, each time.
+/// Returns the times at which a job entered this state.
 fn state_times(server: &ImageServer, id: &str, state: &str) -> Vec<jiff::Timestamp> {
     let history = server.get("", &format!("/v1/records/{id}/history"));
     let entries = history["entries"].as_array().expect("its log").iter();
     entries.filter(|entry| entry["state"] == state).map(|entry| parse_time(&entry["at"])).collect()
 }
 
-/// A provider that is busy: the order waits as long as it was told to, is drawn then, and is paid for once.
+/// The order is charged once.
 #[test]
 fn order_waits_for_provider_retry_after() {
     run_on_both_databases(|db| {
@@ -185,7 +181,7 @@ fn order_waits_for_provider_retry_after() {
     });
 }
 
-/// A provider that is away for longer than anybody waits: a dead letter after the fourth time, free of charge, and drawn when it is replayed.
+/// The dead letter follows the fourth failure, and a replay draws the picture.
 #[test]
 fn unavailable_provider_dead_letters_order_without_charge() {
     run_on_both_databases(|db| {
@@ -212,7 +208,7 @@ fn unavailable_provider_dead_letters_order_without_charge() {
     });
 }
 
-/// Where there is no place for pictures the system is not served, and says why.
+/// The server prints the reason.
 #[test]
 fn image_system_is_not_served_without_object_storage() {
     let server = ServerProcess::start(&mut server_process::serve_command(

@@ -1,4 +1,4 @@
-//! A provider that says far more than it was asked for.
+//! Tests a provider that sends oversized responses.
 
 use onceward_testkit::fake_image_service::{FakeImageService, FakeResponse, RequestKind};
 use onceward_testkit::server_process::DatabaseKind;
@@ -6,19 +6,18 @@ use serde_json::json;
 
 use crate::support::ImageServer;
 
-/// Bytes of an answer: as many as are taken for a picture of the largest size.
+/// The largest accepted response to a request for a picture.
 const RESPONSE_BYTES: usize = 20 << 20;
 
-/// What the server may take for it: the answer itself, twice while it comes, and what is said of the picture. Each of its
-/// items would take more than ten times its bytes.
+/// The response itself, twice while it is received, and its metadata. Parsing every item would take over ten times its
+/// bytes.
 const MAX_GROWTH_BYTES: u64 = 90 << 20;
 
-/// The most memory that the server has had so far.
 fn peak_memory_bytes(server: &ImageServer) -> u64 {
     server.process().memory_kb("VmHWM") * 1024
 }
 
-/// Millions of pictures in place of one: the first is taken, and the others cost no memory. A refusal as long is cut off.
+/// Of millions of pictures only the first is parsed. A long refusal is truncated.
 #[test]
 fn oversized_provider_response_uses_bounded_memory() {
     let service = FakeImageService::start();

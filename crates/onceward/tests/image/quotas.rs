@@ -1,19 +1,19 @@
-//! Bounds over HTTP at their exact places: the quota of each hour, the penalty, the balance.
+//! Tests the exact limits of hourly quotas, penalties and balances over HTTP.
 
 use onceward_testkit::server_process::ALL_DATABASES;
 use serde_json::json;
 
 use crate::support::ImageServer;
 
-/// What is left of the quota of each role is N, 1 and 0: N orders are taken, the one after them is refused and costs nothing. Each is blocked
-/// as soon as it is placed, so that only the hour counts, and paid for all the same.
+/// For each role, with N, 1 and 0 orders left. Each order is blocked right away, so that only the hourly quota counts,
+/// and is still charged.
 #[test]
 fn hourly_quota_is_enforced_exactly() {
     for db in ALL_DATABASES {
         let server = ImageServer::with_keys(db, &["--image-provider", "none"]);
         let mo = server.key("mo", &["moderator"]);
         for (role, quota) in [("producer", 5), ("user", 50)] {
-            // Should the hour end in between, another user begins anew in the next.
+            // If the hour changes in between, retry with another user.
             let is_within_hour = (0..3).any(|turn| {
                 let name = format!("{role}-{turn}");
                 let key = server.key(&name, &[role]);
@@ -57,7 +57,6 @@ fn hourly_quota_is_enforced_exactly() {
     }
 }
 
-/// Four credits are not enough, five are.
 #[test]
 fn order_costs_exactly_five_credits() {
     for db in ALL_DATABASES {

@@ -1,4 +1,4 @@
-//! A server with users, a moderator and an operator, and a database that outlives it.
+//! Starts a server with users, a moderator and an operator, on a database that outlives it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,17 +17,17 @@ pub(crate) struct ImageServer {
     folder: TempDir,
     arguments: Vec<String>,
     environment: Vec<(&'static str, &'static str)>,
-    /// The operator's key, once there are keys.
+    /// The operator's API key; empty without API keys.
     operator_key: String,
 }
 
 impl ImageServer {
-    /// A server that nobody has a key for: whoever comes is `local`, and may do everything.
+    /// Opens a server without API keys: every caller is `local` and may do everything.
     pub(crate) fn open(db: DatabaseKind, arguments: &[&str]) -> Self {
         Self::open_with_environment(db, arguments, &[])
     }
 
-    /// The same, with variables in its environment.
+    /// Like [`open`](Self::open), with environment variables.
     pub(crate) fn open_with_environment(
         db: DatabaseKind,
         arguments: &[&str],
@@ -42,7 +42,7 @@ impl ImageServer {
         house
     }
 
-    /// A server with keys.
+    /// Opens a server with API keys.
     pub(crate) fn with_keys(db: DatabaseKind, arguments: &[&str]) -> Self {
         let mut house = Self::open(db, arguments);
         house.operator_key = house.process().create_api_key("", "ops", &["operator"]);
@@ -56,17 +56,17 @@ impl ImageServer {
         self.process = Some(ServerProcess::start(&mut command));
     }
 
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process = None;
     }
 
-    /// SIGTERM; all that it wrote.
+    /// Sends SIGTERM and returns the server's output.
     pub(crate) fn stop(&mut self) -> String {
         self.process.take().expect("it runs").stop()
     }
 
-    /// Whether a text stands anywhere in the database or beside it.
+    /// Returns whether the database or the object storage contains a text.
     pub(crate) fn stores_text(&self, text: &str) -> bool {
         let in_tables = self.url.starts_with("postgres") && !stored_text::tables_containing(&self.url, text).is_empty();
         in_tables || stored_text::files_contain(self.folder.path(), text)
@@ -76,7 +76,7 @@ impl ImageServer {
         self.process.as_ref().expect("it runs")
     }
 
-    /// Where pictures lie.
+    /// Returns the folder of the pictures.
     pub(crate) fn originals(&self) -> PathBuf {
         self.folder.join("bucket/named/originals")
     }
@@ -89,7 +89,7 @@ impl ImageServer {
         &self.operator_key
     }
 
-    /// A call without a body, by the owner of a key, or by nobody where it is empty.
+    /// Sends a request without a body. An empty key sends none.
     pub(crate) fn call(&self, key: &str, method: &str, path: &str) -> RawHttpResponse {
         self.process().call_as(key, method, path, &[], None)
     }
@@ -115,7 +115,7 @@ impl ImageServer {
         self.get(key, "/image/credits")["balance"].as_i64().expect("a number")
     }
 
-    /// All named accounts and what they hold, for an operator to see.
+    /// Returns all named accounts and their balances, as an operator sees them.
     pub(crate) fn accounts(&self) -> BTreeMap<String, i64> {
         let listed = self.get(&self.operator_key, "/v1/accounts?limit=1000");
         let each = listed["accounts"].as_array().expect("accounts").iter();
@@ -123,19 +123,19 @@ impl ImageServer {
             .collect()
     }
 
-    /// The hour that the server's clock is in, by what it notes on a record that is made now.
+    /// Returns the current hour of the server's clock, from a new record.
     pub(crate) fn hour(&self) -> String {
         self.grant("nobody", 1);
         let grants = self.get(&self.operator_key, "/image/credits/entries?user=nobody&limit=1");
         grants["entries"][0]["at"].as_str().expect("a time")[..13].to_owned()
     }
 
-    /// An order of a small picture.
+    /// Orders a small picture.
     pub(crate) fn send_order(&self, key: &str, prompt: &str) -> RawHttpResponse {
         self.post(key, "/image/jobs", &json!({ "prompt": prompt, "size": "256x256" }))
     }
 
-    /// One that is taken; its id.
+    /// Places an order that must be accepted, and returns its id.
     pub(crate) fn place_order(&self, key: &str, prompt: &str) -> String {
         let made = self.send_order(key, prompt);
         assert_eq!(made.status, 201, "{}", made.text());
@@ -150,7 +150,7 @@ impl ImageServer {
         job
     }
 
-    /// Waits until a record is in this state, as people do.
+    /// Waits until a record is in this state, with `onceward watch`.
     pub(crate) fn wait_for_record(&self, key: &str, record: &str, state: &str) {
         let status = Command::new(BINARY)
             .args(["watch", record, "--until", state])
@@ -163,7 +163,7 @@ impl ImageServer {
         assert!(status.success(), "{status}");
     }
 
-    /// The whole statement, in small parts: it must add up. What each entry says of itself, the newest first.
+    /// Reads the whole statement in small pages, checks that it adds up, and returns its lines, newest first.
     pub(crate) fn checked_statement(&self, key: &str) -> Vec<(String, i64)> {
         let (mut entries, mut cursor) = (Vec::new(), String::new());
         let (balance, carried) = loop {
@@ -185,7 +185,7 @@ impl ImageServer {
         entries
     }
 
-    /// What `verify` finds beside the running server, in the bucket too, and whether that is nothing.
+    /// Runs `verify` next to the running server, with its object storage. Returns whether it is clean, and the report.
     pub(crate) fn run_verify(&self, more: &[&str]) -> (bool, Json) {
         let mut verify = Command::new(BINARY);
         verify.args(["verify", "--json", "--db", &self.url, "--objects"]).arg(self.folder.join("bucket")).args(more);
@@ -194,7 +194,7 @@ impl ImageServer {
         (done.status.success(), report)
     }
 
-    /// All accounts and holds, worked out again from the log by `run_onceward verify`; the server is stopped for it.
+    /// Stops the server and recomputes all accounts and holds with `onceward verify`.
     pub(crate) fn kill_and_verify(&mut self) {
         self.kill();
         let done = Command::new(BINARY).args(["verify", "--db", &self.url]).output().expect("it runs");

@@ -1,11 +1,11 @@
-//! Who sees and does what.
+//! Tests which callers see which records.
 
 use onceward_testkit::server_process::ALL_DATABASES;
 use serde_json::json;
 
 use crate::support::ImageServer;
 
-/// A job, an asset, a picture and an account that are another's look like ones that are not there.
+/// Covers jobs, assets, pictures and accounts.
 #[test]
 fn foreign_records_look_missing() {
     for db in ALL_DATABASES {
@@ -22,7 +22,7 @@ fn foreign_records_look_missing() {
             (format!("/image/jobs/{id}"), format!("/image/jobs/{nothing}")),
             (format!("/image/assets/{asset}"), format!("/image/assets/{nothing}")),
             (picture.clone(), format!("/image/assets/{nothing}/image")),
-            // There, and of another kind.
+            // Existing records of another lifecycle.
             (format!("/image/jobs/{asset}"), "/image/jobs/nonsense".to_owned()),
             (format!("/image/assets/{id}"), "/image/assets/nonsense".to_owned()),
         ] {
@@ -39,7 +39,7 @@ fn foreign_records_look_missing() {
         }
         server.call(&eve, "DELETE", &format!("/image/assets/{asset}")).assert_problem(404, "not_found");
         assert_eq!(server.get(&eve, "/image/assets")["assets"], json!([]));
-        // An operator sees the entry; the picture is its owner's alone. A moderator sees the job.
+        // An operator sees the asset, but only its owner sees the picture. A moderator sees the job.
         assert_eq!(server.get(server.operator_key(), &format!("/image/assets/{asset}"))["owner"], "ann");
         server.call(server.operator_key(), "GET", &picture).assert_problem(404, "not_found");
         server
@@ -47,7 +47,6 @@ fn foreign_records_look_missing() {
             .assert_problem(403, "not_allowed");
         assert_eq!(server.get(&mo, &format!("/image/jobs/{id}"))["state"], "completed");
         server.call(&mo, "GET", &picture).assert_problem(404, "not_found");
-        // Credits.
         assert_eq!((server.balance(&ann), server.balance(&eve)), (5, 0));
         assert_eq!(server.checked_statement(&eve), []);
         server.call(&eve, "GET", "/image/credits?user=ann").assert_problem(403, "forbidden");

@@ -1,4 +1,4 @@
-//! A provider behind a certificate that the house's own authority has signed.
+//! Tests a provider whose certificate a private authority has signed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::support::BINARY;
 
-/// `https://localhost:PORT` before a service, and who signed for it as PEM.
+/// Starts `https://localhost:PORT` in front of a service. Returns the URL and the CA certificate as PEM.
 fn start_tls_proxy(service: &FakeImageService) -> (String, String) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -37,14 +37,14 @@ fn start_tls_proxy(service: &FakeImageService) -> (String, String) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
-            // One who does not trust us hangs up.
+            // A client that does not trust the certificate closes the connection.
             let _ = proxy_request(StreamOwned::new(session, stream), &plain);
         }
     });
     (format!("https://localhost:{port}"), authority)
 }
 
-/// One request, and its answer.
+/// Forwards one request and its response.
 fn proxy_request(stream: StreamOwned<ServerConnection, TcpStream>, to: &str) -> std::io::Result<()> {
     let mut from = BufReader::new(stream);
     let (mut request, mut length) = (String::new(), 0);
@@ -70,7 +70,7 @@ fn proxy_request(stream: StreamOwned<ServerConnection, TcpStream>, to: &str) -> 
     out.flush()
 }
 
-/// Trusted where the environment names who signed; not otherwise: then an order waits and is tried again.
+/// Without the variable, the order is retried.
 #[test]
 fn provider_certificate_is_trusted_through_ssl_cert_file() {
     let (service, folder) = (FakeImageService::start(), TempDir::new());

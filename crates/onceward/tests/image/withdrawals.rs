@@ -1,11 +1,11 @@
-//! Orders that are taken back, and what is no order.
+//! Tests withdrawn orders and invalid ones.
 
 use onceward_testkit::server_process::ALL_DATABASES;
 use serde_json::json;
 
 use crate::support::ImageServer;
 
-/// Where nobody draws: who has ordered takes it back, or an operator does, and has credits and place again.
+/// Without a provider, the user or an operator withdraws the order, which also frees the active slot.
 #[test]
 fn withdrawn_order_refunds_credits() {
     for db in ALL_DATABASES {
@@ -24,7 +24,7 @@ fn withdrawn_order_refunds_credits() {
         let second = server.place_order(&ann, "a dog");
         assert_eq!(withdraw(server.operator_key(), &second).status, 200);
 
-        // Replayed in the minute in which it was ordered again, it is that order.
+        // A replay in the minute of an identical order returns that order.
         let is_same_minute = (0..3).any(|_| {
             let by_hand = server.place_order(&ann, "a cat");
             let replayed = server.post(&ann, &format!("/image/jobs/{first}/replay"), &json!({}));
@@ -32,7 +32,7 @@ fn withdrawn_order_refunds_credits() {
             if same_minute {
                 assert_eq!(replayed.json()["id"], json!(by_hand));
             } else {
-                // The minute ended just then.
+                // The minute has changed in between.
                 replayed.assert_problem(429, "one_active_job");
             }
             assert_eq!(server.balance(&ann), 0);
@@ -45,7 +45,8 @@ fn withdrawn_order_refunds_credits() {
     }
 }
 
-/// By `/v1` a payload may be spelled in many ways. What cannot be read in one way only is no order: nobody pays for it, and no worker sees it.
+/// `/v1` accepts payloads in many encodings. One that parsers could read in different ways is refused: it is not
+/// charged, and no worker sees it.
 #[test]
 fn ambiguous_order_payload_is_refused() {
     for db in ALL_DATABASES {
@@ -72,7 +73,7 @@ fn ambiguous_order_payload_is_refused() {
     }
 }
 
-/// A worker's picture is named by its job, or it is not taken: another's would be there to look at and to remove.
+/// Otherwise a worker could expose or remove another job's picture.
 #[test]
 fn commit_of_foreign_picture_is_refused() {
     let server =

@@ -1,4 +1,4 @@
-//! An orderly end: what is under way is finished, and nobody is left waiting.
+//! Tests the drain: running requests finish, and long polls end.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -12,35 +12,35 @@ use crate::server::{BINARY, start_server};
 
 const LEASE_BODY: &[u8] = br#"{"lifecycles": ["execution.job"], "worker": "w", "wait_ms": 120000}"#;
 
-/// A worker that waits.
+/// Sends a lease request that waits.
 fn start_long_poll(server: &ServerProcess) -> TcpStream {
     let mut stream = server.connect();
     write_request(&mut stream, "POST", "/v1/leases", &[], Some(LEASE_BODY));
     stream
 }
 
-/// What a request has sent of its body is counted from when it is under way until it is answered. That a later one has its answer says
-/// nothing of those before it: each connection has its own turn.
+/// Counts body bytes of running requests. Needed because a reply on one connection does not show that earlier requests
+/// on others have started.
 const BODY_BYTES_METRIC: &str = "onceward_http_body_bytes";
 
 #[test]
 fn drain_finishes_requests_in_progress() {
     for db in ALL_DATABASES {
         let mut server = start_server(db);
-        // A worker that waits, and a call whose body has only half come.
+        // A long poll, and a request whose body is incomplete.
         let long_poll = start_long_poll(&server);
         let body = br#"{"payload": "in flight"}"#;
         let headers = [JSON_CONTENT_TYPE, ("content-length", &*body.len().to_string())];
         let mut half = server.begin_request_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
         half.write_all(&body[..1]).unwrap();
-        // Until both are under way. But a lease asks the database before it waits.
+        // Wait until both run. The lease also has to query the database before it waits.
         server.wait_for_metric(BODY_BYTES_METRIC, LEASE_BODY.len() as u64 + 1);
         server.wait_for_metric("onceward_http_long_polls", 1);
         server.signal("TERM");
-        // The worker is told at once that there is nothing.
+        // The long poll returns empty at once.
         let empty = read_response(&long_poll);
         assert_eq!((empty.status, empty.json()), (200, json!({ "executions": [] })), "{db:?}");
-        // Who comes now is told why not.
+        // New requests are refused.
         server.call("POST", "/v1/leases", &[], Some(LEASE_BODY)).assert_problem(503, "draining");
         let ready = server.get("/readyz");
         ready.assert_problem(503, "draining");
@@ -55,7 +55,7 @@ fn drain_finishes_requests_in_progress() {
 #[test]
 fn idle_server_exits_at_once_on_sigint() {
     let mut server = start_server(DatabaseKind::Sqlite);
-    // One that is kept open keeps nobody.
+    // An idle connection does not delay the drain.
     let _idle = server.connect();
     let mut keep_alive = server.connect();
     write_request(&mut keep_alive, "GET", "/livez", &[], None);
@@ -64,7 +64,7 @@ fn idle_server_exits_at_once_on_sigint() {
     assert_eq!(server.wait_for_exit().code(), Some(0));
 }
 
-/// The end of its terminal is one, too. Under `nohup`, as some gates run, it would mind none.
+/// Resets SIGHUP, because CI may run the tests under `nohup`.
 #[test]
 fn sighup_drains_server() {
     let folder = onceward_testkit::TempDir::new();
@@ -77,7 +77,7 @@ fn sighup_drains_server() {
     assert_eq!(server.wait_for_exit().code(), Some(0));
 }
 
-/// A database that stands still keeps nobody: neither calls that wait for it nor the engine's own end.
+/// Neither calls that wait for the database nor the engine's own close delay the exit.
 #[test]
 fn drain_times_out_while_database_hangs() {
     let database = postgres::PostgresServer::start();
@@ -88,7 +88,7 @@ fn drain_times_out_while_database_hangs() {
     let headers = [JSON_CONTENT_TYPE, ("content-length", "2")];
     let mut under_way = server.begin_request_as("", "POST", "/v1/lifecycles/execution.job/records", &headers);
     under_way.write_all(b"{").unwrap();
-    // Metrics look at the database, so before it stands still.
+    // Metrics query the database, so read them before it hangs.
     server.wait_for_metric(BODY_BYTES_METRIC, 1);
     database.freeze();
     under_way.write_all(b"}").unwrap();
@@ -98,7 +98,7 @@ fn drain_times_out_while_database_hangs() {
     assert_eq!(code, Some(1));
 }
 
-/// Its exit code. One that goes on for long is killed, and has none.
+/// Returns the exit code, or `None` after killing a server that does not exit.
 fn exit_code_or_kill(server: &mut ServerProcess) -> Option<i32> {
     let (pid, (done_sender, done)) = (server.pid().to_string(), std::sync::mpsc::channel::<()>());
     let guard = std::thread::spawn(move || {
@@ -120,7 +120,7 @@ fn second_signal_exits_at_once() {
     server.wait_for_metric(BODY_BYTES_METRIC, 1);
     let long_poll = start_long_poll(&server);
     server.signal("TERM");
-    // It has heard the first when whoever waits is told so.
+    // The long poll's reply shows that the server has received the first signal.
     let response = read_response(&long_poll);
     assert!(response.status == 200 || response.status == 503, "{}", response.text());
     server.signal("TERM");

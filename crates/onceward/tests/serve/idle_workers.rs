@@ -1,4 +1,4 @@
-//! Many who wait, and how soon it is there.
+//! Tests many idle workers and the startup time.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::server::start_server;
 
-/// How many wait for work, as the server itself counts them.
+/// Returns the number of long polls, from the server's metrics.
 fn long_poll_count(server: &ServerProcess) -> usize {
     let metrics = server.get("/metrics").text();
     let line = metrics.lines().find(|line| line.starts_with("onceward_http_long_polls "));
@@ -17,7 +17,7 @@ fn long_poll_count(server: &ServerProcess) -> usize {
         .unwrap_or_else(|| panic!("{metrics}"))
 }
 
-/// Asked again and again, since nothing tells of it.
+/// Polls, because the server sends no notification of this.
 fn poll_until(condition: impl Fn() -> bool) {
     let started_at = Instant::now();
     while !condition() {
@@ -25,7 +25,6 @@ fn poll_until(condition: impl Fn() -> bool) {
     }
 }
 
-/// Each of them costs a connection and a few kilobytes, and each job goes to one of them.
 #[test]
 fn idle_workers_use_bounded_memory_and_each_job_goes_to_one() {
     let server = start_server(DatabaseKind::Sqlite);
@@ -42,7 +41,7 @@ fn idle_workers_use_bounded_memory_and_each_job_goes_to_one() {
     poll_until(|| long_poll_count(&server) == 1_950);
     println!("{before} KB before, {after} KB with 2,000 workers that wait");
     assert!(after - before < 200_000, "{before} KB before, {after} KB after");
-    // All are handed out while the server serves; nobody got two, and none was lost.
+    // All jobs are leased before the drain: no worker got two, and no job was lost.
     server.signal("TERM");
     let mut leased = Vec::new();
     for stream in pollers {
@@ -57,7 +56,7 @@ fn idle_workers_use_bounded_memory_and_each_job_goes_to_one() {
     assert_eq!(leased, jobs);
 }
 
-/// Printed, and bounded only by what no machine takes: a busy one is no bug.
+/// Prints the time. The bound is very loose, because a busy machine is not a bug.
 #[test]
 fn server_becomes_ready_on_empty_database() {
     let before = Instant::now();

@@ -1,4 +1,4 @@
-//! A job's whole life over HTTP, and what can be seen of it.
+//! Tests a job from create to finish over HTTP.
 
 use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
 use serde_json::json;
@@ -57,7 +57,7 @@ fn job_runs_from_create_to_effect_over_http() {
         assert_eq!((first["entries"].as_array().unwrap().len(), &first["next"]), (2, &json!("2")));
         let rest = server.get(&format!("/v1/records/{id}/history?limit=100&cursor=2")).json();
         assert_eq!(rest["entries"].as_array().unwrap()[0]["version"], 3);
-        // The same report again is no other; but what has landed cannot fail.
+        // A repeated commit succeeds, but a committed job cannot fail.
         assert_eq!(report("commit", json!({ "result": { "sum": 3 } })).status, 200);
         let late = report("fail", json!({ "error": { "code": "late" } }));
         late.assert_problem(409, "already_committed");
@@ -172,7 +172,7 @@ fn server_describes_health_errors_and_lifecycles() {
     let all = server.get("/v1/lifecycles").json();
     let names: Vec<_> = all["lifecycles"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"execution.job") && names.contains(&"document.job"), "{names:?}");
-    // Nobody here answers their checks, and nobody pretends to.
+    // Systems whose checks have no handler are not loaded.
     assert!(names.contains(&"image.job") && !names.contains(&"relay.job"), "{names:?}");
     let pruned = server.post("/v1/prune", &json!({ "older_than": "1d", "dry_run": true }));
     assert_eq!(pruned.json()["records"], 0, "{}", pruned.text());

@@ -1,4 +1,4 @@
-//! What is left of records that were kept as long as they are kept.
+//! Tests unique keys of pruned records.
 
 use std::process::Command;
 
@@ -8,8 +8,7 @@ use serde_json::json;
 
 use crate::server::BINARY;
 
-/// The name of an upload, and the order of a grant, stand for one job and one purchase for ever. When that is gone the answer says
-/// so: no second job is made of the name, and nothing is granted twice.
+/// The name of an upload creates no second job, and the order of a grant grants no second time.
 #[test]
 fn unique_name_of_pruned_record_returns_410() {
     let folder = TempDir::new();
@@ -38,7 +37,7 @@ fn unique_name_of_pruned_record_returns_410() {
     }
     server.post("/image/credits/grants", &grant).assert_problem(410, "gone");
     assert_eq!(server.get("/image/credits").json()["balance"], 5);
-    // A new name is new.
+    // An unused name still works.
     let headers = [headers[0], ("client-request-id", "second letter")];
     assert_eq!(server.call("POST", "/document/upload", &headers, Some(b"x")).status, 201);
 }

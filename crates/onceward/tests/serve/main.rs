@@ -1,4 +1,4 @@
-//! The server as its users meet it: the real program, real HTTP, both databases.
+//! End-to-end tests of the server: the real binary, HTTP, both databases.
 
 mod drain;
 mod idle_workers;

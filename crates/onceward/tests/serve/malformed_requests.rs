@@ -1,4 +1,4 @@
-//! Requests that nobody should send: each has a clear answer, and the server goes on serving.
+//! Tests malformed requests: each gets a clear reply, and the server keeps serving.
 
 use std::io::{Read as _, Write as _};
 
@@ -46,7 +46,7 @@ fn oversized_request_returns_413_before_body_is_read() {
     let stream =
         server.begin_request_as("", "POST", RECORDS_PATH, &[JSON_CONTENT_TYPE, ("content-length", "99999999999")]);
     read_response(&stream).assert_problem(413, "too_large");
-    // One that does not say how long it is.
+    // A request without a length.
     let mut stream =
         server.begin_request_as("", "POST", RECORDS_PATH, &[JSON_CONTENT_TYPE, ("transfer-encoding", "chunked")]);
     let chunk = format!("10000\r\n{}\r\n", "a".repeat(0x10000));
@@ -80,19 +80,18 @@ fn invalid_requests_return_client_errors() {
     wrong.assert_problem(405, "no_such_method");
     assert!(wrong.header("allow").is_some_and(|allow| allow.contains("GET")), "{:?}", wrong.header("allow"));
     server.call("POST", "/livez", &[], Some(b"{}")).assert_problem(405, "no_such_method");
-    // Who tries what is near is told what does it.
+    // A similar route gets a hint.
     let near = server.call("POST", "/v1/records", &[], Some(b"{}"));
     near.assert_problem(405, "no_such_method");
     assert!(near.text().contains("`POST /v1/lifecycles/{name}/records` makes a record"), "{}", near.text());
     assert!(server.get("/records").text().contains("routes begin with /v1"));
-    // A report that is none says nothing of the job, which may be there.
+    // An unknown report says nothing about whether the job exists.
     let report = "/v1/executions/0199a000-0000-7000-8000-000000000001.1/comit";
     let unknown = server.call("POST", report, &[], Some(b"{\"token\": 1}"));
     unknown.assert_problem(404, "no_such_route");
     assert!(unknown.text().contains("commit, finish"), "{}", unknown.text());
 }
 
-/// Connections that say nothing, or say it very slowly, keep nobody else out.
 #[test]
 fn slow_clients_do_not_block_others() {
     let server = start_server(DatabaseKind::Sqlite);
@@ -112,7 +111,7 @@ fn slow_clients_do_not_block_others() {
     assert_eq!(server.get("/readyz").status, 200);
 }
 
-/// A client that goes away in the middle of a body, or does not read its answer.
+/// Clients that disconnect within a body, or do not read the reply.
 #[test]
 fn disconnected_clients_lose_no_jobs() {
     let server = start_server(DatabaseKind::Sqlite);
@@ -125,10 +124,10 @@ fn disconnected_clients_lose_no_jobs() {
         write_request(&mut server.connect(), "POST", "/v1/leases", &[], Some(lease_body));
         write_request(&mut server.connect(), "GET", "/v1/stream?after=0", &[], None);
     }
-    // Whoever has just found the job is given it; so first all that the server has still to notice. They came before us who ask, and are
-    // counted from when they come: those too whose request was not looked at yet.
+    // The server may still lease the job to a client that is gone. So first wait until it has noticed all disconnects;
+    // the gauge counts connections from accept on.
     server.wait_for_metric("onceward_http_connections", 1);
     let id = server.create_job(&json!(1));
-    // Those that waited are gone, and take nothing with them.
+    // The disconnected long polls took no job.
     assert_eq!(server.lease()["record"]["id"], json!(id));
 }

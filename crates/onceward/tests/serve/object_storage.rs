@@ -1,4 +1,4 @@
-//! The whole program with a bucket for large payloads, on a real server that speaks S3.
+//! Tests the server with large payloads in a bucket of a real S3 server.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ fn run_onceward(arguments: &[&str], variables: &[(String, String)]) -> Output {
     command.stdin(Stdio::null()).output().expect("the binary runs")
 }
 
-/// A payload of 5 MB: made, leased, fetched; looked at by `verify`; missed by it, and refused, when the bucket is gone.
+/// Creates, leases and fetches a payload of 5 MB. Without the bucket, `verify` reports it missing, and the server
+/// refuses it.
 #[test]
 fn large_payload_is_stored_in_bucket_and_verified() {
     let bucket = S3Server::start();
@@ -43,7 +44,7 @@ fn large_payload_is_stored_in_bucket_and_verified() {
     let sent = payload.to_string();
     assert!(fetched.status == 200 && fetched.text() == sent);
 
-    // The place may stand in a variable, too.
+    // The URL may come from an environment variable.
     let mut with_url = settings.clone();
     with_url.push(("ONCEWARD_OBJECTS".to_owned(), url.clone()));
     let run_verify = || run_onceward(&["verify", "--db", &database, "--contents", "--json"], &with_url);
@@ -51,7 +52,7 @@ fn large_payload_is_stored_in_bucket_and_verified() {
     let report: Json = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(output.status.success() && report["objects"] == 1, "{report}");
     let object = std::fs::read_dir(&stored[0]).unwrap().next().unwrap().unwrap().path();
-    // Other bytes of the same length: nobody is to take them for the payload.
+    // Other bytes of the same length must not be served as the payload.
     std::fs::write(&object, "y".repeat((5 << 20) + 2)).unwrap();
     bucket.invalidate_cache(&url);
     let path = format!("/v1/records/{}/payload", id.as_str().unwrap());
@@ -74,7 +75,7 @@ fn large_payload_is_stored_in_bucket_and_verified() {
     assert_eq!(create(&other).status, 201);
 }
 
-/// Whatever lies in a bucket, drafts and parts of uploads too.
+/// Lists all files of a bucket, including drafts and parts of uploads.
 fn list_objects(folder: &Path) -> Vec<PathBuf> {
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -86,8 +87,8 @@ fn list_objects(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What systems keep goes to the same bucket: a document as it is uploaded, in several parts, and a picture under its name. A document that breaks
-/// off after its first part leaves nothing.
+/// A document is uploaded in parts, and a picture is stored under its name. An upload that breaks off after its first
+/// part leaves no data.
 #[test]
 fn documents_and_pictures_are_stored_in_bucket() {
     let bucket = S3Server::start();
@@ -108,7 +109,7 @@ fn documents_and_pictures_are_stored_in_bucket() {
             assert_eq!(server.get("/livez").status, 200);
         }
     };
-    // That an upload has begun is noted there.
+    // The bucket contains the started upload.
     poll_until(&|files| !files.is_empty());
     drop(broken);
     poll_until(&<[PathBuf]>::is_empty);
@@ -132,7 +133,7 @@ fn documents_and_pictures_are_stored_in_bucket() {
     assert!(folder.join("named/originals").is_dir(), "in the bucket");
 }
 
-/// It does not start, and says why: without the secret, and before it makes a database.
+/// The error does not contain the secret, and no database is created.
 #[test]
 fn unusable_bucket_prevents_start_without_leaking_secret() {
     let bucket = S3Server::start();

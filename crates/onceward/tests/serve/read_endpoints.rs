@@ -1,4 +1,4 @@
-//! Links, accounts, workers and large payloads, over HTTP.
+//! Tests the endpoints for links, accounts, workers and large payloads.
 
 use onceward_testkit::TempDir;
 use onceward_testkit::server_process::{self, ALL_DATABASES, DatabaseKind, ServerProcess};
@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::server::{BINARY, start_server};
 
-/// The stores' own lifecycles: one has a link, one money.
+/// Lifecycles of the store tests: one with a link, one with accounts.
 const LIFECYCLE_FILES: [(&str, &str); 3] = [
     ("box.toml", include_str!("../../../store/tests/support/box.toml")),
     ("stub.toml", include_str!("../../../store/tests/support/stub.toml")),
@@ -118,7 +118,7 @@ fn account_entries_match_transfers() {
 fn workers_endpoint_shows_leasing_worker() {
     for db in ALL_DATABASES {
         let server = start_server(db);
-        // The server's own, which posts deliveries, may be there already.
+        // The server's own delivery worker may be listed, too.
         let own = |shown: &Json| shown["workers"].as_array().unwrap().iter().find(|one| one["worker"] == "w").cloned();
         let before = server.get("/v1/workers").json();
         assert_eq!((own(&before), &before["complete"]), (None, &json!(true)));
@@ -135,13 +135,13 @@ fn workers_endpoint_shows_leasing_worker() {
     }
 }
 
-/// Payloads on both sides of what a lease brings along, and of what is sent in pieces.
+/// Payload sizes around the limit of a lease and around that of chunked responses.
 #[test]
 fn payload_over_64_kb_is_fetched_separately() {
     for db in ALL_DATABASES {
         let server = start_server(db);
         for length in [100, 64 << 10, (64 << 10) + 1, 1 << 20] {
-            // With its quotes.
+            // JSON adds two quotes.
             let payload = json!("x".repeat(length - 2));
             let id = server.create_job(&payload);
             let leased = server.lease();
@@ -156,7 +156,6 @@ fn payload_over_64_kb_is_fetched_separately() {
     }
 }
 
-/// A place beyond all places is a place like others: nothing comes after it.
 #[test]
 fn out_of_range_cursor_returns_empty_page_or_error() {
     for db in ALL_DATABASES {
@@ -173,7 +172,7 @@ fn out_of_range_cursor_returns_empty_page_or_error() {
                 let said = server.get(&format!("/v1/records/{id}/{path}?{query}cursor={far}"));
                 assert!(said.status == 200 || said.status == 422, "{db:?} {path} {far}: {}", said.text());
             }
-            // Whoever comes with the place of another log is told.
+            // A `seq` of another log is a conflict.
             assert_eq!(server.get(&format!("/v1/stream?after={far}&wait_ms=0")).status, 409, "{db:?} {far}");
         }
     }

@@ -1,4 +1,4 @@
-//! How long a server keeps what has ended.
+//! Tests the server's retention policy.
 
 use std::process::{Output, Stdio};
 
@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::server::BINARY;
 
-/// A document's job that has ended; where it is.
+/// Creates an ended document job and returns its path.
 fn create_ended_document_job(server: &ServerProcess, name: &str) -> String {
     let headers = [BINARY_CONTENT_TYPE, ("client-request-id", name)];
     let made = server.call("POST", "/document/upload", &headers, Some(b"x")).expect_ok();
@@ -18,7 +18,7 @@ fn create_ended_document_job(server: &ServerProcess, name: &str) -> String {
     job
 }
 
-/// An order that was taken back; where it is.
+/// Creates a withdrawn order and returns its path.
 fn create_withdrawn_order(server: &ServerProcess) -> String {
     let grant = json!({ "user": "local", "amount": 5, "order": "first" });
     server.post("/image/credits/grants", &grant).expect_ok();
@@ -32,7 +32,7 @@ fn pruned_records(server: &ServerProcess, options: &Json) -> Json {
     server.post("/v1/prune", options).expect_ok()["records"].clone()
 }
 
-/// By hand, what the server would take by itself goes; what it keeps by its name goes only by its name.
+/// A lifecycle with a flag of its own is pruned only if it is named.
 #[test]
 fn manual_prune_follows_keep_flags() {
     for db in ALL_DATABASES {
@@ -55,7 +55,7 @@ fn manual_prune_follows_keep_flags() {
     }
 }
 
-/// The same by a variable; and without either it is thirty days.
+/// Without flag and variable the default is thirty days.
 #[test]
 fn keep_variable_sets_retention() {
     for (keep, expected_pruned) in
@@ -74,7 +74,6 @@ fn keep_variable_sets_retention() {
     }
 }
 
-/// What cannot be meant ends the start.
 #[test]
 fn invalid_keep_flag_prevents_start() {
     let folder = TempDir::new();

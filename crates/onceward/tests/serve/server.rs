@@ -1,4 +1,4 @@
-//! A server of the test's own.
+//! Starts a server for a test.
 
 use onceward_testkit::TempDir;
 use onceward_testkit::server_process::{self, DatabaseKind, ServerProcess};

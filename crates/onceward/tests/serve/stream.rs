@@ -1,4 +1,4 @@
-//! The log as it grows, over server-sent events.
+//! Tests the log stream over server-sent events.
 
 use onceward_testkit::SseClient;
 use onceward_testkit::server_process::{ALL_DATABASES, DatabaseKind};
@@ -13,9 +13,9 @@ fn stream_resumes_without_gap_or_duplicate() {
         let ids: Vec<_> = (0..20).map(|n| server.create_job(&json!(n))).collect();
         let mut seen = Vec::new();
         let mut last_seq = 0;
-        // Breaks off after each seventh entry, and comes again, while more is written.
+        // Disconnects after every seventh entry and reconnects while entries are written.
         while seen.len() < 30 {
-            // As a browser does: the first question again, and the place beside it.
+            // Like a browser: the same URL, with the last `seq` in a header.
             let last = last_seq.to_string();
             let headers = [("Last-Event-ID", &*last)];
             let headers = if last_seq == 0 { &[][..] } else { &headers };

@@ -1,4 +1,4 @@
-//! Workers: long polls, keys, batches of reports, and leases that are lost.
+//! Tests long polls, idempotency keys, batches of reports, and lost leases.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ fn repeated_lease_key_returns_same_executions() {
         let mut first = request_lease("a");
         assert_eq!(first["executions"].as_array().unwrap().len(), 1);
         let mut again = request_lease("a");
-        // The answer is the same but for what is left of the lease, which is never more than it was.
+        // The replies are equal except for the remaining lease time, which must not grow.
         let remaining_ms = [&mut first, &mut again].map(|answer| answer["executions"][0]["expires_in_ms"].take());
         let remaining_ms = remaining_ms.map(|left| left.as_u64().unwrap());
         assert!(remaining_ms[0] <= 30_000 && remaining_ms[1] <= remaining_ms[0], "{remaining_ms:?}");
@@ -92,7 +92,6 @@ fn batch_reports_are_answered_individually() {
     }
 }
 
-/// One call that nobody can read keeps nobody from the others of its batch.
 #[test]
 fn malformed_batch_item_is_refused_alone() {
     for db in ALL_DATABASES {

@@ -1,4 +1,4 @@
-//! What the tests of verbs stand on: a folder of their own, and a database with three notes in it.
+//! Shared setup of the command tests: a temporary folder, and a database with three notes.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) fn create_test_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A database with three notes, written by an engine that stays open as long as what is given back.
+/// Creates a database with three notes. The returned engine keeps it open.
 pub(crate) fn database_with_notes(folder: &Path) -> (tokio::runtime::Runtime, Engine<SqliteStore>) {
     let (runtime, engine) = open_engine(folder, NOTE_LIFECYCLE);
     for text in ["milk", "bread", "salt"] {
@@ -44,7 +44,7 @@ pub(crate) fn database_with_notes(folder: &Path) -> (tokio::runtime::Runtime, En
     (runtime, engine)
 }
 
-/// An engine on the folder's database, with one lifecycle file.
+/// Opens an engine on the folder's database, with one lifecycle file.
 pub(crate) fn open_engine(folder: &Path, file: &str) -> (tokio::runtime::Runtime, Engine<SqliteStore>) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
@@ -58,7 +58,6 @@ pub(crate) fn open_engine(folder: &Path, file: &str) -> (tokio::runtime::Runtime
     (runtime, engine)
 }
 
-/// One more.
 pub(crate) fn create_note(runtime: &tokio::runtime::Runtime, engine: &Engine<SqliteStore>, text: &str) {
     let fields = Map::from_iter([("text".to_owned(), json!(text))]);
     let create = CreateRecord { lifecycle: "desk.note".into(), id: None, owner: None, fields, payload: None };
@@ -66,7 +65,7 @@ pub(crate) fn create_note(runtime: &tokio::runtime::Runtime, engine: &Engine<Sql
     runtime.block_on(engine.submit(submission)).expect("a note");
 }
 
-/// Run the program in a folder.
+/// Runs the binary in a folder.
 pub(crate) fn run_onceward(folder: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onceward"))
         .current_dir(folder)
@@ -80,7 +79,7 @@ pub(crate) fn utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// A server in a folder, on a free port, and on the database that is there where none is named.
+/// Starts a server on a free port. Without `--db` it uses the folder's database.
 pub(crate) fn start_server(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> ServerProcess {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onceward"));
     command.current_dir(folder).args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);

@@ -1,4 +1,4 @@
-//! A collector of traces on the loopback interface: takes OTLP over HTTP and keeps all spans.
+//! A trace collector on loopback: accepts OTLP over HTTP and stores all spans.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ impl TraceCollector {
         Self { url, received: kept }
     }
 
-    /// Everything that came, as it came.
+    /// Returns everything received, unparsed.
     pub(crate) fn text(&self) -> String {
         self.received.lock().unwrap().text.clone()
     }
@@ -47,7 +47,7 @@ impl TraceCollector {
     }
 }
 
-/// Requests of one connection, until it ends.
+/// Handles the requests of one connection until it closes.
 fn receive_requests(stream: TcpStream, received: &Mutex<ReceivedTraces>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
     let mut stream = stream;

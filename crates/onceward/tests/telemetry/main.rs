@@ -1,4 +1,4 @@
-//! What can be seen of a real server from outside: and what cannot.
+//! Tests logs, metrics and traces of a real server.
 
 mod collector;
 
@@ -13,7 +13,7 @@ const JOB_LIFECYCLE: &str = "document.job";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// One that tells all it can.
+/// Starts a server with trace level logging.
 fn start_server(folder: &TempDir, more: &[&str]) -> ServerProcess {
     let mut command =
         server_process::serve_command(env!("CARGO_BIN_EXE_onceward"), &DatabaseKind::Sqlite.new_url(folder));
@@ -39,7 +39,7 @@ fn report(server: &ServerProcess, execution: &Json, what: &str, headers: &[(&str
     server.report_as("", execution, what, headers, body).expect_ok();
 }
 
-/// DOC-15: whatever callers and workers bring stands in no log line, no metric and no trace, at the lowest level of all.
+/// DOC-15: covers log lines at trace level, metrics and traces.
 #[test]
 fn telemetry_contains_no_caller_data() {
     let (folder, collector) = (TempDir::new(), TraceCollector::start());
@@ -50,12 +50,12 @@ fn telemetry_contains_no_caller_data() {
         &traced,
         &json!({ "payload": "MARK-payload", "fields": { "requestId": "MARK-field" } }),
     );
-    // Again, by its key; and by its unique field.
+    // Repeats with the same idempotency key, and with the same unique field.
     let path = format!("/v1/lifecycles/{JOB_LIFECYCLE}/records");
     let same = json!({ "payload": "MARK-payload", "fields": { "requestId": "MARK-field" } });
     post(&server, &path, &traced, &same);
     server.post(&path, &same).expect_ok();
-    // Refused, in several ways.
+    // Several kinds of refusals.
     for body in [
         json!({ "payload": "MARK-payload", "fields": { "MARK-name": "MARK-field" } }),
         json!({ "payload": "MARK-payload", "fields": { "requestId": ["MARK-field"] } }),
@@ -69,7 +69,7 @@ fn telemetry_contains_no_caller_data() {
             >= 400
     );
     assert_eq!(server.get("/MARK-path?MARK-query=MARK-value").status, 404);
-    // One fails for good, in words of its own; the other is done.
+    // One job fails terminally with a message, the other is done.
     let failing = lease(&server);
     let error = json!({ "code": "MARK_CODE", "message": "MARK-message", "retryable": false });
     report(&server, &failing, "fail", &[], json!({ "error": error }));
@@ -78,7 +78,7 @@ fn telemetry_contains_no_caller_data() {
     let result = json!({ "result": { "MARK-result": "MARK-result" }, "finish": true });
     report(&server, &held, "commit", &[], result.clone());
     report(&server, &held, "commit", &[], result);
-    // It is there, for those who may read it.
+    // An authorized caller can read it.
     assert!(server.get(&format!("/v1/records/{job}")).text().contains("MARK-message"));
 
     let metrics = server.get("/metrics").text();
@@ -96,8 +96,7 @@ fn telemetry_contains_no_caller_data() {
     }
 }
 
-/// A trace goes from the request that made a job to the execution, though the server was another one then; the worker is told
-/// where to go on from, and its reports stand there.
+/// The lease reply contains the trace context, and the worker's reports are part of the trace.
 #[test]
 fn execution_continues_trace_of_create_after_restart() {
     let (folder, collector) = (TempDir::new(), TraceCollector::start());
@@ -137,8 +136,8 @@ fn execution_continues_trace_of_create_after_restart() {
     assert!(operations.contains("create") && operations.contains("commit"), "{operations:?}");
 }
 
-/// INV-5: what goes wrong can be seen from outside: a refusal, a failed attempt, a request that nobody takes. All that is
-/// exported stands on the page, and what the page says is exported stands there.
+/// INV-5: covers a refusal, a failed attempt and an unknown route. The docs page must list exactly the exported
+/// metrics.
 #[test]
 fn failures_are_counted_and_all_metrics_documented() {
     let folder = TempDir::new();

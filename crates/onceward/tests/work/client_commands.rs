@@ -1,4 +1,4 @@
-//! The verbs that ask a server: what they print, and with what they exit.
+//! Tests output and exit codes of the client commands.
 
 use std::io::BufRead as _;
 
@@ -41,7 +41,7 @@ fn record_is_created_worked_and_watched_by_commands() {
     assert!(lines.lines().all(|line| parse_json(line)["record"] == json!(id)), "{lines}");
 }
 
-/// It ends when what is waited for cannot come any more, and when nobody reads.
+/// The final state is not the one waited for.
 #[test]
 fn watch_ends_on_final_state_or_closed_stdout() {
     let server = WorkerTestServer::new("watched");
@@ -58,7 +58,6 @@ fn watch_ends_on_final_state_or_closed_stdout() {
     assert_eq!(watching.wait_exit_code(), Some(0), "though nothing happens any more");
 }
 
-/// A server that is restarted is missed for a moment, and the story goes on.
 #[test]
 fn watch_continues_after_server_restart() {
     let mut server = WorkerTestServer::new("watched-on");
@@ -145,7 +144,7 @@ fn client_commands_exit_1_on_refusal_and_2_on_misuse() {
     assert_eq!(code(&["new", "desk.job", "--field", "failures=3"]), Some(1), "nobody may give that");
     assert_eq!(code(&["get", "not-an-id"]), Some(2));
     assert_eq!(code(&["get", nobody, "--server", "ftp://x"]), Some(2));
-    // A port that was just free, with nobody behind it.
+    // A free port without a server.
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
     let url = format!("http://{free}");
     let away = server.run_onceward(&["list", "desk.job", "--server", &url, "--key", "ow_secret"]);

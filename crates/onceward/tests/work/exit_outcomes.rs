@@ -1,4 +1,4 @@
-//! Every way in which a program can end, and what becomes of its job.
+//! Tests how each exit of a program decides the outcome of its job.
 
 use std::io::Read as _;
 use std::process::Stdio;
@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::support::WorkerTestServer;
 
-/// A program that ends with 0 has its output committed, once, and the job is done.
 #[test]
 fn exit_0_commits_stdout_as_result() {
     let server = WorkerTestServer::new("output");
@@ -46,7 +45,7 @@ fn stdin_receives_payload_unchanged() {
             server.runtime.block_on(server.client.payload(id)).expect("readable").expect("there").into_stdin_bytes();
         assert!(shown == payload, "as it was given");
     }
-    // The text of a JSON string, however long it is.
+    // A JSON string is passed as text, whatever its length.
     for length in [1_000, 100_000, 300_000] {
         let text = format!("line one\n{}", "a".repeat(length));
         let record = NewRecord { payload: Some(Payload::text(&text)), ..NewRecord::default() };
@@ -55,14 +54,13 @@ fn stdin_receives_payload_unchanged() {
         let result = server.effect(id)["result_base64"].as_str().expect("bytes").to_owned();
         assert_eq!(result.len(), text.len().div_ceil(3) * 4, "{length}");
     }
-    // A program need not read what it is given.
+    // The program need not read its input.
     let _non_reading_worker = server.spawn_worker_with(&[], &["true"], Stdio::null());
     let record = NewRecord { payload: Some(Payload::Bytes(vec![b'x'; 60_000].into())), ..NewRecord::default() };
     let id = server.runtime.block_on(server.client.create("desk.job", &record)).expect("a job").id;
     server.wait_for_state(id, "DONE");
 }
 
-/// A failure gives the job back or ends it, as the exit code says.
 #[test]
 fn exit_code_decides_retry_or_final_failure() {
     let server = WorkerTestServer::new("failures");
@@ -139,7 +137,7 @@ fn stderr_is_forwarded_up_to_limit() {
     assert!(stderr_text.contains("left out"));
 }
 
-/// What is read by a program is JSON to the last line, and none of it moves a terminal's cursor.
+/// Also contains no terminal control characters.
 #[test]
 fn stderr_lines_are_json_in_json_log() {
     let server = WorkerTestServer::new("json-log");
@@ -159,7 +157,7 @@ fn stderr_lines_are_json_in_json_log() {
     assert_eq!((&said["message"], &said["record"], &said["token"]), (&json!("one [2Jtwo"), &json!(id), &json!(1)));
 }
 
-/// By the command line or by the environment: it is the same key.
+/// From the command line or from the environment.
 #[test]
 fn pass_key_gives_program_the_api_key() {
     let server = WorkerTestServer::new("pass-key");
@@ -175,7 +173,7 @@ fn concurrency_bounds_running_programs() {
     let (up, go) = (server.create_pipe("up"), server.create_pipe("go"));
     let script = format!("exec 4<>{}; echo up >{}; read x <&4", go.path(), up.path());
     let jobs: Vec<_> = (0..5).map(|_| server.create_job(&script)).collect();
-    // Held open from both ends, so that none who writes is turned away.
+    // Open for reading and writing, so that opening the pipe blocks no program.
     let _both = std::fs::OpenOptions::new().read(true).write(true).open(server.folder.join("up")).expect("a pipe");
     let _worker = server.spawn_worker(&["--concurrency", "4"]);
     let mut reader = up.open_reader();

@@ -1,4 +1,4 @@
-//! What becomes of a job, and of its program, when a worker dies, is too late, or is told to stop.
+//! Tests jobs and their programs when a worker dies, is too late, or must stop.
 
 use std::process::Stdio;
 
@@ -6,12 +6,11 @@ use rustix::process::Signal;
 
 use crate::support::{NamedPipe, WorkerTestServer, signal};
 
-/// A lease that is waited for until it runs out, and must not have run out before: its hearts beat each second, and a machine that is busy
-/// for two of them loses nothing.
+/// Long enough that a busy machine may miss two heartbeats of one second each, short enough to wait for its expiry.
 const LEASE_DURATION: &str = "3s";
 
-/// Everything that a program can leave behind has the pipe open: a child in its group, one outside of it, and one whose parent is
-/// gone.
+/// Returns a script whose descendants all hold the pipe open: a child in its process group, one outside of it, and an
+/// orphan.
 fn spawn_descendants_script(pipe: &NamedPipe) -> String {
     format!(
         "exec 3>{}; sleep 1000 & setsid sleep 1001 & (setsid sh -c 'sleep 1002 & sleep 1003' &); trap '' TERM; echo up >&3; wait",
@@ -19,8 +18,6 @@ fn spawn_descendants_script(pipe: &NamedPipe) -> String {
     )
 }
 
-/// A worker is killed in the middle. Nothing of its program stays, the job is taken over, and its effect
-/// lands once.
 #[test]
 fn killed_worker_leaves_no_process_and_job_commits_once() {
     let server = WorkerTestServer::new("killed");
@@ -40,7 +37,8 @@ fn killed_worker_leaves_no_process_and_job_commits_once() {
     assert_eq!(server.effect(id)["result"], "fine");
 }
 
-/// A program that tells of its supervisor, which is killed: nothing of the program stays, and the job is done by the next attempt.
+/// The program reports its supervisor, which is killed. No descendant may survive, and the next attempt must complete
+/// the job.
 fn assert_cleanup_after_supervisor_kill(server: &WorkerTestServer, program: impl Fn(&NamedPipe) -> String) {
     let pipe = server.create_pipe("up");
     let id = server.create_job(&format!("if [ $ONCEWARD_ATTEMPT = 1 ]; then {}; fi; echo fine", program(&pipe)));
@@ -59,7 +57,7 @@ fn killed_supervisor_ends_its_program() {
     });
 }
 
-/// It has no time to see to what the program started: the worker does, before anybody else gets the job.
+/// The worker kills the descendants before the job can be leased again.
 #[test]
 fn killed_supervisor_leaves_no_descendants() {
     assert_cleanup_after_supervisor_kill(&WorkerTestServer::new("orphans"), |pipe| {
@@ -67,7 +65,7 @@ fn killed_supervisor_leaves_no_descendants() {
     });
 }
 
-/// What is sent to all processes of a terminal or a unit is for the worker to mind.
+/// A terminal or systemd sends signals to all processes. Only the worker must react.
 #[test]
 fn supervisor_ignores_termination_signals() {
     let server = WorkerTestServer::new("unminded");
@@ -108,13 +106,12 @@ fn cancelled_program_can_clean_up_on_sigterm() {
     assert_eq!(reader.read_line(), "up");
     server.fire(id, "cancel");
     assert_eq!(reader.read_until_closed(), "tidied\n");
-    // It ended with 0, and not because its work was done.
+    // The program exited with 0 because of the stop request, not because its work was complete.
     server.wait_for_state(id, "CANCELLED");
     assert_eq!(server.commit_count(id), 0);
 }
 
-/// A worker sleeps past its lease. Its program ends with the lease all the same; the one who took over commits, and
-/// the sleeper changes nothing when it wakes up.
+/// The program is killed when the lease expires, and the new holder commits.
 #[test]
 fn worker_suspended_past_lease_cannot_commit() {
     let server = WorkerTestServer::new("slept");
@@ -130,7 +127,7 @@ fn worker_suspended_past_lease_cannot_commit() {
     server.wait_for_state(id, "DONE");
     drop(other);
     sleeper.signal(Signal::CONT);
-    // It is well, and works on.
+    // The worker goes on with other jobs.
     server.wait_for_state(server.create_job("echo third"), "DONE");
     assert_eq!(server.get(id).attempt, 2);
     assert_eq!(server.commit_count(id), 1);
@@ -149,12 +146,12 @@ fn program_ends_with_lease_while_server_is_down() {
     server.kill_server();
     assert_eq!(reader.read_until_closed(), "");
     server.restart_server();
-    // The worker is still there, and takes it up again.
+    // The same worker leases the job again.
     assert_eq!(server.wait_for_state(id, "DONE").attempt, 2);
     assert_eq!(server.commit_count(id), 1);
 }
 
-/// A server that dies and comes back in the middle of a job costs nothing: the same attempt commits.
+/// The same attempt commits.
 #[test]
 fn report_is_retried_until_server_restarts() {
     let mut server = WorkerTestServer::new("restarted");

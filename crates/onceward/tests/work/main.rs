@@ -1,4 +1,4 @@
-//! Workers against a real server: programs that end in every way, workers that are killed, servers that come back.
+//! Tests workers against a real server: exits of programs, killed workers, restarted servers.
 
 mod client_commands;
 mod exit_outcomes;

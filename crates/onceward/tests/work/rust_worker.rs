@@ -1,4 +1,4 @@
-//! Workers in Rust, by the crate, against a real server.
+//! Tests the worker crate against a real server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,6 @@ async fn create_job(client: &Client, payload: &Value) -> Uuid {
     client.create("desk.job", &NewRecord::with_json_payload(payload).expect("JSON")).await.expect("a job").id
 }
 
-/// Typed in, typed out; each failure as the handler says it.
 #[test]
 fn handler_input_output_and_failures_are_typed() {
     let server = WorkerTestServer::new("typed");
@@ -47,7 +46,7 @@ fn handler_input_output_and_failures_are_typed() {
     server.runtime.block_on(worker.close()).expect("closed");
 }
 
-/// A large payload that changed where it lies comes to no handler: the job fails, as often as its lifecycle tries it again.
+/// The job fails until its retry budget is spent.
 #[test]
 fn damaged_payload_fails_job_without_running_handler() {
     let server = WorkerTestServer::new("harmed");
@@ -59,7 +58,7 @@ fn damaged_payload_fails_job_without_running_handler() {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let worker = server.runtime.block_on(async {
-        // The answer breaks off each time: there is no use in asking again.
+        // Each response is cut off, so the client need not retry.
         let retry_policy = RetryPolicy { retry_timeout: Duration::ZERO, ..RetryPolicy::default() };
         let client = Client::new(&server.url, None).expect("an address").with_retry_policy(retry_policy);
         client.work(WorkerConfig::for_lifecycle("desk.job"), move |_: Job| {
@@ -73,7 +72,6 @@ fn damaged_payload_fails_job_without_running_handler() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
-/// What is committed in the middle of a handler stays, whatever the handler does afterwards.
 #[test]
 fn failure_after_commit_still_finishes_job() {
     let server = WorkerTestServer::new("two-phases");
@@ -96,7 +94,6 @@ fn failure_after_commit_still_finishes_job() {
     assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
 
-/// A lease is kept as long as the handler runs, beyond its own length.
 #[test]
 fn heartbeats_extend_lease_while_handler_runs() {
     let server = WorkerTestServer::new("heartbeats");
@@ -116,7 +113,7 @@ fn heartbeats_extend_lease_while_handler_runs() {
     let ids: Vec<Uuid> = (0..4).map(|_| server.runtime.block_on(create_job(&server.client, &json!(null)))).collect();
     for id in &ids {
         server.wait_for_state(*id, "RUNNING");
-        // Until it lasts longer than it ever was.
+        // Wait until the lease ends later than it could without a heartbeat.
         server.runtime.block_on(async {
             loop {
                 let executions = server.client.executions(*id).await.expect("one");
@@ -166,7 +163,7 @@ fn handler_receives_stop_reason() {
     server.runtime.block_on(worker.close()).expect("closed");
     assert_eq!(next(), Some(StopReason::Closing));
     let yielded = server.get(id);
-    // Twice, where a call for work that was still out brought the same job once more.
+    // Twice if a pending lease call returned the same job once more.
     assert!([json!(1), json!(2)].contains(&yielded.field("yields")), "{yielded:?}");
     assert_eq!(yielded.state, "WAITING");
 }
@@ -192,7 +189,7 @@ fn unresponsive_handler_is_dropped_and_job_yielded() {
     assert_eq!((server.get(id).state.as_str(), server.get(id).field("yields")), ("WAITING", json!(1)));
 }
 
-/// A report that is repeated is answered as the first time; one of an old lease is refused, and says who won.
+/// The refusal of a stale token names the winner.
 #[test]
 fn repeated_report_succeeds_and_late_report_is_refused() {
     let server = WorkerTestServer::new("reports");

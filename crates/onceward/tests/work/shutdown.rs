@@ -1,4 +1,4 @@
-//! How a worker ends: with what it has begun, or giving it back.
+//! Tests the worker's shutdown: it finishes or yields its jobs.
 
 use std::process::Stdio;
 
@@ -13,7 +13,7 @@ fn sigterm_lets_running_program_finish() {
     let mut worker = server.spawn_worker_with(&[], &["sh"], Stdio::piped());
     assert_eq!(up.open_reader().read_line(), "up");
     worker.signal(Signal::TERM);
-    // It has heard it, before it could ask for the next.
+    // The worker has received the signal before it can lease the next job.
     worker.wait_for_stderr("a second signal ends at once");
     let later = server.create_job("echo later");
     go.release(1);
@@ -37,7 +37,6 @@ fn job_unfinished_after_grace_is_yielded() {
     assert_eq!((record.state.as_str(), record.field("yields")), ("WAITING", 1.into()));
 }
 
-/// A terminal that is closed is a wish to end, like any other.
 #[test]
 fn sighup_lets_running_program_finish() {
     let server = WorkerTestServer::new("hung-up");
@@ -50,7 +49,6 @@ fn sighup_lets_running_program_finish() {
     assert_eq!(server.get(id).state, "DONE");
 }
 
-/// But for who has started it so that the terminal does not matter.
 #[test]
 fn worker_under_nohup_ignores_sighup() {
     let server = WorkerTestServer::new("nohup");
@@ -60,13 +58,12 @@ fn worker_under_nohup_ignores_sighup() {
     worker.signal(Signal::HUP);
     go.release(1);
     server.wait_for_state(id, "DONE");
-    // It takes the next one as well.
+    // The worker leases the next job as well.
     server.wait_for_state(server.create_job("echo later"), "DONE");
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait_exit_code(), Some(0));
 }
 
-/// Nobody reads its standard error: neither leases nor the wish to end hang on that.
 #[test]
 fn unread_stderr_does_not_block_worker() {
     let server = WorkerTestServer::new("unheard");
@@ -74,7 +71,7 @@ fn unread_stderr_does_not_block_worker() {
     let worker =
         server.spawn_worker_with(&["--concurrency", "4", "--lease", "5s", "--grace", "1s"], &["sh"], Stdio::piped());
     assert_eq!(up.open_reader().read_line(), "up");
-    // Each of them alone is more than a pipe takes.
+    // Each line alone exceeds a pipe's buffer.
     let loud: Vec<_> =
         (0..6).map(|_| server.create_job("yes 'some words to read' | head -c 300000 >&2; echo loud")).collect();
     for id in loud {
@@ -113,7 +110,7 @@ fn idle_worker_exits_at_once_on_sigterm() {
     assert_eq!(server.get(id).state, "WAITING");
 }
 
-/// As systemd ends a unit unless it is told otherwise: program, supervisor and worker are all told at once. The job is given back, not failed.
+/// By default systemd signals program, supervisor and worker at once. The job must be yielded, not failed.
 #[test]
 fn program_signaled_with_its_worker_is_yielded() {
     let server = WorkerTestServer::new("unit");
@@ -121,7 +118,7 @@ fn program_signaled_with_its_worker_is_yielded() {
     let id = server.create_job(&format!("exec 3>{}; echo $$ >&3; echo $PPID >&3; exec sleep 1000", up.path()));
     let worker = server.spawn_worker(&[]);
     let mut reader = up.open_reader();
-    // Both first: the program has nothing more to say when it is told to end.
+    // Both lines first, because the program prints nothing once it is signaled.
     for line in [reader.read_line(), reader.read_line()] {
         signal(&line, Signal::TERM);
     }
@@ -133,7 +130,7 @@ fn program_signaled_with_its_worker_is_yielded() {
     assert_eq!((record.state.as_str(), fields), ("WAITING", (1.into(), 0.into())));
 }
 
-/// Its standard error is full and stays so: leases are kept, jobs are done, and it ends when it is told to.
+/// The pipe stays full. Jobs complete, and the worker ends on a signal.
 #[test]
 fn unread_stderr_does_not_lose_leases() {
     let server = WorkerTestServer::new("unread");

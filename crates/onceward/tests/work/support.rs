@@ -1,4 +1,4 @@
-//! What these tests stand on: a real server, real workers, and pipes by which the programs that workers run can be met.
+//! Starts servers and workers, and provides named pipes to synchronize with the programs that workers run.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_onceward");
 
-/// A process that does not outlive its test.
+/// A process that is killed on drop.
 pub(crate) struct ChildGuard(pub(crate) Child);
 
 impl ChildGuard {
@@ -20,13 +20,13 @@ impl ChildGuard {
         rustix::process::kill_process(Pid::from_child(&self.0), signal).expect("it runs");
     }
 
-    /// Until it says this on its standard error, to which nobody listens afterwards.
+    /// Waits for this text on standard error, and reads no further.
     pub(crate) fn wait_for_stderr(&mut self, expected: &str) {
         let said = BufReader::new(self.0.stderr.as_mut().expect("a pipe"));
         assert!(said.lines().map_while(Result::ok).any(|line| line.contains(expected)), "it ended");
     }
 
-    /// Its exit code, once it has ended.
+    /// Waits for the end and returns the exit code.
     pub(crate) fn wait_exit_code(mut self) -> Option<i32> {
         self.0.wait().expect("a child").code()
     }
@@ -39,13 +39,13 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Signal a process by the number that it told.
+/// Sends a signal to a process by its id.
 pub(crate) fn signal(process: &str, signal: Signal) {
     let process = process.parse().ok().and_then(Pid::from_raw).expect("a process");
     rustix::process::kill_process(process, signal).expect("it runs");
 }
 
-/// A server with a database in a folder of its own.
+/// A server with a database in a temporary folder.
 pub(crate) struct WorkerTestServer {
     pub(crate) folder: PathBuf,
     pub(crate) url: String,
@@ -67,25 +67,24 @@ impl WorkerTestServer {
         Self { folder, url, server: Some(server), runtime, client }
     }
 
-    /// The server dies as it would in a power cut.
+    /// Sends SIGKILL.
     pub(crate) fn kill_server(&mut self) {
         self.server = None;
     }
 
-    /// And comes back at the same address.
+    /// Restarts the server at the same address.
     pub(crate) fn restart_server(&mut self) {
         let address = self.url.strip_prefix("http://").expect("http").to_owned();
         self.server = Some(start_server(&self.folder, &address));
     }
 
-    /// Run the binary as a user does.
     pub(crate) fn run_onceward(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(BINARY);
         command.args(arguments).env("ONCEWARD_URL", &self.url).env_remove("ONCEWARD_KEY").current_dir(&self.folder);
         command.stdin(Stdio::null()).output().expect("the binary runs")
     }
 
-    /// What it prints, when all is well.
+    /// Runs the binary, asserts success and returns its output.
     pub(crate) fn stdout_of_success(&self, arguments: &[&str]) -> String {
         let output = self.run_onceward(arguments);
         let (out, err) = (lossy_utf8(&output.stdout), lossy_utf8(&output.stderr));
@@ -93,7 +92,7 @@ impl WorkerTestServer {
         out
     }
 
-    /// What it prints as it goes on, which ends when nobody reads it any more.
+    /// Starts `watch` and returns its output stream. It ends when the stream is closed.
     pub(crate) fn spawn_watch(&self, arguments: &[&str]) -> (ChildGuard, BufReader<ChildStdout>) {
         let mut command = Command::new(BINARY);
         command.arg("watch").args(arguments).env("ONCEWARD_URL", &self.url);
@@ -102,17 +101,17 @@ impl WorkerTestServer {
         (ChildGuard(child), out)
     }
 
-    /// A worker whose programs are shells: a job's payload is the script.
+    /// Starts a worker that runs a job's payload as a shell script.
     pub(crate) fn spawn_worker(&self, arguments: &[&str]) -> ChildGuard {
         self.spawn_worker_with(arguments, &["sh"], Stdio::null())
     }
 
     pub(crate) fn spawn_worker_with(&self, arguments: &[&str], command: &[&str], stderr: Stdio) -> ChildGuard {
-        // Under `nohup`, as some gates run, the worker would mind no hang-up.
+        // Resets SIGHUP, because CI may run the tests under `nohup`.
         self.spawn_worker_under(&["env", "--default-signal=HUP"], arguments, command, stderr)
     }
 
-    /// Started by another program, which becomes the worker.
+    /// Starts a worker through another program, which then executes it.
     pub(crate) fn spawn_worker_under(
         &self,
         launcher: &[&str],
@@ -126,13 +125,13 @@ impl WorkerTestServer {
         ChildGuard(worker.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().expect("the binary runs"))
     }
 
-    /// A job whose payload is a script.
+    /// Creates a job whose payload is a script.
     pub(crate) fn create_job(&self, script: &str) -> Uuid {
         let record = NewRecord { payload: Some(Payload::text(script)), ..NewRecord::default() };
         self.runtime.block_on(self.client.create("desk.job", &record)).expect("a job").id
     }
 
-    /// A job that says `up` at the first pipe when it runs, and is done when it is released at the second.
+    /// Creates a job that writes `up` to the first pipe, and ends when the test releases it through the second.
     pub(crate) fn create_gated_job(&self) -> (Uuid, NamedPipe, NamedPipe) {
         let (up, go) = (self.create_pipe("up"), self.create_pipe("go"));
         let id = self.create_job(&format!("exec 4<>{}; echo up >{}; read x <&4; echo fine", go.path(), up.path()));
@@ -148,7 +147,7 @@ impl WorkerTestServer {
         self.runtime.block_on(self.client.fire(&call)).expect("taken");
     }
 
-    /// The record, once it has come to this state.
+    /// Waits until the record is in this state.
     pub(crate) fn wait_for_state(&self, id: Uuid, state: &str) -> Record {
         self.runtime.block_on(async {
             let mut stream =
@@ -158,25 +157,23 @@ impl WorkerTestServer {
                 if entry.state.as_deref() == Some(state) {
                     return self.client.get(id).await.expect("a record");
                 }
-                // Else it would be waited for in vain.
+                // Another final state would let this wait forever.
                 let is_over = ["DONE", "FAILED", "CANCELLED"].contains(&entry.state.as_deref().unwrap_or_default());
                 assert!(!is_over, "{id} came to {:?} {:?}, not to {state}", entry.state, entry.extra.get("fields"));
             }
         })
     }
 
-    /// The one effect of a job.
     pub(crate) fn effect(&self, id: Uuid) -> serde_json::Value {
         self.runtime.block_on(self.client.effect(id)).expect("an effect")
     }
 
-    /// How many commits its story tells of.
+    /// Counts the commits in the job's history.
     pub(crate) fn commit_count(&self, id: Uuid) -> usize {
         let history = self.runtime.block_on(self.client.history(id)).expect("a story");
         history.iter().filter(|entry| entry.event == "commit").count()
     }
 
-    /// A named pipe.
     pub(crate) fn create_pipe(&self, name: &str) -> NamedPipe {
         let path = self.folder.join(name);
         let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo");
@@ -190,7 +187,7 @@ fn start_server(folder: &Path, address: &str) -> ServerProcess {
     ServerProcess::start(command.args(["serve", "--listen", address, "--lifecycles", "lifecycles"]).current_dir(folder))
 }
 
-/// A pipe with a name, at which programs and tests meet.
+/// A named pipe that synchronizes programs and tests.
 pub(crate) struct NamedPipe(PathBuf);
 
 impl NamedPipe {
@@ -198,21 +195,20 @@ impl NamedPipe {
         self.0.to_str().expect("UTF-8")
     }
 
-    /// Waits until somebody has it open for writing.
+    /// Blocks until a program opens the pipe for writing.
     pub(crate) fn open_reader(&self) -> PipeReader {
         PipeReader(BufReader::new(File::open(&self.0).expect("a pipe")))
     }
 
-    /// Lets so many who wait at it go on.
+    /// Lets `count` programs continue that wait at the pipe.
     pub(crate) fn release(&self, count: usize) {
         let mut pipe = OpenOptions::new().read(true).write(true).open(&self.0).expect("a pipe");
         pipe.write_all(&b"\n".repeat(count)).expect("room");
-        // Who opens it for both keeps what was written until it is read.
+        // An open read and write end keeps the data until a program reads it.
         std::mem::forget(pipe);
     }
 }
 
-/// The reading end.
 pub(crate) struct PipeReader(BufReader<File>);
 
 impl PipeReader {
@@ -222,7 +218,7 @@ impl PipeReader {
         line.trim_end().to_owned()
     }
 
-    /// Waits until nobody has the writing end any more: every process that had it is gone.
+    /// Blocks until every process that had the write end is gone.
     pub(crate) fn read_until_closed(mut self) -> String {
         let mut rest = String::new();
         self.0.read_to_string(&mut rest).expect("text");

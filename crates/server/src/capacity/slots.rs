@@ -1,4 +1,4 @@
-//! Places for calls that stay: so many for all, and of those a share for each key, so that nobody has them all.
+//! Slots for long-lived calls: a total limit, and a share per API key, so that one key cannot use all slots.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(crate) struct SlotPool {
     max_slots: usize,
-    /// Of one key.
     max_slots_per_key: usize,
     usage: Mutex<SlotUsage>,
 }
@@ -14,27 +13,27 @@ pub(crate) struct SlotPool {
 #[derive(Debug, Default)]
 struct SlotUsage {
     total: usize,
-    /// Only of keys that have some.
+    /// Contains only API keys that hold slots.
     by_api_key: HashMap<Arc<str>, usize>,
 }
 
-/// Why there is none.
+/// Why no slot was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotError {
-    /// All are taken.
+    /// All slots are in use.
     Exhausted,
-    /// This key has so many, and may have no more.
+    /// The API key holds this many slots, its maximum.
     KeyShareExceeded(usize),
 }
 
 impl SlotPool {
-    /// So many, of which one key may have so many in a hundred: one at least.
+    /// Creates `max_slots` slots. One API key may hold `percent` of them, but at least one.
     pub(crate) fn new(max_slots: usize, percent: u8) -> Self {
         let max_slots_per_key = max_slots.saturating_mul(usize::from(percent)).div_ceil(100);
         Self { max_slots, max_slots_per_key: max_slots_per_key.clamp(1, max_slots.max(1)), usage: Mutex::default() }
     }
 
-    /// A place until it is dropped. Whoever has no key is one of those on this machine, who need not share.
+    /// Acquires a slot until it is dropped. Callers without API key are local and have no share limit.
     pub(crate) fn try_acquire(self: &Arc<Self>, api_key: Option<&Arc<str>>) -> Result<Slot, SlotError> {
         let mut usage = self.lock();
         if usage.total >= self.max_slots {
@@ -60,7 +59,7 @@ impl SlotPool {
     }
 }
 
-/// A place that is taken.
+/// An acquired slot. Dropping it releases the slot.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pool: Arc<SlotPool>,

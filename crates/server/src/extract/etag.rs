@@ -1,13 +1,13 @@
-//! Entity tags: which versions a caller knows, or asks for (RFC 9110, 8.8.3 and 13.1).
+//! Entity tags in `If-Match` and `If-None-Match` (RFC 9110, 8.8.3 and 13.1).
 
 use axum::http::{HeaderMap, HeaderName, header};
 
 use crate::problem::Problem;
 
-/// What stands in `If-Match` or `If-None-Match`.
+/// The value of `If-Match` or `If-None-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ETagCondition<'a> {
-    /// `*`: whatever there is.
+    /// `*`: any version.
     Any,
     AnyOf(Vec<EntityTag<'a>>),
 }
@@ -15,20 +15,20 @@ enum ETagCondition<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct EntityTag<'a> {
     text: &'a str,
-    /// Of one that is as good as the other, but not the same byte for byte.
+    /// Marked with `W/`: equivalent, but perhaps not byte for byte identical.
     is_weak: bool,
 }
 
 impl EntityTag<'_> {
-    /// A version's, as we write it. Tags that others made up are of no version.
+    /// Returns the record version of a tag that the server wrote, `None` for other tags.
     fn version(self) -> Option<u64> {
         let version: u64 = self.text.parse().ok()?;
         (version.to_string() == self.text).then_some(version)
     }
 }
 
-/// The versions that `If-Match` asks for, any of which will do; `None` where there need be none in particular. A weak tag matches nothing
-/// there, and neither does one that is not ours: none is an empty list.
+/// Returns the versions that `If-Match` accepts, or `None` if it accepts all. Weak and unknown tags match nothing,
+/// so the list may be empty.
 pub(crate) fn parse_if_match(headers: &HeaderMap) -> Result<Option<Vec<u64>>, Problem> {
     let Some(line) = joined_header(headers, &header::IF_MATCH) else { return Ok(None) };
     match parse_etags(&line) {
@@ -44,7 +44,8 @@ pub(crate) fn parse_if_match(headers: &HeaderMap) -> Result<Option<Vec<u64>>, Pr
     }
 }
 
-/// Whether `If-None-Match` names this version, weakly or not. What cannot be read names nothing.
+/// Returns whether `If-None-Match` contains this version, as a strong or weak tag. A malformed header contains
+/// none.
 pub(crate) fn if_none_match_contains(headers: &HeaderMap, version: u64) -> bool {
     let Some(line) = joined_header(headers, &header::IF_NONE_MATCH) else { return false };
     match parse_etags(&line) {
@@ -54,13 +55,13 @@ pub(crate) fn if_none_match_contains(headers: &HeaderMap, version: u64) -> bool 
     }
 }
 
-/// However many lines it came in, as one. Bytes that are no text are no tag of ours, and stand for what they are: something else.
+/// Joins all lines of a header. Invalid UTF-8 is replaced, so it matches no tag of ours.
 fn joined_header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines: Vec<_> = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
     (!lines.is_empty()).then(|| lines.join(","))
 }
 
-/// `None` where it is not well-formed. There may be commas inside of a tag, and nothing between two commas.
+/// Parses a list of tags; `None` if malformed. A tag may contain commas, and list items may be empty.
 fn parse_etags(line: &str) -> Option<ETagCondition<'_>> {
     let is_separator = |letter: char| matches!(letter, ' ' | '\t' | ',');
     let mut rest = line.trim_matches(is_separator);
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(parsed_versions(&["\"3\", \"5\",\"3\""]), Ok(Some(vec![3, 5])));
         assert_eq!(parsed_versions(&["\"3\"", "\"5\""]), Ok(Some(vec![3, 5])), "on two lines");
         assert_eq!(parsed_versions(&[" , \"3\" ,, \"5\" ,"]), Ok(Some(vec![3, 5])), "nothing between two commas");
-        // Well-formed, and of no version.
+        // Well-formed, but not versions.
         for none in ["W/\"3\"", "\"abc\"", "\"\"", "\"03\"", "\"3,4\"", "\"+3\"", "\"18446744073709551616\""] {
             assert_eq!(parsed_versions(&[none]), Ok(Some(Vec::new())), "{none}");
         }

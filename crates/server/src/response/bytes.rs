@@ -1,4 +1,4 @@
-//! Bytes as they are: payloads, and what systems keep beside them.
+//! Responses of raw bytes: payloads and effects.
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -11,10 +11,11 @@ use super::{json_response, unwrap_base64};
 use crate::extract;
 use crate::problem::Problem;
 
-/// Up to this, bytes are looked at before they are sent, and sent as one.
+/// Up to this size, the server buffers a payload to detect JSON. Larger ones are streamed.
 const MAX_BUFFERED_BYTES: u64 = 256 << 10;
 
-/// An answer of bytes, of this kind; where none is named, of JSON if they are few and all JSON, else of any.
+/// Responds with a payload's bytes. Without a `content_type`, small payloads that are valid JSON are sent as JSON,
+/// all others as `application/octet-stream`.
 pub async fn bytes_response(reader: PayloadReader, content_type: Option<HeaderValue>) -> Result<Response, Problem> {
     let length = reader.payload().bytes;
     let (body, detected_type) = if length <= MAX_BUFFERED_BYTES {
@@ -29,12 +30,13 @@ pub async fn bytes_response(reader: PayloadReader, content_type: Option<HeaderVa
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     let kind = content_type.unwrap_or_else(|| HeaderValue::from_static(detected_type));
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    // Somebody else's bytes: no browser is to make a page of them.
+    // The bytes are untrusted: browsers must not render them as a page.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }
 
-/// What a commit left, as it is: bytes as bytes, a text as text, nothing as nothing, and anything else as JSON.
+/// Responds with an effect's result: base64 as bytes, a string as plain text, null as an empty body, anything else
+/// as JSON.
 pub fn effect_response(effect: &Effect) -> Result<Response, Problem> {
     let (body, kind) = match (unwrap_base64(&effect.result), &effect.result) {
         (Some(base64), _) => (extract::decode_base64(base64, "result_base64")?, "application/octet-stream"),
@@ -48,8 +50,8 @@ pub fn effect_response(effect: &Effect) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Where a piece cannot be had, or all of them are not what they should be, the answer breaks off before its length, since the reader
-/// keeps the last one back until it knows: nobody takes it for the whole.
+/// Streams a payload. If a chunk cannot be read or the hash does not match, the response ends before its
+/// `Content-Length`, so the client notices: the reader holds back the last chunk until it has verified the hash.
 fn stream_body(reader: PayloadReader) -> Body {
     let chunks = futures_util::stream::unfold(Some(reader), async |reader| {
         let mut reader = reader?;

@@ -1,4 +1,4 @@
-//! A log entry as it is shown: what happened to a record, by whom, and what came of it.
+//! Log entries as JSON.
 
 use std::sync::Arc;
 
@@ -20,75 +20,76 @@ use crate::problem::Problem;
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LogEntry)]
 pub(crate) struct LogEntryJson {
-    /// Its place in the log.
+    /// Position in the log.
     #[schema(minimum = 1)]
     seq: u64,
-    /// The place of its operation's first entry: those with the same one happened together.
+    /// `seq` of the operation's first entry. Entries with the same value were committed together.
     #[schema(minimum = 1)]
     operation: u64,
     #[schema(value_type = Option<String>, format = Uuid)]
     record: Option<DisplayText<RecordId>>,
-    /// The record's version after it; 0 where there is no record.
+    /// The record's version after this entry; 0 if the entry has no record.
     #[schema(minimum = 0)]
     version: u64,
     #[schema(value_type = String, format = DateTime)]
     at: Rfc3339,
-    /// What moved it: the event of the call, or that of the row by which another record's operation reached it.
+    /// The event that changed the record: that of the call, or of the transition that another record's operation
+    /// triggered.
     #[schema(value_type = String)]
     event: Arc<str>,
-    /// Who called; in an operation's first entry.
+    /// The caller. Only in an operation's first entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     actor: Option<Arc<str>>,
-    /// What the call brought.
+    /// The caller's input.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     input: Option<Map<String, Json>>,
-    /// In a record's first entry.
+    /// Only in a record's first entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     lifecycle: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     owner: Option<Arc<str>>,
-    /// The state that it entered.
+    /// The state that the record entered.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     state: Option<Arc<str>>,
-    /// Those that changed.
+    /// The fields that changed.
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Object, required = false)]
     fields: Map<String, Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = ExecutionJson)]
     execution: Option<Json>,
-    /// The execution whose effect landed.
+    /// The execution whose effect was committed.
     #[serde(skip_serializing_if = "Option::is_none")]
     effect: Option<EffectRefJson>,
-    /// For operators: what was moved between accounts.
+    /// Transfers between accounts. Only for operators.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     transfers: Vec<TransferJson>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>, required = false)]
     audit: Vec<Arc<str>>,
-    /// A call that was refused and left a trace.
+    /// A refused call that was logged.
     #[serde(skip_serializing_if = "Option::is_none")]
     refusal: Option<RefusalJson>,
-    /// How many records pruning took here.
+    /// Number of records that pruning deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pruned: Option<u64>,
-    /// An API key that was made or revoked.
+    /// An API key that was created, revoked or deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object)]
     key: Option<Json>,
-    /// Of this entry and the record's one before.
+    /// Hash of this entry and the record's previous one.
     #[schema(pattern = "^[0-9a-f]{64}$")]
     hash: String,
 }
 
-/// An effect by its hash.
+/// A committed effect, identified by its hash.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = EffectRef)]
 struct EffectRefJson {
@@ -121,7 +122,7 @@ struct RefusalJson {
 }
 
 impl LogEntryJson {
-    /// `whole`: for one who may see everything.
+    /// Only callers that may read everything get the transfers.
     pub(crate) fn new(entry: &LogEntry, include_transfers: bool) -> Result<Self, Problem> {
         let body = entry.body()?;
         let change = body.change.clone().unwrap_or_default();
@@ -171,7 +172,7 @@ fn actor_id(actor: &Actor) -> Arc<str> {
     Arc::clone(&actor.id)
 }
 
-/// Without the mark by which `verify` knows its secret.
+/// Omits the digest by which `verify` recognizes the secret.
 fn api_key_change_json(change: &ApiKeyChange) -> Json {
     let created = change.created.as_ref().map(|key| {
         json!({
@@ -183,7 +184,7 @@ fn api_key_change_json(change: &ApiKeyChange) -> Json {
 }
 
 fn execution_json(record: RecordId, execution: &Execution) -> Json {
-    // Text, numbers and names.
+    // Cannot fail: text and numbers only.
     serde_json::to_value(ExecutionJson::new(record, execution)).unwrap_or_default()
 }
 
@@ -200,7 +201,7 @@ fn event_name(body: &LogEntryBody) -> Arc<str> {
             Call::Fail { .. } => "fail".into(),
             Call::Yield { .. } => "yield".into(),
             Call::MigrateVersion(_) => "move".into(),
-            // What was due is told by the row that was taken.
+            // A due event is named by the transition that was taken.
             Call::FireDue { .. } | Call::LoseLease { .. } => match body.transitions.first() {
                 Some((event, _)) => Arc::clone(event),
                 None => "time".into(),

@@ -1,4 +1,4 @@
-//! An attempt at a job as it is shown, and how it is named.
+//! Executions and effects as JSON.
 
 use onceward_core::decide::Effect;
 use onceward_core::execution_id::ExecutionId;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::Rfc3339;
 
-/// Under which an effect of bytes is kept.
+/// Member that marks a stored result as bytes.
 const BASE64_MEMBER: &str = "$base64";
 
 /// One leased attempt at a job.
@@ -23,7 +23,7 @@ pub(crate) struct ExecutionJson<'a> {
     record: super::DisplayText<RecordId>,
     #[schema(minimum = 1)]
     attempt: u64,
-    /// To be shown with every report.
+    /// Fencing token. Send it with every report.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: u64,
     worker: &'a str,
@@ -31,7 +31,7 @@ pub(crate) struct ExecutionJson<'a> {
     status: ExecutionStatus,
     #[schema(value_type = String, format = DateTime)]
     leased_at: Rfc3339,
-    /// The lease ends here unless a heartbeat keeps it.
+    /// When the lease expires, unless a heartbeat extends it.
     #[schema(value_type = String, format = DateTime)]
     expires_at: Rfc3339,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -41,7 +41,7 @@ pub(crate) struct ExecutionJson<'a> {
     aborted: Option<AbortJson<'a>>,
 }
 
-/// How far an execution is.
+/// Status of an execution.
 #[derive(ToSchema)]
 #[schema(as = ExecutionStatus, rename_all = "SCREAMING_SNAKE_CASE")]
 #[expect(dead_code, reason = "names core's own in the contract")]
@@ -80,11 +80,11 @@ impl<'a> ExecutionJson<'a> {
     }
 }
 
-/// What a job's commit left.
+/// The committed result of a job.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Effect)]
 pub(crate) struct EffectJson<'a> {
-    /// The execution whose commit it was.
+    /// The execution that committed it.
     #[schema(value_type = String)]
     execution: ExecutionId,
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
@@ -92,7 +92,7 @@ pub(crate) struct EffectJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value, nullable)]
     result: Option<&'a Json>,
-    /// In its place where the result is bytes.
+    /// Replaces `result` if the result is bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     result_base64: Option<&'a str>,
@@ -110,17 +110,17 @@ impl<'a> EffectJson<'a> {
     }
 }
 
-/// A result that is bytes, as it is kept.
+/// Wraps base64 text as a stored result.
 pub(crate) fn wrap_base64(base64: &str) -> Json {
     serde_json::json!({ BASE64_MEMBER: base64 })
 }
 
-/// Whether a result would be shown as bytes.
+/// Returns whether a result has the form that marks bytes.
 pub(crate) fn is_wrapped_base64(result: &Json) -> bool {
     unwrap_base64(result).is_some()
 }
 
-/// The bytes of such a result, as base64.
+/// Returns the base64 text of a wrapped result.
 pub(crate) fn unwrap_base64(result: &Json) -> Option<&str> {
     let object = result.as_object().filter(|object| object.len() == 1)?;
     object.get(BASE64_MEMBER)?.as_str()

@@ -1,4 +1,4 @@
-//! A record as it is shown.
+//! Records as JSON.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::{DisplayText, Rfc3339, json_response};
 use crate::problem::Problem;
 
-/// One living instance of a lifecycle.
+/// An instance of a lifecycle.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Record)]
 pub(crate) struct RecordJson<'a> {
@@ -21,25 +21,25 @@ pub(crate) struct RecordJson<'a> {
     id: DisplayText<RecordId>,
     lifecycle: &'a str,
     state: &'a str,
-    /// Grows by one with each operation that changes the record. Also its `ETag`.
+    /// Increases by one with each operation that changes the record. Also its `ETag`.
     #[schema(minimum = 1)]
     version: u64,
     owner: &'a str,
-    /// By name, as the lifecycle declares them.
+    /// Values of the fields that the lifecycle declares, by name.
     #[schema(value_type = Object)]
     fields: FieldsJson<'a>,
-    /// How often it was leased.
+    /// How often the record was leased.
     #[schema(minimum = 0)]
     attempt: u64,
-    /// The bytes themselves are at `/v1/records/{id}/payload`.
+    /// Download the bytes from `/v1/records/{id}/payload`.
     payload: Option<PayloadJson>,
-    /// Why the engine's own events leave it alone: one of them failed on it.
+    /// Why the engine no longer fires timers and other engine events on this record: one of them failed.
     stuck: Option<&'a str>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Rfc3339,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Rfc3339,
-    /// The first lease.
+    /// When it was first leased.
     #[schema(value_type = Option<String>, format = DateTime)]
     started_at: Option<Rfc3339>,
     /// When it entered a final state.
@@ -66,7 +66,7 @@ impl<'a> RecordJson<'a> {
         }
     }
 
-    /// The record as a whole answer, with its `ETag`.
+    /// Responds with the record and its `ETag`.
     pub(crate) fn response_with_etag(status: StatusCode, record: &'a Record) -> Result<Response, Problem> {
         let mut response = json_response(status, &Self::new(record))?;
         response.headers_mut().insert(header::ETAG, etag_value(record.version));
@@ -74,13 +74,13 @@ impl<'a> RecordJson<'a> {
     }
 }
 
-/// A version as HTTP compares it.
+/// Returns a record version as `ETag` value.
 pub(crate) fn etag_value(version: u64) -> HeaderValue {
-    // Digits between quotes.
+    // Cannot fail: digits in quotes.
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// Content that is known by its hash and size.
+/// Hash and size of a payload.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PayloadRef)]
 pub(crate) struct PayloadJson {
@@ -96,7 +96,7 @@ impl PayloadJson {
     }
 }
 
-/// A record's fields, by name.
+/// Serializes a record's fields by name.
 #[derive(Debug)]
 struct FieldsJson<'a>(&'a Record);
 
@@ -110,7 +110,7 @@ impl Serialize for FieldsJson<'_> {
     }
 }
 
-/// A field's value.
+/// Serializes a field's value.
 #[derive(Debug)]
 pub(super) struct FieldValueJson<'a>(pub(super) &'a Value);
 
@@ -132,7 +132,7 @@ impl Serialize for FieldValueJson<'_> {
                 }
                 list.end()
             }
-            // Kept as it was written; what is no JSON after all is nothing.
+            // Stored as JSON text; invalid text becomes null.
             Value::Json(text) => serde_json::from_str::<&RawValue>(text).ok().serialize(out),
         }
     }

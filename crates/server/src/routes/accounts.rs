@@ -1,4 +1,4 @@
-//! What named accounts hold and what moved there, for operators.
+//! Balances and statements of named accounts, for operators.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -25,7 +25,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct AccountsParams {
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[param(pattern = "^[^:%\\u0000]*(%(25|3A)[^:%\\u0000]*)*:[^\\u0000]*$")]
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1_000)]
@@ -36,7 +36,7 @@ struct AccountsParams {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct StatementParams {
-    /// The `next` of the part before.
+    /// The `next` of the previous page.
     #[param(pattern = "^[0-9]{1,18}[.]-?[0-9]{1,18}$")]
     cursor: Option<String>,
     #[param(minimum = 1, maximum = 1_000)]
@@ -48,7 +48,7 @@ struct StatementParams {
 #[schema(as = Accounts)]
 struct AccountPageJson<'a> {
     accounts: Vec<AccountJson<'a>>,
-    /// Where the next page starts; none on the last.
+    /// Cursor of the next page; null on the last page.
     next: Option<String>,
 }
 
@@ -56,11 +56,11 @@ struct AccountPageJson<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Account)]
 struct AccountJson<'a> {
-    /// Asset and name, with a colon between them.
+    /// Asset and name, separated by a colon.
     id: String,
     asset: &'a str,
     name: &'a str,
-    /// It stands for the world outside, and may hold less than nothing.
+    /// Whether the account represents the outside world. Its balance may be negative.
     outside: bool,
     balance: i64,
 }
@@ -72,49 +72,49 @@ impl<'a> AccountJson<'a> {
     }
 }
 
-/// A part of an account's statement, the newest first.
+/// A page of an account's statement, newest line first.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Statement)]
 struct StatementJson<'a> {
-    /// As it stands now.
+    /// The account with its current balance.
     account: AccountJson<'a>,
     entries: Vec<StatementLineJson<'a>>,
-    /// Where the older ones begin; none on the last part.
+    /// Cursor of the next, older page; null on the last page.
     next: Option<String>,
-    /// On the last part: what the account held before its oldest entry. That is 0, or what records moved that were pruned
-    /// since.
+    /// Only on the last page: the balance before the oldest line. Not 0 if records with earlier transfers were
+    /// pruned.
     carried_forward: Option<i64>,
 }
 
-/// A move on an account.
+/// A line of an account's statement.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AccountEntry)]
 struct StatementLineJson<'a> {
-    /// The place of its entry in the log.
+    /// Position of its log entry.
     #[schema(minimum = 1)]
     seq: u64,
     #[schema(value_type = String, format = DateTime)]
     at: Rfc3339,
-    /// The record whose row moved it.
+    /// The record whose transition made the transfer.
     #[schema(value_type = String, format = Uuid)]
     record: DisplayText<RecordId>,
     event: &'a str,
-    /// What came; less than nothing where it went.
+    /// The amount; negative if it left the account.
     amount: i64,
-    /// What the account held then.
+    /// The balance after the transfer.
     balance: i64,
-    /// Where it came from or went to: an account, or what a record held.
+    /// The other side of the transfer.
     other: OtherSideJson,
 }
 
-/// The other side of a move: one of the two.
+/// The other side of a transfer: an account or a record's hold.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Counterparty)]
 struct OtherSideJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     account: Option<String>,
-    /// The record in whose hold it was, or is.
+    /// The record that holds or held the amount.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = Uuid)]
     hold: Option<DisplayText<RecordId>>,
@@ -138,7 +138,7 @@ impl<'a> StatementLineJson<'a> {
     }
 }
 
-/// The asset before the first colon, with no colon of its own.
+/// Formats an account id. Colons in the asset are escaped, so the first colon separates asset and name.
 fn account_id(asset: &str, name: &str) -> String {
     format!("{}:{name}", asset.replace('%', "%25").replace(':', "%3A"))
 }
@@ -147,13 +147,13 @@ fn parse_account_id(id: &str) -> Option<AccountName> {
     let (asset, name) = id.split_once(':')?;
     let asset = asset.replace("%3A", ":").replace("%25", "%");
     let account = AccountName::new(&asset, name);
-    // Of each account one id and no other; and no database has a NUL in a text.
+    // Each account has exactly one id, and databases cannot store NUL in text.
     (account_id(&asset, name) == id && !id.contains('\0')).then_some(account)
 }
 
-/// List named accounts
+/// List accounts
 ///
-/// By asset and name. For operators.
+/// Sorted by asset and name. For operators.
 #[utoipa::path(
     get, path = "/v1/accounts", tag = "accounts", params(AccountsParams),
     responses((status = 200, description = "A page of them", body = AccountPageJson))
@@ -166,7 +166,7 @@ async fn accounts(
     let limit = parse_limit(params.limit)?;
     let after = params.cursor.as_deref().map(|text| parse_account_id(text).ok_or_else(invalid_cursor)).transpose()?;
     let found = app.engine().accounts(&caller.actor, &AccountsQuery { after, limit }).await?;
-    // A full page may be the last; then the next one is empty.
+    // A full page may be the last one; the next page is then empty.
     let next =
         found.last().filter(|_| found.len() >= limit).map(|last| account_id(&last.account.asset, &last.account.name));
     json_ok(&AccountPageJson { accounts: found.iter().map(AccountJson::new).collect(), next })
@@ -174,7 +174,7 @@ async fn accounts(
 
 /// Get an account's statement
 ///
-/// What moved there, the newest first. For operators.
+/// Newest line first. For operators.
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/entries", tag = "accounts",
     params(("id" = String, Path, description = "As the list of accounts names it: asset and name with a colon between them"), StatementParams),

@@ -1,4 +1,4 @@
-//! API keys: for operators.
+//! Manages API keys, for operators.
 
 use std::sync::Arc;
 
@@ -23,37 +23,37 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(list, create)).routes(routes!(revoke))
 }
 
-/// A role's name, or a lifecycle's; no role is called `engine`.
+/// The name of a role or a lifecycle. The role `engine` is reserved.
 #[derive(Debug, ToSchema)]
 #[schema(value_type = String, pattern = "^[A-Za-z0-9._-]{1,100}$")]
 #[expect(dead_code, reason = "its shape stands in the contract")]
 pub(crate) struct RoleOrLifecycleName(String);
 
-/// A key that is to be made.
+/// An API key to create.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewApiKeyBody {
-    /// Whose records are seen and made with it; not `engine`.
+    /// The owner of the records that the API key creates and sees; not `engine`.
     #[schema(value_type = String, min_length = 1, max_length = 1000, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$")]
     owner: Arc<str>,
-    /// operator, producer, worker, viewer, metrics, or a role that a lifecycle names.
+    /// `operator`, `producer`, `worker`, `viewer`, `metrics`, or a role that a lifecycle defines.
     #[schema(value_type = Vec<RoleOrLifecycleName>, min_items = 1, max_items = 100)]
     roles: Vec<Arc<str>>,
-    /// The lifecycles that a worker may lease from with it, and for a worker only; all of them where none are named.
+    /// For workers only: the lifecycles that they may lease from. Empty means all.
     #[serde(default)]
     #[schema(value_type = Vec<RoleOrLifecycleName>, max_items = 100)]
     lifecycles: Vec<Arc<str>>,
-    /// What people call it.
+    /// A label for people.
     #[serde(default)]
     #[schema(value_type = Option<String>, max_length = 100, pattern = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$")]
     name: Option<Arc<str>>,
-    /// From then on it is not let in.
+    /// When the API key becomes invalid.
     #[serde(default)]
     #[schema(format = DateTime)]
     expires_at: Option<String>,
 }
 
-/// An API key, without its secret.
+/// An API key without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ApiKey)]
 pub(crate) struct ApiKeyJson<'a> {
@@ -61,7 +61,7 @@ pub(crate) struct ApiKeyJson<'a> {
     owner: &'a str,
     #[schema(value_type = Vec<String>)]
     roles: &'a [Arc<str>],
-    /// The lifecycles that a worker may lease from with it; null for all of them.
+    /// The lifecycles that a worker may lease from; null means all.
     #[schema(value_type = Option<Vec<String>>)]
     lifecycles: Option<&'a [Arc<str>]>,
     name: &'a str,
@@ -88,35 +88,36 @@ impl<'a> ApiKeyJson<'a> {
     }
 }
 
-/// A new key, with its text: the only time that it is shown.
+/// A new API key with its secret, which is shown only here.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NewApiKeyJson<'a> {
-    /// What to send as `Authorization: Bearer …`.
+    /// Send it as `Authorization: Bearer …`.
     #[schema(pattern = "^ow_[0-9a-f]{16}_[0-9a-f]{64}$")]
     key: String,
     #[serde(flatten)]
     about: ApiKeyJson<'a>,
-    /// Roles of it that are not the server's own and that no lifecycle names yet: a slip, or for a lifecycle to come.
+    /// Roles that neither the server nor any lifecycle defines: a typo, or meant for a future lifecycle.
     #[schema(value_type = Vec<String>)]
     unknown_roles: Vec<Arc<str>>,
 }
 
-/// A key that was revoked.
+/// A revoked API key.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RevokedApiKey)]
 pub(crate) struct RevokedApiKeyJson<'a> {
     #[serde(flatten)]
     about: ApiKeyJson<'a>,
-    /// Keys of operators that are still let in. With 0 nobody makes keys over HTTP any more: `onceward key create --db` does, beside the database.
+    /// Number of operators' API keys that are still valid. With 0, API keys can no longer be created over HTTP: run
+    /// `onceward key create --db` on the database's machine.
     operators_left: usize,
 }
 
-/// Keys, the oldest first.
+/// A page of API keys, oldest first.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ApiKeys)]
 pub(crate) struct ApiKeyPageJson<'a> {
     keys: Vec<ApiKeyJson<'a>>,
-    /// The `cursor` of the next page.
+    /// Cursor of the next page; null on the last page.
     next: Option<String>,
 }
 
@@ -124,22 +125,22 @@ pub(crate) struct ApiKeyPageJson<'a> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ApiKeysParams {
-    /// At most so many.
+    /// Page size.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[param(pattern = "^[0-9]{1,18}-[0-9a-f]{16}$")]
     cursor: Option<String>,
 }
 
-/// Where a key stands among all.
+/// Sort order of API keys, also encoded in the cursor.
 fn sort_key(key: &ApiKey) -> (i64, &str) {
     (key.created_at.micros(), &key.id)
 }
 
-/// Make a key
+/// Create an API key
 ///
-/// Its text is in the answer and nowhere else. An answer that got lost cannot be had again: revoke that key and make another.
+/// Only this response contains its secret. If the response is lost, revoke the API key and create another.
 #[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = NewApiKeyBody,
     responses((status = 201, description = "The key. Its text is shown this once.", body = NewApiKeyJson)))]
 async fn create(
@@ -157,7 +158,7 @@ async fn create(
     let engine = app.engine();
     let keys = engine.api_keys();
     let (key, text) = keys.create(&caller.actor, new_key).await?;
-    // It is made: whatever becomes of this, it is shown.
+    // The key exists now, so a failure here must not hide it.
     let unknown_roles = keys.unknown_roles(&key.roles).await.unwrap_or_default();
     let shape = NewApiKeyJson { key: text.reveal(), about: ApiKeyJson::new(&key), unknown_roles };
     let mut response = json_response(StatusCode::CREATED, &shape)?;
@@ -165,7 +166,9 @@ async fn create(
     Ok(response)
 }
 
-/// All keys, live or not
+/// List API keys
+///
+/// Includes expired and revoked ones.
 #[utoipa::path(get, path = "/v1/keys", tag = "keys", params(ApiKeysParams),
     responses((status = 200, description = "A page of them.", body = ApiKeyPageJson)))]
 async fn list(
@@ -176,7 +179,7 @@ async fn list(
     let limit = parse_limit(params.limit)?;
     let mut keys = app.engine().api_keys().list(&caller.actor).await?;
     keys.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
-    // The key itself may be forgotten meanwhile; its place is not.
+    // The cursor contains the sort key, so paging works even if that API key was deleted.
     let from = match params
         .cursor
         .as_deref()
@@ -193,10 +196,10 @@ async fn list(
     json_ok(&ApiKeyPageJson { keys: page.map(ApiKeyJson::new).collect(), next })
 }
 
-/// Revoke a key
+/// Revoke an API key
 ///
-/// At once in this process, within a second in others on the same database. A key that was revoked before stays as it is. The last
-/// operator's key is revoked like any other: `operators_left` tells.
+/// Effective immediately in this process, and within a second in other processes on the same database. Revoking
+/// again changes nothing. The last operator's API key can be revoked, too: see `operators_left`.
 #[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path, description = "Of the key.")),
     responses((status = 200, description = "The key, revoked.", body = RevokedApiKeyJson)))]
 async fn revoke(

@@ -1,4 +1,4 @@
-//! Events by name, one or many.
+//! Fires events, one or many.
 
 use std::sync::Arc;
 
@@ -27,26 +27,27 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(fire)).routes(routes!(fire_batch))
 }
 
-/// What comes with an event.
+/// The input of an event.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvent {
-    /// By name, as the event's rows take it.
+    /// Input by name, as the event's transitions declare it.
     #[serde(default)]
     #[schema(value_type = Object)]
     input: BoundedJson<Map<String, Json>>,
-    /// Of the execution, where a worker fires it.
+    /// The execution's fencing token, if a worker fires the event.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: Option<u64>,
 }
 
-/// What came of an event.
+/// The result of an event.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FireResult<'a> {
-    /// As the event left it. Null where a key came before and the record is no longer there, or no longer for this caller.
+    /// The record after the event. Null if the call repeats an idempotency key and the caller cannot see the record
+    /// any more.
     record: Option<RecordJson<'a>>,
-    /// The ids of the records that were made by it.
+    /// The ids of the records that the event created.
     #[schema(value_type = Vec<String>)]
     spawned: Vec<DisplayText<RecordId>>,
 }
@@ -60,8 +61,8 @@ impl<'a> FireResult<'a> {
 
 /// Fire an event
 ///
-/// 409 where the record's state does not take it, 403 where it is not for the caller. With `If-Match`, 412 where the record's
-/// version is none of those.
+/// 409 if the record's state does not accept the event; 403 if the caller may not fire it. With `If-Match`, 412 if
+/// the record has none of these versions.
 #[utoipa::path(
     post, path = "/v1/records/{id}/events/{event}", tag = "records",
     params(
@@ -105,11 +106,12 @@ async fn fire(
     json_ok(&FireResult::new(&answer))
 }
 
-/// No record ever has it: what asks for it finds another.
+/// No record has this version, so the engine answers `version_mismatch`.
 const NO_SUCH_VERSION: u64 = 0;
 
-/// The engine compares with one version, in the moment in which it decides: with the one that the record has now, where that will do. Should
-/// the record move on meanwhile, its next version may do as well. All are one call, under one key.
+/// Submits a call that accepts several versions. The engine compares with one version only, so this submits the
+/// current one if it is accepted, and retries if the record changes meanwhile. All attempts share one idempotency
+/// key.
 async fn submit_for_any_version(
     app: &AppState,
     mut submission: Submission,
@@ -149,7 +151,7 @@ pub(crate) struct BatchEvent {
     #[serde(default)]
     #[schema(minimum = 1)]
     version: Option<u64>,
-    /// Its idempotency key.
+    /// The idempotency key of this event.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 255)]
     key: Option<String>,
@@ -180,13 +182,13 @@ pub(crate) struct NewEventBatch {
     events: BatchItems<BatchEvent>,
 }
 
-/// What became of each, in the order of the call.
+/// The results, in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FireBatchResult<'a> {
     results: Vec<FireBatchItem<'a>>,
 }
 
-/// Either has `record` and `spawned`, or an `error`.
+/// Has either `record` and `spawned`, or `error`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FireBatchItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,8 +214,8 @@ impl<'a> FireBatchItem<'a> {
 
 /// Fire many events
 ///
-/// In their order, each taken or refused on its own. One that has to ask the outside first (a `check`) is decided when that has answered, and
-/// those after it do not wait for it.
+/// Applied in order. Each event succeeds or fails on its own. An event that needs an external check is decided
+/// after the check answers; later events do not wait for it.
 #[utoipa::path(
     post, path = "/v1/events/batch", tag = "records",
     request_body = NewEventBatch,

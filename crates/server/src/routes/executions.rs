@@ -1,4 +1,4 @@
-//! What workers report of their jobs, and looking at an attempt.
+//! Workers' reports on their jobs, and reading executions.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -28,26 +28,26 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(get)).routes(routes!(report)).routes(routes!(report_batch))
 }
 
-/// What is reported.
+/// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReportKind {
-    /// The work begins.
+    /// The worker starts to work.
     Start,
-    /// It goes on: the lease is kept. `stop` in the answer asks to give up.
+    /// The worker still works: extends the lease. `stop` in the response asks it to stop.
     Heartbeat,
-    /// The effect lands, once.
+    /// Commits the job's effect, at most once per job.
     Commit,
-    /// The execution is done.
+    /// Ends the execution successfully.
     Finish,
-    /// It failed.
+    /// Ends the execution with an error.
     Fail,
-    /// The job is given back unharmed.
+    /// Returns the job without counting a failure.
     Yield,
 }
 
 impl ReportKind {
-    /// A name that is none is no word on the job: it would read as if that were gone.
+    /// Parses a report name. An unknown name is an unknown route; `not_found` would look as if the job were gone.
     fn parse(name: String) -> Result<Self, Problem> {
         serde_json::from_value(Json::String(name)).map_err(|_| {
             let detail = "there is no such report: start, heartbeat, commit, finish, fail and yield are the reports";
@@ -56,7 +56,7 @@ impl ReportKind {
     }
 }
 
-/// A failure.
+/// The error of a failed execution.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = FailureReport)]
@@ -65,7 +65,7 @@ pub(crate) struct FailureBody {
     code: String,
     #[serde(default)]
     message: String,
-    /// Counts where the lifecycle does not class the code itself.
+    /// Used unless the lifecycle classifies the error code.
     #[serde(default)]
     retryable: Option<bool>,
     #[serde(default)]
@@ -73,50 +73,50 @@ pub(crate) struct FailureBody {
     retry_after_ms: Option<u64>,
 }
 
-/// A report. By itself, its path says of which execution it is, and what it is.
+/// A report on an execution. In a single report, the path contains the execution and the kind.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewReport {
-    /// In a batch: the execution's id.
+    /// Only in a batch: the execution's id.
     #[serde(default)]
     #[schema(value_type = String, required = false, pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")]
     execution: Option<ExecutionId>,
-    /// In a batch: what is reported.
+    /// Only in a batch: the kind of the report.
     #[serde(default, rename = "do")]
     #[schema(value_type = ReportKind, required = false)]
     kind: Option<ReportKind>,
-    /// In a batch: W3C trace context, each report's own. One that is none is passed over, as in the header.
+    /// Only in a batch: W3C trace context of this report. An invalid value is ignored.
     #[serde(default)]
     traceparent: Option<String>,
-    /// Of the lease.
+    /// The fencing token of the lease.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: u64,
-    /// Of a commit: any JSON, or as the lifecycle declares it.
+    /// Commit only: the result, any JSON or as the lifecycle declares it.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     result: Option<BoundedJson<Json>>,
-    /// Of a commit: bytes in place of JSON.
+    /// Commit only: the result as bytes, instead of `result`.
     #[serde(default)]
     #[schema(content_encoding = "base64")]
     result_base64: Option<String>,
-    /// Of a commit: whether the execution is done with it.
+    /// Commit only: also finish the execution.
     #[serde(default)]
     finish: bool,
-    /// Of a failure.
+    /// Fail only, required.
     #[serde(default)]
     #[schema(value_type = Option<FailureBody>)]
     error: Option<StrictObject<FailureBody>>,
-    /// Of a heartbeat: how long the lease is from now on.
+    /// Heartbeat only: length of the lease from now on.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 86_400_000)]
     lease_ms: Option<u64>,
 }
 
-/// A year: no wait is longer.
+/// One year, the longest delay of a retry.
 const MAX_RETRY_AFTER_MS: u64 = 31_536_000_000;
 
 impl NewReport {
-    /// Of which execution it is, and what, as a batch tells it.
+    /// Returns the execution and the kind, which batch items must contain.
     fn batch_target(&self) -> Result<(ExecutionId, ReportKind), Problem> {
         match (self.execution, self.kind) {
             (Some(at), Some(report)) => Ok((at, report)),
@@ -193,17 +193,17 @@ impl FailureBody {
     }
 }
 
-/// What came of a report.
+/// The result of a report.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReportResult<'a> {
-    /// Null where the caller may no longer look at it.
+    /// Null if the caller may no longer see it.
     execution: Option<ExecutionJson<'a>>,
     record: Option<RecordJson<'a>>,
-    /// Whether the worker is asked to give up.
+    /// Whether the worker should stop and give up the job.
     stop: bool,
 }
 
-/// An answer, and the execution that it is about where another has begun since.
+/// A receipt, with the reported execution if it is no longer the record's latest one.
 struct ReportOutcome {
     execution_id: ExecutionId,
     receipt: Receipt,
@@ -218,7 +218,8 @@ impl ReportOutcome {
         mut receipt: Receipt,
     ) -> Result<Self, Problem> {
         if receipt.no_op.is_some() {
-            // Nothing was done, and the lease may be long over: what the record is now is not for everybody who once had it.
+            // A repeated report changed nothing, and the lease may be over. Show the record only if the caller may
+            // still read it.
             receipt.record = app.engine().get(actor, execution_id.record).await?;
         }
         let newest = receipt.record.as_ref().and_then(|record| record.execution.as_ref());
@@ -240,9 +241,10 @@ impl ReportOutcome {
     }
 }
 
-/// Report on a job
+/// Report on an execution
 ///
-/// 409 `lease_lost` where the job is no longer the caller's; 409 `already_committed` with the effect that won.
+/// 409 `lease_lost` if the caller no longer holds the lease; 409 `already_committed`, with the winning effect, if
+/// another execution committed.
 #[utoipa::path(
     post, path = "/v1/executions/{id}/{report}", tag = "work",
     params(
@@ -269,17 +271,17 @@ async fn report(
     }
 }
 
-/// What won, for one who comes too late and may see it.
+/// Adds the winning effect to `already_committed`, if the caller may see it.
 async fn with_winning_effect(app: &AppState, actor: &Actor, record: RecordId, problem: Problem) -> Problem {
     if problem.code() != "already_committed" {
         return problem;
     }
     match app.engine().effect(actor, record).await {
         Ok(Some(effect)) => {
-            // Text, numbers and what was JSON already.
+            // Cannot fail: text, numbers and values that were JSON already.
             problem.with_member("effect", serde_json::to_value(EffectJson::new(&effect)).unwrap_or_default())
         }
-        // The refusal names its execution.
+        // The refusal already names the winning execution.
         Ok(None) | Err(_) => problem,
     }
 }
@@ -291,20 +293,20 @@ pub(crate) struct NewReportBatch {
     reports: BatchItems<NewReport>,
 }
 
-/// Here they have no path to say the rest.
+/// Without a path, each report must contain its execution and kind.
 fn batch_reports_schema() -> Array {
     let rest = ObjectBuilder::new().required("execution").required("do");
     let report = AllOf::builder().item(Ref::from_schema_name("NewReport")).item(rest);
     ArrayBuilder::new().items(report).max_items(Some(1_000)).build()
 }
 
-/// What became of each, in the order of the call.
+/// The results, in the order of the request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReportBatchResult<'a> {
     results: Vec<ReportBatchItem<'a>>,
 }
 
-/// Either has `execution`, `record` and `stop`, or an `error`.
+/// Has either `execution`, `record` and `stop`, or `error`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReportBatchItem<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -329,9 +331,9 @@ impl<'a> ReportBatchItem<'a> {
     }
 }
 
-/// Report on many jobs
+/// Report on many executions
 ///
-/// In their order, each taken or refused on its own.
+/// Applied in order. Each report succeeds or fails on its own.
 #[utoipa::path(
     post, path = "/v1/executions/batch", tag = "work",
     request_body = NewReportBatch,
@@ -342,7 +344,7 @@ async fn report_batch(
     caller: Caller,
     JsonBody(new): JsonBody<NewReportBatch>,
 ) -> Result<Response, Problem> {
-    // One that cannot be told apart is refused in its place, and keeps nobody from the others.
+    // An invalid report fails at its position and does not affect the others.
     let (mut execution_ids, mut submissions) = (Vec::new(), Vec::new());
     for report in new.reports.0 {
         let read = report.and_then(|report| report.batch_target().map(|told| (report, told)));
@@ -354,7 +356,7 @@ async fn report_batch(
     for (at, answer) in execution_ids.into_iter().zip(answers) {
         outcomes.push(match (at, answer) {
             (Some(at), Ok(answer)) => ReportOutcome::load(&app, &caller.actor, at, answer).await,
-            // Of an effect that won only whose it is: a thousand times the whole of it would be asked for with a few bytes.
+            // Without the winning effect's content: a small request could otherwise ask for it a thousand times.
             (_, Err(problem)) => Err(problem),
             (None, Ok(_)) => Err(missing_batch_target()),
         });
@@ -362,7 +364,7 @@ async fn report_batch(
     json_ok(&ReportBatchResult { results: outcomes.iter().map(ReportBatchItem::new).collect() })
 }
 
-/// An attempt at a job
+/// Get an execution
 #[utoipa::path(
     get, path = "/v1/executions/{id}", tag = "work",
     params(("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")),

@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it can serve.
+//! Liveness and readiness.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::app::AppState;
 use crate::problem::{self, Problem};
 use crate::response::json_ok;
 
-/// A database that has not told its time by then is not ready.
+/// If the database does not answer within this time, the server is not ready.
 const READINESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -26,15 +26,15 @@ pub(crate) struct HealthStatus {
     status: &'static str,
 }
 
-/// Whether the process lives
+/// Check liveness
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It does", body = HealthStatus)))]
 async fn livez() -> Result<Response, Problem> {
     json_ok(&HealthStatus { status: "live" })
 }
 
-/// Whether it can serve
+/// Check readiness
 ///
-/// 503 while the database does not answer, and from the moment on when the server is to stop.
+/// Returns 503 while the database does not respond and during shutdown.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(

@@ -1,4 +1,4 @@
-//! What is here: the front page, the contract, and the pages of error codes.
+//! The home page, the OpenAPI document and the error pages.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -21,7 +21,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(error))
 }
 
-/// What is here
+/// Home page
 #[utoipa::path(
     get, path = "/", tag = "about",
     responses((status = 200, description = "A page for people", body = String, content_type = "text/html"))
@@ -29,9 +29,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> Result<Response, Problem> {
     let catalog = app.engine().store().catalog().await?;
     let names = catalog.definitions.lifecycles.keys().filter(|name| !name.starts_with("onceward."));
-    // Whoever has shown no key is not told what is done here.
+    // Callers without API key do not see which lifecycles exist.
     let names = names.filter(|_| caller.is_ok());
-    // Names of lifecycles are made of letters, digits, dots and the like.
+    // Names need no escaping: they contain only letters, digits, dots, hyphens and underscores.
     let names: Vec<String> = names
         .map(|name| format!("<li><a href=\"/v1/lifecycles/{name}\">{name}</a> (<a href=\"/v1/lifecycles/{name}/diagram.svg\">picture</a>)</li>\n"))
         .collect();
@@ -51,7 +51,7 @@ async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> R
     .into_response())
 }
 
-/// The contract
+/// Get the OpenAPI document
 #[utoipa::path(
     get, path = "/openapi.json", tag = "about",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
@@ -63,7 +63,7 @@ async fn contract(State(app): State<AppState>) -> Response {
 
 const MARKDOWN_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
 
-/// All error codes
+/// List error codes
 #[utoipa::path(
     get, path = "/errors", tag = "about",
     responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"))
@@ -72,7 +72,7 @@ async fn errors() -> Response {
     ([(header::CONTENT_TYPE, MARKDOWN_CONTENT_TYPE)], error_pages::render_index()).into_response()
 }
 
-/// What an error code means
+/// Explain an error code
 #[utoipa::path(
     get, path = "/errors/{code}", tag = "about",
     params(("code" = String, Path, description = "As a problem gives it")),

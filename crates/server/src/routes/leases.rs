@@ -1,4 +1,4 @@
-//! Work for workers: leases, waited for where there is none yet.
+//! Leases jobs to workers, with long polling.
 
 use std::sync::Arc;
 
@@ -29,33 +29,33 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(lease))
 }
 
-/// Characters of a worker's name.
+/// Bounds what one lease stores in the database.
 const MAX_WORKER_NAME_CHARS: usize = 1_000;
 
-/// Lifecycles that one worker may name.
+/// Bounds the queries of one lease call.
 const MAX_LEASE_LIFECYCLES: usize = 100;
 
-/// Bytes of payloads that come along with one answer, of all jobs together; the others are fetched like large ones.
+/// Total size of payloads in one response. Workers download the others, like large ones.
 const MAX_INLINE_RESPONSE_BYTES: u64 = 16 << 20;
 
-/// A lease is at most a day long.
+/// One day.
 const MAX_LEASE_MS: u64 = 86_400_000;
 
-/// What a worker asks for.
+/// A worker's request for jobs.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LeaseBody {
-    /// Jobs of these.
+    /// Lease jobs of these lifecycles.
     #[schema(value_type = Vec<String>, min_items = 1, max_items = 100)]
     lifecycles: Vec<Arc<str>>,
-    /// What the worker calls itself.
+    /// The name that the worker gives itself.
     #[schema(value_type = String, max_length = 1000)]
     worker: Arc<str>,
-    /// At most so many jobs; 1 where it is left out. With an `Idempotency-Key` no more than 100 come.
+    /// Maximum number of jobs; 1 by default. With an `Idempotency-Key`, at most 100 jobs are leased.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 1000)]
     max: u32,
-    /// How long the lease is; the lifecycle's own length where it is left out.
+    /// Length of the lease; defaults to that of the lifecycle.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 86_400_000)]
     lease_ms: Option<u64>,
@@ -63,10 +63,10 @@ pub(crate) struct LeaseBody {
     #[serde(default)]
     #[schema(minimum = 0, maximum = 300_000)]
     wait_ms: Option<u64>,
-    /// Only the jobs that this `Idempotency-Key` was given before: no more are leased.
+    /// Only return the jobs leased earlier with this `Idempotency-Key`; lease no new ones.
     #[serde(default)]
     again: Option<bool>,
-    /// Whether they start at once, which saves a report. A commit implies it, too.
+    /// Also start the executions, which saves a report. A commit starts an execution implicitly, too.
     #[serde(default)]
     start: Option<bool>,
 }
@@ -89,7 +89,8 @@ impl LeaseBody {
             Some(ms @ 1..=MAX_LEASE_MS) => Some(Length::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
             Some(_) => return Err(Problem::bad_input("`lease_ms` is from 1 to a day")),
         };
-        // Before there is a job to be refused: else a name that is too long would do until then.
+        // Checked even if there is no job, so that a name that is too long fails at once and not with the first
+        // job.
         if self.worker.chars().count() > MAX_WORKER_NAME_CHARS {
             return Err(Problem::bad_input(format!("`worker` has at most {MAX_WORKER_NAME_CHARS} characters")));
         }
@@ -110,40 +111,41 @@ impl LeaseBody {
     }
 }
 
-/// Jobs in the worker's hands.
+/// Leased jobs.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LeasedJobs<'a> {
     executions: Vec<LeaseJson<'a>>,
 }
 
-/// One job in the worker's hands.
+/// A leased job.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Lease)]
 pub(crate) struct LeaseJson<'a> {
-    /// Names the execution in reports.
+    /// Identifies the execution in reports.
     #[schema(value_type = String)]
     id: ExecutionId,
-    /// To be shown with every report.
+    /// Fencing token. Send it with every report.
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
     token: u64,
     #[schema(minimum = 1)]
     attempt: u64,
     #[schema(value_type = String, format = DateTime)]
     expires_at: Rfc3339,
-    /// How much of the lease is left, by the server's clock: less than its length where the jobs of an earlier call are answered again.
+    /// Remaining time of the lease by the server's clock. Less than the lease's length if the jobs of an earlier
+    /// call are returned again.
     #[schema(minimum = 0)]
     expires_in_ms: u64,
     record: RecordJson<'a>,
-    /// Where the worker goes on from, in the trace of the request that made the job: to be sent with its reports.
+    /// Trace context of the execution, in the trace of the request that created the job. Send it with the reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     traceparent: Option<DisplayText<TraceContext>>,
-    /// As it was written when the record was made. One that is larger than 64 KB does not come along: the record's `payload`
-    /// tells its hash and size, and the bytes are fetched.
+    /// The payload as it was written when the record was created. Payloads larger than 64 KB are omitted: the
+    /// record's `payload` has hash and size; download the bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     payload: Option<&'a RawValue>,
-    /// In its place where it is not JSON.
+    /// Replaces `payload` if it is not JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(content_encoding = "base64")]
     payload_base64: Option<String>,
@@ -160,7 +162,8 @@ impl<'a> LeaseJson<'a> {
             expires_at: Rfc3339(leased.expires_at),
             expires_in_ms: u64::try_from(leased.expires_at.micros().saturating_sub(now.micros()) / 1_000).unwrap_or(0),
             record: RecordJson::new(&leased.record),
-            // Nobody will give out the execution's own span where there is nowhere to give it.
+            // Without export, the execution's own span would never be recorded, so the worker continues from the
+            // job's.
             traceparent: if is_exporting { execution_trace(&leased.record, leased.token) } else { leased.record.trace }
                 .map(DisplayText),
             payload,
@@ -171,8 +174,8 @@ impl<'a> LeaseJson<'a> {
 
 /// Lease jobs
 ///
-/// By priority, then age. Where there is none, waits up to `wait_ms` for one; none is an empty list. Asked again with the same
-/// `Idempotency-Key`, the same jobs are answered.
+/// In order of priority, then age. If no job is ready, waits up to `wait_ms` for one and otherwise returns an empty
+/// list. A repeated call with the same `Idempotency-Key` returns the same jobs.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "work",
     params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "The same key gets the same jobs")),
@@ -199,7 +202,7 @@ async fn lease(
     } else {
         Some(app.capacity().acquire_long_poll(caller.identity.api_key_id.as_ref())?)
     };
-    // One that waits may outlive its key.
+    // The API key may be revoked while the call waits.
     let keep_waiting: KeepWaiting = {
         let (app, identity) = (app.clone(), caller.identity.clone());
         Arc::new(move || !app.capacity().is_draining() && app.engine().api_keys().is_still_valid(&identity))
@@ -223,11 +226,11 @@ async fn lease(
     json_ok(&LeasedJobs { executions: shapes.collect() })
 }
 
-/// A name that is mistyped would be waited for in vain.
+/// Returns an error for unknown lifecycles and those without work, so that a worker does not wait for a typo.
 async fn require_work_lifecycles(app: &AppState, request: &LeaseRequest) -> Result<(), Problem> {
     let mut catalog = app.engine().store().catalog().await?;
     if request.lifecycles.iter().any(|name| catalog.definitions.get(name).is_none_or(|found| found.work.is_none())) {
-        // Another process may have brought it a moment ago.
+        // Another process may have added it since the catalog was cached.
         catalog = app.engine().lifecycles().await?;
     }
     for name in &request.lifecycles {
@@ -241,7 +244,7 @@ async fn require_work_lifecycles(app: &AppState, request: &LeaseRequest) -> Resu
     Ok(())
 }
 
-/// The payloads that come along.
+/// Loads the payloads that the response contains.
 async fn load_inline_payloads(app: &AppState, leased: &[LeasedJob]) -> Result<Vec<Option<Arc<[u8]>>>, Problem> {
     let max_payload_bytes = app.config().max_inline_payload_bytes;
     let mut remaining_bytes = MAX_INLINE_RESPONSE_BYTES;

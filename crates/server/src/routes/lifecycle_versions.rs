@@ -1,4 +1,4 @@
-//! Versions of lifecycles: which there are, which one is current, and records moved from one to another.
+//! Versions of lifecycles: listing, activation and version migration of records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VersionList {
-    /// In the order in which they came.
+    /// Oldest first.
     versions: Vec<LifecycleVersionJson>,
 }
 
@@ -36,18 +36,18 @@ struct LifecycleVersionJson {
     lifecycle: Arc<str>,
     #[schema(value_type = String)]
     hash: Arc<str>,
-    /// New records are made by it.
+    /// Whether new records use this version.
     current: bool,
     #[schema(value_type = String, format = DateTime)]
     added_at: Rfc3339,
-    /// When it last became the current one.
+    /// When it last became current.
     #[schema(value_type = String, format = DateTime)]
     current_since: Rfc3339,
-    /// On whose word, where it was somebody's. For operators.
+    /// The operator that activated it; omitted if no operator did. Only for operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     by: Option<Arc<str>>,
-    /// How many records live by it, and how many have ended. For operators.
+    /// Number of records of this version that have not ended, and that have ended. Only for operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     living: Option<u64>,
@@ -56,7 +56,7 @@ struct LifecycleVersionJson {
     ended: Option<u64>,
 }
 
-/// List the versions of a lifecycle
+/// List versions of a lifecycle
 #[utoipa::path(
     get, path = "/v1/lifecycles/{name}/versions", tag = "lifecycles",
     params(("name" = String, Path, description = "The lifecycle's name")),
@@ -93,11 +93,11 @@ async fn list(
     json_ok(&VersionList { versions: versions.collect() })
 }
 
-/// Which version is to be current.
+/// The version to activate.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActivateVersionBody {
-    /// Its hash, or the beginning of it: 8 characters at least.
+    /// The version's hash, or a prefix of at least 8 characters.
     #[schema(min_length = 8, max_length = 64)]
     hash: String,
 }
@@ -110,10 +110,10 @@ pub(crate) struct CurrentVersion {
     hash: Arc<str>,
 }
 
-/// Make a version the current one
+/// Activate a version
 ///
-/// For operators. Back to an older version, or forward again: new records are made by it from now on, in every process. Those that are
-/// there keep theirs.
+/// For operators. New records use this version from now on, in every process. Existing records keep theirs. The
+/// version may be older than the current one.
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/use", tag = "operators",
     params(("name" = String, Path, description = "The lifecycle's name")),
@@ -131,11 +131,11 @@ async fn activate_version(
     json_ok(&CurrentVersion { lifecycle: Arc::clone(&version.name), hash: Arc::clone(&version.hash) })
 }
 
-/// Which records go where.
+/// The records to migrate.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MigrateRecordsBody {
-    /// Old state to new one, where the other version calls it differently.
+    /// Old state to new state, for states that the target version names differently.
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, String>)]
     map: BTreeMap<Arc<str>, Arc<str>>,
@@ -143,45 +143,45 @@ pub(crate) struct MigrateRecordsBody {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     from: Option<Arc<str>>,
-    /// To this version; the current one where it is left out.
+    /// The target version; defaults to the current one.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     to: Option<Arc<str>>,
-    /// Records that have ended, too.
+    /// Also migrate records that have ended.
     #[serde(default)]
     ended: bool,
-    /// Only find out who can be moved.
+    /// Only report which records can be migrated.
     #[serde(default)]
     dry_run: bool,
-    /// The `next` of the step before.
+    /// The `next` of the previous step.
     #[serde(default)]
     #[schema(minimum = 0)]
     after: Option<u64>,
-    /// How many records to move in this step.
+    /// Maximum number of records in this step.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// What became of one step.
+/// The result of one step.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MigrationStep)]
 pub(crate) struct MigrationStepJson {
-    /// The version that they live by.
+    /// The target version.
     #[schema(value_type = String)]
     to: Arc<str>,
-    /// How many there were to be moved before this step.
+    /// Number of records to migrate before this step.
     #[schema(minimum = 0)]
     records: u64,
     #[schema(minimum = 0)]
     moved: u64,
     skipped: Vec<SkippedRecordJson>,
-    /// Where to go on; null where all were looked at.
+    /// Send it as `after` for the next step; null after the last step.
     #[schema(minimum = 0)]
     next: Option<u64>,
 }
 
-/// A record that was not moved.
+/// A record that was not migrated.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = SkippedRecord)]
 struct SkippedRecordJson {
@@ -200,10 +200,11 @@ impl From<SkippedRecord> for SkippedRecordJson {
     }
 }
 
-/// Move records to another version
+/// Migrate records to another version
 ///
-/// For operators. A bounded number at a time: send the answer's `next` as `after` until it is null. What keeps all of them is
-/// answered with `cannot_move` before any is moved; a record that cannot be moved is listed in `skipped`.
+/// For operators. Each call migrates a limited number of records: send the response's `next` as `after` until it is
+/// null. If the versions are incompatible, responds with `cannot_move` and changes nothing. `skipped` lists single
+/// records that cannot be migrated.
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/move", tag = "operators",
     params(("name" = String, Path, description = "The lifecycle's name")),

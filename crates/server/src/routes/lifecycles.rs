@@ -1,4 +1,4 @@
-//! The lifecycles that the server knows, with how many records are in which state.
+//! Reads lifecycles, with record counts by state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,22 +30,22 @@ pub(crate) struct LifecycleList<'a> {
     lifecycles: Vec<LifecycleJson<'a>>,
 }
 
-/// How a kind of thing lives.
+/// A lifecycle.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Lifecycle)]
 pub(crate) struct LifecycleJson<'a> {
     name: &'a str,
     about: &'a str,
-    /// Names this version.
+    /// Identifies this version.
     hash: &'a str,
-    /// Whether workers lease its records, and for how long at a time.
+    /// Default length of a lease; null if workers do not lease its records.
     #[schema(value_type = Option<String>)]
     lease: Option<DisplayText<onceward_core::time::Duration>>,
     states: Vec<StateJson<'a>>,
     fields: Vec<FieldJson<'a>>,
-    /// What may be fired by name.
+    /// Events that callers can fire.
     events: Vec<&'a str>,
-    /// How many records that the caller may count are in each state; the others have none.
+    /// Number of records per state that the caller may count; empty states are omitted.
     counts: BTreeMap<&'a str, u64>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct LifecycleJson<'a> {
 struct StateJson<'a> {
     name: &'a str,
     about: &'a str,
-    /// Nothing moves it on from here.
+    /// Whether a record ends in this state.
     #[serde(rename = "final")]
     is_final: bool,
-    /// Workers may lease a record that is in it.
+    /// Whether workers may lease a record in this state.
     ready: bool,
 }
 
@@ -127,7 +127,7 @@ async fn find_lifecycle(app: &AppState, name: &str) -> Result<Arc<Lifecycle>, Pr
     catalog.definitions.get(name).cloned().ok_or_else(|| known_names::lifecycle_not_found(app, &catalog, name))
 }
 
-/// A lifecycle as a picture
+/// Draw a lifecycle as SVG
 #[utoipa::path(
     get, path = "/v1/lifecycles/{name}/diagram.svg", tag = "lifecycles",
     params(("name" = String, Path, description = "The lifecycle's name")),
@@ -143,7 +143,7 @@ async fn svg(
         .into_response())
 }
 
-/// A lifecycle as Mermaid text
+/// Draw a lifecycle as Mermaid text
 #[utoipa::path(
     get, path = "/v1/lifecycles/{name}/diagram.mmd", tag = "lifecycles",
     params(("name" = String, Path, description = "The lifecycle's name")),

@@ -1,4 +1,4 @@
-//! How a record stands to others.
+//! Relations between records.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,23 +26,23 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct LinksParams {
-    /// Only the link of this name, page by page.
+    /// Only this link.
     name: Option<String>,
-    /// The `next` of the page before, with its `name`.
+    /// The `next` of the previous page. Requires `name`.
     #[param(pattern = "^[0-9]{1,19}$")]
     cursor: Option<String>,
-    /// Records of each link at most.
+    /// Maximum number of records per link.
     #[param(minimum = 1, maximum = 1_000)]
     limit: Option<u32>,
 }
 
-/// A record's relations, as far as the caller may see what is at their other end.
+/// A record's relations, limited to related records that the caller may see.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Relations)]
 struct RelationsJson<'a> {
-    /// The records that its own fields name, by field. Left out where one link is asked for.
+    /// Records that this record references, by field. Empty if `name` is given.
     refs: BTreeMap<&'a str, Vec<RelatedRecordJson<'a>>>,
-    /// The records that name it, by the names that its lifecycle gives to such links.
+    /// Records that reference this one, by the link names of its lifecycle.
     links: BTreeMap<&'a str, RelatedPageJson<'a>>,
 }
 
@@ -51,11 +51,11 @@ struct RelationsJson<'a> {
 #[schema(as = RelatedPage)]
 struct RelatedPageJson<'a> {
     records: Vec<RelatedRecordJson<'a>>,
-    /// Where the next page starts; none on the last.
+    /// Cursor of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// A record at the other end.
+/// A related record.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = RelatedRecord)]
 struct RelatedRecordJson<'a> {
@@ -76,7 +76,8 @@ fn related_records(records: &[RelatedRecord]) -> Vec<RelatedRecordJson<'_>> {
 
 /// Get a record's relations
 ///
-/// Whom it names in its fields, and who names it, as far as the caller may see what is at the other end. Asked without `name`, of every link the first page comes.
+/// The records it references and the records that reference it, limited to those that the caller may see. Without
+/// `name`, returns the first page of every link.
 #[utoipa::path(
     get, path = "/v1/records/{id}/links", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id"), LinksParams),

@@ -1,4 +1,4 @@
-//! What is counted, for Prometheus.
+//! The Prometheus metrics endpoint.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -13,7 +13,10 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(metrics))
 }
 
-/// Metrics in Prometheus's text form, or as `OpenMetrics` where `Accept` asks for it. For operators, and for keys with the role `metrics`.
+/// Get metrics
+///
+/// Prometheus text format, or `OpenMetrics` if `Accept` asks for it. For operators and API keys with the role
+/// `metrics`.
 #[utoipa::path(get, path = "/metrics", tag = "server",
     responses((status = 200, description = "the metrics", content_type = "text/plain", body = String)))]
 async fn metrics(State(app): State<AppState>, headers: HeaderMap) -> Response {

@@ -1,4 +1,4 @@
-//! One file a resource.
+//! Handlers, one file per resource.
 
 pub(crate) mod accounts;
 pub(crate) mod api_keys;

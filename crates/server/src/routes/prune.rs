@@ -1,4 +1,4 @@
-//! Taking out what has ended long ago, by hand.
+//! Pruning on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +24,16 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(prune))
 }
 
-/// What is to go. Lengths are written as in lifecycle files: `30d`, `12h`.
+/// What to prune. Durations are written as in lifecycle files: `30d`, `12h`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PruneBody {
-    /// How long after its end a record is kept; left out, as the server keeps it. A lifecycle with a length of its own has that, unless `only` names it.
+    /// Prune records that ended longer ago than this; defaults to the server's retention policy. Lifecycles with
+    /// their own retention keep it unless `only` names them.
     #[serde(default)]
     #[schema(example = "30d", pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$")]
     older_than: Option<String>,
-    /// How long the answer to a caller's key is kept; left out, as the server keeps it.
+    /// Prune idempotency keys older than this; defaults to the server's retention policy.
     #[serde(default)]
     #[schema(pattern = "^([0-9]{1,4}(us|ms|s|m|h|d)){1,3}$")]
     keys_older_than: Option<String>,
@@ -40,7 +41,7 @@ pub(crate) struct PruneBody {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     only: Vec<Arc<str>>,
-    /// Only find out what would go.
+    /// Only report what would be pruned.
     #[serde(default)]
     dry_run: bool,
 }
@@ -52,7 +53,7 @@ fn parse_duration(text: Option<&str>, name: &str) -> Result<Option<Duration>, Pr
 }
 
 impl PruneBody {
-    /// `defaults`: as the server keeps things by itself.
+    /// `defaults` is the server's retention policy.
     fn options(&self, defaults: &RetentionPolicy) -> Result<PruneOptions, Problem> {
         let records = parse_duration(self.older_than.as_deref(), "older_than")?;
         let requests = parse_duration(self.keys_older_than.as_deref(), "keys_older_than")?;
@@ -69,19 +70,19 @@ impl PruneBody {
     }
 }
 
-/// What went, or would go.
+/// What was pruned, or would be.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PruneReport)]
 pub(crate) struct PruneReportJson<'a> {
     records: u64,
     entries: u64,
-    /// Answers to callers' keys.
+    /// Idempotency keys with their stored replies.
     requests: u64,
-    /// Old enough, and kept: others that belong to them do not go.
+    /// Records that are old enough but kept, because their reference group is not.
     held: u64,
-    /// Kept for now, because somebody used them.
+    /// Records that were kept this time because they changed during the call.
     busy: u64,
-    /// The place of the last checkpoint.
+    /// `seq` of the last checkpoint.
     checkpoint: Option<u64>,
     shares: Vec<PrunedShareJson<'a>>,
     damaged: Vec<DamagedRecordJson<'a>>,
@@ -96,7 +97,7 @@ struct PrunedShareJson<'a> {
     records: u64,
 }
 
-/// A record whose log does not come to what is kept of it. It stays.
+/// A record that differs from its log. It is not pruned.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = PruneBlocked)]
 struct DamagedRecordJson<'a> {
@@ -129,9 +130,9 @@ impl<'a> PruneReportJson<'a> {
     }
 }
 
-/// Take out what has ended long ago
+/// Prune ended records
 ///
-/// For operators. Records that ended, with all of their log entries, and old answers to callers' keys.
+/// For operators. Deletes records that ended long ago with all of their log entries, and old idempotency keys.
 #[utoipa::path(
     post, path = "/v1/prune", tag = "operators",
     request_body = PruneBody,

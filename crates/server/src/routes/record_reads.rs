@@ -1,4 +1,4 @@
-//! Looking at records: lists, one of them, and what belongs to it.
+//! Reads records, their history, executions, payloads and effects.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -33,31 +33,31 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RecordsParams {
-    /// Of this lifecycle
+    /// Only records of this lifecycle
     lifecycle: Option<String>,
-    /// In this state
+    /// Only records in this state
     state: Option<String>,
-    /// Of this owner
+    /// Only records of this owner
     owner: Option<String>,
-    /// At most so many; 100 where it is left out
+    /// Page size; 100 by default
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// The `next` of the page before
+    /// The `next` of the previous page
     #[param(pattern = "^[0-9]{1,19}$")]
     cursor: Option<String>,
 }
 
-/// A page of records. It may have fewer than were asked for, or none, and still have a `next`.
+/// A page of records. It may contain fewer records than `limit`, or none, and still have a `next`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RecordPage<'a> {
     records: Vec<RecordJson<'a>>,
-    /// Where the next page starts; null on the last.
+    /// Cursor of the next page; null on the last page.
     next: Option<String>,
 }
 
 /// List records
 ///
-/// Those that the caller may see, oldest first. 404 where there is no such lifecycle, or no such state of it.
+/// The records that the caller may see, oldest first. 404 if the lifecycle or the state does not exist.
 #[utoipa::path(
     get, path = "/v1/records", tag = "records", params(RecordsParams),
     responses((status = 200, description = "A page of them", body = RecordPage))
@@ -83,7 +83,7 @@ async fn list(
 
 /// Get a record
 ///
-/// As it is now: what is due on it is done first. With `If-None-Match`, 304 where its version is one of those.
+/// Fires due timers first. 304 if `If-None-Match` contains the record's version.
 #[utoipa::path(
     get, path = "/v1/records/{id}", tag = "records",
     params(
@@ -112,10 +112,10 @@ async fn get(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageParams {
-    /// At most so many; 100 where it is left out
+    /// Page size; 100 by default
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// The `next` of the page before
+    /// The `next` of the previous page
     #[param(pattern = "^[0-9]{1,19}$")]
     cursor: Option<String>,
 }
@@ -124,13 +124,13 @@ pub(crate) struct PageParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HistoryPage {
     entries: Vec<LogEntryJson>,
-    /// Where the next page starts; null on the last.
+    /// Cursor of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// A record's log
+/// Get a record's log
 ///
-/// One entry for each operation that changed it, the first first.
+/// One entry per operation that changed the record, oldest first.
 #[utoipa::path(
     get, path = "/v1/records/{id}/history", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
@@ -151,17 +151,17 @@ async fn history(
     json_ok(&HistoryPage { entries, next: page.next.map(|next| next.to_string()) })
 }
 
-/// A page of the attempts at a job.
+/// A page of a job's executions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecutionPage<'a> {
     executions: Vec<ExecutionJson<'a>>,
-    /// Where the next page starts; null on the last.
+    /// Cursor of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// The attempts at a job
+/// List a job's executions
 ///
-/// The first first.
+/// Oldest first.
 #[utoipa::path(
     get, path = "/v1/records/{id}/executions", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
@@ -181,10 +181,10 @@ async fn executions(
     json_ok(&ExecutionPage { executions, next: page.next.map(|next| next.0.to_string()) })
 }
 
-/// A record's payload
+/// Get a record's payload
 ///
-/// Its bytes, for the record's owner and for who holds its lease. Up to 256 KB they are said to be JSON where they were
-/// given as JSON.
+/// For the record's owner and the holder of its lease. Up to 256 KB, the content type is `application/json` if the
+/// bytes are JSON.
 #[utoipa::path(
     get, path = "/v1/records/{id}/payload", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id")),
@@ -202,7 +202,7 @@ async fn payload(
     bytes_response(reader, None).await
 }
 
-/// What a job's commit left
+/// Get a job's effect
 #[utoipa::path(
     get, path = "/v1/records/{id}/effect", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id")),

@@ -1,4 +1,4 @@
-//! The log as it grows: server-sent events, one for each entry, from any place.
+//! Streams the log as server-sent events.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as HashMapEntry;
@@ -32,17 +32,17 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(stream))
 }
 
-/// Records whose lifecycle a stream remembers.
+/// Bounds the memory of the cache that maps records to their lifecycle.
 const MAX_CACHED_LIFECYCLES: usize = 10_000;
 
-/// Entries are written together up to so many bytes, where they are there.
+/// Entries that are available together are sent in chunks of about this size.
 const MAX_CHUNK_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct StreamParams {
-    /// The place after which to begin; from now on where it is left out
+    /// Start after this `seq`; by default, at the end of the log
     #[param(minimum = 0)]
     after: Option<u64>,
     /// Only entries of records of this lifecycle
@@ -50,7 +50,8 @@ pub(crate) struct StreamParams {
     /// Only entries of this record
     #[param(value_type = Option<String>, format = Uuid)]
     record: Option<RecordId>,
-    /// End when nothing has come for so long: 0 for what is there already. Left out, it goes on
+    /// End the stream after this time without an entry; 0 returns only existing entries. By default, the stream
+    /// does not end
     #[param(minimum = 0, maximum = 300_000)]
     wait_ms: Option<u64>,
 }
@@ -60,20 +61,22 @@ pub(crate) struct StreamParams {
 #[schema(as = StreamEvent)]
 #[expect(dead_code, reason = "its shape stands in the contract")]
 pub(crate) struct StreamEventJson {
-    /// A place in the log.
+    /// A `seq` of the log.
     #[schema(pattern = "^[0-9]+$")]
     id: Option<String>,
-    /// `entry`, where there is data.
+    /// `entry` if there is data.
     event: Option<String>,
-    /// An Entry as JSON.
+    /// A `LogEntry` as JSON.
     data: Option<String>,
 }
 
-/// Follow the log
+/// Stream the log
 ///
-/// Server-sent events: `id` is the entry's place, `event` is `entry`, `data` an Entry. First, and now and then where nothing comes, there is
-/// an `id` without data: how far the log was looked through. Whoever breaks off there goes on from there. `Last-Event-ID` goes before `after`. 410 with
-/// the `oldest` place where pruning took what comes after the place. 404 where there is no such lifecycle. It ends when the caller's key does.
+/// Server-sent events: `id` is the entry's `seq`, `event` is `entry`, `data` is a `LogEntry` as JSON. The first
+/// event, and one at intervals while the stream is idle, has only an `id`: the log was scanned up to there, so a
+/// client can resume there. `Last-Event-ID` takes precedence over `after`. 410 with `oldest` if entries after the
+/// start were pruned. 404 if the lifecycle does not exist. The stream ends when the caller's API key becomes
+/// invalid.
 #[utoipa::path(
     get, path = "/v1/stream", tag = "log",
     params(StreamParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "The place after which to go on")),
@@ -105,7 +108,7 @@ async fn stream(
             "the log does not reach that far: it is not the one that this place was read from, or an older copy of it";
         return Err(Problem::new(409, "beyond_the_log", detail).with_member("last", last));
     }
-    // Before the answer begins: whether it is still there.
+    // Detect a pruned start before the response begins.
     store.log(after, 1).await?;
     let follower = LogFollower {
         slot: app.capacity().acquire_stream(caller.identity.api_key_id.as_ref())?,
@@ -129,17 +132,17 @@ async fn stream(
     Ok(response)
 }
 
-/// One who follows. Holds a page of the log at most, however slowly it is read.
+/// A client that follows the log. Buffers at most one page, however slowly the client reads.
 struct LogFollower {
     app: AppState,
     log: LogStream<AnyStore>,
     caller: Caller,
     params: StreamParams,
-    /// When the last entry was written, or it began.
+    /// When the last entry was sent, or the stream began.
     last_entry_at: Instant,
-    /// The store has failed: whoever comes again is told how.
+    /// The store failed. The stream ends, and the client gets the error when it reconnects.
     has_failed: bool,
-    /// The place that the reader was told last.
+    /// The last `seq` sent to the client.
     last_sent_seq: Option<u64>,
     lifecycle_cache: HashMap<RecordId, Option<Arc<str>>>,
     #[expect(dead_code, reason = "kept until the stream ends")]
@@ -147,7 +150,7 @@ struct LogFollower {
 }
 
 impl LogFollower {
-    /// What to write next; `None` at the end.
+    /// Returns the next chunk; `None` ends the stream.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         let app = self.app.clone();
         let keys = app.engine().api_keys();
@@ -157,18 +160,18 @@ impl LogFollower {
         if self.last_sent_seq.is_none() {
             return Some(self.keep_alive_message());
         }
-        // However much goes by that is not for this reader.
+        // Applies even while entries pass that this client does not get.
         let keep_alive_at = Instant::now() + app.config().keep_alive_interval;
         let deadline = self.idle_deadline().map_or(keep_alive_at, |ends| ends.min(keep_alive_at));
         let mut text = String::new();
         loop {
             let entry = match self.log.next_buffered() {
                 Some(entry) => entry,
-                // What is there already goes along; only the first is waited for.
+                // Send what is buffered; wait only for the first entry.
                 None if !text.is_empty() => return Some(text.into()),
                 None => {
                     let next = tokio::select! {
-                        // In this order: a log that is always busy does not keep it open.
+                        // Biased, so that a busy log cannot keep the stream open.
                         biased;
                         () = app.capacity().wait_drain() => return None,
                         () = keys.wait_until_invalid(&self.caller.identity) => return None,
@@ -176,7 +179,7 @@ impl LogFollower {
                     };
                     match next {
                         Ok(Some(entry)) => entry,
-                        // Not without a last word on how far it came.
+                        // Before the end, send the `seq` that the scan has reached.
                         Ok(None)
                             if self.last_sent_seq == Some(self.log.seq())
                                 && self.idle_deadline().is_some_and(|ends| ends <= deadline) =>
@@ -184,13 +187,13 @@ impl LogFollower {
                             return None;
                         }
                         Ok(None) => return Some(self.keep_alive_message()),
-                        // A follower that comes again is told why.
+                        // The client gets the error when it reconnects.
                         Err(_) => return None,
                     }
                 }
             };
             let Ok(is_wanted) = self.matches_filter(&entry).await else {
-                // What came before goes out before the end.
+                // Send the earlier entries before the stream ends.
                 self.has_failed = true;
                 return (!text.is_empty()).then(|| text.into());
             };
@@ -206,12 +209,12 @@ impl LogFollower {
         }
     }
 
-    /// When it ends, should nothing more come.
+    /// Returns when the stream ends if no more entries arrive.
     fn idle_deadline(&self) -> Option<Instant> {
         self.params.wait_ms.map(|wait| self.last_entry_at + Duration::from_millis(wait))
     }
 
-    /// No data, so no event: readers only note the place.
+    /// Returns an `id` without data. Clients update their position and dispatch no event.
     fn keep_alive_message(&mut self) -> Bytes {
         let seq = self.log.seq();
         if self.last_sent_seq.replace(seq) == Some(seq) {
@@ -222,9 +225,9 @@ impl LogFollower {
 
     fn write_entry(&mut self, entry: &LogEntry, text: &mut String) {
         let _ = writeln!(text, "id: {}", entry.seq);
-        // One that cannot be read is in the server's log, and found by `verify`; it keeps nobody from those behind it.
+        // Skip an unreadable entry: the server logs it and `verify` reports it.
         if let Ok(shape) = LogEntryJson::new(entry, reads_everything(&self.caller.actor)) {
-            // Text, numbers and what was JSON already; JSON on one line.
+            // Cannot fail: text, numbers and values that were JSON already. Compact JSON has no line breaks.
             let _ = write!(text, "event: entry\ndata: {}\n", serde_json::to_string(&shape).unwrap_or_default());
         }
         text.push('\n');

@@ -1,4 +1,4 @@
-//! Who comes for jobs.
+//! Workers that lease jobs.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ struct WorkersParams {
     limit: Option<u32>,
 }
 
-/// Those who came for jobs in the last day, the last first, and whoever holds a lease.
+/// Workers that asked for jobs within the last day, most recent first, and workers that hold a lease.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Workers)]
 struct WorkersJson<'a> {
     workers: Vec<WorkerJson<'a>>,
-    /// All leases were counted. Where very many timers run, `holding` may be less than there is.
+    /// Whether all leases were counted. If false, `holding` may be too low.
     complete: bool,
 }
 
@@ -41,17 +41,18 @@ struct WorkersJson<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Worker)]
 struct WorkerJson<'a> {
-    /// What it calls itself.
+    /// The name that the worker gave itself.
     worker: &'a str,
-    /// The owner of the key that it comes with.
+    /// The owner of its API key.
     owner: &'a str,
-    /// What it asked for, the last time.
+    /// The lifecycles of its latest lease request.
     #[schema(value_type = Vec<String>)]
     lifecycles: &'a [Arc<str>],
-    /// When it last asked, to half a minute where it asked another process; none where only its leases tell of it.
+    /// Time of its latest lease request, accurate to 30 seconds if another process answered it. Null if only its
+    /// leases are known.
     #[schema(value_type = Option<String>, format = DateTime)]
     last_seen: Option<Rfc3339>,
-    /// How many executions it holds now.
+    /// Number of executions that it holds.
     #[schema(minimum = 0)]
     holding: u64,
 }
@@ -70,7 +71,8 @@ impl<'a> WorkerJson<'a> {
 
 /// List workers
 ///
-/// Who came for jobs in the last day, to whichever process: all workers for an operator, else the caller's own.
+/// Workers that asked for jobs within the last day, from any process. Operators see all workers, other callers
+/// their own.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "work", params(WorkersParams),
     responses((status = 200, description = "The last first", body = WorkersJson))

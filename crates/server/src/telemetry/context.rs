@@ -1,4 +1,4 @@
-//! What is known of the request that is being answered: carried beside the handlers, so that none of them must hand it on.
+//! The context of the current request, in a task-local so that handlers need not pass it on.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -20,17 +20,17 @@ tokio::task_local! {
     static CURRENT_REQUEST: Arc<RequestContext>;
 }
 
-/// One request.
+/// What telemetry knows of one request.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     method: Method,
     started_at: Instant,
     received_at: Time,
-    /// In the log, and in the answer's `x-request-id`.
+    /// Request id in the log and in the response header `x-request-id`.
     id: [u8; 8],
-    /// Where the caller says that it stands.
+    /// The caller's span, from `traceparent`.
     parent: Option<TraceContext>,
-    /// Where this request stands: what comes of it remembers that.
+    /// The span of this request. Operations and jobs that result from it continue this trace.
     trace: Option<TraceContext>,
     route: OnceLock<MatchedPath>,
     owner: OnceLock<Arc<str>>,
@@ -70,14 +70,14 @@ impl RequestContext {
         self.route.get().map_or(UNMATCHED_ROUTE, MatchedPath::as_str)
     }
 
-    /// It is over: counted, told, and where it stands in a trace, given out as a span. No status: its caller went away.
+    /// Counts, logs and traces the finished request. `status` is `None` if the caller disconnected.
     fn finish(&self, telemetry: &Telemetry, status: Option<u16>) {
         let (route, elapsed) = (self.route(), self.started_at.elapsed());
         telemetry.request_metrics.record_request(route, &self.method, status, elapsed);
         let (method, owner) = (&self.method, self.owner.get().map_or("", |owner| &**owner));
         let ms = elapsed.as_secs_f64() * 1_000.0;
-        // A busy server has thousands a second: only those that went wrong by its own fault are told unasked. Who is turned away because
-        // there are too many, or because it is about to end, is counted; a line for each would be one more load.
+        // Only internal errors are logged as warnings. A busy server answers thousands of requests per second, and
+        // logging each 503 would add to the overload.
         match status {
             Some(status) if status >= 500 && status != 503 => {
                 warn!(%method, route, status, ms, owner, request = %self.id(), "request");
@@ -106,7 +106,7 @@ impl RequestContext {
     }
 }
 
-/// A request that is being answered; told of when it ends, however that is.
+/// Observes a request and reports its end, also if its future is dropped.
 #[derive(Debug)]
 pub(crate) struct RequestObserver {
     context: Arc<RequestContext>,
@@ -123,7 +123,7 @@ impl RequestObserver {
         &self.context
     }
 
-    /// Answer it, with its context at hand.
+    /// Runs the handler with this request as the current one.
     pub(crate) async fn scope<F: Future>(&self, handling: F) -> F::Output {
         CURRENT_REQUEST.scope(Arc::clone(&self.context), handling).await
     }
@@ -142,17 +142,17 @@ impl Drop for RequestObserver {
     }
 }
 
-/// Where the request that is being answered stands in a trace.
+/// Returns the trace context of the current request.
 pub fn current_trace() -> Option<TraceContext> {
     CURRENT_REQUEST.try_with(|context| context.trace).ok().flatten()
 }
 
-/// Who asks, once that is known.
+/// Notes the owner of the current request for the log.
 pub(crate) fn set_owner(owner: &Arc<str>) {
     let _ = CURRENT_REQUEST.try_with(|context| context.owner.set(Arc::clone(owner)));
 }
 
-/// A layer around all routes: it sees the pattern that matched.
+/// Middleware that notes the matched route pattern.
 pub(crate) async fn record_matched_route(request: Request, next: Next) -> Response {
     if let Some(route) = request.extensions().get::<MatchedPath>() {
         let _ = CURRENT_REQUEST.try_with(|context| context.route.set(route.clone()));

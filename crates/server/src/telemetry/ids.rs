@@ -1,5 +1,5 @@
-//! Ids of requests and spans. They must differ, and need not be secret: a mixed counter from a start by chance is quicker than
-//! asking the system for each.
+//! Generates ids of requests and spans. They must be unique but not secret, so a mixed counter with a random start
+//! is enough and faster than system randomness.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct IdGenerator {
     next: AtomicU64,
     trace_id_high: u64,
-    /// Of 2^32: how many of the requests that stand in no trace begin one.
+    /// Of 2^32 requests without `traceparent`, how many start a trace.
     sample_threshold: u64,
 }
 
-/// Steps by the golden ratio, then mixed: `SplitMix64`.
+/// Step of `SplitMix64`, from the golden ratio.
 const GOLDEN_RATIO_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn mix(mut z: u64) -> u64 {
@@ -21,10 +21,10 @@ fn mix(mut z: u64) -> u64 {
 }
 
 impl IdGenerator {
-    /// `sample_ratio`: from 0, none, to 1, all.
+    /// `sample_ratio` is between 0 (none) and 1 (all).
     pub(crate) fn new(sample_ratio: f64) -> Self {
         let mut seed = [0; 16];
-        // Without chance ids may come again after a restart, which confuses a trace and harms nothing else.
+        // If the system has no randomness, ids may repeat after a restart. That only confuses traces.
         let _ = getrandom::fill(&mut seed);
         let (low, high) = seed.split_at(8);
         let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
@@ -45,7 +45,7 @@ impl IdGenerator {
         (u128::from(self.trace_id_high) << 64 | u128::from(self.next_u64())).to_be_bytes()
     }
 
-    /// Whether a request that stands in no trace begins one.
+    /// Returns whether a request without `traceparent` starts a trace.
     pub(crate) fn should_sample(&self) -> bool {
         self.sample_threshold > 0 && self.next_u64() >> 32 < self.sample_threshold
     }

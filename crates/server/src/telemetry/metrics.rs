@@ -1,4 +1,4 @@
-//! The page of metrics: what the engine, the store, the server and the process tell of themselves.
+//! The metrics page: metrics of the engine, the store, the server and the process.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ use MetricKind::{Counter, Gauge, Histogram};
 
 const MICROS_PER_SECOND: f64 = 1_000_000.0;
 
-/// A look at the store is good for so long, and for twenty times as long as it took: whatever it costs, and however often
-/// somebody asks, it keeps one reader busy for a twentieth of the time.
+/// Store statistics are cached for at least this time, and for 20 times as long as the query took, so that frequent
+/// scrapes keep one reader busy for at most 5% of the time.
 const MIN_STATS_TTL: Duration = Duration::from_secs(1);
 const STATS_TTL_COST_FACTOR: u32 = 20;
 
-/// The last look at the store.
+/// The latest statistics of the store.
 #[derive(Debug, Default)]
 pub(crate) struct CachedStats(Mutex<Option<StatsSample>>);
 
 #[derive(Clone, Debug)]
 struct StatsSample {
-    /// `None` where the store could not be read.
+    /// `None` if the query failed.
     stats: Option<StoreStats>,
     sampled_at: Time,
     expires_at: Instant,
@@ -60,7 +60,7 @@ impl CachedStats {
     }
 }
 
-/// All metrics, in the form that is asked for: their type and the page.
+/// Renders all metrics. Returns the content type and the page.
 pub(crate) async fn render_metrics(app: &AppState, accept: &str) -> (&'static str, String) {
     let telemetry = app.telemetry();
     let sample = telemetry.cached_stats.get(app.engine().store()).await;
@@ -387,7 +387,7 @@ fn write_server_metrics(page: &mut MetricsWriter, app: &AppState, telemetry: &Te
     }
 }
 
-/// Every metric that a server can tell, for the page of the documentation.
+/// All metrics, to compare with the documentation.
 #[cfg(test)]
 pub(super) const ALL_METRICS: &[&MetricDefinition] = &[
     &RECORDS_CREATED,
@@ -440,7 +440,7 @@ mod tests {
 
     use super::ALL_METRICS;
 
-    /// The page has the table of all metrics, and no other metric. `ONCEWARD_BLESS=1` writes it.
+    /// `ONCEWARD_BLESS=1` rewrites the table.
     #[test]
     fn observability_page_lists_exactly_all_metrics() {
         let mut table = "| metric | kind | labels | tells |\n| --- | --- | --- | --- |\n".to_owned();
@@ -461,7 +461,7 @@ mod tests {
                 assert_eq!(documented, table, "ONCEWARD_BLESS=1 writes it");
             }
         }
-        // What else the page says of metrics is true of these.
+        // Metrics that the rest of the page mentions must exist.
         for word in
             page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("onceward_"))
         {

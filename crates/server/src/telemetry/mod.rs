@@ -1,5 +1,5 @@
-//! What can be seen of a server from outside: metrics, one line for each request, and traces. None of it holds anything that a
-//! record or a call brings along: ids, names of lifecycles and states, numbers and times only.
+//! Metrics, request log and traces. They contain ids, names of lifecycles and states, numbers and times, but no
+//! data of records or calls.
 
 mod context;
 mod ids;
@@ -24,18 +24,18 @@ use ids::IdGenerator;
 use otlp::{SpanAttribute, SpanExporter, SpanKind, TraceSpan};
 use request_metrics::RequestMetrics;
 
-/// Where traces go, and how many.
+/// Where to export traces, and how many requests to sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceExport {
-    /// A collector that takes OTLP over HTTP, as `http://127.0.0.1:4318`.
+    /// An OTLP/HTTP collector, such as `http://127.0.0.1:4318`.
     pub endpoint: String,
-    /// Sent with each request to it.
+    /// Headers of each export request.
     pub headers: Vec<(String, String)>,
-    /// The part of the requests without a trace of their own that begin one, from 0 to 1.
+    /// Fraction of the requests without `traceparent` that start a trace, from 0 to 1.
     pub sample_ratio: f64,
 }
 
-/// All that watches. Made before the engine, which is told of it; the server has the same one.
+/// Collects metrics and traces. Created before the engine; the engine and the server share it.
 #[derive(Debug)]
 pub struct Telemetry {
     request_metrics: RequestMetrics,
@@ -46,12 +46,12 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Metrics and log only.
+    /// Creates telemetry without traces.
     pub fn new() -> Arc<Self> {
         Arc::new(Self::build(None, 0.0))
     }
 
-    /// And traces.
+    /// Creates telemetry that exports traces.
     pub fn with_traces(export: TraceExport) -> std::io::Result<Arc<Self>> {
         let exporter = SpanExporter::start(&export.endpoint, export.headers)?;
         Ok(Arc::new(Self::build(Some(exporter), export.sample_ratio)))
@@ -62,17 +62,16 @@ impl Telemetry {
         Self { request_metrics, cached_stats, exporter, ids: IdGenerator::new(sample_ratio), clock: Clock::machine() }
     }
 
-    /// What an engine's [`EngineConfig`](onceward_engine::Config) is given, where traces go anywhere.
+    /// Returns the span sink for [`EngineConfig`](onceward_engine::Config), or `None` if traces are not exported.
     pub fn span_sink(self: &Arc<Self>) -> Option<Arc<dyn SpanSink>> {
         self.is_exporting().then(|| Arc::clone(self) as Arc<dyn SpanSink>)
     }
 
-    /// Whether traces go anywhere.
     pub(crate) fn is_exporting(&self) -> bool {
         self.exporter.is_some()
     }
 
-    /// Send what is left of traces. Blocks for as long as a collector may take to answer.
+    /// Exports the remaining spans. Blocks until the collector answers or times out.
     pub fn close(&self) {
         if let Some(exporter) = &self.exporter {
             exporter.close();
@@ -80,7 +79,7 @@ impl Telemetry {
     }
 
     pub(crate) fn begin_request(self: &Arc<Self>, method: &Method, headers: &HeaderMap) -> RequestObserver {
-        // More than one is none: the standard says so.
+        // W3C Trace Context: ignore a repeated `traceparent`.
         let mut values = headers.get_all("traceparent").iter();
         let first = values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok());
         RequestObserver::new(Arc::clone(self), RequestContext::new(self, method, first))
@@ -128,7 +127,7 @@ impl SpanSink for Telemetry {
         self.export_span(TraceSpan {
             context: own,
             parent: Some(parent.span_id),
-            // In the same trace, and linked: programs that show the messages of a trace look for the link.
+            // Also linked to its parent, because trace viewers find the messages of a trace by link.
             links: vec![parent],
             name: format!("execution {lifecycle}"),
             kind: SpanKind::Consumer,

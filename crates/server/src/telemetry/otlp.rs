@@ -1,5 +1,5 @@
-//! Spans on their way to a collector: OTLP over HTTP, as JSON. A thread of its own sends them in batches; whoever has a span
-//! puts it into a bounded queue or drops it, and never waits.
+//! Exports spans to a collector, OTLP over HTTP as JSON. A thread sends them in batches; if its bounded queue is
+//! full, spans are dropped instead of blocking the caller.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -12,22 +12,22 @@ use onceward_core::trace::TraceContext;
 use serde_json::{Value as Json, json};
 use tracing::{info, warn};
 
-/// Spans that may wait. Each is a few hundred bytes.
+/// Spans that may wait for export. Each takes a few hundred bytes, so a few megabytes in total.
 const MAX_QUEUED_SPANS: usize = 8_192;
 
-/// Spans in one request.
+/// Most spans in one export request.
 const MAX_SPANS_PER_REQUEST: usize = 512;
 
-/// A span waits no longer for company.
+/// Longest wait for more spans before a request is sent.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For a collector to answer.
+/// Time for the collector to answer.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For all that is left when the process ends.
+/// Time to send the remaining spans at shutdown.
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two complaints.
+/// Shortest time between two log messages about failed exports.
 const ERROR_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub(crate) enum SpanKind {
     Consumer = 5,
 }
 
-/// One thing that took time, in a trace.
+/// A span of a trace.
 #[derive(Debug)]
 pub(crate) struct TraceSpan {
     pub(crate) context: TraceContext,
@@ -60,7 +60,7 @@ impl SpanAttribute {
     }
 
     pub(crate) fn number(name: &'static str, number: i64) -> Self {
-        // The form asks for numbers of 64 bits as text.
+        // OTLP/JSON encodes 64-bit integers as strings.
         Self(name, json!({ "intValue": number.to_string() }))
     }
 
@@ -94,13 +94,13 @@ impl TraceSpan {
     }
 }
 
-/// Where spans go.
+/// Queue to the exporting thread.
 #[derive(Debug)]
 pub(crate) struct SpanExporter {
     queue: Mutex<Option<SyncSender<TraceSpan>>>,
-    /// Ends with the thread that sends.
+    /// Disconnects when the exporting thread ends.
     sender_ended: Mutex<Option<Receiver<()>>>,
-    /// When the last are given up.
+    /// When the exporting thread gives up the remaining spans.
     close_deadline: Arc<OnceLock<Instant>>,
     counters: Arc<ExportCounters>,
 }
@@ -112,7 +112,7 @@ struct ExportCounters {
 }
 
 impl SpanExporter {
-    /// To `{endpoint}/v1/traces`.
+    /// Starts a thread that exports to `{endpoint}/v1/traces`.
     pub(crate) fn start(endpoint: &str, headers: Vec<(String, String)>) -> std::io::Result<Self> {
         let (sender, spans) = sync_channel(MAX_QUEUED_SPANS);
         let counters = Arc::new(ExportCounters::default());
@@ -134,7 +134,7 @@ impl SpanExporter {
         Ok(Self { queue: Mutex::new(Some(sender)), sender_ended: Mutex::new(Some(ended)), close_deadline, counters })
     }
 
-    /// Never waits: one that finds no room is lost, and counted.
+    /// Queues a span, or counts it as lost if the queue is full. Never blocks.
     pub(crate) fn try_enqueue(&self, span: TraceSpan) {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.as_ref().is_none_or(|queue| queue.try_send(span).is_err()) {
@@ -142,18 +142,18 @@ impl SpanExporter {
         }
     }
 
-    /// Spans that a collector took, and those that were lost.
+    /// Returns how many spans were exported, and how many were lost.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.counters.exported.load(Ordering::Relaxed), self.counters.lost.load(Ordering::Relaxed))
     }
 
-    /// Send what is left, for so long as is fair to whoever waits for the process to end.
+    /// Exports the remaining spans, for at most [`FINAL_FLUSH_TIMEOUT`].
     pub(crate) fn close(&self) {
         let _ = self.close_deadline.set(Instant::now() + FINAL_FLUSH_TIMEOUT);
         drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
         let ended = self.sender_ended.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(ended) = ended {
-            // One that is on its way to a collector that does not answer ends with the process.
+            // A request to an unresponsive collector ends with the process.
             let _ = ended.recv_timeout(FINAL_FLUSH_TIMEOUT);
         }
         let (exported, lost) = self.counts();
@@ -169,7 +169,7 @@ fn http_agent() -> ureq::Agent {
     config.build().into()
 }
 
-/// The thread that sends.
+/// The state of the exporting thread.
 struct OtlpSender {
     url: String,
     headers: Vec<(String, String)>,

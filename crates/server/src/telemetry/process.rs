@@ -1,8 +1,7 @@
-//! What the machine says of the process. Where it does not say it, nothing is told.
+//! Process statistics from `/proc`; `None` on systems without it.
 
 use std::fs;
 
-/// Bytes in memory.
 pub(crate) fn resident_memory_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -10,7 +9,7 @@ pub(crate) fn resident_memory_bytes() -> Option<u64> {
     Some(kilobytes * 1_024)
 }
 
-/// Files and connections that are open.
+/// Counts open file descriptors, sockets included.
 pub(crate) fn open_file_count() -> Option<u64> {
     fs::read_dir("/proc/self/fd").ok().map(|all| u64::try_from(all.count()).unwrap_or(u64::MAX))
 }

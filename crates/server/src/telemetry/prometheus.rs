@@ -1,10 +1,10 @@
-//! Metrics as text, in the form that Prometheus reads and in `OpenMetrics`.
+//! Writes metrics in Prometheus text format or as `OpenMetrics`.
 
 use std::fmt::{Display, Write as _};
 
 use onceward_store::HistogramSnapshot;
 
-/// What a metric is, for its line of type.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetricKind {
     Counter,
@@ -22,7 +22,7 @@ impl MetricKind {
     }
 }
 
-/// One metric: its whole name, what it is and what it tells. docs/observability.md has the same list.
+/// A metric. `docs/observability.md` has the same list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricDefinition {
     pub(crate) name: &'static str,
@@ -34,7 +34,7 @@ pub(crate) struct MetricDefinition {
 pub(crate) const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(crate) const OPEN_METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A page that is being written.
+/// Writes the metrics page.
 #[derive(Debug)]
 pub(crate) struct MetricsWriter {
     text: String,
@@ -42,25 +42,25 @@ pub(crate) struct MetricsWriter {
 }
 
 impl MetricsWriter {
-    /// In the form that the header `Accept` asks for.
+    /// Chooses the format by the `Accept` header.
     pub(crate) fn new(accept: &str) -> Self {
         Self { text: String::with_capacity(16 << 10), is_open_metrics: accept.contains("application/openmetrics-text") }
     }
 
-    /// Begin a metric. Its samples follow.
+    /// Writes the metric's header. Its samples follow.
     pub(crate) fn begin_metric(&mut self, metric: &MetricDefinition) -> SampleWriter<'_> {
-        // OpenMetrics knows a counter by its name without the ending that its samples have.
+        // `OpenMetrics` names a counter family without the `_total` of its samples.
         let family = match metric.kind {
             MetricKind::Counter if self.is_open_metrics => metric.name.trim_end_matches("_total"),
             _ => metric.name,
         };
-        // Writing to a text does not fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(self.text, "# HELP {family} {}", metric.help);
         let _ = writeln!(self.text, "# TYPE {family} {}", metric.kind.name());
         SampleWriter { writer: self, name: metric.name, labels: metric.labels }
     }
 
-    /// The page and its type.
+    /// Returns the content type and the page.
     pub(crate) fn finish(mut self) -> (&'static str, String) {
         if self.is_open_metrics {
             self.text.push_str("# EOF\n");
@@ -69,7 +69,7 @@ impl MetricsWriter {
     }
 }
 
-/// Where the samples of one metric go.
+/// Writes the samples of one metric.
 #[derive(Debug)]
 pub(crate) struct SampleWriter<'a> {
     writer: &'a mut MetricsWriter,
@@ -78,14 +78,14 @@ pub(crate) struct SampleWriter<'a> {
 }
 
 impl SampleWriter<'_> {
-    /// The labels' values in the order of their names.
+    /// `values` are the label values, in the order of the labels.
     pub(crate) fn write_sample(&mut self, values: &[&str], value: impl Display) {
         self.writer.text.push_str(self.name);
         write_labels(&mut self.writer.text, self.labels.iter().copied().zip(values.iter().copied()));
         let _ = writeln!(self.writer.text, " {value}");
     }
 
-    /// A distribution; `scale` is what its values are divided by.
+    /// Writes a histogram; its values are divided by `scale`.
     pub(crate) fn write_histogram(&mut self, values: &[&str], histogram: &HistogramSnapshot, scale: f64) {
         let mut cumulative = 0;
         let ends = histogram.bounds.iter().map(|bound| (scaled(*bound, scale)).to_string()).chain(["+Inf".to_owned()]);

@@ -1,4 +1,4 @@
-//! Requests, counted by the pattern of their route: as many as the program has, however many paths are asked for.
+//! Request metrics by route pattern, so that the number of label values is fixed regardless of the paths requested.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,18 +8,18 @@ use std::time::Duration;
 use axum::http::Method;
 use onceward_store::{Histogram, HistogramSnapshot, LATENCY_BUCKETS_MICROS};
 
-/// What no route takes.
+/// Label of requests that match no route.
 pub(crate) const UNMATCHED_ROUTE: &str = "unmatched";
 
-/// Methods that are told apart.
+/// Methods with a label of their own.
 const METHOD_LABELS: [&str; 4] = ["GET", "POST", "DELETE", "other"];
 
-/// What became of a request: the class of its status, or that its caller went away before.
+/// Status class of the response; `gone` if the caller disconnected before.
 const STATUS_CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "gone"];
 
 const GONE_CLASS_INDEX: usize = 5;
 
-/// Routes at most: the program has fewer.
+/// Bounds memory; the server has fewer routes.
 const MAX_ROUTES: usize = 200;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Default for MethodMetrics {
     }
 }
 
-/// What was counted of one method of one route.
+/// A snapshot of the counts of one method of one route.
 #[derive(Debug)]
 pub(crate) struct MethodMetricsSnapshot {
     pub(crate) route: Box<str>,
@@ -50,7 +50,7 @@ pub(crate) struct MethodMetricsSnapshot {
 }
 
 impl RequestMetrics {
-    /// One was answered; `None` where its caller had gone.
+    /// Counts a request. `status` is `None` if the caller disconnected.
     pub(crate) fn record_request(&self, route: &str, method: &Method, status: Option<u16>, elapsed: Duration) {
         let method = METHOD_LABELS.iter().position(|name| *name == method.as_str()).unwrap_or(METHOD_LABELS.len() - 1);
         let class = status.map_or(GONE_CLASS_INDEX, |status| usize::from(status / 100).clamp(1, GONE_CLASS_INDEX) - 1);

@@ -1,4 +1,4 @@
-//! A server with keys, and its answers without what differs by itself.
+//! A test server with API keys.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A job with an owner, an event of its owner's, a unique key across owners, and one that points to it.
+/// A job with an owner, an event for its owner, a unique key across owners, and a reference to another job.
 const JOB_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "house.job"
@@ -71,20 +71,20 @@ go = "running -> done"
 go = "running -> waiting"
 "#;
 
-/// Another kind of work, for a narrow key.
+/// Returns two lifecycles, so that an API key can be limited to one.
 pub(crate) fn lifecycle_files() -> InputFiles {
     let other = JOB_LIFECYCLE.replace("house.job", "house.other");
     let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
     InputFiles { files: vec![file("job.toml", JOB_LIFECYCLE), file("other.toml", &other)] }
 }
 
-/// A test on threads of its own, so that it may block.
+/// Runs a test on its own threads, so that it may block.
 pub(crate) fn run_blocking(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(test);
 }
 
-/// A test on a database that is gone with it.
+/// Runs a test on a temporary database.
 pub(crate) fn with_sqlite_server(config: ServerConfig, systems: Vec<SystemRoutes>, test: impl AsyncFn(TestServer)) {
     run_blocking(async {
         let folder = TempDir::new();
@@ -93,7 +93,7 @@ pub(crate) fn with_sqlite_server(config: ServerConfig, systems: Vec<SystemRoutes
     });
 }
 
-/// Whatever the server has still to notice, it notices in time.
+/// Polls until the condition holds; panics after a timeout.
 pub(crate) fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
@@ -127,7 +127,7 @@ impl TestServer {
         Self { engine, address, stop: Some(stop), server_task: serving }
     }
 
-    /// The text of a new key.
+    /// Creates an API key and returns its text.
     pub(crate) async fn create_api_key(&self, owner: &str, roles: &[&str], lifecycles: &[&str]) -> String {
         let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect();
         let new = NewApiKey {
@@ -140,12 +140,12 @@ impl TestServer {
         created.expect("a key").1.reveal()
     }
 
-    /// Blocks: the server runs on threads of its own.
+    /// Blocks; the server runs on its own threads.
     pub(crate) fn send(&self, api_key: Option<&str>, method: &str, path: &str, body: Option<&Json>) -> RawHttpResponse {
         self.send_with(api_key, method, path, &[], body)
     }
 
-    /// The same with more headers.
+    /// Like [`send`](Self::send), with more headers.
     pub(crate) fn send_with(
         &self,
         api_key: Option<&str>,
@@ -163,7 +163,7 @@ impl TestServer {
             .without_volatile_headers()
     }
 
-    /// What its metrics say of it now. As long as there are no keys.
+    /// Reads a metric. Works only while there are no API keys.
     pub(crate) fn metric_value(&self, name: &str) -> u64 {
         self.send(None, "GET", "/metrics", None).metric(name)
     }
@@ -172,7 +172,7 @@ impl TestServer {
         self.address
     }
 
-    /// Tell it to end; what is under way keeps it.
+    /// Starts the shutdown without waiting for it.
     pub(crate) fn request_shutdown(&mut self) {
         let _ = self.stop.take().map(|stop| stop.send(()));
     }

@@ -1,11 +1,11 @@
-//! What is taken already.
+//! Duplicate ids, unique keys and idempotency keys of other owners.
 
 use onceward_core::diagnostic::{InputFile, InputFiles};
 use serde_json::{Value as Json, json};
 
 use crate::fixtures::{MISSING_RECORD_ID, create_record, on_both_stores};
 
-/// A taken id and a taken key tell that they are taken, and nothing of who has them. Idempotency keys are each owner's own.
+/// Idempotency keys belong to one owner.
 #[test]
 fn duplicate_error_reveals_nothing_of_other_owner() {
     on_both_stores(async |house| {
@@ -42,7 +42,7 @@ fn duplicate_error_reveals_nothing_of_other_owner() {
                     "{one:?}"
                 );
             }
-            // Pointing to a record is a way of asking whether it is there.
+            // A reference must not reveal whether a record exists.
             let mut said = Vec::new();
             for id in [&*anns, MISSING_RECORD_ID] {
                 let near = request_body(json!({ "fields": { "near": id } }));
@@ -50,7 +50,7 @@ fn duplicate_error_reveals_nothing_of_other_owner() {
             }
             assert_eq!(said[0], said[1]);
             assert!(said[0].text().contains("error") || said[0].status >= 400, "{said:?}");
-            // Who could not have made one is not even told that it is taken.
+            // A caller that may not create records does not learn that the id exists.
             let mut said = Vec::new();
             for id in [&*anns, MISSING_RECORD_ID] {
                 said.push(
@@ -66,7 +66,7 @@ fn duplicate_error_reveals_nothing_of_other_owner() {
     });
 }
 
-/// Filed by its owner, and read by judges only.
+/// Created by its owner, readable by judges only.
 const PLEA_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "house.plea"
@@ -87,7 +87,7 @@ go   = "-> filed"
 take = ["name", "note"]
 "#;
 
-/// A key that returns its holder does so to who may read it, and to nobody else: not even to its owner.
+/// Not even its owner gets it back without the right to read it.
 #[test]
 fn existing_record_is_returned_only_to_its_readers() {
     on_both_stores(async |house| {

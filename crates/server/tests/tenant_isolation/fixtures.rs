@@ -1,4 +1,4 @@
-//! A house with ann's records, and those who have none there.
+//! Ann's records, and callers that own none of them.
 
 use onceward_server::ServerConfig;
 use onceward_store::{AnyStore, PostgresStore};
@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 
 use crate::support::{TestServer, run_blocking, with_sqlite_server};
 
-/// A record that is not there.
+/// The id of a record that does not exist.
 pub(crate) const MISSING_RECORD_ID: &str = "0199a000-0000-7000-8000-000000000001";
 
-/// The same on both databases.
+/// Runs a test on both databases.
 pub(crate) fn on_both_stores(test: impl AsyncFn(TestServer)) {
     println!("on SQLite");
     with_sqlite_server(ServerConfig::default(), Vec::new(), &test);
@@ -21,7 +21,7 @@ pub(crate) fn on_both_stores(test: impl AsyncFn(TestServer)) {
     });
 }
 
-/// Those who are no operators, and own nothing of ann's.
+/// Creates API keys of callers that are not operators and own none of Ann's records.
 pub(crate) async fn stranger_keys(house: &TestServer) -> Vec<(&'static str, String)> {
     vec![
         ("a producer", house.create_api_key("eve", &["producer"], &[]).await),

@@ -1,4 +1,5 @@
-//! One owner never sees or moves another's records: over every route that there is, what is foreign is answered like what is not there, byte for byte.
+//! An owner never sees or changes records of another: every route answers for a foreign record exactly as for a
+//! missing one.
 
 mod duplicates;
 mod fixtures;

@@ -1,4 +1,4 @@
-//! One record, and lists of many.
+//! Single records and lists.
 
 use onceward_core::diagnostic::{InputFile, InputFiles};
 use onceward_testkit::http::RawHttpResponse;
@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use crate::fixtures::{MISSING_RECORD_ID, create_record, on_both_stores, stranger_keys};
 use crate::routes::{ROUTE_ACCESS, StrangerAccess, call_route};
 
-/// INV-9: one record, in each of its states, for every kind of stranger: 404 or `lease_lost`, the same bytes as for no record at all.
+/// INV-9: in each state of the record and for each kind of stranger, the responses are equal byte for byte.
 #[test]
 fn foreign_record_is_answered_like_missing_record() {
     on_both_stores(async |house| {
@@ -27,7 +27,7 @@ fn foreign_record_is_answered_like_missing_record() {
                     let none = call_route(&house, Some(key), route, MISSING_RECORD_ID);
                     assert_eq!(foreign, none, "{state}, {stranger}");
                     for (path, said) in &foreign {
-                        // Of a route that is not there yet nothing can be told.
+                        // The response must not reveal the record's state or fields.
                         assert!(
                             !said.text().contains("waiting") && !said.text().contains("of ann's"),
                             "{path}: {said:?}"
@@ -52,7 +52,7 @@ fn foreign_record_is_answered_like_missing_record() {
                 assert_eq!(done.status, 200, "{done:?}");
                 let seen = house.send(Some(&bob), "GET", &format!("/v1/records/{id}/payload"), None);
                 assert_eq!(seen.status, 404, "the lease is over");
-                // The same report again is taken, and shows nothing of what the record has become.
+                // A repeated report succeeds but does not show the record.
                 let again = house.send(Some(&bob), "POST", &format!("/v1/executions/{id}.1/commit"), Some(&report));
                 assert_eq!(
                     (again.status, &again.json()["record"], &again.json()["execution"]),
@@ -69,7 +69,7 @@ fn foreign_record_is_answered_like_missing_record() {
     });
 }
 
-/// INV-9: an event under a key is answered again for ever, but its record is shown to the worker only as long as the lease lasts.
+/// INV-9
 #[test]
 fn event_replay_after_lease_end_hides_the_record() {
     on_both_stores(async |house| {
@@ -111,8 +111,8 @@ fn event_replay_after_lease_end_hides_the_record() {
     });
 }
 
-/// INV-9: once a lifecycle has a version that hides its records, nobody counts others' of it; a look tells what each record's own
-/// version shows.
+/// INV-9: counts exclude a lifecycle once one of its versions hides its records; single reads follow the record's
+/// own version.
 #[test]
 fn counts_exclude_versions_hidden_from_the_caller() {
     on_both_stores(async |house| {
@@ -136,7 +136,7 @@ fn counts_exclude_versions_hidden_from_the_caller() {
         assert_eq!((seen(&open), seen(&hidden)), (200, 404));
         assert_eq!(counts(&eve), before, "of what eve may not see nothing is told");
         assert_ne!(counts(&ann), before);
-        // Who has taken the first one up again is for operators to know.
+        // Only operators see which operator activated the first version again.
         let operator = house.create_api_key("zoe", &["operator"], &[]).await;
         let versions = |key: &str| house.send(Some(key), "GET", "/v1/lifecycles/house.board/versions", None);
         let hash = versions(&eve).expect_ok()["versions"][0]["hash"].clone();
@@ -148,7 +148,7 @@ fn counts_exclude_versions_hidden_from_the_caller() {
     });
 }
 
-/// Notes on a board, for these readers.
+/// A lifecycle with these readers.
 fn board_files(readers: &str) -> InputFiles {
     let text = format!(
         r#"
@@ -166,14 +166,14 @@ go = "-> pinned"
     InputFiles { files: vec![InputFile { name: "board.toml".to_owned(), text: text.as_str().into() }] }
 }
 
-/// Without the times at which a worker was last seen: they go on.
+/// Removes the times at which workers were last seen, which change between calls.
 fn without_worker_times(said: Vec<(String, RawHttpResponse)>) -> Vec<(String, RawHttpResponse)> {
     let hide = |said: RawHttpResponse| match serde_json::from_slice::<Json>(&said.body) {
         Ok(mut body) if body["workers"].is_array() => {
             for worker in body["workers"].as_array_mut().into_iter().flatten() {
                 worker["last_seen"] = Json::Null;
             }
-            // A time may have fewer digits than another.
+            // The length of a time varies.
             let head: Vec<&str> = said.head.lines().filter(|line| !line.starts_with("content-length")).collect();
             RawHttpResponse { status: said.status, head: head.join("\n"), body: body.to_string().into_bytes() }
         }
@@ -182,7 +182,7 @@ fn without_worker_times(said: Vec<(String, RawHttpResponse)>) -> Vec<(String, Ra
     said.into_iter().map(|(path, said)| (path, hide(said))).collect()
 }
 
-/// INV-9: lists, counts, lifecycles, workers and leases tell a stranger the same whether others have records or not.
+/// INV-9: lists, counts, lifecycles, workers and leases.
 #[test]
 fn lists_do_not_change_with_records_of_others() {
     on_both_stores(async |house| {
@@ -191,7 +191,7 @@ fn lists_do_not_change_with_records_of_others() {
         let routes: Vec<_> =
             ROUTE_ACCESS.iter().copied().filter(|route| route.2 == StrangerAccess::RecordList).collect();
         let mut before = Vec::new();
-        // Twice: whoever has asked for work is a worker of its own list from then on.
+        // Twice: a caller that asked for jobs appears in its own list of workers from then on.
         for round in 0..2 {
             for route in &routes {
                 for (_, key) in &strangers {

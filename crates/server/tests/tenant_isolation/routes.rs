@@ -1,4 +1,5 @@
-//! All routes, and how each is to answer a stranger. They come from the contract: a new one must be told here, or a test fails.
+//! All routes of the OpenAPI document, and how each must answer a stranger. A test fails if a new route is not
+//! listed.
 
 use onceward_server::openapi_document;
 use onceward_testkit::http::RawHttpResponse;
@@ -7,24 +8,23 @@ use serde_json::Value as Json;
 use crate::fixtures::{MISSING_RECORD_ID, on_both_stores, stranger_keys};
 use crate::support::TestServer;
 
-/// How a route is to answer a stranger.
+/// How a route must answer a stranger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StrangerAccess {
-    /// To everybody, key or not.
+    /// Open to all callers, with or without an API key.
     Public,
-    /// To operators only.
     OperatorsOnly,
-    /// About one record: the same for a foreign one and for none.
+    /// About one record: equal for a foreign and a missing record.
     SingleRecord,
-    /// About many: the same whether others have some or not.
+    /// About many records: independent of records of other owners.
     RecordList,
-    /// Makes something: told apart below.
+    /// Creates something: has its own tests.
     Creates,
-    /// Never ends: told apart below.
+    /// Never ends: has its own test.
     Stream,
 }
 
-/// Method, path, how to answer, and a body where one is sent: `ID` stands for the record.
+/// Method, path, expected access, and the body, in which `ID` stands for the record.
 pub(crate) const ROUTE_ACCESS: &[(&str, &str, StrangerAccess, &str)] = &[
     ("get", "/", StrangerAccess::Public, ""),
     ("get", "/livez", StrangerAccess::Public, ""),
@@ -80,7 +80,7 @@ pub(crate) const ROUTE_ACCESS: &[(&str, &str, StrangerAccess, &str)] = &[
     ("get", "/v1/stream", StrangerAccess::Stream, ""),
 ];
 
-/// The paths that a route stands for, about a record.
+/// Returns the concrete paths of a route for this record.
 fn concrete_paths(path: &str, id: &str) -> Vec<String> {
     let mut paths = vec![path.to_owned()];
     let mut with = |name: &str, values: &[&str]| {
@@ -116,7 +116,7 @@ pub(crate) fn call_route(
     said
 }
 
-/// INV-9: every route that the contract has is told above.
+/// INV-9
 #[test]
 fn every_contract_route_declares_stranger_access() {
     let api = serde_json::to_value(openapi_document(Vec::new())).expect("JSON");
@@ -129,7 +129,7 @@ fn every_contract_route_declares_stranger_access() {
     assert!(undeclared.is_empty(), "say how these answer a stranger: {undeclared:?}");
 }
 
-/// INV-9: what is for operators is refused to others, and what is not public is for nobody without a key.
+/// INV-9
 #[test]
 fn routes_reject_missing_key_and_missing_operator_role() {
     on_both_stores(async |house| {

@@ -1,4 +1,4 @@
-//! The log as it grows.
+//! The log stream.
 
 use onceward_testkit::SseClient;
 use onceward_testkit::http::is_volatile_header;
@@ -7,14 +7,14 @@ use serde_json::json;
 use crate::fixtures::{MISSING_RECORD_ID, create_record, on_both_stores};
 use crate::support::TestServer;
 
-/// A stream of the log, and what has come of it.
+/// A log stream and the text received so far.
 struct StreamTranscript {
     stream: SseClient,
     text: String,
 }
 
 impl StreamTranscript {
-    /// It has begun when this comes back.
+    /// Returns once the stream has begun.
     fn start(house: &TestServer, key: &str, query: &str) -> Self {
         let headers = [("authorization", &*format!("Bearer {key}"))];
         let stream = SseClient::start(house.address(), &format!("/v1/stream?after=0{query}"), &headers);
@@ -40,7 +40,7 @@ impl StreamTranscript {
     }
 }
 
-/// INV-9: a stream tells its reader of its own records; of a foreign one as much as of none.
+/// INV-9
 #[test]
 fn stream_shows_only_records_visible_to_the_caller() {
     on_both_stores(async |house| {
@@ -55,7 +55,7 @@ fn stream_shows_only_records_visible_to_the_caller() {
         let (foreign, none) = (follow(&format!("&record={anns}")), follow(&format!("&record={MISSING_RECORD_ID}")));
         all.read_until(&eves);
         own.read_until(&eves);
-        // One more of each: when the last has come to the one, all have come past the first.
+        // One more of each: when the stream has sent the last record, it has passed all earlier entries.
         create_record(&house, &ann, &json!({ "fields": { "near": anns } }));
         let last = create_record(&house, &eve, &json!({}));
         all.read_until(&last);

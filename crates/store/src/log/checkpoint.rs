@@ -1,4 +1,5 @@
-//! The entry that pruning leaves in the log: what it took, and what of it must still be known.
+//! The checkpoint: the log entry that pruning appends. It lists the pruned records and the values that later entries
+//! still need.
 
 use std::sync::Arc;
 
@@ -11,44 +12,44 @@ use serde::{Deserialize, Serialize};
 use super::entry::Sha256Hash;
 use super::seq_ranges::SeqRanges;
 
-/// Records that were pruned together, each with all of its entries. What those entries had left elsewhere is carried forward
-/// here, so that the rest of the log still comes to what the tables say.
+/// Records that were pruned together, each with all of its log entries. The checkpoint carries forward the changes that
+/// these entries made elsewhere, so that the remaining log still replays to the stored tables.
 ///
-/// Checkpoints belong to no record and are chained among themselves: the hash of each is over the one before.
+/// A checkpoint belongs to no record. Checkpoints form their own hash chain: each hash covers the previous checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The place of the checkpoint before this one.
+    /// Seq of the previous checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_seq: Option<u64>,
-    /// All of them had ended at this time or before.
+    /// All pruned records had ended by this time.
     pub cutoff: Time,
     pub pruned: Vec<PrunedCount>,
-    /// The places that their entries had.
+    /// Seqs of the pruned entries.
     pub seqs: SeqRanges,
-    /// Of the id and the last entry's hash of each, in the order of their first entries.
+    /// Digest over the id and the last entry's hash of each pruned record, in the order of their first entries.
     #[serde(with = "hex::hash")]
     pub digest: Sha256Hash,
-    /// What their entries moved to named accounts, by asset and name.
+    /// Sums that the pruned entries transferred to named accounts, by asset and name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<(Arc<str>, Arc<str>, i64)>,
-    /// What they moved to the holds of records that stay.
+    /// Sums that the pruned entries transferred to holds of remaining records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<(RecordId, i64)>,
-    /// What they counted.
+    /// Sums that the pruned entries added to counters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub counts: Vec<(CounterKey, i64)>,
-    /// The last word on keys: the place where it was said, the key, and who holds it from there on. All permanent ones are here.
+    /// The last write to each unique key: its seq, the key, and the holder since then. Includes all permanent keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub uniques: Vec<(u64, UniqueKey, Option<RecordId>)>,
-    /// How often links to records that stay came and went, their going now included.
+    /// How often links to remaining records were added or removed, including the removals by this checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<(RecordId, u64)>,
-    /// What they held and counted in until now, and no longer do.
+    /// Unique keys and counters that the records held until they were pruned.
     #[serde(default, skip_serializing_if = "ReleasedKeys::is_empty")]
     pub released: ReleasedKeys,
 }
 
-/// Records of one lifecycle and owner that ended in one state.
+/// Number of pruned records by lifecycle, owner and final state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PrunedCount {
     pub lifecycle: Arc<str>,
@@ -57,7 +58,7 @@ pub struct PrunedCount {
     pub records: u64,
 }
 
-/// Keys and limits `in` states, of records that ended in one of them.
+/// Unique keys and counters with an `in` list of states, of records that ended in one of these states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleasedKeys {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -73,12 +74,12 @@ impl ReleasedKeys {
 }
 
 impl Checkpoint {
-    /// How many records were taken.
+    /// Returns the number of pruned records.
     pub fn pruned_records(&self) -> u64 {
         self.pruned.iter().map(|share| share.records).fold(0, u64::saturating_add)
     }
 
-    /// The last place that was taken: what follows it is still whole.
+    /// Returns the largest pruned seq. No entry after it is missing.
     pub fn last_pruned_seq(&self) -> u64 {
         self.seqs.last().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! How one version of a record differs from the one before.
+//! The difference between two versions of a record.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,19 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::value_json::ValueJson;
 
-/// What has changed; what is absent has not. `updated_at` is the entry's own time, and version, id and the rest of what
-/// never changes stand in the entry or in the record's first one.
+/// The changed values of a record; an absent value did not change. `updated_at` is the time of the log entry. Values
+/// that never change are in the log entry itself or in the record's first entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordDiff {
-    /// Only in a record's first entry.
+    /// Present only in a record's first entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<CreationInfo>,
-    /// The hash of the version that the record lives by from now on; then all of its fields stand here, as in a first entry.
+    /// Hash of the version that the record was migrated to. In that case the diff contains all fields, as in a first
+    /// entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrated_to: Option<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
-    /// By name; in a first entry, and where the record was moved, those that are not null.
+    /// Changed fields by name. In a first entry and after a version migration, all fields that are not null.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     fields: BTreeMap<Arc<str>, ValueJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +40,7 @@ pub struct RecordDiff {
     pub hold: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timers: Option<Vec<Timer>>,
-    /// Whole: its expiry may have moved without an entry since.
+    /// The complete execution, because heartbeats may have extended its expiry without a log entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Execution>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,17 +52,17 @@ pub struct RecordDiff {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreationInfo {
     pub lifecycle: Arc<str>,
-    /// Hash of the version that the record lives by.
+    /// Hash of the record's lifecycle version.
     pub definition: Arc<str>,
     pub owner: Arc<str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadRef>,
-    /// Where the request stood that made it.
+    /// Trace context of the request that created the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
 }
 
-/// Set aside, or no longer.
+/// The record became stuck, or is no longer stuck.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StuckChange {
@@ -123,13 +124,13 @@ impl RecordDiff {
         }
     }
 
-    /// The changed fields by name.
+    /// Returns the changed fields by name.
     pub fn fields(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
         self.fields.iter().map(|(name, value)| (name, &value.0))
     }
 
-    /// The record after the change; `None` where the diff does not fit what it is applied to. `lifecycles` by hash: a record may be
-    /// moved from one version to another.
+    /// Returns the record after the change, or `None` if the diff does not match `before`. `lifecycles` is keyed by
+    /// hash; a version migration needs it.
     pub(crate) fn apply(
         &self,
         before: Record,
@@ -171,14 +172,13 @@ impl RecordDiff {
     }
 }
 
-/// Those that are not null, by name.
 fn non_null_fields(record: &Record) -> BTreeMap<Arc<str>, ValueJson> {
     let fields = record.fields.iter().zip(&record.lifecycle.fields).filter(|(value, _)| !value.is_null());
     fields.map(|(value, field)| (Arc::clone(&field.name), ValueJson(value.clone()))).collect()
 }
 
 impl CreationInfo {
-    /// A record as it is before its first entry.
+    /// Returns the empty record to which the first entry is applied.
     pub(crate) fn initial_record(&self, id: RecordId, lifecycle: &Arc<Lifecycle>, at: Time) -> Record {
         Record {
             id,

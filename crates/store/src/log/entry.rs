@@ -1,4 +1,4 @@
-//! One entry of the log, and the hash that ties it to the one before.
+//! Log entries and their hash chain.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,22 +24,22 @@ use crate::batch::{DecidedOperation, OperationOutcome};
 
 pub type Sha256Hash = [u8; 32];
 
-/// What stands before a record's first entry, and before one that belongs to no record.
+/// The previous hash of a record's first entry, and of an entry without a record.
 pub const ZERO_HASH: Sha256Hash = [0; 32];
 
-/// One entry as it was saved.
+/// A saved log entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its place in the log; no place is left out.
+    /// Position in the log; seqs have no gaps.
     pub seq: u64,
-    /// `None` for a refusal that was audited, for a checkpoint, for a version that became current, and for a change of API keys.
+    /// `None` for an audited refusal, a checkpoint, an activation and a change of API keys.
     pub record: Option<RecordId>,
-    /// The record's version after it.
+    /// The record's version after the change.
     pub version: u64,
     pub at: Time,
-    /// A [`LogEntryBody`] as JSON. The hash is of this text, so it is kept as it was written.
+    /// A [`LogEntryBody`] as JSON. It is stored as written, because the hash covers this text.
     pub text: Arc<str>,
-    /// Of all of the above but the place, and of the record's entry before.
+    /// Covers all fields above except `seq`, and the hash of the record's previous entry.
     pub hash: Sha256Hash,
 }
 
@@ -49,7 +49,7 @@ impl LogEntry {
             .map_err(|error| StoreError::corrupt(format!("log entry {}: {error}", self.seq)))
     }
 
-    /// What the hash must be, when this came before.
+    /// Returns the hash that this entry must have after an entry with the hash `previous`.
     pub fn expected_hash(&self, previous: &Sha256Hash) -> Sha256Hash {
         entry_hash(previous, self.record, self.version, self.at, &self.text)
     }
@@ -65,34 +65,34 @@ fn entry_hash(previous: &Sha256Hash, record: Option<RecordId>, version: u64, at:
     sha.finalize().into()
 }
 
-/// What an entry says.
+/// The content of a log entry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogEntryBody<'a> {
-    /// In the first entry of an operation. A worker's result stands in it by its hash only.
+    /// Only in the first entry of an operation. A worker's result is replaced by its hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Cow<'a, Operation>>,
-    /// In the first one: so many more follow.
+    /// In the operation's first entry: how many more entries follow.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u32,
-    /// In the others: so many entries before this one.
+    /// In the other entries: distance to the operation's first entry.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub back: u32,
-    /// The definitions and the version of `decide` that it was decided by; with the operation.
+    /// The catalog revision and the version of `decide`, in the entry with the operation.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub catalog: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub decide_version: u32,
-    /// The rows taken: event, and number among the event's rows.
+    /// The transitions taken: the event, and the index among the event's transitions.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub transitions: Cow<'a, [(Arc<str>, u16)]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<RecordDiff>,
-    /// All keys and counts of the operation, in its first entry.
+    /// All changes of unique keys and counters of the operation, in its first entry.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub uniques: Cow<'a, [(UniqueKey, Option<RecordId>)]>,
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub counts: Cow<'a, [(CounterKey, i64)]>,
-    /// What this record's rows moved.
+    /// Transfers by the transitions of this record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Cow<'a, Transfer>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,24 +101,24 @@ pub struct LogEntryBody<'a> {
     pub audit: Vec<Arc<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<LoggedRefusal>,
-    /// Nobody's operation: what pruning took.
+    /// Set if the entry is a checkpoint; such an entry has no operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Cow<'a, Checkpoint>>,
-    /// Nobody's record: a version became the current one of its lifecycle by somebody's word.
+    /// Set if the entry is an explicit activation; such an entry has no record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activated: Option<VersionActivated>,
-    /// Nobody's operation either: an API key that was made or revoked.
+    /// Set if the entry is a change of API keys; such an entry has no operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_change: Option<Cow<'a, ApiKeyChange>>,
 }
 
-/// What became current, and by whose word. When is the entry's own time.
+/// An explicit activation of a version. Its time is the time of the entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VersionActivated {
-    /// Among all that ever became current.
+    /// The catalog revision that the activation created.
     pub revision: u32,
     pub lifecycle: Arc<str>,
-    /// The version's hash.
+    /// Hash of the version.
     pub definition: Arc<str>,
     pub by: Arc<str>,
 }
@@ -128,7 +128,7 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// An effect by its hash.
+/// An effect, with its result replaced by a hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectRef {
     pub token: FencingToken,
@@ -142,7 +142,7 @@ impl EffectRef {
     }
 }
 
-/// A refusal that left a trace.
+/// A logged refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedRefusal {
     pub status: u16,
@@ -163,7 +163,7 @@ const fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// An entry that has no place yet.
+/// An entry without a seq yet.
 #[derive(Clone, Debug)]
 pub(crate) struct NewLogEntry {
     pub(crate) record: Option<RecordId>,
@@ -171,7 +171,7 @@ pub(crate) struct NewLogEntry {
     pub(crate) at: Time,
     pub(crate) text: Arc<str>,
     pub(crate) hash: Sha256Hash,
-    /// The named accounts that it moves something to or from.
+    /// The named accounts that its transfers touch.
     pub(crate) accounts: BTreeSet<AccountName>,
 }
 
@@ -189,7 +189,7 @@ impl NewLogEntry {
     ) -> Result<Self, StoreError> {
         let rejected =
             |error: &dyn std::fmt::Display| StoreError::Rejected(format!("a log entry cannot be written: {error}"));
-        // Room for most: growing step by step took as long as writing.
+        // Fits most entries. Growing the buffer step by step took as long as writing it.
         let mut text = Vec::with_capacity(1_024);
         serde_json::to_writer(&mut text, body).map_err(|error| rejected(&error))?;
         let text: Arc<str> = std::str::from_utf8(&text).map_err(|error| rejected(&error))?.into();
@@ -199,7 +199,7 @@ impl NewLogEntry {
     }
 }
 
-/// The entry of a checkpoint; `previous` is the hash of the one before.
+/// Encodes a checkpoint; `previous` is the hash of the previous checkpoint.
 pub(crate) fn checkpoint_entry(
     checkpoint: &Checkpoint,
     now: Time,
@@ -209,7 +209,7 @@ pub(crate) fn checkpoint_entry(
     NewLogEntry::encode(None, 0, now, previous, &body)
 }
 
-/// The entry of a version that became current; it follows no other.
+/// Encodes an explicit activation. Such an entry has no predecessor.
 pub(crate) fn activation_entry(activated: VersionActivated, now: Time) -> Result<NewLogEntry, StoreError> {
     NewLogEntry::encode(
         None,
@@ -220,13 +220,14 @@ pub(crate) fn activation_entry(activated: VersionActivated, now: Time) -> Result
     )
 }
 
-/// The entry of a change of API keys. It stands by itself, as a refusal does.
+/// Encodes a change of API keys. Such an entry has no predecessor.
 pub(crate) fn api_key_entry(change: &ApiKeyChange, now: Time) -> Result<NewLogEntry, StoreError> {
     let body = LogEntryBody { api_key_change: Some(Cow::Borrowed(change)), ..LogEntryBody::default() };
     NewLogEntry::encode(None, 0, now, &ZERO_HASH, &body)
 }
 
-/// The entries of one operation. `heads` knows the hash of each record's last entry and learns the new ones.
+/// Encodes the entries of one operation. `heads` returns the hash of a record's last entry, and stores the new hash if
+/// given one.
 pub(crate) fn operation_entries(
     decided: &DecidedOperation,
     decided_at: Time,
@@ -282,7 +283,7 @@ pub(crate) fn operation_entries(
     Ok(())
 }
 
-/// Tags of this record's rows; those of no record that changed stand with the operation.
+/// Returns the audit tags for this record's entry. The first entry also contains tags of records without an entry.
 fn audit_tags(changes: &Changes, id: RecordId, is_first: bool) -> Vec<Arc<str>> {
     let has_entry = |id: RecordId| changes.records.iter().any(|change| change.after.id == id);
     let own = |record: Option<RecordId>| match record {
@@ -312,7 +313,7 @@ fn refusal_body<'a>(decided: &'a DecidedOperation, refusal: &Refusal, catalog_re
     }
 }
 
-/// The entries that an outcome would be told by after `seq`; `head` knows the hash of each record's last entry.
+/// Returns the entries that an outcome should have after `seq`. `head` returns the hash of a record's last entry.
 pub fn expected_entries(
     decided: &DecidedOperation,
     decided_at: Time,
@@ -326,7 +327,7 @@ pub fn expected_entries(
     Ok((seq + 1..).zip(new).map(|(seq, entry)| entry.with_seq(seq)).collect())
 }
 
-/// Whether two entries tell the same, whatever the operation's result was: the log has its hash only.
+/// Compares two entries except for the operation: in the log, its result is replaced by a hash.
 pub fn has_same_outcome(stored: &LogEntry, redecided: &LogEntry) -> Result<bool, StoreError> {
     if (stored.record, stored.version, stored.at) != (redecided.record, redecided.version, redecided.at) {
         return Ok(false);
@@ -336,7 +337,7 @@ pub fn has_same_outcome(stored: &LogEntry, redecided: &LogEntry) -> Result<bool,
     Ok(stored_body == redecided_body)
 }
 
-/// The operation as the log keeps it: a worker's result may be large, or nobody's business.
+/// Replaces a worker's result by its hash, because the result can be large or confidential.
 fn redact_result(operation: &Operation) -> Cow<'_, Operation> {
     let Call::Commit { result, .. } = &operation.call else { return Cow::Borrowed(operation) };
     if result.is_null() {
@@ -350,7 +351,7 @@ fn redact_result(operation: &Operation) -> Cow<'_, Operation> {
     Cow::Owned(redacted)
 }
 
-/// Of the result as JSON text.
+/// Hashes a result as JSON text.
 pub fn result_hash(result: &Json) -> Sha256Hash {
     Sha256::digest(result.to_string().as_bytes()).into()
 }

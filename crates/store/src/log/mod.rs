@@ -1,5 +1,4 @@
-//! The log: what happened, one entry for each record that an operation changed, from which everything else can be built
-//! again.
+//! The log: one entry for each record that an operation changed. All other tables can be rebuilt from it.
 
 mod checkpoint;
 mod diff;

@@ -1,4 +1,4 @@
-//! Building the world again from the log alone.
+//! Rebuilds the complete state in memory from the log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use onceward_core::value::RecordId;
 use super::entry::{EffectRef, LogEntry, Sha256Hash, ZERO_HASH};
 use crate::StoreError;
 
-/// What the entries so far have made of an empty world.
+/// The state after the entries replayed so far.
 #[derive(Clone, Debug)]
 pub struct LogReplay {
     lifecycles: HashMap<Arc<str>, Arc<Lifecycle>>,
     pub snapshot: Snapshot,
     pub effects: HashMap<RecordId, EffectRef>,
-    /// The hash of each record's last entry.
+    /// Hash of each record's last entry.
     pub heads: HashMap<RecordId, Sha256Hash>,
-    /// The place of the last entry.
+    /// Seq of the last entry.
     pub seq: u64,
 }
 
-/// An entry that cannot stand where it stands.
+/// Why an entry cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     #[error("entry {found} follows entry {after}")]
@@ -41,7 +41,7 @@ pub enum ReplayError {
 }
 
 impl LogReplay {
-    /// `lifecycles` by hash: every version that the log may name.
+    /// Creates an empty replay. `lifecycles` contains by hash every version that the log may name.
     pub fn new(lifecycles: HashMap<Arc<str>, Arc<Lifecycle>>) -> Self {
         Self {
             lifecycles,

@@ -1,16 +1,15 @@
-//! Places of the log, many of them in a row.
+//! Sets of seqs, stored as ranges.
 
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// A set of places, as ranges from the lowest to the highest. Written as `1-3,7`: what is pruned together mostly stood
-/// together.
+/// A set of seqs as sorted ranges, written as `1-3,7`. Entries that are pruned together are mostly adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeqRanges(Vec<(u64, u64)>);
 
 impl SeqRanges {
-    /// These places, in any order.
+    /// Creates the set from seqs in any order.
     pub fn from_seqs(mut seqs: Vec<u64>) -> Self {
         seqs.sort_unstable();
         let mut ranges: Vec<(u64, u64)> = Vec::new();
@@ -23,7 +22,7 @@ impl SeqRanges {
         Self(ranges)
     }
 
-    /// The first and the last of each range, in order.
+    /// Returns the first and last seq of each range, in order.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.0
     }
@@ -37,7 +36,7 @@ impl SeqRanges {
         self.0.last().map(|(_, last)| *last)
     }
 
-    /// How many places there are.
+    /// Returns the number of seqs.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(first, last)| (last - first).saturating_add(1)).fold(0, u64::saturating_add)
     }
@@ -63,7 +62,7 @@ impl Serialize for SeqRanges {
         let mut text = String::new();
         for (first, last) in &self.0 {
             let comma = if text.is_empty() { "" } else { "," };
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{comma}{first}");
             if last > first {
                 let _ = write!(text, "-{last}");

@@ -1,4 +1,4 @@
-//! Named accounts in the reference model: their moves are looked for in the whole log.
+//! Named accounts in the reference model. It finds an account's transfers by scanning the whole log.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::account::{AccountBalance, AccountName, AccountsQuery, StatementPage, 
 use crate::error::StoreError;
 
 impl MemoryState {
-    /// Those that something was moved to or from, and those that stand for the world.
+    /// Returns all accounts with a transfer, and all outside accounts.
     pub(super) fn balances(&self) -> BTreeMap<AccountName, i64> {
         let mut balances = BTreeMap::new();
         for lifecycle in self.catalog.versions_since(0) {

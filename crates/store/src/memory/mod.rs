@@ -1,5 +1,5 @@
-//! The reference model: a world in memory that is simple enough to be obviously right. For tests and simulations, not for
-//! users: nothing outlives the process.
+//! The reference model: an in-memory store that is simple enough to be obviously correct. It is for tests and
+//! simulations; its data is lost when the process ends.
 
 mod api_keys;
 mod definitions;
@@ -42,7 +42,7 @@ use crate::store::Store;
 use crate::workers::{LeaseCounts, WorkerSighting};
 use state::MemoryState;
 
-/// A store in memory. Clones are the same store.
+/// A store in memory. Clones share the same data.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     state: Arc<Mutex<MemoryState>>,
@@ -54,7 +54,8 @@ impl MemoryStore {
         Self { state: Arc::new(Mutex::new(MemoryState::default())), clock }
     }
 
-    /// Nothing panics between two changes that belong together, so a poisoned lock guards a whole world all the same.
+    /// No panic can occur between changes that belong together, so the state is consistent even if the lock is
+    /// poisoned.
     fn lock_state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

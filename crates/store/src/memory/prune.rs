@@ -1,4 +1,4 @@
-//! Taking records out of the reference model.
+//! Pruning in the reference model.
 
 use std::collections::BTreeSet;
 
@@ -99,7 +99,7 @@ impl MemoryState {
         Ok(PruneResult::Saved(seq))
     }
 
-    /// All of them at once: nobody waits for a world in memory.
+    /// Deletes all expired counters at once; in memory there is no need for pages.
     pub(super) fn delete_expired_counters(&mut self, query: &ExpiredCountersQuery) -> ExpiredCountersPage {
         let before = self.snapshot.counters.len();
         self.snapshot.counters.retain(|key, count| !query.is_expired(*count, key.window_start));

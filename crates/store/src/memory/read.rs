@@ -1,4 +1,4 @@
-//! Looking things up, by looking through everything.
+//! Queries in the reference model. Each scans all data.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl MemoryState {
         self.snapshot.counters.get(key).copied().unwrap_or(0)
     }
 
-    /// In the order of creation.
+    /// Returns records in the order of creation.
     pub(super) fn records(&self) -> impl Iterator<Item = (u64, &Arc<Record>)> {
         self.ids_by_row.iter().filter_map(|(row, id)| self.snapshot.record(*id).map(|record| (*row, record)))
     }
@@ -104,7 +104,7 @@ impl MemoryState {
         found
     }
 
-    /// How many more jobs of a key may run.
+    /// Returns how many more jobs with this concurrency key can run.
     fn free_slots(&self, record: &Record, key: &ConcurrencyKey) -> u64 {
         let Some(limit) = record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()?.limit) else {
             return u64::MAX;
@@ -112,7 +112,7 @@ impl MemoryState {
         u64::from(limit).saturating_sub(self.count(&running_counter_key(key)))
     }
 
-    /// Where jobs of a key go in order: whether none before it is unfinished.
+    /// Returns whether the job is the oldest unfinished one of an ordered queue, or its key is not ordered.
     fn is_first_in_queue(&self, record: &Record, key: &ConcurrencyKey) -> bool {
         let ordered =
             record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()).is_some_and(|key| key.ordered);
@@ -142,7 +142,7 @@ impl MemoryState {
         let mut page = RecordPage::default();
         let mut last = None;
         let (max_scanned, mut budget) = (max_scanned_records(query.limit), PageBudget::new(query.page_limit()));
-        // Everything is in memory here anyway: only who asks for it has them counted.
+        // Measuring a record is costly, so do it only for queries with a byte limit.
         let bytes = |record: &Record| query.max_bytes.map_or(0, |_| write_fields(record).map_or(0, |text| text.len()));
         for (number, (row, record)) in self.records().filter(|(row, _)| *row > after).enumerate() {
             if number == max_scanned {

@@ -1,4 +1,4 @@
-//! Saving: everything is looked at before anything is changed.
+//! Saves in the reference model. Everything is validated before anything changes.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl MemoryState {
         SaveConflict { changed_keys: read_set.changed_keys(&fresh), answered_ids }
     }
 
-    /// What a database holds by its own constraints, whatever our code does.
+    /// Checks the constraints that a database enforces by its schema.
     fn enforce_constraints(&self, write_set: &WriteSet) -> Result<(), StoreError> {
         let reject = |why: String| Err(StoreError::Rejected(why));
         for record in &write_set.records {

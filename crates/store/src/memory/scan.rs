@@ -1,5 +1,4 @@
-//! Looking through the reference model. It keeps no `entries`, `ready`, `front_changes`, `later`, `timers` or `tallies`: it works them
-//! out when asked.
+//! Scans of the reference model. It computes the queue, timer, count and account-entry tables on demand.
 
 use onceward_core::decide::CounterKey;
 use onceward_core::hex;
@@ -72,7 +71,7 @@ impl Scan for MemoryStore {
             Some([CursorValue::Int(from)]) => usize::try_from(*from).unwrap_or(usize::MAX),
             _ => 0,
         };
-        // A model for tests: it may sort everything for each page.
+        // Sorting everything for each page is fast enough for tests.
         let mut rows = kept.stored_rows(table);
         rows.sort_by_cached_key(|row| row.subject.to_string());
         let end = from.saturating_add(limit);

@@ -1,4 +1,4 @@
-//! What the reference model keeps.
+//! The data of the reference model.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::log::{LogEntry, Sha256Hash};
 use crate::prune::PruneState;
 use crate::workers::{WorkerName, WorkerSighting};
 
-/// Core's own complete world, and beside it what core has no need of.
+/// Core's complete snapshot, and the data that core does not need.
 #[derive(Debug)]
 pub(super) struct MemoryState {
-    /// Raised by every save.
+    /// Incremented by every save.
     pub(super) generation: u64,
     pub(super) snapshot: Snapshot,
-    /// Records by the order of their creation, from 1.
+    /// Records by row id, which counts from 1 in the order of creation.
     pub(super) ids_by_row: BTreeMap<u64, RecordId>,
     pub(super) record_meta: HashMap<RecordId, MemoryRecordMeta>,
     pub(super) effects: HashMap<RecordId, Effect>,
     pub(super) payloads: HashMap<[u8; 32], Arc<[u8]>>,
-    /// With the time when each was answered.
+    /// With the time of the reply.
     pub(super) idempotency_records: BTreeMap<IdempotencyId, (IdempotencyRecord, Time)>,
     pub(super) prune_state: PruneState,
     pub(super) api_keys: ApiKeySet,
@@ -34,19 +34,19 @@ pub(super) struct MemoryState {
     pub(super) workers: BTreeMap<WorkerName, WorkerSighting>,
 }
 
-/// What is kept beside a record.
+/// Data stored with a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryRecordMeta {
     pub(super) row_id: u64,
     pub(super) head_hash: Sha256Hash,
-    /// The place of its last log entry.
+    /// Seq of the record's last log entry.
     pub(super) head_seq: u64,
-    /// Raised when a link to the record comes or goes.
+    /// Incremented when a link to the record is added or removed.
     pub(super) link_version: u64,
 }
 
 impl MemoryState {
-    /// The last place in the log. What stands there is never pruned.
+    /// Returns the last seq. Pruning never deletes the last entry.
     pub(super) fn last_seq(&self) -> u64 {
         self.log.last().map_or(0, |entry| entry.seq)
     }

@@ -1,4 +1,4 @@
-//! Who came for jobs lately, in the reference model.
+//! Worker sightings in the reference model.
 
 use std::collections::BTreeMap;
 

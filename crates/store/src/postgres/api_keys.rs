@@ -1,4 +1,5 @@
-//! API keys: few, seldom changed, read as a whole. Whoever changes them holds the row of `key_changes`.
+//! API keys in PostgreSQL. They are few and change rarely, so they are read as a whole. An edit locks the row of
+//! `key_changes`.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::error::StoreError;
 
 const SELECT_REVISION_SQL: &str = "SELECT changes FROM onceward.key_changes";
 
-/// One statement, so that both are of one moment.
+/// One statement, so that keys and revision match.
 const SELECT_API_KEYS_SQL: &str = "SELECT c.changes, k.id, k.hash, k.owner, k.roles, k.lifecycles, k.name, k.created_at, k.expires_at, k.revoked_at \
      FROM onceward.key_changes c LEFT JOIN onceward.api_keys k ON true ORDER BY k.created_at, k.id";
 
@@ -92,7 +93,7 @@ pub(super) async fn edit_api_keys(
     }
 }
 
-/// The place of its entry; `None` where the keys have changed.
+/// Writes the edit and returns the seq of its log entry, or `None` if the keys have changed.
 async fn write_edit(transaction: &OpenTransaction, edit: &ApiKeyEdit) -> Result<Option<u64>, StoreError> {
     let client = transaction.client()?;
     let mut pipeline = Pipeline::default();
@@ -137,7 +138,7 @@ async fn write_edit(transaction: &OpenTransaction, edit: &ApiKeyEdit) -> Result<
         param(vec![&entry.hash[..]]),
     ];
     pipeline.add(INSERT_HISTORY_SQL, parameters);
-    // Last of all, as every save does it: the order of the log is the order of commit.
+    // Last, as in every save, so that the log has commit order.
     pipeline.add(LOCK_LOG_END_SQL, Vec::new());
     let appended = pipeline.add(APPEND_BATCH_SQL, vec![param(1_i64), param(batch)]);
     pipeline.add_plain("COMMIT");

@@ -1,8 +1,8 @@
-//! A connection that is lent out, and how long its answers are waited for.
+//! A pooled connection with a time limit for answers.
 //!
-//! A machine that is gone is noticed by the system. A proxy that goes on taking our words for a server that is gone, or a server that stands
-//! still, is not: so an answer has a limit. A connection whose answer did not come is closed, as if it had been cut: what was asked for may
-//! still be carried out, and nobody knows.
+//! The operating system detects a dead peer. It does not detect a server that hangs, or a proxy that keeps accepting
+//! data for a dead server. Therefore each answer has a time limit. A connection whose answer does not come in time is
+//! closed as if it had broken: the server may still execute the request, so the outcome is unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,16 +14,16 @@ use tokio_postgres::{Row, Statement, ToStatement};
 
 use super::errors::StatementError;
 
-/// How long an answer is waited for, where a URL does not say otherwise. Far longer than anything here takes that is no fault: statements find
-/// their rows by keys and read them by pages, and who waits for another's lock is sent away after five seconds.
+/// Default time limit for an answer, if the URL sets none. Much longer than any normal statement: statements find rows
+/// by key and read them in pages, and `lock_timeout` ends a wait for a lock after 5 seconds.
 pub(super) const DEFAULT_ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The same for what goes through much at once and keeps no caller waiting.
+/// Time limit for background statements, which process much data and delay no caller.
 const BACKGROUND_ANSWER_TIMEOUT: Duration = Duration::from_hours(1);
 
 type SqlParameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// What comes of something within a time; where there is no limit, whenever it comes.
+/// Returns the result of a future, or `None` after the timeout. Without a timeout, waits until the future completes.
 pub(super) async fn timeout_if_set<T>(timeout: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     match timeout {
         Some(limit) => tokio::time::timeout(limit, future).await.ok(),
@@ -31,16 +31,16 @@ pub(super) async fn timeout_if_set<T>(timeout: Option<Duration>, future: impl Fu
     }
 }
 
-/// Given back when it is dropped, unless an answer did not come. Where whoever asked has gone away before it came, it is given back when it
-/// has.
+/// A connection that returns to the pool when dropped, unless an answer timed out. If the caller was cancelled before
+/// its answer came, the connection returns to the pool after the answer.
 #[derive(Debug)]
 pub(super) struct PooledClient {
-    /// There until it is dropped.
+    /// `Some` until dropped.
     connection: Option<Object>,
     location: Arc<str>,
     answer_timeout: Option<Duration>,
     is_lost: AtomicBool,
-    /// Answers that are waited for.
+    /// Number of answers that are still expected.
     pending_answers: AtomicUsize,
 }
 
@@ -55,14 +55,15 @@ impl PooledClient {
         }
     }
 
-    /// For what may take longer than anything that callers wait for.
+    /// Raises the time limit, for statements that no caller waits for.
     #[must_use]
     pub(super) fn with_background_timeout(mut self) -> Self {
         self.answer_timeout = self.answer_timeout.map(|limit| limit.max(BACKGROUND_ANSWER_TIMEOUT));
         self
     }
 
-    /// Whether it ended by itself, or by the server. One whose answer did not come is waited for no second time.
+    /// Returns whether the connection was closed by the server or broke. False after a timed-out answer, which callers
+    /// must not retry.
     pub(super) fn is_closed(&self) -> bool {
         !self.is_lost() && self.connection.as_ref().is_none_or(|lent| lent.is_closed())
     }
@@ -71,7 +72,7 @@ impl PooledClient {
         self.is_lost.load(Ordering::Relaxed)
     }
 
-    /// Ask for something, and wait for the answer as long as is usual.
+    /// Sends a request and waits for its answer within the usual time limit.
     pub(super) async fn call<'a, T, F>(
         &'a self,
         request: impl FnOnce(&'a ClientWrapper) -> F,
@@ -82,7 +83,7 @@ impl PooledClient {
         self.call_with_timeout(self.answer_timeout, request).await
     }
 
-    /// The same, as long as this; where there is no limit, for ever.
+    /// Like [`call`](Self::call), but with another time limit; `None` means no limit.
     async fn call_with_timeout<'a, T, F>(
         &'a self,
         timeout: Option<Duration>,
@@ -101,7 +102,7 @@ impl PooledClient {
             return Ok(answer?);
         }
         self.is_lost.store(true, Ordering::Relaxed);
-        // Those that lie idle lead to the same place: whoever came next would wait as long.
+        // Idle connections lead to the same server, so their next users would time out as well.
         if let Some(pool) = Object::pool(connection) {
             pool.retain(|_, _| false);
         }
@@ -149,7 +150,7 @@ impl PooledClient {
         self.call(|client| client.batch_execute(sql)).await
     }
 
-    /// The same for what takes as long as it takes.
+    /// Executes statements without a time limit.
     pub(super) async fn batch_execute_without_timeout(&self, sql: &str) -> Result<(), StatementError> {
         self.call_with_timeout(None, |client| client.batch_execute(sql)).await
     }
@@ -158,7 +159,7 @@ impl PooledClient {
         self.call(|client| client.prepare_cached(sql)).await
     }
 
-    /// It is not given back, and whatever was under way on it ends.
+    /// Closes the connection instead of returning it to the pool. The server ends its transaction.
     pub(super) fn close(mut self) {
         self.connection.take().map(Object::take);
     }
@@ -175,7 +176,8 @@ impl Drop for PooledClient {
     }
 }
 
-/// Whoever has it next would wait for an answer that somebody else has asked for, and as long as it takes to learn that none comes.
+/// Returns a connection to the pool once its pending answer has arrived. Otherwise the next user would wait for an
+/// answer to another request. Closes it if no answer comes in time.
 fn return_after_answer(connection: Object, answer_timeout: Option<Duration>) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         drop(Object::take(connection));

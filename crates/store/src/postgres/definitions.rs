@@ -1,5 +1,5 @@
-//! Lifecycles: kept as the files that were given, compiled again by every process that opens the database. Another process
-//! may bring new ones at any time.
+//! Lifecycle versions in PostgreSQL. The source files are stored, and each process compiles them when it opens the
+//! database. Other processes can add versions at any time.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ pub(super) const SELECT_NEWEST_REVISION_SQL: &str = "SELECT coalesce(max(number)
 const SELECT_ACTIVATIONS_SQL: &str =
     "SELECT definition, at, actor FROM onceward.turns WHERE number > $1::bigint ORDER BY number";
 
-/// All that the database knows; what is known already is not compiled again.
+/// Loads the catalog. Compiles only versions that are not in `snapshot`.
 pub(super) async fn load_catalog(
     client: &PooledClient,
     snapshot: &CatalogSnapshot,
 ) -> Result<CatalogSnapshot, StoreError> {
     let mut catalog = Catalog::clone(&snapshot.catalog);
-    // First, so that every version that became current is there by the time it is looked for.
+    // Activations first, so that the version of each activation is found by the next query.
     let activations = client.query(SELECT_ACTIVATIONS_SQL, &[&i64::from(catalog.revision())]).await?;
     let sql = "SELECT s.files, array_agg(d.hash ORDER BY d.number) FROM onceward.definitions d \
                JOIN onceward.sources s ON s.id = d.source WHERE d.number > $1::bigint GROUP BY s.id, s.files ORDER BY s.id";
@@ -48,7 +48,7 @@ pub(super) async fn load_catalog(
     Ok(CatalogSnapshot { catalog: Arc::new(catalog), symbols: Arc::new(symbols) })
 }
 
-/// Whoever changes what is current does so alone.
+/// Locks the catalog, so that only one process changes it at a time.
 async fn lock_catalog(inner: &PostgresInner) -> Result<(OpenTransaction, CatalogSnapshot), StoreError> {
     let transaction = OpenTransaction::new(inner.pool.get().await?);
     let client = transaction.client()?;
@@ -76,13 +76,14 @@ async fn write_activations(client: &PooledClient, before: &Catalog, after: &Cata
     Ok(())
 }
 
-/// Take in files that are sound; one process at a time.
+/// Analyzes files and adds their new versions.
 pub(super) async fn put_lifecycles(
     inner: &PostgresInner,
     files: &InputFiles,
     at: Time,
 ) -> Result<CatalogSnapshot, StoreError> {
-    // Proven before anybody is kept waiting; a start with files that are known, which is most of them, asks nothing of anybody.
+    // Analyze before taking the lock, so that other processes do not wait. Most starts add files that are already
+    // known; these need no lock.
     let snapshot = inner.newest_catalog().await?;
     if snapshot.catalog.prepare_files(files, at)?.is_none() {
         return Ok(CatalogSnapshot::clone(&snapshot));
@@ -122,7 +123,7 @@ async fn write_lifecycles(
             }
         }
         for account in &lifecycle.outside_accounts {
-            // Should the account be known already, it stands for the world from now on.
+            // If the account exists, it becomes an outside account.
             let sql = "INSERT INTO onceward.accounts (asset, name, outside, balance) VALUES ($1, $2, true, 0) \
                        ON CONFLICT (asset, name) DO UPDATE SET outside = true";
             client.execute(sql, &[&lifecycle.asset.as_deref(), &&**account]).await?;
@@ -132,7 +133,7 @@ async fn write_lifecycles(
     Ok(Some(CatalogSnapshot { catalog: Arc::new(catalog), symbols: Arc::new(symbols) }))
 }
 
-/// Make a known version current, and tell so in the log.
+/// Activates a known version and logs that.
 pub(super) async fn activate_version(
     inner: &PostgresInner,
     hash: &str,
@@ -165,7 +166,7 @@ async fn write_activation(
     Ok(Some(CatalogSnapshot { catalog: Arc::new(catalog), symbols: Arc::clone(&snapshot.symbols) }))
 }
 
-/// Commit where something is new. What was known before stands otherwise.
+/// Commits if there is a new catalog. Otherwise rolls back and keeps the current one.
 async fn finish_transaction(
     inner: &PostgresInner,
     transaction: OpenTransaction,

@@ -1,9 +1,11 @@
-//! Jobs that wait for their time. When it has come they are put where they belong by whoever looks for work next: nobody has to
-//! walk past them before.
+//! Delayed jobs in PostgreSQL. The next query for lease candidates promotes the jobs that have become due, so candidate
+//! scans never pass delayed jobs.
 //!
-//! Many processes look. A job without a key is moved by whoever has locked its row in `later`; others leave it alone, and a save that
-//! takes it away waits for the row before it looks in `ready`. A job with a key is moved by whoever holds the key's count of running
-//! jobs, as in every save. So whoever moves jobs waits for counts only, holding nothing but counts.
+//! Several processes promote at the same time. A job without a concurrency key is moved by the process that locked its
+//! delayed row; others skip the row, and a save that removes the job waits for that row before it accesses the ready
+//! table. A job with a concurrency key is moved by the process that holds the lock on the key's counter of running
+//! jobs, as in every save. So a promotion waits only for counter locks while it holds only counter locks, which
+//! prevents deadlocks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,17 +23,17 @@ use super::scan_cursors::LowestWritten;
 use crate::columns::NO_WINDOW;
 use crate::error::StoreError;
 
-/// Jobs at most that one transaction puts where they belong: savers wait for no longer than that takes.
+/// Bounds the time that saves wait for one promotion.
 const MAX_PROMOTED_JOBS: i64 = 500;
 
 const SELECT_DUE_SQL: &str = "SELECT ready_at, record, lifecycle, key FROM onceward.later \
      WHERE ready_at >= $1 AND ready_at <= $2 ORDER BY ready_at, record LIMIT $3";
 
-/// Should it be lost, they are moved again: nobody was told of it.
+/// A lost promotion is harmless, because the next query repeats it. So its commit need not wait for the disk.
 const BEGIN_ASYNC_COMMIT_SQL: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = off";
 
-/// Those that somebody else is moving or taking away are left alone.
+/// Skips rows that another transaction is moving or deleting.
 const PROMOTE_JOBS_SQL: &str = "WITH gone AS (DELETE FROM onceward.later WHERE ctid = ANY (ARRAY(SELECT x.ctid \
      FROM (SELECT unnest($1::bigint[]) AS a, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL (SELECT ctid FROM onceward.later \
      WHERE ready_at = k.a AND record = k.r OFFSET 0 FOR UPDATE SKIP LOCKED) x)) RETURNING *), \
@@ -41,17 +43,17 @@ const PROMOTE_JOBS_SQL: &str = "WITH gone AS (DELETE FROM onceward.later WHERE c
      SELECT lifecycle, key, false, rank, record, ready_at, definition FROM gone WHERE key IS NOT NULL) \
      SELECT lifecycle, min(rank), count(*) FROM gone GROUP BY lifecycle";
 
-/// A work key, as its rows have it.
+/// A concurrency key as stored: lifecycle and text.
 pub(super) type ConcurrencyKeyText = (i64, String);
 
-/// What does not stand where it belongs.
+/// Jobs that must be moved before a scan can find them.
 #[derive(Debug, Default)]
 pub(super) struct DueJobs {
-    /// Jobs whose time has come, and their work keys.
+    /// Delayed jobs that are due, and their concurrency keys.
     ready_times: Vec<i64>,
     record_rows: Vec<i64>,
     concurrency_keys: BTreeSet<ConcurrencyKeyText>,
-    /// Work keys in front of which stands somebody whose time has not come.
+    /// Concurrency keys whose front contains a job that is not due.
     pub(super) early_keys: BTreeSet<ConcurrencyKeyText>,
 }
 
@@ -74,7 +76,8 @@ impl DueJobs {
     }
 }
 
-/// Put these where they belong; whether anything could be moved. Where others were quicker that is no matter.
+/// Moves these jobs to the ready table or to their lanes. Returns whether any job could be moved; another process may
+/// have moved them first.
 pub(super) async fn promote_due(inner: Arc<PostgresInner>, due: DueJobs, now: Time) -> Result<bool, StoreError> {
     let transaction = OpenTransaction::new(inner.pool.get().await?);
     match run_promotion(&inner, &transaction, due, now).await {
@@ -111,7 +114,7 @@ async fn run_promotion(
         if let Some(name) = snapshot.symbols.id("work.key") {
             let count = keys.len();
             let (names, spans, wholes) = (vec![name; count], vec![NO_WINDOW; count], vec![None::<&str>; count]);
-            // Where nothing runs the count may have been pruned.
+            // If no job runs, the counter may have been pruned.
             let claimed = vec![
                 param(lifecycles.clone()),
                 param(names.clone()),
@@ -149,7 +152,7 @@ async fn run_promotion(
     Ok((lowest_written, has_promoted))
 }
 
-/// The statement that finds them, from a mark on.
+/// Adds the query for delayed jobs that are due at `now`, starting at `from_time`.
 pub(super) fn add_due_query(pipeline: &mut Pipeline<'_>, from_time: i64, now: Time) -> usize {
     pipeline.add(SELECT_DUE_SQL, vec![param(from_time), param(now.micros()), param(MAX_PROMOTED_JOBS)])
 }

@@ -1,4 +1,4 @@
-//! What PostgreSQL says, in our words.
+//! Converts PostgreSQL errors to store errors.
 
 use std::error::Error as _;
 
@@ -8,12 +8,12 @@ use tokio_postgres::types::{WasNull, WrongType};
 
 use crate::error::StoreError;
 
-/// Why a statement has no answer.
+/// Why a statement has no result.
 #[derive(Debug)]
 pub(super) enum StatementError {
-    /// By the words of the server, or of the driver.
+    /// An error of the server or of the driver.
     Database(Error),
-    /// None came in time.
+    /// No answer came in time.
     TimedOut(String),
 }
 
@@ -36,17 +36,17 @@ impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
         let text = database_message(&error);
         let Some(code) = error.code() else {
-            // Nothing from the server: either it cannot be reached, or a row holds another kind of value than we write.
+            // Without a server code, either the server is unreachable or a row contains a value of an unexpected type.
             let misread = error.source().is_some_and(|cause| cause.is::<WrongType>() || cause.is::<WasNull>());
             return if misread { Self::Corrupt(text) } else { Self::Unavailable(text) };
         };
         match code.code() {
-            // Two transactions in each other's way: nothing was written.
+            // Serialization failure, deadlock or lock timeout: nothing was written.
             "40001" | "40P01" | "55P03" => Self::Busy,
             "53100" => Self::DiskFull,
             "25006" | "42501" => Self::ReadOnly(text),
             "XX001" | "XX002" => Self::Corrupt(text),
-            // A constraint, a value out of range, a text that no index takes, a row that was not there.
+            // A violated constraint, a value out of range, a text too long for an index, or a missing row.
             other if ["22", "23", "54"].contains(&&other[..2]) => Self::Rejected(text),
             _ if *code == SqlState::UNDEFINED_TABLE || *code == SqlState::UNDEFINED_COLUMN => Self::Corrupt(text),
             _ => Self::Unavailable(text),
@@ -54,7 +54,7 @@ impl From<Error> for StoreError {
     }
 }
 
-/// The server's own message where there is one; the driver's says only `db error`.
+/// Returns the server's own message, because the driver's message is only `db error`.
 fn database_message(error: &Error) -> String {
     match error.as_db_error() {
         Some(db) => match db.constraint() {

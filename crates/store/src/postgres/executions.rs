@@ -1,4 +1,4 @@
-//! Writing attempts at jobs, and what they leave.
+//! Writes executions and effects to PostgreSQL.
 
 use onceward_core::record::{Execution, FencingToken};
 use onceward_core::time::Time;
@@ -29,7 +29,8 @@ const INSERT_EFFECTS_SQL: &str = "INSERT INTO onceward.effects (record, token, r
      unnest($2::bigint[]), unnest($3::text[])";
 
 impl<'a> BatchWriter<'a> {
-    /// A record's newest execution is known with it, and all before it are in the database: only one after it is new.
+    /// Inserts or updates the executions of the batch. The read set contains each record's newest execution, and all
+    /// earlier ones are stored. So exactly the later ones are new.
     pub(super) fn write_executions(&self, pipeline: &mut Pipeline<'a>) -> Result<(), StoreError> {
         let newest = |id| {
             self.read_set.original_record(id).and_then(|record| record.execution.as_ref()).map(|newest| newest.token)
@@ -81,7 +82,7 @@ impl<'a> BatchWriter<'a> {
     }
 }
 
-/// What changes in the course of an execution besides its status, in columns.
+/// Returns the columns that change during an execution, except its status.
 fn mutable_columns<'a, I: Iterator<Item = &'a Execution>>(
     all: impl Fn() -> I,
 ) -> Result<Vec<SqlParameter<'a>>, StoreError> {

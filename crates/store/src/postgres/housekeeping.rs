@@ -1,4 +1,5 @@
-//! What no record needs any more and no entry of the log tells of: counts of nobody, windows that are over, letters that were answered.
+//! Deletes rows that are no longer needed and are not in the log: zero counters, expired windows and answered inbox
+//! calls.
 
 use onceward_core::time::Time;
 
@@ -9,8 +10,9 @@ use crate::columns::NO_WINDOW;
 use crate::error::StoreError;
 use crate::prune::{AnsweredCallsPage, AnsweredCallsQuery, CounterCursor, ExpiredCountersPage, ExpiredCountersQuery};
 
-/// One that somebody holds is not taken away. Whoever has claimed it and holds it not yet finds it gone and begins again. The count of a
-/// work key that is kept by its hash stays: whoever moves waiting jobs could not make it anew, since the hash tells nobody the key.
+/// Skips locked counters. A save that has claimed such a counter but not locked it yet finds it missing and starts
+/// again. A concurrency key's counter stored under a hash is kept: a promotion knows only the hash and could not create
+/// the counter again.
 const DELETE_COUNTERS_SQL: &str = "WITH looked AS (SELECT lifecycle, name, parts, span FROM onceward.counts \
      WHERE (lifecycle, name, parts, span) > ($1::integer, $2::integer, $3::text, $4::bigint) \
      ORDER BY lifecycle, name, parts, span LIMIT $5), \
@@ -20,7 +22,7 @@ const DELETE_COUNTERS_SQL: &str = "WITH looked AS (SELECT lifecycle, name, parts
      SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), lifecycle, name, parts, span FROM looked \
      ORDER BY lifecycle DESC, name DESC, parts DESC, span DESC LIMIT 1";
 
-/// By number, which is about the order in which they came: behind one that is too young all are.
+/// By number, which is roughly insertion order: after the first call that is too recent, all are.
 const DELETE_CALLS_SQL: &str = "WITH looked AS (SELECT number, sent_at, answered_at FROM onceward.inbox WHERE number > $1 \
      ORDER BY number LIMIT $2), \
      gone AS (DELETE FROM onceward.inbox i USING looked l WHERE i.number = l.number \

@@ -1,4 +1,4 @@
-//! The inbox: a table into which a user's own transaction inserts calls, and in which it sees what became of them.
+//! The inbox: a table into which users' transactions insert calls, and from which they read the results.
 
 use onceward_core::decide::{Call, CreateRecord};
 use onceward_core::record::Actor;
@@ -13,11 +13,11 @@ use super::rows::{self, to_limit};
 use crate::error::StoreError;
 use crate::inbox::{InboxCall, InboxRefusal, InboxReply};
 
-/// What may be taken at once, however many letters that are; but one in any case. The table takes none of more than a megabyte.
+/// Limit for the calls claimed at once. One call is always claimed; the table accepts at most 1 MB per call.
 const MAX_CLAIMED_BYTES: i64 = 16 << 20;
 
-/// Letters that nobody has taken, or that somebody took too long ago to be still at it. Taking one only keeps others from
-/// doing the same: that it is carried out once is seen to by its key.
+/// Claims calls that are unclaimed or whose claim has expired. A claim only avoids duplicate work. The idempotency key
+/// ensures that a call takes effect once.
 const CLAIM_CALLS_SQL: &str = "UPDATE onceward.inbox i SET taken_until = clock_timestamp() + interval '30 seconds' \
      FROM (SELECT number, sum(bytes) OVER (ORDER BY number) - bytes AS before FROM ( \
      SELECT number, octet_length(input::text) AS bytes FROM onceward.inbox \
@@ -25,8 +25,8 @@ const CLAIM_CALLS_SQL: &str = "UPDATE onceward.inbox i SET taken_until = clock_t
      ORDER BY number LIMIT $1 FOR UPDATE SKIP LOCKED) w) t WHERE i.number = t.number AND t.before < $2 \
      RETURNING i.number, i.owner, i.roles, i.key, i.lifecycle, i.event, i.record, i.input::text";
 
-/// The first answer stays, but for one: where an engine took so long that another had the letter meanwhile and refused it, that it
-/// was carried out is the truth.
+/// Keeps the first answer, with one exception: if a slow engine executed the call after another engine refused it, the
+/// success replaces the refusal.
 const ANSWER_CALLS_SQL: &str = "UPDATE onceward.inbox i SET answered_at = clock_timestamp(), subject = a.subject, status = a.status, \
      code = a.code, reason = a.reason FROM unnest($1::bigint[], $2::uuid[], $3::integer[], $4::text[], $5::text[]) \
      a(number, subject, status, code, reason) \
@@ -46,7 +46,7 @@ pub(super) async fn claim_calls(inner: &PostgresInner, limit: usize) -> Result<V
             }
         }
     }
-    // One that cannot be read must not stand in the way of the others for ever.
+    // Answer unreadable calls with a refusal, so that they do not block the others.
     if !unreadable.is_empty() {
         answer_calls(inner, &unreadable).await?;
     }
@@ -54,7 +54,7 @@ pub(super) async fn claim_calls(inner: &PostgresInner, limit: usize) -> Result<V
     Ok(calls)
 }
 
-/// A row as a call, or why it is none.
+/// Converts a row to a call, or returns why it is invalid.
 fn parse_call(row: &Row) -> Result<Result<InboxCall, String>, StoreError> {
     let roles: Vec<&str> = row.try_get(2)?;
     let actor = Actor::new(row.try_get(1)?, &roles);

@@ -1,5 +1,6 @@
-//! A server with a name of its own. Many processes share the database, and none can know that another is gone; but whoever is started
-//! under a name takes the place of the one that had it, whose workers are gone with it, or are as good as gone: their tokens fence them.
+//! Named instances. Processes that share a database cannot tell whether another one has ended. But if a process starts
+//! under a name, it replaces the previous process of that name. In-process workers of the previous one have ended, or
+//! their fencing tokens make them harmless.
 
 use std::sync::Arc;
 
@@ -15,15 +16,15 @@ use crate::query::in_process_worker_name;
 const INSERT_INSTANCE_SQL: &str = "INSERT INTO onceward.openings AS o (name, number) VALUES ($1, 1) \
      ON CONFLICT (name) DO UPDATE SET number = o.number + 1 RETURNING number";
 
-/// Every live lease has a timer, for its end: nothing else is looked through. Only of earlier lives: an older process that is still
-/// there, and slow to ask, must not end what belongs to its successor.
+/// Scans only timers, because each live lease has one for its expiry. Returns only leases of earlier instances, so that
+/// an old process that still runs cannot end leases of its successor.
 const SELECT_ORPHANED_LEASES_SQL: &str = "SELECT r.id, e.token FROM onceward.timers t JOIN onceward.records r ON r.row = t.record \
      JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt \
      WHERE e.status < 3 AND starts_with(e.worker, $1) \
      AND CASE WHEN substr(e.worker, length($1) + 1) ~ '^[0-9]{1,18} ' \
      THEN split_part(substr(e.worker, length($1) + 1), ' ', 1)::bigint < $2 ELSE false END LIMIT $3";
 
-/// One life of a server.
+/// One start of a named server.
 #[derive(Debug)]
 pub(super) struct Instance {
     name: Arc<str>,
@@ -31,13 +32,13 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// As its workers are marked.
+    /// Returns the instance mark in the names of its in-process workers.
     pub(super) fn worker_mark(&self) -> Arc<str> {
         format!("{}:{}", self.name, self.number).into()
     }
 }
 
-/// Begin another life under a name.
+/// Registers a new instance under a name.
 pub(super) async fn start_instance(inner: &PostgresInner, name: &str) -> Result<Instance, StoreError> {
     let mut pipeline = Pipeline::default();
     pipeline.add(INSERT_INSTANCE_SQL, vec![param(name)]);
@@ -51,7 +52,7 @@ pub(super) async fn orphaned_leases(
     instance: &Instance,
     limit: usize,
 ) -> Result<Vec<(RecordId, FencingToken)>, StoreError> {
-    // What stands before the number.
+    // The part of the worker name before the instance number.
     let worker_prefix = in_process_worker_name(&format!("{}:", instance.name), "");
     let mut pipeline = Pipeline::default();
     pipeline.add(

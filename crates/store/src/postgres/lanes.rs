@@ -1,5 +1,6 @@
-//! Who stands in front of a work key. Jobs of a key whose time has come wait in a lane; only as many as may run stand in `ready`
-//! as well, so that leasing never walks past the many that may not. Whoever settles a key's lane holds the key's lock.
+//! Lanes of concurrency keys in PostgreSQL. Due jobs of a key are in its lane; as many as can run are also in the ready
+//! table. So a candidate scan never passes the jobs that must wait. Rebalancing a lane requires the lock on the key's
+//! counter.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +19,13 @@ use crate::error::StoreError;
 use crate::query::priority_rank;
 use crate::symbols::CatalogSnapshot;
 
-/// Jobs that stand in front and should not: so many at most are sent back by one batch.
+/// Bounds how many jobs one batch moves from the front of a lane to the back.
 const MAX_DEMOTED_JOBS: i64 = 200;
 
-/// As many as nobody has.
+/// Larger than any number of jobs, and small enough for sums not to overflow.
 const UNLIMITED_JOBS: i64 = i64::MAX / 4;
 
-/// The first in each lane, in front or at the back, with how many may stand in front.
+/// Selects the first jobs at the front or at the back of each lane, and how many can be at the front.
 const SELECT_LANES_SQL: &str = "SELECT k.i, l.rank, l.record, l.ready_at, l.definition, greatest(0, k.most - coalesce(c.count, 0)) \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[]) WITH ORDINALITY k(l, p, most, i) \
      LEFT JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = $4::bigint AND c.parts = k.p AND c.span = $5::bigint \
@@ -32,15 +33,15 @@ const SELECT_LANES_SQL: &str = "SELECT k.i, l.rank, l.record, l.ready_at, l.defi
      WHERE lifecycle = k.l AND key = k.p AND front = $6::bool \
      ORDER BY rank, record LIMIT greatest(0, k.most - coalesce(c.count, 0)) + $7::bigint) l ORDER BY k.i, l.rank, l.record";
 
-/// The first job of each ordered key.
+/// Selects the first job of each ordered key.
 const SELECT_FIRST_JOBS_SQL: &str = "SELECT w.*, k.i FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY k(l, p, i) CROSS JOIN LATERAL \
      (SELECT id FROM onceward.queues WHERE lifecycle = k.l AND parts = k.p ORDER BY created_at, id LIMIT 1) q \
      JOIN onceward.whole w ON w.id = q.id";
 
-/// Where the key's number stands beside the columns of `whole`.
+/// Column of the key's ordinal, after the columns of the view `whole`.
 const FIRST_JOB_KEY_COLUMN: usize = 34;
 
-/// One that still waits for its time stands on neither side.
+/// Has no effect on delayed jobs, which are in no lane.
 const SET_FRONT_SQL: &str = "WITH turned AS (UPDATE onceward.lanes l SET front = k.f \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bool[]) k(l, p, k, r, f) \
      WHERE l.lifecycle = k.l AND l.key = k.p AND l.front = NOT k.f AND l.rank = k.k AND l.record = k.r RETURNING l.*) \
@@ -53,23 +54,23 @@ const DELAY_LANE_JOBS_SQL: &str = "WITH gone AS (DELETE FROM onceward.lanes WHER
      OFFSET 0) x)) RETURNING *) INSERT INTO onceward.later (ready_at, record, lifecycle, rank, definition, key) \
      SELECT ready_at, record, lifecycle, rank, definition, key FROM gone";
 
-/// A work key that is looked at.
+/// A concurrency key whose lane is rebalanced.
 #[derive(Clone, Debug)]
 pub(super) struct ConcurrencyLane {
     lifecycle: i64,
     key: String,
     is_ordered: bool,
-    /// How many may run.
+    /// How many jobs can run at the same time.
     max_running: i64,
 }
 
 impl ConcurrencyLane {
-    /// `None` for a lifecycle that is no longer there.
+    /// Returns `None` if the lifecycle no longer exists.
     pub(super) fn for_key(snapshot: &CatalogSnapshot, key: &ConcurrencyKey) -> Result<Option<Self>, StoreError> {
         Self::for_lifecycle(snapshot, snapshot.symbols.require_id(&key.lifecycle)?, indexed_key_text(&key.parts)?.0)
     }
 
-    /// By the current version: should an older one share its keys otherwise, `decide` has the last word.
+    /// Uses the policy of the current version. If older versions have another policy, `decide` still enforces it.
     pub(super) fn for_lifecycle(
         snapshot: &CatalogSnapshot,
         lifecycle: i64,
@@ -79,14 +80,15 @@ impl ConcurrencyLane {
         let Some(current) = snapshot.catalog.definitions.get(&name) else { return Ok(None) };
         let policy = snapshot.concurrency_policy(snapshot.catalog.version_number(current)?);
         let is_ordered = policy.is_some_and(|key| key.ordered);
-        // Of an ordered key nobody else is asked about than its first job.
+        // For an ordered key only the first job matters, and another query selects it.
         let max_running =
             if is_ordered { 0 } else { policy.and_then(|key| key.limit).map_or(UNLIMITED_JOBS, i64::from) };
         Ok(Some(Self { lifecycle, key, is_ordered, max_running }))
     }
 }
 
-/// Bring the right jobs of these keys to the front, after all else that was to be written is. What is left to be sent.
+/// Moves the right jobs of these keys to the front of their lanes. Must run after everything else of the batch is in
+/// the pipeline. Returns the statements that remain to be sent.
 pub(super) async fn rebalance_lanes<'a>(
     (client, mut pipeline): (&PooledClient, Pipeline<'a>),
     snapshot: &CatalogSnapshot,
@@ -116,7 +118,7 @@ pub(super) async fn rebalance_lanes<'a>(
     }
 }
 
-/// Where the answers stand.
+/// Positions of the results in the pipeline.
 struct LaneQuery {
     front_index: usize,
     back_index: usize,
@@ -175,12 +177,12 @@ impl LaneQuery {
     }
 }
 
-/// Rows that change sides, in columns.
+/// Changes of lane rows.
 #[derive(Default)]
 struct LaneUpdates {
-    /// With the key, and whether it comes to the front.
+    /// With the key, and whether the job moves to the front.
     front_changes: Vec<(ReadyRow, String, bool)>,
-    /// With the key: their time has not come again.
+    /// With the key: jobs that are not due any more.
     delayed: Vec<(ReadyRow, String)>,
 }
 
@@ -216,7 +218,7 @@ impl LaneUpdates {
     }
 }
 
-/// Columns of rows in lanes: lifecycle, key, rank, record.
+/// Returns the columns lifecycle, key, rank and record of lane rows.
 fn lane_columns<'a>(rows: &[(&ReadyRow, &String)]) -> Vec<super::pipeline::SqlParameter<'a>> {
     let column = |of: fn(&ReadyRow) -> i64| rows.iter().map(|(spot, _)| of(spot)).collect::<Vec<_>>();
     let keys: Vec<String> = rows.iter().map(|(_, key)| (*key).clone()).collect();
@@ -228,11 +230,11 @@ fn lane_columns<'a>(rows: &[(&ReadyRow, &String)]) -> Vec<super::pipeline::SqlPa
     ]
 }
 
-/// The first job of an ordered key, where it waits for a worker.
+/// Returns the first job of an ordered key, if it is waiting for a worker.
 fn read_first_job(row: &Row, snapshot: &CatalogSnapshot, lifecycle: i64) -> Result<Option<ReadyRow>, StoreError> {
     let number = rows::version_number(row)?;
     if number > snapshot.catalog.newest_version_number() {
-        // Another process brought it just now: to be learnt before the next attempt.
+        // Another process has just added this version. The next attempt loads it.
         return Err(StoreError::Busy);
     }
     let (stored, record) = rows::read_record(row, &snapshot.catalog)?;
@@ -245,7 +247,7 @@ fn read_first_job(row: &Row, snapshot: &CatalogSnapshot, lifecycle: i64) -> Resu
     }))
 }
 
-/// Who stands in one lane.
+/// The jobs of one lane.
 #[derive(Default)]
 struct LaneState {
     front: Vec<ReadyRow>,
@@ -255,8 +257,7 @@ struct LaneState {
 }
 
 impl LaneState {
-    /// Those whose time has not come again, because the clock was set back: whoever looks when it has finds them among those that
-    /// wait for theirs.
+    /// Delays jobs again that are not due any more, because the clock was set back.
     fn delay_early_jobs(&self, updates: &mut LaneUpdates, lane: &ConcurrencyLane, now: Time) {
         if !lane.is_ordered {
             let early = self.front.iter().chain(&self.back).filter(|spot| spot.ready_at > now);

@@ -1,4 +1,4 @@
-//! What waits for workers, and what is due.
+//! Queries for lease candidates and due records in PostgreSQL.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,14 +20,15 @@ use crate::symbols::CatalogSnapshot;
 const SELECT_DUE_SQL: &str = "SELECT t.due, r.id FROM onceward.timers t JOIN onceward.records r ON r.row = t.record \
      WHERE t.due >= $1 AND t.due <= $2 ORDER BY t.due, t.record LIMIT $3";
 
-/// After a rank and a row, with how many of its key run. Of work keys also who stands in front too early: the clock was set back.
+/// Selects ready jobs after a rank and row, with the number of running jobs of their keys. For concurrency keys, also
+/// selects jobs at the front that are not due, because the clock was set back.
 const SELECT_READY_SQL: &str = "SELECT w.rank, w.record, w.definition, w.key, r.id, c.count, w.ready_at <= $4 \
      FROM onceward.ready w JOIN onceward.records r ON r.row = w.record \
      LEFT JOIN onceward.counts c ON c.lifecycle = w.lifecycle AND c.name = $6::bigint AND c.parts = w.key AND c.span = $7 \
      WHERE w.lifecycle = $1::bigint AND (w.rank, w.record) > ($2::bigint, $3::bigint) AND (w.ready_at <= $4 OR w.key IS NOT NULL) \
      ORDER BY w.rank, w.record LIMIT $5";
 
-/// The first of all, also of those whose time has not come.
+/// Selects the lowest rank, including jobs that are not due.
 const SELECT_LOWEST_RANK_SQL: &str =
     "SELECT rank FROM onceward.ready WHERE lifecycle = $1::bigint AND rank >= $2 ORDER BY rank LIMIT 1";
 
@@ -55,7 +56,8 @@ pub(super) async fn lease_candidates(
     let mut previous_early_keys = None;
     loop {
         let LeaseScan { candidates: found, due_jobs: due } = scan_ready(inner, query).await?;
-        // What is due goes before the first answer: it may come before others. The rest, if there is so much, a part with each look.
+        // Promote due jobs before the first result, because they may rank higher. If there are many, each further query
+        // promotes a part.
         let is_early = !due.early_keys.is_empty() && previous_early_keys.as_ref() != Some(&due.early_keys);
         if due.is_empty()
             || previous_early_keys.is_some()
@@ -65,7 +67,7 @@ pub(super) async fn lease_candidates(
             return Ok(found);
         }
         previous_early_keys = Some(due.early_keys.clone());
-        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = delayed::promote_due(Arc::clone(inner), due, query.now);
         let join_error =
             |error: tokio::task::JoinError| StoreError::Unavailable(format!("the move did not end: {error}"));
@@ -75,14 +77,14 @@ pub(super) async fn lease_candidates(
     }
 }
 
-/// What one look found.
+/// Result of one scan.
 struct LeaseScan {
     candidates: Vec<LeaseCandidate>,
-    /// What must be put right before it can be found.
+    /// Jobs that must be moved before a scan can find them.
     due_jobs: DueJobs,
 }
 
-/// The ready jobs of one lifecycle, as far as they were looked through.
+/// Progress of the scan of one lifecycle's ready jobs.
 struct LifecycleScan<'a> {
     lifecycle: Arc<str>,
     lifecycle_id: i64,
@@ -117,7 +119,7 @@ async fn scan_ready(inner: &PostgresInner, query: &LeaseQuery) -> Result<LeaseSc
     let (mut ranked, mut due) = (Vec::new(), DueJobs::default());
     let delayed_scan = inner.scan_cursors.begin_scan(ScannedIndex::Delayed, seen_changes);
     let mut needs_delayed = true;
-    // A page more only where keys were full: the front of a lane holds few that may not run.
+    // Another page is needed only if concurrency keys were full, and few jobs at the front of a lane cannot run.
     let page = query.limit.saturating_add(20);
     while !open_scans.is_empty() {
         let mut pipeline = Pipeline::default();
@@ -151,7 +153,7 @@ async fn scan_ready(inner: &PostgresInner, query: &LeaseQuery) -> Result<LeaseSc
 }
 
 impl LifecycleScan<'_> {
-    /// Where the answers will stand: the next page, and the first of all.
+    /// Adds the queries for the next page and for the lowest rank. Returns the positions of their results.
     fn add_queries(&self, pipeline: &mut Pipeline<'_>, query: &LeaseQuery, page: usize) -> (usize, usize) {
         let work_key = self.known.symbols.id("work.key").unwrap_or(-1);
         let place =
@@ -198,7 +200,7 @@ impl LifecycleScan<'_> {
     }
 }
 
-/// How many more jobs of a key may run. In an ordered key's front stands its first job only.
+/// Returns how many more jobs of a key can run. For an ordered key the front contains only the first job anyway.
 fn free_slots(snapshot: &CatalogSnapshot, version_number: Option<i32>, running: u64) -> u64 {
     let definition = version_number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
     let limit = snapshot.concurrency_policy(definition).and_then(|key| key.limit);

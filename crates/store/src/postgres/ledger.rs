@@ -1,4 +1,4 @@
-//! Named accounts, and the entries of the log that moved something there.
+//! Named accounts and statements in PostgreSQL.
 
 use tokio_postgres::Row;
 
@@ -15,7 +15,7 @@ const SELECT_ACCOUNTS_SQL: &str = "SELECT asset, name, outside, balance FROM onc
 const SELECT_ACCOUNT_SQL: &str =
     "SELECT asset, name, outside, balance FROM onceward.accounts WHERE asset = $1 AND name = $2";
 
-/// One statement, so that it sees one moment. An entry's place follows from its number and the batch that has it.
+/// One statement, so that balance and entries match. The entry's id follows from its seq and its batch.
 const SELECT_STATEMENT_SQL: &str = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash, a.asset, a.name, a.outside, a.balance \
      FROM onceward.accounts a \
      LEFT JOIN LATERAL (SELECT seq FROM onceward.entries WHERE asset = a.asset AND name = a.name AND seq < $3 \
@@ -59,7 +59,7 @@ pub(super) async fn statement(
     let Some(first) = answers[0].first() else { return Ok(None) };
     let mut entries = Vec::new();
     for row in &answers[0] {
-        // Where nothing moved, the one row has no entry in it.
+        // For an account without transfers, the only row contains no entry.
         let Some(seq) = rows::optional_unsigned_column(row, 0)? else { continue };
         if rows::optional_column::<i64>(row, 2)?.is_none() {
             return Err(StoreError::corrupt(format!("log entry {seq}, which moved something, is missing")));

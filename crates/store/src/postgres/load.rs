@@ -1,5 +1,5 @@
-//! Loading what `decide` needs: one statement for each kind of key, all of them in one round trip. A save asks the same
-//! questions again, with less in the answers, to see whether they still hold.
+//! Loads read keys from PostgreSQL: one statement for each kind of key, all in one round trip. A save uses the same
+//! statements with less detail to validate the read set.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,7 +19,7 @@ use crate::symbols::{CatalogSnapshot, SymbolTable};
 
 const SELECT_RECORDS_SQL: &str = "SELECT * FROM onceward.whole WHERE id = ANY($1::uuid[])";
 
-/// How records stand, without what is in them.
+/// Selects only the metadata of records.
 const SELECT_RECORD_META_SQL: &str = "SELECT r.id, r.row, r.version, e.expires_at, r.head, r.entry FROM onceward.records r \
      LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt WHERE r.id = ANY($1::uuid[])";
 
@@ -38,7 +38,7 @@ const SELECT_LINKS_SQL: &str = "SELECT k.i, t.links, s.id FROM unnest($1::uuid[]
      LEFT JOIN onceward.links l ON l.target = t.row AND l.lifecycle = k.l AND l.field = k.f \
      LEFT JOIN onceward.records s ON s.row = l.source ORDER BY k.i, l.source";
 
-/// Whether a link came or went, without saying which.
+/// Selects only the link version of the target.
 const SELECT_LINK_VERSIONS_SQL: &str = "SELECT k.i, t.links, NULL::uuid FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) \
      WITH ORDINALITY k(t, l, f, i) JOIN onceward.records t ON t.id = k.t";
 
@@ -52,19 +52,19 @@ const SELECT_QUEUES_SQL: &str = "SELECT k.i, q.created_at, q.id FROM unnest($1::
      (SELECT created_at, id FROM onceward.queues WHERE lifecycle = k.l AND parts = k.p ORDER BY created_at, id LIMIT k.depth) q \
      ORDER BY k.i, q.created_at, q.id";
 
-/// A number that no name has.
+/// An id that no name has.
 const UNKNOWN_NAME_ID: i64 = -1;
 
-/// How much is wanted of each key.
+/// How much of each value to load.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoadDetail {
-    /// All that there is, to decide on.
+    /// Everything, to decide on it.
     Full,
-    /// Enough to see whether it has changed.
+    /// Enough to detect a change.
     VersionOnly,
 }
 
-/// Questions on their way, by kind of key.
+/// A load in progress, by kind of key.
 #[derive(Default)]
 pub(super) struct LoadRequest {
     records: Vec<RecordId>,
@@ -74,12 +74,12 @@ pub(super) struct LoadRequest {
     links: Vec<LinkKey>,
     executions: Vec<(RecordId, FencingToken)>,
     queues: Vec<ConcurrencyKey>,
-    /// Where each kind's answer stands in the pipeline.
+    /// Position of each kind's result in the pipeline.
     answer_indexes: [Option<usize>; 7],
 }
 
 impl LoadRequest {
-    /// Ask for those of the keys that the base does not have.
+    /// Adds statements for the keys that are not in the read set.
     pub(super) fn new(
         pipeline: &mut Pipeline<'_>,
         symbols: &SymbolTable,
@@ -88,7 +88,7 @@ impl LoadRequest {
         detail: LoadDetail,
     ) -> Result<Self, StoreError> {
         let mut request = Self::default();
-        // Whoever asks may name one twice.
+        // The list may contain duplicates.
         let keys: BTreeSet<&ReadKey> = keys.iter().filter(|key| read_set.needs_load(key)).collect();
         for key in keys {
             match key {
@@ -143,7 +143,7 @@ impl LoadRequest {
         if !self.accounts.is_empty() {
             let (mut assets, mut accounts) = (Vec::new(), Vec::new());
             for account in &self.accounts {
-                // A hold is its record's own and never asked for: it comes with the record.
+                // A hold is part of its record and is loaded with it.
                 let (asset, name) = match account {
                     Account::Named { asset, name } => (asset.to_string(), name.to_string()),
                     Account::Hold { .. } => Default::default(),
@@ -178,7 +178,7 @@ impl LoadRequest {
         Ok(())
     }
 
-    /// Whether more than one statement is needed, each of which would see what others have done meanwhile.
+    /// Returns whether several statements are needed. Without a snapshot each could see a different state.
     pub(super) fn needs_snapshot(&self) -> bool {
         self.answer_indexes.iter().flatten().count() > 1
     }
@@ -187,13 +187,13 @@ impl LoadRequest {
         self.answer_indexes[kind].and_then(|at| answers.get(at)).map_or(&[], Vec::as_slice)
     }
 
-    /// The largest number of a definition that the answers name.
+    /// Returns the largest version number in the results.
     pub(super) fn newest_version_number(&self, answers: &[Vec<Row>]) -> Result<u32, StoreError> {
         let mut numbers = self.rows_of_kind(answers, 0).iter().map(rows::version_number);
         numbers.try_fold(0, |newest, number| Ok(newest.max(number?)))
     }
 
-    /// Tell the base all that was answered.
+    /// Adds the results to the read set.
     pub(super) fn fill(
         &self,
         read_set: &mut ReadSet,
@@ -265,7 +265,7 @@ impl LoadRequest {
     }
 }
 
-/// The place of the answer that a row belongs to.
+/// Returns the element that a row belongs to.
 fn answer_slot<'a, T>(answers: &'a mut [T], row: &Row) -> Result<&'a mut T, StoreError> {
     let at = ordinal_index(row, 0)?;
     answers.get_mut(at).ok_or_else(|| StoreError::corrupt("an answer to something that was not asked"))

@@ -1,8 +1,8 @@
-//! The ground that a batch stands on: what is free is claimed, what is there is locked, all in one order that every save
-//! keeps; then the store is asked once more what it said before.
+//! Locks and validates the read set of a batch. Missing rows are claimed by inserting them, existing rows are locked,
+//! all in one fixed order. Then the store reads the values again and compares them.
 //!
-//! Claims come first. Whoever waits for a claim holds nothing but claims, and whoever holds locks waits for no claim; within
-//! each table both go by its key. So no two saves wait for each other.
+//! Claims come first. A save that waits for a claim holds only claims, and a save that holds locks never waits for a
+//! claim. Within each table, both follow the order of its key. So two saves never deadlock.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const CLAIM_IDEMPOTENCY_KEYS_SQL: &str = "INSERT INTO onceward.requests (owner, 
      SELECT k.*, $5 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[]) k \
      ON CONFLICT DO NOTHING RETURNING owner, key";
 
-/// Where nobody counts the row may be pruned at any time until it is locked: then the save begins again.
+/// A zero counter can be pruned until it is locked. In that case the save starts again.
 pub(super) const CLAIM_COUNTERS_SQL: &str = "INSERT INTO onceward.counts (lifecycle, name, parts, span, whole, count) \
      SELECT k.*, 0 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) k ON CONFLICT DO NOTHING";
 
@@ -53,56 +53,58 @@ pub(super) const LOCK_COUNTERS_SQL: &str = "SELECT FROM unnest($1::bigint[], $2:
 const LOCK_ACCOUNTS_SQL: &str = "SELECT FROM unnest($1::text[], $2::text[]) k(a, n) \
      JOIN onceward.accounts a ON a.asset = k.a AND a.name = k.n ORDER BY a.asset, a.name FOR UPDATE OF a";
 
-/// A locked row is answered as it is once it is locked, so this says how records stand, too.
+/// Returns the metadata as of the time when the lock was granted, so no second read is needed.
 const LOCK_RECORDS_BY_ID_SQL: &str = "SELECT id, row, version, head, entry FROM onceward.records \
      WHERE id = ANY($1::uuid[]) ORDER BY row FOR NO KEY UPDATE";
 
-/// The same where all numbers are known, as they are of what was loaded: the index gives them in their order.
+/// Like [`LOCK_RECORDS_BY_ID_SQL`], but for records that were all loaded: the index on the row id returns them in lock
+/// order.
 const LOCK_RECORDS_BY_ROW_SQL: &str = "SELECT id, row, version, head, entry FROM onceward.records \
      WHERE row = ANY($1::bigint[]) ORDER BY row FOR NO KEY UPDATE";
 
-/// A heartbeat moves the end of a lease, raises no version, and locks the record: asked after the locks are held.
+/// A heartbeat changes the lease expiry without raising the version, but it locks the record. So this query must run
+/// after the locks are held.
 const SELECT_LEASE_ENDS_SQL: &str = "SELECT e.record, e.expires_at FROM (SELECT unnest($1::bigint[]) AS r, unnest($2::bigint[]) AS t) \
      k JOIN onceward.executions e ON e.record = k.r AND e.token = k.t";
 
-/// The batch's own number, and one for each new record. Sequences stand outside of transactions: a number is never given
-/// twice, and some are lost.
+/// Returns a number for the batch and a row id for each new record. Sequences are not transactional: no number is used
+/// twice, but some are lost.
 const NEXT_NUMBERS_SQL: &str = "SELECT nextval('onceward.batch_numbers'), \
      ARRAY(SELECT nextval('onceward.record_rows') FROM generate_series(1, $1::bigint))";
 
-/// A key as it stands in an index.
+/// A key as stored in an index.
 type IndexedKey = (i64, i64, String, Option<String>);
 
-/// All that a batch claims and locks.
+/// Everything that a batch claims and locks.
 pub(super) struct LockPlan<'a> {
     read_set: &'a ReadSet,
     write_set: &'a WriteSet<'a>,
-    /// Work keys whose lanes must be looked at.
+    /// Concurrency keys whose lanes must be rebalanced.
     pub(super) touched_keys: BTreeSet<ConcurrencyKey>,
-    /// Records that must stand as the base was told: their locks say how they do.
+    /// Records whose metadata must equal the read set. The lock statement returns it.
     validated_records: Vec<RecordId>,
-    /// What else must be as the base was told, but for what is claimed.
+    /// Other keys whose values must equal the read set, except claimed ones.
     validated_keys: Vec<ReadKey>,
-    /// Keys that were free, and who holds them from now on. One that was only read is claimed for nobody, so that nobody else
-    /// does meanwhile, and let go of at the end.
+    /// Unique keys that were free, with their new holders. A key that was only read is claimed with a nil holder, so
+    /// that no other save takes it meanwhile, and released at the end.
     claimed_uniques: BTreeMap<IndexedKey, (UniqueKey, Uuid)>,
     idempotency_records: Vec<&'a IdempotencyRecord>,
     locked_uniques: BTreeSet<(i64, i64, String)>,
     counters: BTreeSet<(IndexedKey, i64)>,
     accounts: BTreeSet<(String, String)>,
     locked_records: BTreeSet<RecordId>,
-    /// Records that this batch makes, and those of their ids that somebody looked for before, when they were free.
+    /// Records that this batch creates. Ids of these that were loaded as free are in `expected_absent`.
     new_ids: HashSet<RecordId>,
     pub(super) expected_absent: Vec<ReadKey>,
 }
 
-/// What the first round trip said.
+/// Result of the first round trip.
 pub(super) struct LockResult {
     pub(super) conflict: SaveConflict,
     pub(super) batch_number: i64,
-    /// The numbers of new records, and of those that links point to.
+    /// Row ids of new records and of link targets.
     pub(super) row_ids: HashMap<RecordId, i64>,
-    /// Accounts that were claimed and that nothing moves: to be let go of.
+    /// Accounts that were claimed but have no transfer; deleted at the end.
     pub(super) unused_accounts: Vec<(String, String)>,
 }
 
@@ -157,7 +159,7 @@ impl<'a> LockPlan<'a> {
             .flat_map(crate::write_set::RecordWrite::changed_links)
             .map(|(link, _)| link.target);
         plan.locked_records.extend(links);
-        // Each once, in order; that one stands twice in the batch itself is known already.
+        // Without duplicates, in lock order. Duplicates within the batch are already known.
         let mut requests: BTreeMap<&IdempotencyId, &IdempotencyRecord> = BTreeMap::new();
         requests.extend(write_set.idempotency_records.iter().map(|request| (&request.id, *request)));
         plan.idempotency_records = requests.into_values().collect();
@@ -166,7 +168,7 @@ impl<'a> LockPlan<'a> {
 
     fn add_read_key(&mut self, key: ReadKey, snapshot: &CatalogSnapshot) -> Result<(), StoreError> {
         match &key {
-            // That there is none cannot be locked. Where this batch makes it, its own key says whether it is still free.
+            // A missing record cannot be locked. If this batch creates it, the primary key detects a conflict.
             ReadKey::Record(id) if self.read_set.record_meta(*id).is_none() => {
                 if self.new_ids.contains(id) && self.read_set.has_observed(&key) {
                     self.expected_absent.push(key);
@@ -211,7 +213,8 @@ impl<'a> LockPlan<'a> {
         Ok(())
     }
 
-    /// One that stands for the world outside never runs short: nobody compares it, so it is only added to, at the very end.
+    /// Outside accounts have no minimum balance, so their balance is never compared. It is only added to, at the end of
+    /// the save.
     fn add_account(&mut self, account: &Account, snapshot: &CatalogSnapshot) {
         if let Account::Named { asset, name } = account
             && !snapshot.catalog.definitions.is_outside_account(asset, name)
@@ -220,13 +223,13 @@ impl<'a> LockPlan<'a> {
         }
     }
 
-    /// Keys that are claimed for nobody: to be let go of.
+    /// Returns the unique keys that were claimed without a holder and must be released.
     pub(super) fn temporary_claims(&self) -> impl Iterator<Item = (i64, i64, &str)> {
         let unowned = self.claimed_uniques.iter().filter(|(_, (_, holder))| holder.is_nil());
         unowned.map(|((lifecycle, name, parts, _), _)| (*lifecycle, *name, parts.as_str()))
     }
 
-    /// Everything up to the first write; asks nothing that has no answer.
+    /// Builds all statements before the first write. Omits those without any keys.
     pub(super) fn build_pipeline<'p>(
         &'p self,
         snapshot: &CatalogSnapshot,
@@ -318,7 +321,7 @@ impl<'a> LockPlan<'a> {
         }
         if !self.locked_records.is_empty() {
             let stored = |id: &RecordId| self.read_set.record_meta(*id).map(|stored| rows::to_signed(stored.row_id));
-            // One statement in either case: locks are taken in one order.
+            // Always one statement, so that locks are taken in one order.
             locks.records = Some(match self.locked_records.iter().map(stored).collect::<Option<Vec<i64>>>() {
                 Some(rows) => pipeline.add(LOCK_RECORDS_BY_ROW_SQL, vec![param(rows)]),
                 None => pipeline.add(
@@ -354,12 +357,12 @@ impl<'a> LockPlan<'a> {
         self.accounts.iter().map(|(asset, name)| (&**asset, &**name)).unzip()
     }
 
-    /// Whether a count was pruned between its claim and its lock.
+    /// Returns whether a counter was pruned between its claim and its lock.
     pub(super) fn lost_counter(&self, locks: &LockPipeline<'_>, answers: &[Vec<Row>]) -> bool {
         locks.counts.is_some_and(|at| answers[at].len() < self.counters.len())
     }
 
-    /// What became of it.
+    /// Evaluates the results of the pipeline.
     pub(super) fn read_result(
         &self,
         locks: LockPipeline<'_>,
@@ -420,7 +423,7 @@ impl<'a> LockPlan<'a> {
     }
 }
 
-/// A round trip's questions, and where their answers stand.
+/// The statements of the first round trip, and the positions of their results.
 pub(super) struct LockPipeline<'a> {
     pub(super) pipeline: Pipeline<'a>,
     claims: Option<usize>,
@@ -435,8 +438,8 @@ pub(super) struct LockPipeline<'a> {
 }
 
 impl LockPipeline<'_> {
-    /// Whether others have brought lifecycles that the batch has not heard of. A new record need not be looked for, so nothing may have told
-    /// of them before; and it is made by what is current.
+    /// Returns whether another process activated versions after the batch was decided. New records must use the current
+    /// versions, and the batch may have read nothing that would reveal the change.
     pub(super) fn is_catalog_outdated(&self, answers: &[Vec<Row>], catalog_revision: u32) -> Result<bool, StoreError> {
         let newest =
             self.newest_revision.and_then(|at| answers[at].first()).map_or(Ok(0), |row| rows::u32_column(row, 0))?;
@@ -444,7 +447,7 @@ impl LockPipeline<'_> {
     }
 }
 
-/// How the records that were locked stand.
+/// Returns the metadata of the locked records.
 fn read_locked_meta(locked: &[Row], leases: &[Row]) -> Result<HashMap<RecordId, RecordMeta>, StoreError> {
     let mut expires_at_by_row: HashMap<u64, Time> = HashMap::with_capacity(leases.len());
     for row in leases {
@@ -465,7 +468,7 @@ fn read_locked_meta(locked: &[Row], leases: &[Row]) -> Result<HashMap<RecordId, 
     Ok(metas)
 }
 
-/// Work keys of which somebody came, left, began or ended.
+/// Returns the concurrency keys of jobs that were added, removed, started or ended.
 fn touched_concurrency_keys(write_set: &WriteSet) -> BTreeSet<ConcurrencyKey> {
     let mut keys = BTreeSet::new();
     for record in &write_set.records {

@@ -1,19 +1,19 @@
-//! The schema, brought up to date by numbered migrations. Many processes may start at once: one makes it, the others wait.
+//! Schema migrations in PostgreSQL. If several processes start at once, one migrates and the others wait.
 
 use super::client::PooledClient;
 use super::pool::{ConnectionPool, OpenTransaction};
 use crate::error::StoreError;
 use crate::schema::{SchemaMigration, SchemaStatus};
 
-/// Schemas in order. CONTRIBUTING.md tells how to add one.
+/// In order. CONTRIBUTING.md describes how to add one.
 pub(super) const MIGRATIONS: &[SchemaMigration] =
     &[SchemaMigration { name: "0001_first", sql: include_str!("migrations/0001_first.sql") }];
 
-/// Attempts at making the table that all of them wait for: two that make it at once get in each other's way.
+/// Two processes that create the migrations table at the same time can both fail, so each retries.
 const MAX_BOOTSTRAP_ATTEMPTS: usize = 20;
 
-/// Make the schema where there is none, for an engine that starts. An older one is refused: other processes may still be working
-/// on it, with the program that knows it.
+/// Creates the schema if there is none, for an engine that starts. Fails on an older schema, because other processes
+/// may still use it.
 pub(super) async fn create_if_missing(pool: &ConnectionPool, migrations: &[SchemaMigration]) -> Result<(), StoreError> {
     let schema = schema_status(&pool.get().await?, migrations).await?;
     if schema.current > 0 {
@@ -22,7 +22,7 @@ pub(super) async fn create_if_missing(pool: &ConnectionPool, migrations: &[Schem
     migrate(pool, migrations).await.map(drop)
 }
 
-/// All of them are one transaction. What the database had before.
+/// Runs the pending migrations in one transaction and returns the status before.
 pub(super) async fn migrate(pool: &ConnectionPool, migrations: &[SchemaMigration]) -> Result<SchemaStatus, StoreError> {
     bootstrap_migrations_table(&pool.get().await?).await?;
     let transaction = OpenTransaction::new(pool.get().await?);
@@ -45,7 +45,7 @@ pub(super) async fn migrate(pool: &ConnectionPool, migrations: &[SchemaMigration
     Ok(schema)
 }
 
-/// What a database has: nothing where nobody has made anything yet.
+/// Reads the schema version of a database; 0 if it has no tables.
 pub(super) async fn schema_status(
     client: &PooledClient,
     migrations: &[SchemaMigration],
@@ -60,7 +60,7 @@ async fn current_schema(client: &PooledClient) -> Result<u32, StoreError> {
     Ok(u32::try_from(row.try_get::<_, i32>(0)?).unwrap_or(u32::MAX))
 }
 
-/// Refuse a database without our schema, or with another one: who only reads brings nothing up to date.
+/// Fails if the database has no Onceward schema or another version. For read-only access, which cannot migrate.
 pub(super) async fn require_current(client: &PooledClient) -> Result<(), StoreError> {
     let schema = schema_status(client, MIGRATIONS).await?;
     if schema.current == 0 {
@@ -69,7 +69,7 @@ pub(super) async fn require_current(client: &PooledClient) -> Result<(), StoreEr
     schema.require_current()
 }
 
-/// The schema and the table of migrations, whose row 0 is there to be locked.
+/// Creates the schema and the migrations table, whose row 0 serves as a lock.
 async fn bootstrap_migrations_table(client: &PooledClient) -> Result<(), StoreError> {
     let sql = "CREATE SCHEMA IF NOT EXISTS onceward; \
                CREATE TABLE IF NOT EXISTS onceward.migrations (number INTEGER PRIMARY KEY, at TIMESTAMPTZ NOT NULL); \
@@ -91,7 +91,7 @@ async fn bootstrap_migrations_table(client: &PooledClient) -> Result<(), StoreEr
         }
         match client.batch_execute(sql).await.map_err(StoreError::from) {
             Ok(()) => return Ok(()),
-            // Another process makes it right now.
+            // Another process is creating it.
             Err(error @ (StoreError::Busy | StoreError::Rejected(_) | StoreError::Unavailable(_))) => {
                 last = Some(error);
             }

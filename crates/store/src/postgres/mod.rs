@@ -1,9 +1,10 @@
-//! PostgreSQL: many processes on one database, none of them in charge.
+//! The PostgreSQL store: several processes share one database without a leader.
 //!
-//! A save is one transaction at READ COMMITTED. It claims what is free, locks what is there in one order that every save
-//! keeps, compares, writes arrays of rows, and takes its place in the log last of all, so that the order of the log is the
-//! order of commit. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never
-//! rules. Nothing lives in a session: no advisory lock, no temporary table, no setting that anything but speed depends on.
+//! A save is one transaction at READ COMMITTED. It claims missing rows, locks existing rows in one fixed order,
+//! validates the read set, writes arrays of rows and appends to the log last, so that the log has commit order. The
+//! schema enforces constraints, such as one effect per job, no negative balance and unique keys, but no lifecycle
+//! rules. The store keeps no session state: no advisory locks, no temporary tables, and no settings that affect more
+//! than speed.
 
 mod api_keys;
 mod client;
@@ -60,12 +61,12 @@ pub use scanner::PostgresScanner;
 use sole_writer_cache::SoleWriterCache;
 use vacuum::Vacuum;
 
-/// Rounds of learning what another process has brought meanwhile.
+/// Bounds the reloads of the catalog if other processes keep changing it.
 const MAX_CATALOG_REFRESHES: usize = 5;
 
 const SELECT_NOW_SQL: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-/// A store in a PostgreSQL database. Clones are the same store.
+/// A store in a PostgreSQL database. Clones share the same store.
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     inner: Arc<PostgresInner>,
@@ -80,44 +81,45 @@ struct PostgresInner {
     record_cache: SoleWriterCache,
     notify_channel: NotifyChannel,
     vacuum: Vacuum,
-    /// A manual one in tests; else the database's, remembered for a moment.
+    /// A manual clock for tests; `None` means the database's clock, sampled at intervals.
     clock: Option<Clock>,
     sampled_clock: SampledClock,
-    /// How long the commits of batches took, there and back.
+    /// Latencies of batch commits, including the round trip.
     commit_latency: Histogram,
-    /// Of a server with a name.
+    /// Set if the server has a name.
     instance: OnceLock<Instance>,
 }
 
 impl PostgresStore {
-    /// Open a database by its URL, `postgres://user:password@host:port/name`. Makes its tables where there are none; older
-    /// ones are left to `onceward migrate`. Many processes may. Needs a tokio runtime with I/O and time.
+    /// Opens a database by its URL, `postgres://user:password@host:port/name`. Creates the schema if there is none, but
+    /// does not migrate an older one; use `onceward migrate`. Several processes can open the same database. Requires a
+    /// tokio runtime with I/O and time enabled.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::open_inner(url, None).await
     }
 
-    /// The same under a clock of one's own: for tests and simulations.
+    /// Like [`open`](Self::open), but with a given clock, for tests and simulations.
     pub async fn open_with_clock(url: &str, clock: Clock) -> Result<Self, StoreError> {
         Self::open_inner(url, Some(clock)).await
     }
 
-    /// The same store, opened by a server of this name: letters, digits, `.`, `_` and `-`, at most 64. What workers inside an earlier
-    /// process of the name had leased is free again at once. No two processes should have one name at the same time: the older one's
-    /// workers would lose their jobs, though nothing is done twice.
+    /// Registers this process under a server name: letters, digits, `.`, `_` and `-`, at most 64. Leases of in-process
+    /// workers of earlier instances with this name end at once. Two running processes should not have the same name:
+    /// the workers of the older one would lose their leases, although no effect would commit twice.
     pub async fn with_server_name(self, name: &str) -> Result<Self, StoreError> {
         let opening = instance::start_instance(&self.inner, name).await?;
-        // A second name changes nothing.
+        // A second call has no effect.
         let _ = self.inner.instance.set(opening);
         Ok(self)
     }
 
-    /// Which schema a database has. Nothing is written.
+    /// Reads the schema version of a database. Writes nothing.
     pub async fn schema(url: &str) -> Result<SchemaStatus, StoreError> {
         migrate::schema_status(&pool::build_pool(url)?.get().await?, MIGRATIONS).await
     }
 
-    /// Bring a database up to date. What it had before. No process should be working on it with a program that knows only the older
-    /// schema.
+    /// Migrates a database and returns the status before. No process with a program for the older schema should be
+    /// running.
     pub async fn migrate(url: &str) -> Result<SchemaStatus, StoreError> {
         migrate::migrate(&pool::build_pool(url)?, MIGRATIONS).await
     }
@@ -153,13 +155,13 @@ impl PostgresInner {
         Arc::clone(&self.catalog_snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Learn what the database knows by now.
+    /// Loads the current catalog from the database.
     async fn reload_catalog(&self) -> Result<Arc<CatalogSnapshot>, StoreError> {
         let snapshot = definitions::load_catalog(&self.pool.get().await?, &self.current_catalog()).await?;
         Ok(self.update_catalog(snapshot))
     }
 
-    /// Definitions only come: should another task have learnt more meanwhile, that stays.
+    /// Publishes a catalog, unless another task has published a newer one. Catalogs only grow.
     fn update_catalog(&self, snapshot: CatalogSnapshot) -> Arc<CatalogSnapshot> {
         let mut current = self.catalog_snapshot.write().unwrap_or_else(PoisonError::into_inner);
         if current.catalog.revision() <= snapshot.catalog.revision() {
@@ -168,7 +170,7 @@ impl PostgresInner {
         Arc::clone(&current)
     }
 
-    /// What is known, with this definition in it if there is one.
+    /// Returns a catalog that contains this version, if it exists.
     async fn catalog_with_version(&self, version_number: u32) -> Result<Arc<CatalogSnapshot>, StoreError> {
         let snapshot = self.current_catalog();
         if version_number <= snapshot.catalog.newest_version_number() {
@@ -178,13 +180,13 @@ impl PostgresInner {
         }
     }
 
-    /// What is known, with this lifecycle in it if there is one.
+    /// Returns a catalog that contains this lifecycle, if it exists.
     async fn catalog_with_lifecycle(&self, lifecycle: &str) -> Result<Arc<CatalogSnapshot>, StoreError> {
         let snapshot = self.current_catalog();
         if snapshot.catalog.definitions.get(lifecycle).is_some() { Ok(snapshot) } else { self.newest_catalog().await }
     }
 
-    /// What the database knows now.
+    /// Returns the catalog as of now, including changes by other processes.
     async fn newest_catalog(&self) -> Result<Arc<CatalogSnapshot>, StoreError> {
         let mut pipeline = Pipeline::default();
         pipeline.add(definitions::SELECT_NEWEST_REVISION_SQL, Vec::new());
@@ -194,7 +196,7 @@ impl PostgresInner {
         if newest <= snapshot.catalog.revision() { Ok(snapshot) } else { self.reload_catalog().await }
     }
 
-    /// Statements outside of a transaction, which only read. A connection that died while it lay idle is tried once more.
+    /// Runs read-only statements outside a transaction. If an idle connection turns out to be closed, retries once.
     async fn run_pipeline(&self, pipeline: &Pipeline<'_>) -> Result<Vec<Vec<Row>>, StoreError> {
         let client = self.pool.get().await?;
         match pipeline.run(&client).await {
@@ -206,7 +208,7 @@ impl PostgresInner {
         }
     }
 
-    /// The same, all of them at one moment.
+    /// Like [`run_pipeline`](Self::run_pipeline), but all statements see the same snapshot.
     async fn run_in_snapshot(&self, pipeline: &Pipeline<'_>) -> Result<Vec<Vec<Row>>, StoreError> {
         for is_last in [false, true] {
             let transaction = OpenTransaction::new(self.pool.get().await?);

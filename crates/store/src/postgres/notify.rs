@@ -1,5 +1,5 @@
-//! Word from process to process that something was written. A hint and no more: sent outside of the transaction that wrote,
-//! at most so often, and lost when nobody listens. Whoever relies on it looks for itself now and then.
+//! Change notifications between processes. They are only hints: sent outside the writing transaction, rate-limited, and
+//! lost if no process listens. Receivers must also poll.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::client::timeout_if_set;
 use super::pool::{self, ConnectionPool};
 use super::tls::PostgresTls;
 
-/// At most one word in this time: many saves make one.
+/// Combines the notifications of many saves into one.
 const MIN_NOTIFY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long to wait before listening again, where the connection was lost.
+/// Avoids a busy loop while the server is unreachable.
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
-/// Tells and listens as long as it lives.
+/// Sends and receives notifications until dropped.
 #[derive(Debug)]
 pub(super) struct NotifyChannel {
     changes: watch::Receiver<u64>,
-    /// Words of other processes alone: `heard` is raised, too, where some may have been missed.
+    /// Notifications of other processes only. `changes` also increases when some may have been missed.
     foreign_changes: Arc<AtomicU64>,
     pending: Arc<Notify>,
     tasks: [JoinHandle<()>; 2],
 }
 
 impl NotifyChannel {
-    /// `name` tells our own words from those of others.
+    /// Starts the tasks. `sender_id` identifies this process's own notifications.
     pub(super) fn start(
         config: (Config, PostgresTls, Option<Duration>),
         pool: ConnectionPool,
@@ -50,17 +50,17 @@ impl NotifyChannel {
         self.changes.clone()
     }
 
-    /// How often there may have been news so far.
+    /// Returns how often something may have changed.
     pub(super) fn change_count(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// How many words of others were heard so far.
+    /// Returns the number of notifications from other processes.
     pub(super) fn foreign_change_count(&self) -> u64 {
         self.foreign_changes.load(Ordering::Relaxed)
     }
 
-    /// Something was written.
+    /// Notifies other processes of a commit.
     pub(super) fn notify(&self) {
         self.pending.notify_one();
     }
@@ -75,7 +75,7 @@ impl Drop for NotifyChannel {
 async fn run_sender(pool: ConnectionPool, pending: Arc<Notify>, sender_id: String) {
     loop {
         pending.notified().await;
-        // Where the database is away, those who listen are cut off too, and look for themselves.
+        // If the database is unreachable, listeners lose their connections too and then poll.
         if let Ok(client) = pool.get().await
             && let Ok(statement) = client.prepare_cached("SELECT pg_notify('onceward', $1)").await
         {
@@ -104,7 +104,7 @@ async fn run_listener(
     }
 }
 
-/// Carry what is said on a connection, and pass its words on, until it ends.
+/// Drives a connection and forwards its notifications until it ends.
 async fn drive_connection<S, T>(mut connection: Connection<S, T>, forward: mpsc::UnboundedSender<String>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -119,7 +119,7 @@ where
     }
 }
 
-/// Listen until the connection ends, or leads nowhere.
+/// Listens until the connection ends or no longer answers.
 async fn listen(
     (client, limit): (&Client, Option<Duration>),
     mut notifications: mpsc::UnboundedReceiver<String>,
@@ -129,11 +129,11 @@ async fn listen(
 ) {
     let execute_succeeds =
         async |sql: &str| timeout_if_set(limit, client.batch_execute(sql)).await.is_some_and(|said| said.is_ok());
-    // One that does not listen hears nothing, however long it stays open.
+    // If LISTEN fails, the connection would stay open without notifications.
     if !execute_succeeds("LISTEN onceward").await {
         return;
     }
-    // What was said before is not heard any more.
+    // Notifications sent before LISTEN are lost, so assume a change.
     change_sender.send_modify(|count| *count += 1);
     loop {
         match timeout_if_set(limit, notifications.recv()).await {
@@ -143,7 +143,7 @@ async fn listen(
                 change_sender.send_modify(|count| *count += 1);
             }
             Some(None) => return,
-            // It may be that nobody has said anything; it may be that nobody is there.
+            // Silence can mean no notifications or a dead connection, so test it.
             None => {
                 if !execute_succeeds("").await {
                     return;

@@ -1,4 +1,4 @@
-//! Statements that are sent together and answered together: one round trip, however many they are.
+//! Pipelines: statements that are sent together and need one round trip.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,19 +16,18 @@ use crate::error::StoreError;
 pub(super) type SqlParameter<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 type PendingQuery<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send + 'a>>;
 
-/// Statements in the order in which they are carried out.
+/// Statements in execution order.
 #[derive(Default)]
 pub(super) struct Pipeline<'a> {
     statements: Vec<PipelineStatement<'a>>,
 }
 
-/// What goes before and after statements that read, so that all of them see the database as it was at one moment. It goes with them: no
-/// round trip more.
+/// Wraps read-only statements in one snapshot. Sent with them, so it costs no extra round trip.
 const SNAPSHOT_TRANSACTION: [PipelineStatement<'static>; 2] =
     [PipelineStatement::Plain("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"), PipelineStatement::Plain("COMMIT")];
 
 enum PipelineStatement<'a> {
-    /// Without parameters or answer.
+    /// A statement without parameters and rows.
     Plain(&'static str),
     Prepared(&'static str, Vec<SqlParameter<'a>>),
 }
@@ -38,7 +37,7 @@ impl<'a> Pipeline<'a> {
         self.statements.push(PipelineStatement::Plain(sql));
     }
 
-    /// Add a statement; the number under which [`run`](Self::run) gives its rows.
+    /// Adds a statement and returns the index of its rows in the result of [`run`](Self::run).
     pub(super) fn add(&mut self, sql: &'static str, parameters: Vec<SqlParameter<'a>>) -> usize {
         self.statements.push(PipelineStatement::Prepared(sql, parameters));
         self.statements.len() - 1
@@ -48,12 +47,13 @@ impl<'a> Pipeline<'a> {
         self.statements.is_empty()
     }
 
-    /// Carry all of them out.
+    /// Executes all statements.
     pub(super) async fn run(&self, client: &PooledClient) -> Result<Vec<Vec<Row>>, StoreError> {
         Ok(self.try_run(client).await?)
     }
 
-    /// The same, and how long the last of them took after those before it were answered: a commit, all of it.
+    /// Like [`try_run`](Self::try_run), but also returns the time between the last two answers, which is the duration
+    /// of a final commit.
     pub(super) async fn try_run_timed(
         &self,
         client: &PooledClient,
@@ -62,7 +62,7 @@ impl<'a> Pipeline<'a> {
         client.call(|client| run_statements(&calls, client)).await
     }
 
-    /// The same for statements that read, at one moment. Where it fails, the transaction may still be open.
+    /// Runs read-only statements in one snapshot. After an error the transaction may still be open.
     pub(super) async fn run_in_snapshot(&self, client: &PooledClient) -> Result<Vec<Vec<Row>>, StoreError> {
         let [begin, end] = &SNAPSHOT_TRANSACTION;
         let mut calls: Vec<&PipelineStatement<'_>> = vec![begin];
@@ -74,8 +74,8 @@ impl<'a> Pipeline<'a> {
         Ok(answers)
     }
 
-    /// The same, with the database's own words for what went wrong. Where one fails inside a transaction the database refuses the rest, a commit too: the first
-    /// error is the one that matters.
+    /// Like [`run`](Self::run), but returns the database's own error. If a statement fails inside a transaction, the
+    /// server rejects the rest, including the commit, so the first error is the relevant one.
     pub(super) async fn try_run(&self, client: &PooledClient) -> Result<Vec<Vec<Row>>, StatementError> {
         Ok(self.try_run_timed(client).await?.0)
     }
@@ -85,7 +85,7 @@ async fn run_statements(
     calls: &[&PipelineStatement<'_>],
     client: &ClientWrapper,
 ) -> Result<(Vec<Vec<Row>>, Duration), tokio_postgres::Error> {
-    // All that is new to this connection is prepared first, so that what follows is sent in order and at once.
+    // Prepare new statements first, so that the rest is sent in order without waiting.
     let mut statements: Vec<Option<Statement>> = Vec::with_capacity(calls.len());
     for call in calls {
         statements.push(match call {
@@ -109,8 +109,8 @@ async fn run_statements(
     }
     let mut first_error = None;
     let (last, mut before_last) = (pending.len().saturating_sub(1), Instant::now());
-    // A statement is sent when it is first asked for its answer: in order. One that fails before it is sent, the server knows
-    // nothing of; so nothing that comes after it may be sent either, a commit least of all.
+    // Polling a statement's future sends it, so they are sent in order. If a statement fails before it is sent, the
+    // server does not know of the failure. So nothing after it may be sent, in particular no commit.
     let (mut all_sent, mut sent_limit) = (false, pending.len());
     poll_fn(|context| {
         let mut has_pending = false;
@@ -146,7 +146,7 @@ async fn run_statements(
     }
 }
 
-/// A parameter of a statement.
+/// Boxes a statement parameter.
 pub(super) fn param<'a>(value: impl ToSql + Sync + Send + 'a) -> SqlParameter<'a> {
     Box::new(value)
 }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::postgres::pool;
 
-    /// A statement whose parameters do not fit is never sent: what was to follow it must not be either.
+    /// The parameters do not match the statement, so the driver never sends it.
     #[test]
     fn commit_is_not_sent_after_statement_that_failed_to_send() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! Connections: a pool of them, made when they are needed.
+//! The connection pool. Connections are opened on demand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use super::client::{self, PooledClient};
 use super::tls::{PostgresTls, UrlOptions};
 use crate::error::StoreError;
 
-/// Connections at once: one writes, the others load for the next batch, look for work and feed the stream.
+/// One connection saves; others load the next batch, query candidates and serve log streams.
 const MAX_CONNECTIONS: usize = 8;
 
-/// How long to wait for a connection, new or given back, before saying that the database cannot be reached.
+/// How long to wait for a connection before the database counts as unreachable.
 pub(super) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How our own connections are served. Nothing that is written depends on it. What a URL says itself comes after it and wins.
+/// Session settings. They affect only speed and lock waits, not results. Settings in the URL come later and win.
 ///
-/// Every statement finds its rows by a key. Tables that are empty when a statement is planned would be read from end to end
-/// for as long as the plan is kept, so that is never worth planning. And a process that stops in the middle of a save, but
-/// does not die, lets go of its locks after a while; so does one that waits for them.
+/// Every statement finds its rows by key. If a table is empty when a statement is planned, PostgreSQL would choose a
+/// sequential scan and keep that plan, so such plans are disabled. The timeouts release the locks of a process that
+/// hangs during a save, and end the wait of others for them.
 const SESSION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off \
      -c lock_timeout=5s -c idle_in_transaction_session_timeout=30s";
 
-/// Comes last of all, and wins over what a role, a database or a URL has: what was answered is on the disk. Saves say it once more
-/// themselves ([`BEGIN`]), should somebody in between not pass it on.
+/// Comes last and overrides settings of the role, the database and the URL, so that a reply implies data on disk. Saves
+/// set it again ([`BEGIN_WRITE_SQL`]), in case a proxy drops it.
 const DURABLE_COMMIT_OPTION: &str = "-c synchronous_commit=on";
 
 /// Begins a transaction that writes.
 pub(super) const BEGIN_WRITE_SQL: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = on";
 
-/// After so long without a word from the machine at the other end, the connection is taken for lost.
+/// After this time without an acknowledgment from the peer's machine, the connection counts as lost.
 const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a URL says, and what it leaves to us; how long an answer is waited for.
+/// Parses a URL, applies defaults, and returns the time limit for answers.
 pub(super) fn parse_url(url: &str) -> Result<(Config, PostgresTls, Option<Duration>), StoreError> {
     let url_options = UrlOptions::parse(url)?;
     let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
@@ -52,7 +52,7 @@ pub(super) fn parse_url(url: &str) -> Result<(Config, PostgresTls, Option<Durati
     if config.get_tcp_user_timeout().is_none() {
         config.tcp_user_timeout(DEAD_PEER_TIMEOUT).keepalives_idle(DEAD_PEER_TIMEOUT);
     }
-    // PostgreSQL does not encrypt sockets; asking each time would cost a round trip.
+    // PostgreSQL never encrypts Unix sockets, and asking would cost a round trip.
     let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
     if config.get_ssl_mode() == SslMode::Prefer && config.get_hosts().iter().all(is_socket) {
         config.ssl_mode(SslMode::Disable);
@@ -61,7 +61,7 @@ pub(super) fn parse_url(url: &str) -> Result<(Config, PostgresTls, Option<Durati
     Ok((config, url_options.tls()?, Some(answer_timeout).filter(|limit| !limit.is_zero())))
 }
 
-/// Connections to one database, and what to call it where it cannot be reached.
+/// Connections to one database, with its location for error messages.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionPool {
     connections: deadpool_postgres::Pool,
@@ -90,7 +90,7 @@ impl ConnectionPool {
     }
 }
 
-/// Where a database is: its host, port and name, without who asks.
+/// Returns host, port and name of a database, without the user.
 fn database_location(config: &Config) -> String {
     let host = |host: &Host| match host {
         Host::Tcp(name) => name.clone(),
@@ -105,7 +105,7 @@ fn database_location(config: &Config) -> String {
     format!("database `{name}` at {}", if hosts.is_empty() { "localhost".to_owned() } else { hosts.join(", ") })
 }
 
-/// A pool of connections. None is made yet.
+/// Creates a pool without opening a connection.
 pub(super) fn build_pool(url: &str) -> Result<ConnectionPool, StoreError> {
     let (config, tls, answer_timeout) = parse_url(url)?;
     let location = database_location(&config).into();
@@ -117,7 +117,8 @@ pub(super) fn build_pool(url: &str) -> Result<ConnectionPool, StoreError> {
     Ok(ConnectionPool { connections: built?, location, answer_timeout })
 }
 
-/// A connection that is open in the middle of a transaction is not given back: it is closed, and with it what it had begun.
+/// A connection with an open transaction. When dropped, it is closed instead of returned to the pool, which rolls back
+/// the transaction.
 #[derive(Debug)]
 pub(super) struct OpenTransaction(Option<PooledClient>);
 
@@ -130,12 +131,12 @@ impl OpenTransaction {
         self.0.as_ref().ok_or_else(|| StoreError::Unavailable("the connection was given back".to_owned()))
     }
 
-    /// The transaction has ended: somebody else may have the connection.
+    /// Returns the connection to the pool, because the transaction has ended.
     pub(super) fn release(mut self) {
         drop(self.0.take());
     }
 
-    /// Nothing of it is to stay.
+    /// Rolls back the transaction.
     pub(super) async fn rollback(self) {
         if let Ok(client) = self.client()
             && client.batch_execute("ROLLBACK").await.is_ok()
@@ -159,13 +160,13 @@ mod tests {
 
     use super::*;
 
-    /// What a role or a URL says of it or of other things: our connections write to the disk before they answer, and let go.
+    /// Also checks that `lock_timeout` stays set.
     #[test]
     fn connections_use_synchronous_commit_despite_role_and_url_settings() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let url = PostgresServer::shared().create_database();
         let name = url.rsplit('/').next().and_then(|name| name.split('?').next()).expect("a name").to_owned();
-        // The role is shared by all tests: in this database only.
+        // All tests share the role, so change it only for this database.
         for setting in ["synchronous_commit = off", "lock_timeout = 0"] {
             psql(&url, &format!("ALTER ROLE CURRENT_USER IN DATABASE \"{name}\" SET {setting}"));
         }

@@ -1,5 +1,5 @@
-//! Taking records out of the database. One process at a time: the row of `pruned` is locked, and whoever finds it locked leaves it.
-//! What is let go of is locked as every save locks it: keys, counts, records, each in order.
+//! Pruning in PostgreSQL. One process prunes at a time: it locks the prune state row, and others skip a locked row. All
+//! rows to delete are locked in the order of every save: unique keys, counters, records.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::write_set::StateCountKey;
 
 pub(super) const SELECT_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.pruned";
 
-/// In the order of creation, a bounded number at a time; an index by when they ended would cost every record.
+/// Scans a bounded number of records in the order of creation. An index by end time would cost every save.
 const SELECT_PRUNABLE_SQL: &str = "SELECT row, id, created_at, updated_at, finished_at FROM onceward.records \
      WHERE row > $1 ORDER BY row LIMIT $2";
 
@@ -39,18 +39,18 @@ const SELECT_REFERRERS_SQL: &str = "SELECT r.id, r.links, ARRAY(SELECT DISTINCT 
 
 const LOCK_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.pruned FOR UPDATE SKIP LOCKED";
 
-/// Somebody who holds the row is pruning.
+/// A locked row means that another process is pruning.
 const CLAIM_PRUNE_TURN_SQL: &str = "UPDATE onceward.pruned SET looked_at = n.now FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n \
      WHERE one = (SELECT one FROM onceward.pruned WHERE looked_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1 \
      FOR UPDATE SKIP LOCKED) RETURNING one";
 
 const LOCK_RECORDS_SQL: &str = "SELECT FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR UPDATE";
 
-/// Asked after they were locked.
+/// Must run after the records are locked.
 const SELECT_LOCKED_RECORDS_SQL: &str =
     "SELECT id, row, version, links FROM onceward.records WHERE id = ANY($1::uuid[])";
 
-/// The places of all entries of records, each followed from the last one back.
+/// Selects the ids of all entries of records, following each history backwards.
 const SELECT_ENTRY_IDS_SQL: &str = "WITH RECURSIVE back AS ( \
      SELECT h.place, h.previous, h.record FROM onceward.records r JOIN onceward.history h ON h.place = r.entry AND h.record = r.row \
      WHERE r.id = ANY($1::uuid[]) \
@@ -71,7 +71,8 @@ const DELETE_RECORDS_SQL: [&str; 4] = [
     "DELETE FROM onceward.records WHERE row = ANY($1::bigint[])",
 ];
 
-/// In order, as every save brings them. Whoever brings the same bytes meanwhile waits, and brings them anew where they went.
+/// Locked in the order of every save. A save that writes the same payload meanwhile waits, and inserts it again if it
+/// was deleted.
 const LOCK_CONTENTS_SQL: &str =
     "SELECT FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) ORDER BY sha256 FOR UPDATE";
 
@@ -80,7 +81,7 @@ const LOWER_CONTENT_REFS_SQL: &str = "UPDATE onceward.contents c SET refs = c.re
 
 const DELETE_CONTENTS_SQL: &str = "DELETE FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs = 0";
 
-/// What they moved stays in the balances, and no longer on the statements.
+/// Deletes account index rows. Balances do not change.
 const DELETE_ACCOUNT_ENTRIES_SQL: &str = "DELETE FROM onceward.entries e USING unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, s) \
      WHERE e.asset = k.a AND e.name = k.n AND e.seq = k.s";
 
@@ -97,11 +98,11 @@ const UPDATE_COUNTERS_SQL: &str = "UPDATE onceward.counts c SET count = c.count 
      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[]) k(l, n, p, w, d) \
      WHERE c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w";
 
-/// After the checkpoint has its place, which nobody can take from it any more.
+/// Runs after the checkpoint was appended, when its seq is final.
 const UPDATE_PRUNE_STATE_SQL: &str =
     "UPDATE onceward.pruned SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
 
-/// States that they came through, too: nothing else may tell of them any more.
+/// Also deletes zero rows of earlier states, because the remaining log no longer mentions them.
 const DELETE_ZERO_STATE_COUNTS_SQL: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(d, o), \
      onceward.definitions own, onceward.definitions every WHERE own.number = k.d AND every.name = own.name \
      AND t.definition = every.number AND t.owner = k.o AND t.count = 0";
@@ -121,7 +122,7 @@ pub(super) fn read_prune_state(row: &Row) -> Result<PruneState, StoreError> {
     })
 }
 
-/// Whether nobody has looked for so long; then it is our turn.
+/// Returns true and stores the time, if no process has looked for prunable records for `min_interval`.
 pub(super) async fn claim_prune_turn(inner: &PostgresInner, min_interval: Duration) -> Result<bool, StoreError> {
     let mut pipeline = Pipeline::default();
     pipeline.add(CLAIM_PRUNE_TURN_SQL, vec![param(i64::try_from(min_interval.as_micros()).unwrap_or(i64::MAX))]);
@@ -207,7 +208,7 @@ pub(super) async fn prune(inner: Arc<PostgresInner>, prune: Arc<PruneRequest>) -
     let transaction = OpenTransaction::new(inner.pool.get().await?.with_background_timeout());
     let prune_transaction = PruneTransaction { snapshot: &snapshot, plan: &prune.plan };
     let result = prune_transaction.run(&transaction, &prune).await;
-    // Whatever became of it: what is gone, or may be, is not remembered.
+    // Whatever the result, pruned records must not stay in the cache.
     inner.record_cache.clear();
     match result {
         Ok(Some(seq)) => {
@@ -226,7 +227,7 @@ pub(super) async fn prune(inner: Arc<PostgresInner>, prune: Arc<PruneRequest>) -
     }
 }
 
-/// The columns of an entry that belongs to no record, alone in its batch.
+/// Returns the columns of an entry without a record that is alone in its batch.
 pub(super) fn lone_entry_parameters(batch: i64, entry: &NewLogEntry) -> Vec<SqlParameter<'_>> {
     vec![
         param(vec![batch << 20]),
@@ -239,13 +240,13 @@ pub(super) fn lone_entry_parameters(batch: i64, entry: &NewLogEntry) -> Vec<SqlP
     ]
 }
 
-/// One prune on its way.
+/// A prune in its transaction.
 struct PruneTransaction<'a> {
     snapshot: &'a CatalogSnapshot,
     plan: &'a PrunePlan,
 }
 
-/// What the first round trip said.
+/// Result of the first round trip.
 struct PruneLocks {
     state: PruneState,
     row_ids: HashMap<RecordId, i64>,
@@ -266,7 +267,7 @@ impl PruneTransaction<'_> {
         pipeline.add(INSERT_HISTORY_SQL, lone_entry_parameters(locks.batch_number, &entry));
         pipeline.add(LOCK_LOG_END_SQL, Vec::new());
         let appended = pipeline.add(APPEND_BATCH_SQL, vec![param(1_i64), param(locks.batch_number)]);
-        // Only now: the last place of all may have been among them, and must not be given twice.
+        // Only after the append, because the last batch may be among them, and its seqs must not be assigned again.
         let batches: BTreeSet<i64> = locks.entry_ids.iter().map(|place| place >> 20).collect();
         pipeline.add(DELETE_BATCHES_SQL, vec![param(batches.into_iter().collect::<Vec<_>>())]);
         pipeline.add(
@@ -280,7 +281,7 @@ impl PruneTransaction<'_> {
         Ok(Some(rows::unsigned_column(row.ok_or_else(|| StoreError::corrupt("the log has no end"))?, 1)?))
     }
 
-    /// Lock all that is written, in the order that every save keeps; `None` where it is not as it was.
+    /// Locks everything to write in the order of every save. Returns `None` if a loaded value has changed.
     async fn lock_all(&self, transaction: &OpenTransaction) -> Result<Option<PruneLocks>, StoreError> {
         let pruned_ids: Vec<Uuid> = self.plan.pruned.iter().map(|one| one.record.id.0).collect();
         let targets = self.plan.removed_links.iter().map(|(key, _)| key.target.0);
@@ -387,7 +388,7 @@ impl PruneTransaction<'_> {
         Ok(((lifecycles, names, parts), spans))
     }
 
-    /// Keys and counts of records that ended in a state that has them.
+    /// Releases the unique keys and counters that the records still held in their final states.
     fn add_releases(&self, pipeline: &mut Pipeline<'_>) -> Result<(), StoreError> {
         let (lifecycles, names, parts) = self.unique_key_columns()?;
         if !parts.is_empty() {

@@ -1,4 +1,4 @@
-//! Where records stand in line: links, timers, ordered queues, work that is ready, and the lanes of work keys.
+//! Writes links, timers, ordered queues, ready and delayed jobs, and lanes to PostgreSQL.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::error::StoreError;
 use crate::query::priority_rank;
 use crate::write_set::RecordWrite;
 
-// Rows that go are found first, each by its key, and then taken by where they stand. Joined at once, a table that was empty when
-// it was last counted would be read for each of them from end to end, however much stands in it by now. Nobody else moves
-// these rows: whoever does holds the record's lock, or the work key's.
+// Deletes find each row by its key first and then delete by `ctid`. With a plain join, a table that was empty at its
+// last ANALYZE would be scanned completely for each row, however large it is by now. The `ctid` cannot change in
+// between: any change of these rows requires the lock of the record or of the concurrency key.
 
-// A list may name one record twice; it is one link.
+// A list field can contain the same record twice; that is one link.
 const INSERT_LINKS_SQL: &str = "INSERT INTO onceward.links (target, lifecycle, field, source) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) ON CONFLICT DO NOTHING";
 
@@ -68,12 +68,12 @@ const DELETE_LANES_SQL: &str = "DELETE FROM onceward.lanes WHERE ctid = ANY (ARR
      FROM onceward.lanes WHERE lifecycle = k.l AND key = k.p AND front IN (false, true) AND rank = k.k AND record = k.r \
      OFFSET 0) x))";
 
-/// Columns of rows that name a link: target, lifecycle, field, source.
+/// Columns of links: target, lifecycle, field, source.
 type LinkColumns = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i64>);
-/// Of places in a queue: lifecycle, key, time, record.
+/// Columns of queue positions: lifecycle, key, time, record.
 type QueueColumns = (Vec<i64>, Vec<String>, Vec<i64>, Vec<Uuid>);
 
-/// Everybody who comes and goes, in columns.
+/// All rows to add and remove, in columns.
 #[derive(Default)]
 pub(super) struct QueueWrites {
     added_links: LinkColumns,
@@ -91,7 +91,7 @@ pub(super) struct QueueWrites {
     removed_lanes: (Vec<i64>, Vec<String>, Vec<i64>, Vec<i64>),
 }
 
-/// Rows of `ready` that come and go.
+/// Changes of the ready table.
 #[derive(Default)]
 pub(super) struct ReadyWrites {
     /// With the key.
@@ -99,7 +99,7 @@ pub(super) struct ReadyWrites {
     removed: (Vec<i64>, Vec<i64>, Vec<i64>),
 }
 
-/// A waiting job's row, in `ready` or in a lane.
+/// A waiting job's row, in the ready table or in a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadyRow {
     pub(super) lifecycle: i64,
@@ -129,7 +129,7 @@ impl ReadyWrites {
     }
 }
 
-/// Rows of `ready` or `later`, with their keys.
+/// Inserts ready or delayed rows, with their keys.
 fn insert_rows(pipeline: &mut Pipeline<'_>, sql: &'static str, rows: Vec<(ReadyRow, Option<String>)>) {
     if rows.is_empty() {
         return;
@@ -186,8 +186,8 @@ impl QueueWrites {
         Ok(())
     }
 
-    /// One whose time has not come waits for it. Else a job without a key may be leased, and one with a key stands at the back until
-    /// its lane is settled.
+    /// Adds a waiting job: as delayed if it is not due, as ready if it has no concurrency key, else at the back of its
+    /// lane until the lane is rebalanced.
     fn update_readiness(
         &mut self,
         writer: &mut BatchWriter<'_>,
@@ -199,7 +199,7 @@ impl QueueWrites {
         let (lifecycle, row) = (known.symbols.require_id(&after.lifecycle.name)?, writer.row_id(after.id)?);
         if let Some(was) = old {
             let rank = priority_rank(was.priority, was.ready_at);
-            // Without a key it never waited for another time than its fields said.
+            // A job without a key was delayed only if its ready time was later than its entry into the state.
             let waited = |before: &Arc<Record>| was.concurrency_key.is_some() || was.ready_at > before.entered_at;
             if record.before.as_ref().is_some_and(waited) {
                 self.removed_delayed.0.push(was.ready_at.micros());
@@ -253,7 +253,8 @@ impl QueueWrites {
                 pipeline.add(sql, vec![param(lifecycles), param(keys), param(times), param(ids)]);
             }
         }
-        // Before `ready` is looked at: whoever puts one there meanwhile holds its row here until that is done.
+        // Before the ready table is accessed: a promotion that is moving the job there holds its delayed row until it
+        // commits.
         if !self.removed_delayed.0.is_empty() {
             pipeline.add(DELETE_DELAYED_SQL, vec![param(self.removed_delayed.0), param(self.removed_delayed.1)]);
         }

@@ -1,4 +1,4 @@
-//! Everything that is asked besides loading.
+//! Queries of the PostgreSQL store.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,12 +22,11 @@ use crate::log::LogEntry;
 use crate::query::{ListQuery, PageBudget, PageLimit, RecordPage, StateCount, VersionCount, max_scanned_records};
 use crate::symbols::{CatalogSnapshot, SymbolTable};
 
-/// The last place of the first batch that does not end before a place.
+/// Selects the last seq of the first batch that ends at or after a seq.
 pub(super) const NEXT_BATCH_END_SQL: &str = "SELECT min(last) FROM onceward.batches WHERE last >= $1";
 
-/// Batches that are not before the place, up to the one that has the last place of the page, and of each its entries. Places are
-/// dense but for what pruning took, so that is a page and a batch at most. Of long entries as many as fit, and one more: how long a
-/// text is, is known without reading it.
+/// Selects the batches of a page and their entries. Seqs are dense except for pruned ones, so it reads one page and one
+/// batch at most. Stops one entry after the byte limit; PostgreSQL knows the length of a text without reading it.
 const SELECT_LOG_SQL: &str = "SELECT seq, id, version, at, text, hash FROM ( \
      SELECT b.first + (h.place & 1048575) AS seq, r.id, h.version, h.at, h.text, h.hash, \
      sum(octet_length(h.text)) OVER (ORDER BY b.first, h.place) - octet_length(h.text) AS before \
@@ -38,9 +37,9 @@ const SELECT_LOG_SQL: &str = "SELECT seq, id, version, at, text, hash FROM ( \
      WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2) page \
      WHERE before <= $4 ORDER BY seq";
 
-/// Followed from the last entry, or a place that is known, back to the version, then told forward. Only to lower versions: a damaged
-/// pointer must not lead round in a circle. The way back is one of numbers: texts are read of those that are told. Beside them, places
-/// that were passed on the way.
+/// Walks from the last entry, or from a position of the skip index, back to the version, then returns entries forward.
+/// Follows only lower versions, so that a damaged link cannot cause an endless loop. The walk back reads only numbers;
+/// texts are read only for returned entries. Also returns positions for the skip index.
 const SELECT_HISTORY_SQL: &str = "WITH RECURSIVE back AS ( \
      SELECT h.place, h.version, h.previous FROM onceward.records r JOIN onceward.history h ON h.place = coalesce($5::bigint, r.entry) \
      WHERE r.id = $1 AND h.version > $2 AND ($5 IS NULL OR h.record = r.row AND h.version = $6::bigint) \
@@ -54,13 +53,13 @@ const SELECT_HISTORY_SQL: &str = "WITH RECURSIVE back AS ( \
      UNION ALL SELECT NULL, NULL, version, NULL, NULL, NULL, place FROM back WHERE version % 256 = 0 \
      ORDER BY passed NULLS FIRST, version";
 
-/// Where the column of a place that was passed stands.
+/// Index of the column with a position passed on the walk.
 const PASSED_COLUMN: usize = 6;
 
 const SELECT_RECORD_SQL: &str = "SELECT * FROM onceward.whole WHERE id = $1";
 
-/// Records in order of creation, so many at a time, and of long ones as many as fit and one more; and, also where none fits, how far was
-/// looked and how many that were.
+/// Selects a bounded number of records in the order of creation, up to one record beyond the byte limit. Also returns
+/// how far and how many rows were scanned, even if none matches.
 const LIST_RECORDS_SQL: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records WHERE row > $1 ORDER BY row LIMIT $6) \
      SELECT w.*, (SELECT max(row) FROM near), (SELECT count(*) FROM near) FROM (SELECT 1) one LEFT JOIN ( \
      SELECT * FROM (SELECT whole.*, sum(octet_length(fields)) OVER up - octet_length(fields) AS before, \
@@ -69,16 +68,16 @@ const LIST_RECORDS_SQL: &str = "WITH near AS MATERIALIZED (SELECT row FROM oncew
      AND ($3::bigint[] IS NULL OR (definition, state) IN (SELECT * FROM unnest($3, $4::bigint[]))) \
      WINDOW up AS (ORDER BY whole.row) ORDER BY whole.row LIMIT $5) page WHERE before <= $7 OR number = 2) w ON true ORDER BY w.row";
 
-/// Where the columns of a record, the bytes before it and its number end.
+/// Index of the first column after the record, its byte sum and its number.
 const SCAN_END_COLUMN: usize = 36;
 
-/// A record's fields.
+/// Index of a record's fields.
 const FIELDS_COLUMN: usize = 6;
 
 const SELECT_STATE_COUNTS_SQL: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.tallies t \
      JOIN onceward.definitions d ON d.number = t.definition WHERE $1::text IS NULL OR t.owner = $1 GROUP BY d.name, t.state";
 
-/// How many live by each version.
+/// Counts the records of each version by state.
 pub(super) const SELECT_VERSION_COUNTS_SQL: &str =
     "SELECT definition, state, sum(count)::bigint FROM onceward.tallies GROUP BY definition, state";
 
@@ -93,7 +92,7 @@ const SELECT_REFERENCED_SQL: &str = "SELECT sha256 FROM onceward.contents WHERE 
 const SELECT_EFFECT_SQL: &str = "SELECT e.token, e.result FROM onceward.records r \
      JOIN onceward.effects e ON e.record = r.row WHERE r.id = $1";
 
-/// As many as fit, and one more.
+/// Stops one execution after the byte limit.
 const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, abort_code, \
      abort_retryable, finish_moves, key FROM (SELECT e.*, sum(bytes) OVER (ORDER BY e.token) - bytes AS before \
      FROM onceward.records r JOIN onceward.executions e ON e.record = r.row \
@@ -101,7 +100,7 @@ const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, lease
      + coalesce(octet_length(key), 0) AS bytes) b \
      WHERE r.id = $1 AND e.token > $2 ORDER BY e.token LIMIT $3) page WHERE before <= $4 ORDER BY token";
 
-/// By each field apart, as the table is sorted.
+/// Queries each field separately, in the order of the primary key.
 const SELECT_LINKED_SQL: &str = "SELECT l.source, s.id FROM onceward.records t CROSS JOIN unnest($2::bigint[], $3::bigint[]) k(l, f) \
      CROSS JOIN LATERAL (SELECT source FROM onceward.links WHERE target = t.row AND lifecycle = k.l AND field = k.f \
      AND source > $4 ORDER BY source LIMIT $5) l JOIN onceward.records s ON s.row = l.source WHERE t.id = $1";
@@ -118,11 +117,11 @@ pub(super) async fn log(
     loop {
         let to = from.saturating_add(limit);
         let mut pipeline = Pipeline::default();
-        // Asked first: what comes meanwhile is not passed over.
+        // First, so that batches appended meanwhile are not skipped.
         let beyond = pipeline.add(NEXT_BATCH_END_SQL, vec![param(to)]);
         let page = pipeline
             .add(SELECT_LOG_SQL, vec![param(from), param(limit), param(to), param(to_limit(page_limit.max_bytes))]);
-        // Asked last: what was taken before is known by now.
+        // Last, so that it includes everything that was pruned before the page was read.
         let standing = pipeline.add(SELECT_PRUNE_STATE_SQL, Vec::new());
         let answers = inner.run_pipeline(&pipeline).await?;
         let floor = answers[standing].first().map(read_prune_state).transpose()?.unwrap_or_default().last_pruned_seq;
@@ -131,7 +130,7 @@ pub(super) async fn log(
         }
         let beyond = answers[beyond].first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?;
         match beyond {
-            // All that stood there was pruned, and there is more behind it: an empty page would say that there is not.
+            // All entries of this range were pruned, but more follow. An empty page would mean the end of the log.
             Some(place) if answers[page].is_empty() && place > from && limit > 0 => from = place,
             _ => return read_entries(&answers[page], page_limit),
         }
@@ -198,7 +197,7 @@ pub(super) async fn history(
     Ok(entries)
 }
 
-/// All definitions that these rows name are known.
+/// Returns a catalog that contains all versions in these rows.
 pub(super) async fn catalog_for_rows(inner: &PostgresInner, rows: &[Row]) -> Result<Arc<CatalogSnapshot>, StoreError> {
     let newest =
         rows.iter().map(rows::version_number).try_fold(0, |newest, number| number.map(|number| number.max(newest)));
@@ -256,7 +255,7 @@ pub(super) async fn list(inner: &PostgresInner, query: &ListQuery) -> Result<Rec
         Ok((rows::optional_unsigned_column(row, SCAN_END_COLUMN)?, row.try_get::<_, i64>(SCAN_END_COLUMN + 1)?))
     });
     let (end, scanned_count) = scanned.transpose().map_err(|error: StoreError| error)?.unwrap_or((None, 0));
-    // Where none fits, the one row has no record in it.
+    // If no record matches, the only row contains no record.
     if found.first().map(|row| rows::optional_unsigned_column(row, 0)).transpose()?.flatten().is_none() {
         found.clear();
     }
@@ -270,7 +269,7 @@ pub(super) async fn list(inner: &PostgresInner, query: &ListQuery) -> Result<Rec
                 page.records.push(record);
                 page.row_ids.extend(rows::optional_unsigned_column(row, 0)?);
             }
-            // One that is damaged must not hide all others.
+            // Skip a damaged record, so that the others remain visible.
             Err(StoreError::Corrupt(_)) => page.unreadable += 1,
             Err(error) => return Err(error),
         }
@@ -310,7 +309,7 @@ pub(super) async fn counts_by_version(inner: &PostgresInner) -> Result<Vec<Versi
     version_counts(&answers[0], &snapshot.catalog, &snapshot.symbols)
 }
 
-/// What [`SELECT_VERSION_COUNTS_SQL`] says.
+/// Reads the rows of [`SELECT_VERSION_COUNTS_SQL`].
 pub(super) fn version_counts(
     rows: &[Row],
     catalog: &Catalog,
@@ -428,7 +427,7 @@ pub(super) async fn idempotency_records(
     pipeline.add(SELECT_IDEMPOTENCY_KEYS_SQL, vec![param(owners), param(keys)]);
     let mut found: Vec<Option<IdempotencyRecord>> = ids.iter().map(|_| None).collect();
     for row in inner.run_pipeline(&pipeline).await?.iter().flatten() {
-        // They are counted from 1.
+        // Ordinals start at 1.
         let at = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0).saturating_sub(1);
         let (digest, answer) = (rows::to_hash(row.try_get(1)?)?, rows::text_column(row, 2)?);
         found[at] = Some(IdempotencyRecord { id: ids[at].clone(), request_digest: digest, reply: answer });

@@ -1,4 +1,4 @@
-//! Records and executions as rows.
+//! Reads records and executions from PostgreSQL rows.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use crate::error::StoreError;
 use crate::read_set::RecordMeta;
 use crate::value_json::read_fields;
 
-/// Where the execution's columns begin in the view `whole`.
+/// Index of the first execution column in the view `whole`.
 const EXECUTION_COLUMN: usize = 22;
 
-/// Keys longer than this stand as a hash: an index takes no long text.
+/// Longer keys are stored as a hash, because index rows are limited in size.
 const MAX_KEY_TEXT_BYTES: usize = 500;
 
-/// The number of a row's definition, to be known before the row is read.
+/// Returns a row's version number, which must be in the catalog before the row can be read.
 pub(super) fn version_number(row: &Row) -> Result<u32, StoreError> {
     u32_column(row, 2)
 }
 
-/// A row of the view `whole`.
+/// Reads a row of the view `whole`.
 pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, Arc<Record>), StoreError> {
     let number = version_number(row)?;
     let lifecycle = catalog
@@ -67,7 +67,8 @@ pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, A
         committed_token: optional_unsigned_column(row, 15)?.map(FencingToken),
         payload,
         stuck_reason: row.try_get::<_, Option<&str>>(18)?.map(Into::into),
-        // Damaged bytes are no reason to give up a record: nothing is decided by them, and `verify` names them.
+        // Ignores a damaged trace context, so that the record stays readable. No decision uses it, and `verify` reports
+        // it.
         trace: row.try_get::<_, Option<&[u8]>>(21)?.and_then(TraceContext::from_bytes),
     };
     let stored = RecordMeta {
@@ -80,7 +81,7 @@ pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, A
     Ok((stored, Arc::new(record)))
 }
 
-/// The execution whose columns begin here.
+/// Reads the execution whose columns start at `index`.
 pub(super) fn read_execution(row: &Row, index: usize) -> Result<Execution, StoreError> {
     let aborted = match row.try_get::<_, Option<&str>>(index + 8)? {
         Some(code) => Some(AbortReason { code: code.into(), retryable: row.try_get(index + 9)? }),
@@ -130,7 +131,7 @@ pub(super) fn optional_unsigned_column(row: &Row, index: usize) -> Result<Option
     found.map_err(|_| StoreError::corrupt("a number below nothing"))
 }
 
-/// A number of a definition or a name, in an `INTEGER`.
+/// Reads a version number or a name id from an `INTEGER` column.
 pub(super) fn u32_column(row: &Row, index: usize) -> Result<u32, StoreError> {
     u32::try_from(row.try_get::<_, i32>(index)?).map_err(|_| StoreError::corrupt("a number below nothing"))
 }
@@ -139,13 +140,13 @@ pub(super) fn to_hash(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
     bytes.try_into().map_err(|_| StoreError::corrupt("a hash that is not 32 bytes long"))
 }
 
-/// Which of the keys that were asked for, from `WITH ORDINALITY`, which counts from one.
+/// Converts a number of `WITH ORDINALITY`, which starts at 1, to an index.
 pub(super) fn ordinal_index(row: &Row, index: usize) -> Result<usize, StoreError> {
     let number = unsigned_column(row, index)?.saturating_sub(1);
     Ok(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// The largest that fits: no number of ours ever comes near it.
+/// Saturates at the largest value, which no stored number reaches.
 pub(super) fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -154,7 +155,7 @@ pub(super) fn to_limit(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A key's parts as an index takes them, and the whole text where that is not it.
+/// Returns a key's text for an index, and the full text if the former is a hash.
 pub(super) fn indexed_key_text(parts: &[Arc<str>]) -> Result<(String, Option<String>), StoreError> {
     let whole = write_parts(parts)?;
     if whole.len() <= MAX_KEY_TEXT_BYTES {
@@ -164,7 +165,7 @@ pub(super) fn indexed_key_text(parts: &[Arc<str>]) -> Result<(String, Option<Str
     Ok((format!("#{}", onceward_core::hex::encode(&digest)), Some(whole)))
 }
 
-/// A column that may hold nothing.
+/// Reads a nullable column.
 pub(super) fn optional_column<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<Option<T>, StoreError> {
     Ok(row.try_get(index)?)
 }

@@ -1,5 +1,5 @@
-//! Saving a batch: stand on firm ground, write, take a place in the log, commit. Two round trips; three where work keys are
-//! settled.
+//! Saves a batch: lock and validate, write, append to the log, commit. Takes two round trips, or three if lanes are
+//! rebalanced.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::histogram::Histogram;
 use crate::read_set::ReadSet;
 use crate::write_set::WriteSet;
 
-/// Attempts at a save that got in another's way, or whose connection was found dead before anything was written.
+/// For saves that failed on a lock conflict, or whose connection was closed before anything was written.
 const MAX_SAVE_ATTEMPTS: usize = 5;
 
 pub(super) async fn save(
@@ -42,7 +42,7 @@ pub(super) async fn save(
     Err(last)
 }
 
-/// An attempt that failed, and whether another may be made: never once a commit was asked for.
+/// A failed attempt. It is never retryable after a commit was sent.
 struct SaveAttemptError {
     error: StoreError,
     is_retryable: bool,
@@ -71,7 +71,7 @@ async fn try_save(
     let answers = match locks.pipeline.run(transaction.client()?).await {
         Ok(answers) => answers,
         Err(error) => {
-            // A connection that died while it lay idle: nothing was done on it.
+            // The connection was closed while idle, so nothing was executed.
             let dead = transaction.client()?.is_closed();
             transaction.rollback().await;
             let failure = SaveAttemptError::from(error);
@@ -104,12 +104,12 @@ async fn try_save(
             Ok(save)
         }
         Err(error) => {
-            // The commit may have come through all the same.
+            // The commit may have succeeded nevertheless.
             inner.scan_cursors.lower_to(&writer.lowest_written);
             inner.record_cache.clear();
             transaction.rollback().await;
             let ids = lock_plan.expected_absent.clone();
-            // Somebody made a record of this id after we had looked.
+            // Another process created a record with this id after it was loaded as free.
             if error.is_id_taken && !ids.is_empty() {
                 return Ok(SaveResult::Conflict(SaveConflict { changed_keys: ids, answered_ids: Vec::new() }));
             }
@@ -118,10 +118,10 @@ async fn try_save(
     }
 }
 
-/// Nothing was written.
+/// A failed write; the transaction is rolled back.
 pub(super) struct SaveWriteError {
     pub(super) error: StoreError,
-    /// Because there is a record of an id that was to be a new one's.
+    /// Whether a new record's id already exists.
     is_id_taken: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Every table page by page, as it stands; all values as text. An entry is known by its number in the log, which its batch
-//! tells, not by its place.
+//! Scans PostgreSQL tables page by page, with all values as text. Entries are identified by their seq, which is
+//! computed from the batch, not by their stored id.
 
 use onceward_core::value::RecordId;
 use tokio_postgres::Row;
@@ -15,7 +15,7 @@ use crate::scan::{
 };
 use crate::symbols::SymbolTable;
 
-/// There is no counter here: what is in the log is what its batches say.
+/// Omits the stored log seq, which PostgreSQL does not have: the seqs follow from the batches.
 pub(super) const POSTGRES_TABLES: &[ProjectionTable] = &[
     ProjectionTable::PruneState,
     ProjectionTable::Records,
@@ -38,7 +38,7 @@ pub(super) const POSTGRES_TABLES: &[ProjectionTable] = &[
 
 const SELECT_LAST_SEQ_SQL: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
 
-/// An entry's number in the log is that of its batch's first and its own in the batch; the same of the entry before.
+/// An entry's seq is the first seq of its batch plus its index in the batch. The same holds for the previous entry.
 const SCAN_LOG_SQL: &str = "SELECT b.first + (h.place & 1048575), h.record, r.id, h.version, h.at, \
      (SELECT p.first + (h.previous & 1048575) FROM onceward.batches p WHERE p.batch = h.previous >> 20), \
      h.text, h.hash, h.previous, b.last \
@@ -49,7 +49,7 @@ const SCAN_LOG_SQL: &str = "SELECT b.first + (h.place & 1048575), h.record, r.id
      WHERE b.first + (h.place & 1048575) > $1 AND b.first + (h.place & 1048575) <= b.last \
      ORDER BY b.first, h.place LIMIT $2";
 
-/// In a transaction that sees one moment.
+/// Must run in a snapshot transaction.
 pub(super) async fn scan_log(client: &PooledClient, after_seq: i64, limit: usize) -> Result<StoredLogPage, StoreError> {
     let seq = last_seq(client).await?;
     let mut page = StoredLogPage { seq, rows: Vec::new() };
@@ -59,7 +59,7 @@ pub(super) async fn scan_log(client: &PooledClient, after_seq: i64, limit: usize
         let found = client.query(SCAN_LOG_SQL, &[&from, &limit, &to]).await?;
         let beyond: Option<i64> = client.query_one(NEXT_BATCH_END_SQL, &[&to]).await?.try_get(0)?;
         match beyond {
-            // All that stood there was pruned, and there is more behind it.
+            // All entries of this range were pruned, but more follow.
             Some(batch_end) if found.is_empty() && batch_end > from && limit > 0 => from = batch_end,
             _ => break found,
         }
@@ -67,7 +67,7 @@ pub(super) async fn scan_log(client: &PooledClient, after_seq: i64, limit: usize
     for row in found {
         let id = row.try_get::<_, Option<Uuid>>(2)?.map(RecordId);
         let number: Option<i64> = row.try_get(1)?;
-        // A place that no batch has is shown as it is, and is wrong in any case.
+        // If no batch contains the previous entry, show its stored id. The comparison reports it in any case.
         let previous = row.try_get::<_, Option<i64>>(5)?.or(row.try_get(8)?);
         page.rows.push(StoredLogRow {
             seq: row.try_get(0)?,
@@ -88,14 +88,15 @@ async fn last_seq(client: &PooledClient) -> Result<u64, StoreError> {
     rows::unsigned_column(&client.query_one(SELECT_LAST_SEQ_SQL, &[]).await?, 0)
 }
 
-/// How a table is read: in which order (the column, as text, and back from text), which columns besides, and from where.
+/// How to scan a table: its order, further columns and source.
 struct TableScanPlan {
     order: &'static [OrderColumn],
     columns: &'static str,
     from: &'static str,
 }
 
-/// With its table before it: `ORDER BY` takes a bare name for that of a column as it is shown, and text has another order than numbers.
+/// A column with its table name and its type. `ORDER BY` would resolve a bare name to the output column, which is text
+/// and sorts differently.
 struct OrderColumn(&'static str, OrderColumnType);
 
 #[derive(Clone, Copy)]
@@ -129,7 +130,7 @@ impl OrderColumn {
     }
 }
 
-/// A long key stands as its hash, and whole beside it.
+/// A long key is stored as a hash, with the full text in another column.
 const KEY_PARTS_SQL: &str = "CASE WHEN whole IS NULL THEN parts WHEN parts = '#' || encode(sha256(convert_to(whole, 'UTF8')), 'hex') \
      THEN whole ELSE parts || ' ' || whole END";
 
@@ -274,7 +275,7 @@ fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
     TableScanPlan { order, columns, from }
 }
 
-/// In a transaction that sees one moment.
+/// Must run in a snapshot transaction.
 pub(super) async fn scan_page(
     client: &PooledClient,
     symbols: &SymbolTable,
@@ -311,7 +312,7 @@ fn read_cursor(row: &Row, columns: usize) -> Result<ScanCursor, StoreError> {
     Ok(ScanCursor(spots))
 }
 
-/// A cursor of ours is all text.
+/// Cursors of this store contain only text.
 fn cursor_text(value: &CursorValue) -> &str {
     match value {
         CursorValue::Text(text) => text,

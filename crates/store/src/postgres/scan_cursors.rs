@@ -1,6 +1,6 @@
-//! Where to begin looking. Rows that were taken from the head of an index stay in it until PostgreSQL cleans up, which an
-//! old snapshot can hold up for long. So a look begins where the last one found its first row, and only now and then at the
-//! very bottom, for what other processes may have put there: often where they are heard of, seldom where they are not.
+//! Start positions of index scans. Index entries of deleted rows remain until VACUUM removes them, which an old
+//! snapshot can delay for long. So a scan starts where the previous one found its first row. At intervals it starts at
+//! the beginning, to find lower rows of other processes: often after a notification, rarely without one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use onceward_core::time::Time;
 
-/// How long a lower row of another process may go unseen, where it was heard of.
+/// Longest time until a lower row of another process is found, if its notification arrived.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// And where word of it was lost.
+/// Longest time if the notification was lost.
 const MAX_RESCAN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is looked through: the ready jobs of a lifecycle, by its number, those that wait for their time, or the timers.
+/// A scanned index: the ready jobs of a lifecycle (by id), the delayed jobs, or the timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ScannedIndex {
     Ready(i64),
@@ -22,14 +22,14 @@ pub(super) enum ScannedIndex {
     Timers,
 }
 
-/// The lowest rows of each line that were written.
+/// The lowest rows that a batch wrote to each index.
 #[derive(Clone, Debug)]
 pub(super) struct LowestWritten {
-    /// The smallest rank that was made ready, by lifecycle.
+    /// The smallest rank that became ready, by lifecycle.
     ready_ranks: HashMap<i64, i64>,
-    /// The earliest time that a job was put off to.
+    /// The earliest time to which a job was delayed.
     pub(super) earliest_ready_at: Time,
-    /// The earliest time that something new is due at.
+    /// The earliest new due time.
     pub(super) earliest_due_at: Time,
 }
 
@@ -54,16 +54,16 @@ pub(super) struct ScanCursors {
 #[derive(Debug)]
 struct CursorPosition {
     lower_bound: i64,
-    /// Looks under way, each with the lowest row that was written since it began: it may not have seen that one.
+    /// Running scans, each with the lowest row written since it began, which the scan may have missed.
     open_scans: BTreeMap<u64, i64>,
-    /// Looks so far: the name of the next.
+    /// Number of scans so far, used as scan ids.
     started_scans: u64,
     full_scan_at: Instant,
-    /// Words of others that had been heard then.
+    /// Notifications from other processes at the last full scan.
     seen_changes: u64,
 }
 
-/// A look that has begun. It is over when it is dropped.
+/// A running scan. Dropping it ends the scan.
 #[derive(Debug)]
 pub(super) struct ScanGuard<'a> {
     cursors: &'a ScanCursors,
@@ -77,7 +77,7 @@ impl ScanCursors {
         self.positions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `heard` counts the words of others.
+    /// Begins a scan. `seen_changes` is the number of notifications from other processes.
     pub(super) fn begin_scan(&self, index: ScannedIndex, seen_changes: u64) -> ScanGuard<'_> {
         let now = Instant::now();
         let mut marks = self.lock_positions();
@@ -91,7 +91,7 @@ impl ScanCursors {
         let mark = marks.entry(index).or_insert_with(new);
         let since = now.duration_since(mark.full_scan_at);
         if since > MAX_RESCAN_INTERVAL || since > RESCAN_INTERVAL && seen_changes != mark.seen_changes {
-            // What others wrote is news to the looks under way, too: none of them raises the mark past it.
+            // Running scans may have missed rows of other processes, so none of them may raise the new cursor.
             *mark = CursorPosition { started_scans: mark.started_scans, ..new() };
         }
         mark.started_scans += 1;
@@ -99,7 +99,7 @@ impl ScanCursors {
         ScanGuard { cursors: self, index, scan_number: mark.started_scans, start: mark.lower_bound }
     }
 
-    /// Rows were written, the lowest of each line here.
+    /// Lowers the cursors to rows that were written.
     pub(super) fn lower_to(&self, lowest_written: &LowestWritten) {
         let ready = lowest_written.ready_ranks.iter().map(|(lifecycle, rank)| (ScannedIndex::Ready(*lifecycle), *rank));
         let times = [
@@ -117,7 +117,8 @@ impl ScanCursors {
 }
 
 impl ScanGuard<'_> {
-    /// It found nothing before this. What was written meanwhile may lie lower, be it above the mark as it was.
+    /// Raises the cursor, because the scan found no row below `bound`. Limited by rows written during the scan, even if
+    /// they are above the old cursor.
     pub(super) fn raise_to(&self, bound: i64) {
         if let Some(mark) = self.cursors.lock_positions().get_mut(&self.index)
             && let Some(lowest) = mark.open_scans.get(&self.scan_number)
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(cursors.begin_scan(ScannedIndex::Ready(8), 0).start, i64::MIN);
     }
 
-    /// Two batches abreast commit in another order than their times: the later row is found, then the earlier one is written.
+    /// Two concurrent batches can commit in another order than their times.
     #[test]
     fn row_written_above_cursor_during_scan_limits_raise_per_index() {
         let cursors = ScanCursors::default();
@@ -175,7 +176,7 @@ mod tests {
         cursors.lower_to(&written_rank(150));
         scan.raise_to(200);
         assert_eq!(next_start(&cursors), 150);
-        // Each line has its own.
+        // Each index has its own cursor.
         let (timers, later) =
             (cursors.begin_scan(ScannedIndex::Timers, 0), cursors.begin_scan(ScannedIndex::Delayed, 0));
         let written = LowestWritten {
@@ -192,7 +193,7 @@ mod tests {
         );
     }
 
-    /// Else it would never rise under load.
+    /// Otherwise the cursor would never rise under load.
     #[test]
     fn cursor_rises_when_written_rows_are_higher_than_found() {
         let cursors = ScanCursors::default();
@@ -209,11 +210,11 @@ mod tests {
         let cursors = ScanCursors::default();
         let first = cursors.begin_scan(READY_INDEX, 0);
         cursors.lower_to(&written_rank(150));
-        // It sees that one, and somebody takes it.
+        // The second scan sees this row, and it is then removed.
         let second = cursors.begin_scan(READY_INDEX, 0);
         second.raise_to(300);
         assert_eq!(next_start(&cursors), 300);
-        // What the first missed is known to be gone.
+        // The row that the first scan missed is gone by now.
         first.raise_to(200);
         assert_eq!(next_start(&cursors), 300);
         drop((first, second));

@@ -1,4 +1,4 @@
-//! A database looked through beside the processes that write it.
+//! Scans a database while other processes write to it.
 
 use onceward_core::value::RecordId;
 use serde_json::Value as Json;
@@ -15,21 +15,21 @@ use crate::scan::{
 };
 use crate::symbols::SymbolTable;
 
-/// A database, read only: every question is a short transaction that sees one moment and locks nothing.
+/// A read-only view of a database. Each call is a short snapshot transaction without locks.
 #[derive(Debug)]
 pub struct PostgresScanner {
     pool: ConnectionPool,
 }
 
 impl PostgresScanner {
-    /// Open a database by its URL. Its schema must be one that this program knows; nothing is brought up to date.
+    /// Opens a database by its URL. Its schema version must be the one that this program supports; it is not migrated.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let pool = pool::build_pool(url)?;
         migrate::require_current(&pool.get().await?).await?;
         Ok(Self { pool })
     }
 
-    /// All of it at a glance.
+    /// Reads the status summary.
     pub async fn status(&self) -> Result<DatabaseStatus, StoreError> {
         let transaction = self.begin().await?;
         let client = transaction.client()?;

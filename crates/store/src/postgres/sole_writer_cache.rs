@@ -1,8 +1,8 @@
-//! Records as this process last saved them. A job that was made or leased a moment ago is most often the next that is asked
-//! for, and most often nobody else has touched it meanwhile. Should somebody have, the save finds out, as it does for all
-//! that was loaded; a refusal, which no save compares, is decided once more on what the database says.
+//! A cache of the records that this process saved. A job that was just created or leased is often read next, usually
+//! unchanged by other processes. If it was changed, the save detects that, as for any loaded value. A refusal is not
+//! validated by a save, so it is decided again on values from the database.
 //!
-//! Where other processes write too, nothing is remembered: guessing wrong costs a batch.
+//! While other processes write, nothing is cached, because a stale value costs a whole batch.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use onceward_core::record::Record;
 use crate::read_set::{ReadSet, RecordMeta};
 use crate::record_cache::RecordCache;
 
-/// How long after the last word of another process it is taken to be gone.
+/// After this time without a notification from another process, this process counts as the sole writer.
 const SOLE_WRITER_DELAY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -22,9 +22,9 @@ pub(super) struct SoleWriterCache(Mutex<SoleWriterState>);
 #[derive(Debug, Default)]
 struct SoleWriterState {
     records: RecordCache,
-    /// How many words of others had been heard.
+    /// Number of notifications from other processes so far.
     seen_changes: u64,
-    /// Since when nothing more was.
+    /// When the last one arrived.
     last_change_at: Option<Instant>,
 }
 
@@ -33,7 +33,7 @@ impl SoleWriterCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tell a base what is remembered of these keys, unless others are at work.
+    /// Adds cached records to the read set, unless other processes are writing.
     pub(super) fn fill(&self, read_set: &mut ReadSet, keys: &[ReadKey], seen_changes: u64) {
         if read_set.bypasses_cache() {
             return;
@@ -56,18 +56,18 @@ impl SoleWriterCache {
         }
     }
 
-    /// These were saved.
+    /// Caches saved records.
     pub(super) fn insert_saved(&self, saved: impl Iterator<Item = (RecordMeta, Arc<Record>)>) {
         let records = &mut self.lock().records;
         for (stored, record) in saved {
-            // Two saves may come here in another order than that of their commits.
+            // Two saves can arrive here in another order than their commits.
             if records.version(record.id).is_none_or(|version| version <= stored.version) {
                 records.put(stored, &record);
             }
         }
     }
 
-    /// These are not as they were.
+    /// Removes records that have changed.
     pub(super) fn invalidate(&self, keys: &[ReadKey]) {
         let records = &mut self.lock().records;
         for key in keys {
@@ -77,7 +77,7 @@ impl SoleWriterCache {
         }
     }
 
-    /// Nobody knows what became of a save.
+    /// Empties the cache, because the outcome of a save is unknown.
     pub(super) fn clear(&self) {
         self.lock().records.clear();
     }
@@ -89,7 +89,7 @@ mod tests {
     use crate::record_cache::tests::test_record;
     use onceward_core::value::RecordId;
 
-    /// The version that a base is told, and whether from memory.
+    /// Returns the version that a read set gets from the cache.
     fn cached_version(cache: &SoleWriterCache, mut base: ReadSet, key: &ReadKey, seen_changes: u64) -> Option<u64> {
         cache.fill(&mut base, std::slice::from_ref(key), seen_changes);
         let ReadKey::Record(id) = key else { return None };

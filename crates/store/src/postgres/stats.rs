@@ -1,4 +1,4 @@
-//! How a database stands, for who watches it all the time.
+//! Statistics of a PostgreSQL store for monitoring.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ const COUNT_READY_SQL: &str = "SELECT l.at, (SELECT count(*) FROM \
      (SELECT 1 FROM onceward.ready WHERE lifecycle = l.id AND ready_at <= $2 LIMIT $3) w) \
      FROM unnest($1::bigint[]) WITH ORDINALITY l(id, at)";
 
-/// Their time has come, and nobody has looked since.
+/// Delayed jobs that are due but not promoted yet.
 const SELECT_OLDEST_DELAYED_SQL: &str = "SELECT r.definition, r.state, min(l.ready_at) FROM \
      (SELECT record, ready_at FROM onceward.later WHERE ready_at <= $1 ORDER BY ready_at, record LIMIT $2) l \
      JOIN onceward.records r ON r.row = l.record GROUP BY r.definition, r.state";
 
-/// Every live lease has a timer for its end, and few other timers are as near.
+/// Each live lease has a timer for its expiry, and few other timers are due as early.
 const COUNT_LEASES_SQL: &str = "SELECT count(*) FROM (SELECT record FROM onceward.timers ORDER BY due, record LIMIT $1) t \
      JOIN onceward.records r ON r.row = t.record JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt \
      WHERE e.status < 3";
@@ -51,7 +51,7 @@ pub(super) async fn read_stats(inner: &PostgresInner, now: Time) -> Result<Store
     let answers = inner.run_pipeline(&pipeline).await?;
     let names: Vec<&Arc<str>> = snapshot.catalog.definitions.lifecycles.keys().collect();
     for row in &answers[ready] {
-        // Counted from one.
+        // Ordinals start at 1.
         let at = usize::try_from(unsigned_column(row, 0)?).unwrap_or(usize::MAX).wrapping_sub(1);
         let (lifecycle, jobs) = (names.get(at), unsigned_column(row, 1)?);
         if let (Some(lifecycle), 1..) = (lifecycle, jobs) {

@@ -1,4 +1,4 @@
-//! A database at a glance.
+//! Status summary of a PostgreSQL database.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::query::StateCount;
 use crate::symbols::SymbolTable;
 
-/// Settings without which an answer may be lost, or a page be half written.
+/// Other values can lose committed data, leave torn pages or prevent cleanup.
 const RECOMMENDED_SETTINGS: [(&str, &[&str]); 4] =
     [("fsync", &["on"]), ("full_page_writes", &["on"]), ("autovacuum", &["on"]), ("zero_damaged_pages", &["off"])];
 
@@ -43,7 +43,7 @@ const COUNT_INBOX_SQL: &str = "SELECT count(*), (extract(epoch FROM min(sent_at)
 const SELECT_STATE_COUNTS_SQL: &str = "SELECT d.name, t.state::bigint, sum(t.count)::bigint FROM onceward.tallies t \
      JOIN onceward.definitions d ON d.number = t.definition GROUP BY d.name, t.state";
 
-/// Of others, as far as we may see them.
+/// Of other sessions, as far as the role can see them.
 const SELECT_OLDEST_TRANSACTION_SQL: &str = "SELECT (extract(epoch FROM min(xact_start)) * 1000000)::bigint FROM pg_stat_activity \
      WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
 

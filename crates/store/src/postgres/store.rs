@@ -49,14 +49,15 @@ impl Store for PostgresStore {
                 break;
             }
             let newest = pipeline.add(definitions::SELECT_NEWEST_REVISION_SQL, Vec::new());
-            // A refusal rests on what is read here, and no save compares it: half of another's move must not be in it.
+            // A refusal depends on the values loaded here, and no save validates them. So they must not contain a part
+            // of another transaction.
             let answers = if load_request.needs_snapshot() {
                 self.inner.run_in_snapshot(&pipeline).await?
             } else {
                 self.inner.run_pipeline(&pipeline).await?
             };
             let newest = answers[newest].first().map_or(Ok(0), |row| rows::u32_column(row, 0))?;
-            // Names that were not known may be by now, so everything is asked again.
+            // Names that were unknown may be known by now, so load everything again.
             let is_new = newest > snapshot.catalog.revision();
             if (is_new || load_request.newest_version_number(&answers)? > snapshot.catalog.newest_version_number())
                 && round < MAX_CATALOG_REFRESHES
@@ -71,7 +72,7 @@ impl Store for PostgresStore {
     }
 
     async fn save(&self, read_set: &Arc<ReadSet>, batch: &Arc<Batch>) -> Result<SaveResult, StoreError> {
-        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = save::save(Arc::clone(&self.inner), Arc::clone(read_set), Arc::clone(batch));
         let join_error =
             |error: tokio::task::JoinError| StoreError::Unavailable(format!("the save did not end: {error}"));
@@ -215,7 +216,7 @@ impl Store for PostgresStore {
     }
 
     async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
-        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = prune::prune(Arc::clone(&self.inner), Arc::clone(prune));
         let join_error =
             |error: tokio::task::JoinError| StoreError::Unavailable(format!("the prune did not end: {error}"));
@@ -247,7 +248,7 @@ impl Store for PostgresStore {
     }
 
     async fn edit_api_keys(&self, edit: &Arc<ApiKeyEdit>) -> Result<ApiKeySaveResult, StoreError> {
-        // In a task of its own: a caller that goes away must not leave a transaction half done.
+        // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = api_keys::edit_api_keys(Arc::clone(&self.inner), Arc::clone(edit));
         let join_error =
             |error: tokio::task::JoinError| StoreError::Unavailable(format!("the edit did not end: {error}"));

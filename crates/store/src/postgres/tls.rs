@@ -1,7 +1,7 @@
-//! TLS to the server: what a URL asks for, and a connection made so.
+//! TLS connections to the server, and the URL options for them.
 //!
-//! `sslmode` and `sslrootcert` mean what they mean to PostgreSQL's own programs, except that a certificate is checked as a whole, its host too,
-//! wherever there is something to check it against.
+//! `sslmode` and `sslrootcert` have the meaning of libpq, with one exception: if there are root certificates, the
+//! certificate is always verified in full, including the host name.
 
 use std::io;
 use std::pin::Pin;
@@ -20,18 +20,19 @@ use tokio_rustls::TlsConnector;
 
 use crate::error::StoreError;
 
-/// A URL without what the driver does not know, and how its connections are made.
+/// Connection options that the driver does not know, and the URL without them.
 #[derive(Debug)]
 pub(super) struct UrlOptions {
     pub(super) url: String,
-    /// Checked against these; `None` encrypts and asks no more.
+    /// Root certificates to verify against; `None` encrypts without verification.
     root_certificates: Option<String>,
-    /// How long an answer is waited for; nothing is for ever.
+    /// Time limit for answers; zero means none.
     pub(super) answer_timeout: Option<Duration>,
 }
 
 impl UrlOptions {
-    /// `verify-full` is `require` to the driver; what is checked is our affair.
+    /// Extracts the options from a URL. The driver gets `require` instead of `verify-full`, because verification
+    /// happens here.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let is_url = url.starts_with("postgres://") || url.starts_with("postgresql://");
         let Some((location, options)) = url.split_once('?').filter(|_| is_url) else {
@@ -109,7 +110,7 @@ impl UrlOptions {
     }
 }
 
-/// What `%` stands for in a URL.
+/// Decodes `%` escapes of a URL.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -127,7 +128,7 @@ fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Makes connections encrypted. Clones are the same.
+/// Opens TLS connections. Clones share the same configuration.
 #[derive(Clone, Debug)]
 pub(super) struct PostgresTls(Arc<ClientConfig>);
 
@@ -137,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for P
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<TlsHandshake> {
-        // A socket has no host, and needs none: it is never encrypted.
+        // A Unix socket has no host name and is never encrypted.
         let name = ServerName::try_from(host).ok().map(|name| name.to_owned());
         Ok(TlsHandshake { config: Arc::clone(&self.0), name })
     }
@@ -161,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHa
     }
 }
 
-/// A connection on which everything is encrypted.
+/// An encrypted connection.
 pub(super) struct EncryptedStream<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for EncryptedStream<S> {
@@ -190,7 +191,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for EncryptedStream<S> {
     }
 }
 
-/// Takes any certificate, as `sslmode=require` without `sslrootcert` does: nobody can listen, but anybody can answer.
+/// Accepts any certificate, as `sslmode=require` without `sslrootcert` does. That prevents eavesdropping but not
+/// impersonation of the server.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

@@ -1,6 +1,6 @@
-//! `ready`, `timers`, `lanes`, `later` and `queues` are filled and emptied again with every job. The server's own rounds of vacuum come once a
-//! minute, by which time a million dead rows may lie in a table of a few thousand; so the store sweeps these itself, by how much it
-//! has written. Any process may: whoever finds another at it leaves it to that one.
+//! Vacuums the queue tables. Each job adds and deletes rows in them. Autovacuum runs once a minute, when a table of a
+//! few thousand rows can already contain a million dead rows. So the store runs VACUUM itself, depending on how much it
+//! wrote. Any process can; a table that another one is vacuuming is skipped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,17 @@ use super::pool::ConnectionPool;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// Operations between two sweeps: each leaves a dead row or two.
+/// Each operation leaves one or two dead rows.
 const VACUUM_EVERY_OPERATIONS: u64 = 100_000;
 
-/// And the least time: beside a snapshot that somebody holds open a sweep finds nothing that it may take, and reads all of it.
+/// If another session holds an old snapshot, VACUUM reads whole tables and can remove nothing.
 const MIN_VACUUM_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Without taking the empty end off the file, which would lock everybody out.
+/// Without truncation, which would need an exclusive lock.
 const VACUUM_SQL: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.later, \
      onceward.queues";
 
-/// Sweeps as long as it lives.
+/// Runs VACUUM in the background until dropped.
 #[derive(Debug)]
 pub(super) struct Vacuum {
     written_operations: AtomicU64,
@@ -35,7 +35,7 @@ impl Vacuum {
         Self { written_operations: AtomicU64::new(0), due, task }
     }
 
-    /// So many operations were saved.
+    /// Counts saved operations.
     pub(super) fn add_operations(&self, operations: usize) {
         let operations = u64::try_from(operations).unwrap_or(u64::MAX);
         if crosses_threshold(self.written_operations.fetch_add(operations, Ordering::Relaxed), operations) {
@@ -57,8 +57,8 @@ impl Drop for Vacuum {
 async fn run_vacuum(pool: ConnectionPool, due: Arc<Notify>) {
     loop {
         due.notified().await;
-        // Nothing depends on it but speed: where it cannot be done, for want of a right to it or of a connection, the server's
-        // own rounds come some time.
+        // Only speed depends on it. If it fails, for example without permission or connection, autovacuum does the work
+        // later.
         if let Ok(client) = pool.get().await {
             let _ = client.with_background_timeout().batch_execute(VACUUM_SQL).await;
         }
@@ -81,14 +81,13 @@ mod tests {
         assert!(!crosses_threshold(VACUUM_EVERY_OPERATIONS, VACUUM_EVERY_OPERATIONS - 1));
     }
 
-    /// What was emptied is swept by the store itself, once enough was written.
     #[tokio::test]
     async fn emptied_queue_tables_are_vacuumed_after_threshold() {
         let url = PostgresServer::shared().create_database();
         let store = PostgresStore::open(&url).await.expect("a new database");
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the same database");
         tokio::spawn(connection);
-        // The server's own rounds are not what is looked for.
+        // Autovacuum must not do the work instead.
         let disable_autovacuum_sql = "ALTER TABLE onceward.timers SET (autovacuum_enabled = off); \
                      ALTER TABLE onceward.queues SET (autovacuum_enabled = off)";
         client.batch_execute(disable_autovacuum_sql).await.expect("off");

@@ -1,4 +1,4 @@
-//! Who came for jobs lately, and who holds leases.
+//! Worker sightings and lease counts in PostgreSQL.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::columns::{read_parts, write_parts};
 use crate::error::StoreError;
 use crate::workers::{LeaseCounts, WorkerName, WorkerSighting};
 
-/// In order, as every process brings them: two that bring the same wait for each other one way only.
+/// Sorted, so that two processes that write the same rows cannot deadlock.
 const UPSERT_WORKERS_SQL: &str = "INSERT INTO onceward.workers AS w (digest, holder, worker, lifecycles, seen) \
      SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::bigint[]) k(d, h, w, l, s) ORDER BY k.d \
      ON CONFLICT (digest) DO UPDATE SET lifecycles = excluded.lifecycles, seen = excluded.seen WHERE w.seen <= excluded.seen";
@@ -30,7 +30,7 @@ const DELETE_STALE_WORKERS_SQL: &str = "WITH gone AS (DELETE FROM onceward.worke
      (SELECT digest FROM onceward.workers ORDER BY seen DESC, digest LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
 
 pub(super) async fn upsert_workers(inner: &PostgresInner, sightings: &[WorkerSighting]) -> Result<(), StoreError> {
-    // One row can be written once in one statement.
+    // A statement can update each row only once.
     let seen: BTreeMap<&WorkerName, &WorkerSighting> = sightings.iter().map(|worker| (&worker.name, worker)).collect();
     let all = || seen.values();
     let lifecycles = all().map(|worker| write_parts(&worker.lifecycles)).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! Writing what a batch comes to: one statement for each table, each row once.
+//! Writes the write set of a batch to PostgreSQL: one statement for each table, each row once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::read_set::{ReadSet, RecordMeta};
 use crate::symbols::CatalogSnapshot;
 use crate::write_set::{RecordWrite, StateCountKey, WriteSet};
 
-/// Entries of one batch: what of an entry's place is its number in the batch.
+/// An entry's id contains its index in the batch in the lower 20 bits.
 const MAX_BATCH_ENTRIES: usize = 1 << 20;
 
-// A statement that must change as many rows as it names divides by zero where it does not: it is sent together with the
-// commit, and must stop it.
+// A statement that must change a certain number of rows divides by zero if it does not. It is sent together with the
+// commit and must prevent it.
 pub(super) const INSERT_HISTORY_SQL: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) \
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
      unnest($5::bigint[]), unnest($6::text[]), unnest($7::bytea[])";
@@ -50,7 +50,7 @@ const UPDATE_RECORDS_SQL: &str = "WITH changed AS (UPDATE onceward.records r SET
      unnest($16::bigint[]) AS entry) n WHERE r.row = n.row AND r.version = n.was RETURNING 1) \
      SELECT 1 / (count(*) = $17::bigint)::int FROM changed";
 
-/// Records that live by another version from now on.
+/// Migrates records to other versions.
 const UPDATE_VERSIONS_SQL: &str = "UPDATE onceward.records r SET definition = k.d FROM unnest($1::bigint[], $2::bigint[]) k(r, d) \
      WHERE r.row = k.r";
 
@@ -79,11 +79,11 @@ const UPSERT_CONTENTS_SQL: &str = "INSERT INTO onceward.contents AS c (sha256, b
 
 pub(super) const LOCK_LOG_END_SQL: &str = "SELECT one FROM onceward.log_end FOR UPDATE";
 
-/// Asked after the end of the log was locked: what is last now stays so until we commit.
+/// Runs after the end of the log is locked, so the last seq cannot change before the commit.
 pub(super) const APPEND_BATCH_SQL: &str = "INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last";
 
-/// The same, and which of its entries moved something on which account: they have their numbers only now.
+/// Like [`APPEND_BATCH_SQL`], but also inserts account index rows, whose seqs are known only now.
 const APPEND_BATCH_WITH_ACCOUNTS_SQL: &str = "WITH placed AS (INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last), \
      moved AS (INSERT INTO onceward.entries (asset, name, seq) SELECT k.a, k.n, placed.first + k.i \
@@ -100,7 +100,7 @@ pub(super) const LOWER_STATE_COUNTS_SQL: &str = "WITH changed AS (UPDATE oncewar
      WHERE t.definition = k.l AND t.owner = k.o AND t.state = k.s RETURNING 1) \
      SELECT 1 / (count(*) = $5::bigint)::int FROM changed";
 
-/// One batch on its way into the database.
+/// Writes one batch in its transaction.
 pub(super) struct BatchWriter<'a> {
     pub(super) snapshot: &'a CatalogSnapshot,
     pub(super) read_set: &'a ReadSet,
@@ -108,7 +108,7 @@ pub(super) struct BatchWriter<'a> {
     batch_number: i64,
     new_row_ids: &'a HashMap<RecordId, i64>,
     unused_accounts: &'a [(String, String)],
-    /// The place of each record's newest entry.
+    /// Id of each record's newest entry.
     head_entry_ids: HashMap<RecordId, i64>,
     pub(super) lowest_written: LowestWritten,
 }
@@ -137,7 +137,7 @@ impl<'a> BatchWriter<'a> {
         })
     }
 
-    /// The row of a record that exists when this batch is done.
+    /// Returns the row id of a record that exists after this batch.
     pub(super) fn row_id(&self, id: RecordId) -> Result<i64, StoreError> {
         if let Some(stored) = self.read_set.record_meta(id) {
             return Ok(to_signed(stored.row_id));
@@ -145,12 +145,12 @@ impl<'a> BatchWriter<'a> {
         self.new_row_ids.get(&id).copied().ok_or_else(|| StoreError::Rejected(format!("{id} does not exist")))
     }
 
-    /// The time as of which jobs are put off, and lanes settled.
+    /// Returns the time at which jobs are delayed and lanes rebalanced.
     pub(super) fn latest_at(&self) -> Time {
         self.write_set.latest_at
     }
 
-    /// All but what everybody shares.
+    /// Writes everything except rows that all saves share.
     pub(super) fn write_records(
         &mut self,
         pipeline: &mut Pipeline<'a>,
@@ -176,7 +176,7 @@ impl<'a> BatchWriter<'a> {
             queue_writes.add(self, record)?;
         }
         queue_writes.write(pipeline);
-        // In order: two saves that bring the same contents wait for each other one way only.
+        // Sorted by hash, so that two saves that write the same payloads cannot deadlock.
         let payloads = self.write_set.payloads_by_hash();
         if !payloads.is_empty() {
             let hashes: Vec<Vec<u8>> = payloads.keys().map(|hash| hash.to_vec()).collect();
@@ -186,7 +186,8 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    /// What everybody shares, last: the end of the log, and what is only counted. Where the answer says the batch's place.
+    /// Writes the rows that all saves share, last: the end of the log and the counts. Returns the position of the
+    /// result with the batch's seqs.
     pub(super) fn write_shared(&self, pipeline: &mut Pipeline<'a>) -> Result<usize, StoreError> {
         if self.write_set.entries.is_empty() {
             return Ok(pipeline.add(SELECT_LOG_END_SQL, Vec::new()));
@@ -306,7 +307,7 @@ impl<'a> BatchWriter<'a> {
         found.ok_or_else(|| StoreError::Rejected(format!("{} would come without a log entry", record.id)))
     }
 
-    /// How a record stands once this batch is saved. A mere heartbeat leaves it where it was in the log.
+    /// Returns a record as saved by this batch. A heartbeat alone does not change its last entry.
     pub(super) fn saved_record(&self, record: &RecordWrite) -> Option<(RecordMeta, Arc<Record>)> {
         let after = &record.after;
         let place = self.head_entry_ids.get(&after.id).and_then(|place| u64::try_from(*place).ok());
@@ -320,13 +321,14 @@ impl<'a> BatchWriter<'a> {
         Some((stored, Arc::clone(after)))
     }
 
-    /// What may change. The version that it had is named once more: the last line of defence against a lost update.
+    /// Updates the columns that can change. The condition on the old version is a second protection against lost
+    /// updates.
     fn update_records(
         &self,
         pipeline: &mut Pipeline<'a>,
         changed_records: &[&'a RecordWrite],
     ) -> Result<(), StoreError> {
-        // A mere heartbeat changes its execution only.
+        // A heartbeat alone changes only the execution.
         let old: Vec<&RecordWrite> = changed_records
             .iter()
             .filter(|record| self.head_entry_ids.contains_key(&record.after.id))
@@ -369,7 +371,7 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    /// Those that were free are claimed already.
+    /// Writes unique keys, except those that were free, which the lock plan has claimed.
     fn write_uniques(&self, pipeline: &mut Pipeline<'a>, lock_plan: &LockPlan<'_>) -> Result<(), StoreError> {
         let (mut lifecycles, mut names, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut taken = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -423,7 +425,7 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    /// Those that stand for the world outside, or the others.
+    /// Writes either outside accounts or the others.
     fn write_accounts(&self, pipeline: &mut Pipeline<'a>, outside: bool) {
         let (mut assets, mut names, mut deltas) = (Vec::new(), Vec::new(), Vec::new());
         for (account, delta) in &self.write_set.accounts {

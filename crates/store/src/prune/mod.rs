@@ -1,8 +1,9 @@
-//! Pruning: what a store is asked for, and what it is told to let go of.
+//! Pruning: queries for prunable data and requests to delete it.
 //!
-//! Like an operation, a prune is loaded without locks, worked out, and saved only if what it rests on is still so. Who goes is
-//! the caller's to choose ([`RecordWithReferrers`]); what must still be known of them is worked out here, from their own entries ([`PrunePlan`]),
-//! and written into the log as a [`Checkpoint`](crate::log::Checkpoint) in the transaction that deletes them.
+//! Like an operation, a prune is loaded without locks, planned, and saved only if the loaded values are unchanged. The
+//! caller chooses the records ([`RecordWithReferrers`]). [`PrunePlan`] computes from their log entries what must be
+//! carried forward. The store writes that as a [`Checkpoint`](crate::log::Checkpoint) in the transaction that deletes
+//! the records.
 
 mod plan;
 
@@ -18,70 +19,70 @@ use crate::read_set::RecordMeta;
 
 pub use plan::{PruneBlocked, PrunePlan};
 
-/// Where to look for records that ended long ago.
+/// Selects a page of records that ended before the cutoff.
 #[derive(Clone, Copy, Debug)]
 pub struct PrunableQuery {
-    /// Where the page before ended: its [`PrunablePage::next`].
+    /// [`PrunablePage::next`] of the previous page.
     pub after_row: u64,
-    /// Ended, and last changed, at this time or before.
+    /// Only records that ended and last changed at this time or earlier.
     pub cutoff: Time,
-    /// How many records to look at, old or not.
+    /// Maximum number of records to scan, including those that do not match.
     pub limit: usize,
 }
 
-/// Oldest first.
+/// A page of prunable records, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct PrunablePage {
     pub records: Vec<RecordId>,
-    /// `None` where all that may be old was looked at.
+    /// `None` if no more records can match.
     pub next: Option<u64>,
 }
 
-/// A record, and who points to it.
+/// A record and the records that link to it.
 #[derive(Clone, Debug)]
 pub struct RecordWithReferrers {
     pub meta: RecordMeta,
     pub record: Arc<Record>,
-    /// Raised when a link to it comes or goes.
+    /// Incremented when a link to the record is added or removed.
     pub link_version: u64,
-    /// All records that point to it, by whatever field, each once.
+    /// All records that link to this one through any field, without duplicates.
     pub referrers: Vec<RecordId>,
 }
 
-/// A record that is to go, with all of its entries.
+/// A record to prune, with all of its log entries.
 #[derive(Clone, Debug)]
 pub struct PrunedRecord {
     pub meta: RecordMeta,
     pub record: Arc<Record>,
-    /// As it was when its sources were looked at.
+    /// The link version when the referrers were loaded.
     pub link_version: u64,
     pub referrers: Vec<RecordId>,
     pub entries: Vec<LogEntry>,
 }
 
-/// What is to be pruned, in one transaction.
+/// A prune to execute in one transaction.
 #[derive(Clone, Debug)]
 pub struct PruneRequest {
     pub plan: PrunePlan,
     pub now: Time,
 }
 
-/// What became of it.
+/// Result of a prune.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneResult {
-    /// Durable; the checkpoint has this place in the log.
+    /// The prune is durable; its checkpoint has this seq.
     Saved(u64),
-    /// Nothing was written: something has changed since it was loaded, or another process prunes.
+    /// Nothing was written: a loaded value changed, or another process is pruning.
     Conflict,
 }
 
-/// How far a store is pruned.
+/// How far a store's log is pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PruneState {
-    /// The place and the hash of the newest checkpoint; nothing was pruned where there is none.
+    /// Seq and hash of the newest checkpoint; 0 if there is none.
     pub checkpoint_seq: u64,
     pub checkpoint_hash: Sha256Hash,
-    /// The last place that was taken from the log. After it nothing is missing.
+    /// The largest pruned seq. No entry after it is missing.
     pub last_pruned_seq: u64,
 }
 
@@ -91,25 +92,25 @@ impl Default for PruneState {
     }
 }
 
-/// Old answers to callers' keys.
+/// Selects expired idempotency keys to delete.
 #[derive(Clone, Debug)]
 pub struct ExpiredKeysQuery {
-    /// Where the last call ended.
+    /// Where the previous call ended.
     pub after: Option<IdempotencyId>,
-    /// Answered at this time or before.
+    /// Only keys whose reply was stored at this time or earlier.
     pub cutoff: Time,
-    /// How many to look at, old or not.
+    /// Maximum number of keys to scan.
     pub limit: usize,
 }
 
-/// Counts that tell nothing: of nobody, or of a window that is long over.
+/// Selects counters to delete: those at zero, and those whose time window has expired.
 #[derive(Clone, Debug, Default)]
 pub struct ExpiredCountersQuery {
-    /// Where the last call ended.
+    /// Where the previous call ended.
     pub after: Option<CounterCursor>,
-    /// Windows of a limit `per` a time that began before this are over; `None`: none is.
+    /// Counters whose window starts before this are expired; `None` means that none is.
     pub window_cutoff: Option<Time>,
-    /// How many to look at.
+    /// Maximum number of counters to scan.
     pub limit: usize,
 }
 
@@ -120,7 +121,7 @@ impl ExpiredCountersQuery {
     }
 }
 
-/// Where a count stands in a store, to go on from there.
+/// Position of a counter in a store, to continue a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CounterCursor {
     pub(crate) lifecycle: i64,
@@ -129,32 +130,32 @@ pub struct CounterCursor {
     pub(crate) window: i64,
 }
 
-/// How many counts went, and where to go on; `None` where all were looked at.
+/// Number of counters deleted, and where to continue; `None` if all were scanned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiredCountersPage {
     pub deleted: u64,
     pub next: Option<CounterCursor>,
 }
 
-/// Letters of the inbox that were answered long ago.
+/// Selects answered inbox calls to delete.
 #[derive(Clone, Debug)]
 pub struct AnsweredCallsQuery {
-    /// The number of the last one that was looked at.
+    /// Id of the last call scanned before.
     pub after_id: i64,
-    /// Answered at this time or before.
+    /// Only calls answered at this time or earlier.
     pub cutoff: Time,
-    /// How many to look at, answered or not.
+    /// Maximum number of calls to scan, answered or not.
     pub limit: usize,
 }
 
-/// How many letters went, and where to go on; `None` where those that follow are too young.
+/// Number of inbox calls deleted, and where to continue; `None` if the remaining calls are too recent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnsweredCallsPage {
     pub deleted: u64,
     pub next: Option<i64>,
 }
 
-/// How many of them were forgotten, and where to go on; `None` where all were looked at.
+/// Number of idempotency keys deleted, and where to continue; `None` if all were scanned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiredKeysPage {
     pub deleted: u64,

@@ -1,4 +1,4 @@
-//! What must still be known of records that go, worked out from their own entries.
+//! Plans a prune: computes from the log entries of the pruned records what the checkpoint must carry forward.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::log::{
 };
 use crate::write_set::StateCountKey;
 
-/// Records that go together, and what they leave.
+/// Records to prune together, and the checkpoint that replaces them.
 #[derive(Clone, Debug)]
 pub struct PrunePlan {
     /// In the order of their first entries.
     pub(crate) pruned: Vec<PrunedRecord>,
     pub(crate) checkpoint: Checkpoint,
-    /// Links to records that stay: the key, and who pointed there.
+    /// Links from pruned to remaining records: the key and the pruned source.
     pub(crate) removed_links: Vec<(LinkKey, RecordId)>,
-    /// Whose keys are freed.
+    /// Holders of the released unique keys, in the same order.
     pub(crate) released_holders: Vec<RecordId>,
-    /// Which of the entries that go moved something on which account.
+    /// Index rows of pruned entries with transfers: the account and the seq.
     pub(crate) account_entries: Vec<(AccountName, u64)>,
 }
 
-/// A record that may not go: its entries do not come to what is kept of it, and nobody may delete the evidence; or somebody who
-/// stays points to it.
+/// Why a record cannot be pruned. Either its log entries do not replay to its stored state, and pruning would delete
+/// the evidence, or a remaining record links to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{record} cannot be pruned: {why}")]
 pub struct PruneBlocked {
@@ -48,14 +48,15 @@ impl PruneBlocked {
     }
 }
 
-/// One operation's word on a key.
+/// A write of a unique key by one operation.
 struct UniqueKeyWrite {
     seq: u64,
     holder: Option<RecordId>,
 }
 
 impl PrunePlan {
-    /// `until` is the time at or before which all of them ended; the catalog knows every version that they have lived by.
+    /// Plans the prune of these records, which all ended at `cutoff` or earlier. The catalog must contain every version
+    /// that they have used.
     pub fn build(mut pruned: Vec<PrunedRecord>, cutoff: Time, catalog: &Catalog) -> Result<Self, PruneBlocked> {
         let lifecycles = catalog.lifecycles();
         pruned.sort_by_key(|one| one.entries.first().map_or(0, |entry| entry.seq));
@@ -79,7 +80,7 @@ impl PrunePlan {
             pruned: pruned_counts.into_iter().map(to_count).collect(),
             digest: sha.finalize().into(),
             uniques: totals.final_key_writes(&released),
-            // Accounts and counts that come to nothing too: their rows stay.
+            // Include accounts and counters whose sum is zero, because their rows remain.
             accounts: totals.accounts.into_iter().map(|((asset, name), sum)| (asset, name, sum)).collect(),
             holds: totals.holds.into_iter().filter(|(_, sum)| *sum != 0).collect(),
             counts: totals.counts.into_iter().collect(),
@@ -90,12 +91,13 @@ impl PrunePlan {
         Ok(Self { pruned, checkpoint, removed_links: unlinked, released_holders: holders, account_entries })
     }
 
-    /// What the log will say of it, but for the checkpoint before.
+    /// Returns the checkpoint, without the link to the previous checkpoint.
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
 
-    /// The entry for the log, after the checkpoint that stands there; and how it stands then, but for the entry's place.
+    /// Returns the log entry that follows the checkpoint in `state`, and the new prune state without the seq of that
+    /// entry.
     pub(crate) fn next_checkpoint_entry(
         &self,
         state: &PruneState,
@@ -109,7 +111,7 @@ impl PrunePlan {
         Ok((entry, standing))
     }
 
-    /// How the numbers of records by version, owner and state change.
+    /// Returns the changes of record counts by version, owner and state.
     pub(crate) fn state_count_deltas(&self) -> BTreeMap<StateCountKey, i64> {
         let mut deltas = BTreeMap::new();
         for one in &self.pruned {
@@ -118,7 +120,7 @@ impl PrunePlan {
         deltas
     }
 
-    /// How many records that go have these bytes as payload, by their hash.
+    /// Returns by payload hash how many pruned records reference it.
     pub(crate) fn payload_references(&self) -> BTreeMap<[u8; 32], i64> {
         let mut references = BTreeMap::new();
         for payload in self.pruned.iter().filter_map(|one| one.record.payload) {
@@ -127,20 +129,20 @@ impl PrunePlan {
         references
     }
 
-    /// Keys that are freed, and who has held them.
+    /// Returns the released unique keys and their holders.
     pub(crate) fn released_unique_keys(&self) -> impl Iterator<Item = (&UniqueKey, RecordId)> {
         self.checkpoint.released.uniques.iter().zip(self.released_holders.iter().copied())
     }
 }
 
-/// Lifecycle, owner and state, as the log tells of those that went.
+/// Lifecycle, owner and state of pruned records.
 type PrunedCountKey = (Arc<str>, Arc<str>, Arc<str>);
 
 fn pruned_count_key(record: &Record) -> PrunedCountKey {
     (Arc::clone(&record.lifecycle.name), Arc::clone(&record.owner), Arc::clone(record.state_name()))
 }
 
-/// What the entries have added up to so far.
+/// Sums over the pruned entries so far.
 #[derive(Default)]
 struct PruneTotals {
     seqs: SeqRanges,
@@ -150,17 +152,18 @@ struct PruneTotals {
     counts: BTreeMap<CounterKey, i64>,
     links: BTreeMap<RecordId, u64>,
     key_writes: BTreeMap<UniqueKey, Vec<UniqueKeyWrite>>,
-    /// How many entries follow the first one of an operation, by its place.
+    /// Number of entries after the first one of an operation, by the seq of the first.
     following_entries: HashMap<u64, u64>,
-    /// Whose entry stands at a place.
+    /// The record of each pruned entry, by seq.
     records_by_seq: HashMap<u64, RecordId>,
-    /// Records with an entry of an operation whose first entry stays: what it said of keys stays there.
+    /// Records with an entry of an operation whose first entry remains. That first entry still contains the operation's
+    /// key writes.
     partly_kept_ids: BTreeSet<RecordId>,
     account_entries: Vec<(AccountName, u64)>,
 }
 
 impl PruneTotals {
-    /// A record from its first entry to its last, which must come to what is kept.
+    /// Replays a record from its first to its last entry and compares the result with the stored record.
     fn add_record(
         &mut self,
         pruned: &PrunedRecord,
@@ -215,7 +218,7 @@ impl PruneTotals {
         Ok(())
     }
 
-    /// What an entry has done beyond its own record.
+    /// Adds the changes that an entry made outside its own record.
     fn add_entry(&mut self, id: RecordId, entry: &LogEntry, body: &LogEntryBody) -> Result<(), PruneBlocked> {
         let overflow = || PruneBlocked::new(id, "its entries move more than can be counted");
         self.records_by_seq.insert(entry.seq, id);
@@ -250,7 +253,7 @@ impl PruneTotals {
         Ok(())
     }
 
-    /// What goes with the records themselves: their links to others, and the keys and counts that they held by their state.
+    /// Collects the links, unique keys and counters that the records still hold and that pruning removes.
     fn release_held(&mut self, pruned: &[PrunedRecord]) -> (Vec<(LinkKey, RecordId)>, Vec<RecordId>, ReleasedKeys) {
         let mut unlinked = Vec::new();
         let mut uniques: BTreeMap<UniqueKey, RecordId> = BTreeMap::new();
@@ -283,7 +286,7 @@ impl PruneTotals {
         (unlinked, holders, ReleasedKeys { uniques, counts: counts.into_iter().collect() })
     }
 
-    /// The last word on each key, but for keys of which all was said here, from their being taken to their being let go of.
+    /// Returns the last write to each unique key. Omits keys whose complete history, from claim to release, is pruned.
     fn final_key_writes(&mut self, released: &ReleasedKeys) -> Vec<(u64, UniqueKey, Option<RecordId>)> {
         let mut last = Vec::new();
         for (key, mut writes) in std::mem::take(&mut self.key_writes) {
@@ -302,7 +305,8 @@ impl PruneTotals {
         last
     }
 
-    /// Whether an operation is gone as a whole, and its records have said nothing of keys in operations that are not.
+    /// Returns whether all entries of an operation are pruned, and none of its records wrote unique keys in an
+    /// operation that remains.
     fn is_operation_fully_pruned(&self, first_seq: u64) -> bool {
         let Some(more) = self.following_entries.get(&first_seq) else { return false };
         (first_seq..=first_seq.saturating_add(*more))

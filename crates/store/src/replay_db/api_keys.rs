@@ -1,4 +1,4 @@
-//! API keys, as the log tells of them.
+//! API keys in the replay database.
 
 use onceward_core::hex;
 
@@ -19,7 +19,7 @@ impl ReplayDatabase {
         self.put_row(ReplayTable::ApiKey, id, Some(&text))
     }
 
-    /// Carry a change over. What cannot be so is told.
+    /// Applies a change and returns its contradictions with earlier entries.
     pub fn apply_api_key_change(&mut self, entry: &LogEntry, change: &ApiKeyChange) -> Result<Vec<String>, StoreError> {
         self.advance_to(entry.seq);
         self.api_keys_revision += 1;

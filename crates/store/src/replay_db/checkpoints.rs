@@ -1,7 +1,7 @@
-//! What pruning took, as its checkpoints tell: the places that are empty, and what is carried forward from them.
+//! Checkpoints in the replay database: pruned seqs, and the values that checkpoints carry forward.
 //!
-//! Checkpoints that stand in the log when it is first looked at are known before it is read, so that the world is right from
-//! the last empty place on. One that comes later takes records out of a world that had them.
+//! Checkpoints that exist when the replay starts are loaded before the log, so that the state is correct after the last
+//! pruned seq. A checkpoint that is appended later removes records that the replay already contains.
 
 use onceward_core::decide::link_changes;
 use onceward_core::value::RecordId;
@@ -21,20 +21,20 @@ pub(super) const PRUNE_SCHEMA_SQL: &str = "
     CREATE TABLE words (place INTEGER NOT NULL, key TEXT NOT NULL, holder TEXT, PRIMARY KEY (place, key)) WITHOUT ROWID;
 ";
 
-/// How far checkpoints go.
+/// Progress of the replay through checkpoints.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PruneProgress {
-    /// The newest checkpoint that was known before the log was read, and the last place that it or one before it took.
+    /// Seq of the newest preloaded checkpoint.
     newest_preloaded_seq: u64,
     pub(super) last_pruned_seq: u64,
-    /// The range of places that was asked for last.
+    /// The pruned range that the last lookup found.
     last_found_range: Option<(u64, u64)>,
-    /// As the entries so far tell it.
+    /// State according to the entries replayed so far.
     state: PruneState,
     has_entry_index: bool,
 }
 
-/// What a checkpoint took out of a world that had it.
+/// Rows that a checkpoint removed from the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrunedRows {
     pub records: u64,
@@ -42,7 +42,7 @@ pub struct PrunedRows {
 }
 
 impl ReplayDatabase {
-    /// Know a checkpoint before the log is read.
+    /// Loads a checkpoint before the log is replayed.
     pub fn preload_checkpoint(&mut self, seq: u64, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         self.prune_progress.newest_preloaded_seq = self.prune_progress.newest_preloaded_seq.max(seq);
         self.prune_progress.last_pruned_seq = self.prune_progress.last_pruned_seq.max(checkpoint.last_pruned_seq());
@@ -72,22 +72,22 @@ impl ReplayDatabase {
         Ok(())
     }
 
-    /// The last place that was taken before the log was read: what follows is whole.
+    /// Returns the largest seq pruned by preloaded checkpoints. No entry after it is missing.
     pub const fn last_pruned_seq(&self) -> u64 {
         self.prune_progress.last_pruned_seq
     }
 
-    /// Whether pruning may have taken what an operation at this place rested on.
+    /// Returns whether pruning may have deleted values that an operation at this seq read.
     pub const fn is_before_checkpoint(&self, seq: u64) -> bool {
         seq < self.prune_progress.newest_preloaded_seq
     }
 
-    /// How the store must be pruned by now.
+    /// Returns the prune state that the store should have.
     pub const fn prune_state(&self) -> &PruneState {
         &self.prune_progress.state
     }
 
-    /// Whether a checkpoint that is known took the entry of this place.
+    /// Returns whether a known checkpoint pruned the entry with this seq.
     pub fn is_pruned(&mut self, seq: u64) -> Result<bool, StoreError> {
         if seq > self.prune_progress.last_pruned_seq {
             return Ok(false);
@@ -104,7 +104,8 @@ impl ReplayDatabase {
         Ok(found.is_some_and(|(_, last)| seq <= last))
     }
 
-    /// Places from one to before another that no checkpoint took: the first of them, and how many there are.
+    /// Finds the seqs in `from..to` that are missing although no checkpoint pruned them. Returns the first ones and
+    /// their number.
     pub fn missing_seqs(&mut self, from: u64, to: u64, limit: usize) -> Result<(Vec<u64>, u64), StoreError> {
         let (mut first_seqs, mut count, mut seq) = (Vec::new(), 0, from);
         while seq < to {
@@ -122,7 +123,7 @@ impl ReplayDatabase {
         Ok((first_seqs, count))
     }
 
-    /// What entries before this place said of keys, where they are gone.
+    /// Applies the key writes of pruned entries before this seq.
     pub fn apply_key_writes_before(&mut self, seq: u64) -> Result<(), StoreError> {
         if self.prune_progress.last_pruned_seq == 0 {
             return Ok(());
@@ -140,7 +141,7 @@ impl ReplayDatabase {
         }
     }
 
-    /// What is carried forward to a record that stays: its ledger, and how often links to it came and went.
+    /// Returns the values carried forward to a remaining record: its ledger balance, and how often links to it changed.
     pub(super) fn carried_forward(&self, id: RecordId) -> Result<(i64, u64), StoreError> {
         if self.prune_progress.newest_preloaded_seq == 0 {
             return Ok((0, 0));
@@ -150,12 +151,13 @@ impl ReplayDatabase {
         Ok(found.unwrap_or((0, 0)))
     }
 
-    /// Whether some that pointed to a record are gone.
+    /// Returns whether records that linked to this one were pruned.
     pub fn has_pruned_referrers(&self, id: RecordId) -> Result<bool, StoreError> {
         Ok(self.carried_forward(id)?.1 > 0)
     }
 
-    /// A checkpoint in its place in the log. What it took out of this world, where it was not known before.
+    /// Applies a checkpoint when the replay reaches its entry. If it was not preloaded, removes the pruned rows and
+    /// returns them.
     pub fn apply_checkpoint(
         &mut self,
         entry: &LogEntry,
@@ -180,7 +182,7 @@ impl ReplayDatabase {
         Ok(removed)
     }
 
-    /// The records whose last entries are among its places.
+    /// Removes the records whose last entry the checkpoint pruned.
     fn remove_pruned(&mut self, checkpoint: &Checkpoint) -> Result<PrunedRows, StoreError> {
         self.flush()?;
         if !self.prune_progress.has_entry_index {
@@ -199,7 +201,7 @@ impl ReplayDatabase {
                 rows.push((row, RecordId(Uuid::from_bytes(id))));
             }
         }
-        // Rows count in the order of first entries.
+        // Row ids have the order of the records' first entries, which the digest requires.
         rows.sort_unstable();
         let mut sha = Sha256::new();
         for (row, id) in &rows {

@@ -1,4 +1,4 @@
-//! Loading from the scratch what `decide` asks for: how an old entry is decided again.
+//! Loads read keys from the replay database, to re-decide old entries.
 
 use std::collections::BTreeSet;
 
@@ -65,22 +65,22 @@ impl ReplayDatabase {
         Ok(self.find_row(table, key)?.and_then(|kept| kept.value?.parse().ok()).unwrap_or(0))
     }
 
-    /// How many count under a key.
+    /// Returns the value of a counter.
     pub fn read_counter(&self, key: &CounterKey) -> Result<i64, StoreError> {
         self.read_number(ReplayTable::Count, &counter_key_text(key))
     }
 
-    /// One more counts under a key, by what its record is now.
+    /// Adds one to the recount of a counter, which is computed from the current records.
     pub fn add_recounted(&mut self, key: &CounterKey) -> Result<(), StoreError> {
         self.add_delta(ReplayTable::RecountedCounter, &counter_key_text(key), 1)
     }
 
-    /// Who holds a key.
+    /// Returns the record that holds a unique key.
     pub fn unique_holder(&self, key: &UniqueKey) -> Result<Option<String>, StoreError> {
         Ok(self.find_row(ReplayTable::Unique, &unique_key_text(key))?.and_then(|kept| kept.value))
     }
 
-    /// Oldest first.
+    /// Returns the linked records, oldest first.
     fn linked_records(&mut self, key: &LinkKey) -> Result<Vec<RecordId>, StoreError> {
         let Some(target) = self.replayed_record(key.target)? else { return Ok(Vec::new()) };
         let sql = "SELECT source_id FROM links WHERE target = ?1 AND name = ?2 ORDER BY source";
@@ -90,7 +90,7 @@ impl ReplayDatabase {
         found.map(|id| Ok(RecordId(Uuid::from_bytes(id?)))).collect()
     }
 
-    /// The first of an ordered queue, which is all that anybody asks for.
+    /// Returns only the first job of an ordered queue. `decide` needs no more.
     pub fn queue_front(&self, key: &ConcurrencyKey) -> Result<BTreeSet<(Time, RecordId)>, StoreError> {
         let sql = "SELECT created_at, id FROM queues WHERE name = ?1 ORDER BY created_at, id LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -103,7 +103,7 @@ impl ReplayDatabase {
             .collect()
     }
 
-    /// The record's last entry: its hash.
+    /// Returns the hash of the record's last entry.
     pub fn head_hash(&mut self, id: RecordId) -> Result<crate::log::Sha256Hash, StoreError> {
         Ok(self.replayed_record(id)?.map_or(crate::log::ZERO_HASH, |known| known.head_hash))
     }

@@ -1,7 +1,7 @@
-//! The world as the log tells it, built on the disk: a replay whose memory does not grow with the log.
+//! The replay database: the state rebuilt from the log, on disk, so that memory use does not grow with the log.
 //!
-//! It lives in a temporary SQLite database of its own that nobody else sees and nothing outlives. [`LogReplay`](crate::Replay)
-//! is its sibling in memory. Nothing of the code that writes stores is used here: what it got wrong, this must not get wrong too.
+//! It is a private, temporary SQLite database. [`LogReplay`](crate::LogReplay) does the same in memory. This module
+//! shares no code with the stores' writes, so that an error there does not repeat here.
 
 mod api_keys;
 mod checkpoints;
@@ -26,10 +26,10 @@ use crate::scan::{ReplayedRecord, counter_key_text, unique_key_text};
 pub use checkpoints::PrunedRows;
 pub use rows::{RecordSummary, ReplayTable, ReplayedRow};
 
-/// So many records are kept at hand. Most records change again soon or never.
+/// Most records change again soon or never, so a small cache is enough.
 const MAX_CACHED_RECORDS: usize = 10_000;
 
-/// 64 MB of pages; the rest is on the disk.
+/// 64 MB. The other pages stay on disk.
 const PAGE_CACHE_KIB: i64 = 65_536;
 
 const REPLAY_SCHEMA_SQL: &str = "
@@ -59,22 +59,20 @@ const REPLAY_SCHEMA_SQL: &str = "
     BEGIN;
 ";
 
-/// What the entries so far have made of an empty world.
+/// The state after the entries replayed so far.
 pub struct ReplayDatabase {
     connection: Connection,
     catalog: Arc<Catalog>,
     lifecycles: HashMap<Arc<str>, Arc<Lifecycle>>,
     cached: HashMap<RecordId, CachedRecord>,
-    /// The place of the last entry that was looked at.
+    /// Seq of the last entry replayed.
     pub seq: u64,
-    /// How many records were made.
     pub created_records: u64,
-    /// How many of them a checkpoint has taken out again.
+    /// How many of the created records a checkpoint has removed.
     pub pruned_records: u64,
-    /// How many rows the other tables have had.
+    /// How many rows were written to the other tables.
     pub written_rows: u64,
     prune_progress: checkpoints::PruneProgress,
-    /// How often the API keys were changed.
     pub api_keys_revision: u64,
 }
 
@@ -84,7 +82,7 @@ struct CachedRecord {
     is_changed: bool,
 }
 
-/// Why an entry cannot be carried over.
+/// Why an entry cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     #[error("it names a version of a lifecycle that is not known: {0}")]
@@ -112,7 +110,7 @@ pub struct AppliedEntry {
 
 impl ReplayDatabase {
     pub fn new(catalog: &Arc<Catalog>) -> Result<Self, StoreError> {
-        // A database without a name is a file that is deleted as soon as it is opened.
+        // SQLite keeps a database without a name in a temporary file and deletes it on close.
         let connection = Connection::open("")?;
         connection.pragma_update(None, "cache_size", -PAGE_CACHE_KIB)?;
         connection.execute_batch(REPLAY_SCHEMA_SQL)?;
@@ -134,7 +132,7 @@ impl ReplayDatabase {
         Ok(database)
     }
 
-    /// Definitions came since. The accounts that stand for the world come with them.
+    /// Replaces the catalog and adds the accounts of its outside-account declarations.
     pub fn set_catalog(&mut self, catalog: &Arc<Catalog>) -> Result<(), StoreError> {
         self.catalog = Arc::clone(catalog);
         self.lifecycles = catalog.lifecycles();
@@ -151,7 +149,7 @@ impl ReplayDatabase {
         &self.catalog
     }
 
-    /// Carry one entry over. Its place and its hash are for the caller to judge: whether the hash `fits`.
+    /// Applies one entry. The caller checks its seq and hash; `is_hash_valid` is the result.
     pub fn apply(
         &mut self,
         entry: &LogEntry,
@@ -243,7 +241,8 @@ impl ReplayDatabase {
         })
     }
 
-    /// What is wrong with a record's log makes what follows worthless; its later entries are still told apart.
+    /// Marks a record whose log is damaged. Its expected state is then unknown, but its later entries are still
+    /// attributed to it.
     pub fn mark_damaged(&mut self, id: RecordId, entry: &LogEntry) -> Result<(), StoreError> {
         self.update_record(id, |known| {
             known.is_log_damaged = true;
@@ -251,7 +250,7 @@ impl ReplayDatabase {
         })
     }
 
-    /// A place in the log without a record.
+    /// Advances past an entry without a record.
     pub const fn advance_to(&mut self, seq: u64) {
         self.seq = seq;
     }
@@ -284,7 +283,7 @@ impl ReplayDatabase {
         for link in link_changes(before, &after.record) {
             let target = match self.replayed_record(link.key.target)? {
                 Some(target) => target.row_id,
-                // It was there then, and nothing points to it any more.
+                // The target existed then. It was pruned, so no record links to it any more.
                 None if self.is_before_checkpoint(after.head_seq) => continue,
                 None => return Err(ApplyError::DanglingLink(link.key.target)),
             };

@@ -1,4 +1,4 @@
-//! A record as the scratch writes it down.
+//! Encodes records for the replay database.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is written into the scratch, and looked up in it.
+//! Reads and writes rows of the replay database.
 
 use std::sync::Arc;
 
@@ -14,44 +14,43 @@ use crate::StoreError;
 use crate::log::EffectRef;
 use crate::scan::{KEY_SEPARATOR, ReplayedRecord, RowSubject, join_key_parts};
 
-/// Rows that have a key and one value.
+/// Tables of key-value rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayTable {
-    /// The record that holds it, or nobody.
+    /// Unique key to its holder, if any.
     Unique = 1,
     Count = 2,
-    /// A named account's balance.
+    /// Named account to its balance.
     Account = 3,
     StateCount = 4,
-    /// Bytes that an operation itself made, by their hash.
+    /// Payloads that an operation itself generated, by hash.
     GeneratedPayload = 5,
-    /// Counted anew from the records.
+    /// Counters recomputed from the current records.
     RecountedCounter = 6,
-    /// How many records have bytes as payload, by their hash.
+    /// Number of records that reference a payload, by hash.
     PayloadReference = 7,
-    /// An API key as the log tells it, as JSON.
+    /// API key as rebuilt from the log, as JSON.
     ApiKey = 8,
-    /// The id of the key that a secret is known by, by the mark of the secret.
+    /// API key id by the digest of its hash.
     ApiKeyDigest = 9,
 }
 
-/// What is known of a record, in short.
+/// A record without its fields.
 #[derive(Clone, Debug)]
 pub struct RecordSummary {
     pub row_id: u64,
-    /// Its log is damaged.
     pub is_log_damaged: bool,
     pub effect: Option<EffectRef>,
 }
 
-/// One of them, or of the executions or links.
+/// A row of a [`ReplayTable`], or an execution or a link.
 #[derive(Clone, Debug)]
 pub struct ReplayedRow<V> {
-    /// Its number in the scratch, dense enough to count by.
+    /// Row number in the replay database. It is nearly dense, so it can serve as a count.
     pub row_id: u64,
     pub subject: RowSubject,
     pub value: V,
-    /// The place of the entry that wrote it last.
+    /// Seq of the entry that last wrote the row.
     pub written_seq: u64,
 }
 
@@ -61,7 +60,7 @@ pub(super) fn queue_name(key: &ConcurrencyKey) -> String {
 }
 
 impl ReplayDatabase {
-    /// A record as the log tells it.
+    /// Returns a record as rebuilt from the log.
     pub fn replayed_record(&mut self, id: RecordId) -> Result<Option<ReplayedRecord>, StoreError> {
         if let Some(recent) = self.cached.get(&id) {
             return Ok(Some(recent.record.clone()));
@@ -97,7 +96,7 @@ impl ReplayDatabase {
         })
     }
 
-    /// The same, as far as rows beside the record need it: its text is not read.
+    /// Like [`replayed_record`](Self::replayed_record), but does not read the record's fields.
     pub fn record_summary(&self, id: RecordId) -> Result<Option<RecordSummary>, StoreError> {
         if let Some(CachedRecord { record: known, .. }) = self.cached.get(&id) {
             return Ok(Some(RecordSummary {
@@ -114,7 +113,7 @@ impl ReplayDatabase {
         Ok(Some(RecordSummary { row_id: row.get(0)?, is_log_damaged: row.get(1)?, effect }))
     }
 
-    /// The records after a number, in the order of their creation.
+    /// Returns the records after a row, in the order of creation.
     pub fn records_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRecord>, StoreError> {
         self.flush()?;
         let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records \
@@ -133,7 +132,7 @@ impl ReplayDatabase {
         Ok(RecordId(Uuid::from_bytes(statement.query_row([row], |row| row.get(0))?)))
     }
 
-    /// Forget records that were not asked for lately, once there are many at hand.
+    /// Empties the cache of records when it is full.
     pub(super) fn evict_if_full(&mut self) -> Result<(), StoreError> {
         if self.cached.len() >= MAX_CACHED_RECORDS {
             self.flush()?;
@@ -143,7 +142,7 @@ impl ReplayDatabase {
     }
 
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
-        // In order, so that neighbours are written together.
+        // In row order, so that adjacent rows are written together.
         let mut changed: Vec<&mut CachedRecord> = self.cached.values_mut().filter(|recent| recent.is_changed).collect();
         changed.sort_unstable_by_key(|recent| recent.record.row_id);
         let insert = "INSERT INTO records (row, id, text, head, entry, effect, linked, raised, ledger, lost, vouched) \
@@ -180,7 +179,7 @@ impl ReplayDatabase {
         Ok(())
     }
 
-    /// One attempt at the record with this number and this id.
+    /// Returns one execution of a record.
     pub fn execution(&self, row: u64, id: RecordId, token: i64) -> Result<Option<ReplayedRow<Execution>>, StoreError> {
         let sql = "SELECT row, text, born, token FROM executions WHERE record = ?1 AND token = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -188,7 +187,7 @@ impl ReplayDatabase {
         found.next()?.map(|row| read_execution(row, id)).transpose()
     }
 
-    /// The executions after a number.
+    /// Returns the executions after a row.
     pub fn executions_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<Execution>>, StoreError> {
         self.flush()?;
         let sql = "SELECT row, text, born, token, record FROM executions WHERE row > ?1 ORDER BY row LIMIT ?2";
@@ -209,14 +208,14 @@ impl ReplayDatabase {
         found.next()?.map(read_row).transpose()
     }
 
-    /// The rows of a kind after a number.
+    /// Returns the rows of a table after a row.
     pub fn rows_after(
         &self,
         table: ReplayTable,
         row: u64,
         limit: usize,
     ) -> Result<Vec<ReplayedRow<Option<String>>>, StoreError> {
-        // By their numbers, not by the index of kinds: that would go through all of a kind, and sort it, for each page.
+        // By row number. Using the index on `kind` would read and sort the whole table for each page.
         let sql = "SELECT row, key, value, born FROM keyed WHERE +kind = ?1 AND row > ?2 ORDER BY row LIMIT ?3";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![table as u8, row, limit])?;
@@ -235,7 +234,7 @@ impl ReplayDatabase {
         Ok(())
     }
 
-    /// A key and what is known of it.
+    /// Inserts or replaces a row.
     pub fn put_row(&mut self, table: ReplayTable, key: &str, value: Option<&str>) -> Result<(), StoreError> {
         self.written_rows += 1;
         let sql = "INSERT INTO keyed (kind, key, value, born) VALUES (?1, ?2, ?3, ?4) \
@@ -244,7 +243,7 @@ impl ReplayDatabase {
         Ok(())
     }
 
-    /// Whether an entry moved something on an account, by both as one key.
+    /// Finds the index row of an account and a log entry, both given in one key.
     pub fn account_entry(&self, key: &str) -> Result<Option<ReplayedRow<()>>, StoreError> {
         let Some((account, seq)) = key.rsplit_once(KEY_SEPARATOR) else { return Ok(None) };
         let Ok(seq) = seq.parse::<u64>() else { return Ok(None) };
@@ -259,7 +258,7 @@ impl ReplayDatabase {
         }))
     }
 
-    /// The same after a number.
+    /// Returns the account index rows after a row.
     pub fn account_entries_after(&self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<()>>, StoreError> {
         let sql = "SELECT row, seq, account FROM moved WHERE row > ?1 ORDER BY row LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -289,7 +288,7 @@ impl ReplayDatabase {
         Ok(found.optional()?.map(|(row, born)| ReplayedRow { row_id: row, subject: at, value: (), written_seq: born }))
     }
 
-    /// The links after a number.
+    /// Returns the links after a row.
     pub fn links_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<()>>, StoreError> {
         self.flush()?;
         let sql = "SELECT row, born, target, name, source FROM links WHERE row > ?1 ORDER BY row LIMIT ?2";
@@ -332,7 +331,7 @@ pub(super) fn corrupt_row(error: serde_json::Error) -> StoreError {
     StoreError::corrupt(format!("the scratch: {error}"))
 }
 
-/// An execution of a record that is not its newest, by its token.
+/// Converts a token to an SQL integer.
 pub(super) fn token_number(token: FencingToken) -> i64 {
     i64::try_from(token.0).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Lifecycles as they are kept, held against the files that they came from.
+//! Compares stored lifecycle versions with the source files they came from.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use onceward_core::time::Time;
 use super::{CatalogScan, DifferenceKind, TableDifference};
 use crate::catalog::{Activation, Catalog};
 
-/// The rows of `sources`, `definitions` and `turns`, by their numbers.
+/// The rows of the catalog tables, ordered by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredCatalogRows {
-    /// Number and files.
+    /// Number and encoded files.
     pub(crate) sources: Vec<(i64, String)>,
     pub(crate) definitions: Vec<StoredDefinition>,
     pub(crate) activations: Vec<StoredActivation>,
@@ -33,8 +33,8 @@ pub(crate) struct StoredDefinition {
     pub(crate) source: i64,
 }
 
-/// The catalog that the files give, as far as they do. A version's hash is that of its compiled form, so nothing can be
-/// changed in a file without its being noticed; and each version came with the first files that give it.
+/// Builds the catalog from the stored files and compares the rows with it. A version's hash covers its compiled form,
+/// so any change of a file is detected. Each version must belong to the first source that contains it.
 pub(crate) fn compare_with_files(stored: &StoredCatalogRows) -> CatalogScan {
     let mut differences = Vec::new();
     let mut catalog = Catalog::default();
@@ -80,7 +80,7 @@ pub(crate) fn compare_with_files(stored: &StoredCatalogRows) -> CatalogScan {
             .iter()
             .find_map(|(number, definitions, files)| version_in(definitions).map(|found| (*number, found, files)));
         let Some((first, lifecycle, files)) = first else {
-            // The one that its files give under its name, so that the rest can still be looked at.
+            // Use the version of that name in the row's own source, so that the remaining tables can still be compared.
             let own = compiled.iter().find(|(number, ..)| number == source);
             let named = own.and_then(|(_, definitions, files)| {
                 definitions.lifecycles.get(&**name).map(|version| (version, files))
@@ -105,8 +105,8 @@ pub(crate) fn compare_with_files(stored: &StoredCatalogRows) -> CatalogScan {
     CatalogScan { catalog: Arc::new(catalog), is_complete, differences }
 }
 
-/// Every version became current when it came, in the order in which they came. What became current on somebody's word is in the log,
-/// for whoever reads that to compare.
+/// Checks that each version was activated when it was added, in that order. Explicit activations are compared with the
+/// log by the caller.
 fn compare_activations(stored: &StoredCatalogRows, catalog: &mut Catalog, differences: &mut Vec<TableDifference>) {
     let mut added_versions = 0;
     for (expected_number, activation) in (1..).zip(&stored.activations) {
@@ -120,7 +120,8 @@ fn compare_activations(stored: &StoredCatalogRows, catalog: &mut Catalog, differ
                 differences.push(TableDifference::differs("turns", number, "definition", definition, added_versions));
             }
         }
-        // The one that it must be where it came, so that the rest can still be looked at.
+        // For an activation without an actor, use the expected version, so that the remaining tables can still be
+        // compared.
         let definition = if actor.is_none() { added_versions } else { *definition };
         let definition = u32::try_from(definition).unwrap_or(0);
         catalog.activate(Activation {

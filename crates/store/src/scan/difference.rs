@@ -1,34 +1,34 @@
-//! Something that is not as the log says.
+//! Differences between the tables and the log.
 
 use std::fmt;
 
 use super::CellText;
 
-/// One difference: where, and what.
+/// A difference: the row and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableDifference {
     pub table: &'static str,
-    /// The record or the key; the place of an entry of the log.
+    /// The record, the key, or the seq of a log entry.
     pub key: String,
     pub kind: DifferenceKind,
-    /// The requirement that does not hold.
+    /// Id of the rule that is violated.
     pub rule: Option<&'static str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// A value is another one.
+    /// A column has an unexpected value.
     Differs {
         column: &'static str,
         stored: CellText,
-        /// What it should be.
+        /// The value that follows from the log.
         expected: CellText,
     },
-    /// It should be there.
+    /// The row should exist.
     Missing,
-    /// Nothing says that it should be there.
+    /// The row should not exist.
     Extra,
-    /// It cannot stand as it does.
+    /// The row is inconsistent in itself.
     Invalid(String),
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for TableDifference {
     }
 }
 
-/// A long text by both its ends.
+/// Shortens a long text to its start and end.
 fn shorten(text: &str) -> String {
     const MAX_SHOWN_CHARS: usize = 400;
     const SHOWN_END_CHARS: usize = 150;

@@ -1,4 +1,4 @@
-//! The rows that a store must keep for a record, worked out from the record alone.
+//! Computes the rows that a store should have for a record.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,30 +16,31 @@ use crate::log::{EffectRef, Sha256Hash};
 use crate::query::priority_rank;
 use crate::value_json::write_fields;
 
-/// A record as the log tells it, with what is kept beside it.
+/// A record as rebuilt from the log, with its metadata.
 #[derive(Clone, Debug)]
 pub struct ReplayedRecord {
-    /// Its number: records count from 1 in the order of their creation.
+    /// Row id, counted from 1 in the order of creation.
     pub row_id: u64,
     pub record: Arc<Record>,
-    /// Hash and place of its last entry.
+    /// Hash of its last log entry.
     pub head_hash: Sha256Hash,
     pub head_seq: u64,
     pub effect: Option<EffectRef>,
-    /// How many links point to it.
+    /// Number of links to the record.
     pub incoming_links: u64,
-    /// How often one came or went. A store may raise its own count less often, since it writes what a batch comes to.
+    /// How often a link to the record was added or removed. A store may count fewer changes, because it folds a batch
+    /// before writing.
     pub link_version: u64,
-    /// What the ledger's moves come to on its hold.
+    /// Sum of all transfers to and from its hold.
     pub ledger_balance: i64,
-    /// Its log is damaged: what it should be is not known.
+    /// Whether its log is damaged. In that case its expected state is unknown.
     pub is_log_damaged: bool,
-    /// At least one of its entries carries the hash that it must.
+    /// Whether at least one of its entries has the correct hash.
     pub has_verified_entry: bool,
 }
 
-/// What a table should have of a record; `None` where it should have nothing. `beside` comes with the row that is compared:
-/// a heartbeat moves the end of a lease, and with it the row of `timers`, without leaving an entry.
+/// Returns the columns that a table should have for a record, or `None` if it should have no row. `context` comes with
+/// the compared row: a heartbeat extends a lease, and with it the timer, without a log entry.
 pub fn expected_columns(
     table: ProjectionTable,
     replayed: &ReplayedRecord,
@@ -70,7 +71,7 @@ pub fn expected_columns(
     }
 }
 
-/// Whether a table should have a row of a record. The same, without saying which.
+/// Like [`expected_columns`], but only returns whether there should be a row.
 pub fn expects_row(table: ProjectionTable, replayed: &ReplayedRecord) -> bool {
     let record = &*replayed.record;
     match table {
@@ -84,7 +85,7 @@ pub fn expects_row(table: ProjectionTable, replayed: &ReplayedRecord) -> bool {
     }
 }
 
-/// When the record next needs the engine, if its lease ends when the store says.
+/// Returns when the engine must next process the record, using the lease expiry from the store.
 fn expected_due(record: &Record, context: RowContext) -> Option<Time> {
     let RowContext::LeaseEnd(Some(ends)) = context else { return next_due(record) };
     let mut extended = record.clone();
@@ -136,7 +137,7 @@ pub fn effect_columns(effect: &EffectRef) -> ColumnCells {
     vec![("token", number_cell(effect.token.0)), ("result", Some(hex::encode(&effect.result).into()))]
 }
 
-/// What `write_executions` should have; the end of a live lease may be later.
+/// Returns the columns that an execution should have. The expiry of a live lease may be later.
 pub fn execution_columns(execution: &Execution) -> ColumnCells {
     let time = |time: Option<Time>| time.and_then(|time| number_cell(time.micros()));
     let aborted = execution.aborted.as_ref();
@@ -155,7 +156,7 @@ pub fn execution_columns(execution: &Execution) -> ColumnCells {
     ]
 }
 
-/// What `api_keys` should have; the hash by its own hash.
+/// Returns the columns that an API key should have, with the hash replaced by its digest.
 pub fn api_key_columns(replayed: &ReplayedApiKey) -> ColumnCells {
     let time = |time: Option<Time>| time.and_then(|time| number_cell(time.micros()));
     let key = &replayed.key;
@@ -199,7 +200,7 @@ fn text_cell(text: impl AsRef<str>) -> CellText {
     Some(Cow::Owned(text.as_ref().to_owned()))
 }
 
-/// The parts of a key as the stores keep them; what cannot be written was never kept.
+/// Encodes the parts of a key like the stores. Parts that cannot be encoded were never stored.
 fn parts_text(parts: &[Arc<str>]) -> CellText {
     serde_json::to_string(parts).ok().map(Cow::Owned)
 }

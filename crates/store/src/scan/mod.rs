@@ -1,8 +1,8 @@
-//! Looking through everything that a store keeps, page by page, beside an engine that writes.
+//! Scans all tables of a store page by page while an engine writes.
 //!
-//! A page is one short read transaction. It says how far the log went in that very moment, so that whoever compares it with
-//! the log can go exactly as far: a database that never stops changing still compares exactly. Values come as text, as they
-//! are kept: a damaged one is to be shown, not to be an error.
+//! A page is one short read transaction. It includes the last seq at that time, so that the caller can replay the log
+//! exactly that far and compare, even if the database keeps changing. Values are returned as stored, as text, so that a
+//! damaged value can be shown and is not an error.
 
 mod catalog_rows;
 mod difference;
@@ -29,7 +29,7 @@ pub use expected_columns::{
 pub(crate) use expected_columns::{counter_key_text, join_key_parts, number_cell, unique_key_text};
 pub(crate) use rows::RowCells;
 
-/// A projection: all that a store keeps besides the log and what the log rests on.
+/// A projection: a table that can be rebuilt from the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProjectionTable {
     Records,
@@ -38,22 +38,22 @@ pub enum ProjectionTable {
     Uniques,
     Counts,
     Accounts,
-    /// Which entries of the log moved something on which account.
+    /// Index of the log entries with transfers on each account.
     AccountEntries,
     Links,
     Queues,
     Ready,
     Lanes,
-    /// Read before `Ready` and `Lanes`: whoever stands here may stand there a moment later.
+    /// Read before `Ready` and `Lanes`, because a delayed job can move there at any time.
     Delayed,
     Timers,
     StateCounts,
     Contents,
     LogSeq,
-    /// How far the store is pruned: one row.
+    /// One row: how far the log is pruned.
     PruneState,
     ApiKeys,
-    /// How often the API keys were changed: one row.
+    /// One row: the number of changes of the API keys.
     ApiKeysRevision,
 }
 
@@ -89,27 +89,27 @@ impl fmt::Display for ProjectionTable {
     }
 }
 
-/// A value as it is kept; `None` for nothing.
+/// A value as stored; `None` for NULL.
 pub type CellText = Option<Cow<'static, str>>;
 
-/// Values by the names of their columns.
+/// Values by column name.
 pub type ColumnCells = Vec<(&'static str, CellText)>;
 
-/// What a row is about.
+/// What a row belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RowSubject {
     Record(RecordId),
     Execution(RecordId, i64),
-    /// `source` points to `target`.
+    /// A link from `source` to `target`.
     Link {
         target: RecordId,
-        /// The source's lifecycle and its field.
+        /// Lifecycle and field of the source.
         name: String,
         source: RecordId,
     },
-    /// Anything with a key of its own, as text.
+    /// A row with a key of its own, as text.
     Key(String),
-    /// It names a record that is not there.
+    /// A row that references a record that does not exist.
     MissingRecord(String),
 }
 
@@ -124,15 +124,15 @@ impl fmt::Display for RowSubject {
     }
 }
 
-/// Stands between the parts of a key: no name has it, and no JSON text.
+/// Separates the parts of a key. It occurs in no name and in no JSON text.
 pub const KEY_SEPARATOR: char = '\u{1f}';
 
-/// One row as it is kept.
+/// A row as stored.
 #[derive(Clone, Debug)]
 pub struct StoredRow {
     pub subject: RowSubject,
     pub columns: ColumnCells,
-    /// What another table says about it in the same moment, and the log does not.
+    /// Values of other tables at the same time that cannot be derived from the log.
     pub context: RowContext,
 }
 
@@ -145,14 +145,14 @@ impl StoredRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowContext {
     Empty,
-    /// Of a row of `timers`: when the newest lease ends. Heartbeats move it and leave no entry.
+    /// For a timer: when the newest lease expires. Heartbeats change that without a log entry.
     LeaseEnd(Option<i64>),
-    /// Of a row of `ready` with a work key: whether its lane says that it stands in front.
+    /// For a ready job with a concurrency key: whether its lane row is marked as front.
     LaneFront(bool),
-    /// Of a row of `later`: whether the job stands in `ready` or in a lane too.
+    /// For a delayed job: whether it is also in the ready table or in a lane.
     AlsoReady(bool),
-    /// Of a row of `lanes`: whether it stands in front, whether it is in `ready`, and where it does not stand in front how many
-    /// stand there before it; [`MANY`] for that many or more.
+    /// For a lane row: whether it is marked as front, whether the job is ready, and if it is not at the front, how many
+    /// front rows come before it, up to [`MAX_COUNTED_JOBS_AHEAD`].
     LanePosition {
         front: i64,
         is_ready: bool,
@@ -160,10 +160,10 @@ pub enum RowContext {
     },
 }
 
-/// Nobody counts further.
+/// Bounds the cost of counting. Larger positions need not be told apart.
 pub const MAX_COUNTED_JOBS_AHEAD: u64 = 1_000;
 
-/// Where a page ended, in the store's own order.
+/// Position at which a page ended, in the store's own order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScanCursor(pub(crate) Vec<CursorValue>);
 
@@ -177,26 +177,26 @@ pub(crate) enum CursorValue {
 
 #[derive(Clone, Debug)]
 pub struct ScanPage {
-    /// The last place in the log when the page was read.
+    /// Last seq when the page was read.
     pub seq: u64,
     pub rows: Vec<StoredRow>,
     /// `None` on the last page.
     pub next: Option<ScanCursor>,
 }
 
-/// An entry of the log as it is kept, right or wrong.
+/// A log entry as stored, valid or not.
 #[derive(Clone, Debug)]
 pub struct StoredLogRow {
     pub seq: i64,
-    /// `None` for a refusal that was audited, for a checkpoint, and for a change of API keys.
+    /// `None` for an audited refusal, a checkpoint, an activation and a change of API keys.
     pub record: Option<RecordId>,
-    /// The number of a record that is not there.
+    /// Row id of a record that does not exist.
     pub missing_row_id: Option<i64>,
     pub version: i64,
     pub at: i64,
-    /// The last place of its batch, where the store keeps batches.
+    /// Last seq of its batch, if the store keeps batches.
     pub batch_end: Option<i64>,
-    /// The place of the record's entry before, where the store keeps one.
+    /// Seq of the record's previous entry, if the store keeps it.
     pub previous_seq: Option<Option<i64>>,
     pub text: Arc<str>,
     pub hash: Sha256Hash,
@@ -204,33 +204,33 @@ pub struct StoredLogRow {
 
 #[derive(Clone, Debug)]
 pub struct StoredLogPage {
-    /// The last place in the log when the page was read.
+    /// Last seq when the page was read.
     pub seq: u64,
     pub rows: Vec<StoredLogRow>,
 }
 
-/// What the store knows of lifecycles, and what is wrong with it.
+/// The stored catalog and its defects.
 #[derive(Clone, Debug)]
 pub struct CatalogScan {
     pub catalog: Arc<Catalog>,
-    /// Every version that was ever given is in the catalog, under its number.
+    /// Whether the catalog contains every version that was ever added, under its number.
     pub is_complete: bool,
     pub differences: Vec<TableDifference>,
 }
 
-/// A store that can be looked through. It never writes, and keeps no transaction open from one call to the next.
+/// A store that can be scanned. A scan never writes and holds no transaction open between calls.
 pub trait Scan: Send + Sync {
-    /// The projections that it keeps, in the order in which to look at them. `Delayed` is not among them: it is read with `Ready`
-    /// and with `Lanes`.
+    /// Returns the projections of the store, in scan order. Omits `Delayed`, which is read with `Ready` and with
+    /// `Lanes`.
     fn tables(&self) -> &'static [ProjectionTable];
 
-    /// Lifecycles as they are now, held against the files that they came from.
+    /// Returns the current catalog, compared with the files it came from.
     fn scan_catalog(&self) -> impl Future<Output = Result<CatalogScan, StoreError>> + Send;
 
-    /// The log after a place, in order; gaps are for the caller to notice.
+    /// Returns the log after a seq, in order. The caller must detect gaps.
     fn scan_log(&self, after_seq: i64, limit: usize) -> impl Future<Output = Result<StoredLogPage, StoreError>> + Send;
 
-    /// The rows of a table after a place, in an order of the store's own that no change of a row's values disturbs.
+    /// Returns the rows of a table after a cursor, in an order that does not change when values of a row change.
     fn scan(
         &self,
         table: ProjectionTable,
@@ -238,6 +238,6 @@ pub trait Scan: Send + Sync {
         limit: usize,
     ) -> impl Future<Output = Result<ScanPage, StoreError>> + Send;
 
-    /// What the job's effect keeps of the worker's result, where it can be read: the log has its hash only.
+    /// Returns the worker's result in a job's effect, if it is readable. The log has only its hash.
     fn effect_result(&self, record: RecordId) -> impl Future<Output = Result<Option<Json>, StoreError>> + Send;
 }

@@ -1,5 +1,5 @@
-//! A row of a table, as a database gave it, told in the words that all stores share. Every value is text: a blob and an id in
-//! hex, a truth as 0 or 1. The columns that a page is ordered by come first.
+//! Converts database rows to the common form of all stores. Every value is text: blobs and ids in hex, booleans as 0 or
+//! 1. The columns that order a page come first.
 
 use onceward_core::value::RecordId;
 use uuid::Uuid;
@@ -9,11 +9,10 @@ use crate::StoreError;
 use crate::columns::NO_WINDOW;
 use crate::symbols::SymbolTable;
 
-/// One row.
 pub(crate) struct RowCells<'a> {
     pub(crate) values: Vec<CellText>,
     pub(crate) symbols: &'a SymbolTable,
-    /// Records are numbered without a hole in the order of their creation.
+    /// Whether row ids of records have no gaps.
     pub(crate) has_dense_row_ids: bool,
 }
 
@@ -141,7 +140,7 @@ impl RowCells<'_> {
         })
     }
 
-    /// Columns from one place on, under these names.
+    /// Names the columns that start at `first_index`.
     fn named_cells(&self, names: &[&'static str], first_index: usize) -> ColumnCells {
         names.iter().copied().zip(self.values[first_index..].iter().cloned()).collect()
     }
@@ -167,7 +166,7 @@ impl RowCells<'_> {
         self.values[index].as_deref().and_then(|text| Uuid::parse_str(text).ok()).map(RecordId)
     }
 
-    /// The record whose id stands at `id`; else what stands at `row`.
+    /// Returns the record whose id is at `id_index`, or a missing record with the row at `row_index`.
     fn record_subject(&self, id_index: usize, row_index: usize) -> RowSubject {
         self.record_id(id_index)
             .map_or_else(|| RowSubject::MissingRecord(format!("row {}", self.cell_text(row_index))), RowSubject::Record)

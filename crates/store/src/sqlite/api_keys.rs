@@ -1,4 +1,4 @@
-//! API keys: few, seldom changed, read as a whole.
+//! API keys in SQLite. They are few and change rarely, so they are read as a whole.
 
 use onceward_core::time::Time;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
@@ -52,7 +52,7 @@ impl SqliteWriter {
     }
 }
 
-/// The place of its entry.
+/// Writes the edit and returns the seq of its log entry.
 fn write_edit(transaction: &Transaction, edit: &ApiKeyEdit) -> Result<u64, StoreError> {
     for id in &edit.deleted {
         transaction.execute("DELETE FROM api_keys WHERE id = ?1", [id])?;

@@ -1,4 +1,4 @@
-//! Lifecycles: kept as the files that were given, compiled again when the database is opened.
+//! Lifecycle versions in SQLite. The source files are stored, and compiled again when the database is opened.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::scan::{StoredActivation, StoredCatalogRows, StoredDefinition};
 use crate::symbols::{CatalogSnapshot, SymbolTable};
 
-/// All that the database knows.
+/// Loads the catalog and the symbol table.
 pub(super) fn load_catalog(connection: &Connection) -> Result<CatalogSnapshot, StoreError> {
     let mut catalog = Catalog::default();
     let mut sources = connection.prepare("SELECT id, files FROM sources ORDER BY id")?;
@@ -33,7 +33,7 @@ pub(super) fn load_catalog(connection: &Connection) -> Result<CatalogSnapshot, S
     Ok(CatalogSnapshot { catalog: Arc::new(catalog), symbols: Arc::new(symbols::load_symbols(connection)?) })
 }
 
-/// The rows as they stand, right or wrong.
+/// Loads the rows as stored, without validation.
 pub(super) fn load_catalog_rows(connection: &Connection) -> Result<StoredCatalogRows, StoreError> {
     let mut sources = connection.prepare("SELECT id, files FROM sources ORDER BY id")?;
     let sources = sources.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
@@ -53,7 +53,7 @@ fn load_activations(connection: &Connection) -> Result<Vec<StoredActivation>, St
     Ok(turns.collect::<Result<_, _>>()?)
 }
 
-/// Take in files that are sound; `None` where they bring nothing new.
+/// Analyzes files and adds their new versions. Returns `None` if there are none.
 pub(super) fn put_lifecycles(
     connection: &mut Connection,
     snapshot: &CatalogSnapshot,
@@ -74,7 +74,7 @@ pub(super) fn put_lifecycles(
         transaction.execute(sql, params![number, lifecycle.name, lifecycle.hash, source])?;
         symbols::insert_symbols(&mut symbols, &transaction, lifecycle)?;
         for account in &lifecycle.outside_accounts {
-            // Should the account be known already, it stands for the world from now on.
+            // If the account exists, it becomes an outside account.
             transaction.execute(
                 "INSERT INTO accounts (asset, name, outside, balance) VALUES (?1, ?2, 1, 0) \
                  ON CONFLICT (asset, name) DO UPDATE SET outside = 1",
@@ -96,7 +96,7 @@ fn write_activations(transaction: &Connection, before: &Catalog, after: &Catalog
     Ok(())
 }
 
-/// Make a known version current, and tell so in the log; `None` where it is so already.
+/// Activates a known version and logs that. Returns `None` if it is already current.
 pub(super) fn activate_version(
     connection: &mut Connection,
     snapshot: &CatalogSnapshot,

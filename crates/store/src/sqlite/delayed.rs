@@ -1,5 +1,5 @@
-//! Jobs that wait for their time. When it has come they are put where they belong by whoever looks for work next: nobody has to
-//! walk past them before, and no clock of ours has to be right.
+//! Delayed jobs in SQLite. The next query for lease candidates promotes the jobs that have become due. So candidate
+//! scans never pass delayed jobs, and no timer is needed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -15,20 +15,20 @@ use crate::columns::read_parts;
 use crate::error::StoreError;
 use crate::symbols::CatalogSnapshot;
 
-/// Jobs at most that one transaction puts where they belong: savers wait for no longer than that takes.
+/// Bounds the time that saves wait for one promotion.
 const MAX_PROMOTED_JOBS: usize = 500;
 
-/// Rows in a page of the database, about: by how much the WAL grows.
+/// Approximate rows per database page, to estimate the growth of the WAL.
 const ROWS_PER_PAGE: usize = 20;
 
-/// When the first of them is ready; the largest number there is where none waits.
+/// Returns when the first delayed job becomes ready; [`Time::MAX`] if there is none.
 pub(super) fn earliest_ready_at(connection: &Connection) -> Result<Time, StoreError> {
     let sql = "SELECT coalesce(min(ready_at), ?1) FROM later";
     let micros = connection.query_row(sql, [Time::MAX.micros()], |row| row.get(0))?;
     Ok(Time::from_micros(micros))
 }
 
-/// One that waits for its time, and the key that it will then wait for.
+/// A delayed job, and the concurrency key whose lane it will enter.
 struct DelayedJob {
     lifecycle: i64,
     ready_row: ReadyRow,
@@ -36,8 +36,8 @@ struct DelayedJob {
 }
 
 impl SqliteWriter {
-    /// Put those where they belong whose time has come by now, so many at a time; and settle these work keys, in front of which
-    /// stands somebody whose time has not come.
+    /// Promotes a bounded number of delayed jobs that are due. Also rebalances the lanes of `early_keys`, whose front
+    /// contains a job that is not due.
     pub(super) fn promote_due(&mut self, now: Time, early_keys: &[ConcurrencyKey]) -> Result<(), StoreError> {
         let snapshot = self.shared.current_catalog();
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -65,7 +65,7 @@ fn promote_due_jobs(
             None => writes.insert_ready(*lifecycle, entry, None)?,
             Some(parts) => {
                 ConcurrencyLane { connection, lifecycle: *lifecycle, parts }.insert_at_back(entry)?;
-                // A damaged row is for `verify` to tell of; it must not keep the others waiting.
+                // Skip damaged rows, which `verify` reports. They must not block other jobs.
                 if let (Ok(name), Ok(parts)) = (snapshot.symbols.name(*lifecycle), read_parts(parts)) {
                     touched_keys.insert(ConcurrencyKey { lifecycle: name, parts });
                 }
@@ -76,7 +76,7 @@ fn promote_due_jobs(
     Ok(due_jobs.len())
 }
 
-/// Bring the right jobs of these keys to the front.
+/// Moves the right jobs of these keys to the front of their lanes.
 pub(super) fn rebalance_lanes(
     (connection, writes): (&Connection, &mut PreparedWrites),
     snapshot: &CatalogSnapshot,
@@ -84,7 +84,7 @@ pub(super) fn rebalance_lanes(
     now: Time,
 ) -> Result<(), StoreError> {
     for key in touched_keys {
-        // By the current version: should an older one share its keys otherwise, `decide` has the last word.
+        // Uses the policy of the current version. If older versions have another policy, `decide` still enforces it.
         if let Some(current) = snapshot.catalog.definitions.get(&key.lifecycle) {
             let definition = snapshot.catalog.version_number(current)?;
             lanes::rebalance_lane((connection, writes), snapshot, &key, definition, now)?;

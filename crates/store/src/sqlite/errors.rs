@@ -1,4 +1,4 @@
-//! What SQLite says, in our words.
+//! Converts SQLite errors to store errors.
 
 use rusqlite::{Error, ErrorCode};
 
@@ -15,7 +15,7 @@ impl From<Error> for StoreError {
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly(text),
             Some(ErrorCode::ConstraintViolation | ErrorCode::TooBig | ErrorCode::TypeMismatch) => Self::Rejected(text),
             Some(ErrorCode::NotADatabase) => Self::ForeignDatabase(NOT_A_DATABASE_MESSAGE.to_owned()),
-            // Where SQLite itself has nothing to say, a row holds another kind of value than we write.
+            // Without an SQLite error code, a row contains a value of an unexpected type.
             Some(ErrorCode::DatabaseCorrupt) | None => Self::Corrupt(text),
             Some(_) => Self::Unavailable(text),
         }

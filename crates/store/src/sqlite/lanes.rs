@@ -1,5 +1,6 @@
-//! Where waiting jobs stand. One whose time has not come waits in `later`. Else one without a work key is in `ready`. Jobs of a
-//! key wait in its lane; only as many as may run stand in `ready` as well, so that leasing never walks past the many that may not.
+//! Queues of waiting jobs in SQLite. A job that is not due is delayed. A due job without a concurrency key is in the
+//! ready table. Due jobs with a concurrency key are in that key's lane; as many as can run are also in the ready table.
+//! So a candidate scan never passes the jobs that must wait.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +16,10 @@ use crate::error::StoreError;
 use crate::query::priority_rank;
 use crate::symbols::CatalogSnapshot;
 
-/// Jobs that stand in front and should not: so many at most are sent back by one batch.
+/// Bounds how many jobs one batch moves from the front of a lane to the back.
 const MAX_DEMOTED_JOBS: usize = 200;
 
-/// Where a waiting job's row belongs.
+/// Key of a waiting job's row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadyRowKey {
     pub(super) lifecycle: i64,
@@ -26,7 +27,7 @@ pub(super) struct ReadyRowKey {
     pub(super) version_number: u32,
 }
 
-/// A waiting job's row.
+/// A row of a waiting job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadyRow {
     pub(super) rank: i64,
@@ -35,7 +36,7 @@ pub(super) struct ReadyRow {
     pub(super) version_number: u32,
 }
 
-/// A job no longer waits as it did.
+/// Removes a job from the table in which it waits.
 pub(super) fn remove_ready(
     connection: &Connection,
     writes: &mut PreparedWrites,
@@ -56,7 +57,7 @@ pub(super) fn remove_ready(
     Ok(())
 }
 
-/// A job waits: for its time, or for a worker. With a key it stands at the back until [`settle`] looks.
+/// Adds a waiting job: as delayed, ready, or at the back of its lane until [`rebalance_lane`] runs.
 pub(super) fn add_ready(
     (connection, writes): (&Connection, &mut PreparedWrites),
     row_key: ReadyRowKey,
@@ -73,8 +74,8 @@ pub(super) fn add_ready(
     }
 }
 
-/// Bring the right jobs of a key to the front, after its records, counts and queue were written. Who stands in the lane and whose
-/// time has not come again, because the clock was set back, is put off.
+/// Moves the right jobs of a key to the front of its lane. Must run after the batch's records, counters and queues are
+/// written. A job in the lane that is not due, because the clock was set back, becomes delayed again.
 pub(super) fn rebalance_lane(
     (connection, writes): (&Connection, &mut PreparedWrites),
     snapshot: &CatalogSnapshot,
@@ -112,7 +113,7 @@ pub(super) fn rebalance_lane(
     }
 }
 
-/// The first job of an ordered key, where it waits for a worker.
+/// Returns the first job of an ordered key, if it is waiting for a worker.
 fn first_ordered_job(
     connection: &Connection,
     snapshot: &CatalogSnapshot,
@@ -131,7 +132,7 @@ fn first_ordered_job(
     }))
 }
 
-/// The waiting jobs of a work key whose time has come.
+/// The due jobs of a concurrency key.
 pub(super) struct ConcurrencyLane<'a> {
     pub(super) connection: &'a Connection,
     pub(super) lifecycle: i64,
@@ -155,7 +156,6 @@ impl ConcurrencyLane<'_> {
         }
     }
 
-    /// At the back.
     pub(super) fn insert_at_back(&self, ready_row: &ReadyRow) -> Result<(), StoreError> {
         let sql = "INSERT INTO lanes (lifecycle, key, front, rank, record, ready_at, definition) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)";
         let row = params![
@@ -170,7 +170,7 @@ impl ConcurrencyLane<'_> {
         Ok(())
     }
 
-    /// Whether it was there.
+    /// Returns whether the job was in the lane.
     fn remove(&self, writes: &mut PreparedWrites, rank: i64, row: u64) -> Result<bool, StoreError> {
         let sql =
             "DELETE FROM lanes WHERE lifecycle = ?1 AND key = ?2 AND front IN (0, 1) AND rank = ?3 AND record = ?4";
@@ -180,7 +180,7 @@ impl ConcurrencyLane<'_> {
         Ok(was_present)
     }
 
-    /// FM-7: its time has not come again. Whoever looks when it has finds it among those that wait for theirs.
+    /// FM-7: delays a job again that is not due any more, because the clock was set back.
     fn delay(&self, writes: &mut PreparedWrites, ready_row: &ReadyRow) -> Result<(), StoreError> {
         if self.remove(writes, ready_row.rank, ready_row.record_row)? {
             writes.insert_delayed(self.lifecycle, ready_row, Some(self.parts))?;
@@ -188,7 +188,7 @@ impl ConcurrencyLane<'_> {
         Ok(())
     }
 
-    /// The first, in front or at the back.
+    /// Returns the first jobs at the front or at the back.
     fn first_rows(&self, front: bool, limit: usize) -> Result<Vec<ReadyRow>, StoreError> {
         let sql = "SELECT rank, record, ready_at, definition FROM lanes \
                    WHERE lifecycle = ?1 AND key = ?2 AND front = ?3 ORDER BY rank, record LIMIT ?4";
@@ -208,7 +208,7 @@ impl ConcurrencyLane<'_> {
         Ok(ready_rows)
     }
 
-    /// From the back to the front, or the other way. One that still waits for its time stands on neither side.
+    /// Moves a job to the front or to the back. Has no effect on a delayed job.
     fn set_front(&self, writes: &mut PreparedWrites, ready_row: &ReadyRow, to_front: bool) -> Result<(), StoreError> {
         let sql = "UPDATE lanes SET front = ?5 WHERE lifecycle = ?1 AND key = ?2 AND front = 1 - ?5 AND rank = ?3 AND record = ?4";
         let at = params![self.lifecycle, self.parts, ready_row.rank, ready_row.record_row, to_front];

@@ -1,4 +1,4 @@
-//! What waits for workers, and what is due.
+//! Queries for lease candidates and due records in SQLite.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub(super) fn due_records(
     Ok(due)
 }
 
-/// What a look found.
+/// Result of a scan for lease candidates.
 #[derive(Debug)]
 pub(super) struct LeaseScan {
     pub(super) candidates: Vec<LeaseCandidate>,
-    /// Work keys in front of which stands somebody whose time has not come: the clock was set back.
+    /// Concurrency keys whose front contains a job that is not due, because the clock was set back.
     pub(super) early_keys: Vec<ConcurrencyKey>,
 }
 
@@ -101,12 +101,12 @@ fn scan_lifecycle(
     Ok(())
 }
 
-/// How the jobs of a version's work key share it.
+/// Returns how the jobs of this version share a concurrency key.
 pub(super) fn concurrency_policy(snapshot: &CatalogSnapshot, version_number: u32) -> Option<&ConcurrencyPolicy> {
     snapshot.catalog.by_number(version_number)?.work.as_ref()?.concurrency.as_ref()
 }
 
-/// How many more jobs of a key may run. In an ordered key's front stands its first job only.
+/// Returns how many more jobs of a key can run. For an ordered key the front contains only the first job anyway.
 pub(super) fn free_slots(
     connection: &Connection,
     snapshot: &CatalogSnapshot,

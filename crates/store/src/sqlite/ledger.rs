@@ -1,4 +1,4 @@
-//! Named accounts, and the entries of the log that moved something there.
+//! Named accounts and statements in SQLite.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -26,7 +26,7 @@ pub(super) fn account(connection: &Connection, account: &AccountName) -> Result<
     Ok(statement.query_row([&account.asset, &account.name], read_balance).optional()?)
 }
 
-/// In a transaction that sees one moment.
+/// Must run in a transaction, so that balance and entries match.
 pub(super) fn statement(connection: &Connection, query: &StatementQuery) -> Result<Option<StatementPage>, StoreError> {
     let Some(balance) = account(connection, &query.account)? else { return Ok(None) };
     let sql = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash FROM entries e LEFT JOIN history h ON h.seq = e.seq \

@@ -1,4 +1,4 @@
-//! Loading what `decide` needs, key by key, each by a statement that stays prepared.
+//! Loads read keys from SQLite, each with a cached prepared statement.
 
 use onceward_core::decide::{Account, ConcurrencyKey, CounterKey, LinkKey, ReadKey, UniqueKey};
 use onceward_core::record::{Execution, FencingToken};
@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::read_set::{QueuePosition, ReadSet, RecordMeta};
 use crate::symbols::CatalogSnapshot;
 
-/// An execution's columns, in the order in which `rows::execution` reads them. All of a record's from one token to another.
+/// Selects a range of a record's executions, with the columns in the order that `rows::read_execution` expects.
 pub(super) const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, \
      abort_code, abort_retryable, finish_moves, key FROM executions WHERE record = ?1 AND token BETWEEN ?2 AND ?3 \
      ORDER BY token";
@@ -59,7 +59,7 @@ pub(super) fn load_record(
     found.next()?.map(|row| rows::read_record(row, &snapshot.catalog)).transpose()
 }
 
-/// The number of a record; `None` where there is none with this id.
+/// Returns `None` if no record has this id.
 pub(super) fn find_row_id(connection: &Connection, id: RecordId) -> Result<Option<u64>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT row FROM records WHERE id = ?1")?;
     Ok(statement.query_row([id.0.as_bytes()], |row| row.get(0)).optional()?)
@@ -92,7 +92,7 @@ pub(super) fn load_counter(
 }
 
 fn load_balance(connection: &Connection, account: &Account) -> Result<i64, StoreError> {
-    // A hold is its record's own and never asked for: it comes with the record.
+    // A hold is part of its record and is loaded with it.
     let Account::Named { asset, name } = account else { return Ok(0) };
     let mut statement = connection.prepare_cached("SELECT balance FROM accounts WHERE asset = ?1 AND name = ?2")?;
     Ok(statement.query_row([asset, name], |row| row.get(0)).optional()?.unwrap_or(0))

@@ -1,15 +1,15 @@
-//! The schema of a file, brought up to date by numbered migrations. A database's own number is its `user_version`.
+//! Schema migrations of SQLite files. `user_version` contains the schema version.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::StoreError;
 use crate::schema::{SchemaMigration, SchemaStatus};
 
-/// Schemas in order. CONTRIBUTING.md tells how to add one.
+/// In order. CONTRIBUTING.md describes how to add one.
 pub(super) const MIGRATIONS: &[SchemaMigration] =
     &[SchemaMigration { name: "0001_first", sql: include_str!("migrations/0001_first.sql") }];
 
-/// What a file has. One without tables has nothing yet; one with others' tables is refused.
+/// Reads the schema version of a file; 0 if it has no tables. Fails if it has tables of another program.
 pub(super) fn schema_status(
     connection: &Connection,
     migrations: &[SchemaMigration],
@@ -24,7 +24,7 @@ pub(super) fn schema_status(
     SchemaStatus::compare(found, migrations)
 }
 
-/// Refuse a database that is not ours, or of another schema.
+/// Fails if the database was not created by Onceward or has another schema version.
 pub(super) fn require_current(connection: &Connection) -> Result<(), StoreError> {
     let schema = schema_status(connection, MIGRATIONS)?;
     if schema.current == 0 {
@@ -33,7 +33,8 @@ pub(super) fn require_current(connection: &Connection) -> Result<(), StoreError>
     schema.require_current()
 }
 
-/// Each migration is one transaction, so that a database always has one of the schemas that there are. What it had before.
+/// Runs the pending migrations and returns the status before. Each migration is one transaction, so a failure leaves
+/// the schema at a known version.
 pub(super) fn migrate(connection: &mut Connection, migrations: &[SchemaMigration]) -> Result<SchemaStatus, StoreError> {
     let schema = schema_status(connection, migrations)?;
     for (number, migration) in (1_u32..).zip(migrations).skip(schema.current as usize) {

@@ -1,7 +1,8 @@
-//! The embedded database: one SQLite file, one thread that writes, a few that read beside it.
+//! The embedded store: one SQLite file, one writer thread and a few reader threads.
 //!
-//! A save is one transaction, durable before it is answered (`synchronous=FULL`). Inside, records are known by dense row
-//! numbers. What SQL holds are constraints (one effect for a job, no balance below zero, keys that are unique), never rules.
+//! A save is one transaction and is durable before its result is returned (`synchronous=FULL`). Tables reference
+//! records by dense row ids. The schema enforces constraints, such as one effect per job, no negative balance and
+//! unique keys, but no lifecycle rules.
 
 mod api_keys;
 mod backup;
@@ -77,15 +78,15 @@ use thread_pool::ThreadPool;
 use transaction::{OnBusy, SqliteTransaction};
 use wal_checkpoint::WalCheckpointer;
 
-/// Threads that read. Loading for the next batch, a list and the log stream can go on side by side.
+/// Allows loading for the next batch, a list and a log stream at the same time.
 const READER_THREADS: usize = 3;
 
-/// So few operations are written by whoever brings them, where nobody else is writing and the disk was quick the last time: to wake
-/// the thread that writes, and to be woken by it, takes longer than the disk. And so few jobs are looked for, and so few keys loaded, by whoever asks: they stand in a page or two that are nearly always in memory, and
-/// waking another thread twice takes longer.
+/// Up to this many operations are saved on the caller's thread, if the writer is idle and the disk was fast the last
+/// time: waking the writer thread and being woken by it takes longer than the disk. The same limit applies to candidate
+/// queries and loads, which read one or two pages that are nearly always in memory.
 const MAX_INLINE_OPERATIONS: usize = 16;
 
-/// A store in a file. Clones are the same store; the file is closed when the last one is dropped.
+/// A store in an SQLite file. Clones share the same store. Dropping the last one closes the file.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     inner: Arc<SqliteInner>,
@@ -93,18 +94,18 @@ pub struct SqliteStore {
 
 #[derive(Debug)]
 struct SqliteInner {
-    // In the order in which they must end: the readers, the writer, then the lock.
+    // Dropped in this order: the readers, the writer, then the lock.
     readers: ThreadPool<SqliteReader>,
     inline_reader: Mutex<SqliteReader>,
     writer: ThreadPool<SqliteWriter>,
     shared: Arc<SqliteShared>,
     clock: Clock,
-    /// A name that no other opening of the file has had.
+    /// A random name that no other instance has.
     instance: Arc<str>,
     _lock: EngineLock,
 }
 
-/// What a thread that reads has at hand.
+/// The resources of a reader thread.
 #[derive(Debug)]
 struct SqliteReader {
     connection: Connection,
@@ -112,7 +113,7 @@ struct SqliteReader {
 }
 
 impl SqliteStore {
-    /// Open a database file, or make it. Refused while another engine has it open.
+    /// Opens or creates a database file. Fails while another engine has it open.
     pub fn open(path: impl AsRef<Path>, clock: Clock) -> Result<Self, StoreError> {
         let path = path.as_ref();
         let lock = EngineLock::acquire(path)?;
@@ -137,25 +138,26 @@ impl SqliteStore {
             writer: ThreadPool::start("write", vec![writer], SqliteWriter::recover)?,
             shared,
             clock,
-            // The standard library's hashes begin with chance.
+            // `RandomState` provides randomness without another dependency.
             instance: format!("{:016x}", RandomState::new().hash_one(std::process::id())).into(),
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// How many threads a runtime beside this store had better have: one core is for the thread that writes. Where all cores have a thread of
-    /// the runtime's, these wake one another for what one of them could do, and the writer takes turns with them (decision 0020).
+    /// Returns how many threads a runtime should have beside this store. One core is left for the writer thread. If
+    /// every core had a runtime thread, these would wake each other needlessly and compete with the writer (decision
+    /// 0020).
     pub fn runtime_threads() -> usize {
         std::thread::available_parallelism().map_or(1, |cores| thread_pool::runtime_threads_beside_writer(cores.get()))
     }
 
-    /// Which schema a file has. Nothing is written, and an engine may have it open.
+    /// Reads the schema version of a file. Writes nothing and works while an engine has the file open.
     pub fn schema(path: impl AsRef<Path>) -> Result<SchemaStatus, StoreError> {
         migrate::schema_status(&open::open_reader(path.as_ref())?, migrate::MIGRATIONS)
     }
 
-    /// Bring a file up to date, as opening it does. What it had before. Refused while an engine has it open.
+    /// Migrates a file, as opening it does, and returns the status before. Fails while an engine has the file open.
     pub fn migrate(path: impl AsRef<Path>) -> Result<SchemaStatus, StoreError> {
         let path = path.as_ref();
         let before = Self::schema(path)?;
@@ -184,7 +186,7 @@ impl SqliteStore {
     }
 }
 
-/// After a panic: a snapshot that is still held, should there be one, is not.
+/// Ends a transaction that a panic left open.
 fn roll_back_open(connection: &Connection) {
     if !connection.is_autocommit() {
         let _ = connection.execute_batch("ROLLBACK");
@@ -192,13 +194,13 @@ fn roll_back_open(connection: &Connection) {
 }
 
 impl SqliteReader {
-    /// One snapshot for all statements of a job: it takes SQLite's locks once, not once each.
+    /// Runs a job in one read transaction, which takes SQLite's locks once instead of once per statement.
     fn read<R>(
         &self,
         job: impl FnOnce(&Connection, &CatalogSnapshot) -> Result<R, StoreError>,
     ) -> Result<R, StoreError> {
         let transaction = SqliteTransaction::begin_read(&self.connection)?;
-        // The snapshot begins with the first statement: what is known must not be older than it.
+        // SQLite's snapshot begins with the first statement. The catalog must not be older than the snapshot.
         read::last_seq(&transaction)?;
         job(&transaction, &self.shared.current_catalog())
     }
@@ -206,7 +208,7 @@ impl SqliteReader {
 
 impl Store for SqliteStore {
     async fn load(&self, read_set: &mut ReadSet, keys: &[ReadKey]) -> Result<(), StoreError> {
-        // Before anything is read: what is saved meanwhile will be noticed.
+        // Read before anything is loaded, so that `save` detects writes since then.
         read_set.set_generation(self.inner.shared.generation.load(Ordering::Acquire));
         let keys = self.inner.shared.fill_from_cache(read_set, keys);
         if keys.is_empty() {
@@ -226,10 +228,10 @@ impl Store for SqliteStore {
     }
 
     async fn save(&self, read_set: &Arc<ReadSet>, batch: &Arc<Batch>) -> Result<SaveResult, StoreError> {
-        // Here, so that the thread that writes can be busy with another batch meanwhile.
+        // Encoded on the caller's thread, so that the writer can work on another batch meanwhile.
         let encoded = Arc::new(EncodedEntries::encode(read_set, batch)?);
         if batch.operations.len() <= MAX_INLINE_OPERATIONS && self.inner.shared.is_disk_fast.load(Ordering::Relaxed) {
-            // Folding back, and waiting for another process that writes, are for the thread that writes.
+            // Only the writer thread checkpoints the WAL or waits for another writing process.
             let save = |writer: &mut SqliteWriter| writer.save(read_set, batch, &encoded, OnBusy::Fail);
             match self.inner.writer.try_inline(|writer| !writer.is_checkpointing(), save) {
                 Err(_) | Ok(Err(StoreError::Busy)) => {}
@@ -249,7 +251,7 @@ impl Store for SqliteStore {
         let mut previous_early_keys = Vec::new();
         loop {
             let LeaseScan { candidates: found, early_keys: early } = self.scan_ready(query).await?;
-            // The same again: damaged rows cannot be put right.
+            // The same keys again: their rows are damaged, and another attempt cannot repair them.
             if (early.is_empty() || early == previous_early_keys) && (found.len() >= query.limit || !has_due_delayed())
             {
                 return Ok(found);
@@ -465,7 +467,7 @@ impl Store for SqliteStore {
     }
 }
 
-/// What is known from now on, where something new is.
+/// Publishes a changed catalog.
 fn update_catalog(writer: &SqliteWriter, snapshot: &CatalogSnapshot, new: Option<CatalogSnapshot>) -> Arc<Catalog> {
     let Some(new) = new else { return Arc::clone(&snapshot.catalog) };
     let catalog = Arc::clone(&new.catalog);

@@ -1,4 +1,4 @@
-//! Opening a database file: the lock that keeps a second engine out, and the settings.
+//! Opens database files: the engine lock and the connection settings.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -12,26 +12,25 @@ use rusqlite::{Connection, OpenFlags};
 use super::migrate::{self, MIGRATIONS};
 use crate::error::StoreError;
 
-/// How long to wait for another process that writes: only `migrate` and backups could be one.
+/// How long to wait for another writing process. Only `migrate` and backups can be one.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait for the lock of a process that is just going. One that is being started holds its parent's files for a
-/// moment, between fork and exec, and with them a lock that its parent has let go of.
+/// How long to wait for the lock of an ending process. A process that is being started shares its parent's open files
+/// between fork and exec, and so can hold a lock for a moment that its parent has released.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Between two tries for the lock.
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// Statements that a connection keeps prepared: more than there are in this crate.
+/// More than the statements in this crate, so that none is evicted.
 const MAX_CACHED_STATEMENTS: usize = 128;
 
-/// Should the thread that folds the WAL back fall behind or be gone, whoever commits does it, after so many pages of 4 KB.
+/// If the checkpoint thread falls behind or ended, the committing connection checkpoints after this many pages of 4 KB.
 const FALLBACK_CHECKPOINT_PAGES: u32 = 40_000;
 
-/// What is left of the WAL file after it was folded back.
+/// The WAL file is truncated to this size after a checkpoint.
 const MAX_IDLE_WAL_BYTES: u32 = 128 << 20;
 
-/// Keeps a second engine out as long as it lives. The kernel lets go of it when the process dies, however it dies.
+/// A lock that keeps other engines out while it exists. The kernel releases it when the process ends for any reason.
 #[derive(Debug)]
 pub(super) struct EngineLock {
     _file: File,
@@ -69,7 +68,8 @@ impl EngineLock {
             }
             Err(TryLockError::Error(error)) => return Err(unavailable(error)),
         }
-        // Behind another name of the same file there is another lock, and another WAL: SQLite itself could not see what is written there.
+        // A hard link would have its own lock file and its own WAL, so neither Onceward nor SQLite would notice a
+        // second writer.
         if std::fs::metadata(&database).is_ok_and(|file| file.nlink() > 1) {
             let name = database.display();
             let text = format!(
@@ -77,17 +77,17 @@ impl EngineLock {
             );
             return Err(StoreError::Unavailable(text));
         }
-        // Who it is, for the message above.
+        // The lock holder's name, for the error message above.
         file.set_len(0).map_err(unavailable)?;
         write!(file, "process {}", std::process::id()).map_err(unavailable)?;
         Ok(Self { _file: file })
     }
 }
 
-/// Who has the lock, if anybody.
+/// Returns the process that holds the engine lock, if any.
 pub(super) fn lock_holder(database: &Path) -> Option<String> {
     let mut file = File::open(sibling_path(&canonical_path(database).ok()?, ".lock")).ok()?;
-    // Let go of at once. An engine that starts in just this moment waits for longer than that.
+    // The shared lock is released at once. An engine that starts at this moment waits longer than that.
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => {
             let mut by = String::new();
@@ -98,13 +98,13 @@ pub(super) fn lock_holder(database: &Path) -> Option<String> {
     }
 }
 
-/// The one name that a file has by whichever way it is reached, links and all, also before it is made: as SQLite, too, names the
-/// files beside it.
+/// Resolves a path with all symbolic links, even if the file does not exist yet. SQLite names the WAL and other files
+/// the same way.
 pub(super) fn canonical_path(database: &Path) -> std::io::Result<PathBuf> {
     let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (std::fs::canonicalize(database), database.file_name()) {
         (Err(error), Some(name)) if error.kind() == ErrorKind::NotFound => match std::fs::read_link(database) {
-            // A link to what is not made yet. Links that go round in a circle are another error.
+            // A link to a file that does not exist yet. A cycle of links is a different error.
             Ok(target) => canonical_path(&folder.join(target)),
             Err(_) => Ok(std::fs::canonicalize(folder)?.join(name)),
         },
@@ -112,36 +112,36 @@ pub(super) fn canonical_path(database: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-/// The name of a file that belongs to a database's.
+/// Returns the path of a file that belongs to a database, such as its WAL.
 pub(super) fn sibling_path(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// The name by which SQLite opens a file that nobody writes, without making any beside it.
+/// Returns a URI with which SQLite opens a file that does not change, without creating other files.
 pub(super) fn immutable_uri(path: &Path) -> String {
     let name = path.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{name}?immutable=1")
 }
 
-/// To write a file, which is for nobody else where it is made now: payloads stand in it. One that is there stays as whoever it belongs
-/// to has set it.
+/// Options to open a file for writing. A new file is readable only by its owner, because it contains payloads. The mode
+/// of an existing file is kept.
 pub(super) fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     options
 }
 
-/// The connection that writes. Makes the file where there is none, and brings an older one up to date.
+/// Opens the writing connection. Creates a missing file and migrates an old schema.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
-    // SQLite takes an empty file for a new database, and gives the WAL the mode of the database's file. Why it cannot be made, it tells
-    // itself.
+    // SQLite accepts an empty file as a new database, and gives the WAL the same mode. If creation fails here, SQLite
+    // reports the error below.
     let _ = private_file_options().open(path);
     let mut connection = Connection::open(path).map_err(|error| explain_open_error(path, error.into()))?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // An answer is given only after its batch is on the disk.
+    // A reply is sent only after its batch is on disk.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", FALLBACK_CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
@@ -150,16 +150,16 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// The connection of the thread that folds the WAL back.
+/// Opens the connection of the checkpoint thread.
 pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     Ok(connection)
 }
 
-/// A connection that reads beside it.
+/// Opens a read-only connection.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
-    // Each connection has a thread of its own, so SQLite need not guard it.
+    // Each connection belongs to one thread, so SQLite needs no mutex.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
         let connection = Connection::open_with_flags(path, flags)?;
@@ -170,7 +170,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|error: StoreError| explain_open_error(path, error))
 }
 
-/// SQLite says of everything that it cannot open that it cannot.
+/// Replaces SQLite's generic message by the reason why a file cannot be opened.
 pub(super) fn explain_open_error(path: &Path, error: StoreError) -> StoreError {
     let StoreError::Unavailable(message) = error else { return error };
     let found = std::fs::metadata(path);
@@ -185,10 +185,10 @@ pub(super) fn explain_open_error(path: &Path, error: StoreError) -> StoreError {
 
 fn configure(connection: &Connection) -> Result<(), StoreError> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // 32 MB: the upper levels of every index of a million jobs.
+    // 32 MB hold the upper levels of all indexes for a million jobs.
     connection.pragma_update(None, "cache_size", -32_768)?;
     connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
-    // Without it SQLite may plan a statement anew for each value that is bound, which took half of all time.
+    // Prevents SQLite from planning a statement again for each bound value, which took half of the run time.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Statements that a save runs for nearly every record, at hand for the whole batch: finding each by its text for every
-//! row took a tenth of all time. Each is found when it is first needed: a batch of one needs less than half of them.
+//! Prepared statements that a save executes for nearly every record, kept for the whole batch. Looking up each
+//! statement by its text for every row took a tenth of the run time. Each is prepared on first use, because a batch of
+//! one operation needs less than half of them.
 
 use onceward_core::decide::Effect;
 use onceward_core::record::{Execution, Record};
@@ -19,7 +20,7 @@ const INSERT_RECORD_SQL: &str = "INSERT INTO records (row, id, definition, state
      updated_at, started_at, finished_at, entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, \
      trace) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 
-/// What may change. The version that it had is named once more: the last line of defence against a lost update.
+/// Updates the columns that can change. The condition on the old version is a second protection against lost updates.
 const UPDATE_RECORD_SQL: &str = "UPDATE records SET state = ?3, version = ?4, fields = ?5, attempt = ?6, updated_at = ?7, started_at = ?8, \
      finished_at = ?9, entered_at = ?10, hold = ?11, timers = ?12, committed = ?13, stuck = ?14, head = ?15, \
      entry = ?16 WHERE row = ?1 AND version = ?2";
@@ -60,11 +61,11 @@ pub(super) struct PreparedWrites<'a> {
     delete_ready: LazyStatement<'a>,
     insert_delayed: LazyStatement<'a>,
     delete_delayed: LazyStatement<'a>,
-    /// The earliest time that somebody was put off to.
+    /// The earliest time at which a job delayed by this batch becomes ready.
     pub(super) earliest_ready_at: Time,
 }
 
-/// A statement, found when it is first asked for.
+/// A statement that is prepared on first use.
 struct LazyStatement<'a> {
     connection: &'a Connection,
     sql: &'static str,
@@ -81,7 +82,7 @@ impl LazyStatement<'_> {
     }
 }
 
-/// What stands in a record's row besides the record.
+/// Columns of a record's row that are not part of the record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordRowHead {
     pub(super) row_id: u64,
@@ -228,7 +229,7 @@ impl<'a> PreparedWrites<'a> {
         Ok(())
     }
 
-    /// Whether it was there.
+    /// Returns whether the row existed.
     pub(super) fn delete_ready(&mut self, lifecycle: i64, rank: i64, row: u64) -> Result<bool, StoreError> {
         Ok(self.delete_ready.execute(params![lifecycle, rank, row])? > 0)
     }
@@ -245,7 +246,7 @@ impl<'a> PreparedWrites<'a> {
         Ok(())
     }
 
-    /// Whether it was there.
+    /// Returns whether the row existed.
     pub(super) fn delete_delayed(&mut self, ready_at: Time, row: u64) -> Result<bool, StoreError> {
         Ok(self.delete_delayed.execute(params![ready_at.micros(), row])? > 0)
     }

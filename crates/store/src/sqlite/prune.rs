@@ -1,4 +1,4 @@
-//! Taking records out of the database. Off the way of every save: nothing here is kept at hand, and no index serves it.
+//! Pruning in SQLite. It uses no indexes of its own, so that it does not slow down saves.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn prune_state(connection: &Connection) -> Result<PruneState, StoreEr
     Ok(found?)
 }
 
-/// In the order of creation, a bounded number at a time; an index by when they ended would cost every record.
+/// Scans a bounded number of records in the order of creation. An index by end time would cost every save.
 pub(super) fn prunable(connection: &Connection, query: &PrunableQuery) -> Result<PrunablePage, StoreError> {
     let sql = "SELECT row, id, created_at, updated_at, finished_at FROM records \
                WHERE row > ?1 ORDER BY row LIMIT ?2";
@@ -84,7 +84,7 @@ impl SqliteWriter {
 
     fn run_prune(&mut self, prune: &PruneRequest) -> Result<PruneResult, StoreError> {
         let snapshot = self.shared.current_catalog();
-        // FM-2, INV-2: all of it or nothing.
+        // FM-2, INV-2: one transaction.
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let prune_transaction = PruneTransaction { transaction: &transaction, snapshot: &snapshot, plan: &prune.plan };
         let Some(seq) = prune_transaction.run(prune)? else { return Ok(PruneResult::Conflict) };
@@ -162,7 +162,7 @@ impl SqliteWriter {
     }
 }
 
-/// One prune on its way.
+/// A prune in its transaction.
 struct PruneTransaction<'a> {
     transaction: &'a Transaction<'a>,
     snapshot: &'a CatalogSnapshot,
@@ -170,7 +170,7 @@ struct PruneTransaction<'a> {
 }
 
 impl PruneTransaction<'_> {
-    /// The place of the checkpoint; `None` where something has changed.
+    /// Returns the seq of the checkpoint, or `None` if a loaded value has changed.
     fn run(&self, prune: &PruneRequest) -> Result<Option<u64>, StoreError> {
         for one in &self.plan.pruned {
             if !self.is_unchanged(one)? {
@@ -188,7 +188,7 @@ impl PruneTransaction<'_> {
         self.append_checkpoint(prune).map(Some)
     }
 
-    /// Whether a record is as it was, and nobody has come to point to it.
+    /// Returns whether neither the record nor the links to it have changed.
     fn is_unchanged(&self, pruned: &PrunedRecord) -> Result<bool, StoreError> {
         let sql = "SELECT version, links FROM records WHERE row = ?1 AND id = ?2";
         let mut statement = self.transaction.prepare_cached(sql)?;
@@ -216,7 +216,8 @@ impl PruneTransaction<'_> {
         Ok(())
     }
 
-    /// Links to records that stay: whoever read them must know that they are gone.
+    /// Deletes links to remaining records and raises their link version, so that batches that read these links
+    /// conflict.
     fn delete_links(&self) -> Result<(), StoreError> {
         let rows: BTreeMap<RecordId, u64> =
             self.plan.pruned.iter().map(|one| (one.record.id, one.meta.row_id)).collect();
@@ -234,7 +235,7 @@ impl PruneTransaction<'_> {
         Ok(())
     }
 
-    /// Keys and counts of records that ended in a state that has them.
+    /// Releases the unique keys and counters that the records still held in their final states.
     fn release_keys(&self) -> Result<(), StoreError> {
         let names = &self.snapshot.symbols;
         for (key, holder) in self.plan.released_unique_keys() {
@@ -252,7 +253,7 @@ impl PruneTransaction<'_> {
         Ok(())
     }
 
-    /// What they moved stays in the balances, and no longer on the statements.
+    /// Deletes the account index rows of pruned entries. Balances do not change.
     fn delete_account_entries(&self) -> Result<(), StoreError> {
         for (account, seq) in &self.plan.account_entries {
             let sql = "DELETE FROM entries WHERE asset = ?1 AND name = ?2 AND seq = ?3";
@@ -261,7 +262,7 @@ impl PruneTransaction<'_> {
         Ok(())
     }
 
-    /// Bytes that no record has as payload any more.
+    /// Deletes payloads that no record references any more.
     fn release_payloads(&self) -> Result<(), StoreError> {
         for (sha256, records) in self.plan.payload_references() {
             let sql = "UPDATE contents SET refs = refs - ?2 WHERE sha256 = ?1";
@@ -278,7 +279,8 @@ impl PruneTransaction<'_> {
                 (self.snapshot.catalog.version_number_by_hash(&definition)?, self.snapshot.symbols.require_id(&state)?);
             let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
             self.transaction.prepare_cached(sql)?.execute(params![definition, owner, state, delta])?;
-            // States that they came through, too, by whatever version: nothing else may tell of them any more.
+            // Also delete zero rows of earlier states in all versions, because the remaining log no longer mentions
+            // them.
             let sql = "DELETE FROM tallies WHERE owner = ?2 AND count = 0 AND definition IN (SELECT number FROM definitions \
                        WHERE name = (SELECT name FROM definitions WHERE number = ?1))";
             self.transaction.prepare_cached(sql)?.execute(params![definition, owner])?;

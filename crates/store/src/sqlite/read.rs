@@ -1,4 +1,4 @@
-//! Everything that is asked besides loading.
+//! Queries of the SQLite store.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) fn read_entry(row: &Row) -> Result<LogEntry, StoreError> {
     })
 }
 
-/// Followed from the last entry, or a place that is known, back to the version, then told forward.
+/// Walks from the last entry, or from a position of the skip index, back to `after_version`, then reads forward.
 pub(super) fn history(
     connection: &Connection,
     history_index: &HistorySkipIndex,
@@ -78,7 +78,7 @@ pub(super) fn history(
     Ok(entries)
 }
 
-/// Versions and places on the way back, as far as they may be told.
+/// Returns the versions and seqs passed on the way back that belong to the page.
 fn walk_back(
     connection: &Connection,
     history_index: &HistorySkipIndex,
@@ -106,7 +106,7 @@ fn walk_back(
         if version <= after_version {
             break;
         }
-        // Only backward: a damaged pointer must not lead round in a circle.
+        // Only accept backward links, so that a damaged one cannot cause an endless loop.
         if previous.is_some_and(|previous| previous >= seq) {
             return Err(StoreError::corrupt(format!("log entry {seq} points forward")));
         }
@@ -117,20 +117,21 @@ fn walk_back(
     Ok(positions.split_off(positions.len() - page_limit.max_items.min(positions.len())))
 }
 
-/// Bytes of a text, before anybody has a copy of it. What is none is found out by who reads it.
+/// Returns the length of a text without copying it; 0 if it is not a text. The code that reads the value reports that
+/// error.
 fn text_bytes(row: &Row, index: usize) -> usize {
     row.get_ref(index).ok().and_then(|text| text.as_bytes_or_null().ok().flatten()).map_or(0, <[u8]>::len)
 }
 
-/// A place that somebody may have made up: the largest that fits, which no number of ours ever comes near.
+/// Converts a caller's seq. Saturates at the largest value, which no stored seq reaches.
 fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Where a record's fields stand in the view `whole`.
+/// Index of the fields in the view `whole`.
 const FIELDS_COLUMN: usize = 6;
 
-/// Looks through the records in order of creation, so many at a time.
+/// Scans a bounded number of records in the order of creation.
 pub(super) fn list(
     connection: &Connection,
     snapshot: &CatalogSnapshot,
@@ -161,7 +162,7 @@ pub(super) fn list(
                 page.row_ids.push(row.get(0)?);
             }
             Ok(None) => {}
-            // One that is damaged must not hide all others.
+            // Skip a damaged record, so that the others remain visible.
             Err(StoreError::Corrupt(_)) => page.unreadable += 1,
             Err(error) => return Err(error),
         }
@@ -206,7 +207,7 @@ pub(super) fn last_seq(connection: &Connection) -> Result<u64, StoreError> {
     Ok(connection.prepare_cached("SELECT seq FROM counter")?.query_row([], |row| row.get(0))?)
 }
 
-/// How many records live by each version.
+/// Returns the number of records of each version by state.
 pub(super) fn counts_by_version(
     connection: &Connection,
     catalog: &Catalog,
@@ -275,7 +276,7 @@ pub(super) fn executions_page(
     Ok(executions)
 }
 
-/// By each field apart, as the table is sorted.
+/// Queries each field separately, in the order of the primary key.
 pub(super) fn linked_records(
     connection: &Connection,
     snapshot: &CatalogSnapshot,
@@ -309,7 +310,7 @@ pub(super) fn idempotency_record(
     Ok(Some(IdempotencyRecord { id: id.clone(), request_digest: row.get(0)?, reply: row.get(1)? }))
 }
 
-/// Every live lease has a timer, for its end: nothing else is looked through.
+/// Scans only timers, because each live lease has one for its expiry.
 pub(super) fn orphaned_leases(
     connection: &Connection,
     instance: &str,
@@ -334,7 +335,6 @@ mod tests {
 
     use super::*;
 
-    /// The second page begins where it is: nothing that comes long after it is looked at again.
     #[test]
     fn history_page_does_not_read_entries_beyond_skip_position() {
         let connection = Connection::open_in_memory().expect("memory");
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(page(100).expect("it is not met"), (101..=200).collect::<Vec<_>>());
         assert_eq!(page(600).expect("nor here"), (601..=700).collect::<Vec<_>>());
         assert!(page(800).is_err(), "here it is");
-        // Another record of the same id: what was remembered is not gone by.
+        // A new record with the same id must not use remembered positions.
         connection
             .execute_batch(
                 "UPDATE history SET record = 2; INSERT INTO history VALUES (5000, 1, 1, 0, NULL, 'new', zeroblob(32)); \

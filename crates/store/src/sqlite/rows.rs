@@ -1,4 +1,4 @@
-//! Records and executions as rows.
+//! Reads records and executions from SQLite rows.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::error::StoreError;
 use crate::read_set::RecordMeta;
 use crate::value_json::read_fields;
 
-/// Where the execution's columns begin in the view `whole`.
+/// Index of the first execution column in the view `whole`.
 const EXECUTION_COLUMN: usize = 22;
 
-/// A row of the view `whole`.
+/// Reads a row of the view `whole`.
 pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, Arc<Record>), StoreError> {
     let number: u32 = row.get(2)?;
     let lifecycle = catalog
@@ -69,7 +69,7 @@ pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, A
     Ok((stored, Arc::new(record)))
 }
 
-/// The execution whose columns begin here.
+/// Reads the execution whose columns start at `index`.
 pub(super) fn read_execution(row: &Row, index: usize) -> Result<Execution, StoreError> {
     let aborted = match row.get::<_, Option<Arc<str>>>(index + 8)? {
         Some(code) => Some(AbortReason { code, retryable: row.get(index + 9)? }),
@@ -98,7 +98,7 @@ pub(super) fn record_id_column(row: &Row, index: usize) -> Result<RecordId, Stor
     Ok(RecordId(Uuid::from_bytes(row.get(index)?)))
 }
 
-/// Damaged bytes are no reason to give up a record: nothing is decided by them, and `verify` names them.
+/// Ignores a damaged trace context, so that the record stays readable. No decision uses it, and `verify` reports it.
 fn trace_column(row: &Row, index: usize) -> Result<Option<TraceContext>, StoreError> {
     let bytes = row.get_ref(index)?.as_bytes_or_null().map_err(rusqlite::Error::from)?;
     Ok(bytes.and_then(TraceContext::from_bytes))

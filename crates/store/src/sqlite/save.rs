@@ -1,4 +1,4 @@
-//! Saving a batch: compare, write, take a place in the log, commit.
+//! Saves a batch: validate, write, append to the log, commit.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::Ordering;
@@ -18,24 +18,24 @@ use crate::read_set::ReadSet;
 use crate::symbols::CatalogSnapshot;
 use crate::write_set::{EncodedEntries, WriteSet};
 
-/// Batches whose writes are remembered: more than an engine has on their way at once.
+/// More batches than an engine has in flight at once.
 const MAX_RECENT_BATCHES: usize = 8;
 
-/// What the thread that writes has at hand.
+/// The resources of the writer thread.
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
     pub(super) connection: Connection,
     pub(super) shared: Arc<SqliteShared>,
-    /// SQLite's number for what others have written, when it was last looked at. It moves when another connection commits, which
-    /// none should while we have the lock; nothing is known by heart then, nor where it is `None`.
+    /// SQLite's `data_version` when it was last read. It changes when another connection commits, which should not
+    /// happen while the engine holds the lock. After a change, or if it is `None`, all cached values are invalid.
     data_version: Option<i64>,
-    /// The last row number given to a record. Only this thread gives them.
+    /// The last row id of a record. Only the writer assigns row ids.
     last_row: u64,
     recent_writes: RecentWrites,
     checkpointer: WalCheckpointer,
 }
 
-/// What the last few batches wrote, each under the generation that it ended.
+/// The write sets of the last batches, each with the generation that it ended.
 #[derive(Debug, Default)]
 struct RecentWrites(VecDeque<(u64, HashSet<ReadKey>)>);
 
@@ -47,19 +47,19 @@ impl RecentWrites {
         }
     }
 
-    /// Where it is not known what became of a write, all that was loaded before it is compared.
+    /// Forgets all batches, because the outcome of a write is unknown. All values loaded before are then compared.
     fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether a key may have changed since a generation: certainly not where no batch since then wrote it.
+    /// Returns false only if no batch since `since_generation` wrote the key.
     fn may_have_changed(&self, key: &ReadKey, since_generation: u64) -> bool {
         let known = self.0.front().is_some_and(|(first, _)| *first <= since_generation);
         !known || self.0.iter().any(|(generation, written)| *generation >= since_generation && written.contains(key))
     }
 }
 
-/// A save that takes longer may not be done on a runtime's thread: others wait for their turn on it.
+/// A longer save would delay other tasks of the runtime thread.
 const MAX_INLINE_SAVE_TIME: Duration = Duration::from_millis(2);
 
 impl SqliteWriter {
@@ -85,31 +85,31 @@ impl SqliteWriter {
         let result = self.write_batch(read_set, batch, encoded, on_busy);
         self.shared.is_disk_fast.store(started.elapsed() < MAX_INLINE_SAVE_TIME, Ordering::Relaxed);
         if result.is_err() {
-            // Whether it was written is not known.
+            // The outcome of the write is unknown.
             self.data_version = None;
             self.invalidate_caches();
         }
         result
     }
 
-    /// A job panicked. What it had begun was taken back when it let go of it; what it had got to is not known.
+    /// Restores the writer after a job panicked. Its transaction was rolled back, but the cached values may be wrong.
     pub(super) fn recover(&mut self) {
         super::roll_back_open(&self.connection);
         self.data_version = None;
         self.invalidate_caches();
     }
 
-    /// Nothing that was loaded or remembered before is taken on trust.
+    /// Makes sure that no value loaded or cached before is used without comparison.
     pub(super) fn invalidate_caches(&mut self) {
         clear_caches(&self.shared, &mut self.recent_writes);
     }
 
-    /// After something else than a batch was written: so many pages, by estimate.
+    /// Counts pages written by something other than a batch, by estimate.
     pub(super) fn add_written_pages(&mut self, pages: usize) {
         self.checkpointer.add_pages(&self.connection, pages);
     }
 
-    /// Whether the next save may have to fold back what the WAL has, which takes its time.
+    /// Returns whether the next save may have to checkpoint the WAL, which takes long.
     pub(super) const fn is_checkpointing(&self) -> bool {
         self.checkpointer.is_running()
     }
@@ -122,7 +122,7 @@ impl SqliteWriter {
         on_busy: OnBusy,
     ) -> Result<SaveResult, StoreError> {
         let write_set = WriteSet::from_encoded(read_set, batch, encoded)?;
-        // FM-2, INV-2: all of the batch or nothing of it.
+        // FM-2, INV-2: one transaction.
         let transaction = SqliteTransaction::begin_write(&self.connection, on_busy)?;
         let data_version = Some(read_data_version(&transaction)?);
         if data_version != self.data_version {
@@ -136,7 +136,8 @@ impl SqliteWriter {
             self.data_version = data_version;
         }
         let snapshot = self.shared.current_catalog();
-        // New records are made by what is current. A batch may have been decided before this thread took in new lifecycles.
+        // New records must use the current versions. The batch may have been decided before the writer added new
+        // lifecycles.
         if write_set.has_new_records() && batch.catalog_revision < snapshot.catalog.revision() {
             return Ok(SaveResult::Conflict(SaveConflict::default()));
         }
@@ -159,7 +160,7 @@ impl SqliteWriter {
             cache.put(stored, &record.after);
         }
         drop(cache);
-        // After the commit: whoever sees the new number sees what was written.
+        // Incremented after the commit: a reader that sees the new generation also sees the written values.
         self.shared.generation.fetch_add(1, Ordering::Release);
         self.recent_writes.push(generation, write_set.written_keys());
         self.checkpointer.add_batch(&self.connection, &write_set);
@@ -173,18 +174,17 @@ fn clear_caches(shared: &SqliteShared, recent_writes: &mut RecentWrites) {
     shared.generation.fetch_add(1, Ordering::Release);
 }
 
-/// A number that is another one after each commit of another connection. Checkpoints leave it alone.
+/// Returns a number that changes with each commit of another connection. Checkpoints do not change it.
 fn read_data_version(connection: &Connection) -> Result<i64, StoreError> {
     Ok(connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?)
 }
 
-/// The last row number that was given.
 fn read_last_row_id(connection: &Connection) -> Result<u64, StoreError> {
     Ok(connection.query_row("SELECT coalesce(max(row), 0) FROM records", [], |row| row.get(0))?)
 }
 
-/// What no longer holds. Where nothing was saved since the base was begun, nothing can have changed: this process is the only
-/// one that writes; where something was, only what it wrote. What the base does not hold at all is still found out.
+/// Returns the keys whose values have changed. Only this process writes, so only keys that a batch wrote since the read
+/// set was loaded can have changed. Also returns keys that were never loaded.
 fn find_conflict(
     connection: &Connection,
     snapshot: &CatalogSnapshot,
@@ -225,7 +225,6 @@ mod tests {
         ReadKey::Record(RecordId(uuid::Uuid::from_u128(number)))
     }
 
-    /// What stands in no batch since a generation is sound; of what was before the oldest that is remembered, nothing is.
     #[test]
     fn recent_writes_report_change_beyond_remembered_batches() {
         let mut recent_writes = RecentWrites::default();
@@ -255,7 +254,7 @@ mod tests {
         );
     }
 
-    /// A job that panics leaves nothing behind it, and the thread goes on; nothing is known by heart then.
+    /// All cached values are dropped too.
     #[test]
     fn panicking_job_is_rolled_back_and_thread_continues() {
         let folder = TempDir::new();

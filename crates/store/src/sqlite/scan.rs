@@ -1,4 +1,4 @@
-//! Every table page by page, as it stands: numbers of records become ids, blobs become hex.
+//! Scans SQLite tables page by page. Row ids of records become record ids, and blobs become hex.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::scan::{
     CellText, CursorValue, ProjectionTable, RowCells, ScanCursor, ScanPage, StoredLogPage, StoredLogRow, number_cell,
 };
 
-/// `requests` and the tables of definitions are not among them: the log does not tell of the one, and the others have no pages.
+/// Omits idempotency records, which are not in the log, and the catalog tables, which are not paged.
 pub(super) const SQLITE_TABLES: &[ProjectionTable] = &[
     ProjectionTable::LogSeq,
     ProjectionTable::PruneState,
@@ -62,14 +62,14 @@ pub(super) fn scan_log(connection: &mut Connection, after_seq: i64, limit: usize
     Ok(StoredLogPage { seq, rows })
 }
 
-/// The last entry's place. Not the counter, which is itself looked at.
+/// Returns the seq of the last entry. Does not use the stored counter, which is itself compared.
 fn last_seq(transaction: &Transaction) -> Result<u64, StoreError> {
     let mut statement = transaction.prepare_cached("SELECT max(seq) FROM history")?;
     let last: Option<i64> = statement.query_row([], |row| row.get(0))?;
     Ok(last.and_then(|last| u64::try_from(last).ok()).unwrap_or(0))
 }
 
-/// How a table is read: in which order, which columns besides, and from where.
+/// How to scan a table: its order, further columns and source.
 struct TableScanPlan {
     order: &'static [&'static str],
     columns: &'static str,
@@ -195,7 +195,7 @@ fn read_cursor(row: &Row, columns: usize) -> Result<ScanCursor, StoreError> {
 
 fn read_cell(table: ProjectionTable, row: &Row, index: usize) -> Result<CellText, StoreError> {
     Ok(match (table, index, row.get_ref(index)?) {
-        // What may be long is known by its hash; and so is the hash of a secret, which is nobody's business.
+        // Long values are compared by their hash. So is the hash of a secret, to keep it confidential.
         (ProjectionTable::Effects, 3, ValueRef::Text(bytes))
         | (ProjectionTable::Contents | ProjectionTable::ApiKeys, 1, ValueRef::Blob(bytes)) => {
             Some(Cow::Owned(hex::encode(&Sha256::digest(bytes))))

@@ -1,4 +1,4 @@
-//! A database file looked through beside the engine that writes it, or a copy of one that nobody writes.
+//! Scans a database file while an engine writes to it, or a copy of a file.
 
 use std::path::{Path, PathBuf};
 
@@ -18,23 +18,23 @@ use crate::scan::{
 };
 use crate::symbols::SymbolTable;
 
-/// A database file, read only. It takes no lock that an engine would wait for, and is let in while one runs.
+/// A read-only view of a database file. It takes no lock that an engine would wait for, so it works while one runs.
 #[derive(Debug)]
 pub struct SqliteScanner {
-    // The reader ends before what it left is tidied up.
+    // Dropped before the cleanup below runs.
     reader: ThreadPool<Connection>,
     path: PathBuf,
-    /// Where it is read as it lies, SQLite does not look for how it is written.
+    /// The file was opened as immutable, so SQLite does not report its journal mode.
     is_immutable: bool,
     _tidy: Option<WalCleanup>,
 }
 
-/// A file that nobody had open: the files beside it that reading makes go with the last reader.
+/// Removes the WAL files that reading creates, if no other process had the file open before.
 #[derive(Debug)]
 struct WalCleanup(PathBuf);
 
 impl WalCleanup {
-    /// Nothing is done where there is a WAL already, be it an engine's or a copy's.
+    /// Returns `None` if there is a WAL already, from an engine or a copy.
     fn if_unopened(path: &Path) -> Option<Self> {
         let is_there = |suffix: &str| open::sibling_path(path, suffix).exists();
         (!is_there("-wal") && !is_there("-shm")).then(|| Self(path.to_owned()))
@@ -43,7 +43,7 @@ impl WalCleanup {
 
 impl Drop for WalCleanup {
     fn drop(&mut self) {
-        // Not an engine's that came meanwhile. SQLite itself makes sure that nobody else has it open, and only then takes them away.
+        // Keep the files if an engine has started meanwhile. SQLite removes them only if no other connection is open.
         if open::lock_holder(&self.0).is_none() && wal::file_bytes(&wal::wal_path(&self.0)) == 0 {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             if let Ok(connection) = Connection::open_with_flags(&self.0, flags) {
@@ -54,18 +54,18 @@ impl Drop for WalCleanup {
 }
 
 impl SqliteScanner {
-    /// Open a file that is there. Its schema must be one that this program knows.
+    /// Opens an existing file. Its schema version must be the one that this program supports.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let given = path.as_ref();
-        // By its own name, as the files beside it have theirs from that.
+        // Canonical path, because the names of the WAL files derive from it.
         let path = open::canonical_path(given).unwrap_or_else(|_| given.to_owned());
         let (mut cleanup, mut is_immutable) = (WalCleanup::if_unopened(&path), false);
         let connection =
             open::open_reader(&path).and_then(|connection| migrate::require_current(&connection).map(|()| connection));
         let connection = match connection {
-            // A copy in a folder that cannot be written has no place for the files beside it that readers share.
+            // Readers share files next to the database. If the folder is read-only, SQLite cannot create them.
             Err(StoreError::Unavailable(_) | StoreError::ReadOnly(_)) if path.is_file() => {
-                // Opened so, its WAL would be passed over, and with it perhaps all that came last.
+                // An immutable open would ignore the WAL, and possibly the latest commits with it.
                 let wal = wal::wal_path(&path);
                 if wal::file_bytes(&wal) > 0 {
                     let why =
@@ -85,7 +85,7 @@ impl SqliteScanner {
         Ok(Self { reader, path, is_immutable, _tidy: cleanup })
     }
 
-    /// All of it at a glance.
+    /// Reads the status summary.
     pub async fn status(&self, now: Time) -> Result<DatabaseStatus, StoreError> {
         let path = self.path.clone();
         let mut status = self.reader.run(move |connection| status::read_status(connection, &path, now)).await?;
@@ -95,13 +95,13 @@ impl SqliteScanner {
         Ok(status)
     }
 
-    /// Who has the file open to work on it, as it calls itself.
+    /// Returns the process that has the file open as an engine.
     pub fn lock_holder(&self) -> Option<String> {
         open::lock_holder(&self.path)
     }
 
-    /// What SQLite itself finds wrong with the pages of each table and of its indexes. Reading the rows does not come to all of
-    /// them, and an engine does, sooner or later. One short transaction for each table.
+    /// Runs SQLite's integrity check on the pages of each table and its indexes, because a scan of the rows does not
+    /// read all pages. Uses one short transaction for each table.
     async fn integrity_differences(&self) -> Result<Vec<TableDifference>, StoreError> {
         let tables = self.reader.run(|connection| {
             let mut statement = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;

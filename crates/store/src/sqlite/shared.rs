@@ -1,4 +1,4 @@
-//! What the threads of a store know together.
+//! State that the threads of an SQLite store share.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -11,19 +11,19 @@ use crate::read_set::ReadSet;
 use crate::record_cache::RecordCache;
 use crate::symbols::CatalogSnapshot;
 
-/// What all threads of a store share.
+/// State that the threads of a store share.
 #[derive(Debug)]
 pub(super) struct SqliteShared {
-    /// Raised after every commit. Only this process writes, so it need not outlive it.
+    /// Incremented after every commit. Kept in memory, because only this process writes.
     pub(super) generation: AtomicU64,
     pub(super) catalog_snapshot: RwLock<CatalogSnapshot>,
-    /// Written between a commit and the next number: what is found there is never older than that number.
+    /// Updated between a commit and the next generation, so that a cached record is never older than the generation.
     pub(super) record_cache: Mutex<RecordCache>,
-    /// How long the commits of batches took: nearly all of it is waiting for the disk.
+    /// Latencies of batch commits; nearly all of it is disk time.
     pub(super) commit_latency: Histogram,
-    /// Whether the last save was done in less time than a runtime's thread may be held up for.
+    /// Whether the last save took less time than a runtime thread may be blocked.
     pub(super) is_disk_fast: AtomicBool,
-    /// In microseconds: before it, nobody in `later` is due.
+    /// Microseconds. No delayed job is due before this time.
     pub(super) earliest_delayed_micros: AtomicI64,
     pub(super) history_index: HistorySkipIndex,
 }
@@ -37,8 +37,8 @@ impl SqliteShared {
         self.record_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Put what was saved lately into the base; the keys that are left to look for. A save that is done and not remembered yet may
-    /// be seen by those who look, so a base is told what it has from memory.
+    /// Adds cached records to the read set and returns the other keys. A committed save may not be in the cache yet
+    /// although other readers see it, so the read set is marked as having used the cache.
     pub(super) fn fill_from_cache(&self, read_set: &mut ReadSet, keys: &[ReadKey]) -> Vec<ReadKey> {
         if read_set.bypasses_cache() {
             return keys.to_vec();

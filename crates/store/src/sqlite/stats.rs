@@ -1,4 +1,4 @@
-//! How a file stands, for who watches it all the time.
+//! Statistics of an SQLite store for monitoring.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ const SELECT_OLDEST_READY_SQL: &str = "SELECT r.definition, r.state, min(w.ready
 const COUNT_READY_SQL: &str =
     "SELECT count(*) FROM (SELECT 1 FROM ready WHERE lifecycle = ?1 AND ready_at <= ?2 LIMIT ?3)";
 
-/// Their time has come, and nobody has looked since.
+/// Delayed jobs that are due but not promoted yet.
 const SELECT_OLDEST_DELAYED_SQL: &str = "SELECT r.definition, r.state, min(l.ready_at) FROM \
      (SELECT record, ready_at FROM later WHERE ready_at <= ?1 ORDER BY ready_at, record LIMIT ?2) l \
      JOIN records r ON r.row = l.record GROUP BY r.definition, r.state";
 
-/// Every live lease has a timer for its end, and few other timers are as near.
+/// Each live lease has a timer for its expiry, and few other timers are due as early.
 const COUNT_LEASES_SQL: &str = "SELECT count(*) FROM (SELECT record FROM timers ORDER BY due, record LIMIT ?1) t \
      JOIN records r ON r.row = t.record JOIN executions e ON e.record = r.row AND e.token = r.attempt WHERE e.status < 3";
 

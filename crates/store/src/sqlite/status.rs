@@ -1,4 +1,4 @@
-//! A file at a glance.
+//! Status summary of an SQLite file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) fn read_status(connection: &mut Connection, path: &Path, now: Time) -
     })
 }
 
-/// The first in line of each lifecycle, so many at most; and those whose time has come since somebody looked for work.
+/// Counts the ready jobs of each lifecycle up to a limit, including delayed jobs that are due but not promoted yet.
 fn ready_backlogs(
     connection: &Connection,
     snapshot: &CatalogSnapshot,
@@ -66,7 +66,7 @@ fn ready_backlogs(
     Ok(backlogs)
 }
 
-/// Every live lease has a timer for its end, so that all of it stands at the front of `timers`.
+/// Overdue leases are at the start of `timers`, because each live lease has a timer for its expiry.
 fn overdue_summary(connection: &Connection, now: Time) -> Result<OverdueSummary, StoreError> {
     let sql = "SELECT count(*), min(t.due), coalesce(sum(e.status < 2), 0), coalesce(sum(e.status = 2), 0) \
                FROM (SELECT due, record FROM timers WHERE due <= ?1 ORDER BY due, record LIMIT ?2) t \

@@ -1,4 +1,4 @@
-//! Names in keys, by number, as rows.
+//! The symbol table in SQLite.
 
 use onceward_core::model::Lifecycle;
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ pub(super) fn load_symbols(connection: &Connection) -> Result<SymbolTable, Store
     Ok(symbols)
 }
 
-/// Write the names that a lifecycle brings; the caller's transaction makes them stay.
+/// Inserts the names that a lifecycle declares, in the caller's transaction.
 pub(super) fn insert_symbols(
     symbols: &mut SymbolTable,
     connection: &Connection,

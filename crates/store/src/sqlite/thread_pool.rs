@@ -1,4 +1,4 @@
-//! The threads on which SQLite runs: one that writes, a few that read. A caller waits for its answer without holding a thread.
+//! Threads that run SQLite: one writer and a few readers. A caller awaits its result without blocking a thread.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,20 +12,20 @@ use crate::error::StoreError;
 
 type ThreadJob<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// How many threads a runtime has for itself on so many cores, while one of these writes.
+/// Returns the number of runtime threads for this many cores, leaving one core for the writer.
 pub(super) const fn runtime_threads_beside_writer(cores: usize) -> usize {
     if cores > 1 { cores - 1 } else { 1 }
 }
 
-/// Threads that each have a `T` of their own and take turns at jobs.
+/// Threads that each own a `T` and take jobs from a common queue.
 #[derive(Debug)]
 pub(super) struct ThreadPool<T> {
     /// `None` only while being dropped.
     jobs: Option<Sender<ThreadJob<T>>>,
     handles: Vec<JoinHandle<()>>,
-    /// One of the tools: whoever finds it free may use it in place of its thread.
+    /// The resource of the first thread. If it is free, a caller can use it on its own thread.
     first_resource: Arc<Mutex<T>>,
-    /// What to do with a tool that a job has dropped in the middle.
+    /// Restores a resource after a job panicked.
     recover_after_panic: fn(&mut T),
 }
 
@@ -49,7 +49,7 @@ impl<T: Send + 'static> ThreadPool<T> {
         Ok(Self { jobs: Some(jobs), handles, first_resource: first, recover_after_panic })
     }
 
-    /// Do a job on this very thread, where its tool is free and fit for that; else the job comes back.
+    /// Runs a job on the current thread, if the resource is free and `is_usable` accepts it. Otherwise returns the job.
     pub(super) fn try_inline<R, J: FnOnce(&mut T) -> Result<R, StoreError>>(
         &self,
         is_usable: impl FnOnce(&T) -> bool,
@@ -69,9 +69,9 @@ impl<T: Send + 'static> ThreadPool<T> {
         let (reply_sender, reply_receiver) = oneshot::channel();
         let recover = self.recover_after_panic;
         let job: ThreadJob<T> = Box::new(move |tool| {
-            // A job that panics fails alone: the thread and its tool are there for the next.
+            // A panic fails only this job. The thread and its resource remain usable.
             let result = run_guarded(tool, recover, job);
-            // Whoever asked may have gone away: what was done stays done.
+            // If the caller was cancelled, the job's changes remain.
             let _ = reply_sender.send(result);
         });
         self.jobs.as_ref().ok_or_else(thread_ended)?.send(job).map_err(|_| thread_ended())?;
@@ -90,7 +90,7 @@ fn run_guarded<T, R>(
     })
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
@@ -101,7 +101,7 @@ fn next_job<T>(job_receiver: &Mutex<Receiver<ThreadJob<T>>>) -> Option<ThreadJob
 }
 
 impl<T> Drop for ThreadPool<T> {
-    /// Waits for the jobs that were taken on, so that the file is closed when the store is gone.
+    /// Waits for queued jobs, so that the file is closed when the store is dropped.
     fn drop(&mut self) {
         self.jobs = None;
         for handle in self.handles.drain(..) {
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!([1, 2, 3, 16].map(runtime_threads_beside_writer), [1, 1, 2, 15]);
     }
 
-    /// A job is done on the caller's own thread where its tool is free, and comes back where it is not. A panic is taken back either way.
+    /// Covers a panic in both cases.
     #[test]
     fn job_runs_inline_only_while_resource_is_free() {
         let pool = ThreadPool::start("test", vec![0_u32], |tool| *tool = 100).expect("a thread");

@@ -1,5 +1,5 @@
-//! Transactions that are begun and ended by statements at hand. From their text SQLite would make them anew each time, and a call that
-//! comes alone would wait for that.
+//! Transactions whose BEGIN, COMMIT and ROLLBACK are cached prepared statements. Preparing them each time would delay a
+//! single call.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use rusqlite::Connection;
 use super::open::BUSY_TIMEOUT;
 use crate::error::StoreError;
 
-/// Somebody else writes, in another process.
+/// What to do if another process is writing.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OnBusy {
-    /// For as long as the connection waits.
+    /// Wait for the connection's busy timeout.
     Wait,
-    /// At once, by [`StoreError::Busy`]: on a thread on which others wait for their turn.
+    /// Fail at once with [`StoreError::Busy`], for a thread that other tasks need.
     Fail,
 }
 
-/// Taken back when it is dropped, unless it was committed.
+/// A transaction that is rolled back when dropped without a commit.
 pub(super) struct SqliteTransaction<'a>(&'a Connection);
 
 impl<'a> SqliteTransaction<'a> {
-    /// One that writes: nobody else does, from here on.
+    /// Begins a write transaction and takes the write lock.
     pub(super) fn begin_write(connection: &'a Connection, on_busy: OnBusy) -> Result<Self, StoreError> {
         if matches!(on_busy, OnBusy::Fail) {
             connection.busy_timeout(Duration::ZERO)?;
@@ -34,7 +34,7 @@ impl<'a> SqliteTransaction<'a> {
         begun.map(|()| Self(connection))
     }
 
-    /// One snapshot for all that is read. It begins with the first statement.
+    /// Begins a read transaction. Its snapshot begins with the first statement.
     pub(super) fn begin_read(connection: &'a Connection) -> Result<Self, StoreError> {
         execute_cached(connection, "BEGIN")?;
         Ok(Self(connection))
@@ -55,7 +55,7 @@ impl Deref for SqliteTransaction<'_> {
 
 impl Drop for SqliteTransaction<'_> {
     fn drop(&mut self) {
-        // Some errors end it, and a commit that fails may leave it open.
+        // Some errors end the transaction, and a failed commit may leave it open.
         if !self.0.is_autocommit() {
             let _ = execute_cached(self.0, "ROLLBACK");
         }
@@ -79,7 +79,7 @@ mod tests {
         connection.query_row("SELECT count(*) FROM a", [], |row| row.get(0)).expect("a count")
     }
 
-    /// Only what is committed stays, however it ends and however often; and whoever writes is alone.
+    /// Covers commit, drop and repeated use.
     #[test]
     fn only_committed_rows_persist_and_writers_exclude_each_other() {
         let folder = onceward_testkit::TempDir::new();

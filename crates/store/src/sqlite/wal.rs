@@ -1,17 +1,17 @@
-//! The WAL as a file: how long it is, and which pages stand in it.
+//! Reads the WAL file: its size and the pages it contains.
 //!
-//! Opening and closing it harms nobody: SQLite has its locks on the two other files.
+//! Opening and closing this file is safe: SQLite's locks are on the database and the shared-memory file.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Of the file's header, and of each frame's: numbers are big-endian.
+/// Sizes of the file header and of each frame header. Numbers are big-endian.
 const WAL_HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
 
-/// Where the header has the size of a page and the two numbers that are drawn anew whenever the WAL starts from its beginning.
-/// A frame has them too; one with others is left over from before.
+/// Offsets of the page size and of the salt in the headers. SQLite changes the salt whenever the WAL restarts. A frame
+/// with another salt is left over from before the restart.
 const PAGE_SIZE_OFFSET: usize = 8;
 const SALT_RANGE: std::ops::Range<usize> = 16..24;
 const FRAME_SALT_RANGE: std::ops::Range<usize> = 8..16;
@@ -20,12 +20,13 @@ pub(super) fn wal_path(database: &Path) -> PathBuf {
     super::open::sibling_path(database, "-wal")
 }
 
-/// Nothing where there is no such file.
+/// Returns 0 if the file does not exist.
 pub(super) fn file_bytes(wal: &Path) -> u64 {
     std::fs::metadata(wal).map_or(0, |found| found.len())
 }
 
-/// How far it is: which beginning it is on, and how much of it is in use. The file keeps its length when it starts again.
+/// A position in the WAL: the salt of its last restart, and the bytes used since. The file keeps its size when it
+/// restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WalPosition {
     salt: [u8; 8],
@@ -36,7 +37,7 @@ impl WalPosition {
     pub(super) fn read(wal: &Path) -> std::io::Result<Self> {
         let Some(mut opened) = WalFile::open(wal)? else { return Ok(Self::default()) };
         let (mut used, mut beyond) = (0, opened.file.metadata()?.len() / opened.stride());
-        // Frames in use stand before all that are left over.
+        // Used frames come before all leftover frames, so a binary search finds the end.
         while used < beyond {
             let middle = used + (beyond - used) / 2;
             match opened.frame_page(middle)? {
@@ -49,19 +50,20 @@ impl WalPosition {
         Ok(Self { salt, bytes: used * opened.stride() })
     }
 
-    /// The same beginning, with so many frames of it: SQLite's own count leaves out what was taken back and will be written over.
+    /// Returns the position after this many frames since the same restart. SQLite's own count excludes frames of a
+    /// rolled-back transaction, which will be overwritten.
     pub(super) fn with_frames(self, frames: u64, page_size: u32) -> Self {
         Self { bytes: frames * (FRAME_HEADER_BYTES as u64 + u64::from(page_size)), ..self }
     }
 
-    /// What was written since an earlier mark, if it has started again once at most.
+    /// Returns the bytes written since an earlier position, if the WAL restarted at most once in between.
     pub(super) fn bytes_since(&self, earlier: &Self) -> u64 {
         if self.salt == earlier.salt { self.bytes.saturating_sub(earlier.bytes) } else { self.bytes }
     }
 }
 
-/// The numbers of all pages that were written since a mark, or since the WAL last started from its beginning where that was later; perhaps more
-/// than once. Also those of a transaction that was taken back: too many is harmless to who asks here.
+/// Returns the pages written since a position or since the last restart, whichever is later. The list may contain
+/// duplicates and pages of rolled-back transactions; the backup then copies these pages needlessly.
 pub(super) fn changed_pages(wal: &Path, since: &WalPosition) -> std::io::Result<Vec<u32>> {
     let mut pages = Vec::new();
     if let Some(mut opened) = WalFile::open(wal)? {
@@ -80,7 +82,7 @@ struct WalFile {
 }
 
 impl WalFile {
-    /// `None` where there is no such file, or nothing in it.
+    /// Returns `None` if the file is missing or empty.
     fn open(wal: &Path) -> std::io::Result<Option<Self>> {
         let mut file = match File::open(wal) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -90,12 +92,12 @@ impl WalFile {
         Ok(read_fully(&mut file, &mut header)?.then_some(Self { file, header }))
     }
 
-    /// From one frame to the next.
+    /// Returns the distance between two frames.
     fn stride(&self) -> u64 {
         FRAME_HEADER_BYTES as u64 + u64::from(read_u32(&self.header, PAGE_SIZE_OFFSET))
     }
 
-    /// The page in a frame, if that is in use.
+    /// Returns the page in a frame, if the frame is in use.
     fn frame_page(&mut self, frame: u64) -> std::io::Result<Option<u32>> {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         self.file.seek(SeekFrom::Start(WAL_HEADER_BYTES as u64 + frame * self.stride()))?;
@@ -104,7 +106,7 @@ impl WalFile {
     }
 }
 
-/// Whether there was so much left to read.
+/// Returns false at the end of the file.
 fn read_fully(file: &mut File, bytes: &mut [u8]) -> std::io::Result<bool> {
     match file.read_exact(bytes) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
@@ -122,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// What SQLite writes, read by us: every page of the file stands in its first WAL; a new beginning forgets them.
+    /// Reads a WAL that SQLite wrote.
     #[test]
     fn changed_pages_are_those_written_since_position_or_wal_restart() {
         let folder = onceward_testkit::TempDir::new();

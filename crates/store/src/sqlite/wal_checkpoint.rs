@@ -1,8 +1,8 @@
-//! Folding the WAL back into the database, off the thread that writes.
+//! Checkpoints the WAL in a separate thread.
 //!
-//! A thread of its own does the bulk, without holding anybody up. What was written meanwhile is a short tail; the writer folds
-//! that back itself, so that the WAL can start again from its beginning: a checkpoint that only ever runs beside a busy
-//! writer never catches up with it, and the file would grow without end.
+//! The thread copies most pages without blocking the writer. The writer itself then checkpoints the short rest that was
+//! written meanwhile, so that the WAL can restart. Without that, a checkpoint beside a busy writer would never catch
+//! up, and the file would grow without limit.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -14,21 +14,21 @@ use super::open;
 use crate::error::StoreError;
 use crate::write_set::WriteSet;
 
-/// Pages of 4 KB, by estimate, after which the WAL is folded back: 32 MB. Pages that are written again and again are folded back
-/// once, so it pays to wait; but what is in the WAL must be read again after a crash.
+/// 32 MB in pages of 4 KB, by estimate. A larger value saves work, because pages written several times are checkpointed
+/// once. A smaller value shortens recovery after a crash.
 const CHECKPOINT_AFTER_PAGES: usize = 8_000;
 
-/// Pages that may come while the bulk is being folded back. A disk that is slower than the writer holds it up then, so that the
-/// WAL has a bound.
+/// Pages that may be written during a checkpoint. Beyond that the writer waits for the thread, which bounds the WAL if
+/// the disk is slow.
 const MAX_PAGES_DURING_CHECKPOINT: usize = 24_000;
 
-/// Pages that a transaction touches beside those of its rows: the upper levels of every table.
+/// Pages that a transaction writes besides those of its rows: the upper levels of the tables.
 const PAGES_PER_TRANSACTION: usize = 8;
 
-/// The writer's side. When it is dropped, the thread ends.
+/// The writer's handle of the checkpoint thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct WalCheckpointer {
-    /// Pages that are not folded back yet, by estimate since they were last counted.
+    /// Estimated pages that are not checkpointed yet.
     pending_pages: usize,
     is_running: bool,
     wake: Option<SyncSender<()>>,
@@ -47,19 +47,19 @@ impl WalCheckpointer {
         Ok(Self { pending_pages: 0, is_running: false, wake: Some(wake), done, thread: Some(thread) })
     }
 
-    /// From the word to the thread that folds back the bulk until the tail is folded back, too.
+    /// Returns whether a checkpoint was started and the writer has not yet checkpointed the rest.
     pub(super) const fn is_running(&self) -> bool {
         self.is_running
     }
 
-    /// After a commit.
+    /// Counts the pages of a committed batch.
     pub(super) fn add_batch(&mut self, connection: &Connection, write_set: &WriteSet) {
         let contents: usize = write_set.payloads.iter().map(|(_, bytes)| bytes.len()).sum();
         let entries: usize = write_set.entries.iter().map(|entry| entry.text.len()).sum();
         self.add_pages(connection, write_set.records.len() / 4 + (contents + 2 * entries) / 4_096);
     }
 
-    /// After a commit that wrote so many pages, by estimate.
+    /// Counts the estimated pages of a commit, and starts or finishes a checkpoint if needed.
     pub(super) fn add_pages(&mut self, connection: &Connection, pages: usize) {
         self.pending_pages += PAGES_PER_TRANSACTION + pages;
         if self.is_running {
@@ -69,8 +69,9 @@ impl WalCheckpointer {
                 self.done.recv().map_err(|_| TryRecvError::Disconnected)
             };
             if bulk != Err(TryRecvError::Empty) {
-                // Where it fails it is tried again with the next bulk, and SQLite's own limit stands behind that. What a reader
-                // keeps in the WAL counts for the next one, but not for so much that each commit would try again.
+                // After a failure, the next checkpoint tries again, and SQLite's own limit applies. Pages that a reader
+                // keeps in the WAL count for the next checkpoint, up to half its limit, so that not every commit starts
+                // one.
                 if let Ok(remaining) = checkpoint_passive(connection) {
                     self.pending_pages = remaining.min(CHECKPOINT_AFTER_PAGES / 2);
                 }
@@ -95,13 +96,13 @@ impl Drop for WalCheckpointer {
 fn run_checkpoints(connection: &Connection, woken_receiver: &Receiver<()>, done_sender: &SyncSender<()>) {
     while woken_receiver.recv().is_ok() {
         let _ = checkpoint_passive(connection);
-        // One word for each bulk: it is read before the next is asked for.
+        // The channel has room, because the writer reads this message before it starts the next checkpoint.
         let _ = done_sender.try_send(());
     }
 }
 
-/// As much as can be without waiting for anybody; how many pages are left. A reader's snapshot keeps what came after it in the
-/// WAL.
+/// Checkpoints as many pages as possible without waiting, and returns the number of remaining pages. A reader's
+/// snapshot keeps later pages in the WAL.
 fn checkpoint_passive(connection: &Connection) -> Result<usize, StoreError> {
     let (pages, checkpointed): (i64, i64) =
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get(1)?, row.get(2)?)))?;
@@ -122,13 +123,12 @@ mod tests {
         assert!(!checkpointer.is_running());
         checkpointer.add_pages(&writer, 0);
         assert!(checkpointer.is_running());
-        // So many that the bulk is waited for.
+        // Enough pages to make the writer wait for the thread.
         checkpointer.add_pages(&writer, MAX_PAGES_DURING_CHECKPOINT);
         assert!(!checkpointer.is_running());
         assert_eq!(checkpointer.pending_pages, 0, "all of it is in the database");
     }
 
-    /// What a reader keeps in the WAL is counted; without one nothing is left.
     #[test]
     fn passive_checkpoint_returns_pages_kept_by_reader() {
         let folder = onceward_testkit::TempDir::new();

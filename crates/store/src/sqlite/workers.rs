@@ -1,4 +1,4 @@
-//! Who came for jobs lately, and who holds leases.
+//! Worker sightings and lease counts in SQLite.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Writing what a batch comes to, each row once.
+//! Writes the write set of a batch to SQLite, each row once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::read_set::{ReadSet, RecordMeta};
 use crate::symbols::CatalogSnapshot;
 use crate::write_set::{RecordWrite, StateCountKey, WriteSet};
 
-/// One batch on its way into the database.
+/// Writes one batch in its transaction.
 pub(super) struct BatchWriter<'a> {
     connection: &'a Connection,
     snapshot: &'a CatalogSnapshot,
     read_set: &'a ReadSet,
     pub(super) last_row_id: u64,
-    /// The rows of records that the base does not know, and of new ones.
+    /// Row ids of new records, and of records that are not in the read set.
     row_ids: HashMap<RecordId, u64>,
-    /// Where each record's newest entry stands.
+    /// Seq of each record's newest entry.
     head_seqs: HashMap<RecordId, u64>,
-    /// Work keys whose lanes must be looked at.
+    /// Concurrency keys whose lanes must be rebalanced.
     touched_keys: BTreeSet<ConcurrencyKey>,
-    /// The earliest time that somebody was put off to.
+    /// The earliest time at which a job delayed by this batch becomes ready.
     pub(super) earliest_ready_at: Time,
 }
 
@@ -55,7 +55,7 @@ impl<'a> BatchWriter<'a> {
         }
     }
 
-    /// Everything; the places that its entries have in the log.
+    /// Writes everything, and returns the first and last seq of its log entries.
     pub(super) fn write_batch(&mut self, write_set: &WriteSet, now: Time) -> Result<(u64, u64), StoreError> {
         let mut counter = self.connection.prepare_cached("SELECT seq FROM counter")?;
         let previous_seq: u64 = counter.query_row([], |row| row.get(0))?;
@@ -101,14 +101,14 @@ impl<'a> BatchWriter<'a> {
             let values = params![name.owner, name.idempotency_key, request.request_digest, request.reply, now.micros()];
             self.connection.prepare_cached(sql)?.execute(values)?;
         }
-        // Last: a place in the log is the order of commit.
+        // Last, because seqs have commit order.
         if last > previous_seq {
             self.connection.prepare_cached("UPDATE counter SET seq = ?1")?.execute([last])?;
         }
         Ok((previous_seq + 1, last))
     }
 
-    /// The row of a record that exists when this batch is done.
+    /// Returns the row id of a record that exists after this batch.
     fn row_id(&mut self, id: RecordId) -> Result<u64, StoreError> {
         if let Some(stored) = self.read_set.record_meta(id) {
             return Ok(stored.row_id);
@@ -122,7 +122,7 @@ impl<'a> BatchWriter<'a> {
         Ok(row)
     }
 
-    /// How a record stands after the batch.
+    /// Returns a record's metadata after the batch.
     pub(super) fn record_meta(&mut self, write: &RecordWrite) -> Result<RecordMeta, StoreError> {
         let after = &write.after;
         let before = self.read_set.record_meta(after.id).map_or(0, |stored| stored.head_entry_id);
@@ -163,7 +163,7 @@ impl<'a> BatchWriter<'a> {
 
     fn write_record(&mut self, writes: &mut PreparedWrites, write: &RecordWrite) -> Result<(), StoreError> {
         let after = &*write.after;
-        // A mere heartbeat changes its execution only.
+        // A heartbeat alone changes only the execution.
         let Some(entry) = self.head_seqs.get(&after.id).copied() else { return Ok(()) };
         let head = RecordRowHead { row_id: self.row_id(after.id)?, head_hash: write.head_hash, head_seq: entry };
         let changed = match &write.before {
@@ -189,7 +189,7 @@ impl<'a> BatchWriter<'a> {
             let parts = write_parts(&key.parts)?;
             let sql = match (holder, self.read_set.was_unique_key_free(key)) {
                 (None, _) => "DELETE FROM uniques WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND ?4 IS NULL",
-                // Free when it was loaded: should it be taken after all, the primary key says no.
+                // The key was free when it was loaded. If it is taken now, the primary key rejects the insert.
                 (Some(_), true) => "INSERT INTO uniques (lifecycle, name, parts, holder) VALUES (?1, ?2, ?3, ?4)",
                 (Some(_), false) => {
                     "INSERT INTO uniques (lifecycle, name, parts, holder) VALUES (?1, ?2, ?3, ?4) \
@@ -250,7 +250,7 @@ impl<'a> BatchWriter<'a> {
             let (lifecycle, field) =
                 (self.snapshot.symbols.require_id(&link.lifecycle)?, self.snapshot.symbols.require_id(&link.field)?);
             let sql = if added {
-                // A list may name one record twice; it is one link.
+                // A list field can contain the same record twice; that is one link.
                 "INSERT INTO links (target, lifecycle, field, source) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING"
             } else {
                 "DELETE FROM links WHERE target = ?1 AND lifecycle = ?2 AND field = ?3 AND source = ?4"
@@ -261,7 +261,7 @@ impl<'a> BatchWriter<'a> {
         Ok(())
     }
 
-    /// What waits for a worker, for its turn or for a time.
+    /// Updates the tables of waiting jobs.
     fn update_readiness(
         &mut self,
         writes: &mut PreparedWrites,
@@ -305,7 +305,7 @@ impl<'a> BatchWriter<'a> {
     }
 }
 
-/// The work key whose running jobs a count would count.
+/// Returns the concurrency key whose running jobs a counter counts.
 fn counted_concurrency_key(key: &CounterKey) -> ConcurrencyKey {
     ConcurrencyKey { lifecycle: Arc::clone(&key.lifecycle), parts: key.parts.clone() }
 }

@@ -1,4 +1,4 @@
-//! API keys are kept, changed one at a time, and told in the log without a secret.
+//! API keys: storage, edits and log entries.
 
 use std::sync::Arc;
 
@@ -47,7 +47,6 @@ async fn create_key(store: &AnyStore, revision: u64, number: u8) -> Result<ApiKe
         .await
 }
 
-/// What was made is there, with all that belongs to it; what was revoked says when; what is forgotten is gone.
 #[test]
 fn created_revoked_and_removed_keys_are_stored() {
     on_each_store(async |store, _| {
@@ -69,7 +68,7 @@ fn created_revoked_and_removed_keys_are_stored() {
     });
 }
 
-/// Two who change the keys at once do not both: the second looks again. Nothing of it is written.
+/// Nothing of the second edit is written.
 #[test]
 fn key_edit_on_stale_revision_conflicts() {
     on_each_store(async |store, _| {
@@ -82,7 +81,7 @@ fn key_edit_on_stale_revision_conflicts() {
     });
 }
 
-/// INV-8: no two keys have one id or one secret, whatever our code does. Nothing of it is written.
+/// INV-8: nothing of the edit is written.
 #[test]
 fn duplicate_key_id_or_secret_is_rejected() {
     on_each_store(async |store, _| {
@@ -100,7 +99,7 @@ fn duplicate_key_id_or_secret_is_rejected() {
     });
 }
 
-/// Each change has an entry of its own among those of records, with who did it, and neither a secret nor its hash.
+/// Each change has its own log entry, with the actor and without the hash of the secret.
 #[test]
 fn key_changes_are_logged_without_secrets() {
     on_each_store(async |store, _| {

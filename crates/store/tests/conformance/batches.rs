@@ -1,4 +1,4 @@
-//! Later operations of a batch see the earlier ones, also in what is loaded only afterwards.
+//! Later operations of a batch see the earlier ones, even in values that are loaded later.
 
 use onceward_core::decide::{Call, Decision};
 use onceward_core::record::{Actor, FencingToken};
@@ -38,7 +38,6 @@ fn lease_call(record: RecordId) -> Call {
     Call::Lease { record, worker: "w".into(), lease: None, start: true }
 }
 
-/// A whole life in one batch: made, leased, committed, finished.
 #[test]
 fn job_is_created_leased_and_committed_in_one_batch() {
     on_each_store(async |store, _| {
@@ -63,7 +62,7 @@ fn job_is_created_leased_and_committed_in_one_batch() {
     });
 }
 
-/// A report on an attempt that began and ended in the same batch: the store has never heard of it.
+/// The execution began and ended in the batch, so it was never stored.
 #[test]
 fn repeated_yield_of_execution_ended_in_batch_is_no_op() {
     on_each_store(async |store, _| {
@@ -83,7 +82,7 @@ fn repeated_yield_of_execution_ended_in_batch_is_no_op() {
     });
 }
 
-/// Money that came in the same batch can be spent, and no more than that, though its account was not loaded when it came.
+/// The account is loaded only after the first transfer.
 #[test]
 fn batch_sees_account_balance_of_earlier_operations() {
     on_each_store(async |store, _| {
@@ -107,7 +106,6 @@ fn batch_sees_account_balance_of_earlier_operations() {
     });
 }
 
-/// A place that became free in the same batch can be taken, and only that one.
 #[test]
 fn batch_sees_limit_freed_by_earlier_operation() {
     on_each_store(async |store, _| {
@@ -146,7 +144,7 @@ fn batch_sees_unique_key_freed_by_earlier_operation() {
     });
 }
 
-/// A key that was let go of in the batch, without anybody having asked who held it, can be claimed.
+/// The batch releases the key without loading its holder.
 #[test]
 fn unloaded_unique_key_freed_in_batch_can_be_claimed() {
     on_each_store(async |store, _| {
@@ -158,7 +156,7 @@ fn unloaded_unique_key_freed_in_batch_can_be_claimed() {
         let mut open = driver.new_batch(start_time());
         taken_subject(&decide_in_batch(&mut driver, &mut open, &ann, fire_call(old, "empty", json!({}))).await);
         let new = taken_subject(&decide_in_batch(&mut driver, &mut open, &ann, named()).await);
-        // Something else is saved in between, so that all that was read is compared.
+        // Save something else in between, so that all values read are compared.
         driver.create_record(&user("bob"), "suite.step", json!({}), start_time()).await;
         assert!(matches!(driver.save(&open).await, SaveResult::Saved { .. }));
         assert_eq!(driver.expect_refused(&ann, named(), start_time()).await.code.as_ref(), "taken");
@@ -192,7 +190,7 @@ fn batch_sees_links_changed_by_earlier_operations() {
     });
 }
 
-/// Who is first in an ordered line, with some that the store knows and some that it does not yet.
+/// The queue contains stored jobs and jobs of the same batch.
 #[test]
 fn batch_sees_ordered_queue_changed_by_earlier_operations() {
     on_each_store(async |store, _| {

@@ -1,4 +1,4 @@
-//! What has changed since it was loaded is found, and then nothing is written.
+//! A save detects changed values and then writes nothing.
 
 use onceward_core::decide::{Account, Call, ReadKey};
 use onceward_core::record::Actor;
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::driver::{StoreDriver, create_call, fire_call};
 use crate::support::{on_each_store, start_time, suite_files};
 
-/// Decide one call, let another be saved in between, and see what the first one's save says.
+/// Decides one call, saves a concurrent one, then saves the first and returns the conflicting keys.
 async fn save_after_concurrent_call(
     store: &AnyStore,
     actor: &Actor,
@@ -20,7 +20,7 @@ async fn save_after_concurrent_call(
     now: Time,
 ) -> Vec<ReadKey> {
     let mut driver = StoreDriver::new(store).await;
-    // Ids of new records derive from seeds: those of an earlier driver must not come again.
+    // Ids of new records derive from seeds, so skip the seeds of an earlier driver.
     let log_len = store.log(0, 1_000).await.unwrap().len();
     for _ in 0..=3 * log_len {
         let _ = driver.operation(actor, call.clone());
@@ -35,7 +35,7 @@ async fn save_after_concurrent_call(
     let SaveResult::Conflict(conflict) = save else { panic!("{call:?} was saved over a change: {save:?}") };
     let after = (store.log(0, 1_000).await.unwrap(), store.counts_by_state(None).await.unwrap());
     assert_eq!(before, after, "a conflict writes nothing");
-    // Loaded again and decided again, it goes through.
+    // Loaded and decided again, it succeeds.
     let mut retry = driver.new_batch(now);
     let mut read_set = ReadSet::default();
     store.load(&mut read_set, &pending.read_set.loaded_keys()).await.unwrap();
@@ -67,7 +67,7 @@ fn save_conflicts_when_record_changed() {
     });
 }
 
-/// A heartbeat raises no version; a decision on the old expiry must not stand all the same.
+/// A heartbeat does not raise the version, so `save` must compare the expiry.
 #[test]
 fn save_conflicts_when_lease_was_extended() {
     on_each_store(async |store, _| {
@@ -160,7 +160,7 @@ fn save_conflicts_when_ordered_queue_changed() {
         let first = create_record(store, "suite.step", json!({ "line": "a" })).await;
         let second = create_record(store, "suite.step", json!({ "line": "a" })).await;
         StoreDriver::new(store).await.expect_taken(&ann, fire_call(first, "skip", json!({})), start_time()).await;
-        // An older one comes back into the line: here by a clock that was behind when it was made.
+        // An older job enters the queue, because the clock was behind when it was created.
         let earlier = start_time().checked_sub(Duration::from_secs(60)).unwrap();
         let mut driver = StoreDriver::new(store).await;
         let mut open = driver.new_batch(start_time());
@@ -179,7 +179,7 @@ fn save_conflicts_when_ordered_queue_changed() {
     });
 }
 
-/// The same request twice, in one batch or in two, is answered once.
+/// Covers duplicates in one batch and in two batches.
 #[test]
 fn duplicate_idempotency_key_conflicts_on_save() {
     on_each_store(async |store, _| {
@@ -207,7 +207,7 @@ fn duplicate_idempotency_key_conflicts_on_save() {
         assert_eq!(store.idempotency_record(&request.id).await.unwrap(), None);
         assert!(matches!(driver.save(&pending_batches[0]).await, SaveResult::Saved { .. }));
         assert_eq!(store.idempotency_record(&request.id).await.unwrap(), Some(request.clone()));
-        // Many at once are answered in their order, also where one is asked for twice.
+        // Results have the order of the ids, including duplicates.
         let other = IdempotencyId { idempotency_key: "another".into(), ..request.id.clone() };
         let queried = [other.clone(), request.id.clone(), other, request.id.clone()];
         let found = [None, Some(request.clone()), None, Some(request.clone())];
@@ -221,7 +221,7 @@ fn duplicate_idempotency_key_conflicts_on_save() {
     });
 }
 
-/// What was not loaded cannot be compared, so a batch that rests on it is not saved.
+/// Values that were not loaded cannot be compared.
 #[test]
 fn save_conflicts_when_read_set_lacks_read_keys() {
     on_each_store(async |store, _| {

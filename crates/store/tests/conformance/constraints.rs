@@ -1,4 +1,4 @@
-//! What a store holds by itself, however wrong the code is that writes.
+//! Constraints that a store enforces even if the engine is wrong.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::driver::{DriverBatch, StoreDriver, create_call, fire_call};
 use crate::support::{on_each_store, start_time, suite_files};
 
-/// Decide a call, spoil what was decided, and see that the store will not have it.
+/// Corrupts the last decision of a batch and asserts that the store rejects it.
 async fn assert_rejected(store: &AnyStore, pending: &mut DriverBatch, corrupt: impl FnOnce(&mut Changes)) {
     let Some(OperationOutcome::Changes(changes)) = pending.batch.operations.last_mut().map(|write| &mut write.outcome)
     else {
@@ -30,7 +30,6 @@ fn edit_first_record(changes: &mut Changes, change: impl FnOnce(&mut Record)) {
     change(Arc::make_mut(&mut changes.records[0].after));
 }
 
-/// At most one effect for a job, for ever.
 #[test]
 fn second_effect_of_job_is_rejected() {
     on_each_store(async |store, _| {
@@ -52,7 +51,7 @@ fn second_effect_of_job_is_rejected() {
         let mut twice = open.clone();
         assert_rejected(store, &mut twice, |changes| changes.effects.push(again)).await;
         assert!(matches!(driver.save(&open).await, SaveResult::Saved { .. }));
-        // Once more later.
+        // Again in a later batch.
         let mut open = driver.new_batch(start_time());
         let operation = driver.operation(&bob, Call::Finish { record: task, token });
         driver.decide(&mut open, operation, start_time()).await;
@@ -120,7 +119,7 @@ fn negative_counter_is_rejected() {
     });
 }
 
-/// A record of a version that the store was never given could not be read again.
+/// Such a record could not be read again.
 #[test]
 fn record_of_unknown_lifecycle_version_is_rejected() {
     on_each_store(async |store, _| {
@@ -136,7 +135,6 @@ fn record_of_unknown_lifecycle_version_is_rejected() {
     });
 }
 
-/// A batch of nothing is saved as nothing.
 #[test]
 fn empty_batch_saves_nothing() {
     on_each_store(async |store, _| {

@@ -1,4 +1,4 @@
-//! Lifecycles are kept with every version that a record may live by.
+//! Lifecycle versions: storage, activation and compatibility.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ fn suite_with(from: &str, to: &str) -> InputFiles {
     files
 }
 
-/// A version never seen becomes current; a known one, however old, displaces nothing.
+/// A new version becomes current when it is added.
 #[test]
 fn known_version_does_not_become_current_again() {
     on_each_store(async |store, _| {
         let first = store.put_lifecycles(&suite_files()).await.unwrap();
-        // The four of the suite, and deliveries.
+        // Four lifecycles of the suite, and the built-in one for deliveries.
         assert_eq!(first.revision(), 5);
         let mut driver = StoreDriver::new(store).await;
         let old = driver.create_record(&user("ann"), "suite.task", json!({}), start_time()).await;
@@ -39,7 +39,7 @@ fn known_version_does_not_become_current_again() {
         assert_eq!(third.definitions.get("suite.task").unwrap().hash, after.hash);
         assert!(third.by_hash(&before.hash).is_some());
         assert_eq!(third.definitions_at_revision(5).get("suite.task").unwrap().hash, before.hash);
-        // Records keep theirs; new ones live by the new one.
+        // Existing records keep their version; new ones use the current one.
         let mut driver = StoreDriver::new(store).await;
         for _ in 0..10 {
             let _ = driver.operation(&user("ann"), crate::support::driver::create_call("suite.task", json!({})));
@@ -50,7 +50,6 @@ fn known_version_does_not_become_current_again() {
     });
 }
 
-/// Comments are no part of what a file means.
 #[test]
 fn comment_change_adds_no_version() {
     on_each_store(async |store, _| {
@@ -70,7 +69,7 @@ fn unsound_files_are_rejected() {
     });
 }
 
-/// Back to an older version and forward again, by somebody's word; a process that brings either again changes nothing.
+/// Adding either version's files again changes nothing.
 #[test]
 fn older_version_can_be_activated_and_is_logged() {
     on_each_store(async |store, clock| {
@@ -88,7 +87,7 @@ fn older_version_can_be_activated_and_is_logged() {
             assert_eq!((hash(&again), again.revision()), (old.clone(), 7));
         }
         assert_eq!(store.activate_version(&old, "ops", clock.now()).await.unwrap().revision(), 7, "it is so already");
-        // As it was before and after.
+        // The current versions before and after the activation.
         assert_eq!(*third.definitions_at_revision(5).get("suite.task").unwrap().hash, *old);
         assert_eq!(*third.definitions_at_revision(6).get("suite.task").unwrap().hash, *new);
         assert_eq!(*third.definitions_at_revision(7).get("suite.task").unwrap().hash, *old);
@@ -97,7 +96,7 @@ fn older_version_can_be_activated_and_is_logged() {
             versions.iter().map(|version| (version.is_current, version.activated_by.as_deref())).collect();
         assert_eq!(versions_summary, [(true, Some("ops")), (false, None)]);
         assert_eq!((versions[0].added_at, versions[0].current_since), (start_time(), clock.now()));
-        // The log tells who and when.
+        // The log contains the actor and the time.
         let entries = store.log(0, 10).await.unwrap();
         let activation = entries[0].body().unwrap().activated.unwrap();
         assert_eq!((entries.len(), entries[0].at, entries[0].record), (1, clock.now(), None));
@@ -109,7 +108,6 @@ fn older_version_can_be_activated_and_is_logged() {
     });
 }
 
-/// Files may name lifecycles that are not among them, if the store has them.
 #[test]
 fn files_may_reference_stored_lifecycles() {
     on_each_store(async |store, _| {
@@ -132,7 +130,7 @@ fn files_may_reference_stored_lifecycles() {
     });
 }
 
-/// A new version is refused where records still live by another lifecycle's version that sends it what it no longer takes.
+/// A live record of another lifecycle sends an event that the new version no longer accepts.
 #[test]
 fn version_incompatible_with_live_records_is_rejected() {
     const PARENT_LIFECYCLE: &str = "language = 1\nlifecycle = \"own.parent\"\nabout = \"Has a child\"\n[states]\n\
@@ -153,7 +151,7 @@ fn version_incompatible_with_live_records_is_rejected() {
         let child = driver.create_record(&ann, "own.child", json!({}), start_time()).await;
         let parent =
             driver.create_record(&ann, "own.parent", json!({ "child": child.to_string() }), start_time()).await;
-        // Both call it otherwise: sound by themselves, but a parent of the old version lives.
+        // Both files rename the event. They are valid together, but a parent of the old version is live.
         let renamed =
             files(&PARENT_LIFECYCLE.replace("\"left\"", "\"gone\""), &CHILD_LIFECYCLE.replace("on.left", "on.gone"));
         let Err(StoreError::InvalidLifecycles(found)) = store.put_lifecycles(&renamed).await else { panic!("taken") };
@@ -165,11 +163,11 @@ fn version_incompatible_with_live_records_is_rejected() {
         assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-event"), "{found:?}");
         assert!(found.files.files.iter().any(|file| file.name.contains("(version ")), "{found:?}");
         assert_eq!(store.catalog().await.unwrap().revision(), first.revision());
-        // Both names for a while, and it fits.
+        // A version that accepts both names is compatible.
         let both = format!("{CHILD_LIFECYCLE}[[on.gone]]\ngo = \"home -> alone\"\nby = \"record\"\n");
         let widened = store.put_lifecycles(&files(PARENT_LIFECYCLE, &both)).await.unwrap();
         assert_eq!(widened.revision(), first.revision() + 1);
-        // When the old parent has ended, nobody sends it any more; but the old child that lives takes only the old one.
+        // Once the old parent has ended, no record sends the old event. But the live old child accepts only that one.
         driver.catalog = widened;
         driver.expect_taken(&ann, fire_call(parent, "close", json!({})), start_time()).await;
         let Err(StoreError::InvalidLifecycles(found)) = store.put_lifecycles(&renamed).await else { panic!("taken") };
@@ -177,7 +175,7 @@ fn version_incompatible_with_live_records_is_rejected() {
     });
 }
 
-/// What was decided before a version came makes no record by the one that it displaced: it is decided again.
+/// The call must be decided again with the new version.
 #[test]
 fn create_decided_on_displaced_version_conflicts() {
     on_each_store(async |store, _| {

@@ -1,4 +1,4 @@
-//! What waits for workers, and what is due.
+//! Lease candidates and due records.
 
 use onceward_core::decide::Call;
 use onceward_core::time::{Duration, Time};
@@ -20,7 +20,7 @@ async fn lease_candidate_ids(store: &AnyStore, lifecycles: &[&str], now: Time, l
     found.into_iter().map(|candidate| candidate.record).collect()
 }
 
-/// Priority, then age; a minute of waiting makes up for one of priority.
+/// One minute of waiting outweighs one unit of priority.
 #[test]
 fn candidates_are_ordered_by_priority_and_age() {
     on_each_store(async |store, _| {
@@ -37,13 +37,13 @@ fn candidates_are_ordered_by_priority_and_age() {
         assert_eq!(lease_candidate_ids(store, &["suite.task"], after_seconds(100), 10).await, expected);
         assert_eq!(lease_candidate_ids(store, &["suite.task"], after_seconds(100), 2).await, expected[..2]);
         assert_eq!(lease_candidate_ids(store, &["suite.step"], after_seconds(100), 10).await, []);
-        // A change of its priority moves it.
+        // A change of its priority changes its rank.
         driver.expect_taken(&ann, fire_call(made[2], "move", json!({ "weight": 9 })), after_seconds(100)).await;
         assert_eq!(lease_candidate_ids(store, &["suite.task", "suite.step"], after_seconds(100), 10).await[0], made[2]);
     });
 }
 
-/// Not before its time, not while it is leased, again when it is given back, never when it is done.
+/// A job is a candidate again after a yield, and never after it finished.
 #[test]
 fn candidates_include_only_ready_unleased_jobs() {
     on_each_store(async |store, _| {
@@ -66,7 +66,7 @@ fn candidates_include_only_ready_unleased_jobs() {
     });
 }
 
-/// Of a full key nobody, of the others as many as may run; a finished one makes room.
+/// A finished job frees a slot.
 #[test]
 fn candidates_respect_concurrency_limit_per_key() {
     on_each_store(async |store, _| {
@@ -96,7 +96,6 @@ fn candidates_respect_concurrency_limit_per_key() {
     });
 }
 
-/// A job whose time has not come keeps no room from one whose time has.
 #[test]
 fn delayed_job_does_not_block_ready_job_of_same_key() {
     on_each_store(async |store, _| {
@@ -111,15 +110,14 @@ fn delayed_job_does_not_block_ready_job_of_same_key() {
         let ready = driver.create_record(&ann, "suite.task", json!({ "lane": "a" }), after_seconds(1)).await;
         assert_eq!(lease_candidate_ids(store, &["suite.task"], after_seconds(5), 10).await, [ready]);
         assert_eq!(lease_candidate_ids(store, &["suite.task"], after_seconds(200), 10).await, delayed[..2]);
-        // Nor where the clock was set back, to and fro.
+        // The same holds after the clock is set back.
         assert_eq!(lease_candidate_ids(store, &["suite.task"], after_seconds(5), 10).await, [ready]);
         assert_eq!(lease_candidate_ids(store, &["suite.task"], after_seconds(100), 10).await, [delayed[0], ready]);
         assert_eq!(lease_candidate_ids(store, &["suite.task"], after_seconds(200), 10).await, delayed[..2]);
     });
 }
 
-/// Jobs for a later time come when it has, in their order, as many as there are; one that was moved, given back or ended before it
-/// came, comes as it should.
+/// Also covers jobs that were changed, yielded or ended before they became due.
 #[test]
 fn delayed_jobs_become_candidates_in_order_when_due() {
     on_each_store(async |store, _| {
@@ -127,7 +125,7 @@ fn delayed_jobs_become_candidates_in_order_when_due() {
         let mut driver = StoreDriver::new(store).await;
         let (ann, bob) = (user("ann"), worker("bob"));
         let fields = |lane: Option<&str>, weight: i64, second: i64| json!({ "lane": lane, "weight": weight, "readyAt": after_seconds(second).to_string() });
-        // More of a key, and of none, than are moved at once.
+        // More jobs, with and without a key, than one transaction promotes.
         for second in 0..2 {
             let mut open = driver.new_batch(after_seconds(second));
             for number in 0..650 {
@@ -156,7 +154,6 @@ fn delayed_jobs_become_candidates_in_order_when_due() {
     });
 }
 
-/// The first of an ordered key keeps those behind it waiting, also when it waits for its time itself.
 #[test]
 fn delayed_first_job_of_ordered_key_blocks_later_ones() {
     on_each_store(async |store, _| {
@@ -181,7 +178,7 @@ fn delayed_first_job_of_ordered_key_blocks_later_ones() {
     });
 }
 
-/// Where jobs go one after another, the first only, and the next when it is done.
+/// The next job becomes a candidate when the first is done.
 #[test]
 fn only_first_job_of_ordered_key_is_candidate() {
     on_each_store(async |store, _| {
@@ -209,7 +206,7 @@ fn only_first_job_of_ordered_key_is_candidate() {
     });
 }
 
-/// Timers and ends of leases, the earliest first, those at the same time in order of creation.
+/// Covers timers and lease expiries.
 #[test]
 fn due_records_are_ordered_by_time_then_creation() {
     on_each_store(async |store, _| {
@@ -242,8 +239,6 @@ fn due_records_are_ordered_by_time_then_creation() {
     });
 }
 
-/// What a store tells at a glance: records by state, since when the first of those that wait has waited, leases that count and
-/// what is overdue.
 #[test]
 fn stats_report_oldest_ready_leases_and_overdue() {
     on_each_store(async |store, _| {

@@ -1,4 +1,4 @@
-//! The log: in order, without a gap, chained, and enough to build everything again.
+//! The log: ordered, without gaps, hash-chained, and sufficient to rebuild the state.
 
 use onceward_core::decide::Call;
 use onceward_core::time::Duration;
@@ -36,7 +36,6 @@ fn seqs_are_contiguous_across_batches() {
     });
 }
 
-/// Each entry carries the hash of the record's entry before.
 #[test]
 fn record_entries_are_hash_chained() {
     on_each_store(async |store, _| {
@@ -44,7 +43,7 @@ fn record_entries_are_hash_chained() {
         let mut driver = StoreDriver::new(store).await;
         let ann = user("ann");
         let id = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
-        // Twice in one batch, then once more: the chain goes through both.
+        // Two changes in one batch and one in another.
         let mut open = driver.new_batch(start_time());
         for number in 0..2 {
             let operation = driver.operation(&ann, fire_call(id, "write", json!({ "number": number })));
@@ -67,7 +66,7 @@ fn record_entries_are_hash_chained() {
     });
 }
 
-/// A long history is the same in pages of any size, read again, and as it grows.
+/// Also covers repeated reads and growth between them.
 #[test]
 fn long_history_is_same_in_pages_of_any_size() {
     on_each_store(async |store, _| {
@@ -99,7 +98,6 @@ fn long_history_is_same_in_pages_of_any_size() {
     });
 }
 
-/// A worker's result stands in the log by its hash only.
 #[test]
 fn commit_result_is_logged_by_hash_only() {
     on_each_store(async |store, _| {
@@ -116,7 +114,7 @@ fn commit_result_is_logged_by_hash_only() {
     });
 }
 
-/// Denials and audited refusals leave an entry that belongs to no record; other refusals leave nothing.
+/// Such an entry belongs to no record. Other refusals write nothing.
 #[test]
 fn denials_and_audited_refusals_are_logged() {
     on_each_store(async |store, _| {
@@ -143,7 +141,6 @@ fn denials_and_audited_refusals_are_logged() {
     });
 }
 
-/// A changed letter anywhere in an entry breaks its hash.
 #[test]
 fn changed_or_missing_entry_fails_replay() {
     on_each_store(async |store, _| {

@@ -1,4 +1,4 @@
-//! What is asked besides records: who points where, what moved on which account, who comes for jobs.
+//! Queries for links, accounts, statements and workers.
 
 use onceward_core::decide::Call;
 use onceward_core::model::LinkSource;
@@ -22,8 +22,7 @@ fn link_source(lifecycle: &str, field: &str) -> LinkSource {
     LinkSource { lifecycle: lifecycle.into(), field: field.into() }
 }
 
-/// Pages of a link follow one another in the order of creation, by however many fields, and a record that points by two of
-/// them is named once.
+/// A record that links through two fields is returned once.
 #[test]
 fn link_pages_follow_creation_order_without_duplicates() {
     on_each_store(async |store, _| {
@@ -93,7 +92,7 @@ async fn statement_seqs(store: &AnyStore, name: &str) -> Vec<u64> {
     entries.iter().map(|entry| entry.seq).collect()
 }
 
-/// Every account is listed, in order and in pages; one by itself is told the same.
+/// Also compares with queries for single accounts.
 #[test]
 fn accounts_are_listed_in_order_and_pages() {
     on_each_store(async |store, _| {
@@ -128,7 +127,6 @@ fn accounts_are_listed_in_order_and_pages() {
     });
 }
 
-/// A statement names the entries of the log that moved something there, the newest first, and what the account holds.
 #[test]
 fn statement_lists_entries_newest_first_with_balance() {
     on_each_store(async |store, _| {
@@ -141,7 +139,7 @@ fn statement_lists_entries_newest_first_with_balance() {
         let (ann, bob) = (user("ann"), user("bob"));
         let id = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
         let his = driver.create_record(&bob, "suite.box", json!({}), start_time()).await;
-        // Several in one batch, and one that moves nothing between them.
+        // Several transfers in one batch, with an operation without a transfer in between.
         let mut open = driver.new_batch(after_seconds(1));
         for (actor, record, event, input) in [
             (&ann, id, "earn", json!({ "amount": 50 })),
@@ -176,8 +174,7 @@ fn worker_seen(holder: &str, worker: &str, lifecycles: &[&str], at: i64) -> Work
     WorkerSighting { name: worker_name(holder, worker), lifecycles, last_seen_at: after_seconds(at) }
 }
 
-/// Workers are known by whose they are and what they call themselves; an older word does not replace a newer one; and they are
-/// forgotten.
+/// A worker is identified by holder and name. An older sighting does not replace a newer one.
 #[test]
 fn workers_are_upserted_by_latest_sighting_and_deleted() {
     on_each_store(async |store, _| {
@@ -221,7 +218,7 @@ fn workers_are_upserted_by_latest_sighting_and_deleted() {
     });
 }
 
-/// Live leases are counted by worker, the ended ones not; and no more is looked at than was asked for.
+/// The scan stops at the given number of timers.
 #[test]
 fn lease_counts_include_live_leases_only() {
     on_each_store(async |store, _| {

@@ -1,4 +1,4 @@
-//! What every store does, and no store does otherwise: each test runs on all of them.
+//! Conformance tests: each test runs on every store.
 
 mod api_keys;
 mod batches;

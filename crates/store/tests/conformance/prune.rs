@@ -1,4 +1,4 @@
-//! Records are taken out whole, and what the rest needs of them is carried forward.
+//! Pruning deletes whole records and carries forward what the remaining log needs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn after_seconds(seconds: i64) -> Time {
     start_time().checked_add(Duration::from_secs(seconds)).unwrap()
 }
 
-/// These records with their entries, as a pruner loads them.
+/// Loads records with their entries, as the pruner does.
 async fn load_for_prune(store: &AnyStore, ids: &[RecordId]) -> Vec<PrunedRecord> {
     let mut records = Vec::new();
     for kin in store.with_referrers(ids).await.unwrap() {
@@ -46,7 +46,7 @@ async fn load_checkpoint(store: &AnyStore, seq: u64) -> Checkpoint {
     entries[0].body().unwrap().checkpoint.expect("a checkpoint").into_owned()
 }
 
-/// A record goes with its executions, its effect and all of its entries; numbers by state follow; the log goes on.
+/// State counts change accordingly, and the log continues.
 #[test]
 fn prune_removes_record_with_all_its_data() {
     on_each_store(async |store, _| {
@@ -73,7 +73,7 @@ fn prune_removes_record_with_all_its_data() {
             (1, &[(1, 2), (4, 4)][..], None)
         );
         assert_eq!(&*first_checkpoint.pruned[0].state, "done");
-        // The rest of the log can be had; what is pruned is said to be.
+        // The remaining log is readable; reads of the pruned part fail.
         for after in 0..4 {
             let error = store.log(after, 10).await.unwrap_err();
             assert!(matches!(error, StoreError::LogPruned { oldest: 4 }), "{error}");
@@ -102,7 +102,7 @@ fn prune_removes_record_with_all_its_data() {
     });
 }
 
-/// Whoever changed, or was pointed to, since it was loaded stays, and so do all that were to go with it.
+/// All records of the prune remain.
 #[test]
 fn prune_conflicts_when_record_or_referrers_changed() {
     on_each_store(async |store, _| {
@@ -126,11 +126,11 @@ fn prune_conflicts_when_record_or_referrers_changed() {
         for stub in &stubs[..2] {
             assert_eq!(store.history(*stub, 0, 10).await.unwrap().len(), 2);
         }
-        // Now that it is known who points there, nobody would even try.
+        // With the new link loaded, the plan itself fails.
         let why =
             PrunePlan::build(load_for_prune(store, &stubs[..2]).await, start_time(), &driver.catalog).unwrap_err();
         assert_eq!(why, PruneBlocked { record: stubs[0], why: format!("{} points to it, and stays", stubs[2]) });
-        // With whoever points there, it goes.
+        // Pruned together with its referrer, it goes.
         driver.expect_taken(&ann, fire_call(stubs[2], "tear", json!({})), start_time()).await;
         assert!(matches!(prune_records(store, load_for_prune(store, &stubs).await).await, PruneResult::Saved(_)));
         assert!(store.with_referrers(&stubs).await.unwrap().is_empty());
@@ -138,7 +138,6 @@ fn prune_conflicts_when_record_or_referrers_changed() {
     });
 }
 
-/// Operations that were decided on a record that is gone meanwhile are decided again.
 #[test]
 fn save_on_pruned_record_conflicts() {
     on_each_store(async |store, _| {
@@ -159,8 +158,7 @@ fn save_on_pruned_record_conflicts() {
     });
 }
 
-/// A key for ever stays and still refuses; keys and counts by state end with the record; a count for ever stays; money stays
-/// where it was moved to; and all that the entries had added up to stands in the checkpoint.
+/// Permanent keys, permanent counters and balances remain. Keys and counters by state are released.
 #[test]
 fn checkpoint_keeps_permanent_keys_counters_and_balances() {
     on_each_store(async |store, _| {
@@ -217,7 +215,7 @@ fn checkpoint_keeps_permanent_keys_counters_and_balances() {
             loaded_checkpoint.accounts,
             [("coin".into(), "mint".into(), -5), ("coin".into(), "till:ann".into(), 5)]
         );
-        // What they moved stays in the balances, and is on no statement any more.
+        // Balances include the pruned transfers; statements do not.
         for (name, balance) in [("mint", -5), ("till:ann", 5)] {
             let account = AccountName::new("coin", name);
             let told = store.statement(&StatementQuery { account, before_seq: None, limit: 9 }).await.unwrap().unwrap();
@@ -229,13 +227,13 @@ fn checkpoint_keeps_permanent_keys_counters_and_balances() {
         assert_eq!(loaded_checkpoint.released.uniques, [unique("seat", "1a")]);
         assert_eq!(loaded_checkpoint.released.counts, [(count("kept"), -1)]);
         assert_eq!(loaded_checkpoint.links, [(target, 2)], "it came, and now it goes");
-        // Nobody points to the box any more, and whoever had looked is told so.
+        // No record links to the box any more, and its link version has changed.
         assert_eq!(store.with_referrers(&[target]).await.unwrap()[0].referrers, []);
         assert_eq!(store.with_referrers(&[target]).await.unwrap()[0].link_version, 2);
     });
 }
 
-/// The walk for what is old looks at so many at a time, and ends where all are young.
+/// Each page scans a bounded number of records.
 #[test]
 fn prunable_pages_stop_at_cutoff() {
     on_each_store(async |store, _| {
@@ -259,12 +257,11 @@ fn prunable_pages_stop_at_cutoff() {
             let Some(next) = page.next else { break };
             after = next;
         }
-        // Those of seconds 1, 2, 4 and 5; the steps of 6 and 7 finds nobody who may be old.
+        // The records of seconds 1, 2, 4 and 5. The page with 6 and 7 finds no prunable record.
         assert_eq!((found, steps), (stubs[..4].to_vec(), 4));
     });
 }
 
-/// Answers to callers' keys are forgotten after their own time.
 #[test]
 fn expired_idempotency_keys_are_deleted_in_pages() {
     on_each_store(async |store, _| {
@@ -297,7 +294,7 @@ fn expired_idempotency_keys_are_deleted_in_pages() {
     });
 }
 
-/// What is damaged is evidence: nobody takes it out.
+/// Pruning would delete the evidence of the damage.
 #[test]
 fn record_differing_from_its_log_is_not_prunable() {
     on_each_store(async |store, _| {
@@ -320,7 +317,6 @@ fn record_differing_from_its_log_is_not_prunable() {
     });
 }
 
-/// Bytes stay as long as a record has them as payload, whoever brought them, and go with the last one.
 #[test]
 fn payload_is_deleted_with_last_referencing_record() {
     on_each_store(async |store, _| {
@@ -330,7 +326,7 @@ fn payload_is_deleted_with_last_referencing_record() {
         let bytes: &[u8] = b"the same";
         let payload = PayloadRef { sha256: Sha256::digest(bytes).into(), bytes: 8 };
         let mut steps = Vec::new();
-        // Named before it came, brought twice in one batch, and named again.
+        // Referenced before it is saved, saved twice in one batch, and referenced again.
         for batch_payloads in [&[false][..], &[true, true], &[false]] {
             let mut open = driver.new_batch(start_time());
             for has_payload in batch_payloads {
@@ -360,7 +356,7 @@ fn payload_is_deleted_with_last_referencing_record() {
     });
 }
 
-/// All counts that tell nothing, a few at a time; how many went.
+/// Deletes all expired counters in small pages and returns their number.
 async fn delete_counters(store: &AnyStore, window_cutoff: Option<Time>) -> u64 {
     let (mut query, mut deleted) = (ExpiredCountersQuery { after: None, window_cutoff, limit: 2 }, 0);
     loop {
@@ -371,8 +367,7 @@ async fn delete_counters(store: &AnyStore, window_cutoff: Option<Time>) -> u64 {
     }
 }
 
-/// The count of a work key of which nothing runs goes, and what still runs is counted; who comes later is counted anew. A job that waits
-/// for its time is found when it comes, though its key's count went meanwhile.
+/// Running jobs remain counted. A delayed job is found when it is due, although its key's counter was deleted.
 #[test]
 fn unused_concurrency_counters_are_deleted_without_losing_jobs() {
     on_each_store(async |store, _| {
@@ -392,7 +387,7 @@ fn unused_concurrency_counters_are_deleted_without_losing_jobs() {
         let fields = json!({ "lane": "late", "readyAt": after_seconds(60).to_string() });
         let delayed = driver.create_record(&ann, "suite.task", fields, start_time()).await;
         let gone = delete_counters(store, None).await;
-        // A world in memory may do without them from the beginning.
+        // The memory store may never create these counters.
         assert!(gone >= 4 || matches!(store, AnyStore::Memory(_)), "{gone}");
         assert_eq!(delete_counters(store, None).await, 0, "that was all");
         let counter_key = |lane: &str| CounterKey {
@@ -404,7 +399,7 @@ fn unused_concurrency_counters_are_deleted_without_losing_jobs() {
         let mut base = ReadSet::uncached();
         store.load(&mut base, &["a", "e"].map(|lane| ReadKey::Counter(counter_key(lane)))).await.unwrap();
         assert_eq!(["a", "e"].map(|lane| base.snapshot().counters[&counter_key(lane)]), [0, 1]);
-        // The lane has as much room as before, and no more.
+        // The lane has as many free slots as before.
         for lane in ["a", "a", "a"] {
             driver.create_record(&ann, "suite.task", in_lane(lane), after_seconds(1)).await;
         }
@@ -428,7 +423,7 @@ fn unused_concurrency_counters_are_deleted_without_losing_jobs() {
     });
 }
 
-/// Windows of a limit `per` a time go when they are over; the one that counts now stays.
+/// The current window remains.
 #[test]
 fn expired_limit_windows_are_deleted() {
     let text = r#"

@@ -1,4 +1,4 @@
-//! Pages are bounded in bytes as well as in number. One is read in any case, and nothing is left out between two pages.
+//! Pages are limited by bytes and by count. Each contains at least one item, and no item is skipped between pages.
 
 use onceward_core::decide::{Call, FailureReport};
 use onceward_core::record::FencingToken;
@@ -10,16 +10,16 @@ use serde_json::json;
 use crate::support::driver::StoreDriver;
 use crate::support::{on_each_store, start_time, suite_files};
 
-/// Of a long text; what else there is to a record or an entry is far shorter than the rest of [`THREE_RECORDS_BYTES`].
+/// Everything else in a record or entry is much shorter than the rest of [`THREE_RECORDS_BYTES`].
 const LONG_TEXT_BYTES: usize = 10_000;
 
-/// An error's code is no longer than a thousand.
+/// Below the limit of 1,000 bytes for an error code.
 const ERROR_CODE_BYTES: usize = 900;
 
-/// Three long ones fit, and four do not.
+/// Fits three long texts but not four.
 const THREE_RECORDS_BYTES: usize = 35_000;
 
-/// A byte is enough for one.
+/// A limit of one byte still returns one record.
 const PAGE_BYTES_AND_RECORDS: [(usize, usize); 3] = [(THREE_RECORDS_BYTES, 3), (1, 1), (100 * LONG_TEXT_BYTES, 8)];
 
 #[test]
@@ -29,7 +29,7 @@ fn list_page_ends_at_byte_limit() {
         let mut driver = StoreDriver::new(store).await;
         let mut all = Vec::new();
         for number in 0..8 {
-            // Those of another's take no room.
+            // Records of another owner do not count.
             driver
                 .create_record(&user("bob"), "suite.box", json!({ "any": "y".repeat(LONG_TEXT_BYTES) }), start_time())
                 .await;
@@ -50,7 +50,7 @@ fn list_page_ends_at_byte_limit() {
             }
             assert_eq!(listed, all, "{bytes}");
         }
-        // A page may be cut anywhere: behind each of its records there is a place.
+        // A page can be continued after any of its records.
         let query = ListQuery { owner: Some("ann".into()), limit: 8, ..ListQuery::default() };
         let whole = store.list(&query).await.unwrap();
         let rest = store.list(&ListQuery { after: Some(whole.row_ids[4]), ..query }).await.unwrap();
@@ -68,7 +68,7 @@ fn log_page_ends_at_byte_limit() {
             driver.create_record(&user("ann"), "suite.box", json!({ "any": any }), start_time()).await;
         }
         let all = store.log(0, 100).await.unwrap();
-        // The call is in it, and what it changed.
+        // The entry contains the call and the change.
         let entry_bytes = all[0].text.len();
         assert!(
             all.len() == 8 && all.iter().all(|entry| entry.text.len() == entry_bytes) && entry_bytes > LONG_TEXT_BYTES

@@ -1,4 +1,4 @@
-//! What is saved is found again.
+//! Saved values can be read back.
 
 use onceward_core::decide::{Call, CreateRecord, Decision, ReadKey};
 use onceward_core::record::{Actor, ExecutionStatus, PayloadRef};
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::driver::{StoreDriver, create_call, fire_call};
 use crate::support::{on_each_store, start_time, suite_files};
 
-/// A value of every type, null too.
+/// Includes null.
 #[test]
 fn every_value_type_round_trips() {
     on_each_store(async |store, _| {
@@ -40,7 +40,7 @@ fn every_value_type_round_trips() {
     });
 }
 
-/// A record with a lease, an effect and a payload; its older attempts too.
+/// Includes earlier executions.
 #[test]
 fn executions_effects_and_payloads_round_trip() {
     on_each_store(async |store, _| {
@@ -88,7 +88,7 @@ fn executions_effects_and_payloads_round_trip() {
     });
 }
 
-/// A heartbeat moves the expiry and nothing else: no version, no entry.
+/// It raises no version and writes no log entry.
 #[test]
 fn heartbeat_changes_only_lease_expiry() {
     on_each_store(async |store, _| {
@@ -114,7 +114,6 @@ fn heartbeat_changes_only_lease_expiry() {
     });
 }
 
-/// Pages of a list follow one another; the counts agree with it.
 #[test]
 fn list_pages_and_counts_filter_by_state_and_owner() {
     on_each_store(async |store, _| {
@@ -156,7 +155,6 @@ fn list_pages_and_counts_filter_by_state_and_owner() {
     });
 }
 
-/// One page is one short look, however few records fit; whoever wants more goes on from there.
 #[test]
 fn list_page_scans_bounded_number_of_records() {
     const RECORD_COUNT: usize = 2_500;
@@ -168,7 +166,7 @@ fn list_page_scans_bounded_number_of_records() {
         let mut all = Vec::new();
         for number in 0..RECORD_COUNT {
             let operation = driver.operation(&ann, create_call("suite.step", json!({})));
-            // The driver's numbers make a thousand ids a moment.
+            // The driver's seeds allow a thousand ids per time.
             let now = start_time().checked_add(Duration::from_secs(i64::try_from(number / 500).unwrap())).unwrap();
             let Decision::Changes(changes) = driver.decide(&mut open, operation, now).await else { panic!("made") };
             all.push(changes.subject);
@@ -193,7 +191,7 @@ fn list_page_scans_bounded_number_of_records() {
     });
 }
 
-/// The records that point to another, in the order in which they were made, whenever they came to point there.
+/// The order does not depend on when the links were added.
 #[test]
 fn links_are_ordered_by_creation() {
     on_each_store(async |store, _| {
@@ -217,7 +215,6 @@ fn links_are_ordered_by_creation() {
     });
 }
 
-/// What does not exist is answered as such, whoever asks.
 #[test]
 fn missing_record_reads_return_none_or_empty() {
     on_each_store(async |store, _| {

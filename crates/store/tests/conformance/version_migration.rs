@@ -1,4 +1,4 @@
-//! Records that are moved to another version of their lifecycle stand in every table by that one.
+//! After a version migration, all tables reflect the new version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,12 +62,12 @@ fn migrated_record_follows_queues_and_links_of_its_version() {
                 .expect_taken(&operator_actor(), migrate_call(*id, task, &[("waiting", "queued")]), start_time())
                 .await;
         }
-        // One of the lane now, and the lightest first.
+        // The lane now allows one job, and the lightest comes first.
         assert_eq!(lease_candidate_ids(store).await, [tasks[0], alone]);
         let record = store.record(tasks[1]).await.unwrap().unwrap();
         assert_eq!((&record.lifecycle.hash, &**record.state_name(), record.version), (task, "queued", 2));
         assert_eq!(record.field("more"), Some(&onceward_core::value::Value::text("yes")));
-        // A field that is gone takes its links with it; the others stay.
+        // A removed field removes its links; other links remain.
         driver.expect_taken(&operator_actor(), migrate_call(other, box_, &[]), start_time()).await;
         driver.expect_taken(&operator_actor(), migrate_call(target, box_, &[]), start_time()).await;
         let with_referrers = store.with_referrers(&[target]).await.unwrap();
@@ -77,7 +77,7 @@ fn migrated_record_follows_queues_and_links_of_its_version() {
         let summary: Vec<_> = counts.iter().map(|count| (&*count.lifecycle, &*count.state, count.count)).collect();
         assert_eq!(summary, [("suite.box", "open", 2), ("suite.task", "queued", 5)]);
         assert!(counts.iter().all(|count| old.by_hash(&count.definition).is_none()), "all live by the new ones");
-        // It is worked on by its new version, and known by it after a look at the log alone.
+        // The job runs under its new version, and a replay of the log gives the same.
         let bob = worker("bob");
         let token = driver.lease_job(&bob, tasks[0], start_time()).await;
         driver
@@ -98,7 +98,6 @@ fn migrated_record_follows_queues_and_links_of_its_version() {
     });
 }
 
-/// Moved, changed and leased in one transaction, and moved back again.
 #[test]
 fn migrations_and_lease_in_one_batch_apply_in_order() {
     on_each_store(async |store, _| {

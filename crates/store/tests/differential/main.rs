@@ -1,6 +1,6 @@
-//! The same random operations through every store, with saves that are beaten and answers that are lost: the same answers, the same state, the
-//! same log; and the log alone is enough to build the state again. A case that fails is made as short as it can be and printed with its
-//! seed. `ONCEWARD_SEED=… cargo test -p onceward-store --test differential` plays one case again.
+//! Differential test: the same random operations on every store, with conflicts and lost replies. All stores must
+//! return the same decisions, state and log, and the log must replay to the state. A failing case is shrunk and printed
+//! with its seed. `ONCEWARD_SEED=… cargo test -p onceward-store --test differential` repeats one case.
 
 mod migration_and_conflicts;
 mod shrink;
@@ -28,19 +28,19 @@ use support::{TempDir, block_on, new_postgres_store, start_time, suite_files, sy
 
 const OPERATIONS_PER_CASE: usize = 150;
 
-/// All stores with the same definitions. The folder goes last.
+/// All stores with the same definitions. The folder is dropped last.
 struct ComparedStores {
     memory: AnyStore,
-    /// Those that must do as memory does.
+    /// Stores that must behave like the memory store.
     others: Vec<(&'static str, AnyStore)>,
     catalog: Arc<Catalog>,
-    /// Batches with such a write are lost on SQLite, and yet it says that they are saved.
+    /// If set, SQLite reports batches with such an operation as saved without saving them.
     loses_write: Option<fn(&DecidedOperation) -> bool>,
     _folder: TempDir,
 }
 
 impl ComparedStores {
-    /// `None` where the checker does not take the files.
+    /// Returns `None` if the files are invalid.
     async fn new(files: &InputFiles) -> Option<Self> {
         let mut stores = Self::without_server(files).await?;
         let postgres = new_postgres_store(&Clock::manual(start_time())).await;
@@ -63,7 +63,7 @@ impl ComparedStores {
         self.indexes().map(|at| self.named_store(at).1)
     }
 
-    /// Memory is the first.
+    /// Index 0 is the memory store.
     fn indexes(&self) -> std::ops::RangeInclusive<usize> {
         0..=self.others.len()
     }
@@ -84,7 +84,7 @@ impl ComparedStores {
     }
 }
 
-/// Says which seed it was when a test dies in the middle of a case.
+/// Prints the seed if a test panics during a case.
 struct SeedReporter(u64);
 
 impl Drop for SeedReporter {
@@ -95,7 +95,7 @@ impl Drop for SeedReporter {
     }
 }
 
-/// Random operations on these lifecycles, with their times, in the order in which they were carried out.
+/// Generates random operations on these lifecycles, with their times, in execution order.
 fn random_operations(catalog: &Catalog, seed: u64) -> Vec<(Operation, Time)> {
     let mut simulation = Simulation::new(catalog.definitions.clone(), true, seed);
     if let Err(broken) = simulation.run_operations(OPERATIONS_PER_CASE, &mut []) {
@@ -104,7 +104,7 @@ fn random_operations(catalog: &Catalog, seed: u64) -> Vec<(Operation, Time)> {
     simulation.log
 }
 
-/// A decision without the keys that it rests on: a whole world is asked in another order than a part of it.
+/// Describes a decision without its read keys, whose order differs between a complete and a partial snapshot.
 fn describe_decision(decision: &Decision) -> String {
     match decision {
         Decision::Changes(changes) => random::changes_text(changes),
@@ -113,7 +113,7 @@ fn describe_decision(decision: &Decision) -> String {
     }
 }
 
-/// All that can be asked of a store, as text.
+/// Returns the results of all queries as text.
 async fn dump_store(store: &AnyStore, now: Time) -> String {
     let catalog = store.catalog().await.unwrap();
     let page = store.list(&ListQuery { limit: 1_000, ..ListQuery::default() }).await.unwrap();
@@ -155,7 +155,7 @@ async fn dump_store(store: &AnyStore, now: Time) -> String {
     text + &format!("{:?}", store.log(0, 100_000).await.unwrap())
 }
 
-/// What the entries of a statement moved to and from its account, all together.
+/// Returns the sum of a statement's transfers to and from its account.
 fn net_transferred(statement: &StatementPage) -> i64 {
     let account = &statement.balance.account;
     let amount = |own: bool, amount| if own { amount } else { 0 };
@@ -169,7 +169,7 @@ fn net_transferred(statement: &StatementPage) -> i64 {
     statement.entries.iter().map(sum).sum()
 }
 
-/// The world without what the log does not tell: heartbeats move expiries and leave no entry.
+/// Removes lease expiries, because heartbeats change them without a log entry.
 fn without_expiries(world: &Snapshot) -> Snapshot {
     let mut world = world.clone();
     for record in world.records.values_mut().flatten() {
@@ -192,7 +192,7 @@ async fn replay_log(store: &AnyStore) -> Snapshot {
     replay.snapshot
 }
 
-/// Play one case; how many operations it had.
+/// Runs one case and returns its number of operations.
 fn run_case(files: &InputFiles, seed: u64) -> Option<usize> {
     let (steps, outcome) = block_on(async {
         let stores = ComparedStores::new(files).await?;
@@ -221,11 +221,11 @@ fn list_steps(steps: &[CaseStep]) -> String {
     })
 }
 
-/// The shortest part of a case that still fails on new stores, and how.
+/// Returns the shortest part of a case that still fails on new stores, and its error.
 fn shrink_case(steps: &[CaseStep], stores: impl AsyncFn() -> ComparedStores) -> (Vec<CaseStep>, String) {
     let mut last = String::new();
     let mut fails_with = |steps: &[CaseStep]| {
-        // Whatever breaks on the way is a failure, too.
+        // A panic counts as a failure too.
         let run = || block_on(async { run_steps(&stores().await, steps).await });
         match std::panic::catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(())) => false,
@@ -240,7 +240,7 @@ fn shrink_case(steps: &[CaseStep], stores: impl AsyncFn() -> ComparedStores) -> 
         }
     };
     let mut short = shrink_failing(steps.to_vec(), &mut fails_with);
-    // Without trouble, where it is no trouble that matters.
+    // Remove the injected faults if the case fails without them.
     let mut without_faults = short.clone();
     for step in &mut without_faults {
         step.fault = InjectedFault::None;
@@ -265,8 +265,7 @@ fn run_cases(seed_name: &str, default_cases: u64, files: impl Fn(u64) -> InputFi
     assert!(cases > 0, "no case was sound");
 }
 
-/// A store that says it has saved what it forgets is found, and the case is made as short as it can be: the life of one job up to
-/// the finish that is forgotten, each step of which is needed.
+/// The shortest case contains the steps of one job up to the lost finish.
 #[test]
 fn store_losing_writes_is_detected_and_case_shrunk() {
     let lossy_stores = async || {
@@ -302,7 +301,7 @@ fn stores_agree_on_shipped_systems() {
     }
 }
 
-/// Priorities, lanes, ordered lines, links, limits and money together.
+/// Covers priorities, lanes, ordered queues, links, limits and transfers together.
 #[test]
 fn stores_agree_on_suite_lifecycles() {
     run_cases("suite", 15, |_| suite_files());

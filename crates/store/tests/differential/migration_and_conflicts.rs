@@ -1,4 +1,4 @@
-//! Everybody moved to another version, and batches that are decided side by side: all stores find the same.
+//! Version migrations and concurrently decided batches give the same results on all stores.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     ComparedStores, SeedReporter, describe_decision, dump_store, random_operations, replay_log, without_expiries,
 };
 
-/// Decide some operations as one batch on a store and save it; what was decided, as text.
+/// Decides operations as one batch, saves it, and returns the decisions as text.
 async fn save_batch(store: &AnyStore, operations: &[(Operation, Time)]) -> Vec<String> {
     let driver = StoreDriver::new(store).await;
     let mut open = driver.new_batch(operations[0].1);
@@ -28,8 +28,8 @@ async fn save_batch(store: &AnyStore, operations: &[(Operation, Time)]) -> Vec<S
     outlines
 }
 
-/// A world of one version, of which everybody is moved to another one, in batches of random sizes: some are refused, all stores agree
-/// on whom, and work goes on.
+/// Migrates all records to another version in batches of random size, then continues with more operations. All stores
+/// must refuse the same records.
 async fn run_migrations(seed: u64) -> (usize, usize) {
     let stores = ComparedStores::new(&suite_files()).await.expect("sound files");
     let operations = random_operations(&stores.catalog, seed);
@@ -121,7 +121,7 @@ fn stores_agree_on_version_migrations() {
     assert!(taken > 0 && refused > 0);
 }
 
-/// Batches that are decided side by side and saved one after the other: all stores find the same conflicts in them.
+/// Decides batches concurrently and saves them one after another. All stores must report the same conflicts.
 async fn run_conflicting_batches(files: &InputFiles, seed: u64) -> (usize, usize) {
     let stores = ComparedStores::new(files).await.expect("sound files");
     let operations = random_operations(&stores.catalog, seed);

@@ -1,7 +1,6 @@
-//! A case that fails, made as short as it can be.
+//! Shrinks failing cases.
 
-/// The shortest part of a list that still fails, as far as leaving things out leads there: by halves, by quarters, at last one by
-/// one, until none can be spared.
+/// Removes parts of a list while it still fails: halves, then quarters, finally single items.
 pub(crate) fn shrink_failing<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let (mut remaining, mut size) = (items, usize::MAX);
     loop {
@@ -22,7 +21,6 @@ pub(crate) fn shrink_failing<T: Clone>(items: Vec<T>, mut fails: impl FnMut(&[T]
     }
 }
 
-/// Three of a hundred matter, and only together.
 #[test]
 fn shrink_finds_minimal_failing_subset() {
     let mut attempts = 0;

@@ -1,5 +1,5 @@
-//! A case: operations in batches, and what goes wrong with saving them. Played on every store beside a whole world that is decided on one
-//! by one; what differs is told, not asserted, so that a case that fails can be made shorter.
+//! Cases: operations in batches with injected faults. They run on every store and on a complete snapshot. Differences
+//! are returned, not asserted, so that a failing case can be shrunk.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,32 +16,32 @@ use crate::{ComparedStores, describe_decision, dump_store, replay_log, without_e
 /// Longer than any save takes.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Attempts at a batch that comes after one whose answer nobody waited for: what a store remembers may still be from before.
+/// After a lost reply, the cache can be stale, so the next batch may need several attempts.
 const MAX_SAVE_ATTEMPTS: usize = 20;
 
-/// What goes wrong with saving a batch.
+/// A fault injected into the save of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InjectedFault {
     None,
-    /// Somebody else does the same as its first operation after it was decided and before it is saved. Where that is a conflict it is
-    /// decided again.
+    /// Another caller repeats the first operation between decision and save. After a conflict, the batch is decided
+    /// again.
     ConcurrentDuplicate,
-    /// It is saved, and nobody hears of it: who asked goes away, comes again, and asks for all of it once more.
+    /// The batch is saved but the caller gets no reply, and sends all operations again.
     LostReply,
 }
 
-/// One operation, and the batch that it is in; steps of one batch stand together.
+/// An operation and its batch; steps of one batch are adjacent.
 #[derive(Clone, Debug)]
 pub(crate) struct CaseStep {
     pub(crate) batch: usize,
     pub(crate) fault: InjectedFault,
-    /// All that can be asked of the stores is asked afterwards.
+    /// Whether to compare all stores afterwards.
     pub(crate) compare_after: bool,
     pub(crate) operation: Operation,
     pub(crate) now: Time,
 }
 
-/// Batches of random sizes, one in five in trouble.
+/// Creates batches of random size, one in five with a fault.
 pub(crate) fn random_steps(operations: Vec<(Operation, Time)>, seed: u64) -> Vec<CaseStep> {
     let mut rng = Rng::new(!seed);
     let (mut batch, mut remaining, mut fault, mut compare_after) = (0, 0, InjectedFault::None, false);
@@ -62,13 +62,13 @@ pub(crate) fn random_steps(operations: Vec<(Operation, Time)>, seed: u64) -> Vec
 
 type TimedOperation = (Operation, Time);
 
-/// The same asked anew, as an engine gives it a seed of its own.
+/// Returns the same call with a new seed, as the engine assigns one for a repeated call.
 fn with_new_seed((operation, now): &TimedOperation) -> TimedOperation {
     let seed = operation.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     (Operation { seed, ..operation.clone() }, *now)
 }
 
-/// A world that is all in one hand.
+/// The complete snapshot on which each operation is decided alone.
 struct ReferenceWorld {
     world: Snapshot,
     latest: Time,
@@ -93,8 +93,8 @@ impl ReferenceWorld {
     }
 }
 
-/// What a store decides must be what was decided on the whole. What it remembers may be from before a save of which nobody heard: a save
-/// would find that out, and an engine asks again, as here, without resting on memory.
+/// Compares a store's decisions with those on the complete snapshot. The cache can be stale after a lost reply. A save
+/// would detect that, and an engine would decide again without the cache, as this function does.
 async fn decide_and_compare(
     driver: &StoreDriver<'_, AnyStore>,
     operations: &[TimedOperation],
@@ -132,7 +132,7 @@ fn compare_text(left: &str, right: &str, subject: &str) -> Result<(), String> {
     Err(format!("{subject}:\n  {}\n  {}", differ.0, differ.1))
 }
 
-/// Decide a batch and save it.
+/// Decides a batch and saves it.
 async fn save_with_retries(
     stores: &ComparedStores,
     index: usize,
@@ -150,7 +150,7 @@ async fn save_with_retries(
     Err(format!("{store_name}: nobody else is here, yet it is a conflict again and again"))
 }
 
-/// Save it and go away before it is answered. Whatever it leaves in the log is there when this is done.
+/// Starts a save, drops it without waiting for the reply, and waits until its entries are in the log.
 async fn save_without_reply(
     stores: &ComparedStores,
     index: usize,
@@ -161,7 +161,7 @@ async fn save_without_reply(
     let last_seq = async || store.last_seq().await.expect("reading");
     let (base, batch) = (Arc::new(pending.read_set.clone()), Arc::new(pending.batch.clone()));
     let before = last_seq().await;
-    // Where nothing is logged nobody could see when it is done. Memory, the first, is done at once.
+    // Without a log entry, the end of the save is not observable. The memory store completes at once.
     if expected_seq.is_some_and(|until| until == before) {
         let driver = StoreDriver::new(store).await;
         stores.save(index, &driver, pending).await;
@@ -184,7 +184,7 @@ async fn save_without_reply(
         .map_err(|_| format!("{store_name}: what nobody waited for was not done"))
 }
 
-/// One batch on all stores.
+/// Runs one batch on all stores.
 async fn run_batch(
     stores: &ComparedStores,
     reference: &mut ReferenceWorld,
@@ -246,7 +246,7 @@ async fn run_batch(
     Ok(())
 }
 
-/// All stores tell the same of all that can be asked.
+/// Compares the query results of all stores.
 async fn compare_stores(stores: &ComparedStores, now: Time) -> Result<(), String> {
     let memory = dump_store(stores.named_store(0).1, now).await;
     for index in stores.indexes().skip(1) {
@@ -256,14 +256,14 @@ async fn compare_stores(stores: &ComparedStores, now: Time) -> Result<(), String
     Ok(())
 }
 
-/// Play a case; what differs.
+/// Runs a case and returns the first difference.
 pub(crate) async fn run_steps(stores: &ComparedStores, steps: &[CaseStep]) -> Result<(), String> {
     let mut reference = ReferenceWorld { world: Snapshot::empty_complete(), latest: Time::MIN };
     for batch in steps.chunk_by(|one, next| one.batch == next.batch) {
         let operations: Vec<TimedOperation> = batch.iter().map(|step| (step.operation.clone(), step.now)).collect();
         run_batch(stores, &mut reference, &operations, batch[0].fault).await?;
         if batch[0].compare_after {
-            // Who stands in front of a work key is exact from the latest time on that was seen.
+            // The fronts of lanes are exact only from the latest time seen.
             compare_stores(stores, reference.latest).await?;
         }
     }

@@ -1,4 +1,4 @@
-//! Load, decide, save: the engine in miniature, one batch at a time.
+//! A minimal engine for tests: loads, decides and saves one batch at a time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use onceward_core::value::RecordId;
 use onceward_store::{Batch, Catalog, DecidedOperation, OperationOutcome, ReadSet, SaveResult, Store, StoreError};
 use serde_json::{Map, Value as Json};
 
-/// Rounds of loading after which something must be wrong.
+/// More rounds mean that loading makes no progress.
 const MAX_LOAD_ROUNDS: usize = 500;
 
 pub(crate) struct StoreDriver<'a, S> {
@@ -43,7 +43,7 @@ impl<'a, S: Store> StoreDriver<'a, S> {
         Operation { seed: self.seed, actor: actor.clone(), call, check_answers: Vec::new(), trace: None }
     }
 
-    /// Decide one operation on an open batch, loading what is missing, and add it.
+    /// Decides one operation, loads what is missing, and adds it to the batch.
     pub(crate) async fn decide(&self, pending: &mut DriverBatch, operation: Operation, now: Time) -> Decision {
         for _ in 0..MAX_LOAD_ROUNDS {
             let decision = decide(&self.catalog.definitions, pending.read_set.snapshot(), &operation, now);
@@ -74,7 +74,7 @@ impl<'a, S: Store> StoreDriver<'a, S> {
         self.store.save(&Arc::new(pending.read_set.clone()), &Arc::new(pending.batch.clone())).await
     }
 
-    /// One operation, as a batch of its own.
+    /// Runs one operation as its own batch.
     pub(crate) async fn run_operation(&self, operation: Operation, now: Time) -> Decision {
         let mut pending = self.new_batch(now);
         let decision = self.decide(&mut pending, operation, now).await;
@@ -85,7 +85,7 @@ impl<'a, S: Store> StoreDriver<'a, S> {
         decision
     }
 
-    /// One call that must be taken.
+    /// Runs a call that must succeed.
     pub(crate) async fn expect_taken(&mut self, actor: &Actor, call: Call, now: Time) -> Box<Changes> {
         let operation = self.operation(actor, call);
         match self.run_operation(operation, now).await {
@@ -94,7 +94,7 @@ impl<'a, S: Store> StoreDriver<'a, S> {
         }
     }
 
-    /// One call that must be refused.
+    /// Runs a call that must be refused.
     pub(crate) async fn expect_refused(&mut self, actor: &Actor, call: Call, now: Time) -> Box<Refusal> {
         let operation = self.operation(actor, call);
         match self.run_operation(operation, now).await {
@@ -107,7 +107,7 @@ impl<'a, S: Store> StoreDriver<'a, S> {
         self.expect_taken(actor, create_call(lifecycle, fields), now).await.subject
     }
 
-    /// Hand a job to a worker; its token.
+    /// Leases a job and returns its token.
     pub(crate) async fn lease_job(&mut self, actor: &Actor, record: RecordId, now: Time) -> FencingToken {
         let call = Call::Lease { record, worker: "w".into(), lease: None, start: true };
         let changes = self.expect_taken(actor, call, now).await;

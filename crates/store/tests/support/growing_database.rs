@@ -15,7 +15,7 @@ use super::{TempDir, block_on, start_time};
 
 pub(crate) const BYTES_PER_MEGABYTE: usize = 1 << 20;
 
-/// It grows by contents that are all different.
+/// Each write adds a different payload.
 pub(crate) struct GrowingDatabase {
     pub(crate) folder: TempDir,
     pub(crate) store: SqliteStore,

@@ -1,4 +1,4 @@
-//! What the tests of stores stand on: lifecycles of their own, and a driver that does what the engine will do.
+//! Common lifecycles and helpers for store tests.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub(crate) mod driver;
@@ -10,7 +10,6 @@ use onceward_store::{AnyStore, Clock, MemoryStore, PostgresStore, SqliteStore};
 pub(crate) use onceward_testkit::TempDir;
 use onceward_testkit::postgres::PostgresServer;
 
-/// The suite's lifecycles.
 pub(crate) fn suite_files() -> InputFiles {
     let file = |name: &str, text: &str| InputFile { name: name.to_owned(), text: text.into() };
     InputFiles {
@@ -23,8 +22,8 @@ pub(crate) fn suite_files() -> InputFiles {
     }
 }
 
-/// The suite a year later: tasks call their states and fields otherwise, share lanes otherwise, and are weighed the other way
-/// round; boxes have lost a field that refers to others.
+/// The suite's lifecycles in a later version. Tasks have other state and field names, another lane limit and the
+/// reverse weight. Boxes have lost a reference field.
 pub(crate) fn migrated_suite_files() -> InputFiles {
     let mut files = suite_files();
     for file in &mut files.files {
@@ -46,22 +45,22 @@ pub(crate) fn migrated_suite_files() -> InputFiles {
     files
 }
 
-/// The files of a shipped system.
+/// Returns the lifecycle files of a shipped system.
 pub(crate) fn system_files(name: &str) -> InputFiles {
     InputFiles { files: onceward_testkit::systems::source_files(name) }
 }
 
-/// When every test begins.
+/// Returns the time at which every test begins.
 pub(crate) fn start_time() -> Time {
     "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
 }
 
-/// Wait for a future that waits for nobody but other threads.
+/// Runs a future on a new single-threaded runtime.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
-/// The same test on every store.
+/// Runs a test on every store.
 #[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
 pub(crate) fn on_each_store(test: impl AsyncFn(&AnyStore, &Clock)) {
     let clock = Clock::manual(start_time());
@@ -76,7 +75,7 @@ pub(crate) fn on_each_store(test: impl AsyncFn(&AnyStore, &Clock)) {
     block_on(async { test(&new_postgres_store(&clock).await, &clock).await });
 }
 
-/// A new database on a real server.
+/// Creates a new database on a real server.
 pub(crate) async fn new_postgres_store(clock: &Clock) -> AnyStore {
     let url = PostgresServer::shared().create_database();
     AnyStore::Postgres(PostgresStore::open_with_clock(&url, clock.clone()).await.expect("a new database"))

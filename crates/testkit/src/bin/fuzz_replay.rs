@@ -1,5 +1,5 @@
-//! Runs inputs through a fuzz target, one after another, and says which before each: whoever dies, hangs or overflows its
-//! stack has been named. Driven by `tests/fuzz_corpus.rs`; by hand it reproduces a finding:
+//! Runs inputs through a fuzz target. Prints the name of each input first, so that a crash, a hang or a stack overflow
+//! names its input. `tests/fuzz_corpus.rs` runs it; run it by hand to reproduce a finding:
 //!
 //! ```text
 //! cargo run -p onceward-testkit --bin fuzz_replay -- TARGET FILE          as it is
@@ -13,10 +13,10 @@ use std::process::ExitCode;
 
 use onceward_testkit::fuzz::{FuzzTarget, mutate_input};
 
-/// What a thread gets by default on the systems we know; the engine's own threads will have no more.
+/// Default stack size of a thread. The engine's threads have no more.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// A single input may not need more than this beyond what was used before it.
+/// Maximum additional memory for one input.
 const MAX_MEMORY_GROWTH_KB: u64 = 256 * 1024;
 
 fn main() -> ExitCode {
@@ -69,7 +69,7 @@ fn input_files(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The most memory this process ever had; 0 where the system does not say.
+/// Returns the peak memory of this process, or 0 if the system does not report it.
 fn peak_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,5 +1,5 @@
-//! A PostgreSQL server for tests that are no Rust: prints the URLs of as many empty databases as are asked for, and runs until its
-//! standard input ends.
+//! Runs a PostgreSQL server for tests in other languages. Prints the URLs of the requested number of empty databases,
+//! and runs until its standard input ends.
 
 use std::io::{Read as _, Write as _};
 

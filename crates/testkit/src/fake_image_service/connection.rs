@@ -1,4 +1,4 @@
-//! One connection: a request read, an answer written, both by hand, since most answers are ones that no library writes.
+//! Serves one connection. Reads requests and writes responses by hand, because most responses are invalid on purpose.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::response::{ErrorResponse, FakeResponse};
 use super::{FakeImageService, FakeServiceShared, ReceivedRequest, RequestKind};
 
-/// Between the bytes of a body that drips.
+/// Delay between the bytes of a slow body.
 const DRIP_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) fn serve_connection(stream: &TcpStream, own: SocketAddr, shared: &FakeServiceShared) -> io::Result<()> {
@@ -27,7 +27,7 @@ pub(super) fn serve_connection(stream: &TcpStream, own: SocketAddr, shared: &Fak
     )
 }
 
-/// What an answer depends on.
+/// What a response depends on.
 struct ResponseContext {
     kind: RequestKind,
     service_address: SocketAddr,
@@ -119,7 +119,7 @@ fn write_response(
     }
 }
 
-/// A good answer: its kind and its body.
+/// Returns content type and body of a success response.
 fn success_body(context: &ResponseContext) -> (&'static str, Vec<u8>) {
     match context.kind {
         RequestKind::Download => ("image/png", FakeImageService::image_bytes()),
@@ -167,7 +167,6 @@ fn write_error(mut stream: &TcpStream, refusal: &ErrorResponse, context: &Respon
     )
 }
 
-/// Bytes as text.
 fn encode_base64(bytes: &[u8]) -> String {
     const BASE64_ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

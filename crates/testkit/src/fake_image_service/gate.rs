@@ -1,10 +1,10 @@
-//! Where one thread waits until another lets it through.
+//! A gate that blocks threads until a test opens it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::http::TEST_TIMEOUT;
 
-/// Clones are the same gate.
+/// A gate. Clones share its state.
 #[derive(Clone, Debug, Default)]
 pub struct TestGate(Arc<(Mutex<GateState>, Condvar)>);
 
@@ -19,14 +19,14 @@ impl TestGate {
         Self::default()
     }
 
-    /// Let through all who wait, and all who come.
+    /// Releases all current and later waiters.
     pub fn open(&self) {
         let (state, changed) = &*self.0;
         state.lock().unwrap_or_else(PoisonError::into_inner).open = true;
         changed.notify_all();
     }
 
-    /// Wait until somebody stands at it. Blocks the thread; panics when nobody comes for a long time.
+    /// Blocks until a thread waits at the gate. Panics after [`TEST_TIMEOUT`].
     pub fn wait_until_reached(&self) {
         let (state, changed) = &*self.0;
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ impl TestGate {
         assert!(state.arrived > 0, "nobody came to the gate within {TEST_TIMEOUT:?}");
     }
 
-    /// Stand at it until it opens.
+    /// Blocks until the gate opens.
     pub(super) fn wait_until_open(&self) {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,23 +1,23 @@
-//! A service that draws, for tests: OpenAI's protocol for images and moderation, over real HTTP on a port of its own.
+//! A fake image service that speaks OpenAI's protocol for images and moderation over real HTTP.
 //!
-//! It answers well until it is told otherwise, and then as badly as real services do:
+//! It responds with success, unless a test scripts a failure of a real service:
 //!
 //! ```
-//! use onceward_testkit::pictures::{Answer, Asked, Pictures};
+//! use onceward_testkit::fake_image_service::{FakeImageService, FakeResponse, RequestKind, TestGate};
 //!
-//! let service = Pictures::start();
-//! // The next order is sent away, the one after it gets a picture.
-//! service.next(Asked::Drawing, Answer::refusal(429).header("Retry-After", "7"));
-//! // From now on the answer is an address, and the download stalls half way until the gate opens.
-//! let gate = onceward_testkit::pictures::Gate::new();
-//! service.always(Asked::Drawing, Answer::Link);
-//! service.next(Asked::Download, Answer::Stall(gate.clone()));
-//! # let _ = (service.url(), service.heard());
+//! let service = FakeImageService::start();
+//! // The next request fails, the one after it succeeds.
+//! service.respond_next(RequestKind::Generation, FakeResponse::error_status(429).header("Retry-After", "7"));
+//! // From now on the response is a URL, and the download stalls in the middle until the gate opens.
+//! let gate = TestGate::new();
+//! service.respond_always(RequestKind::Generation, FakeResponse::ImageUrl);
+//! service.respond_next(RequestKind::Download, FakeResponse::StallMidBody(gate.clone()));
+//! # let _ = (service.url(), service.received());
 //! # gate.open();
 //! ```
 //!
-//! It stands on plain threads, so it also serves a program that a test starts and kills. Waiting on a [`TestGate`] blocks its
-//! thread: on a runtime of one thread, wait in `spawn_blocking`.
+//! It runs on plain threads, so it also serves a process that a test starts and kills. Waiting on a [`TestGate`] blocks
+//! the thread; on a single-threaded runtime, wait in `spawn_blocking`.
 
 mod connection;
 mod gate;
@@ -36,7 +36,7 @@ pub use gate::TestGate;
 pub use png::gray_noise_png;
 pub use response::FakeResponse;
 
-/// What a request asks for, by its path.
+/// The kind of a request, by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestKind {
     /// `POST /v1/images/generations`
@@ -47,18 +47,18 @@ pub enum RequestKind {
     Moderation,
 }
 
-/// A request that came in.
+/// A request that the service received.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedRequest {
     pub kind: RequestKind,
     pub path: String,
-    /// By their names in small letters.
+    /// By lower-case name.
     pub headers: BTreeMap<String, String>,
-    /// Null, where there was none.
+    /// Null if there was none.
     pub body: Value,
 }
 
-/// The service. It ends when it is dropped.
+/// The service. Dropping it stops it.
 #[derive(Debug)]
 pub struct FakeImageService {
     address: SocketAddr,
@@ -69,7 +69,7 @@ pub struct FakeImageService {
 struct FakeServiceShared {
     script: Mutex<ResponseScript>,
     stopped: AtomicBool,
-    /// Opens when the service ends: whoever was never answered may go.
+    /// Opens when the service stops, to release requests that never got a response.
     shutdown: TestGate,
 }
 
@@ -92,7 +92,7 @@ impl FakeImageService {
                     return;
                 }
                 let shared = Arc::clone(&serving);
-                // A client that goes away is no fault of the test's.
+                // A client that disconnects must not fail the test.
                 thread::spawn(move || connection::serve_connection(&stream, address, &shared).ok());
             }
         });
@@ -104,22 +104,22 @@ impl FakeImageService {
         format!("http://{}", self.address)
     }
 
-    /// How the next request of this kind is answered that has no answer yet.
+    /// Sets the response for the next request of this kind that has none yet.
     pub fn respond_next(&self, kind: RequestKind, response: impl Into<FakeResponse>) {
         self.shared.lock_script().next.entry(kind).or_default().push_back(response.into());
     }
 
-    /// How all requests of this kind are answered for which there is no `next`.
+    /// Sets the response for all requests of this kind without a `respond_next`.
     pub fn respond_always(&self, kind: RequestKind, response: impl Into<FakeResponse>) {
         self.shared.lock_script().always.insert(kind, response.into());
     }
 
-    /// All requests so far, in order.
+    /// Returns all requests so far, in order.
     pub fn received(&self) -> Vec<ReceivedRequest> {
         self.shared.lock_script().received.clone()
     }
 
-    /// The picture that it draws, whatever the prompt.
+    /// Returns the image of every generation, whatever the prompt.
     pub fn image_bytes() -> Vec<u8> {
         gray_noise_png(64)
     }
@@ -143,7 +143,7 @@ impl Drop for FakeImageService {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
         self.shared.shutdown.open();
-        // Wakes the listener, which sees that it is over.
+        // Wakes the listener so that it sees `stopped`.
         let _ = TcpStream::connect(self.address);
     }
 }

@@ -1,16 +1,16 @@
-//! A picture for tests, written without the library that is under test: grey noise, stored and not compressed.
+//! Writes a PNG without the library under test: gray noise, uncompressed.
 
-/// A whole PNG of so many pixels a side.
+/// Returns a square PNG with `side` pixels per side.
 pub fn gray_noise_png(side: u16) -> Vec<u8> {
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     let wide = u32::from(side).to_be_bytes();
-    // Eight bits of grey, in the usual order.
+    // 8-bit grayscale, not interlaced.
     write_png_chunk(&mut file, *b"IHDR", &[wide.as_slice(), &wide, &[8, 0, 0, 0, 0]].concat());
     let mut rows = Vec::new();
     let mut gray = 7u32;
     for position in 0..u32::from(side) * (u32::from(side) + 1) {
         gray = gray.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // A row begins with how it is filtered: not at all.
+        // Each row starts with its filter type: none.
         let is_row_start = position % (u32::from(side) + 1) == 0;
         rows.push(if is_row_start { 0 } else { gray.to_be_bytes()[0] });
     }

@@ -1,41 +1,41 @@
-//! How the service answers.
+//! Responses of the fake service.
 
 use super::gate::TestGate;
 
 #[derive(Clone, Debug, Default)]
 pub enum FakeResponse {
-    /// An order with the picture itself, a download with its bytes, a prompt with no objection.
+    /// A generation with the image inline, a download with the image bytes, or a moderation without objection.
     #[default]
     Success,
-    /// An order with the address of the picture, at this service.
+    /// A generation with a URL of this service.
     ImageUrl,
-    /// An order with an address of your choice.
+    /// A generation with this URL.
     ImageUrlAt(String),
-    /// A moderation's objection.
+    /// A moderation that flags the prompt.
     Flagged,
-    /// Any status but a success.
+    /// Any status except success.
     ErrorStatus(ErrorResponse),
     /// A success with this body.
     Body { content_type: &'static str, bytes: Vec<u8> },
-    /// The head promises the whole body; half of it comes.
+    /// The head announces the whole body; only half of it follows.
     TruncatedWithLength,
-    /// The head promises nothing; half of the body comes, and the connection ends as if that were all.
+    /// The head announces no length; half of the body follows, then the connection closes normally.
     TruncatedWithoutLength,
-    /// A byte now and then: all of it takes minutes.
+    /// One byte at a time, so that the whole body takes minutes.
     SlowBytes,
-    /// More and more, for ever, of no length told before.
+    /// An endless body without a length.
     Endless,
-    /// The head, half of the body, and the rest when the gate opens.
+    /// The head and half of the body; the rest when the gate opens.
     StallMidBody(TestGate),
-    /// Well, when the gate opens, and nothing before.
+    /// A success when the gate opens; nothing before.
     Delayed(TestGate),
-    /// Nothing, for ever.
+    /// No response at all.
     NoResponse,
-    /// The connection ends without a word.
+    /// Closes the connection without a response.
     CloseConnection,
 }
 
-/// A status, headers, and the `error` of the body.
+/// Status, headers, and `error` of the body.
 #[derive(Clone, Debug)]
 pub struct ErrorResponse {
     pub(super) status: u16,
@@ -44,17 +44,17 @@ pub struct ErrorResponse {
 }
 
 impl FakeResponse {
-    /// With a body as real services write it, which quotes what it was asked.
+    /// Returns an error response with a body like that of real services, which quotes the request.
     pub fn error_status(status: u16) -> ErrorResponse {
         ErrorResponse { status, headers: Vec::new(), error: serde_json::json!({ "type": "error", "code": null }) }
     }
 
-    /// To another address.
+    /// Returns a redirect to another URL.
     pub fn redirect(to: &str) -> ErrorResponse {
         Self::error_status(302).header("Location", to)
     }
 
-    /// A success whose body is this text, as JSON or not.
+    /// Returns a success whose body is this text, which need not be JSON.
     pub fn success_text(text: &str) -> Self {
         Self::Body { content_type: "application/json", bytes: text.as_bytes().to_vec() }
     }
@@ -66,13 +66,13 @@ impl ErrorResponse {
         self
     }
 
-    /// The code of the error in the body.
+    /// Sets the error code in the body.
     pub fn code(mut self, code: &str) -> Self {
         self.error["code"] = code.into();
         self
     }
 
-    /// The whole `error` of the body.
+    /// Sets the whole `error` of the body.
     pub fn error(mut self, error: serde_json::Value) -> Self {
         self.error = error;
         self

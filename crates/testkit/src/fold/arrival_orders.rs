@@ -1,4 +1,4 @@
-//! One set of operations, arriving in one of very many ways.
+//! Delivers a set of operations to a fold in random orders.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::operation_sets::{OperationSetSpec, random_authority};
 use super::reference::{ReferenceFold, reference_fold};
 use crate::random::{Rng, world_text};
 
-/// Bring the set in a random order, with duplicates, in random portions; authority comes and goes meanwhile. What has
-/// come of it must at every look be what the plain fold of what is there comes to.
+/// Inserts the set in a random order, with duplicates and in random portions, while authority changes. After each
+/// portion, the fold must equal the reference fold of the operations so far.
 pub fn fold_in_random_order(
     set: &OperationSetSpec,
     definitions: &Arc<Definitions>,
@@ -19,7 +19,7 @@ pub fn fold_in_random_order(
     resolver: &dyn CheckResolver,
     rng: &mut Rng,
 ) -> Fold {
-    // So few images that they run out, in some cases.
+    // In some cases there are too few images.
     let images = [usize::MAX, 40, 3, 0][rng.below(4)];
     let bounds = FoldLimits { max_before_image_records: images, ..FoldLimits::default() };
     let mut fold = Fold::new(Arc::clone(definitions), bounds).expect("lifecycles that can be folded");
@@ -40,7 +40,7 @@ pub fn fold_in_random_order(
         remaining = later;
         let mut inserted = Vec::new();
         for (operation, last) in now {
-            // Many are first seen with another standing than they will have in the end.
+            // Many operations first arrive with another authority than their final one.
             let first = if rng.percent(30) { random_authority(set, rng) } else { last.clone() };
             arrived.entry(operation.id).or_insert_with(|| (operation.clone(), first.clone()));
             inserted.push((operation.clone(), first));
@@ -61,7 +61,7 @@ pub fn fold_in_random_order(
             assert_matches_reference(&fold, &reference_fold(definitions, &present, resolver));
         }
     }
-    // In the end each has the standing that it has.
+    // In the end, each operation has its final authority.
     let mut last: Vec<_> = operations.iter().map(|(operation, standing)| (operation.id, standing.clone())).collect();
     shuffle(&mut last, rng);
     for portion in last.chunks(1 + rng.below(last.len())) {
@@ -71,8 +71,8 @@ pub fn fold_in_random_order(
     fold
 }
 
-/// The fold and the second opinion agree: on every record with its fields, version and times, on every key, and on what
-/// became of every operation.
+/// Asserts that the fold equals the reference: every record with its fields, version and times, every key, and the
+/// status of every operation.
 pub fn assert_matches_reference(fold: &Fold, reference: &ReferenceFold) {
     for (operation, _, applied) in fold.operations() {
         assert_eq!(Some(applied), reference.statuses.get(&operation.id), "the verdict on {operation:?}");

@@ -1,4 +1,4 @@
-//! Folds in tests: nodes that author operations, random sets of them, and a plain second opinion of what they come to.
+//! Test support for folds: operations of nodes, random sets of them, and a reference implementation.
 
 mod arrival_orders;
 mod operation_builder;

@@ -1,4 +1,4 @@
-//! Operations as nodes author them.
+//! Builds operations as nodes author them.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use onceward_core::value::RecordId;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 
-/// So many seconds into the story.
+/// Returns a timestamp this many seconds after the start of the test.
 pub fn timestamp_at(seconds: i64) -> HybridTimestamp {
     HybridTimestamp { wall_time: Time::from_secs(1_800_000_000 + seconds), logical_counter: 0 }
 }
 
-/// A node holding these capabilities.
+/// Returns the authority of a node with these capabilities.
 pub fn authority_with(capabilities: &[&str]) -> Authority {
     let capabilities = capabilities.iter().map(|name| Arc::from(*name)).collect();
     Authority::Held(AuthorityGrant { capabilities, ..AuthorityGrant::default() })
 }
 
-/// A record's id that a test can name beforehand.
+/// Returns a record id that a test can derive from a name.
 pub fn named_record_id(name: &str) -> RecordId {
     let hash = Sha256::digest(name.as_bytes());
     let bits = hash.iter().take(16).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
@@ -27,7 +27,7 @@ pub fn named_record_id(name: &str) -> RecordId {
     RecordId(uuid::Uuid::from_u128(bits))
 }
 
-/// Something that a node says at a moment.
+/// Builds an operation of an author at a timestamp.
 pub struct OperationBuilder {
     author: Arc<str>,
     timestamp: HybridTimestamp,
@@ -44,7 +44,7 @@ impl OperationBuilder {
         self
     }
 
-    /// Building on an operation that the test has no more than the id of.
+    /// Adds a dependency by id.
     pub fn after_id(mut self, id: OperationId) -> Self {
         self.after.push(id);
         self
@@ -63,7 +63,7 @@ impl OperationBuilder {
         self.build(LogCall::Fire { record: named_record_id(record), event: event.into(), input: object(input) })
     }
 
-    /// With the hash of it all as its id, as a signed log would have it.
+    /// Builds the operation. Its id is the hash of its content, as in a signed log.
     pub fn build(self, call: LogCall) -> LogOperation {
         let mut operation = LogOperation {
             id: OperationId([0; 32]),

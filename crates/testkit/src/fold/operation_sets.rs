@@ -1,4 +1,4 @@
-//! Random sets of operations: honest ones mostly, and all that a careless or lying node might send.
+//! Generates random sets of operations: mostly honest ones, and everything that a careless or lying node might send.
 
 use std::sync::Arc;
 
@@ -17,20 +17,22 @@ use super::reference::reference_fold;
 use crate::random::Rng;
 use crate::random::values::random_value;
 
-/// Few, so that they meet; two of them are words that random text fields hold too.
+/// Few authors, so that they conflict. Random text fields also contain two of these names.
 const AUTHORS: [&str; 4] = ["ann", "bob", "cyd", "dot"];
-/// Operations after which the generator looks at what has come of them, to have records to speak of.
+/// The generator folds after this many operations, to get records for later operations.
 const REFRESH_EVERY_OPERATIONS: usize = 6;
 
-/// What the nodes of a random mesh may do, and how many operations they say.
+/// The capabilities and the number of operations of a random mesh.
 pub struct OperationSetSpec<'a> {
     pub definitions: &'a Definitions,
     pub capabilities: &'a [&'a str],
     pub operation_count: usize,
 }
 
-/// Operations with the standing that counts in the end. Their clocks meet often; some reuse one, build on what is later, on one
-/// another in a circle, or on what never comes.
+/// Returns operations with their final authority.
+///
+/// Timestamps are often equal. Some operations reuse a timestamp, or depend on later operations, on each other in a
+/// cycle, or on operations that never arrive.
 pub fn random_operation_set(
     set: &OperationSetSpec,
     resolver: &dyn CheckResolver,
@@ -45,7 +47,7 @@ pub fn random_operation_set(
         let after = dependencies(rng, index, &ids, &stamps);
         let same = operations.iter().rfind(|(other, _)| other.timestamp == moment && other.author != author);
         let call = match same {
-            // Two nodes have the same thought at the same time.
+            // Two nodes send the same call at the same time.
             Some((other, _)) if rng.percent(75) => other.call.clone(),
             _ => random_call(set, rng, &records, moment.wall_time),
         };
@@ -62,7 +64,7 @@ pub fn random_operation_set(
     operations
 }
 
-/// Authors and clocks that go forward by and large, meet now and then, and in few cases lie.
+/// Returns authors and timestamps. Timestamps mostly increase, are sometimes equal, and rarely go back.
 fn random_stamps(size: usize, rng: &mut Rng) -> Vec<(Arc<str>, HybridTimestamp)> {
     let mut stamps: Vec<(Arc<str>, HybridTimestamp)> = Vec::new();
     let mut second = 1_800_000_000;
@@ -140,7 +142,7 @@ fn random_call(set: &OperationSetSpec, rng: &mut Rng, records: &[Arc<Record>], n
     if rng.percent(if records.len() < 6 { 70 } else { 15 }) {
         let lifecycle = rng.pick(&lifecycles).expect("a set of definitions has lifecycles");
         let row = rng.pick(lifecycle.transitions(EventKind::Create));
-        // A few names, so that two nodes make the same record now and then.
+        // Few names, so that two nodes sometimes create the same record.
         let id = rng.percent(60).then(|| named_record_id(&format!("{} {}", lifecycle.name, rng.below(4))));
         let fields = row.map(|row| random_inputs(rng, records, row, 75, now)).unwrap_or_default();
         return LogCall::Create { lifecycle: Arc::clone(&lifecycle.name), id, fields, payload: None };
@@ -148,7 +150,7 @@ fn random_call(set: &OperationSetSpec, rng: &mut Rng, records: &[Arc<Record>], n
     let fallback = LogCall::Fire { record: named_record_id("nobody"), event: "nothing".into(), input: Map::new() };
     let Some(record) = rng.pick(records) else { return fallback };
     let mut events: Vec<_> = record.lifecycle.events.iter().filter(|event| event.kind == EventKind::Called).collect();
-    // Mostly such as somebody would try: what the record takes, and not only from other records.
+    // Mostly plausible events: accepted in the record's state, and not reserved for other records.
     let sensible =
         |transition: &Transition| transition.from.contains(record.state) && transition.by != [AllowedCaller::Record];
     if rng.percent(85) {

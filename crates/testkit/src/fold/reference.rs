@@ -1,5 +1,6 @@
-//! What a set of operations comes to, the plain way: sort it, judge it, fold it from the start. Written apart from the fold in
-//! core, with no images, no index and no care for cost.
+//! Reference implementation of the fold: sorts the set and folds it from the start.
+//!
+//! Written independently of the fold in core, without images, indexes or regard for cost.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +15,13 @@ use onceward_core::record::Actor;
 use onceward_core::value::Value;
 use sha2::{Digest, Sha256};
 
-/// The state and what became of each operation.
+/// The state, and the status of each operation.
 pub struct ReferenceFold {
     pub world: Snapshot,
     pub statuses: BTreeMap<OperationId, ApplyStatus>,
 }
 
-/// Duplicates count once; the last standing of each counts.
+/// Folds a set of operations. Duplicates count once, with their last authority.
 pub fn reference_fold(
     definitions: &Definitions,
     set: &[(LogOperation, Authority)],
@@ -33,7 +34,7 @@ pub fn reference_fold(
     });
     let folder = ReferenceFolder { definitions, sorted: &sorted, resolver };
     let mut reference = ReferenceFold { world: Snapshot::empty_complete(), statuses: BTreeMap::new() };
-    // Claims that meet at one moment, found when the first of them has its turn.
+    // Simultaneous claims, found when the first of them is decided.
     let mut ties: BTreeMap<OperationId, OperationId> = BTreeMap::new();
     let mut contended: Vec<OperationId> = Vec::new();
     for (operation, _) in &sorted {
@@ -63,7 +64,7 @@ struct ReferenceFolder<'a> {
 }
 
 impl ReferenceFolder<'_> {
-    /// Whether the lifecycle is asked at all, and with what rights.
+    /// Returns whether the operation is decided at all, and with which authority.
     fn eligibility(
         &self,
         operation: &LogOperation,
@@ -108,7 +109,7 @@ impl ReferenceFolder<'_> {
         }
     }
 
-    /// The operations of the same moment, record and event that may be decided, itself among them.
+    /// Returns the operations with the same timestamp, record and event that may be decided, including this one.
     fn contenders(
         &self,
         operation: &LogOperation,

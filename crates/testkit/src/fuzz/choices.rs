@@ -1,4 +1,4 @@
-//! Reading choices out of bytes: whatever the bytes are, they say something.
+//! Derives choices from arbitrary bytes.
 
 pub(super) struct ByteChoices<'b> {
     bytes: &'b [u8],
@@ -13,7 +13,7 @@ impl<'b> ByteChoices<'b> {
         self.bytes.is_empty()
     }
 
-    /// Zero once the bytes are used up.
+    /// Returns the next byte, or zero if none is left.
     pub(super) fn next_byte(&mut self) -> u8 {
         match self.bytes.split_first() {
             Some((first, rest)) => {
@@ -28,7 +28,7 @@ impl<'b> ByteChoices<'b> {
         self.next_byte() & 1 == 1
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         usize::from(self.next_byte()) % bound.max(1)
     }

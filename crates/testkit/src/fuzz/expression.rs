@@ -1,4 +1,4 @@
-//! Bytes as an expression among names of every type.
+//! Fuzzes expressions with names of every type in scope.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::systems;
 
-/// Everything an expression can name.
+/// A lifecycle with everything that an expression can name.
 const THING_LIFECYCLE: &str = include_str!("thing.toml");
 
 struct ExpressionFixture {
@@ -92,7 +92,8 @@ impl ExpressionFixture {
             Ok(value) => {
                 assert!(value_has_type(&tree.value_type, &value), "{:?} was promised, {value:?} came", tree.value_type);
             }
-            // Everything is loaded and answered here, and what was typed keeps its types.
+            // Everything is loaded and answered, and typed values keep their types. These faults are therefore
+            // impossible.
             Err(EvalStop::Fault(EvalFault { kind, .. })) => {
                 assert!(
                     !matches!(kind, FaultKind::WrongType | FaultKind::CostExceeded | FaultKind::DanglingRef),

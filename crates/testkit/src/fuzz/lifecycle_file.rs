@@ -1,11 +1,11 @@
-//! Bytes as lifecycle files.
+//! Fuzzes lifecycle files.
 
 use onceward_core::analysis::analyze;
 use onceward_core::compile::compile;
 use onceward_core::diagnostic::{Diagnostic, InputFile, InputFiles, Severity, render_all};
 use onceward_core::draw;
 
-/// A line that begins the next file, so that one input can hold a whole system.
+/// Separates files, so that one input can contain a whole system.
 const FILE_SEPARATOR: &str = "#-----\n";
 
 pub(super) fn run(bytes: &[u8]) {
@@ -28,7 +28,7 @@ fn source_file(number: usize, text: &str) -> InputFile {
     InputFile { name: format!("file{number}.toml"), text: text.into() }
 }
 
-/// A message can be written, and points into a file that is there.
+/// Asserts that each diagnostic has a message and points into an existing file.
 fn assert_diagnostics_valid(found: &[Diagnostic], files: &InputFiles) {
     for diagnostic in found {
         assert!(!diagnostic.message.is_empty(), "{} says nothing", diagnostic.code);

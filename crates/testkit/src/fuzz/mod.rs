@@ -1,5 +1,5 @@
-//! Bad input, whatever it is, must not crash, hang or exhaust memory. One function a target; libFuzzer (`fuzz/`) and the
-//! replay of the kept corpus (`tests/fuzz_corpus.rs`) call the same ones.
+//! Fuzz targets: no input may crash, hang or exhaust memory. libFuzzer (`fuzz/`) and the replay of the corpus
+//! (`tests/fuzz_corpus.rs`) share them.
 
 mod choices;
 mod expression;
@@ -9,21 +9,20 @@ mod operations;
 
 pub use mutation::mutate_input;
 
-/// What can be fuzzed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FuzzTarget {
-    /// Bytes as lifecycle files: compiled, checked, drawn, and every message written out.
+    /// Lifecycle files: compiles, analyzes and draws them, and renders every diagnostic.
     LifecycleFile,
-    /// Bytes as an expression: compiled among names of every type, and evaluated.
+    /// An expression: compiles it with names of every type in scope, and evaluates it.
     Expression,
-    /// Bytes as a play: operations on one of the shipped systems, with all invariants watched.
+    /// Operations on one of the shipped systems, with all invariants checked.
     Decide,
 }
 
 impl FuzzTarget {
     pub const ALL: [Self; 3] = [Self::LifecycleFile, Self::Expression, Self::Decide];
 
-    /// Also the name of its folder in `fuzz/corpus/` and of its file in `fuzz/fuzz_targets/`.
+    /// Returns the name, which is also that of the folder in `fuzz/corpus/` and of the file in `fuzz/fuzz_targets/`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LifecycleFile => "lifecycle_file",
@@ -36,7 +35,7 @@ impl FuzzTarget {
         Self::ALL.into_iter().find(|target| target.name() == name)
     }
 
-    /// Panics where something is wrong.
+    /// Runs the target. Panics if it finds a fault.
     pub fn run(self, bytes: &[u8]) {
         match self {
             Self::LifecycleFile => lifecycle_file::run(bytes),

@@ -1,6 +1,6 @@
-//! Small changes to an input, the same for the same seed.
+//! Mutates an input deterministically by seed.
 
-/// Splitmix64: enough to choose places and bytes by, and the same everywhere.
+/// SplitMix64: good enough to choose positions and bytes, and equal on every machine.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -17,7 +17,7 @@ impl SplitMix64 {
     }
 }
 
-/// Pieces that lifecycle files and expressions are made of; a change is more likely to reach deep with one of them.
+/// Fragments of lifecycle files and expressions. Mutations with them reach deeper code.
 const SYNTAX_FRAGMENTS: &[&str] = &[
     "[",
     "]",
@@ -82,7 +82,7 @@ const SYNTAX_FRAGMENTS: &[&str] = &[
     "\"\"\"",
 ];
 
-/// The input with one to eight changes.
+/// Returns the input with one to eight changes.
 pub fn mutate_input(input: &[u8], seed: u64) -> Vec<u8> {
     let mut rng = SplitMix64(seed);
     let mut bytes = input.to_vec();
@@ -100,7 +100,7 @@ pub fn mutate_input(input: &[u8], seed: u64) -> Vec<u8> {
             }
             4 => bytes.truncate(at),
             5 if at < end => {
-                // A piece many times over: nesting and length are what parsers fall over.
+                // Repeats a part many times: parsers tend to fail on nesting and length.
                 let copy = bytes[at..end].repeat(1 + rng.below(64));
                 bytes.splice(at..end, copy);
             }

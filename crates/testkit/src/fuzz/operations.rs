@@ -1,4 +1,4 @@
-//! Bytes as a play on one of the shipped systems.
+//! Fuzzes operations on one of the shipped systems.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use super::choices::ByteChoices;
 use crate::{Simulator, systems};
 
-/// Longer plays find nothing more, they only take longer.
+/// More operations find no more bugs and take longer.
 const MAX_OPERATIONS: usize = 64;
 
 static SYSTEMS: LazyLock<Vec<Definitions>> = LazyLock::new(|| {
@@ -67,7 +67,7 @@ pub(super) fn run(bytes: &[u8]) {
     }
 }
 
-/// What the author of a signed operation holds, where everything is allowed.
+/// Capabilities of an author of signed operations that may do everything.
 const ALL_CAPABILITIES: &[&str] = &[
     "Evidence.Write",
     "Claim.Write",
@@ -159,7 +159,7 @@ fn random_call(
     }
 }
 
-/// Values for some of the fields, most of them fit.
+/// Returns values for some of the fields; most of them are valid.
 fn random_inputs(choices: &mut ByteChoices, fields: &[FieldDef], record_ids: &[RecordId]) -> Map<String, Json> {
     let mut map = Map::new();
     for field in fields {

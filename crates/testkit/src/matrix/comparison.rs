@@ -1,19 +1,19 @@
-//! Holding a played matrix against the reviewed file and against the moves that the requirement allows.
+//! Compares a matrix with the reviewed file and with the transitions that the requirement allows.
 
 use std::collections::BTreeSet;
 
 use super::runner::{CellOutcome, LifecycleMatrix, render};
 use crate::systems;
 
-/// Rewrites the reviewed file instead of comparing; look at the difference before it is committed.
+/// If set, rewrites the reviewed file. Review the difference before you commit it.
 const BLESS_ENV_VAR: &str = "ONCEWARD_BLESS";
 
-/// A move that the requirement allows, typed by hand: the scene (`STATE_LABELS` stands for all scenes of the state), the trial,
-/// the callers (with commas between), the state that follows.
+/// A transition that the requirement allows, written by hand: scene (`STATE` stands for all scenes of the state),
+/// trial, callers (separated by commas), next state.
 pub type AllowedTransition<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 impl LifecycleMatrix {
-    /// Compare with the reviewed file and with the allowed moves: each of them happens, and nothing else does.
+    /// Asserts that the matrix equals the reviewed file, and that exactly the allowed transitions occur.
     #[track_caller]
     pub fn assert_only_allowed(&self, allowed: &[AllowedTransition<'_>]) {
         let lines = self.run();
@@ -51,7 +51,7 @@ impl LifecycleMatrix {
             "{}: allowed but does not happen: {missing:#?}\nhappens but is not allowed: {extra:#?}",
             self.lifecycle
         );
-        // What was changed on purpose differs from the reviewed file, of course: that would say nothing.
+        // A mutated lifecycle differs from the reviewed file in any case, which would prove nothing.
         if systems::mutant_dir().is_none() {
             self.compare_with_file(&render(&self.lifecycle, &lines));
         }

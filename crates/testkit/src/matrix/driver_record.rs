@@ -1,14 +1,14 @@
-//! A record that sends events to another: the caller kind that no key can play.
+//! A record that sends events to another record: the kind of caller that no API key can be.
 
 use std::fmt::Write as _;
 
 use onceward_core::model::{DataType, FieldDef, Lifecycle};
 
 pub(super) const DRIVER_LIFECYCLE: &str = "matrix.puppet";
-/// Who moves the puppet: nobody whom any rule knows.
+/// Owner of the driver, which no rule of a lifecycle names.
 pub(super) const DRIVER_OWNER: &str = "puppeteer";
 
-/// What an event cannot do without, whichever of its rows is to take it: the inputs of the first.
+/// Returns the inputs that every transition of an event needs: those of the first.
 pub(super) fn required_inputs(lifecycle: &Lifecycle, event: &str) -> Vec<FieldDef> {
     let rows = lifecycle.event(event).map_or(&[][..], |event| &event.transitions);
     let needed = |row: &onceward_core::model::Transition| -> Vec<FieldDef> {
@@ -19,7 +19,7 @@ pub(super) fn required_inputs(lifecycle: &Lifecycle, event: &str) -> Vec<FieldDe
     if needs.iter().any(Vec::is_empty) { Vec::new() } else { needs.into_iter().next().unwrap_or_default() }
 }
 
-/// A type as a file declares it.
+/// Returns a type in the syntax of a lifecycle file.
 fn type_declaration(ty: &DataType) -> String {
     let quoted =
         |names: &[std::sync::Arc<str>]| names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
@@ -40,8 +40,8 @@ fn type_declaration(ty: &DataType) -> String {
     }
 }
 
-/// A lifecycle that requires each of these events of the record it points to, handing on what it needs, and makes one for
-/// Alice with these fields (each an expression, in which `record.target` is the record).
+/// Returns a lifecycle that requires each of these events of its target and passes the needed inputs on. It also spawns
+/// a record for Alice with these fields. Each is an expression, in which `record.target` is the target.
 pub(super) fn driver_lifecycle(lifecycle: &Lifecycle, events: &[String], fields: &[(&str, &str)]) -> String {
     let (payload, own, lifecycle) = (lifecycle.payload_bounds, lifecycle, &lifecycle.name);
     let mut text = format!(

@@ -1,5 +1,7 @@
-//! The full matrix of a lifecycle: in every state, every event, from every kind of caller, and what comes of it. Kept as
-//! a reviewed file, and held against a list of allowed moves that somebody typed from the requirement.
+//! Tests the full matrix of a lifecycle: the outcome of every event in every state for every kind of caller.
+//!
+//! The matrix is compared with a reviewed file, and with a list of allowed transitions written by hand from the
+//! requirement.
 
 mod comparison;
 mod driver_record;

@@ -1,4 +1,4 @@
-//! Who and what a matrix is played with.
+//! Callers, subjects and trials of a matrix.
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
@@ -6,14 +6,14 @@ use serde_json::{Map, Value as Json};
 
 use crate::SimulatedLease;
 
-/// A kind of caller, by one who is of that kind.
+/// A kind of caller, with an actor of that kind.
 #[derive(Clone, Debug)]
 pub struct MatrixCaller {
     pub name: &'static str,
     pub actor: Actor,
 }
 
-/// The record that a scene is about, with the lease on it where there is one.
+/// The record of a scene, with its lease if it has one.
 #[derive(Clone, Debug)]
 pub struct SceneSubject {
     pub record: RecordId,
@@ -32,10 +32,10 @@ impl From<SimulatedLease> for SceneSubject {
     }
 }
 
-/// One thing to try in every state.
+/// A call to try in every state.
 #[derive(Clone, Debug)]
 pub enum MatrixTrial {
-    /// An event called by name, with its input; tried for every caller, and as another record's require.
+    /// An event with its input. Tried for every caller, and as the `require` of another record.
     Fire {
         event: String,
         input: Map<String, Json>,
@@ -43,20 +43,20 @@ pub enum MatrixTrial {
     Lease,
     Start,
     Heartbeat,
-    /// With `finish`, both in one call.
+    /// With `finish`: both in one call.
     Commit {
         result: Json,
         finish: bool,
     },
     Finish,
-    /// With the worker's own word on whether it may pass, where it gives one.
+    /// With the worker's `retryable` flag, if it gives one.
     Fail {
         code: String,
         retryable: Option<bool>,
     },
     Yield,
     LoseLease,
-    /// Wait for whatever is due first: a timer, or the end of the lease.
+    /// Waits until a timer is due or the lease expires.
     WaitUntilDue,
 }
 

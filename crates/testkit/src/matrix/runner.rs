@@ -1,4 +1,4 @@
-//! Playing every trial in every scene for every caller.
+//! Runs every trial in every scene for every caller.
 
 use std::fmt::Write as _;
 
@@ -12,18 +12,18 @@ use super::driver_record::{DRIVER_LIFECYCLE, DRIVER_OWNER, driver_lifecycle, req
 use super::participants::{MatrixCaller, MatrixTrial, SceneSubject};
 use crate::{Simulator, fill_result_template, operator, systems, user, worker};
 
-/// The scene before a record is there.
+/// The scene without a record.
 const NO_RECORD_SCENE: &str = "nothing";
 
-/// What one caller's trial came to.
+/// Outcome of one caller's trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CellOutcome {
-    /// The record is now in this state, and was changed (perhaps only where it stands).
+    /// The record changed and is now in this state, which may be the same as before.
     Changed(String),
-    /// Already so.
+    /// Nothing changed.
     Unchanged,
     Refused(String),
-    /// There is nothing to try: nobody holds a lease, nothing is due.
+    /// The trial does not apply: there is no lease, or nothing is due.
     NotApplicable,
 }
 
@@ -48,15 +48,15 @@ pub struct LifecycleMatrix {
     trials: Vec<MatrixTrial>,
     create_fields: Map<String, Json>,
     payload: Option<Vec<u8>>,
-    /// Whether what another record makes must point at a record that is there.
+    /// Whether a spawned record must refer to an existing record.
     spawn_needs_target: bool,
-    /// Who moves the puppet: nobody whom any rule knows, and perhaps somebody with the user's authority.
+    /// Owners of the driver record: one that no rule of the lifecycle names, and optionally one with user authority.
     drivers: Vec<MatrixCaller>,
 }
 
 impl LifecycleMatrix {
-    /// The matrix of a shipped lifecycle. Alice owns its records. `spawned` is what another record gives when it makes
-    /// one: names and expressions.
+    /// Returns the matrix of a shipped lifecycle. Alice owns its records. `spawned` has the names and expressions of
+    /// the fields that another record gives in a spawn.
     pub fn new(
         system: &str,
         lifecycle: &str,
@@ -96,13 +96,13 @@ impl LifecycleMatrix {
         }
     }
 
-    /// Also what another record sends when somebody with the user's authority began it.
+    /// Also tries events from a record whose operation was started with user authority.
     pub fn with_user_authority_record(mut self) -> Self {
         self.drivers.push(MatrixCaller { name: "user's record", actor: Actor { user: true, ..user(DRIVER_OWNER) } });
         self
     }
 
-    /// A further kind of caller, one that the lifecycle's `[who]` names.
+    /// Adds a kind of caller from the lifecycle's `[who]`.
     pub fn with_caller(mut self, name: &'static str, actor: Actor) -> Self {
         self.callers.push(MatrixCaller { name, actor });
         self
@@ -113,7 +113,7 @@ impl LifecycleMatrix {
         self
     }
 
-    /// What a caller gives to make one.
+    /// Sets the fields and the payload of a creation.
     pub fn with_create_input(mut self, fields: Map<String, Json>, payload: Option<&[u8]>) -> Self {
         self.create_fields = fields;
         self.payload = payload.map(<[u8]>::to_vec);
@@ -125,7 +125,7 @@ impl LifecycleMatrix {
         self
     }
 
-    /// The trials of a lifecycle that workers work on. `{id}` in a text of the result stands for the job's id.
+    /// Adds the trials of workers. `{id}` in a text of the result stands for the job's id.
     pub fn with_work_trials(mut self, result: &Json, codes: &[&str]) -> Self {
         self.trials.extend([MatrixTrial::Lease, MatrixTrial::Start, MatrixTrial::Heartbeat]);
         self.trials.push(MatrixTrial::Commit { result: result.clone(), finish: false });
@@ -136,7 +136,7 @@ impl LifecycleMatrix {
         self
     }
 
-    /// A record in a state, brought there by real operations. The name is the state, or `STATE_LABELS: what is special`.
+    /// Adds a record in a state, built by real operations. The name is the state, or `STATE: special condition`.
     pub fn with_scene<C: Into<SceneSubject>>(mut self, name: &str, build: impl FnOnce(&mut Simulator) -> C) -> Self {
         let mut simulator = self.simulator.clone();
         let subject = build(&mut simulator).into();
@@ -173,7 +173,7 @@ impl LifecycleMatrix {
             let outcome = attempt.run();
             cells.push((caller.name.to_owned(), outcome_of(&outcome.decision, &simulator, None)));
         }
-        // A real record to point to, where the new one must point at something.
+        // If the new record must refer to an existing one, use the record of the first scene.
         let (mut simulator, target) = match self.scenes.first().filter(|_| self.spawn_needs_target) {
             Some(scene) => (scene.simulator.clone(), Some(scene.subject.record)),
             None => (self.simulator.clone(), None),
@@ -210,7 +210,7 @@ impl LifecycleMatrix {
         let by_all = |call: &dyn Fn() -> Call| -> Vec<(String, CellOutcome)> {
             self.callers.iter().map(|caller| (caller.name.to_owned(), play(&caller.actor, call()))).collect()
         };
-        // What carries a token is tried with the right one by everybody, and by a worker with another.
+        // Every caller tries a call with the correct token, and a worker tries it with another token.
         let by_token_holders = |call: &dyn Fn(FencingToken) -> Call| {
             let mut cells = by_all(&|| call(own_token));
             cells.push(("other token".to_owned(), play(&worker("w1"), call(FencingToken(own_token.0 + 1)))));
@@ -229,7 +229,7 @@ impl LifecycleMatrix {
                         (caller.name.to_owned(), play(&caller.actor, call))
                     })
                     .collect();
-                // With nothing in hand, or with what the event cannot do without.
+                // A driver record can send only the required inputs.
                 let needs = required_inputs(self.simulator.lifecycle(&self.lifecycle), event);
                 if input.len() == needs.len() && needs.iter().all(|field| input.contains_key(&*field.name)) {
                     for driver_caller in &self.drivers {
@@ -269,7 +269,7 @@ impl LifecycleMatrix {
     }
 }
 
-/// Until the record's own next timer or lease end, and what the engine then does.
+/// Advances to the record's next timer or lease expiry, and returns the outcome.
 fn wait_until_due(scene: &MatrixScene) -> CellOutcome {
     let mut simulator = scene.simulator.clone();
     let record = simulator.record(scene.subject.record);
@@ -290,7 +290,7 @@ fn outcome_of(decision: &Decision, simulator: &Simulator, record: Option<RecordI
     }
 }
 
-/// The state of the one that the puppet made.
+/// Returns the state of the record that the driver spawned.
 fn spawned_state(decision: &Decision, lifecycle: &str) -> String {
     let Decision::Changes(changes) = decision else { return String::new() };
     let new =
@@ -298,7 +298,7 @@ fn spawned_state(decision: &Decision, lifecycle: &str) -> String {
     new.map_or_else(|| "nothing".to_owned(), |change| change.after.state_name().to_string())
 }
 
-/// The matrix as the text that is reviewed: callers to whom the same happens stand together.
+/// Renders the matrix as the reviewed text. Callers with the same outcome share a line.
 pub(super) fn render(lifecycle: &str, lines: &[MatrixLine]) -> String {
     let mut text = format!(
         "{lifecycle}: what every event does in every state, for every caller.\n\

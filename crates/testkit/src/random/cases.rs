@@ -1,4 +1,4 @@
-//! Many cases of one theme, each from its own seed.
+//! Runs many random cases of a theme, each with its own seed.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::lifecycle_generator::{GeneratorOptions, generate_lifecycles};
 use super::property::Property;
 use super::simulation::{OperationCounts, Simulation, compile_definitions};
 
-/// What came of all cases of a theme.
+/// Totals over all cases of a theme.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CasesReport {
     pub cases: u64,
@@ -24,19 +24,19 @@ impl CasesReport {
     }
 }
 
-/// How many cases to play: as many as the test says, or as `ONCEWARD_CASES` does for a long run.
+/// Returns the number of cases: `ONCEWARD_CASES` for a long run, or else the default.
 pub fn case_count(default_count: u64) -> u64 {
     std::env::var("ONCEWARD_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default_count)
 }
 
-/// The seeds of a theme: always the same, so that the gate never fails by chance; one alone with `ONCEWARD_SEED`, others
-/// with `ONCEWARD_BASE`.
+/// Returns the seeds of a theme. They are fixed, so that the gate never fails at random. `ONCEWARD_SEED` selects one
+/// seed, and `ONCEWARD_BASE` selects others.
 pub fn theme_seeds(theme: &str, default_count: u64) -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("ONCEWARD_SEED") {
         return vec![seed];
     }
-    // FNV-1a: themes start far from each other.
+    // FNV-1a, so that the seeds of different themes are far apart.
     let start = theme
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -44,7 +44,7 @@ pub fn theme_seeds(theme: &str, default_count: u64) -> Vec<u64> {
     (0..case_count(default_count)).map(|case| start + case).collect()
 }
 
-/// Says which seed it was when a test dies in the middle of a case.
+/// Prints the seed if a test panics within a case.
 struct CaseSeedOnPanic<'a> {
     seed: u64,
     files: &'a [(String, String)],
@@ -62,7 +62,7 @@ impl Drop for CaseSeedOnPanic<'_> {
     }
 }
 
-/// Play the cases of a theme against its properties. Panics at the first that is broken, with the seed and the files.
+/// Runs the cases of a theme against its properties. Panics at the first violation, with the seed and the files.
 pub fn run_cases(
     theme: &str,
     default_count: u64,

@@ -1,4 +1,4 @@
-//! Decisions and worlds as text that can be compared: all of them, but for the lifecycles that records carry.
+//! Renders decisions and worlds as comparable text, without the lifecycles of their records.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -60,7 +60,7 @@ pub fn changes_text(changes: &Changes) -> String {
     out
 }
 
-/// With the keys it rests on.
+/// Renders a decision with its read set.
 pub fn decision_text(decision: &Decision) -> String {
     match decision {
         Decision::Changes(found) => format!("{}{:?}", changes_text(found), found.read_keys),
@@ -68,7 +68,7 @@ pub fn decision_text(decision: &Decision) -> String {
     }
 }
 
-/// Ids of new records by the order in which they came, so that two ways to the same end compare equal.
+/// Renders changes with the ids of new records replaced by their order, so that equivalent changes compare equal.
 pub fn changes_text_without_ids(found: &Changes) -> String {
     let mut text = changes_text(found);
     let fresh = found.records.iter().filter(|change| change.before.is_none());
@@ -78,7 +78,7 @@ pub fn changes_text_without_ids(found: &Changes) -> String {
     text
 }
 
-/// Everything that a world holds, in an order of its own.
+/// Renders everything in a world, in a fixed order.
 pub fn world_text(world: &Snapshot) -> String {
     let records: BTreeMap<_, _> =
         world.records.iter().filter_map(|(id, found)| found.as_ref().map(|found| (id, record_text(found)))).collect();

@@ -1,7 +1,7 @@
-//! Random lifecycles, random operations on them, and what must hold whatever they are.
+//! Random lifecycles, random operations on them, and properties that must hold for all of them.
 //!
-//! Everything follows from one seed. A failing test prints it; `ONCEWARD_SEED=… cargo test -p onceward-core --test
-//! properties_…` plays that one case again, and `ONCEWARD_CASES=…` plays more of them than the gate does.
+//! Everything derives from one seed, which a failing test prints. `ONCEWARD_SEED=… cargo test -p onceward-core --test
+//! properties_…` repeats that case, and `ONCEWARD_CASES=…` runs more cases than the gate does.
 
 mod cases;
 mod comparable_text;

@@ -1,4 +1,4 @@
-//! Random operations: mostly such as somebody would try, some that make no sense.
+//! Generates random operations: mostly plausible ones, some that make no sense.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::rng::Rng;
 use super::simulation::Simulation;
 use super::values::random_value;
 
-/// Enough that records meet, few enough that each is seen often.
+/// Enough records to interact, few enough to reach each often.
 const MAX_RECORDS: usize = 30;
 
 pub(super) fn random_operation(simulation: &mut Simulation) -> Operation {
@@ -182,7 +182,7 @@ fn random_failure(rng: &mut Rng) -> FailureReport {
     }
 }
 
-/// A record that fits, mostly; else any.
+/// Returns mostly a record that fits, else any record.
 fn choose_record(rng: &mut Rng, simulation: &Simulation, fits: impl Fn(&Record) -> bool) -> RecordId {
     let fitting: Vec<RecordId> = simulation
         .records
@@ -199,7 +199,7 @@ fn choose_record(rng: &mut Rng, simulation: &Simulation, fits: impl Fn(&Record) 
     rng.pick(&simulation.records).copied().unwrap_or(RecordId(uuid::Uuid::from_u128(7)))
 }
 
-/// A worker's call on a record that fits, mostly with the token of its newest lease.
+/// Returns a worker's call on a record that fits, mostly with the token of its latest lease.
 fn worker_call(
     rng: &mut Rng,
     simulation: &Simulation,

@@ -1,4 +1,4 @@
-//! A store in miniature: a partial snapshot, filled from a whole world with what `decide` asks for.
+//! A minimal store: fills a partial snapshot from a complete world with the keys that `decide` asks for.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use onceward_core::decide::{Decision, Operation, ReadKey, Snapshot, decide};
 use onceward_core::model::Definitions;
 use onceward_core::time::Time;
 
-/// Rounds of loading after which something must be wrong: no operation on a small world needs so many.
+/// No operation on a small world needs nearly as many load rounds.
 const MAX_LOAD_ROUNDS: usize = 500;
 
-/// Puts one key's worth of the world into a partial snapshot.
+/// Copies single keys of the world to a partial snapshot.
 pub struct SnapshotLoader<'a> {
     pub world: &'a Snapshot,
 }
@@ -44,7 +44,7 @@ impl SnapshotLoader<'_> {
     }
 }
 
-/// Decide on a partial snapshot, loading what is missing until there is an answer.
+/// Decides on a partial snapshot, and loads missing keys until there is a decision.
 pub fn decide_with_loader(
     definitions: &Definitions,
     partial: &mut Snapshot,
@@ -61,7 +61,7 @@ pub fn decide_with_loader(
     panic!("decide keeps asking for what it was given: {:?}", operation.call)
 }
 
-/// A snapshot with these keys and no others.
+/// Returns a snapshot with only these keys.
 pub fn snapshot_of_keys(world: &Snapshot, keys: &[ReadKey]) -> Snapshot {
     let (loader, mut partial) = (SnapshotLoader { world }, Snapshot::default());
     for key in keys {
@@ -70,7 +70,7 @@ pub fn snapshot_of_keys(world: &Snapshot, keys: &[ReadKey]) -> Snapshot {
     partial
 }
 
-/// The same world in hash maps of another order: each new map hashes by a key of its own.
+/// Returns the same world with another hash map order, because each new map has its own hash key.
 pub fn with_reshuffled_maps(world: &Snapshot) -> Snapshot {
     Snapshot {
         is_complete: world.is_complete,

@@ -1,5 +1,5 @@
-//! A shipped system, wandered through: random operations of all its kinds of callers on a [`Simulator`], whose own invariants
-//! are looked at after each, and beside them what must hold of this system.
+//! Random walks through a shipped system: random operations of all kinds of callers on a [`Simulator`]. Checks the
+//! simulator's invariants and those of the system after each operation.
 
 use onceward_core::decide::{Call, Decision, FailureReport};
 use onceward_core::model::{DataType, EventKind, FieldDef, StateReadiness, Transition};
@@ -13,10 +13,10 @@ use super::rng::Rng;
 use super::values::random_value;
 use crate::{Simulator, fill_result_template, worker};
 
-/// Enough that records meet, few enough that each is seen often.
+/// Enough records to interact, few enough to reach each often.
 const MAX_RECORDS: usize = 16;
 
-/// Who and what a system is wandered through with.
+/// The actors and values of a random walk.
 #[derive(Clone, Default)]
 pub struct RandomWalk {
     actors: Vec<Actor>,
@@ -26,32 +26,32 @@ pub struct RandomWalk {
 }
 
 impl RandomWalk {
-    /// With these people; workers are there anyway.
+    /// Returns a walk with these actors. Workers are always included.
     pub fn with_actors(actors: &[Actor]) -> Self {
         Self { actors: actors.to_vec(), ..Self::default() }
     }
 
-    /// Errors that workers report, beside codes that no file knows.
+    /// Sets error codes that workers report, in addition to unknown codes.
     pub fn error_codes(mut self, codes: &[&str]) -> Self {
         self.error_codes = codes.iter().map(|code| (*code).to_owned()).collect();
         self
     }
 
-    /// Values for a field, an input or a part of a result of this name; for others chance finds some. `{id}` in a text of a result stands for
-    /// the job's id.
+    /// Sets the values of a field, input or result field of this name; others are random. `{id}` in a text of a result
+    /// stands for the job's id.
     pub fn values_for(mut self, name: &str, values: impl IntoIterator<Item = Json>) -> Self {
         self.values.push((name.to_owned(), values.into_iter().collect()));
         self
     }
 
-    /// What records that need a payload are made with, one of these.
+    /// Sets the payloads for records that need one.
     pub fn payloads(mut self, payloads: &[&str]) -> Self {
         self.payloads = payloads.iter().map(|payload| payload.as_bytes().to_vec()).collect();
         self
     }
 
-    /// Wander from the given stage, many times, each from its own seed; `assert_invariants` panics where the system's own rules are
-    /// broken, and is asked after every operation.
+    /// Runs many walks from the given simulator, each with its own seed. Calls `assert_invariants` after every
+    /// operation; it panics if a rule of the system is violated.
     pub fn run(
         &self,
         theme: &str,
@@ -223,14 +223,14 @@ impl RandomWalk {
     }
 }
 
-/// All records, in an order that does not depend on a hash map.
+/// Returns all records in an order that does not depend on a hash map.
 fn sorted_records(simulator: &Simulator) -> Vec<&Record> {
     let mut all: Vec<&Record> = simulator.all_records().collect();
     all.sort_by_key(|record| (record.created_at, record.id));
     all
 }
 
-/// The end of a lease, told by the worker that holds it, is never refused: the checker has proved it.
+/// Returns whether a refusal would be a bug: static analysis has proved that the holder of a lease can always end it.
 fn is_refusal_forbidden(simulator: &Simulator, actor: &Actor, call: &Call) -> bool {
     let (Call::Fail { record, token, .. } | Call::Yield { record, token }) = call else { return false };
     let record = simulator.record(*record);
@@ -240,7 +240,7 @@ fn is_refusal_forbidden(simulator: &Simulator, actor: &Actor, call: &Call) -> bo
     })
 }
 
-/// Says which seed it was when a play dies.
+/// Prints the seed if a walk panics.
 struct WalkSeedOnPanic {
     seed: u64,
 }

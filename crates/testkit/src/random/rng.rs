@@ -1,6 +1,6 @@
-//! A small generator of numbers that are the same on every machine: splitmix64.
+//! A random number generator that is equal on every machine: splitmix64.
 
-/// Where all randomness of a case comes from.
+/// The only source of randomness of a case.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
@@ -19,18 +19,19 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// From zero up to, not including, `end`. The slight bias of the remainder harms no test.
+    /// Returns a number from zero up to, but excluding, `end`. The slight bias of the remainder does not matter in
+    /// tests.
     pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next_u64() % u64::try_from(end.max(1)).unwrap_or(u64::MAX)).unwrap_or(0)
     }
 
-    /// Both ends included.
+    /// Returns a number from `min` to `max`, both included.
     pub fn between(&mut self, min: i64, max: i64) -> i64 {
         let width = u64::try_from(max - min).unwrap_or(0) + 1;
         min + i64::try_from(self.next_u64() % width).unwrap_or(0)
     }
 
-    /// True in so many cases out of a hundred.
+    /// Returns true with this probability in percent.
     pub const fn percent(&mut self, percent: u64) -> bool {
         self.next_u64() % 100 < percent
     }
@@ -39,7 +40,6 @@ impl Rng {
         if items.is_empty() { None } else { items.get(self.below(items.len())) }
     }
 
-    /// One of these words.
     pub fn pick_word(&mut self, words: &[&'static str]) -> &'static str {
         self.pick(words).copied().unwrap_or("")
     }
@@ -48,7 +48,7 @@ impl Rng {
         u128::from(self.next_u64()) << 64 | u128::from(self.next_u64())
     }
 
-    /// Another stream that does not depend on how far this one is read.
+    /// Returns a generator that does not depend on later reads of this one.
     pub const fn fork(&mut self) -> Self {
         Self::new(self.next_u64())
     }

@@ -1,4 +1,4 @@
-//! Playing random operations on a world, as the engine would: what is due first, what is asked answered.
+//! Runs random operations on a world as the engine would: first due timers, then external checks.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::property::{Property, PropertyViolation};
 use super::rng::Rng;
 use super::values::random_value;
 
-/// Operations of the engine's own that one call may wait for. Timers that fire each other for ever end here.
+/// Maximum engine operations before one call. Timers that fire each other forever end here.
 const MAX_DUE_OPERATIONS: usize = 40;
 
-/// Random files to definitions, and whether the checker calls them sound.
+/// Compiles random files, and returns whether static analysis finds them sound.
 pub fn compile_definitions(files: &[(String, String)]) -> (Definitions, bool) {
     let files = InputFiles {
         files: files.iter().map(|(name, text)| InputFile { name: name.clone(), text: text.as_str().into() }).collect(),
@@ -37,17 +37,17 @@ pub fn compile_definitions(files: &[(String, String)]) -> (Definitions, bool) {
     (definitions, is_sound)
 }
 
-/// How an operation was answered in the end.
+/// Final result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationResult {
     Changed,
     NoOp,
     Refused,
-    /// Timers that fire each other without an end, now.
+    /// Timers fire each other forever without delay.
     EndlessTimers,
 }
 
-/// How often what was answered.
+/// Counts of operations by result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperationCounts {
     pub operations: u64,
@@ -57,10 +57,10 @@ pub struct OperationCounts {
     pub endless_timers: u64,
 }
 
-/// One answered operation, before its changes are applied.
+/// A decided operation, before its changes are applied.
 pub struct DecisionStep<'a> {
     pub definitions: &'a Definitions,
-    /// What the checker says of the definitions.
+    /// Result of static analysis of the definitions.
     pub is_sound: bool,
     pub world: &'a Snapshot,
     pub operation: &'a Operation,
@@ -75,9 +75,9 @@ pub struct Simulation {
     pub now: Time,
     pub rng: Rng,
     pub counts: OperationCounts,
-    /// Every operation that was answered, with its time.
+    /// Every decided operation, with its time.
     pub log: Vec<(Operation, Time)>,
-    /// In the order they were made, so that picking one does not depend on a hash map.
+    /// In creation order, so that random picks do not depend on a hash map.
     pub records: Vec<RecordId>,
 }
 
@@ -95,7 +95,7 @@ impl Simulation {
         }
     }
 
-    /// Some random operations, each held against the properties.
+    /// Runs random operations and checks the properties on each.
     pub fn run_operations(
         &mut self,
         operations: usize,
@@ -127,7 +127,7 @@ impl Simulation {
         if self.rng.percent(50) {
             return Ok(());
         }
-        // The engine's own round, for some of them: the rest is met by whoever asks next.
+        // The scheduler fires some of the due timers. The next operation on the record fires the others.
         for id in self.records.clone() {
             let due = self.world.record(id).and_then(|record| next_due(record)).is_some_and(|due| due <= self.now);
             if due && self.rng.percent(70) {
@@ -138,7 +138,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// The engine's operation on a record that is due.
+    /// Returns the engine's operation on a due record.
     fn due_operation(&mut self, record: RecordId) -> Operation {
         Operation {
             seed: self.rng.next_seed(),
@@ -149,7 +149,7 @@ impl Simulation {
         }
     }
 
-    /// Decide, with all that has to come first, and apply the answer.
+    /// Decides an operation after everything that must come first, and applies its changes.
     pub fn decide_and_apply(
         &mut self,
         mut operation: Operation,
@@ -222,7 +222,7 @@ impl Simulation {
             }
             Decision::NoOp(_) => OperationResult::NoOp,
             Decision::Refusal(_) => OperationResult::Refused,
-            // Another record is due inside a due one's operation: it comes first, and the engine comes back to this.
+            // Another record is due inside a due operation. The engine processes it first, then returns to this one.
             Decision::Due { records: ids, at } => {
                 let now = now.max(at);
                 for id in ids {
@@ -241,7 +241,7 @@ impl Simulation {
                     format!("{keys:?} missing for {:?}", operation.call),
                 ));
             }
-            // A careless row of the engine's asks the outside, and the engine does not answer.
+            // An unsound transition of the engine asks a check, which the engine does not answer.
             Decision::NeedsChecks(_) if !self.is_sound => return Ok(OperationResult::EndlessTimers),
             Decision::NeedsChecks(questions) => {
                 return Err(PropertyViolation::new("the engine's own events ask nobody", format!("{questions:?}")));
@@ -257,7 +257,7 @@ impl Simulation {
         let check = lifecycle.iter().flat_map(|lifecycle| &lifecycle.checks).find(|check| check.name == question.check);
         for part in check.iter().flat_map(|check| &check.answer_fields) {
             let mut value = random_value(&mut self.rng, part, self.now, &[]);
-            // A yes more often than not, and no shape that only tests bad answers.
+            // Mostly true, and without shapes that only test invalid answers.
             if value.is_object() || (value.is_boolean() && self.rng.percent(60)) {
                 value = if matches!(part.ty, onceward_core::model::DataType::Bool) { true.into() } else { 3.into() };
             }

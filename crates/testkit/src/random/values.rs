@@ -1,4 +1,4 @@
-//! Random input that a field may well take, and some that it will not.
+//! Random values for fields, mostly valid.
 
 use onceward_core::model::{DataType, FieldDef};
 use onceward_core::time::{Duration, Time};
@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::rng::Rng;
 
-/// A value for a field: mostly one that fits.
+/// Returns a value for a field, mostly a valid one.
 pub(crate) fn random_value(rng: &mut Rng, field: &FieldDef, now: Time, records: &[RecordId]) -> Json {
     if rng.percent(4) {
         return json!({ "no": "such shape" });
@@ -33,11 +33,11 @@ fn random_value_of_type(
         DataType::Bool => json!(rng.percent(50)),
         DataType::Int => {
             let (min, max) = bounds.unwrap_or((0, 10));
-            // One beyond, now and then.
+            // Sometimes out of bounds.
             json!(rng.between(min, max.min(min + 50)) + i64::from(rng.percent(3)) * 1_000)
         }
         DataType::Double => json!(0.5),
-        // Few words, so that keys meet.
+        // Few words, so that unique keys conflict.
         DataType::Text => json!(rng.pick_word(&["x", "y", "z", "ann", "bob"])),
         DataType::Enum(values) => json!(rng.pick(values).map_or("none", |value| value)),
         DataType::Time => {

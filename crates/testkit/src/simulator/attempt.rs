@@ -1,4 +1,4 @@
-//! Trying something on the stage, and saying what must come of it.
+//! Runs calls on the simulator and asserts their outcomes.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use serde_json::{Map, Value as Json};
 
 use super::world::{Simulator, object};
 
-/// A lease as its worker knows it.
+/// A lease from the worker's view.
 #[derive(Clone, Debug)]
 pub struct SimulatedLease {
     pub record: RecordId,
     pub worker: Actor,
     pub token: FencingToken,
-    /// As it was granted; heartbeats do not reach back here.
+    /// The execution when the lease was granted. Heartbeats do not update it.
     pub execution: Execution,
 }
 
-/// Something about to be tried: add to it, then say what must come of it.
+/// A call that is not run yet. Add inputs, then state the expected outcome.
 #[must_use = "nothing is tried until it is said what must come of it"]
 pub struct SimulatedCall<'s> {
     simulator: &'s mut Simulator,
@@ -27,7 +27,7 @@ pub struct SimulatedCall<'s> {
     call: Call,
 }
 
-/// What came of it.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub struct CallOutcome {
     pub description: String,
@@ -50,7 +50,7 @@ impl Simulator {
         self.call(by, call)
     }
 
-    /// A worker takes the job; it must be there to be taken.
+    /// Leases the job for a worker. The job must be leasable.
     pub fn lease(&mut self, record: RecordId, worker: &str) -> SimulatedLease {
         self.try_lease(record, worker).expect_ok();
         let record = self.record(record);
@@ -71,12 +71,12 @@ impl Simulator {
         self.call(&lease.worker, Call::Heartbeat { record: lease.record, token: lease.token, lease: None })
     }
 
-    /// Commit and finish in one call.
+    /// Commits and finishes in one call.
     pub fn commit(&mut self, lease: &SimulatedLease, result: Json) -> SimulatedCall<'_> {
         self.call(&lease.worker, Call::Commit { record: lease.record, token: lease.token, result, finish: true })
     }
 
-    /// Commit, and leave finishing for later.
+    /// Commits without finishing.
     pub fn commit_only(&mut self, lease: &SimulatedLease, result: Json) -> SimulatedCall<'_> {
         self.call(&lease.worker, Call::Commit { record: lease.record, token: lease.token, result, finish: false })
     }
@@ -85,26 +85,25 @@ impl Simulator {
         self.call(&lease.worker, Call::Finish { record: lease.record, token: lease.token })
     }
 
-    /// The worker reports an error: its code, and a message made of it unless said otherwise.
+    /// Reports a failure with this code and a default message.
     pub fn fail(&mut self, lease: &SimulatedLease, code: &str) -> SimulatedCall<'_> {
         let message = format!("it failed: {code}").into();
         let error = FailureReport { code: code.into(), message, retryable: None, retry_after: None };
         self.call(&lease.worker, Call::Fail { record: lease.record, token: lease.token, error })
     }
 
-    /// The worker gives the job back unharmed: a yield.
     pub fn yield_job(&mut self, lease: &SimulatedLease) -> SimulatedCall<'_> {
         self.call(&lease.worker, Call::Yield { record: lease.record, token: lease.token })
     }
 
-    /// The engine knows that the worker is gone.
+    /// Reports to the engine that the worker is gone.
     pub fn lose_lease(&mut self, lease: &SimulatedLease) -> SimulatedCall<'_> {
         self.call(&Actor::engine(), Call::LoseLease { record: lease.record, token: lease.token })
     }
 }
 
 impl SimulatedCall<'_> {
-    /// A field of a new record, or an input of an event.
+    /// Adds a field of a new record or an input of an event.
     pub fn with(mut self, name: &str, value: impl Into<Json>) -> Self {
         match &mut self.call {
             Call::Create(create) => create.fields.insert(name.to_owned(), value.into()),
@@ -130,7 +129,7 @@ impl SimulatedCall<'_> {
         self
     }
 
-    /// A payload that is nothing but large, and nowhere.
+    /// Sets a payload of this size without content.
     pub fn payload_of_size(mut self, bytes: u64) -> Self {
         match &mut self.call {
             Call::Create(create) => create.payload = Some(PayloadRef { sha256: [7; 32], bytes }),
@@ -139,7 +138,7 @@ impl SimulatedCall<'_> {
         self
     }
 
-    /// On behalf of somebody else.
+    /// Sets the owner, to create a record on behalf of another user.
     pub fn owner(mut self, name: &str) -> Self {
         match &mut self.call {
             Call::Create(create) => create.owner = Some(name.into()),
@@ -186,14 +185,14 @@ impl SimulatedCall<'_> {
         }
     }
 
-    /// Try it, whatever comes of it.
+    /// Runs the call without an expected outcome.
     pub fn run(self) -> CallOutcome {
         let description = format!("{} by {}", call_name(&self.call), self.actor.id);
         let decision = self.simulator.run_operation(&self.actor, self.call);
         CallOutcome { description, decision }
     }
 
-    /// It changes something; the record that it was about.
+    /// Expects a change, and returns the record of the call.
     #[track_caller]
     pub fn expect_ok(self) -> RecordId {
         self.run().expect_changes().subject
@@ -204,7 +203,7 @@ impl SimulatedCall<'_> {
         self.run().expect_changes()
     }
 
-    /// It is refused with this status and code.
+    /// Expects a refusal with this status and code.
     #[track_caller]
     pub fn expect_refusal(self, status: u16, code: &str) -> Refusal {
         let outcome = self.run();
@@ -220,7 +219,7 @@ impl SimulatedCall<'_> {
         refusal
     }
 
-    /// No row answers this event in this state; the refusal names both.
+    /// Expects that no transition answers the event in this state. The refusal must name both.
     #[track_caller]
     pub fn expect_wrong_state(self, state: &str, event: &str) -> Refusal {
         let refusal = self.expect_refusal(409, "wrong_state");
@@ -229,7 +228,7 @@ impl SimulatedCall<'_> {
         refusal
     }
 
-    /// There are rows for it, but none for this caller.
+    /// Expects that no transition admits this caller.
     #[track_caller]
     pub fn expect_not_allowed(self) -> Refusal {
         let refusal = self.expect_refusal(403, "not_allowed");
@@ -237,7 +236,7 @@ impl SimulatedCall<'_> {
         refusal
     }
 
-    /// Not there, or not for this caller's eyes: one answer for both.
+    /// Expects 404, for a record that does not exist or that the caller may not read.
     #[track_caller]
     pub fn expect_not_found(self) -> Refusal {
         let refusal = self.expect_refusal(404, "not_found");
@@ -250,13 +249,13 @@ impl SimulatedCall<'_> {
         self.expect_refusal(422, "bad_input")
     }
 
-    /// The lease is no longer, or never was, this worker's.
+    /// Expects that the worker does not hold the lease.
     #[track_caller]
     pub fn expect_lease_lost(self) -> Refusal {
         self.expect_refusal(409, "lease_lost")
     }
 
-    /// Another execution's effect won, and the refusal says which.
+    /// Expects that another execution has committed. The refusal must name it.
     #[track_caller]
     pub fn expect_already_committed(self, winner: &SimulatedLease) -> Refusal {
         let refusal = self.expect_refusal(409, "already_committed");
@@ -264,7 +263,7 @@ impl SimulatedCall<'_> {
         refusal
     }
 
-    /// Nothing here for a worker to take.
+    /// Expects that the job cannot be leased.
     #[track_caller]
     pub fn expect_not_leasable(self) -> Refusal {
         let outcome = self.run();
@@ -274,19 +273,19 @@ impl SimulatedCall<'_> {
         refusal
     }
 
-    /// Already so: nothing changes.
+    /// Expects a no-op because the record is already in the requested state.
     #[track_caller]
     pub fn expect_unchanged(self) -> RecordId {
         self.run().expect_no_op(NoOpReason::Unchanged)
     }
 
-    /// The same call came before: the same answer, nothing changes.
+    /// Expects a no-op because the call repeats an earlier one.
     #[track_caller]
     pub fn expect_repeated(self) -> RecordId {
         self.run().expect_no_op(NoOpReason::Repeated)
     }
 
-    /// The key is held: the record that holds it, nothing changes.
+    /// Expects a no-op that returns the existing holder of a unique key.
     #[track_caller]
     pub fn expect_existing(self) -> RecordId {
         self.run().expect_no_op(NoOpReason::ExistingRecord)
@@ -325,7 +324,7 @@ impl CallOutcome {
     }
 }
 
-/// A decision in a line, for messages: whole records would bury it.
+/// Describes a decision in one line, without whole records.
 fn describe_decision(decision: &Decision) -> String {
     match decision {
         Decision::Changes(changes) => {

@@ -1,4 +1,4 @@
-//! What must hold after every operation, whatever the lifecycle: looked at by every test that plays on the stage.
+//! Invariants of every lifecycle, checked after every operation of a simulator.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use onceward_core::model::{Definitions, StateSet};
 use onceward_core::record::{ExecutionStatus, Record};
 use onceward_core::value::RecordId;
 
-/// The same operation on the same world gives the same answer.
+/// Asserts that the same operation on the same world gives the same decision.
 pub(super) fn assert_deterministic(first: &Decision, second: &Decision) {
     assert_eq!(comparable_text(first), comparable_text(second), "decide answers one question in two ways");
 }
 
-/// The parts of a decision that a difference would show in, without the whole lifecycles that records carry.
+/// Returns a decision as text, without the lifecycles of its records.
 fn comparable_text(decision: &Decision) -> String {
     match decision {
         Decision::Changes(changes) => {
@@ -41,7 +41,7 @@ fn comparable_text(decision: &Decision) -> String {
     }
 }
 
-/// What can be said of changes beside the world they are about to change.
+/// Checks changes against the world before they are applied.
 pub(super) fn assert_before_apply(world: &Snapshot, effects: &HashMap<RecordId, Vec<Effect>>, changes: &Changes) {
     let mut seen = Vec::new();
     for change in &changes.records {
@@ -84,7 +84,7 @@ pub(super) fn assert_before_apply(world: &Snapshot, effects: &HashMap<RecordId, 
     }
 }
 
-/// A record only goes forward.
+/// Asserts that version, attempt and times of a record do not go back.
 fn assert_moves_forward(before: &Record, after: &Record) {
     let subject = format!("{} {}", after.lifecycle.name, after.id);
     assert_eq!(after.version, before.version + 1, "{subject}: one version per operation");
@@ -108,7 +108,7 @@ fn assert_moves_forward(before: &Record, after: &Record) {
     }
 }
 
-/// The execution machine. A report on LEASED implies the start, so it may pass through.
+/// Returns whether an execution may change its status this way. A report on LEASED implies the start.
 const fn is_forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
     use ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
     matches!(
@@ -119,7 +119,7 @@ const fn is_forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
     )
 }
 
-/// What can be said of the world afterwards.
+/// Checks the world after changes were applied.
 pub(super) fn assert_after_apply(definitions: &Definitions, world: &Snapshot, changes: &Changes) {
     assert_ledger_balances(definitions, world);
     for change in &changes.records {
@@ -133,7 +133,7 @@ pub(super) fn assert_after_apply(definitions: &Definitions, world: &Snapshot, ch
     assert_counts(definitions, world);
 }
 
-/// Double entry: nothing comes from nowhere, and only the world's own accounts go below zero.
+/// Asserts that the ledger sums to zero, and that only outside accounts are negative.
 fn assert_ledger_balances(definitions: &Definitions, world: &Snapshot) {
     let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
     for (account, balance) in &world.accounts {
@@ -157,7 +157,7 @@ fn assert_ledger_balances(definitions: &Definitions, world: &Snapshot) {
     }
 }
 
-/// Every key is held by exactly the record whose fields and state say so.
+/// Asserts that the holder of each unique key is the record whose fields and state require it.
 fn assert_uniques(definitions: &Definitions, world: &Snapshot) {
     for lifecycle in definitions.lifecycles.values() {
         for unique in &lifecycle.unique_constraints {
@@ -175,7 +175,7 @@ fn assert_uniques(definitions: &Definitions, world: &Snapshot) {
     }
 }
 
-/// Every count of records in states is what counting gives.
+/// Asserts that each count of records in states is correct.
 fn assert_counts(definitions: &Definitions, world: &Snapshot) {
     for lifecycle in definitions.lifecycles.values() {
         for limit in lifecycle.limits.iter().filter(|limit| limit.window.is_none()) {

@@ -1,4 +1,4 @@
-//! The stage: an in-memory world over `decide`.
+//! Simulator: an in-memory world that runs operations through `decide`.
 
 mod attempt;
 mod invariants;

@@ -1,4 +1,4 @@
-//! Looking at the stage: what records, accounts, executions and the log say now.
+//! Queries of a simulator: records, accounts, executions and the log.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Simulator {
         Arc::clone(self.world.record(id).unwrap_or_else(|| panic!("there is no record {id}")))
     }
 
-    /// All records there are, in no order.
+    /// Returns all records, in no order.
     pub(crate) fn all_records(&self) -> impl Iterator<Item = &Record> {
         self.world.records.values().flatten().map(|record| &**record)
     }
@@ -27,7 +27,7 @@ impl Simulator {
         self.record(id).state_name().to_string()
     }
 
-    /// A field as JSON.
+    /// Returns a field as JSON.
     #[track_caller]
     pub fn field(&self, id: RecordId, name: &str) -> Json {
         self.value(id, name).to_json()
@@ -39,7 +39,7 @@ impl Simulator {
         record.field(name).unwrap_or_else(|| panic!("{} has no field {name}", record.lifecycle.name)).clone()
     }
 
-    /// How far ahead of now a time field is.
+    /// Returns the time from now until a time field.
     #[track_caller]
     pub fn time_until(&self, id: RecordId, name: &str) -> Duration {
         match self.value(id, name) {
@@ -48,7 +48,7 @@ impl Simulator {
         }
     }
 
-    /// Every attempt at a job, oldest first.
+    /// Returns all executions of a job, oldest first.
     pub fn executions(&self, id: RecordId) -> Vec<Execution> {
         let mut all: Vec<_> = self
             .world
@@ -61,7 +61,7 @@ impl Simulator {
         all
     }
 
-    /// The attempt of a lease as it stands now.
+    /// Returns the current execution of a lease.
     #[track_caller]
     pub fn execution(&self, lease: &SimulatedLease) -> Execution {
         self.executions(lease.record)
@@ -79,7 +79,7 @@ impl Simulator {
         self.effects.get(&id).map_or(&[], |effects| effects)
     }
 
-    /// What an account holds; one that never moved holds nothing.
+    /// Returns the balance of an account, 0 if it has no transfers.
     pub fn balance(&self, asset: &str, name: &str) -> i64 {
         let account = Account::Named { asset: asset.into(), name: name.into() };
         self.world.accounts.get(&account).copied().unwrap_or(0)
@@ -90,13 +90,13 @@ impl Simulator {
         self.record(id).hold
     }
 
-    /// The records of a lifecycle that point here by a field, in creation order.
+    /// Returns the records of a lifecycle whose field refers to the target, in creation order.
     pub fn linked_records(&self, target: RecordId, lifecycle: &str, field: &str) -> Vec<RecordId> {
         let key = LinkKey { target, lifecycle: lifecycle.into(), field: field.into() };
         self.world.links.get(&key).cloned().unwrap_or_default()
     }
 
-    /// All records of a lifecycle, oldest first.
+    /// Returns all records of a lifecycle, oldest first.
     pub fn records_of(&self, lifecycle: &str) -> Vec<Arc<Record>> {
         let mut records: Vec<_> = self
             .world
@@ -110,7 +110,7 @@ impl Simulator {
         records
     }
 
-    /// The audit tags so far, in order: of what was done and of what was refused.
+    /// Returns all audit tags so far, of changes and refusals, in order.
     pub fn audit_tags(&self) -> Vec<String> {
         let mut tags = Vec::new();
         for entry in &self.log {
@@ -125,13 +125,13 @@ impl Simulator {
         tags
     }
 
-    /// When the next timer of a record is due.
+    /// Returns when the next timer of a record is due.
     #[track_caller]
     pub fn next_timer_due(&self, id: RecordId) -> Option<Time> {
         self.record(id).timers.iter().map(|timer| timer.due_at).min()
     }
 
-    /// Everything that a status answer or a log line could show, as text: to prove that something is not in it.
+    /// Returns everything that a status response or the log could show, to prove that a text is not in it.
     pub fn visible_text(&self) -> String {
         use std::fmt::Write as _;
         let mut text = String::new();

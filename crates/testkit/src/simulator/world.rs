@@ -1,4 +1,4 @@
-//! The world itself: its clock, what it holds, and how an operation is carried out in it.
+//! The world of a simulator: its clock, its state, and how it runs an operation.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,14 +14,13 @@ use sha2::{Digest, Sha256};
 
 use super::invariants;
 
-/// Rounds of `Due` and `Ask` that one operation may take: far more than any lifecycle here needs, so that going beyond
-/// it means going in a circle.
+/// Maximum rounds of `Due` and `NeedsChecks` per operation. No lifecycle needs nearly as many, so more mean a cycle.
 const MAX_DECIDE_ROUNDS: usize = 1_000;
 
-/// Answers a check: the question, and the payload's bytes where the question carries one.
+/// Answers a check. The second argument is the payload, if the query has one.
 pub(super) type CheckAnswerer = Rc<dyn Fn(&CheckQuery, Option<&[u8]>) -> Json>;
 
-/// One operation that was played, and what came of it.
+/// An operation that was run, and its decision.
 #[derive(Clone, Debug)]
 pub struct SimulatedOperation {
     pub operation: Operation,
@@ -29,7 +28,7 @@ pub struct SimulatedOperation {
     pub decision: Decision,
 }
 
-/// A world in memory that knows everything, with a clock that moves only when told to.
+/// A complete world in memory, with a manual clock.
 #[derive(Clone)]
 pub struct Simulator {
     pub(super) definitions: Arc<Definitions>,
@@ -43,7 +42,7 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// An empty world, some time on a Sunday evening.
+    /// Returns an empty world on a Sunday evening.
     pub fn new(definitions: Definitions) -> Self {
         Self {
             definitions: Arc::new(definitions),
@@ -57,13 +56,13 @@ impl Simulator {
         }
     }
 
-    /// Set the clock before the play begins.
+    /// Sets the clock before the first operation.
     pub fn starting_at(mut self, time: &str) -> Self {
         self.now = time.parse().expect("a time, as 2026-01-31T12:00:00Z");
         self
     }
 
-    /// Who answers a check of a lifecycle.
+    /// Sets the answers of a check.
     pub fn on_check(
         mut self,
         lifecycle: &str,
@@ -78,7 +77,7 @@ impl Simulator {
         self.now
     }
 
-    /// Time passes and the engine is awake: timers and ended leases are dealt with, each at its own time, in order.
+    /// Advances the clock while the engine runs: due timers fire and leases expire in order, each at its time.
     pub fn advance(&mut self, length: &str) {
         self.advance_by(length.parse().expect("a duration, as 30s"));
     }
@@ -92,7 +91,7 @@ impl Simulator {
         self.now = deadline;
     }
 
-    /// Time passes while the engine sleeps: nothing happens, until somebody asks.
+    /// Advances the clock while the engine is down: timers fire only at the next operation.
     pub fn advance_without_engine(&mut self, length: &str) {
         self.advance_without_engine_by(length.parse().expect("a duration, as 30s"));
     }
@@ -101,21 +100,21 @@ impl Simulator {
         self.now = self.now.checked_add(length).expect("a time that can be written");
     }
 
-    /// The clock steps back, as bad clocks do.
+    /// Sets the clock back, as wrong clocks do.
     pub fn step_clock_back(&mut self, length: &str) {
         let length: Duration = length.parse().expect("a duration, as 30s");
         self.now = self.now.checked_sub(length).expect("a time that can be written");
     }
 
-    /// Keep content and know it by its hash.
+    /// Stores a payload under its hash.
     pub(crate) fn store_payload(&mut self, bytes: &[u8]) -> PayloadRef {
         let sha256: [u8; 32] = Sha256::digest(bytes).into();
         self.payloads.insert(sha256, bytes.into());
         PayloadRef { sha256, bytes: bytes.len() as u64 }
     }
 
-    /// Carry out one operation as the engine would: what is due first, then the outside's answers, then the thing
-    /// itself. What it changes is applied, and the invariants are looked at.
+    /// Runs an operation as the engine would: first due timers, then external checks, then the operation. Applies the
+    /// changes and checks the invariants.
     pub(super) fn run_operation(&mut self, actor: &Actor, call: Call) -> Decision {
         let mut operation =
             Operation { seed: self.next_seed(), actor: actor.clone(), call, check_answers: Vec::new(), trace: None };
@@ -123,7 +122,7 @@ impl Simulator {
             let decision = decide(&self.definitions, &self.world, &operation, self.now);
             match &decision {
                 Decision::Due { records, at } => {
-                    // One that is due may have to wait for another that is: after a long sleep, not for itself.
+                    // A due operation may wait for another due record, but never for its own.
                     assert!(
                         !matches!(operation.call, Call::FireDue { record } if records.contains(&record)),
                         "what is due asks for itself: {operation:?}"
@@ -180,14 +179,14 @@ impl Simulator {
         }
     }
 
-    /// The same play gives the same ids; a UUIDv7's time is no concern of a seed.
+    /// Returns a deterministic seed, so that the same test gives the same ids.
     fn next_seed(&mut self) -> u128 {
         self.operations_run += 1;
         let hash = Sha256::digest(self.operations_run.to_be_bytes());
         u128::from_be_bytes(hash[..16].try_into().expect("sixteen of thirty-two bytes"))
     }
 
-    /// What the engine would have to do next, and when: the earliest, and of those the oldest record.
+    /// Returns the next due time and its record. Of several records, the oldest comes first.
     fn next_due(&self) -> Option<(Time, RecordId)> {
         let records = self.world.records.values().flatten();
         records
@@ -209,7 +208,7 @@ impl Simulator {
     }
 }
 
-/// `json!({...})` as the map that calls carry.
+/// Returns the map of a `json!({...})`.
 pub(super) fn object(json: Json) -> Map<String, Json> {
     match json {
         Json::Object(map) => map,

@@ -1,5 +1,5 @@
-//! What the worker tells a supervisor, over its standard input: first the payload, then how long the lease lasts, and when to stop.
-//! That the line ends means that the worker is gone, whatever became of it.
+//! Messages from the worker to a supervisor, over its standard input: the payload, then the remaining lease and
+//! stop requests. The end of the pipe means that the worker has died.
 
 use std::io::{self, Read};
 use std::time::Duration;
@@ -11,7 +11,7 @@ const LEASE_TAG: u8 = b'L';
 const TERMINATE_TAG: u8 = b'T';
 const KILL_TAG: u8 = b'K';
 
-/// The worker's end.
+/// The worker's end of the pipe.
 #[derive(Debug)]
 pub(super) struct ControlPipe(pub(super) ChildStdin);
 
@@ -23,12 +23,12 @@ impl ControlPipe {
         self.0.flush().await
     }
 
-    /// Ask the program to end, and end it after the grace.
+    /// Asks the program to end, and kills it after the grace period.
     pub(super) async fn send_terminate(&mut self, grace: Duration) {
         self.send_message(TERMINATE_TAG, grace).await;
     }
 
-    /// The program may run for so long from now on, unless more is said.
+    /// Limits the program's time to the remaining lease, until the next message.
     pub(super) async fn send_lease(&mut self, remaining: Duration) {
         self.send_message(LEASE_TAG, remaining).await;
     }
@@ -37,7 +37,7 @@ impl ControlPipe {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let mut message = [tag; 9];
         message[1..].copy_from_slice(&millis.to_le_bytes());
-        // A supervisor that does not hear it has ended.
+        // Fails only if the supervisor has ended.
         let _ = self.0.write_all(&message).await;
     }
 
@@ -46,12 +46,12 @@ impl ControlPipe {
     }
 }
 
-/// What the supervisor hears.
+/// A message to the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlMessage {
     LeaseRemaining(Duration),
     Terminate(Duration),
-    /// Or the worker is gone.
+    /// Also if the pipe ends.
     Kill,
 }
 

@@ -1,4 +1,4 @@
-//! What a program's end means for its job.
+//! Converts a program's exit status and output into the job's result.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -8,31 +8,31 @@ use serde_json::value::RawValue;
 use crate::payload::Payload;
 use crate::work::{BAD_RESULT_CODE, Failure};
 
-/// `EX_TEMPFAIL` of sysexits: try again later.
+/// `EX_TEMPFAIL` of sysexits: a temporary failure.
 pub(super) const EX_TEMPFAIL: i32 = 75;
 
 /// How a program's output becomes the job's result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ResultKind {
-    /// JSON where it is some, else text, else bytes; nothing where there is none.
+    /// JSON if valid, otherwise text if valid, otherwise bytes; no result if the output is blank.
     #[default]
     Auto,
     Json,
-    /// A JSON string, without the last line's end.
+    /// A JSON string without the final line break.
     Text,
     Bytes,
 }
 
-/// How it ended, in the worker's eyes.
+/// How a program ended.
 #[derive(Debug)]
 pub(super) enum ProcessOutcome {
     Succeeded(Vec<u8>),
     Failed(Failure),
-    /// Here it can never be run: the worker is to stop.
+    /// The program can never run on this machine, so the worker stops.
     CannotRun(String),
 }
 
-/// By its exit code, and the last line that it wrote to standard error.
+/// Determines the outcome from the exit status and the last line of standard error.
 pub(super) fn from_exit_status(status: ExitStatus, output: Vec<u8>, last_line: &str) -> ProcessOutcome {
     match (status.code(), status.signal()) {
         (Some(0), _) => ProcessOutcome::Succeeded(output),
@@ -55,7 +55,7 @@ pub(super) fn from_exit_status(status: ExitStatus, output: Vec<u8>, last_line: &
     }
 }
 
-/// `CODE: message` names the code.
+/// A last line of the form `CODE: message` sets the code.
 fn failure_from_stderr(code: &str, last_line: &str, default_message: &str, retryable: bool) -> Failure {
     let is_code = |code: &str| {
         code.starts_with(|char: char| char.is_ascii_uppercase())
@@ -69,7 +69,7 @@ fn failure_from_stderr(code: &str, last_line: &str, default_message: &str, retry
     Failure { retryable: Some(retryable), ..Failure::terminal(code, message) }
 }
 
-/// What stands on standard output, as a result.
+/// Converts standard output into a result.
 pub(super) fn result_from_stdout(output: Vec<u8>, kind: ResultKind) -> Result<Option<Payload>, Failure> {
     match kind {
         ResultKind::Bytes => Ok(Some(Payload::Bytes(output.into()))),
@@ -89,10 +89,10 @@ pub(super) fn result_from_stdout(output: Vec<u8>, kind: ResultKind) -> Result<Op
     }
 }
 
-/// Byte for byte, but for the space around it.
+/// Keeps the JSON byte for byte, without surrounding whitespace.
 fn json_payload(output: &[u8]) -> Option<Payload> {
     let json: Box<RawValue> = serde_json::from_slice(output).ok()?;
-    // A NUL may stand in a JSON string as an escape, where the server refuses it.
+    // The server refuses NUL, which JSON strings may contain as an escape.
     (!json.get().contains("\\u0000")).then_some(Payload::Json(json))
 }
 
@@ -106,7 +106,7 @@ fn text_payload(output: &[u8]) -> Option<Payload> {
 mod tests {
     use super::*;
 
-    /// As `wait` numbers them: exit codes above the first byte, signals in it.
+    /// `raw` is a `wait` status: the exit code in the second byte, a signal in the first.
     fn outcome_of(raw: i32, last_line: &str) -> ProcessOutcome {
         from_exit_status(ExitStatus::from_raw(raw), b"out".to_vec(), last_line)
     }

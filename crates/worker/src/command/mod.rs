@@ -1,15 +1,15 @@
-//! Workers that run a program for each job. The worker starts a supervisor for each program, which stays beside it: it is the one
-//! that sees to it that nothing of the program outlives the worker or the lease.
+//! Workers that run a program for each job. A supervisor process per program ensures that no process of the program
+//! outlives the worker or the lease.
 //!
-//! | file | duty |
+//! | file | content |
 //! | --- | --- |
-//! | `worker.rs` | what a user says, and the worker as a whole |
-//! | `process.rs` | one program from its start to its verdict |
-//! | `exit_status.rs` | what its end means for the job |
-//! | `stderr.rs` | its standard error: passed on, bounded, and its last line kept |
-//! | `process_cleanup.rs` | what a program leaves behind, found and ended |
-//! | `control_pipe.rs` | what the worker tells the supervisor, over its standard input |
-//! | `supervisor.rs` | the supervisor itself, in its own process |
+//! | `worker.rs` | the configuration, and the worker |
+//! | `process.rs` | runs one program |
+//! | `exit_status.rs` | converts exit status and output into the job's result |
+//! | `stderr.rs` | forwards standard error with limits and keeps its last line |
+//! | `process_cleanup.rs` | finds and kills processes that a program left behind |
+//! | `control_pipe.rs` | messages from the worker to the supervisor, over its standard input |
+//! | `supervisor.rs` | the supervisor process |
 
 mod control_pipe;
 mod exit_status;

@@ -1,4 +1,4 @@
-//! One program from its start to its verdict. Whoever drops this drops the line to the supervisor, and with it the program.
+//! Runs one program. Dropping the future closes the pipe to the supervisor, which then kills the program.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -16,22 +16,23 @@ use crate::payload::Payload;
 use crate::transport::Backoff;
 use crate::work::{Failure, Job, SIZE_EXCEEDED_CODE, StopReason, sleep_until_deadline};
 
-/// Bytes of a result.
+/// The server's limit on results.
 const MAX_RESULT_BYTES: usize = 1 << 20;
 
-/// One value of the environment must fit into what the kernel takes, 128 KB.
+/// Below the kernel's limit of 128 KB per environment variable.
 const MAX_FIELDS_ENV_BYTES: usize = 100 << 10;
 
-/// For what a program that has ended still has in its pipes.
+/// Time to read what remains in the pipes after the program has ended.
 const PIPE_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to go on trying to start a process, on a machine that has none to spare.
+/// How long to retry if the machine cannot start a process.
 const SPAWN_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whoever ends the worker may send its signal to the program as well, and before the worker.
+/// A signal to the whole process group may reach the program before the worker. Wait this long for the worker's own
+/// shutdown.
 const SHARED_SIGNAL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why a program was stopped.
+/// Why a program was terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TerminationCause {
     TimedOut,
@@ -49,7 +50,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
     let mut control_pipe = ControlPipe(stdin);
     let as_bytes = if config.raw_payload { Payload::into_raw_bytes } else { Payload::into_stdin_bytes };
     let payload = job.payload().cloned().map(as_bytes).unwrap_or_default();
-    // Should it not be heard, the program has ended already, and how is told below.
+    // If this fails, the program has already ended; the exit status below tells how.
     let _ = control_pipe.send_payload(&payload).await;
     drop(payload);
     let mut output = Vec::new();
@@ -75,7 +76,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
                 }
                 said = &mut forward_stderr, if last_line.is_none() => last_line = Some(said),
                 status = child.wait() => break status,
-                // The supervisor knows the lease, too: should this process be stopped or stuck, the program still ends with it.
+                // The supervisor enforces the lease, too, in case this process is stopped or stuck.
                 Ok(()) = lease.changed() => {
                     let gone = *lease.borrow_and_update();
                     control_pipe.send_lease(gone.saturating_duration_since(Instant::now())).await;
@@ -89,12 +90,12 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
                             cause = cause.or(Some(TerminationCause::StopRequested));
                             control_pipe.send_terminate(config.kill_after).await;
                         }
-                        // It may finish by itself; what is left of the grace then is for ending it.
+                        // Let it finish within the grace period, minus the time that termination takes.
                         Some(StopReason::Closing) => {
                             let closing = Instant::now() + config.shutdown_grace.saturating_sub(config.kill_after);
                             deadline = Some(deadline.map_or(closing, |up| up.min(closing)));
                         }
-                        // The lease is gone, or as good as gone: so is the program.
+                        // The lease is lost or about to be, so kill the program.
                         Some(StopReason::LeaseLost) => {
                             cause = cause.or(Some(TerminationCause::StopRequested));
                             control_pipe.send_kill().await;
@@ -110,10 +111,10 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
             }
         };
         if status.as_ref().is_ok_and(|status| status.signal().is_some()) {
-            // It may have been the supervisor that was killed; then it has not seen to what the program left.
+            // A signal may have killed the supervisor instead of the program, before it could clean up.
             process_cleanup::kill_execution_processes(&job.execution).await;
         }
-        // Something that could not be killed may keep the pipes open: what it says is not waited for.
+        // A process that survived may hold the pipes open; do not wait for it.
         let drain_deadline = Instant::now() + PIPE_DRAIN_TIMEOUT;
         if !is_output_read && timeout_at(drain_deadline, read_output).await.is_ok_and(|fits| !fits) {
             cause = Some(TerminationCause::ResultTooLarge);
@@ -126,7 +127,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
     };
     match (cause, status) {
         (None, Ok(status)) if is_termination_signal(status) && is_worker_closing(job).await => yielded(),
-        // A program that was told to end may well end with 0, without having done its work.
+        // A terminated program may exit with 0 without having done its work.
         (Some(TerminationCause::StopRequested), _) | (_, Err(_)) => yielded(),
         (Some(TerminationCause::TimedOut), _) => {
             let limit = config.timeout.unwrap_or_default();
@@ -143,17 +144,18 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
     }
 }
 
-/// By somebody else's SIGTERM, SIGINT or SIGHUP.
+/// Whether SIGHUP, SIGINT or SIGTERM from outside ended the program.
 fn is_termination_signal(status: ExitStatus) -> bool {
     status.signal().is_some_and(|signal| [1, 2, 15].contains(&signal))
 }
 
-/// Whether the worker is to end, too: then it was a signal to all of its processes, and the job did not fail.
+/// Returns whether the worker shuts down, too. If so, the signal went to the whole process group, and the job did
+/// not fail.
 async fn is_worker_closing(job: &Job) -> bool {
     tokio::time::timeout(SHARED_SIGNAL_TIMEOUT, job.wait_for_stop()).await.is_ok()
 }
 
-/// The job is held meanwhile: given back, it or the next would be here again at once.
+/// Starts the supervisor with retries. The job is held meanwhile, because a returned job would come back at once.
 async fn spawn_with_retries(config: &CommandWorker, server_url: &str, job: &Job) -> Option<Child> {
     let deadline = Instant::now() + SPAWN_RETRY_TIMEOUT;
     let mut backoff = Backoff::default();
@@ -182,7 +184,7 @@ fn spawn_supervisor(config: &CommandWorker, server_url: &str, job: &Job) -> std:
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // What a terminal tells the worker, by Ctrl-C say, is for the worker alone to pass on.
+        // Ctrl-C in a terminal must reach only the worker, which stops the programs itself.
         .process_group(0)
         .env("ONCEWARD_ID", job.record.id.to_string())
         .env("ONCEWARD_LIFECYCLE", &job.record.lifecycle)
@@ -207,9 +209,9 @@ fn spawn_supervisor(config: &CommandWorker, server_url: &str, job: &Job) -> std:
     command.spawn()
 }
 
-/// Whether it fits.
+/// Reads the output and returns whether it fits the limit.
 async fn read_bounded_result(stdout: impl AsyncRead + Unpin, output: &mut Vec<u8>) -> bool {
-    // One byte more than may be, to tell. What cannot be read is at its end.
+    // One byte more than the limit, to detect longer output. A read error counts as the end.
     let _ = stdout.take(MAX_RESULT_BYTES as u64 + 1).read_to_end(output).await;
     output.len() <= MAX_RESULT_BYTES
 }

@@ -1,22 +1,22 @@
-//! What a program leaves behind: found below this process, and ended.
+//! Finds and kills processes that a program left behind.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
-/// What cannot be killed in this time is stuck in the kernel, or not ours to kill.
+/// A process that survives longer is stuck in the kernel or belongs to another user.
 pub(super) const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between looks at what is dying.
+/// Delay between two checks for dying processes.
 pub(super) const CLEANUP_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Orphans become children of this process, not of the machine's first, and can be found.
+/// Makes orphaned descendants children of this process, so that it can find them.
 pub(super) fn become_subreaper() {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Of this process, those of all its threads. Where the kernel does not tell, there are none to be seen.
+/// Returns the children of all threads of this process; empty if the kernel does not list them.
 pub(super) fn child_pids() -> Vec<Pid> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let lists = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
@@ -24,9 +24,9 @@ pub(super) fn child_pids() -> Vec<Pid> {
     lists.flat_map(parse).filter_map(Pid::from_raw).collect()
 }
 
-/// The supervisor is dead before its time, and could not sweep: whatever of this execution still runs is ended. It is known by its
-/// environment, since this process may have other children. All of the machine's processes are looked at: what is told of a process's children may
-/// lack some while they come and go.
+/// Kills all processes of an execution after its supervisor died. They are recognized by their environment, because
+/// this process may have other children. Searches all processes of the machine, because lists of children may be
+/// incomplete while processes start and end.
 pub(super) async fn kill_execution_processes(execution: &str) {
     let env_marker = format!("ONCEWARD_EXECUTION={execution}");
     let deadline = Instant::now() + CLEANUP_TIMEOUT;
@@ -36,7 +36,7 @@ pub(super) async fn kill_execution_processes(execution: &str) {
         for pid in &found {
             let _ = rustix::process::kill_process(*pid, Signal::KILL);
         }
-        // Those that became our children are ours to bury; of the others nothing is heard.
+        // Reap the processes that became our children; `waitpid` fails for the others.
         killed.extend(&found);
         killed.retain(|pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None)));
         if (found.is_empty() && killed.is_empty()) || Instant::now() > deadline {

@@ -1,4 +1,4 @@
-//! A program's standard error: passed on line by line, bounded, and its last line kept for the job's message.
+//! Forwards a program's standard error line by line with limits, and keeps its last line for the failure message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use uuid::Uuid;
 
-/// A longer line is passed on in its first part.
+/// Longer lines are truncated.
 const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// Of one job; what comes after is read, so that the program is not held up, and left out.
+/// Limit per job. Later output is read, so that the program does not block, and discarded.
 const MAX_FORWARDED_BYTES: usize = 1 << 20;
 
-/// A line of a program's standard error. Written out, it has enough of its job in front to tell one from another.
+/// A line of a program's standard error. Its `Display` form begins with the job, to tell jobs apart.
 #[derive(Clone, Copy, Debug)]
 pub struct StderrLine<'a> {
     pub record: Uuid,
     pub token: u64,
-    /// Without anything that a terminal would take for an order: a job's data are mostly a stranger's.
+    /// Without control characters, because job data is untrusted and a terminal would interpret them.
     pub line: &'a str,
 }
 
@@ -28,10 +28,10 @@ impl fmt::Display for StderrLine<'_> {
     }
 }
 
-/// Where lines go.
+/// Receives forwarded lines.
 pub(super) type StderrSink = Arc<dyn Fn(&StderrLine<'_>) + Send + Sync>;
 
-/// Reads to the end. Gives the last line that says something.
+/// Forwards all lines and returns the last one that is not blank.
 pub(super) async fn forward_stderr(
     mut stderr: impl AsyncRead + Unpin,
     record: Uuid,
@@ -48,7 +48,7 @@ pub(super) async fn forward_stderr(
         last_line: String::new(),
     };
     let mut buffer = vec![0; 8 << 10];
-    // What cannot be read is at its end.
+    // A read error counts as the end.
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         forwarder.push(&buffer[..count]);
     }
@@ -61,7 +61,7 @@ struct StderrForwarder<'a> {
     token: u64,
     sink: &'a StderrSink,
     line: Vec<u8>,
-    /// The line is longer than what is kept of it.
+    /// Whether the line was longer than the limit.
     is_truncated: bool,
     forwarded_bytes: usize,
     last_line: String,
@@ -85,7 +85,7 @@ impl StderrForwarder<'_> {
 
     fn finish_line(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
-        // For people and for JSON: no colours, no bells.
+        // Remove control characters such as colors and bells, for terminals and for JSON.
         let line: String = line.chars().filter(|char| *char == '\t' || !char.is_control()).collect();
         let line = line.trim_end();
         if !line.is_empty() {

@@ -1,9 +1,9 @@
-//! The supervisor: a process of its own beside each program that a worker runs. It lives as long as the program, and the program at
-//! most as long as the line to the worker.
+//! The supervisor: a process beside each program that a worker runs. It kills the program when the pipe to the worker
+//! closes, and ends with the program.
 //!
 //! ```text
 //! worker ──▶ supervise ──▶ execute, which becomes the program
-//!   line: payload, stop     group of its own; signalled when the supervisor dies
+//!   pipe: payload, stop     own process group; killed when the supervisor dies
 //! ```
 
 use std::ffi::OsString;
@@ -21,18 +21,19 @@ use crate::command::exit_status::EX_TEMPFAIL;
 use crate::command::process_cleanup::{self, CLEANUP_POLL_INTERVAL, CLEANUP_TIMEOUT, child_pids};
 use crate::command::worker::SelfLauncher;
 
-/// As shells say it.
+/// Exit codes that shells use for these errors.
 const EXIT_CANNOT_RUN: u8 = 126;
 const EXIT_NOT_FOUND: u8 = 127;
 
-/// A machine that has no process or no memory to spare may have some in a moment.
+/// A machine without free processes or memory may recover within seconds.
 const SPAWN_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_SPAWN_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// In place of a supervisor's number, for what becomes no program but dies by a signal.
+/// Passed instead of the supervisor's pid to make [`execute`] die by a signal.
 const NO_SUPERVISOR_PID: u32 = 0;
 
-/// What is sent to all processes of a terminal or of a unit is for the worker to mind: it tells us by the line what to do.
+/// A terminal or service manager may signal all processes. The worker handles that and tells the supervisor over
+/// the pipe.
 const IGNORED_SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
 /// How the program ended.
@@ -47,8 +48,8 @@ enum SupervisorEvent {
     MessageReceived(ControlMessage),
 }
 
-/// Run a program under supervision: `execute` starts what calls [`execute`]; `command` is the program with its arguments. Ends as
-/// the program ends.
+/// Runs a program under supervision and exits as the program does. `execute` launches a process that calls
+/// [`execute`]; `command` is the program with its arguments.
 pub fn supervise(execute: &SelfLauncher, command: &[OsString]) -> ExitCode {
     install_noop_signal_handlers();
     process_cleanup::become_subreaper();
@@ -70,8 +71,8 @@ pub fn supervise(execute: &SelfLauncher, command: &[OsString]) -> ExitCode {
     exit_like(execute, exit)
 }
 
-/// With handlers that do nothing: unlike signals that are ignored, those are not handed on to the program. They stay when the runtime
-/// that set them up is gone.
+/// Installs handlers that do nothing. Unlike ignored signals, the program does not inherit them. The handlers
+/// remain after the runtime is dropped.
 fn install_noop_signal_handlers() {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
     let _inside = runtime.enter();
@@ -80,7 +81,7 @@ fn install_noop_signal_handlers() {
     }
 }
 
-/// Nothing of it is the program's fault, so it is tried for a while.
+/// Retries for a while, because the program did not cause the failure.
 fn retry_spawn<T>(mut start: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + SPAWN_RETRY_TIMEOUT;
     let mut delay = Duration::from_millis(20);
@@ -114,15 +115,15 @@ fn launcher_command(execute: &SelfLauncher) -> Command {
     command
 }
 
-/// The payload to the program, and the worker's words to us.
+/// Passes the payload to the program, and the worker's messages to the supervisor.
 fn spawn_control_reader(mut stdin: ChildStdin, event_sender: mpsc::Sender<SupervisorEvent>) {
     std::thread::spawn(move || {
         let mut control = io::stdin().lock();
         match control_pipe::read_payload(&mut control) {
             Ok(payload) => {
-                // In a thread of its own: a program that does not read must not keep the line from being heard.
+                // In its own thread, because a program that does not read its input must not block messages.
                 std::thread::spawn(move || {
-                    // Nor does it have to read.
+                    // Fails if the program does not read all of its input, which is fine.
                     let _ = stdin.write_all(&payload);
                 });
             }
@@ -130,7 +131,7 @@ fn spawn_control_reader(mut stdin: ChildStdin, event_sender: mpsc::Sender<Superv
         }
         loop {
             let message = control_pipe::read_message(&mut control);
-            // After the last word comes none.
+            // `Kill` is the last message.
             if event_sender.send(SupervisorEvent::MessageReceived(message)).is_err() || message == ControlMessage::Kill
             {
                 return;
@@ -139,7 +140,7 @@ fn spawn_control_reader(mut stdin: ChildStdin, event_sender: mpsc::Sender<Superv
     });
 }
 
-/// Leaves it unburied: until then its number, which is its group's, is nobody else's.
+/// Does not reap the program, so that its pid, which is also its group id, is not reused.
 fn wait_for_exit(pid: Pid) -> ProgramExit {
     loop {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -156,14 +157,14 @@ fn wait_for_exit(pid: Pid) -> ProgramExit {
 }
 
 fn supervise_until_exit(pid: Pid, events: &mpsc::Receiver<SupervisorEvent>) -> ProgramExit {
-    // Whichever comes first: the lease, which is prolonged again and again, or the end of the grace.
+    // Each heartbeat extends the first; the earlier one applies.
     let (mut lease_deadline, mut grace_deadline): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         let next = match lease_deadline.into_iter().chain(grace_deadline).min() {
             None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(end) => events.recv_timeout(end.saturating_duration_since(Instant::now())),
         };
-        // A length that no clock can tell is none.
+        // A duration beyond the clock's range means no deadline.
         let end = |length: Duration| Instant::now().checked_add(length);
         match next {
             Ok(SupervisorEvent::ProgramExited(ended)) => return ended,
@@ -172,7 +173,7 @@ fn supervise_until_exit(pid: Pid, events: &mpsc::Receiver<SupervisorEvent>) -> P
                 let _ = rustix::process::kill_process_group(pid, Signal::TERM);
                 grace_deadline = grace_deadline.into_iter().chain(end(length)).min();
             }
-            // What is swept away ends so.
+            // Afterwards, `kill_descendants` kills the program.
             Ok(SupervisorEvent::MessageReceived(ControlMessage::Kill)) | Err(_) => {
                 return ProgramExit::Signal(Signal::KILL.as_raw());
             }
@@ -180,7 +181,7 @@ fn supervise_until_exit(pid: Pid, events: &mpsc::Receiver<SupervisorEvent>) -> P
     }
 }
 
-/// Nothing of the program stays: neither its group, nor what has left the group and become an orphan.
+/// Kills the program's process group and the orphans that left it.
 fn kill_descendants(pid: Pid) {
     let deadline = Instant::now() + CLEANUP_TIMEOUT;
     let mut is_reaped = false;
@@ -195,20 +196,20 @@ fn kill_descendants(pid: Pid) {
             Ok(Some((dead, _))) => is_reaped |= dead == pid,
             Ok(None) if Instant::now() < deadline => std::thread::sleep(CLEANUP_POLL_INTERVAL),
             Err(rustix::io::Errno::INTR) => {}
-            // There are no children left, or none that can be ended.
+            // No children are left, or they cannot be killed.
             _ => return,
         }
     }
 }
 
-/// The worker looks at how this process ends.
+/// Exits like the program, because the worker examines this process's exit status.
 fn exit_like(execute: &SelfLauncher, exit: ProgramExit) -> ExitCode {
     let signal = match exit {
         ProgramExit::Code(code) => return ExitCode::from(code),
         ProgramExit::Signal(signal) => Signal::from_named_raw(signal).unwrap_or(Signal::KILL),
     };
     if IGNORED_SIGNALS.contains(&signal) {
-        // They do nothing here, and do what they mean in what this becomes.
+        // This process has handlers for these signals, so replace it by one without them.
         let number = signal.as_raw().to_string();
         let _ = launcher_command(execute).arg(NO_SUPERVISOR_PID.to_string()).arg("--").arg(number).exec();
     }
@@ -216,21 +217,21 @@ fn exit_like(execute: &SelfLauncher, exit: ProgramExit) -> ExitCode {
 }
 
 fn die_by_signal(signal: Signal) -> ExitCode {
-    // The program has left its core, if any was wanted.
+    // The program has already dumped core, if it was configured to.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    // Twice: the first may meet a handler that only takes itself away.
+    // Twice, because the first may only remove a handler.
     for signal in [signal, signal, Signal::KILL] {
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
     }
     ExitCode::FAILURE
 }
 
-/// Become the program, which is killed when the supervisor dies. Returns only where that cannot be.
+/// Replaces this process by the program, which is killed when the supervisor dies. Returns only on failure.
 pub fn execute(supervisor_pid: u32, command: &[OsString]) -> ExitCode {
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    // It may have died before the signal was asked for.
+    // The supervisor may have died before the death signal was set.
     let parent = rustix::process::getppid().map(Pid::as_raw_nonzero).and_then(|pid| u32::try_from(pid.get()).ok());
     let Some((program, arguments)) = command.split_first() else { return ExitCode::from(EXIT_CANNOT_RUN) };
     if supervisor_pid == NO_SUPERVISOR_PID {

@@ -1,4 +1,4 @@
-//! What a user says of the programs to run, and the worker that runs them.
+//! The configuration of a command worker, and the worker.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,19 +16,19 @@ use crate::command::stderr::{StderrLine, StderrSink};
 use crate::error::ClientError;
 use crate::work::{Failure, Handler, WorkerConfig};
 
-/// How this very program is started anew, in another part: as the supervisor it must call [`supervise`](crate::supervise), and as
-/// what becomes the program [`execute`](crate::execute).
+/// How to start the current executable again in another role: as supervisor it must call
+/// [`supervise`](crate::supervise), as the program's process [`execute`](crate::execute).
 #[derive(Clone, Debug)]
 pub struct SelfLauncher {
     pub program: PathBuf,
-    /// What it is called in lists of processes.
+    /// Name in process lists.
     pub name: Option<OsString>,
-    /// Which part it has.
+    /// Arguments that select the role.
     pub arguments: Vec<OsString>,
 }
 
 impl SelfLauncher {
-    /// This program, with these arguments.
+    /// Returns a launcher of the current executable with these arguments.
     pub fn current_program(arguments: &[&str]) -> std::io::Result<Self> {
         let program = current_executable()?;
         let name = std::env::args_os().next();
@@ -36,7 +36,7 @@ impl SelfLauncher {
     }
 }
 
-/// Also when its file has been replaced by a newer one meanwhile.
+/// Works even if the file was replaced by a newer version.
 fn current_executable() -> std::io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
@@ -47,18 +47,18 @@ pub struct CommandWorker {
     /// The program and its arguments.
     pub command: Vec<OsString>,
     pub supervisor: SelfLauncher,
-    /// A program that runs longer is stopped, and its job fails retryably.
+    /// A program that runs longer is stopped, and its job fails with a retryable error.
     pub timeout: Option<Duration>,
-    /// Between asking a program to end and ending it.
+    /// Time between SIGTERM and SIGKILL.
     pub kill_after: Duration,
-    /// How long programs may go on when the worker is to end.
+    /// How long programs may continue when the worker shuts down.
     pub shutdown_grace: Duration,
     pub result_kind: ResultKind,
-    /// Whether programs get a payload that is a JSON string as it is, quotes and all; else they get its text.
+    /// Whether programs get a payload that is a JSON string unchanged, with its quotes, instead of as plain text.
     pub raw_payload: bool,
-    /// A key that programs get in their environment; they get none otherwise.
+    /// API key for the program's environment; `None` removes the worker's own.
     pub api_key: Option<String>,
-    /// Where the lines go that programs write to standard error.
+    /// Receives the lines that programs write to standard error.
     pub on_stderr_line: Arc<dyn Fn(&StderrLine<'_>) + Send + Sync>,
 }
 
@@ -68,12 +68,12 @@ impl fmt::Debug for CommandWorker {
     }
 }
 
-/// How a worker that runs programs came to its end.
+/// How a command worker ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandWorkerExit {
-    /// It was told to, or there was nothing left to do.
+    /// It was closed, or no job was ready.
     Closed,
-    /// The program cannot be run here at all.
+    /// The program cannot be run on this machine.
     CannotRun(String),
 }
 
@@ -93,8 +93,9 @@ impl CommandWorker {
         }
     }
 
-    /// Run the program for each job until `shutdown` comes, and let what then runs finish within the grace. From here on orphans of
-    /// this process's children become its own children (on Linux), so that what a killed supervisor left can be ended.
+    /// Runs the program for each job until `shutdown` completes, then lets running programs finish within the grace
+    /// period. On Linux, this process becomes the parent of orphaned descendants, so that it can kill what a killed
+    /// supervisor left behind.
     pub async fn run(
         self,
         client: &Client,
@@ -118,7 +119,7 @@ impl CommandWorker {
                 }
             })
         });
-        // A moment more than programs get: theirs ends before they are dropped.
+        // One second more than the programs' own grace period, so that they end before their handlers are dropped.
         let config = WorkerConfig { shutdown_grace: grace + Duration::from_secs(1), ..config };
         let worker = client.start_worker(config, handler);
         tokio::select! {
@@ -133,7 +134,7 @@ impl CommandWorker {
 
 async fn wait_for_cannot_run(cannot_run: &mut watch::Receiver<Option<String>>) {
     if cannot_run.wait_for(Option::is_some).await.is_err() {
-        // Nobody is left who could say so.
+        // All senders are gone.
         std::future::pending::<()>().await;
     }
 }

@@ -1,53 +1,53 @@
-//! Why a job was not done.
+//! Failures of jobs.
 
 use std::time::Duration;
 
-/// What a handler reports where it has no result. Any error turns into one with `?`: it may be tried again, as often as the
-/// lifecycle has patience.
+/// Why a handler has no result. The `?` operator converts any error into a retryable failure; the lifecycle limits
+/// the retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The lifecycle's `[errors]` may know it, and then says whether it may be tried again.
+    /// If the lifecycle's `[errors]` lists the code, it decides whether the job is retried.
     pub code: String,
     pub message: String,
-    /// The worker's word, for codes that the lifecycle does not know.
+    /// Used if the lifecycle does not list the code.
     pub retryable: Option<bool>,
-    /// Not before this has passed.
+    /// Shortest delay before the next attempt.
     pub retry_after: Option<Duration>,
 }
 
-/// The codes that a worker gives by itself, the same in every language: docs/workers.md has the table.
+/// Codes that workers report themselves, equal in every language; `docs/workers.md` lists them.
 ///
-/// Of an error that the handler gave no code, and of a panic.
+/// An error without a code, or a panic.
 pub(crate) const EXCEPTION_CODE: &str = "EXCEPTION";
-/// Of a payload that is not as the handler wants it.
+/// The payload does not have the type that the handler expects.
 pub(crate) const BAD_PAYLOAD_CODE: &str = "BAD_PAYLOAD";
-/// Of one that is missing, harmed, or breaks off each time.
+/// The payload is missing or corrupt, or its download always breaks.
 pub(crate) const PAYLOAD_UNAVAILABLE_CODE: &str = "PAYLOAD_UNAVAILABLE";
-/// Of a result that cannot be written, or that the server does not take.
+/// The result cannot be serialized, or the server rejects it.
 pub(crate) const BAD_RESULT_CODE: &str = "BAD_RESULT";
-/// Of one that is too large.
+/// The result is too large.
 pub(crate) const SIZE_EXCEEDED_CODE: &str = "SIZE_EXCEEDED";
 
-/// Gives the job back unharmed.
+/// Marks a failure that returns the job instead of failing it.
 const YIELDED_CODE: &str = "yielded";
 
 impl Failure {
-    /// May go better another time.
+    /// A failure that another attempt may avoid.
     pub fn retryable(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into(), retryable: Some(true), retry_after: None }
     }
 
-    /// Will never go better.
+    /// A failure that no retry can avoid.
     pub fn terminal(code: &str, message: impl Into<String>) -> Self {
         Self { retryable: Some(false), ..Self::retryable(code, message) }
     }
 
-    /// No failure: this worker cannot do it now, another may.
+    /// Not a failure: returns the job, so that another worker can take it.
     pub fn yielded() -> Self {
         Self::retryable(YIELDED_CODE, "")
     }
 
-    /// Not before this has passed.
+    /// Sets the shortest delay before the next attempt.
     pub fn with_retry_after(self, delay: Duration) -> Self {
         Self { retry_after: Some(delay), ..self }
     }
@@ -56,7 +56,7 @@ impl Failure {
         self.code == YIELDED_CODE
     }
 
-    /// Texts that are not the worker's own may have any length, and characters that no text may have.
+    /// Truncates code and message, which may be foreign text, and removes NUL characters.
     pub(crate) fn sanitized(self) -> Self {
         let sanitize =
             |text: &str, max_chars| text.chars().filter(|char| *char != '\0').take(max_chars).collect::<String>();
@@ -64,15 +64,15 @@ impl Failure {
     }
 }
 
-/// The server bounds codes; a longer one is a mistake, and not worth the job.
+/// The server's limit on codes. A longer code must not cost the job its report.
 const MAX_CODE_CHARS: usize = 100;
 
-/// As many as lifecycles keep unless they say more.
+/// The limit of lifecycles that do not set their own.
 const MAX_MESSAGE_CHARS: usize = 1_000;
 
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {
-        // The causes say more than the outermost.
+        // The causes say more than the outermost error.
         let mut message = error.to_string();
         let mut cause = error.source();
         while let Some(inner) = cause {

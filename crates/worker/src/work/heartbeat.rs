@@ -1,4 +1,4 @@
-//! What keeps a lease alive: a heartbeat after each third of it.
+//! Sends heartbeats that extend a lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,30 +14,31 @@ use crate::transport::Backoff;
 use crate::work::job::HeldLease;
 use crate::work::reporter::unwrap_reply;
 
-/// A lease is kept by so many heartbeats.
+/// One heartbeat per third of a lease leaves time for two retries.
 const HEARTBEATS_PER_LEASE: u32 = 3;
 
-/// No heart beats faster than this.
+/// Bounds the request rate of very short leases.
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A heartbeat that is not answered by the time of the next is sent again, over another connection; but any server may take so long.
+/// A heartbeat without answer is repeated on another connection when the next one is due, but every server gets at
+/// least this time.
 const MIN_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What became of a heartbeat.
+/// The result of a heartbeat.
 #[derive(Debug)]
 pub(crate) enum HeartbeatResult {
-    /// The lease lasts; whether the job is to stop.
+    /// The lease is extended; `stop_requested` asks the job to stop.
     Extended { stop_requested: bool },
-    /// The server knows this lease no more, or us.
+    /// The server rejected the lease or the API key.
     Rejected(ClientError),
 }
 
-/// Where hearts beat: on a thread of their own, over connections of their own. Whatever handlers do to the runtime that they run in, their
-/// leases are kept.
+/// A thread with its own runtime and connections for heartbeats, so that handlers that block their runtime keep
+/// their leases.
 #[derive(Clone, Debug)]
 pub(crate) struct HeartbeatThread {
     runtime: Handle,
-    /// With the last of these the thread ends.
+    /// The thread ends when the last clone is dropped.
     _keep_alive: mpsc::Sender<()>,
 }
 
@@ -62,10 +63,10 @@ impl HeartbeatThread {
     }
 }
 
-/// The heart of one job. It beats until this is dropped, or the lease is lost.
+/// Sends the heartbeats of one job until it is dropped or the lease is lost.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    /// It should have beaten already when it began.
+    /// Whether a heartbeat was already due at the start.
     pub(crate) is_overdue: bool,
     results: mpsc::UnboundedReceiver<HeartbeatResult>,
     task: AbortHandle,
@@ -78,10 +79,10 @@ impl Drop for Heartbeat {
 }
 
 impl Heartbeat {
-    /// With the lease as it was asked for: a heartbeat that does not say so gets the lifecycle's own.
+    /// Repeats the requested length of the lease; without it, the server uses that of the lifecycle.
     pub(crate) fn new(held: &Arc<HeldLease>, lease: Option<Duration>) -> Self {
         let interval = (held.lease_duration / HEARTBEATS_PER_LEASE).max(MIN_HEARTBEAT_INTERVAL);
-        // As if the last one had been taken when the lease began.
+        // Schedule as if the lease had begun with a heartbeat.
         let next_at = (held.expires_at() + interval).checked_sub(held.lease_duration).unwrap_or_else(Instant::now);
         let is_overdue = next_at <= Instant::now() && held.lease_duration > Duration::ZERO;
         let (result_sender, results) = mpsc::unbounded_channel();
@@ -95,17 +96,17 @@ impl Heartbeat {
         Self { is_overdue, results, task }
     }
 
-    /// What became of the next heartbeat that was answered. Whoever stops waiting for this and comes back misses nothing.
+    /// Waits for the next answered heartbeat. Cancel safe.
     pub(crate) async fn next_result(&mut self) -> HeartbeatResult {
         match self.results.recv().await {
             Some(beaten) => beaten,
-            // Lost, and told so; or the program ends.
+            // The task has ended: the lease was lost and reported, or the program ends.
             None => std::future::pending().await,
         }
     }
 }
 
-/// Beats in time, and again where that may help.
+/// Sends heartbeats on time and retries them.
 async fn run_heartbeats(
     held: Arc<HeldLease>,
     lease: Option<Duration>,
@@ -129,7 +130,7 @@ async fn run_heartbeats(
                 return;
             }
             Err(error) => {
-                // Not a whole beat later: two of those, and the lease has run out.
+                // Retry within the interval: after two missed intervals the lease expires.
                 let delay = error.retry_after().unwrap_or_else(|| backoff.next_delay());
                 next_at = Instant::now() + delay.min(interval);
             }

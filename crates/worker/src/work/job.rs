@@ -1,4 +1,4 @@
-//! A job, as a handler gets it.
+//! The job that a handler gets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,44 +18,45 @@ use crate::types::{LeasedJob, Record, ReportResult};
 use crate::work::failure::{BAD_PAYLOAD_CODE, Failure};
 use crate::work::reporter::Reporter;
 
-/// After the lease is gone by our clock, the server's may be a little behind.
+/// Keep reporting for this time after the lease expired by the local clock, because the server's clock may be
+/// behind.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 
-/// Why a handler is to come to an end; the later ones outweigh the earlier.
+/// Why a handler should stop. Later variants take precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopReason {
-    /// The worker shuts down. What ends within its grace is still reported.
+    /// The worker shuts down. Results within its grace period are still reported.
     Closing,
-    /// The job's lifecycle says so: it was cancelled, perhaps.
+    /// The lifecycle asks for it, for example because the job was canceled.
     Requested,
-    /// The lease is lost, or will be in a moment: another may have the job. Whatever is still done comes to nothing.
+    /// The lease is lost or about to expire, so another worker may get the job. Results will be refused.
     LeaseLost,
 }
 
-/// A job in a handler's hands. Clones are of the same job.
+/// A leased job. Clones refer to the same job.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub record: Arc<Record>,
-    /// The execution's id.
+    /// Id of the execution.
     pub execution: Arc<str>,
-    /// Fences out whoever had the job before. The same as the attempt.
+    /// Fencing token that excludes earlier holders. Equal to the attempt.
     pub token: u64,
-    /// W3C trace context, where the one who made the job brought some.
+    /// W3C trace context, if the creator of the job sent one.
     pub traceparent: Option<Arc<str>>,
     pub(crate) payload: Option<Payload>,
     pub(crate) held_lease: Arc<HeldLease>,
     pub(crate) stop_receiver: watch::Receiver<Option<StopReason>>,
 }
 
-/// The commit was taken: the effect has landed, once and for all.
+/// The effect is committed.
 #[derive(Clone, Debug)]
 pub struct CommitResult {
-    /// The record as the commit left it, where the server shows it.
+    /// The record after the commit, if the caller may see it.
     pub record: Option<Record>,
 }
 
 impl Job {
-    /// A field's value; null where it is not set or there is none of this name.
+    /// Returns a field's value; null if it is not set or does not exist.
     pub fn field(&self, name: &str) -> Json {
         self.record.field(name)
     }
@@ -68,7 +69,8 @@ impl Job {
         self.payload.as_ref()
     }
 
-    /// The payload with a type; none at all reads as null. One of another shape fails the job for good: it will not change.
+    /// Parses the payload; a missing one is null. If the type does not match, the job fails without retries,
+    /// because the payload will not change.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let read = match &self.payload {
             Some(payload) => payload.parse(),
@@ -77,29 +79,30 @@ impl Job {
         read.map_err(|error| Failure::terminal(BAD_PAYLOAD_CODE, format!("the payload is not as expected: {error}")))
     }
 
-    /// Whether the job is to be given up.
+    /// Returns whether the handler should stop.
     pub fn should_stop(&self) -> bool {
         self.stop_receiver.borrow().is_some()
     }
 
-    /// Why, if it is.
+    /// Returns why the handler should stop, if it should.
     pub fn stop_reason(&self) -> Option<StopReason> {
         *self.stop_receiver.borrow()
     }
 
-    /// Waits until it is to be given up. A handler that does nothing about it is dropped when its time is over.
+    /// Waits until the handler should stop. A handler that does not stop is dropped after the grace period.
     pub async fn wait_for_stop(&self) -> StopReason {
         let mut stop = self.stop_receiver.clone();
         let stopped = stop.wait_for(Option::is_some).await.ok().and_then(|stopped| *stopped);
         match stopped {
             Some(reason) => reason,
-            // Nobody is left who could say so.
+            // The runner is gone, so no reason will arrive.
             None => std::future::pending().await,
         }
     }
 
-    /// Commit what was prepared, and stay to tidy up. From here on the work is done and is not run again; when the handler
-    /// returns, the job is finished, whatever it returns. Tried until it is taken, or refused, or the lease is surely gone.
+    /// Commits the result and lets the handler clean up. From here on the job is not run again; when the handler
+    /// returns, whatever it returns, the job is finished. Retries until the server accepts or refuses the commit,
+    /// or the lease has expired.
     pub async fn commit(&self, result: &impl Serialize) -> Result<CommitResult, ClientError> {
         let result = Payload::json(result).map_err(|error| ClientError::InvalidRequest(error.to_string()))?;
         let reported = self
@@ -111,7 +114,7 @@ impl Job {
     }
 }
 
-/// A lease, and the way to report on it.
+/// A held lease, and the way to report on it.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
     pub(crate) execution: Arc<str>,
@@ -120,7 +123,7 @@ pub(crate) struct HeldLease {
     pub(crate) traceparent: Option<Arc<str>>,
     pub(crate) reporter: Reporter,
     pub(crate) has_committed: AtomicBool,
-    /// When the lease is surely gone, by our own clock.
+    /// When the lease has certainly expired, by the local clock.
     expires_at: watch::Sender<Instant>,
 }
 
@@ -142,12 +145,12 @@ impl HeldLease {
         *self.expires_at.borrow()
     }
 
-    /// Tells each time that the lease lasts longer.
+    /// Notifies of each extension of the lease.
     pub(crate) fn subscribe_expiry(&self) -> watch::Receiver<Instant> {
         self.expires_at.subscribe()
     }
 
-    /// A heartbeat that was sent then has been taken.
+    /// Extends the lease after an accepted heartbeat, counted from when it was sent.
     pub(crate) fn extend(&self, heartbeat_sent_at: Instant) {
         self.expires_at.send_replace(heartbeat_sent_at + self.lease_duration);
     }
@@ -161,8 +164,8 @@ impl HeldLease {
         Report { execution: self.execution.to_string(), token: self.token, kind, traceparent }
     }
 
-    /// Until it is taken or refused, as long as the lease may last and the worker has time. The same report twice does no harm:
-    /// its token sees to that.
+    /// Sends a report until the server accepts or refuses it, the lease has expired, or `should_retry` returns
+    /// false. The fencing token makes repeats safe.
     pub(crate) async fn report_with_retries(
         &self,
         kind: ReportKind,

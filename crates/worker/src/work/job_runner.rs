@@ -1,4 +1,4 @@
-//! One job from its lease to its report.
+//! Runs one job from its lease to its report.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,51 +20,51 @@ use crate::work::job::{HeldLease, Job, StopReason};
 use crate::work::reporter::Reporter;
 use crate::work::worker::{WorkerPhase, wait_for_close};
 
-/// A handler hears that its lease is about to go by this part of it earlier, or by a second.
+/// A handler is warned 1/6 of the lease before it expires, but at most one second before.
 const EXPIRY_WARNING_DIVISOR: u32 = 6;
 const MAX_EXPIRY_WARNING: Duration = Duration::from_secs(1);
 
-/// Tries of a report when the worker's time is over; then the lease must run out.
+/// Attempts of a report after the grace period. Then the lease has to expire.
 const MAX_FINAL_REPORT_ATTEMPTS: u32 = 5;
 
-/// What a handler leaves: a result to commit, or why there is none.
+/// A handler's result to commit, or its failure.
 pub(crate) type HandlerResult = Result<Option<Payload>, Failure>;
 
-/// A handler, whatever its types were.
+/// A handler with its types erased.
 pub(crate) type Handler = Arc<dyn Fn(Job) -> Pin<Box<dyn Future<Output = HandlerResult> + Send>> + Send + Sync>;
 
-/// Whoever keeps a job, with all it needs for that.
+/// Runs a job.
 #[derive(Clone)]
 pub(crate) struct JobRunner {
     pub(crate) client: Client,
     pub(crate) reporter: Reporter,
     pub(crate) handler: Handler,
-    /// As it was asked for: a heartbeat that does not say so gets the lifecycle's own.
+    /// Requested length of the lease. Heartbeats repeat it; otherwise the server uses that of the lifecycle.
     pub(crate) lease: Option<Duration>,
-    /// How long a handler may go on when it was asked to stop.
+    /// How long a handler may continue after it was asked to stop.
     pub(crate) stop_grace: Duration,
 }
 
-/// How it came to an end.
+/// How a job ended.
 enum JobEnd {
     Report(ReportKind),
-    /// There is nothing to report, and nobody to report to.
+    /// The lease is lost, so no report is sent.
     LeaseLost(String),
 }
 
-/// What happened next to a job that runs.
+/// An event while a handler runs.
 enum JobEvent {
     HandlerEnded(Result<HandlerResult, JoinError>),
     HeartbeatAnswered(HeartbeatResult),
     PhaseChanged,
-    /// The lease is about to run out.
+    /// The lease is about to expire.
     ExpiryNear,
     LeaseExpired,
-    /// Asked to stop, and still there.
+    /// The grace period after a stop request is over.
     GraceOver,
 }
 
-/// Stops its task when it is dropped, however that comes.
+/// Aborts its task when dropped.
 struct AbortOnDrop(JoinHandle<HandlerResult>);
 
 impl Drop for AbortOnDrop {
@@ -81,7 +81,8 @@ impl JobRunner {
         mut phases: watch::Receiver<WorkerPhase>,
     ) {
         let held = Arc::new(HeldLease::new(&leased, self.reporter.clone(), received_at));
-        // It goes on until the report is made: one that is slow, or is turned away for now, must not cost the lease.
+        // Heartbeats continue until the report is accepted, so that a slow or retried report does not lose the
+        // lease.
         let mut heartbeat = Heartbeat::new(&held, self.lease);
         let end = match self.prepare(&leased, &held, &mut heartbeat, &mut phases).await {
             Ok(payload) => self.run_handler(leased, payload, &held, &mut heartbeat, &mut phases).await,
@@ -95,7 +96,7 @@ impl JobRunner {
         }
     }
 
-    /// All that comes before the handler. A job that has not begun when the worker closes is given back.
+    /// Prepares the handler's input. If the worker closes before the handler starts, the job is returned.
     async fn prepare(
         &self,
         leased: &LeasedJob,
@@ -104,7 +105,8 @@ impl JobRunner {
         phases: &mut watch::Receiver<WorkerPhase>,
     ) -> Result<Option<Payload>, JobEnd> {
         let preparation = async {
-            // Found again by its key, long after it began: whether it lasts must be known before anything is started.
+            // A lease that was recalled by its idempotency key may be about to expire. Extend it before the handler
+            // starts.
             if heartbeat.is_overdue {
                 match heartbeat.next_result().await {
                     HeartbeatResult::Extended { stop_requested: false } => {}
@@ -130,7 +132,7 @@ impl JobRunner {
         if !leased.needs_payload_fetch() {
             return Ok(leased.payload());
         }
-        // Half of the lease is enough for any payload, or the next attempt may have better luck.
+        // Half of the lease leaves time to work. If the download takes longer, another attempt may be faster.
         let timeout = held.lease_duration / 2;
         match tokio::time::timeout(timeout, self.fetch_payload(leased)).await {
             Ok(fetched) => fetched.map(Some),
@@ -138,7 +140,7 @@ impl JobRunner {
         }
     }
 
-    /// The bytes of the lease's hash, and no others: whatever stands between the server's disk and here may have harmed them.
+    /// Downloads the payload and verifies its hash, because bytes may be corrupted on the way.
     async fn fetch_payload(&self, leased: &LeasedJob) -> Result<Payload, ClientError> {
         let mut backoff = Backoff::default();
         for is_last in [false, true] {
@@ -174,7 +176,7 @@ impl JobRunner {
             stop_receiver,
         };
         let handler = Arc::clone(&self.handler);
-        // In a task of its own, and called there: one that panics has its failure reported.
+        // The handler is called within its own task, so that a panic becomes a failure report.
         let mut task = AbortOnDrop(tokio::spawn(async move { handler(job).await }));
         let warning = (held.lease_duration / EXPIRY_WARNING_DIVISOR).min(MAX_EXPIRY_WARNING);
         let mut grace_deadline = None;
@@ -224,14 +226,14 @@ fn report_of_result(held: &HeldLease, ended: Result<HandlerResult, JoinError>) -
         Ok(Ok(result)) => ReportKind::Commit { result, finish: true },
         Ok(Err(failure)) if failure.is_yield() => ReportKind::Yield,
         Ok(Err(failure)) => ReportKind::Fail(failure.sanitized()),
-        // As when a process dies: the next attempt may go better, and the lifecycle bounds how many there are. What the panic says
-        // may quote a payload, so the record does not keep it.
+        // Like the death of a process: another attempt may succeed, and the lifecycle limits the attempts. The
+        // panic message may quote a payload, so it is not stored.
         Err(_) => ReportKind::Fail(Failure::retryable(EXCEPTION_CODE, "the handler panicked").sanitized()),
     }
 }
 
-/// A server that is away or busy is no fault of the job's: it is given back. What is not there, is harmed, or breaks off each time
-/// would be so for whoever has it next, too: that is a failure, which the lifecycle's patience bounds.
+/// If the server is unavailable or busy, the job is returned. If the payload is missing or corrupt, or its download
+/// always breaks, other workers would fail, too, so the job fails and the lifecycle limits the retries.
 fn report_of_payload_error(error: &ClientError) -> ReportKind {
     let is_temporary = match error {
         ClientError::Unreachable { not_sent: unheard, .. } => *unheard,
@@ -244,7 +246,7 @@ fn report_of_payload_error(error: &ClientError) -> ReportKind {
     ReportKind::Fail(Failure::retryable(PAYLOAD_UNAVAILABLE_CODE, error.to_string()).sanitized())
 }
 
-/// The worse reason stays.
+/// Sets the reason unless a more severe one is set.
 fn set_stop_reason(stop_sender: &watch::Sender<Option<StopReason>>, reason: StopReason) {
     stop_sender.send_if_modified(|current| {
         let is_worse = *current < Some(reason);
@@ -255,12 +257,12 @@ fn set_stop_reason(stop_sender: &watch::Sender<Option<StopReason>>, reason: Stop
     });
 }
 
-/// What is committed is not given back.
+/// A committed job is finished, not returned.
 fn yield_or_finish(held: &HeldLease) -> ReportKind {
     if held.is_committed() { ReportKind::Finish } else { ReportKind::Yield }
 }
 
-/// Never, where there is no such time.
+/// Sleeps until the deadline, or forever if there is none.
 pub(crate) async fn sleep_until_deadline(deadline: Option<Instant>) {
     match deadline {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -287,7 +289,7 @@ async fn submit_report(held: &HeldLease, mut kind: ReportKind, phases: &watch::R
             tracing::warn!(execution, report, %error, "will never be taken: the job fails");
             kind = fallback;
         } else if matches!(error.code(), Some("already_committed" | "lease_lost")) {
-            // Somebody else had it, too, and was quicker. Nothing is wrong.
+            // Another execution committed first. This is expected.
             tracing::info!(execution, report, %error, "not ours any more");
             return;
         } else {
@@ -297,7 +299,8 @@ async fn submit_report(held: &HeldLease, mut kind: ReportKind, phases: &watch::R
     }
 }
 
-/// What to report where a report will never be taken: the job fails, which would else run until its lease ends, and again.
+/// Returns the failure to report if the server will never accept a commit. Without it, the job would run again
+/// after each lease.
 fn fallback_report(kind: &ReportKind, error: &ClientError) -> Option<ReportKind> {
     if !matches!(kind, ReportKind::Commit { .. }) {
         return None;

@@ -1,5 +1,5 @@
-//! Workers: a closure for each job, its lease kept alive as long as it runs. The same names as those of the engine's own workers
-//! inside a process.
+//! Workers that run a closure for each job and keep its lease. The names match those of the engine's in-process
+//! workers.
 
 mod failure;
 mod heartbeat;

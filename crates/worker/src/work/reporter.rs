@@ -1,4 +1,5 @@
-//! Reports go together: one alone is sent at once; those that come while others are on their way share the next question.
+//! Batches reports: a single report is sent at once, and reports that arrive while requests are in flight share the
+//! next one.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use crate::reports::Report;
 use crate::types::{BatchItemResult, ReportResult};
 use crate::work::heartbeat::HeartbeatThread;
 
-/// Questions on their way at once; heartbeats have as many of their own, so that slow commits do not hold them up.
+/// Concurrent requests. Heartbeats have as many of their own, so that slow commits do not delay them.
 const MAX_IN_FLIGHT_REQUESTS: usize = 2;
 
-/// In one question: well below what a server takes.
+/// Well below the server's limit of 1,000.
 const MAX_REPORTS_PER_REQUEST: usize = 100;
 
-/// Bytes of one question that has more than one report.
+/// Size limit of a request with several reports.
 const MAX_BATCH_BYTES: usize = 1 << 20;
 
 type ReportReply = Result<ReportResult, ClientError>;
@@ -26,12 +27,12 @@ type ReportReply = Result<ReportResult, ClientError>;
 #[derive(Debug)]
 struct QueuedReport {
     report: Report,
-    /// For the answer, where it is of no use later.
+    /// For heartbeats, whose answer is useless later.
     response_timeout: Option<Duration>,
     reply_sender: oneshot::Sender<ReportReply>,
 }
 
-/// The way to report. Those who wait in it are those who hold jobs, so it is bounded by them.
+/// Queues for reports. Each held job waits for its own report, so the number of jobs bounds the queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Reporter {
     reports: mpsc::UnboundedSender<QueuedReport>,
@@ -42,7 +43,7 @@ pub(crate) struct Reporter {
 #[derive(Debug)]
 struct ReportQueue {
     incoming: mpsc::UnboundedReceiver<QueuedReport>,
-    /// Did not fit into the question before.
+    /// Did not fit into the previous batch.
     carried_over: Option<QueuedReport>,
 }
 
@@ -53,15 +54,15 @@ impl Reporter {
         Self { reports: spawn_senders(client, |task| drop(tokio::spawn(task))), heartbeats, heartbeat_thread }
     }
 
-    /// On its way; the answer comes by itself.
+    /// Queues a report. The reply arrives on the returned channel.
     pub(crate) fn enqueue(&self, report: Report) -> oneshot::Receiver<ReportReply> {
         let (reply_sender, reply) = oneshot::channel();
-        // When nobody carries it any more, the answer is dropped with it.
+        // If the senders have ended, the reply channel closes.
         let _ = self.reports.send(QueuedReport { report, response_timeout: None, reply_sender });
         reply
     }
 
-    /// A heartbeat. One that is not answered within this time is given up, so that there is time for another.
+    /// Queues a heartbeat. It is given up after `response_timeout`, which leaves time for another.
     pub(crate) fn enqueue_heartbeat(
         &self,
         report: Report,
@@ -88,7 +89,7 @@ fn spawn_senders(client: &Client, spawn: impl Fn(SenderTask)) -> mpsc::Unbounded
 
 type SenderTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The carriers end only with their runtime.
+/// Converts a closed channel into an error: the sender tasks end only with their runtime.
 pub(crate) fn unwrap_reply(reply: Result<ReportReply, oneshot::error::RecvError>) -> ReportReply {
     reply.unwrap_or_else(|_| Err(ClientError::InvalidRequest("the program ends".to_owned())))
 }
@@ -135,7 +136,7 @@ async fn send_batch(client: &Client, batch: Vec<QueuedReport>) {
                     BatchItemResult::Succeeded(reported) => Ok(reported),
                     BatchItemResult::Refused(problem) => Err(ClientError::Problem(Box::new(problem))),
                 };
-                // Whoever reported may have gone away.
+                // The caller may have been canceled.
                 let _ = filed.reply_sender.send(answer);
             }
         }
@@ -143,7 +144,7 @@ async fn send_batch(client: &Client, batch: Vec<QueuedReport>) {
             let error = client.invalid_response(&format!("{} answers to {} reports", results.len(), batch.len()));
             fail_batch(batch, &error);
         }
-        // One of them may be to blame: the others need not share its fate.
+        // A single report may have caused the error, so send each on its own.
         Err(error @ ClientError::Problem(_)) if batch.len() > 1 && !error.is_retryable() => {
             for filed in batch {
                 let answer = match client.report_once(&[&filed.report]).await.map(|mut one| one.pop()) {

@@ -1,4 +1,4 @@
-//! The loop that asks for jobs.
+//! The loop that leases jobs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,36 +22,36 @@ use crate::work::job::Job;
 use crate::work::job_runner::{Handler, HandlerResult, JobRunner};
 use crate::work::reporter::Reporter;
 
-/// How long to wait for a first job before asking again.
+/// How long one lease call waits for a first job.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Jobs in one question: the server gives no more under one key.
+/// The server's limit for a request with an idempotency key.
 const MAX_JOBS_PER_REQUEST: usize = 100;
 
-/// For what a question that was broken off may have been given.
+/// Time to recall and return the jobs of a canceled lease call.
 const RECALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// For giving back what still runs when the grace is over. A server that does not answer is not waited for: leases run out.
+/// Time to return running jobs after the grace period. If the server does not answer, their leases expire.
 const YIELD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which jobs a worker takes.
+/// Configuration of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     pub lifecycles: Vec<String>,
-    /// Shown with its executions.
+    /// The worker's name, shown with its executions.
     pub name: String,
-    /// Jobs at the same time.
+    /// Maximum number of concurrent jobs.
     pub concurrency: usize,
-    /// Shorter or longer than the lifecycle's own.
+    /// Length of the leases, instead of that of the lifecycle.
     pub lease: Option<Duration>,
-    /// How long handlers may go on when the worker closes, or when their job is to stop.
+    /// How long handlers may continue when the worker closes or their job should stop.
     pub shutdown_grace: Duration,
-    /// End when there is nothing left to do, instead of waiting for more.
+    /// End when no job is ready, instead of waiting.
     pub until_idle: bool,
 }
 
 impl WorkerConfig {
-    /// Jobs of one lifecycle, one at a time.
+    /// Configures a worker for one lifecycle, with one job at a time.
     pub fn for_lifecycle(lifecycle: &str) -> Self {
         Self {
             lifecycles: vec![lifecycle.to_owned()],
@@ -63,7 +63,7 @@ impl WorkerConfig {
         }
     }
 
-    /// So many at the same time.
+    /// Sets the maximum number of concurrent jobs.
     pub fn concurrency(self, concurrency: usize) -> Self {
         Self { concurrency, ..self }
     }
@@ -82,17 +82,18 @@ impl WorkerConfig {
     }
 }
 
-/// How far a worker has come in its own life.
+/// The phase of a worker's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerPhase {
     Running,
-    /// Takes no more jobs, and asks those that run to come to an end.
+    /// Leases no more jobs and asks running handlers to stop.
     Closing,
-    /// What still runs is given back.
+    /// Returns the jobs that still run.
     GraceOver,
 }
 
-/// A worker that runs. Dropping this changes nothing: it works on until it is closed or its runtime ends.
+/// Handle of a running worker. Dropping it does not stop the worker, which runs until it is closed or its runtime
+/// ends.
 #[derive(Clone, Debug)]
 pub struct WorkerHandle {
     phase: watch::Sender<WorkerPhase>,
@@ -102,14 +103,14 @@ pub struct WorkerHandle {
 type WorkerTask = JoinHandle<Result<(), ClientError>>;
 
 impl WorkerHandle {
-    /// Take no more jobs. Those that run are asked to stop and may finish within the worker's grace; after it they are dropped and
-    /// given back.
+    /// Stops leasing, asks running handlers to stop, and waits. Handlers may finish within the grace period; after
+    /// it, the worker drops them and returns their jobs.
     pub async fn close(&self) -> Result<(), ClientError> {
         self.start_close();
         self.wait().await
     }
 
-    /// The same, without waiting for the end.
+    /// Like [`close`](Self::close), but does not wait.
     pub fn start_close(&self) {
         self.phase.send_if_modified(|phase| {
             let is_first_close = *phase == WorkerPhase::Running;
@@ -120,7 +121,8 @@ impl WorkerHandle {
         });
     }
 
-    /// Waits until it has ended: closed, idle, or because the server will not have it. Says so once.
+    /// Waits until the worker has ended: closed, idle, or rejected by the server. Returns the error once; later
+    /// calls return `Ok`.
     pub async fn wait(&self) -> Result<(), ClientError> {
         let mut task = self.task.lock().await;
         let Some(join_handle) = task.as_mut() else { return Ok(()) };
@@ -131,8 +133,9 @@ impl WorkerHandle {
 }
 
 impl Client {
-    /// Run a closure for each job. What it returns is committed and finished; a failure fails the job, and so do a panic and a
-    /// result that can never be taken. It is dropped when its lease is lost.
+    /// Runs a closure for each job. Its result is committed, and the job finished. The job fails if the closure
+    /// returns a failure or panics, or if the server rejects its result. The closure is dropped when its lease is
+    /// lost.
     pub fn work<F, R>(&self, config: WorkerConfig, handler: impl Fn(Job) -> F + Send + Sync + 'static) -> WorkerHandle
     where
         F: Future<Output = Result<R, Failure>> + Send + 'static,
@@ -145,7 +148,8 @@ impl Client {
         self.start_worker(config, handler)
     }
 
-    /// The same, with the payload read into a type. One that has another shape fails its job for good.
+    /// Like [`work`](Self::work), but parses the payload. If the type does not match, the job fails without
+    /// retries.
     pub fn work_with<I, F, R>(
         &self,
         config: WorkerConfig,
@@ -183,9 +187,9 @@ impl Client {
     }
 }
 
-/// Comes when the worker takes no more jobs.
+/// Waits until the worker leases no more jobs.
 pub(crate) async fn wait_for_close(phases: &mut watch::Receiver<WorkerPhase>) {
-    // Its sender lives as long as the loop.
+    // Cannot fail: the sender lives as long as the loop.
     let _ = phases.wait_for(|phase| *phase != WorkerPhase::Running).await;
 }
 
@@ -201,7 +205,7 @@ struct WorkerLoop {
     phases: watch::Receiver<WorkerPhase>,
     phase_sender: watch::Sender<WorkerPhase>,
     jobs: JoinSet<()>,
-    /// The server was away: said once, and not with every try.
+    /// Whether the server was unavailable, to log it only once.
     was_unavailable: bool,
 }
 
@@ -226,10 +230,10 @@ impl WorkerLoop {
         ended
     }
 
-    /// Until the worker closes, or the server will not have it.
+    /// Leases jobs until the worker closes or the server rejects it.
     async fn lease_until_closed(&mut self) -> Result<(), ClientError> {
         let mut backoff = Backoff::default();
-        // Asked again as it was when its answer was lost: then the same jobs are given.
+        // A request whose response was lost. Repeating it with the same idempotency key returns the same jobs.
         let mut unanswered_request: Option<LeaseRequest> = None;
         loop {
             while self.jobs.try_join_next().is_some() {}
@@ -263,7 +267,8 @@ impl WorkerLoop {
                 Ok(leased) => {
                     self.log_available();
                     backoff.reset();
-                    // A question that was asked before may have been given jobs that are lost by now: none says nothing of others.
+                    // An empty answer to a repeated request does not mean idle: it returns only jobs of the first
+                    // call, which may have expired.
                     if leased.is_empty() && self.config.until_idle && !is_repeated {
                         if self.jobs.is_empty() {
                             return Ok(());
@@ -304,8 +309,8 @@ impl WorkerLoop {
         }
     }
 
-    /// The question was broken off. Should jobs have been given just then, they are given back, and need not wait until their
-    /// lease runs out.
+    /// Returns jobs that a canceled lease call may have leased, so that they need not wait for their lease to
+    /// expire.
     async fn recall_and_yield(&self, request: LeaseRequest) {
         let request = LeaseRequest { wait_ms: 0, again: true, ..request };
         let recall = async {
@@ -323,7 +328,7 @@ impl WorkerLoop {
                 }
             }
         };
-        // Somebody waits for this process to end, and the server may not even answer.
+        // The shutdown must not wait long for an unresponsive server.
         let _ = tokio::time::timeout(RECALL_TIMEOUT, recall).await;
     }
 

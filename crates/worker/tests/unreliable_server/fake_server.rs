@@ -1,4 +1,4 @@
-//! A server that behaves as badly as a test wants it to: it answers, is silent, or hangs up, request by request.
+//! A fake server that answers, hangs or disconnects, request by request.
 
 use std::sync::Arc;
 
@@ -6,34 +6,34 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
-    /// Connections are counted from 1.
+    /// Number of the connection, from 1.
     pub(crate) connection: usize,
     pub(crate) path: String,
     pub(crate) head: String,
 }
 
 impl ReceivedRequest {
-    /// The last part of the path: what is reported.
+    /// Returns the last path segment: the kind of a report.
     pub(crate) fn last_path_segment(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// What is done about it.
+/// How to respond to a request.
 pub(crate) enum FakeResponse {
     Json(u16, Value),
-    /// The connection stays, and nothing ever comes.
+    /// Keep the connection open without a response.
     Hang,
-    /// A part of a stream, and then the connection breaks.
+    /// Send part of a stream, then disconnect.
     Stream(String),
 }
 
 pub(crate) type RequestHandler = dyn Fn(&ReceivedRequest) -> FakeResponse + Send + Sync;
 
-/// Its address. It lives as long as the runtime.
+/// Starts the server and returns its address. It runs as long as the runtime.
 pub(crate) async fn start(handler: impl Fn(&ReceivedRequest) -> FakeResponse + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -90,7 +90,7 @@ async fn serve(stream: TcpStream, connection: usize, handler: Arc<RequestHandler
 
 pub(crate) const RECORD_ID: &str = "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
 
-/// One job that was leased for so long, of which so much is left.
+/// A response with one job that was leased for `seconds`, with `remaining_ms` left.
 pub(crate) fn lease_response(seconds: u32, remaining_ms: u64) -> Value {
     let (leased_at, expires_at) =
         ("2026-01-01T00:00:00Z", format!("2026-01-01T00:{:02}:{:02}Z", seconds / 60, seconds % 60));

@@ -1,4 +1,5 @@
-//! Workers and streams against servers and networks that behave badly. Time is part of what is tried here, so it is real.
+//! Workers and streams with unreliable servers and networks. The tests use real time, because timeouts are their
+//! subject.
 
 mod fake_server;
 
@@ -12,19 +13,19 @@ use tokio::sync::mpsc;
 
 use fake_server::{FakeResponse, RECORD_ID, ReceivedRequest, lease_response, no_jobs, overloaded, start};
 
-/// Much shorter than what is waited where something is wrong, and much longer than it takes where all is well.
+/// Far longer than a passing test takes, and far shorter than the waits of a faulty client.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn accepted() -> FakeResponse {
     FakeResponse::Json(200, json!({}))
 }
 
-/// The first lease call gets this, all others nothing for as long as they wait.
+/// The first lease call gets these jobs; later ones hang.
 fn first_lease_then_hang(calls: &AtomicUsize, jobs: serde_json::Value) -> FakeResponse {
     if calls.fetch_add(1, Ordering::SeqCst) == 0 { FakeResponse::Json(200, jobs) } else { FakeResponse::Hang }
 }
 
-/// All that is reported, in order.
+/// Receives all reports in order.
 struct ReportReceiver(mpsc::UnboundedReceiver<ReceivedRequest>);
 
 impl ReportReceiver {
@@ -40,7 +41,7 @@ fn report_channel() -> (mpsc::UnboundedSender<ReceivedRequest>, ReportReceiver) 
     (sender, ReportReceiver(receiver))
 }
 
-/// Connections that were open go silent, as when a host on the way is gone; new ones work. The lease is kept, and the job is done.
+/// Existing connections hang, as if a host on the path had disappeared; new ones work.
 #[tokio::test]
 async fn heartbeat_retries_on_new_connection_when_old_one_hangs() {
     let (report_sender, mut reports) = report_channel();
@@ -74,7 +75,7 @@ async fn heartbeat_retries_on_new_connection_when_old_one_hangs() {
     worker.start_close();
 }
 
-/// A lease that was found again by its key, with little left of it: nothing is started before it is known to last.
+/// The lease was recalled by its idempotency key and is about to expire.
 #[tokio::test]
 async fn overdue_lease_is_extended_before_handler_starts() {
     for is_extended in [true, false] {
@@ -111,7 +112,7 @@ async fn overdue_lease_is_extended_before_handler_starts() {
     }
 }
 
-/// A report that is turned away for longer than what is left of the lease: the heart goes on beating, and the result is not lost.
+/// The server refuses the commit for longer than the rest of the lease.
 #[tokio::test]
 async fn heartbeats_continue_while_commit_is_retried() {
     let (report_sender, mut reports) = report_channel();
@@ -122,7 +123,7 @@ async fn heartbeats_continue_while_commit_is_retried() {
             "heartbeat" => {
                 beats.fetch_add(1, Ordering::SeqCst);
             }
-            // Longer than a lease and all slack after it.
+            // Longer than a lease and `MAX_CLOCK_SKEW`.
             _ if beats.load(Ordering::SeqCst) < 12 => return overloaded(),
             _ => {}
         }
@@ -136,7 +137,7 @@ async fn heartbeats_continue_while_commit_is_retried() {
     worker.start_close();
 }
 
-/// A handler that blocks all threads of its runtime, for longer than its lease, stops no heart.
+/// The handler blocks all threads of its runtime for longer than its lease.
 #[test]
 fn blocking_handler_keeps_its_lease() {
     let runtime = || {
@@ -164,7 +165,7 @@ fn blocking_handler_keeps_its_lease() {
         client.work(WorkerConfig::for_lifecycle("a.job"), move |_: Job| {
             let beats = Arc::clone(&beats);
             async move {
-                // Without a word to the runtime. Three heartbeats keep a lease: these take two of them.
+                // Blocks without yielding. Three heartbeats span a lease, so six take two leases.
                 let beats = beats.lock().expect("nobody else has it");
                 for _ in 0..6 {
                     beats.recv_timeout(TEST_TIMEOUT).expect("a heartbeat");
@@ -177,7 +178,6 @@ fn blocking_handler_keeps_its_lease() {
     worker.start_close();
 }
 
-/// Whoever ends a worker does not wait for a server that does not answer.
 #[tokio::test]
 async fn worker_closes_while_server_hangs() {
     let (request_sender, mut requests) = mpsc::unbounded_channel();
@@ -194,7 +194,6 @@ async fn worker_closes_while_server_hangs() {
     assert!(closed_at.elapsed() < TEST_TIMEOUT, "{:?}", closed_at.elapsed());
 }
 
-/// Nor for a payload that does not come: what has not begun is given back.
 #[tokio::test]
 async fn job_without_fetched_payload_is_yielded_on_close() {
     let (report_sender, mut reports) = report_channel();
@@ -219,7 +218,7 @@ async fn job_without_fetched_payload_is_yielded_on_close() {
     assert!(closed_at.elapsed() < TEST_TIMEOUT, "{:?}", closed_at.elapsed());
 }
 
-/// Nor does it begin with other bytes than those of its hash: they are fetched twice, and then it fails, to be tried again.
+/// The job fails with a retryable error after the second download.
 #[tokio::test]
 async fn payload_with_wrong_hash_fails_job_after_refetch() {
     let (report_sender, mut reports) = report_channel();
@@ -233,7 +232,7 @@ async fn payload_with_wrong_hash_fails_job_after_refetch() {
             return if leases.fetch_add(1, Ordering::SeqCst) == 0 { FakeResponse::Json(200, jobs) } else { no_jobs() };
         }
         let _ = report_sender.send(request.clone());
-        // As many bytes as it should have.
+        // The right length with the wrong content.
         if request.last_path_segment() == "payload" { FakeResponse::Json(200, json!("abc")) } else { accepted() }
     })
     .await;
@@ -246,7 +245,6 @@ async fn payload_with_wrong_hash_fails_job_after_refetch() {
     worker.close().await.expect("closed");
 }
 
-/// A machine that cannot start a process may be able to in a moment: the job is held, and not handed round.
 #[tokio::test]
 async fn failed_spawn_is_retried_while_job_is_held() {
     let program = std::env::temp_dir().join(format!("onceward-not-there-yet-{}", std::process::id()));
@@ -259,7 +257,7 @@ async fn failed_spawn_is_retried_while_job_is_held() {
             return first_lease_then_hang(&leases, lease_response(2, 2_000));
         }
         if request.last_path_segment() == "heartbeat" && !program_link.exists() {
-            // In place of a supervisor: ends well, without having read its line.
+            // Stands in for the supervisor: exits successfully without reading its input.
             std::os::unix::fs::symlink("/bin/true", &program_link).expect("a link");
         }
         let _ = report_sender.send(request.clone());
@@ -284,14 +282,14 @@ async fn failed_spawn_is_retried_while_job_is_held() {
     let _ = std::fs::remove_file(&program);
 }
 
-/// A stream that breaks is opened again however long it was quiet, and from the place that the server told, also before any entry came.
+/// Even after a long idle time, and before the first entry, from the `id` that the server sent.
 #[tokio::test]
 async fn broken_stream_resumes_after_last_event_id() {
     let (request_sender, mut requests) = mpsc::unbounded_channel();
     let url = start(move |request| {
         let _ = request_sender.send(request.head.to_lowercase());
         if request.connection == 1 {
-            // Longer than the client would try: quiet, and then gone.
+            // Idle for longer than the client's `retry_timeout`, then disconnected.
             std::thread::sleep(Duration::from_millis(400));
             return FakeResponse::Stream("id: 41\n\n: still here\n\n".to_owned());
         }

@@ -1,9 +1,9 @@
-//! A temporary folder that is full says nothing about the document: it is never told as half of its text, nor as its fault.
+//! A full temporary folder is a retryable failure: the script neither returns partial text nor blames the document.
 
 use crate::pdf::{PDF_LINE, PdfBuilder};
 use crate::script_run::{ScriptRun, sample};
 
-/// Where each part of the work meets the end of the disk: the document that comes, a page's own text, all of the text.
+/// The disk fills up at each stage: while the document is read, during a page's text, and in the collected text.
 #[test]
 fn full_disk_is_retryable_and_never_partial_text() {
     let document = PdfBuilder { pages: 6, lines_per_page: 60, ..PdfBuilder::default() }.encode();
@@ -12,7 +12,7 @@ fn full_disk_is_retryable_and_never_partial_text() {
     whole.assert_text_contains(&[PDF_LINE]);
     assert_eq!(whole.stdout_text.matches(PDF_LINE).count(), 6 * 60);
     assert!(whole.stdout_text.len() > 3 * document.len(), "the text is what is large");
-    // In the document, at its end, and in each of the pages.
+    // While reading the document, at its end, and in each page.
     for share in 0..6 {
         let max_blocks = blocks(document.len() - 1).max(blocks(whole.stdout_text.len() * share / 6))
             / if share == 0 { 2 } else { 1 };
@@ -22,7 +22,7 @@ fn full_disk_is_retryable_and_never_partial_text() {
     assert_eq!((enough.exit_code, enough.stdout_text), (Some(0), whole.stdout_text));
 }
 
-/// A page's own text is cut by the disk, which `pdftotext` would not tell.
+/// `pdftotext` itself does not report that the disk cut off its output.
 #[test]
 fn full_disk_during_pdftotext_is_retryable() {
     let run = || ScriptRun::new().with_fake_program("pdftotext", "head -c 20000 /dev/zero | tr '\\0' a");
@@ -39,7 +39,7 @@ fn full_disk_during_rendering_or_ocr_is_retryable() {
     run.with_max_file_blocks(20).extract(&sample("page.tif")).assert_failure(75, "SYSTEM_TRANSIENT");
 }
 
-/// What a program says tells failures apart: with half of it they cannot be.
+/// The script classifies failures by the program's output, which is incomplete if the disk is full.
 #[test]
 fn full_disk_during_pdfinfo_is_retryable() {
     let run = || {
@@ -61,7 +61,7 @@ fn missing_temp_folder_is_retryable() {
 fn broken_pipe_while_reading_document_is_retryable() {
     let run = ScriptRun::new().with_fake_program("tr", "cat >/dev/null; exit 1");
     let mut document = sample("letter.pdf");
-    // Other uses of `tr` are on the way of images only, which are told by their first bytes.
+    // Other uses of `tr` concern only images, which the script detects by their first bytes.
     document.splice(0..0, *b"\n");
     run.extract(&document).assert_failure(75, "SYSTEM_TRANSIENT");
 }

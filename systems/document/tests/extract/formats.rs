@@ -1,4 +1,4 @@
-//! Documents of each kind: what is read, and what is told apart.
+//! Supported document formats and how the script distinguishes them.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::script_run::{ScriptRun, assert_extracts, sample, system_folder};
 #[test]
 fn pdf_text_is_extracted() {
     assert_extracts(&sample("letter.pdf"), &["The parcel weighs 42 kilograms.", "The second page"]);
-    // Some have a line of something else before them.
+    // Some PDFs have other bytes before the header.
     assert_extracts(&[b"\n\n", &sample("letter.pdf")[..]].concat(), &["The parcel weighs 42 kilograms."]);
 }
 
@@ -18,7 +18,6 @@ fn scanned_pdf_page_is_read_by_ocr() {
     assert_extracts(&sample("scan.pdf"), &["20261116", "brass telescope", "keeper of the lighthouse"]);
 }
 
-/// Some pages have text, others were scanned: all are read, in their order.
 #[test]
 fn text_and_scanned_pages_are_read_in_order() {
     let folder = TempDir::new();

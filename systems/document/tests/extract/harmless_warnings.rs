@@ -1,15 +1,15 @@
-//! What sounds like damage and is none.
+//! Warnings that look like damage but are harmless.
 
 use crate::pdf::{PDF_LINE, PdfBuilder};
 use crate::script_run::{ScriptRun, assert_extracts, sample};
 
-/// tesseract reads this part of a scan, while Leptonica speaks of an `Error in pixScanForForeground`.
+/// tesseract reads this crop of a scan although Leptonica prints `Error in pixScanForForeground`.
 #[test]
 fn cropped_scan_is_read_despite_leptonica_error() {
     assert_extracts(include_bytes!("crop.png"), &["boxes of can"]);
 }
 
-/// The same, whatever the version at hand says.
+/// Uses fake warnings, so the result does not depend on the installed version.
 #[test]
 fn layout_warnings_are_ignored_and_read_errors_are_corrupt_data() {
     let script = "echo 'Error in boxClipToRectangle: box outside rectangle' >&2
@@ -29,7 +29,7 @@ echo words";
     }
 }
 
-/// What was rendered here is not damaged, whatever is said of it; if it cannot be read, that is for OCR to say.
+/// A page that the script rendered itself is not damaged. If it cannot be read, OCR fails instead.
 #[test]
 fn read_error_on_rendered_page_is_never_corrupt_data() {
     let print_read_error = "echo 'Error in pixReadStreamPnm: cannot be read; libpng error' >&2";
@@ -43,7 +43,7 @@ fn read_error_on_rendered_page_is_never_corrupt_data() {
         .assert_failure(1, "OCR_FAILURE");
 }
 
-/// Bytes after the end, or before it, that every reader passes over.
+/// Extra bytes before or after the end, which every reader ignores.
 #[test]
 fn image_with_extra_bytes_is_read() {
     let jpeg = sample("page.jpg");
@@ -51,7 +51,7 @@ fn image_with_extra_bytes_is_read() {
     assert_extracts(&[body, &[0; 18], end].concat(), &["brass telescope"]);
     assert_extracts(&[&jpeg[..], &[0; 300]].concat(), &["brass telescope"]);
     assert_extracts(&[&sample("page.png")[..], b"and more"].concat(), &["brass telescope"]);
-    // A picture within the picture's notes, of 65535 by 65535.
+    // An embedded thumbnail that claims 65535 by 65535 pixels.
     let small = b"\xff\xe1\x00\x0d\xff\xc0\x00\x0b\x08\xff\xff\xff\xff\x01\x00";
     assert_extracts(&[&jpeg[..2], small, &jpeg[2..]].concat(), &["brass telescope"]);
 }

@@ -1,5 +1,5 @@
-//! The script that reads documents, with the programs that it is for. Each ending has its code, says nothing of the document, and leaves
-//! no file behind.
+//! Tests of the extraction script with the real programs. Each outcome has its exit code, quotes nothing of the
+//! document, and leaves no file behind.
 
 mod disk_full;
 mod formats;

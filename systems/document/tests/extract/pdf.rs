@@ -1,10 +1,10 @@
-//! PDFs written by hand.
+//! Builds PDF test documents.
 
-/// A document whose pages all say the same.
+/// A PDF with identical pages.
 pub(crate) struct PdfBuilder<'a> {
     pub(crate) title: &'a str,
     pub(crate) pages: usize,
-    /// What stands in a page's dictionary for its size, in points.
+    /// Entries of the page dictionary that set its size, in points.
     pub(crate) page_boxes: &'a str,
     pub(crate) lines_per_page: usize,
 }
@@ -15,7 +15,7 @@ impl Default for PdfBuilder<'_> {
     }
 }
 
-/// What each line says.
+/// Text of each line.
 pub(crate) const PDF_LINE: &str = "The parcel weighs 42 kilograms, and so does the other one.";
 
 impl PdfBuilder<'_> {

@@ -1,4 +1,5 @@
-//! What happens to the machine, and not to the document: signals, programs that hang, are missing or killed, what others have left behind.
+//! Failures of the machine, not of the document: signals, programs that hang, are missing or are killed, and leftovers
+//! of killed runs.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -20,7 +21,7 @@ fn hung_program_is_retryable_timeout() {
     }
 }
 
-/// Somebody else's kill, or the kernel's that has no memory left: neither the time nor the document.
+/// A SIGKILL by another process or the kernel's out-of-memory killer counts as neither timeout nor bad document.
 #[test]
 fn killed_program_is_retryable_and_crashed_program_is_terminal() {
     for (program, document) in
@@ -31,7 +32,7 @@ fn killed_program_is_retryable_and_crashed_program_is_terminal() {
             run.extract(&sample(document)).assert_failure(75, "SYSTEM_TRANSIENT");
         }
     }
-    // Where it falls of itself, the document is why.
+    // If the program crashes by itself, the document is the cause.
     ScriptRun::new()
         .with_fake_program("pdfinfo", "kill -SEGV $$")
         .extract(&sample("letter.pdf"))
@@ -42,7 +43,6 @@ fn killed_program_is_retryable_and_crashed_program_is_terminal() {
         .assert_failure(1, "OCR_FAILURE");
 }
 
-/// One that minds no SIGTERM is killed when its time is over, and that is still a time-out.
 #[test]
 fn program_ignoring_sigterm_is_killed_and_reported_as_timeout() {
     let run =
@@ -54,7 +54,7 @@ fn program_ignoring_sigterm_is_killed_and_reported_as_timeout() {
 fn missing_program_exits_127_and_is_named() {
     for program in ["pdfinfo", "pdftotext", "pdftoppm", "tesseract"] {
         let folder = TempDir::new();
-        // All of the usual ones but this.
+        // All programs except this one.
         let path = folder.database_path().with_file_name("programs");
         std::fs::create_dir(&path).expect("a folder");
         for name in ["pdfinfo", "pdftotext", "pdftoppm", "tesseract", "timeout"].iter().filter(|name| **name != program)
@@ -67,7 +67,7 @@ fn missing_program_exits_127_and_is_named() {
     }
 }
 
-/// A run that is at this program now, which will not end; and word of when the program's process is gone.
+/// Starts a run that hangs in `program`. The receiver reports when the program's process has ended.
 fn start_hanging_in(program: &str) -> (ScriptRun, Child, mpsc::Receiver<()>) {
     hang_run_in(ScriptRun::new(), program)
 }
@@ -78,7 +78,7 @@ fn hang_run_in(run: ScriptRun, program: &str) -> (ScriptRun, Child, mpsc::Receiv
     let run = run.with_fake_program(program, &format!("exec 3>'{}'\necho up >&3\nexec sleep 600", pipe.display()));
     let run = run.with_env("DOCUMENT_SECONDS", "600");
     let mut child = run.start(&sample("letter.pdf"));
-    // It has begun once it writes to the pipe, which ends with whoever holds it.
+    // The program has started once it writes to the pipe; the pipe closes when its last holder ends.
     let mut pipe_reader = BufReader::new(File::open(&pipe).expect("a pipe"));
     assert!(pipe_reader.read_line(&mut String::new()).expect("a word") > 0);
     let (gone_sender, gone) = mpsc::channel();
@@ -87,22 +87,21 @@ fn hang_run_in(run: ScriptRun, program: &str) -> (ScriptRun, Child, mpsc::Receiv
     (run, child, gone)
 }
 
-/// Told to end while a program works for it, it takes its files with it.
 #[test]
 fn sigterm_to_group_removes_temp_files() {
     let (run, child, _) = start_hanging_in("pdfinfo");
     assert!(std::fs::read_dir(run.temp_folder()).expect("a folder").count() == 1, "its own folder");
-    // As the worker's supervisor does: to the whole group.
+    // Like the worker's supervisor, signal the whole process group.
     let group = format!("-{}", child.id());
     assert!(Command::new("kill").args(["-TERM", "--", &group]).status().expect("kill").success());
     let output = run.finish(child);
     assert_eq!(output.stdout_text, "");
 }
 
-/// Told alone, without its group, it does not wait for what it runs, and does not leave it behind.
+/// It neither waits for its children nor leaves them behind.
 #[test]
 fn sigterm_to_script_alone_ends_its_children() {
-    // `head` takes the document in.
+    // `head` reads the document.
     for program in ["head", "pdfinfo", "pdftotext"] {
         let (run, child, gone) = start_hanging_in(program);
         let signaled_at = Instant::now();
@@ -114,7 +113,7 @@ fn sigterm_to_script_alone_ends_its_children() {
     }
 }
 
-/// `timeout` of older coreutils dies alone if it is told to end in the moment in which it has begun a program.
+/// `timeout` of older coreutils ends without its child if it gets SIGTERM just after starting the child.
 #[test]
 fn child_orphaned_by_timeout_is_ended() {
     let dies_alone = "trap 'exit 143' TERM\nshift 3\n\"$@\" &\nwait";
@@ -125,7 +124,7 @@ fn child_orphaned_by_timeout_is_ended() {
     assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "pdfinfo goes on");
 }
 
-/// SIGKILL leaves the folder; a run that begins a day later takes it away, and nothing else.
+/// SIGKILL leaves the temporary folder. A run that starts a day later removes it and nothing else.
 #[test]
 fn stale_temp_folder_of_killed_run_is_removed() {
     let run = ScriptRun::new();

@@ -1,10 +1,10 @@
-//! Documents that are small, and would take a machine for themselves.
+//! Small documents that would use excessive memory, time or disk.
 
 use crate::pdf::PdfBuilder;
 use crate::script_run::{ScriptRun, sample};
 use crate::tiff::{TiffPage, encode_tiff};
 
-/// The size of the picture that tesseract is given for a page of this size.
+/// Returns the size of the image that tesseract gets for a page of this size.
 #[track_caller]
 fn rendered_page_size(boxes: &str) -> String {
     let run = ScriptRun::new();
@@ -19,11 +19,11 @@ fn rendered_page_size(boxes: &str) -> String {
 fn page_over_8000_pixels_is_scaled_down() {
     assert_eq!(rendered_page_size("/MediaBox [0 0 612 792]"), "P5 2550 3300");
     assert_eq!(rendered_page_size("/MediaBox [0 0 595.28 1190.5]"), "P5 2481 4961");
-    // 37,500 pixels each way at the usual resolution, which are gigabytes.
+    // 37,500 pixels per side at the default resolution would take gigabytes.
     assert_eq!(rendered_page_size("/MediaBox [0 0 9000 9000]"), "P5 8000 8000");
     assert_eq!(rendered_page_size("/MediaBox [0 0 14400 7200]"), "P5 8000 4000");
     assert_eq!(rendered_page_size("/MediaBox [0 0 12345678 1]"), "P5 8000 1");
-    // What counts is what is seen of it.
+    // The crop box determines the size.
     assert_eq!(rendered_page_size("/MediaBox [0 0 9000 9000] /CropBox [0 0 72 72]"), "P5 300 300");
 }
 
@@ -33,7 +33,7 @@ fn image_over_pixel_limit_is_limit_exceeded() {
     let mut png = sample("page.png");
     png[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
     run().extract(&png).assert_failure(1, "LIMIT_EXCEEDED");
-    // As many as a shell cannot count.
+    // More than shell arithmetic can represent.
     png[16..24].fill(0xff);
     run().extract(&png).assert_failure(1, "LIMIT_EXCEEDED");
 
@@ -41,7 +41,7 @@ fn image_over_pixel_limit_is_limit_exceeded() {
     let frame = jpeg.windows(4).position(|bytes| bytes == b"\xff\xc0\x00\x11").expect("a frame");
     jpeg[frame + 5..frame + 9].fill(0xff);
     run().extract(&jpeg).assert_failure(1, "LIMIT_EXCEEDED");
-    // Behind notes, and bytes that fill.
+    // After comments and fill bytes.
     let notes = [&b"\xff\xfe\x00\x06note\xff\xff"[..]; 20].concat();
     run().extract(&[&jpeg[..2], &notes, &jpeg[2..]].concat()).assert_failure(1, "LIMIT_EXCEEDED");
 
@@ -49,7 +49,7 @@ fn image_over_pixel_limit_is_limit_exceeded() {
         let small = || TiffPage { width: 10, height: 10, is_packed: false };
         let mut large = encode_tiff(&[small(), small()], is_big);
         run().extract(&large).assert_text_contains(&["words"]);
-        // The width of the second page; what lies there does not matter any more.
+        // The width of the second page. Its strip data need not match.
         let at = 8 + 114 + 2 + 8;
         large[at..at + 4].copy_from_slice(&if is_big {
             20_000_000_u32.to_be_bytes()
@@ -71,18 +71,18 @@ fn tiff_pages_are_all_read_up_to_page_limit() {
         three.assert_text_contains(&["page_number=0", "page_number=1", "page_number=2"]);
         assert_eq!(three.stdout_text.matches("words").count(), 3);
         run().extract(&encode_tiff(&pages(4), is_big)).assert_failure(1, "LIMIT_EXCEEDED");
-        // A second page that is said to be where nothing is: with the first alone it would be half a document.
+        // The offset of the second page points past the end. Reading only the first page would return half a document.
         let mut dangling = encode_tiff(&pages(2), is_big);
         dangling[8 + 110..8 + 114].fill(0x7f);
         run().extract(&dangling).assert_failure(1, "CORRUPT_DATA");
-        // One that leads back to itself.
+        // The offset of the next page points to the page itself.
         let mut cyclic = encode_tiff(&pages(1), is_big);
         cyclic.copy_within(4..8, 8 + 110);
         run().extract(&cyclic).assert_failure(1, "LIMIT_EXCEEDED");
     }
 }
 
-/// What is cut off at the end of the last page, which tesseract leaves out without a word in its exit code.
+/// tesseract skips a truncated last page and still exits with 0.
 #[test]
 fn truncated_tiff_is_corrupt_data() {
     let pages = [(); 2].map(|()| TiffPage { width: 100, height: 100, is_packed: false });
@@ -91,7 +91,7 @@ fn truncated_tiff_is_corrupt_data() {
     ScriptRun::new().extract(&whole[..whole.len() - 5_000]).assert_failure(1, "CORRUPT_DATA");
 }
 
-/// A hundred million pixels of three colours take more than a gigabyte.
+/// 100 million pixels with three color channels take more than a gigabyte.
 #[test]
 fn program_over_memory_limit_is_limit_exceeded() {
     let white = encode_tiff(&[TiffPage { width: 10_000, height: 10_000, is_packed: true }], false);
@@ -108,7 +108,7 @@ fn program_over_memory_limit_is_limit_exceeded() {
     }
 }
 
-/// A result has so many bytes; more are not gathered, and not read.
+/// The script stops collecting and reading at the limit.
 #[test]
 fn text_over_result_limit_stops_early_with_limit_exceeded() {
     let run = ScriptRun::new();
@@ -117,15 +117,15 @@ fn text_over_result_limit_stops_early_with_limit_exceeded() {
     let run = run.with_fake_program("pdftotext", &script);
     run.extract(&PdfBuilder { pages: 20, ..PdfBuilder::default() }.encode()).assert_failure(1, "LIMIT_EXCEEDED");
     assert_eq!(std::fs::read_to_string(calls).expect("a file").lines().count(), 3);
-    // A page that never ends.
+    // Endless output.
     let run = ScriptRun::new().with_fake_program("pdftotext", "exec yes 'no end'");
     run.extract(&sample("letter.pdf")).assert_failure(1, "LIMIT_EXCEEDED");
-    // As much as can be.
+    // Exactly the limit.
     let run = ScriptRun::new().with_fake_program("pdftotext", "head -c 500000 /dev/zero | tr '\\0' a");
     assert_eq!(run.extract(&sample("letter.pdf")).stdout_text.len(), 1_000_000);
 }
 
-/// Each program is quick enough; all of them are not.
+/// Each program stays within its own time limit.
 #[test]
 fn document_over_total_time_is_processing_timeout() {
     let run = ScriptRun::new()

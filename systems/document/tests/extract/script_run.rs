@@ -1,4 +1,4 @@
-//! A run of the script in a place of its own.
+//! Runs the script in a temporary folder.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -35,13 +35,13 @@ impl ScriptRun {
         self
     }
 
-    /// No file can become larger: writes beyond it fail, as they do on a disk that is full. In blocks of 512 bytes.
+    /// Limits the size of files, in blocks of 512 bytes. Writes beyond it fail as on a full disk.
     pub(crate) fn with_max_file_blocks(mut self, blocks: u32) -> Self {
         self.max_file_blocks = Some(blocks);
         self
     }
 
-    /// A file of the test's own, beside the script's.
+    /// Returns the path of a test file outside the script's folder.
     pub(crate) fn sibling_path(&self, name: &str) -> PathBuf {
         self.folder.database_path().with_file_name(name)
     }
@@ -78,7 +78,7 @@ impl ScriptRun {
         self.finish(self.start(document))
     }
 
-    /// A program in place of a real one: for one that never ends, say.
+    /// Replaces a program, for example by one that never ends.
     pub(crate) fn with_fake_program(self, program: &str, script: &str) -> Self {
         let folder = self.sibling_path("programs");
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -103,7 +103,7 @@ impl ScriptOutput {
         Self { exit_code: output.status.code(), stdout_text: decode(&output.stdout), stderr: decode(&output.stderr) }
     }
 
-    /// One line, which begins with the code; nothing on standard output.
+    /// Asserts one line on standard error, which starts with the code, and no standard output.
     #[track_caller]
     pub(crate) fn assert_failure(&self, exit: i32, code: &str) {
         assert_eq!((self.exit_code, self.stderr.lines().count(), &*self.stdout_text), (Some(exit), 1, ""), "{self:?}");

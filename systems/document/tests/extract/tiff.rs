@@ -1,17 +1,17 @@
-//! TIFF images written by hand.
+//! Builds TIFF test images.
 
 /// A white page.
 pub(crate) struct TiffPage {
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// In three colours and packed, some sixty times smaller than it will be; else in gray, a byte for each pixel.
+    /// RGB with PackBits compression, about 60 times smaller than its pixels; otherwise uncompressed gray.
     pub(crate) is_packed: bool,
 }
 
 const DIRECTORY_ENTRIES: u32 = 9;
 const DIRECTORY_BYTES: u32 = 2 + DIRECTORY_ENTRIES * 12 + 4;
 
-/// The pages' directories come first, so that what is cut off at the end is of the last one. Big endian or little.
+/// Encodes the pages. The directories come first, so truncating the end damages the last page.
 pub(crate) fn encode_tiff(pages: &[TiffPage], is_big_endian: bool) -> Vec<u8> {
     let short = |number: u16| if is_big_endian { number.to_be_bytes() } else { number.to_le_bytes() };
     let long = |number: u32| if is_big_endian { number.to_be_bytes() } else { number.to_le_bytes() };
@@ -22,7 +22,7 @@ pub(crate) fn encode_tiff(pages: &[TiffPage], is_big_endian: bool) -> Vec<u8> {
         let strip = page.strip();
         let strip_offset = 8 + count * DIRECTORY_BYTES + u32::try_from(strips.len()).expect("small");
         let (compression, photometric, samples) = if page.is_packed { (32_773, 2, 3) } else { (1, 1, 1) };
-        // Width, height, bits, compression, colours, where its one strip is, samples, rows and bytes of the strip.
+        // Width, height, bits, compression, color model, strip offset, samples, rows per strip, strip bytes.
         let size = u32::try_from(strip.len()).expect("small");
         let entries = [
             (256, 4, page.width),

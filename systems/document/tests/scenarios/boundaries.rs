@@ -1,10 +1,10 @@
-//! The edges of what is allowed: one more, one fewer, one too early, and somebody who is not a caller at all.
+//! Boundary cases: limits from both sides, and events sent by other records.
 
 use onceward_testkit::{Simulator, operator, systems, user};
 
 use super::{create_job, create_queued_job, create_retrying_job, create_running_job, new_simulator};
 
-/// Another record, which tells a job whatever it is told to.
+/// A record that sends the named event to a job.
 const FORWARDER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.boss"
@@ -36,7 +36,7 @@ go      = "there"
 cascade = [{ to = "record.job", event = "cancel" }]
 "#;
 
-/// DOC-1, DOC-7, DOC-16: only people submit, exhaust and cancel; no other record does it for them.
+/// DOC-1, DOC-7, DOC-16
 #[test]
 fn cascade_from_other_record_cannot_submit_exhaust_or_cancel() {
     let mut stage = Simulator::new(systems::load_with_files("document", &[("boss.toml", FORWARDER_LIFECYCLE)]));
@@ -54,7 +54,7 @@ fn cascade_from_other_record_cannot_submit_exhaust_or_cancel() {
     }
 }
 
-/// DOC-1, DOC-7: a job is submitted and exhausted in one state each, and in no other.
+/// DOC-1, DOC-7
 #[test]
 fn submit_and_exhaust_are_refused_outside_their_state() {
     let mut stage = new_simulator();
@@ -65,7 +65,7 @@ fn submit_and_exhaust_are_refused_outside_their_state() {
     stage.fire(lease.record, "submit", &user("alice")).expect_wrong_state("RETRYING", "submit");
 }
 
-/// DOC-6: only the retry delay runs by the clock; a queued or created job waits untouched.
+/// DOC-6
 #[test]
 fn created_and_queued_jobs_have_no_timer() {
     let mut stage = new_simulator();
@@ -76,7 +76,7 @@ fn created_and_queued_jobs_have_no_timer() {
     assert_eq!(versions(&stage), before);
 }
 
-/// DOC-7, DOC-12: the bounds of what callers write, from both sides.
+/// DOC-7, DOC-12
 #[test]
 fn exhaust_message_length_is_bounded() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! DOC-7 and DOC-16: ends that come from outside.
+//! DOC-7 and DOC-16: cancel and exhaust.
 
 use onceward_testkit::{Simulator, operator, user};
 use serde_json::json;
@@ -15,7 +15,7 @@ fn assert_cancelled(stage: &Simulator, id: RecordId) {
     assert_eq!(stage.field(id, "errorType"), "TERMINAL");
 }
 
-/// DOC-16, DOC-7: what waits is cancelled at once, by its owner or an operator.
+/// DOC-16, DOC-7: by its owner or an operator.
 #[test]
 fn waiting_job_is_cancelled_at_once() {
     for caller in [user("alice"), operator("olga")] {
@@ -33,7 +33,7 @@ fn waiting_job_is_cancelled_at_once() {
     }
 }
 
-/// DOC-16: nobody else cancels; to a stranger there is nothing to cancel.
+/// DOC-16: to a stranger the job does not exist.
 #[test]
 fn only_owner_or_operator_may_cancel() {
     let mut stage = new_simulator();
@@ -43,7 +43,7 @@ fn only_owner_or_operator_may_cancel() {
     assert_eq!(stage.field(lease.record, "cancelRequested"), false);
 }
 
-/// DOC-16: what is final cannot be cancelled.
+/// DOC-16
 #[test]
 fn cancel_of_final_job_is_refused() {
     let mut stage = new_simulator();
@@ -55,7 +55,7 @@ fn cancel_of_final_job_is_refused() {
     assert_eq!(stage.field(failed.record, "lastError"), "it failed: CORRUPT_DATA");
 }
 
-/// DOC-16: a running job is asked to stop by its next heartbeat, and is running until it does. Asking twice is asking once.
+/// DOC-16: the job stays running, and a second cancel changes nothing.
 #[test]
 fn cancel_of_running_job_sets_stop_in_heartbeat() {
     let mut stage = new_simulator();
@@ -69,7 +69,7 @@ fn cancel_of_running_job_sets_stop_in_heartbeat() {
     assert_cancelled(&stage, lease.record);
 }
 
-/// DOC-16: a worker that never asks loses its lease, and that ends the job.
+/// DOC-16
 #[test]
 fn cancelled_running_job_fails_when_lease_expires() {
     let mut stage = new_simulator();
@@ -83,7 +83,7 @@ fn cancelled_running_job_fails_when_lease_expires() {
     assert_eq!(stage.field(lease.record, "retryCount"), 0);
 }
 
-/// DOC-16: a commit that still arrives wins.
+/// DOC-16
 #[test]
 fn commit_after_cancel_succeeds() {
     let mut stage = new_simulator();
@@ -97,7 +97,7 @@ fn commit_after_cancel_succeeds() {
     );
 }
 
-/// DOC-16: a failure that would have been retried is not, once the job is to stop; a terminal one is told as it was.
+/// DOC-16: a terminal failure is reported unchanged.
 #[test]
 fn retryable_failure_after_cancel_is_not_retried() {
     let mut stage = new_simulator();
@@ -112,7 +112,7 @@ fn retryable_failure_after_cancel_is_not_retried() {
     assert_eq!(stage.field(broken.record, "lastError"), "it failed: CORRUPT_DATA");
 }
 
-/// DOC-16: cancelled at its last chance, it is cancelled, not out of retries.
+/// DOC-16
 #[test]
 fn cancel_on_last_attempt_is_reported_as_cancelled() {
     let mut stage = new_simulator();
@@ -122,7 +122,7 @@ fn cancel_on_last_attempt_is_reported_as_cancelled() {
     assert_cancelled(&stage, lease.record);
 }
 
-/// DOC-7: an operator who has nothing left to run it on fails a queued job, and says why or is spoken for.
+/// DOC-7
 #[test]
 fn exhaust_fails_queued_job_with_message_or_default() {
     let mut stage = new_simulator();
@@ -135,7 +135,7 @@ fn exhaust_fails_queued_job_with_message_or_default() {
     assert_eq!(stage.field(without_message, "lastError"), "resources exhausted");
 }
 
-/// DOC-7: only a queued one, only an operator, and a message keeps to its bounds.
+/// DOC-7
 #[test]
 fn exhaust_requires_operator_queued_state_and_bounded_message() {
     let mut stage = new_simulator();

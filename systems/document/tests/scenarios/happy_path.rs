@@ -1,11 +1,11 @@
-//! DOC-1, DOC-2, DOC-3, DOC-12, DOC-13: a document's life when all goes well, and what it shows of itself.
+//! DOC-1, DOC-2, DOC-3, DOC-12, DOC-13: a successful job and its metadata.
 
 use onceward_testkit::{operator, user};
 use serde_json::json;
 
 use super::{create_job, create_queued_job, create_running_job, new_simulator};
 
-/// DOC-1: submitting queues it, once, and only its owner may.
+/// DOC-1
 #[test]
 fn only_owner_submits_and_only_once() {
     let mut stage = new_simulator();
@@ -18,7 +18,7 @@ fn only_owner_submits_and_only_once() {
     stage.fire(id, "submit", &user("alice")).expect_wrong_state("QUEUED", "submit");
 }
 
-/// DOC-2: processing begins with a lease, which only a queued job gives.
+/// DOC-2
 #[test]
 fn lease_moves_queued_job_to_running() {
     let mut stage = new_simulator();
@@ -29,7 +29,7 @@ fn lease_moves_queued_job_to_running() {
     assert_eq!(stage.state(id), "RUNNING");
 }
 
-/// DOC-3: a commit completes it.
+/// DOC-3
 #[test]
 fn commit_moves_running_job_to_succeeded() {
     let mut stage = new_simulator();
@@ -39,7 +39,7 @@ fn commit_moves_running_job_to_succeeded() {
     assert_eq!(stage.effects(lease.record)[0].result, json!({ "pages": 12 }));
 }
 
-/// DOC-3: nothing is completed that is not running.
+/// DOC-3
 #[test]
 fn commit_after_failure_returns_lease_lost() {
     let mut stage = new_simulator();
@@ -49,7 +49,7 @@ fn commit_after_failure_returns_lease_lost() {
     assert_eq!(stage.state(lease.record), "RETRYING");
 }
 
-/// DOC-12: what every job shows, from its upload to its success: times as they come, no error at the end.
+/// DOC-12: timestamps appear as they occur, and a succeeded job has no error.
 #[test]
 fn metadata_follows_job_from_creation_to_success() {
     let mut stage = new_simulator();
@@ -84,7 +84,7 @@ fn metadata_follows_job_from_creation_to_success() {
     assert_eq!((stage.field(id, "lastError"), stage.field(id, "errorType")), (json!(null), json!(null)));
 }
 
-/// DOC-12: the ends that are not a success keep their error and have their time too.
+/// DOC-12
 #[test]
 fn failed_job_has_error_and_finish_time() {
     let mut stage = new_simulator();
@@ -96,7 +96,7 @@ fn failed_job_has_error_and_finish_time() {
     assert_eq!(stage.record(lease.record).finished_at, Some(stage.now()));
 }
 
-/// DOC-12: nobody gives a job its metadata: it is the engine's and the file's.
+/// DOC-12
 #[test]
 fn metadata_in_create_is_rejected() {
     let mut stage = new_simulator();
@@ -113,7 +113,7 @@ fn metadata_in_create_is_rejected() {
     }
 }
 
-/// DOC-12: an upload is from one byte to a hundred megabytes.
+/// DOC-12: from 1 byte to 100 MB.
 #[test]
 fn payload_size_is_bounded() {
     let mut stage = new_simulator();
@@ -125,7 +125,7 @@ fn payload_size_is_bounded() {
     stage.create("document.job", &alice).payload_of_size(100 * 1024 * 1024 + 1).expect_bad_input();
 }
 
-/// DOC-12: the same user with the same request id gets the same job, however it has gone on; another user does not.
+/// DOC-12: in whatever state the job is; another owner gets a new job.
 #[test]
 fn same_owner_and_request_id_return_existing_job() {
     let mut stage = new_simulator();
@@ -144,7 +144,7 @@ fn same_owner_and_request_id_return_existing_job() {
     stage.create("document.job", &alice).with("requestId", "").payload(b"x").expect_bad_input();
 }
 
-/// DOC-13: while it runs it is with one worker; the next gets it only after it failed and waited.
+/// DOC-13
 #[test]
 fn running_job_is_not_leased_to_second_worker() {
     let mut stage = new_simulator();

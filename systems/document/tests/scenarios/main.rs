@@ -1,4 +1,4 @@
-//! The document system, played: each test reads like the rule it cites. The rules stand in `systems/document/README.md`.
+//! Scenario tests of the document system. The rules are in `systems/document/README.md`.
 
 mod boundaries;
 mod cancel;
@@ -14,7 +14,7 @@ fn new_simulator() -> Simulator {
     systems::new_simulator("document")
 }
 
-/// A document of Alice's, uploaded.
+/// Creates a job of Alice.
 fn create_job(stage: &mut Simulator) -> RecordId {
     stage.create("document.job", &user("alice")).payload(b"%PDF-1.7").expect_ok()
 }
@@ -29,7 +29,7 @@ fn create_running_job(stage: &mut Simulator) -> SimulatedLease {
     stage.lease(id, "w1")
 }
 
-/// A job that has failed so many times and waits out the delay of the last.
+/// Creates a job that has failed `failures` times and waits for its retry.
 fn create_retrying_job(stage: &mut Simulator, failures: u32) -> RecordId {
     let id = create_queued_job(stage);
     for failure in 1..=failures {
@@ -42,7 +42,7 @@ fn create_retrying_job(stage: &mut Simulator, failures: u32) -> RecordId {
     id
 }
 
-/// Running, with all its retries spent.
+/// Creates a running job that has used all its retries.
 fn create_job_on_last_attempt(stage: &mut Simulator) -> SimulatedLease {
     let id = create_retrying_job(stage, 3);
     stage.advance("1s");

@@ -1,4 +1,4 @@
-//! Every state, every event, every caller.
+//! Transition matrix: every event in every state by every caller.
 
 use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix};
 use onceward_testkit::user;
@@ -6,7 +6,7 @@ use serde_json::{Map, json};
 
 use super::{create_job, create_job_on_last_attempt, create_queued_job, create_retrying_job, create_running_job};
 
-/// Typed from the requirement: its transitions, who may ask for them, and nothing else.
+/// All transitions of the requirement and their callers.
 const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, record", "CREATED"),
     ("CREATED", "submit", "owner", "QUEUED"),
@@ -44,7 +44,7 @@ const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("RUNNING: asked to stop", "time", "engine", "FAILED"),
     ("RETRYING", "cancel", "owner, operator", "FAILED"),
     ("RETRYING", "time", "engine", "QUEUED"),
-    // Not a move of the job: its worker's execution is still to be closed after the commit.
+    // The job's state does not change: its execution is still open after the commit.
     ("SUCCEEDED: not closed", "heartbeat", "worker", "SUCCEEDED"),
     ("SUCCEEDED: not closed", "finish", "worker", "SUCCEEDED"),
     ("SUCCEEDED: not closed", "commit and finish", "worker", "SUCCEEDED"),
@@ -52,7 +52,7 @@ const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("SUCCEEDED: not closed", "time", "engine", "SUCCEEDED"),
 ];
 
-/// DOC-1, DOC-2, DOC-3, DOC-4, DOC-5, DOC-6, DOC-7, DOC-8, DOC-16: these moves happen, and no other does.
+/// DOC-1, DOC-2, DOC-3, DOC-4, DOC-5, DOC-6, DOC-7, DOC-8, DOC-16
 #[test]
 fn only_allowed_transitions_happen() {
     LifecycleMatrix::new("document", "document.job", &[], |stage| stage)

@@ -1,4 +1,4 @@
-//! DOC-8, DOC-14, DOC-15: what never happens.
+//! DOC-8, DOC-14, DOC-15: refusals, and invariants of a job.
 
 use onceward_core::value::RecordId;
 use onceward_testkit::{operator, user};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{create_job, create_queued_job, create_running_job, new_simulator};
 
-/// DOC-8: no move leads out of a final state, and the refusal names state and event.
+/// DOC-8
 #[test]
 fn event_on_final_job_is_refused_with_state_and_event() {
     let mut stage = new_simulator();
@@ -27,7 +27,7 @@ fn event_on_final_job_is_refused_with_state_and_event() {
     }
 }
 
-/// DOC-8: CREATED does not run without being queued, and QUEUED does not become CREATED again.
+/// DOC-8
 #[test]
 fn created_job_is_not_leasable_and_queued_job_not_resubmittable() {
     let mut stage = new_simulator();
@@ -40,7 +40,7 @@ fn created_job_is_not_leasable_and_queued_job_not_resubmittable() {
     assert_eq!(stage.state(id), "QUEUED");
 }
 
-/// DOC-8: from RUNNING back to QUEUED there is only the way through RETRYING, whatever ended the attempt.
+/// DOC-8: RETRYING is the only way from RUNNING back to QUEUED.
 #[test]
 fn failed_yielded_and_lost_jobs_enter_retrying() {
     let mut stage = new_simulator();
@@ -54,7 +54,7 @@ fn failed_yielded_and_lost_jobs_enter_retrying() {
     }
 }
 
-/// DOC-14: left to themselves with workers that die, all jobs that were submitted end: none is orphaned.
+/// DOC-14: without other callers, every submitted job ends.
 #[test]
 fn jobs_of_dying_workers_end_in_failed() {
     let mut stage = new_simulator();
@@ -71,7 +71,7 @@ fn jobs_of_dying_workers_end_in_failed() {
     }
 }
 
-/// DOC-14: one that was never submitted waits for its owner, who can end it.
+/// DOC-14
 #[test]
 fn unsubmitted_job_waits_and_can_be_cancelled() {
     let mut stage = new_simulator();
@@ -82,7 +82,7 @@ fn unsubmitted_job_waits_and_can_be_cancelled() {
     assert_eq!(stage.state(id), "FAILED");
 }
 
-/// DOC-15: the document appears nowhere but by its hash: not in the log, not in a field, not in a refusal.
+/// DOC-15: only its hash appears.
 #[test]
 fn payload_never_appears_in_log_fields_or_refusals() {
     let secret = b"attack at dawn";
@@ -97,7 +97,7 @@ fn payload_never_appears_in_log_fields_or_refusals() {
     assert!(stage.record(id).payload.is_some());
 }
 
-/// DOC-15: no move depends on the content: any bytes, ciphertext or not, live the same life.
+/// DOC-15
 #[test]
 fn payload_content_does_not_affect_transitions() {
     let contents: [&[u8]; 3] = [b"%PDF-1.7", &[0, 255, 254, 0], b"FAILED cancel {record.state}"];
@@ -116,7 +116,7 @@ fn payload_content_does_not_affect_transitions() {
     assert!(state_sequences.iter().all(|life| *life == ["CREATED", "QUEUED", "RUNNING", "SUCCEEDED"]));
 }
 
-/// One answer for a job that is not there and for one that is somebody else's: neither says which it was.
+/// The answer does not reveal whether the job exists.
 #[test]
 fn missing_and_foreign_job_get_same_answer() {
     let mut stage = new_simulator();

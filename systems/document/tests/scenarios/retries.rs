@@ -1,4 +1,4 @@
-//! DOC-4, DOC-5, DOC-6, DOC-9, DOC-10, DOC-11, DOC-17: failures, which of them come back, and how often.
+//! DOC-4, DOC-5, DOC-6, DOC-9, DOC-10, DOC-11, DOC-17: failures, retries and error codes.
 
 use onceward_core::time::Duration;
 use serde_json::json;
@@ -25,7 +25,7 @@ const TERMINAL_CODES: [&str; 15] = [
     "LIMIT_EXCEEDED",
 ];
 
-/// DOC-5: each retryable failure enters RETRYING and counts one, while there are fewer than three.
+/// DOC-5: while fewer than three retries have been used.
 #[test]
 fn retryable_failure_enters_retrying_and_counts_one() {
     for failures in 1..=3 {
@@ -38,7 +38,7 @@ fn retryable_failure_enters_retrying_and_counts_one() {
     }
 }
 
-/// DOC-9, DOC-4, DOC-5: the third retryable failure is retried, the fourth ends it, with the count at three.
+/// DOC-9, DOC-4, DOC-5: the retry count stays at three.
 #[test]
 fn fourth_retryable_failure_fails_job() {
     let mut stage = new_simulator();
@@ -51,7 +51,7 @@ fn fourth_retryable_failure_fails_job() {
     assert_eq!(stage.field(lease.record, "lastError"), "it failed: TIMEOUT");
 }
 
-/// DOC-9: at its last chance a job can still succeed.
+/// DOC-9
 #[test]
 fn third_retry_can_succeed() {
     let mut stage = new_simulator();
@@ -62,7 +62,7 @@ fn third_retry_can_succeed() {
     assert_eq!(stage.field(lease.record, "lastError"), json!(null));
 }
 
-/// DOC-6: the delay is one second, to the microsecond, whichever retry it is.
+/// DOC-6: to the microsecond, for every retry.
 #[test]
 fn retry_delay_is_exactly_one_second() {
     for failures in 1..=3 {
@@ -76,7 +76,7 @@ fn retry_delay_is_exactly_one_second() {
     }
 }
 
-/// DOC-6: whoever asks first after the delay finds it queued, even where the engine slept.
+/// DOC-6: the lease call itself fires the due timer.
 #[test]
 fn lease_after_delay_succeeds_without_scheduler() {
     let mut stage = new_simulator();
@@ -86,7 +86,7 @@ fn lease_after_delay_succeeds_without_scheduler() {
     assert_eq!(stage.state(id), "RUNNING");
 }
 
-/// DOC-10: these codes are retryable, whatever the worker says of them.
+/// DOC-10
 #[test]
 fn retryable_code_is_retried_whatever_worker_says() {
     for code in RETRYABLE_CODES {
@@ -100,7 +100,7 @@ fn retryable_code_is_retried_whatever_worker_says() {
     }
 }
 
-/// DOC-10: a lost lease is a time-out: it comes back and costs a retry.
+/// DOC-10: a lost lease counts as a timeout.
 #[test]
 fn lost_lease_costs_one_retry() {
     let mut stage = new_simulator();
@@ -114,7 +114,7 @@ fn lost_lease_costs_one_retry() {
     assert_ne!(stage.field(lease.record, "lastError"), json!(null));
 }
 
-/// DOC-4, DOC-10: and when no retries are left it ends the job.
+/// DOC-4, DOC-10
 #[test]
 fn lost_lease_on_last_attempt_fails_job() {
     let mut stage = new_simulator();
@@ -123,7 +123,7 @@ fn lost_lease_on_last_attempt_fails_job() {
     assert_eq!(stage.state(lease.record), "FAILED");
 }
 
-/// DOC-11, DOC-4: these codes end it at once with no retry, whatever the worker says of them.
+/// DOC-11, DOC-4
 #[test]
 fn terminal_code_fails_job_whatever_worker_says() {
     for code in TERMINAL_CODES {
@@ -138,7 +138,7 @@ fn terminal_code_fails_job_whatever_worker_says() {
     }
 }
 
-/// DOC-11: of a code that nobody listed the worker's word counts, and silence means terminal.
+/// DOC-11
 #[test]
 fn unlisted_code_follows_worker_and_defaults_to_terminal() {
     for (is_retryable, state) in [(Some(true), "RETRYING"), (Some(false), "FAILED"), (None, "FAILED")] {
@@ -153,7 +153,7 @@ fn unlisted_code_follows_worker_and_defaults_to_terminal() {
     }
 }
 
-/// DOC-17: a yield goes by way of RETRYING, costs a retry and waits the second.
+/// DOC-17: with the usual delay of one second.
 #[test]
 fn yield_enters_retrying_and_costs_one_retry() {
     let mut stage = new_simulator();
@@ -165,7 +165,7 @@ fn yield_enters_retrying_and_costs_one_retry() {
     assert_eq!(stage.state(lease.record), "QUEUED");
 }
 
-/// DOC-17, DOC-4: a fourth yield has no retry to cost.
+/// DOC-17, DOC-4
 #[test]
 fn yield_on_last_attempt_fails_job() {
     let mut stage = new_simulator();
@@ -174,7 +174,7 @@ fn yield_on_last_attempt_fails_job() {
     assert_eq!(stage.state(lease.record), "FAILED");
 }
 
-/// DOC-17: TIMEOUT passes, `PROCESSING_TIMEOUT` does not.
+/// DOC-17
 #[test]
 fn timeout_is_retryable_and_processing_timeout_terminal() {
     for (code, state) in [("TIMEOUT", "RETRYING"), ("PROCESSING_TIMEOUT", "FAILED")] {
@@ -185,7 +185,7 @@ fn timeout_is_retryable_and_processing_timeout_terminal() {
     }
 }
 
-/// DOC-4: a terminal error ends it also when retries came before.
+/// DOC-4
 #[test]
 fn terminal_code_after_retries_fails_job() {
     let mut stage = new_simulator();
@@ -198,7 +198,7 @@ fn terminal_code_after_retries_fails_job() {
     assert_eq!(stage.field(id, "errorType"), "TERMINAL");
 }
 
-/// DOC-5: a message longer than the field is cut, not refused: the failure counts all the same.
+/// DOC-5: the failure counts although its message is truncated.
 #[test]
 fn long_error_message_is_truncated() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! EXE-12 to EXE-15: the commit boundary.
+//! EXE-12 to EXE-15: commits.
 
 use onceward_core::record::ExecutionStatus::{Aborted, Committed, Done};
 use onceward_core::time::Duration;
@@ -6,8 +6,7 @@ use serde_json::json;
 
 use super::{create_job, new_simulator};
 
-/// EXE-12, EXE-15, INV-1: a lease of one second, work of two, and a second worker: both finish, one effect lands, and the
-/// loser is told.
+/// EXE-12, EXE-15, INV-1: with a lease of one second and work of two, both workers finish and one effect is stored.
 #[test]
 fn commit_of_second_worker_wins_and_first_is_told() {
     let mut stage = new_simulator();
@@ -26,7 +25,7 @@ fn commit_of_second_worker_wins_and_first_is_told() {
     assert_eq!((stage.status(&first), stage.status(&second)), (Aborted, Done));
 }
 
-/// EXE-12, INV-1: between commit and finish nothing else moves the job: no failure, no yield, no second lease, no time.
+/// EXE-12, INV-1: no failure, yield, second lease or timer changes the job between commit and finish.
 #[test]
 fn committed_job_accepts_only_finish() {
     let mut stage = new_simulator();
@@ -41,7 +40,7 @@ fn committed_job_accepts_only_finish() {
     assert_eq!(stage.effects(id).len(), 1);
 }
 
-/// EXE-13: the commit is one operation: execution, effect and job change in it together, under one version.
+/// EXE-13
 #[test]
 fn commit_changes_execution_effect_and_job_in_one_version() {
     let mut stage = new_simulator();
@@ -57,7 +56,7 @@ fn commit_changes_execution_effect_and_job_in_one_version() {
     assert_eq!(stage.effects(id)[0].result, json!({ "pages": 3 }));
 }
 
-/// EXE-13: commit and finish in one call are one operation and one version too.
+/// EXE-13
 #[test]
 fn commit_with_finish_is_one_version() {
     let mut stage = new_simulator();
@@ -70,7 +69,7 @@ fn commit_with_finish_is_one_version() {
     assert_eq!(stage.status(&lease), Done);
 }
 
-/// EXE-13: preparing may be repeated as often as it fails; only the commit leaves anything.
+/// EXE-13
 #[test]
 fn attempts_without_commit_leave_no_effect() {
     let mut stage = new_simulator();
@@ -87,7 +86,7 @@ fn attempts_without_commit_leave_no_effect() {
     assert_eq!(stage.effects(id).len(), 1);
 }
 
-/// EXE-14: a crash before the commit: the job is tried again.
+/// EXE-14
 #[test]
 fn crash_before_commit_retries_job() {
     let mut stage = new_simulator();
@@ -102,8 +101,7 @@ fn crash_before_commit_retries_job() {
     assert_eq!((stage.state(id).as_str(), stage.effects(id).len()), ("SUCCEEDED", 1));
 }
 
-/// EXE-14: a crash between commit and finish: when the lease ends the engine finishes it; nobody works again, and the
-/// effect is not applied again.
+/// EXE-14: no worker runs the job again, and the effect is not applied again.
 #[test]
 fn crash_after_commit_is_finished_at_lease_end() {
     let mut stage = new_simulator();
@@ -118,7 +116,7 @@ fn crash_after_commit_is_finished_at_lease_end() {
     assert_eq!((stage.effects(id).len(), stage.record(id).attempt), (1, 1));
 }
 
-/// EXE-14: known dead at once, it is finished at once.
+/// EXE-14
 #[test]
 fn lost_lease_after_commit_finishes_job() {
     let mut stage = new_simulator();
@@ -129,7 +127,7 @@ fn lost_lease_after_commit_finishes_job() {
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Done, "SUCCEEDED"));
 }
 
-/// EXE-14: a worker that comes to finish after recovery did hears that it is done.
+/// EXE-14
 #[test]
 fn finish_after_recovery_is_repeated_answer() {
     let mut stage = new_simulator();
@@ -141,7 +139,7 @@ fn finish_after_recovery_is_repeated_answer() {
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Done, "SUCCEEDED"));
 }
 
-/// EXE-15: whoever else was sent the job meets the committed record and changes nothing.
+/// EXE-15
 #[test]
 fn duplicate_execution_after_commit_changes_nothing() {
     let mut stage = new_simulator();

@@ -1,11 +1,11 @@
-//! EXE-16 and EXE-17: what goes outside, and the promise as a whole.
+//! EXE-16 and EXE-17: deliveries, and exactly-once effects.
 
 use onceward_testkit::{Simulator, systems, user};
 use serde_json::json;
 
 use super::{create_job, new_simulator};
 
-/// A job whose commit tells somebody outside.
+/// A job whose commit spawns a delivery.
 const NOTIFY_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.notify"
@@ -41,7 +41,7 @@ fn simulator_with_notify() -> Simulator {
     Simulator::new(systems::load_texts(&[("notify.toml", NOTIFY_LIFECYCLE)]))
 }
 
-/// EXE-16: the message outside is a job of its own, made by the commit and in the same operation.
+/// EXE-16: the commit creates the delivery in the same operation.
 #[test]
 fn commit_spawns_delivery() {
     let mut stage = simulator_with_notify();
@@ -57,7 +57,7 @@ fn commit_spawns_delivery() {
     assert_eq!(body, json!({ "job": id.to_string(), "state": "done" }));
 }
 
-/// EXE-16: it is tried again under the same id, which is its key, until it is acknowledged or dead.
+/// EXE-16: the id serves the receiver as idempotency key.
 #[test]
 fn failed_delivery_is_retried_with_same_id() {
     let mut stage = simulator_with_notify();
@@ -80,7 +80,7 @@ fn failed_delivery_is_retried_with_same_id() {
     assert_eq!(stage.records_of("onceward.delivery").len(), 1);
 }
 
-/// EXE-16: a receiver that never answers leaves it dead, for all to see, and not in a loop.
+/// EXE-16
 #[test]
 fn delivery_is_dead_after_twelve_failures() {
     let mut stage = simulator_with_notify();
@@ -98,7 +98,7 @@ fn delivery_is_dead_after_twelve_failures() {
     assert!(stage.effects(delivery).is_empty(), "what was never acknowledged is not called delivered");
 }
 
-/// EXE-16: nor is it turned for ever by senders that give it back unsent: a hundred times are free.
+/// EXE-16: the first hundred yields are free.
 #[test]
 fn delivery_is_dead_after_too_many_yields() {
     let mut stage = simulator_with_notify();
@@ -115,7 +115,7 @@ fn delivery_is_dead_after_too_many_yields() {
     assert_eq!(stage.state(delivery), "dead");
 }
 
-/// EXE-16: an error that will not pass ends it at once; its people may then send it again, as a new message with the same body.
+/// EXE-16: a terminal error ends a delivery at once; its replay has the same body.
 #[test]
 fn replay_of_dead_delivery_creates_new_delivery() {
     let mut stage = simulator_with_notify();
@@ -136,7 +136,7 @@ fn replay_of_dead_delivery_creates_new_delivery() {
     assert_eq!(stage.field(new.id, "to"), stage.field(dead, "to"));
 }
 
-/// EXE-17: the promise: work may happen more than once, its effect in the store lands once.
+/// EXE-17
 #[test]
 fn repeated_execution_applies_effect_once() {
     let mut stage = new_simulator();

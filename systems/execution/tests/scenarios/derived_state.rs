@@ -1,4 +1,4 @@
-//! EXE-3 on random plays: the second opinion of `project`, asked after every operation.
+//! EXE-3 in random runs: compares each state with the one that `project_job_state` derives from the executions.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +15,16 @@ use super::new_simulator;
 
 const DEFAULT_RUNS: u64 = 60;
 const OPERATIONS_PER_RUN: usize = 250;
-/// Of a play whose workers mostly give back.
+/// Enough to use up the free yields.
 const OPERATIONS_PER_YIELDING_RUN: usize = 700;
 
-/// A play: its jobs with their budgets, and every lease that was ever granted, so that late workers come back too.
+/// A random run: its jobs with their budgets, and every lease ever granted, so that late workers report too.
 struct RandomRun {
     stage: Simulator,
     rng: Rng,
     jobs: Vec<(RecordId, i64)>,
     granted_leases: Vec<SimulatedLease>,
-    /// Its workers give back whatever they get, and quickly, to get past the free yields.
+    /// If set, workers yield every job quickly, to use up the free yields.
     always_yields: bool,
 }
 
@@ -41,7 +41,7 @@ impl RandomRun {
         Self { stage, rng, jobs, granted_leases: Vec::new(), always_yields }
     }
 
-    /// One thing that a worker, the engine or the clock may do; most are in place, some late or made up.
+    /// Performs one step of a worker, the engine or the clock. Most are valid; some are late or invalid.
     fn step(&mut self) {
         if self.rng.percent(40) {
             let max_millis = if self.always_yields { 1_000 } else { 40_000 };
@@ -92,8 +92,7 @@ impl RandomRun {
     }
 }
 
-/// EXE-3: whatever workers, the engine and the clock do, in time, late or not at all, a job's state is at every moment the
-/// one that its budget and its executions give.
+/// EXE-3
 #[test]
 fn state_equals_derived_state_in_random_runs() {
     let (mut seen_states, mut charged_yields) = (BTreeSet::new(), 0);
@@ -111,7 +110,7 @@ fn state_equals_derived_state_in_random_runs() {
         }
         charged_yields += run.jobs.iter().filter(|(id, _)| run.stage.executions(*id).len() > 100).count();
     }
-    // One seed alone is somebody looking at a failure; all of them must have been everywhere.
+    // A single seed is a debugging run; only all seeds together must cover every state.
     if seeds.len() > 1 {
         assert_eq!(seen_states.len(), 4, "the plays saw only {seen_states:?}");
         assert!(charged_yields > 0, "no job was given back more than a hundred times");

@@ -1,4 +1,4 @@
-//! EXE-5 to EXE-9: the execution machine, and who may move it.
+//! EXE-5 to EXE-9: states of an execution, leases and fencing tokens.
 
 use onceward_core::decide::{Call, Decision};
 use onceward_core::record::ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
@@ -11,7 +11,7 @@ use super::{create_job, new_simulator};
 
 const ONE_MICROSECOND: Duration = Duration::from_micros(1);
 
-/// EXE-5: while one worker holds the job nobody else gets it, and it is gone the moment its lease ends.
+/// EXE-5
 #[test]
 fn leased_job_is_not_leasable_until_lease_ends() {
     let mut stage = new_simulator();
@@ -27,7 +27,7 @@ fn leased_job_is_not_leasable_until_lease_ends() {
     assert_eq!(stage.state(id), "PENDING");
 }
 
-/// EXE-5: a heartbeat gives the worker a whole lease from now, changes no version and writes no log.
+/// EXE-5: a heartbeat grants a full lease from now and does not change the version.
 #[test]
 fn heartbeat_extends_lease_without_log_entry() {
     let mut stage = new_simulator();
@@ -46,7 +46,7 @@ fn heartbeat_extends_lease_without_log_entry() {
     assert_eq!(stage.status(&lease), Aborted);
 }
 
-/// EXE-5: a heartbeat that comes as the lease ends is too late.
+/// EXE-5
 #[test]
 fn heartbeat_at_lease_end_returns_lease_lost() {
     let mut stage = new_simulator();
@@ -57,7 +57,7 @@ fn heartbeat_at_lease_end_returns_lease_lost() {
     assert_eq!(stage.status(&lease), Aborted);
 }
 
-/// EXE-6: LEASED, `IN_PROGRESS`, COMMITTED, DONE: one after the other, and the job follows.
+/// EXE-6: the execution passes through LEASED, `IN_PROGRESS`, COMMITTED and DONE, and the job follows.
 #[test]
 fn execution_goes_from_leased_to_done() {
     let mut stage = new_simulator();
@@ -72,7 +72,7 @@ fn execution_goes_from_leased_to_done() {
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (Done, "SUCCEEDED"));
 }
 
-/// EXE-6: finishing before the commit is out of order, and nothing comes of it.
+/// EXE-6
 #[test]
 fn finish_before_commit_is_refused() {
     let mut stage = new_simulator();
@@ -86,7 +86,7 @@ fn finish_before_commit_is_refused() {
     assert_eq!((stage.status(&lease), stage.state(id).as_str()), (InProgress, "RUNNING"));
 }
 
-/// EXE-6: a report on a job that was never started implies the start.
+/// EXE-6
 #[test]
 fn report_on_leased_execution_implies_start() {
     let mut stage = new_simulator();
@@ -99,7 +99,7 @@ fn report_on_leased_execution_implies_start() {
     assert_eq!(execution.started_at, Some(stage.now()));
 }
 
-/// EXE-7: LEASED and `IN_PROGRESS` both end ABORTED: by the lease's end, by a failure, by a yield, by a worker known dead.
+/// EXE-7: applies to LEASED and `IN_PROGRESS` executions.
 #[test]
 fn lost_failed_or_yielded_execution_is_aborted() {
     type EndExecution = fn(&mut onceward_testkit::Simulator, &SimulatedLease);
@@ -138,8 +138,7 @@ fn lost_failed_or_yielded_execution_is_aborted() {
     }
 }
 
-/// EXE-8: tokens grow with every lease of the job and are never used again, also for a worker that comes back by its old
-/// name.
+/// EXE-8: tokens grow with every lease and are never reused, even if a worker returns under its old name.
 #[test]
 fn new_lease_invalidates_older_token() {
     let mut stage = new_simulator();
@@ -157,7 +156,7 @@ fn new_lease_invalidates_older_token() {
     stage.commit(&new, json!(null)).expect_ok();
 }
 
-/// EXE-8: a token from nowhere is no better than an old one.
+/// EXE-8
 #[test]
 fn unknown_token_returns_lease_lost() {
     let mut stage = new_simulator();
@@ -175,7 +174,7 @@ fn unknown_token_returns_lease_lost() {
     assert_eq!(stage.status(&lease), Leased);
 }
 
-/// EXE-8: whoever says the same thing twice hears the same answer twice, and nothing happens twice.
+/// EXE-8
 #[test]
 fn repeated_report_returns_first_answer() {
     let mut stage = new_simulator();
@@ -202,7 +201,7 @@ fn repeated_report_returns_first_answer() {
     assert_eq!(stage.effects(id).len(), 1);
 }
 
-/// EXE-8: a worker that lost its lease and comes back late is told so; one that lost to a commit is told whose effect won.
+/// EXE-8: the answer names the winning effect if another worker committed.
 #[test]
 fn late_worker_gets_lease_lost_or_winning_effect() {
     let mut stage = new_simulator();
@@ -218,7 +217,7 @@ fn late_worker_gets_lease_lost_or_winning_effect() {
     stage.commit_only(&slow, json!(null)).expect_already_committed(&quick);
 }
 
-/// EXE-9: a commit that comes as the lease ends is refused although nobody has noticed yet; one microsecond before, it lands.
+/// EXE-9: the refusal does not depend on the scheduler; a commit one microsecond earlier succeeds.
 #[test]
 fn commit_at_lease_end_returns_lease_lost() {
     for (micros_before_end, succeeds) in [(1, true), (0, false)] {
@@ -237,7 +236,7 @@ fn commit_at_lease_end_returns_lease_lost() {
     }
 }
 
-/// EXE-9, EXE-5: a clock that steps back gives no lease away and ends none: time never runs below what the log has seen.
+/// EXE-9, EXE-5: the engine's time never falls below the last time in the log.
 #[test]
 fn clock_step_back_does_not_release_lease() {
     let mut stage = new_simulator();
@@ -251,7 +250,7 @@ fn clock_step_back_does_not_release_lease() {
     assert!(stage.record(id).updated_at >= stage.execution(&lease).leased_at);
 }
 
-/// EXE-8: a commit after a fail of the same lease finds the lease gone; it does not undo the failure.
+/// EXE-8
 #[test]
 fn contrary_report_after_fail_or_commit_is_refused() {
     let mut stage = new_simulator();
@@ -269,8 +268,8 @@ fn contrary_report_after_fail_or_commit_is_refused() {
     assert_eq!(stage.state(id), "SUCCEEDED");
 }
 
-/// EXE-8, INV-9: the token is no secret (it is the attempt's number), so it serves nobody but a worker: not the job's owner, and
-/// to a stranger the job is not even there.
+/// EXE-8, INV-9: the token is the attempt's number and therefore not a secret. The engine refuses it from the job's
+/// owner; to a stranger the job does not exist.
 #[test]
 fn token_of_non_worker_is_refused() {
     let mut stage = new_simulator();
@@ -289,7 +288,7 @@ fn token_of_non_worker_is_refused() {
     assert_eq!(stage.status(&lease), Leased);
 }
 
-/// EXE-5, INV-9: only a worker's key takes a lease.
+/// EXE-5, INV-9
 #[test]
 fn lease_requires_worker_role() {
     let mut stage = new_simulator();
@@ -300,8 +299,7 @@ fn lease_requires_worker_role() {
     stage.call(&worker("w1"), call()).expect_ok();
 }
 
-/// EXE-8, INV-9: a worker moves only the execution whose lease it holds: another worker's key with the right token is told
-/// `lease_lost`, whatever it reports, and the holder goes on undisturbed.
+/// EXE-8, INV-9: applies to every kind of report; the holder keeps its lease.
 #[test]
 fn token_of_other_worker_returns_lease_lost() {
     let mut stage = new_simulator();

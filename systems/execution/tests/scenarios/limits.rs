@@ -1,8 +1,8 @@
-//! INV-7: limits to the last one, for each way of counting.
+//! INV-7: limits, for each way of counting.
 
 use onceward_testkit::{Simulator, systems, user};
 
-/// Seats that are counted while taken, by the hour, or ever; how many there are comes with the guest.
+/// Creates a simulator with a limit counted by state, per hour, or over all time. The guest sets the maximum.
 fn simulator_with_seat_limit(limit_clause: &str) -> Simulator {
     let text = format!(
         r#"
@@ -32,7 +32,7 @@ by = "owner"
     Simulator::new(systems::load_texts(&[("guest.toml", &text)]))
 }
 
-/// INV-7: at none, at one and at the last of several: so many get in, the next does not, and a refusal counts for nothing.
+/// INV-7: for maxima of 0, 1 and more; a refusal does not count.
 #[test]
 fn limit_admits_exactly_its_maximum() {
     for limit_clause in ["in = [\"seated\"], ", "per = \"1h\", ", ""] {
@@ -53,7 +53,7 @@ fn limit_admits_exactly_its_maximum() {
     }
 }
 
-/// INV-7: what leaves the counted set makes room for one, and only where it is the set that counts.
+/// INV-7
 #[test]
 fn leaving_frees_one_place_only_for_state_limit() {
     for (limit_clause, frees_place) in [("in = [\"seated\"], ", true), ("per = \"1h\", ", false), ("", false)] {

@@ -1,15 +1,15 @@
-//! Every state, every event, every caller.
+//! Transition matrix: every event in every state by every caller.
 
 use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix, MatrixTrial};
 use serde_json::json;
 
 use super::{create_job, create_job_with_budget};
 
-/// Typed from the requirement: the derived job machine, and nothing else.
+/// All transitions of the requirement.
 const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, record", "PENDING"),
     ("PENDING", "lease", "operator, worker, another worker", "RUNNING"),
-    // The job stays where it is while its execution begins, and whenever the lease is extended.
+    // The job's state does not change when its execution starts or its lease is extended.
     ("RUNNING: leased", "start", "worker", "RUNNING"),
     ("RUNNING: last of its budget", "start", "worker", "RUNNING"),
     ("RUNNING", "heartbeat", "worker", "RUNNING"),
@@ -40,7 +40,7 @@ const ALLOWED_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("RUNNING: committed", "time", "engine", "SUCCEEDED"),
 ];
 
-/// EXE-5, EXE-6, EXE-7, EXE-10, EXE-11: the moves of the requirement all happen, and no other does.
+/// EXE-5, EXE-6, EXE-7, EXE-10, EXE-11
 #[test]
 fn only_allowed_transitions_happen() {
     LifecycleMatrix::new("execution", "execution.job", &[], |stage| stage)

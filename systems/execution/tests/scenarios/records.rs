@@ -1,4 +1,4 @@
-//! EXE-1 to EXE-4: what a job and an execution are.
+//! EXE-1 to EXE-4: fields of jobs and executions.
 
 use onceward_core::projection::project_job_state;
 use onceward_core::record::ExecutionStatus::{Aborted, Done, Leased};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{create_job, new_simulator};
 
-/// EXE-1: a job has an id of its own, a payload known by hash and size, a state, a count of attempts and its times.
+/// EXE-1: a job has an id, a payload with hash and size, a state, an attempt count and timestamps.
 #[test]
 fn new_job_is_pending_without_attempts() {
     let mut stage = new_simulator();
@@ -27,7 +27,7 @@ fn new_job_is_pending_without_attempts() {
     assert_eq!(stage.field(one, "lastError"), json!(null));
 }
 
-/// EXE-1: an id may be the caller's own, of the kind that sorts by time, and only once.
+/// EXE-1: a caller may choose the id; it must be a time-ordered UUID and unused.
 #[test]
 fn reused_or_invalid_record_id_is_refused() {
     let mut stage = new_simulator();
@@ -43,7 +43,7 @@ fn reused_or_invalid_record_id_is_refused() {
     assert_eq!(stage.records_of("execution.job").len(), 1);
 }
 
-/// EXE-1: attempts grow by one with each lease and never shrink; the updated time follows, the created time stays.
+/// EXE-1: `updated_at` changes with each lease, `created_at` does not.
 #[test]
 fn attempt_counter_grows_with_each_lease() {
     let mut stage = new_simulator();
@@ -60,7 +60,7 @@ fn attempt_counter_grows_with_each_lease() {
     }
 }
 
-/// EXE-1: callers give what the job declares, within its bounds, and nothing else.
+/// EXE-1
 #[test]
 fn create_fields_are_bounded() {
     let mut stage = new_simulator();
@@ -78,7 +78,7 @@ fn create_fields_are_bounded() {
     stage.create("execution.job", &alice).with("colour", "red").expect_bad_input();
 }
 
-/// EXE-1: a job that is not to start before a time is leased from that time on, to the microsecond.
+/// EXE-1
 #[test]
 fn delayed_job_is_leasable_exactly_at_ready_at() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:00:00Z");
@@ -89,8 +89,7 @@ fn delayed_job_is_leasable_exactly_at_ready_at() {
     stage.try_lease(id, "w1").expect_ok();
 }
 
-/// EXE-2: an execution says whose it is, which attempt, until when, how it stands and when it began and ended, and the
-/// earlier ones stay beside it.
+/// EXE-2: an execution has its worker, attempt number, deadline, status, start and end.
 #[test]
 fn executions_keep_all_attempts() {
     let mut stage = new_simulator();
@@ -122,7 +121,7 @@ fn executions_keep_all_attempts() {
     assert_eq!(all[1].aborted, None);
 }
 
-/// EXE-3: at every step of a job's life its state is what its executions alone say it is.
+/// EXE-3
 #[test]
 fn state_equals_derived_state_at_every_step() {
     let mut stage = new_simulator();
@@ -154,8 +153,7 @@ fn state_equals_derived_state_at_every_step() {
     assert_state_matches(&other, "FAILED");
 }
 
-/// EXE-4: a second delivery is a normal thing: the next worker gets the job as the first did, and the number of attempts
-/// shows it.
+/// EXE-4: the attempt count shows the second lease.
 #[test]
 fn expired_lease_makes_job_leasable_again() {
     let mut stage = new_simulator();
@@ -171,7 +169,7 @@ fn expired_lease_makes_job_leasable_again() {
     assert_eq!(stage.state(id), "SUCCEEDED");
 }
 
-/// EXE-1: a job is its owner's; operators look after everybody's, and to others it is not there.
+/// EXE-1
 #[test]
 fn job_is_visible_only_to_owner_and_operators() {
     let mut stage = new_simulator();

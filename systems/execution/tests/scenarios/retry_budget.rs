@@ -1,4 +1,4 @@
-//! EXE-10, EXE-11 and the job's side of EXE-7: how a job comes back, and how it ends without an effect.
+//! EXE-10, EXE-11 and the job's side of EXE-7: retries, backoff and the retry budget.
 
 use onceward_core::time::Duration;
 use onceward_testkit::{Simulator, user};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{create_job, create_job_with_budget, new_simulator};
 
-/// The wait is this long, plus less than a second of spread.
+/// Asserts a backoff of `seconds` plus less than one second of jitter.
 #[track_caller]
 fn assert_backoff(stage: &Simulator, id: onceward_core::value::RecordId, seconds: i64) {
     let wait = stage.time_until(id, "readyAt");
@@ -14,7 +14,7 @@ fn assert_backoff(stage: &Simulator, id: onceward_core::value::RecordId, seconds
     assert!(min_wait <= wait && wait < max_wait, "waits {wait}, not {min_wait} and a bit");
 }
 
-/// EXE-10: what has succeeded or failed stays so, whoever asks for what.
+/// EXE-10
 #[test]
 fn event_on_final_job_is_refused() {
     let mut stage = new_simulator();
@@ -35,7 +35,7 @@ fn event_on_final_job_is_refused() {
     }
 }
 
-/// EXE-11: an error classed terminal ends the job at once, whatever budget is left. Silence means terminal.
+/// EXE-11: ends the job whatever budget is left; an unclassified error counts as terminal.
 #[test]
 fn terminal_error_fails_job() {
     for is_retryable in [Some(false), None] {
@@ -53,7 +53,7 @@ fn terminal_error_fails_job() {
     }
 }
 
-/// EXE-11: a budget of N is spent by the Nth failed attempt, at exactly 1, 2 and N.
+/// EXE-11
 #[test]
 fn job_fails_when_failures_reach_budget() {
     for budget in [1, 2, 5] {
@@ -70,7 +70,7 @@ fn job_fails_when_failures_reach_budget() {
     }
 }
 
-/// EXE-11: a job that kills each worker that takes it spends its budget on lost leases and ends, not in a loop.
+/// EXE-11: a job that kills every worker spends its budget on lost leases.
 #[test]
 fn poison_pill_fails_after_budget() {
     let mut stage = new_simulator();
@@ -85,7 +85,7 @@ fn poison_pill_fails_after_budget() {
     assert_eq!(stage.executions(id).len(), 5);
 }
 
-/// EXE-11, EXE-7: after each failure the job waits twice as long, from a second up, and spread by less than another.
+/// EXE-11, EXE-7: from one second up, with less than one second of jitter.
 #[test]
 fn retry_backoff_doubles_up_to_limit() {
     let mut stage = new_simulator();
@@ -101,7 +101,7 @@ fn retry_backoff_doubles_up_to_limit() {
     }
 }
 
-/// EXE-7: jobs that fail together come back apart.
+/// EXE-7
 #[test]
 fn jitter_spreads_retries() {
     let mut stage = new_simulator();
@@ -116,7 +116,7 @@ fn jitter_spreads_retries() {
     assert!(waits.len() > 15, "twenty jobs came back at only {} times", waits.len());
 }
 
-/// EXE-7: a worker that knows how long to wait is heard where that is longer.
+/// EXE-7
 #[test]
 fn longer_retry_after_extends_backoff() {
     for (retry_after, seconds) in [("10s", 10), ("500ms", 1)] {
@@ -128,7 +128,7 @@ fn longer_retry_after_extends_backoff() {
     }
 }
 
-/// EXE-7: a yield is nobody's failure: it costs no budget, and the job is back within a second.
+/// EXE-7: a yielded job is ready again within a second.
 #[test]
 fn yield_costs_no_budget() {
     let mut stage = new_simulator();
@@ -144,7 +144,7 @@ fn yield_costs_no_budget() {
     assert_eq!(stage.field(id, "yields"), 10);
 }
 
-/// EXE-7, EXE-11: but not for ever: from the hundred and first on, a yield counts like a failure.
+/// EXE-7, EXE-11
 #[test]
 fn yields_over_one_hundred_count_as_failures() {
     let mut stage = new_simulator();
@@ -160,7 +160,7 @@ fn yields_over_one_hundred_count_as_failures() {
     assert_eq!(stage.field(id, "failures"), 2);
 }
 
-/// EXE-11: a worker's message is kept, cut where it is too long, and gone when the job succeeds after all.
+/// EXE-11
 #[test]
 fn last_error_is_truncated_and_cleared_on_success() {
     let mut stage = new_simulator();
@@ -174,7 +174,7 @@ fn last_error_is_truncated_and_cleared_on_success() {
     assert_eq!(stage.field(id, "lastError"), json!(null));
 }
 
-/// EXE-11: nobody ends a job by hand: it has no events but its workers'.
+/// EXE-11: a job has no events other than its workers' reports.
 #[test]
 fn undeclared_event_is_refused() {
     let mut stage = new_simulator();

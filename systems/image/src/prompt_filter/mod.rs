@@ -1,9 +1,9 @@
-//! The prompt guard: who answers the check `prompt` of an order.
+//! Prompt filter: answers the external check `prompt` of image jobs.
 //!
-//! | file | duty |
+//! | file | content |
 //! | --- | --- |
-//! | `text_normalization.rs` | a text as it looks to a reader: one form for all the ways to write it |
-//! | `words.rs` | the list of words, and whether a prompt has one of them |
+//! | `text_normalization.rs` | folds lookalike spellings of a text to one form |
+//! | `word_list.rs` | finds listed words and phrases in a prompt |
 
 mod text_normalization;
 mod word_list;
@@ -20,15 +20,15 @@ use crate::provider::{ImageRequest, ModerationClient};
 pub(crate) use text_normalization::is_invisible;
 pub use word_list::{WordList, WordListError};
 
-/// What a prompt must pass.
+/// Decides whether a prompt is allowed.
 #[derive(Debug, Default)]
 pub struct PromptFilter {
     pub word_list: WordList,
-    /// Asked about what has none of the words.
+    /// Called for prompts that contain no listed word.
     pub moderation: Option<ModerationClient>,
 }
 
-/// Let a guard answer for orders.
+/// Registers the filter as the check `prompt` of image jobs.
 pub fn register_prompt_check(registry: CheckRegistry, filter: PromptFilter) -> CheckRegistry {
     let guard = Arc::new(filter);
     registry.register(JOB_LIFECYCLE, "prompt", move |request: CheckRequest| {
@@ -41,8 +41,9 @@ pub fn register_prompt_check(registry: CheckRegistry, filter: PromptFilter) -> C
 }
 
 impl PromptFilter {
-    /// IMG-15: whether a prompt passes, and the hash by which it is known from here on. A prompt that does not is named by nothing
-    /// else, here or in any log; nor is what is wrong with it. What is no order has no prompt: nobody is asked about it, and it does not pass.
+    /// IMG-15: Returns the verdict and the prompt's hash. Neither the answer nor the log contains a flagged prompt or
+    /// the reason; the hash identifies it. An unreadable payload does not pass, and the moderation service is not
+    /// called.
     async fn evaluate(&self, order: Option<&ImageRequest>) -> Result<Map<String, Json>, CheckError> {
         let Some(order) = order else { return Ok(check_answer(false, false, &"0".repeat(64))) };
         let sha256 = prompt_payload::hash_request(order);
@@ -54,7 +55,8 @@ impl PromptFilter {
         Ok(check_answer(true, flagged_by.is_none(), &sha256))
     }
 
-    /// No answer is no consent: the order is refused for now, and can be sent again.
+    /// Calls the moderation service, if any. Its failure is an error, not a pass: the order is refused and can be
+    /// retried.
     async fn moderate(&self, order: &ImageRequest) -> Result<Option<&'static str>, CheckError> {
         let Some(moderation) = &self.moderation else { return Ok(None) };
         let flagged = moderation.is_flagged(&order.prompt).await.map_err(CheckError)?;
@@ -79,7 +81,7 @@ mod tests {
             .into()
     }
 
-    /// IMG-15: a verdict and a hash, nothing of the prompt.
+    /// IMG-15
     #[test]
     fn flagged_prompt_answer_contains_only_verdict_and_hash() {
         let bad = evaluate_prompt(r#"{"prompt":"hardcore p\u200born by the window"}"#);
@@ -90,7 +92,7 @@ mod tests {
         assert_eq!(evaluate_prompt("a cat by the window")["pass"], true);
     }
 
-    /// IMG-15: what is no order does not pass, whatever stands in it.
+    /// IMG-15
     #[test]
     fn unreadable_payload_does_not_pass() {
         for payload in

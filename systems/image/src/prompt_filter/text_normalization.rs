@@ -1,23 +1,25 @@
-//! A text as it looks to a reader. There are many ways to write what looks the same: other alphabets' letters, wide and ornate ones, marks above and
-//! through them, characters that nobody sees. All of them come to one form here; a list of words is brought to it, too, and then compared.
+//! Folds spellings that look alike to one form: letters of other alphabets, wide and ornate letters, combining marks,
+//! invisible characters. Prompts and word lists are compared in this form.
 
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 use unicode_security::confusable_detection::skeleton;
 
-/// The forms that texts are compared in: small letters without marks; the same with each letter as the plainest that it can be taken for; and
-/// with signs that are letters on a ground read as letters. Each for itself: what a letter looks like depends on its case, and in the second
-/// form `Σ` and `σ` are not the same; and a flag after a word is no part of the word, though it is written with such signs.
+/// Returns the three forms in which texts are compared: lower case without marks; the same after mapping each letter to
+/// the plainest one that it looks like; lower case without marks with enclosed signs read as letters.
+///
+/// The forms are separate because lookalikes depend on case, so the second form distinguishes `Σ` and `σ`, and because
+/// a flag emoji after a word is written with enclosed signs but does not belong to the word.
 pub(super) fn comparison_forms(text: &str) -> [String; 3] {
     let is_visible = |letter: &char| !is_invisible(*letter);
     let visible: String = text.chars().filter(is_visible).nfkc().filter(is_visible).collect();
-    // Twice: of some letters only the capital looks like another, of others only the small one.
+    // Run twice: of some letters only the capital looks like another letter, of others only the lower-case one.
     let confusables_mapped = fold_case_and_marks(&map_confusables(&fold_case_and_marks(&map_confusables(&visible))));
     let with_letters: String = visible.chars().map(enclosed_sign_to_letter).collect();
     [fold_case_and_marks(&visible), confusables_mapped, fold_case_and_marks(&with_letters)]
 }
 
-/// White letters on black, in circles and squares, and those that flags are written with. Unicode has no plain form for them.
+/// Maps white-on-black, circled, squared and regional-indicator letters to plain ones. NFKC leaves them unchanged.
 fn enclosed_sign_to_letter(symbol: char) -> char {
     let first = match symbol {
         '\u{1f150}'..='\u{1f169}' => 0x1f150,
@@ -25,11 +27,11 @@ fn enclosed_sign_to_letter(symbol: char) -> char {
         '\u{1f1e6}'..='\u{1f1ff}' => 0x1f1e6,
         _ => return symbol,
     };
-    // One of 26 after the first: always a letter.
+    // An offset below 26 from `a` is always a letter.
     char::from_u32(u32::from('a') + u32::from(symbol) - first).unwrap_or(symbol)
 }
 
-/// Characters that show nothing, or only how others are to be shown.
+/// Returns whether a character is invisible or only formats others.
 pub(crate) const fn is_invisible(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
@@ -37,8 +39,8 @@ pub(crate) const fn is_invisible(letter: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Each foreign letter as the one that it can be taken for. Those of ASCII stay: to Unicode an `m` is an `rn`, which would make other
-/// words of good ones.
+/// Maps each non-ASCII letter to the one that it looks like. ASCII letters stay: Unicode maps `m` to `rn`, which would
+/// turn harmless words into others.
 fn map_confusables(text: &str) -> String {
     let mut mapped = String::with_capacity(text.len());
     let mut letter = [0; 4];
@@ -52,7 +54,7 @@ fn map_confusables(text: &str) -> String {
     mapped
 }
 
-/// Small letters without marks. By way of the capitals: a sharp s is two, and a sigma is one wherever it stands.
+/// Folds to lower case without marks. It goes through upper case, which turns `ß` into `SS` and unifies both sigmas.
 fn fold_case_and_marks(text: &str) -> String {
     let lowercase = text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
     lowercase.nfd().filter(|letter| !is_combining_mark(*letter)).collect()
@@ -66,7 +68,7 @@ mod tests {
         comparison_forms(text)[1].clone()
     }
 
-    /// IMG-15: all of these look like one word, and are.
+    /// IMG-15
     #[test]
     fn lookalike_spellings_have_same_form() {
         for text in [
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!(confusable_form("pom"), "pom", "an m is an m");
     }
 
-    /// IMG-15: so do letters that are drawn on a ground.
+    /// IMG-15
     #[test]
     fn enclosed_letters_fold_to_letters() {
         for text in ["🅢🅣🅡🅐🅢🅢🅔", "🆂🆃🆁🅰🆂🆂🅴", "🇸🇹🇷🇦🇸🇸🇪", "🅂🅃🅁🄰🅂🅂🄴", "Ⓢⓣⓡⓐⓢⓢⓔ", "🇸\u{200b}tr🅰sse"]

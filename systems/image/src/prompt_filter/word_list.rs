@@ -1,28 +1,27 @@
-//! A list of words, and whether a prompt has one of them. Words are looked for as words, so that Scunthorpe and grapes are left in peace; and in
-//! the ways in which people hide them: letters apart, marks between them, digits in their place.
+//! Finds listed words in a prompt. It matches whole words, so that `Scunthorpe` passes, and common disguises: spaced
+//! letters, punctuation inside words, digits for letters.
 
 use std::collections::HashSet;
 
 use super::text_normalization::comparison_forms;
 
-/// What every list begins with, unless one's own is given in its place.
+/// The built-in list, used unless the operator configures another one.
 const DEFAULT_WORD_LIST: &str = include_str!("words.txt");
 
-/// Words of a phrase at most.
+/// Maximum number of words in a phrase. Bounds the phrases looked up per word of a prompt.
 const MAX_PHRASE_WORDS: usize = 8;
 
-/// Words and phrases that no prompt may have.
+/// Forbidden words and phrases.
 #[derive(Clone, Debug)]
 pub struct WordList {
-    /// How many words the longest phrase has.
     longest_phrase_words: usize,
-    /// As folded words with one space between them.
+    /// Normalized words, joined by one space.
     phrases: HashSet<String>,
-    /// Those that end in a star: whatever goes on after them is meant, too.
+    /// Entries that end in `*`: they match every phrase that starts with them.
     prefixes: Vec<String>,
 }
 
-/// A line that is no word.
+/// An invalid line of a word list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct WordListError {
     pub line: usize,
@@ -39,7 +38,7 @@ impl std::error::Error for WordListError {}
 
 impl Default for WordList {
     fn default() -> Self {
-        // Read by a test.
+        // A test proves that the built-in list parses.
         Self::parse(DEFAULT_WORD_LIST).unwrap_or_else(|_| Self::empty())
     }
 }
@@ -49,7 +48,8 @@ impl WordList {
         Self { longest_phrase_words: 0, phrases: HashSet::new(), prefixes: Vec::new() }
     }
 
-    /// One word or phrase a line; a star at its end stands for any ending, and a line that begins with `#` says something to people.
+    /// Parses a list with one word or phrase per line. A `*` at the end matches any ending; a line that starts with `#`
+    /// is a comment.
     pub fn parse(text: &str) -> Result<Self, WordListError> {
         let mut words = Self::empty();
         for (number, line) in (1..).zip(text.lines()) {
@@ -80,7 +80,7 @@ impl WordList {
         Ok(words)
     }
 
-    /// Whether one of them is in a text.
+    /// Returns whether a text contains a listed word or phrase.
     pub(super) fn is_found_in(&self, text: &str) -> bool {
         comparison_forms(text).iter().flat_map(|form| digit_spellings(form)).any(|variant| {
             let spelled = &variant;
@@ -101,7 +101,7 @@ impl WordList {
         self.phrases.contains(phrase) || self.prefixes.iter().any(|beginning| phrase.starts_with(&**beginning))
     }
 
-    /// Letter by letter, with anything between them.
+    /// Returns whether the text spells a listed word in single letters, with any separators between them.
     fn is_spelled_out_in(&self, text: &str) -> bool {
         let mut run = String::new();
         let mut runs = Vec::new();
@@ -113,24 +113,24 @@ impl WordList {
             }
         }
         runs.push(run);
-        // Nobody knows where such a word begins.
+        // The word may start anywhere in the run of letters.
         let listed_words = || self.phrases.iter().chain(&self.prefixes).filter(|word| word.chars().count() > 2);
         runs.iter().filter(|run| run.len() > 2).any(|run| listed_words().any(|word| run.contains(&**word)))
     }
 }
 
-/// Words as they stand between whatever is no letter and no digit.
+/// Splits at every character that is neither a letter nor a digit.
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// Words as they stand between spaces, without the marks inside them.
+/// Splits at spaces and removes the punctuation inside the words.
 fn join_punctuated_words(text: &str) -> Vec<String> {
     let strip_punctuation = |word: &str| word.chars().filter(|letter| letter.is_alphanumeric()).collect::<String>();
     text.split_whitespace().map(strip_punctuation).filter(|word| !word.is_empty()).collect()
 }
 
-/// As it is, and with the letters that digits and signs stand for.
+/// Returns the text as it is and with digits and signs replaced by the letters that they resemble.
 fn digit_spellings(text: &str) -> Vec<String> {
     let mut variants = vec![text.to_owned()];
     if text.contains(|letter: char| letter.is_ascii_digit() || "@$!|".contains(letter)) {
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// IMG-15: however it is written, it is the word; and what only has its letters is not.
+    /// IMG-15
     #[test]
     fn listed_word_is_found_in_disguised_spellings() {
         let words = parse_list("# of the house\nοδός\nrude\nbad  Thing\nugl*\n");

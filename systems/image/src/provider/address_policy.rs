@@ -1,9 +1,9 @@
-//! Which hosts a picture may be fetched from.
+//! Decides which hosts an image may be downloaded from, to prevent server-side request forgery.
 //!
-//! A service that draws may answer with an address. Whoever writes that address could make this server ask machines that
-//! only it can reach: itself, its neighbours, a cloud's metadata. So there are two kinds of good addresses: at the service
-//! itself, which the operator has named, and by https at a host that all the world can reach. A name is judged by
-//! what it leads to in the very lookup that the connection uses, so a second lookup cannot lead elsewhere.
+//! A provider may answer with a URL. Without a restriction, such a URL could make the server call hosts that only it
+//! can reach: itself, its private network, a cloud's metadata service. So only two kinds of URLs are allowed: at the
+//! configured service, and https URLs at public hosts. The resolver of the connection itself filters the addresses of a
+//! host name, so a second DNS lookup cannot return a different address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
@@ -13,19 +13,19 @@ use http::uri::{Scheme, Uri};
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use tower_service::Service;
 
-/// Whether an address outside of the service may be asked at all; a host's name is judged later, when it is looked up.
+/// Returns whether a URL outside the service is allowed. [`PublicResolver`] checks host names when it resolves them.
 pub(super) fn is_allowed_url(uri: &Uri) -> bool {
     let Some(host) = uri.host() else { return false };
     let has_user_info = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
     if uri.scheme() != Some(&Scheme::HTTPS) || has_user_info {
         return false;
     }
-    // The connector asks no resolver about an address in figures.
+    // The connector does not resolve literal addresses, so they are checked here.
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<IpAddr>().map_or(!host.is_empty(), is_public)
 }
 
-/// Whether all the world can reach it.
+/// Returns whether an address is reachable from the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -57,25 +57,25 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let parts = address.segments();
-    // Where a network translates, the other kind of address stands at the end.
+    // NAT64: the last four octets are the IPv4 address.
     if parts[..6] == [0x64, 0xff9b, 0, 0, 0, 0] {
         let [.., a, b, c, d] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));
     }
     let is_global = (0x2000..0x4000).contains(&parts[0]);
-    // Tunnels, whose addresses hide others, and what is set aside for protocols and for books.
+    // Teredo and 6to4 tunnels, which embed other addresses, and ranges reserved for protocols and documentation.
     let is_reserved = parts[0] == 0x2001 && (parts[1] < 0x200 || parts[1] == 0xdb8);
     let is_tunneled = parts[0] == 0x2002;
     let is_documentation = parts[0] == 0x3fff && parts[1] < 0x1000;
     is_global && !is_reserved && !is_tunneled && !is_documentation
 }
 
-/// A name led to no host that all the world can reach.
+/// A host name resolved to no public address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host is in a private network")]
 pub(super) struct PrivateAddressError;
 
-/// Looks names up, and forgets what only this machine or its neighbours can reach.
+/// Resolves host names and drops addresses that are not public.
 #[derive(Clone, Debug)]
 pub(super) struct PublicResolver(GaiResolver);
 

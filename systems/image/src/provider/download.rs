@@ -1,4 +1,4 @@
-//! A picture fetched from where the service says it is.
+//! Downloads an image from the URL in the provider's answer.
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
 use http::uri::Uri;
@@ -10,10 +10,10 @@ use super::image_request::GeneratedImage;
 use super::provider_error::{ProviderError, download_failure};
 use super::{address_policy, media_type};
 
-/// From the address to the file: a gateway and a bucket need no more.
+/// Enough for a gateway and a bucket.
 const MAX_REDIRECTS: u32 = 3;
 
-/// Every address on the way is judged anew, and none is told the key.
+/// Downloads an image. The address policy applies to each redirect, and the API key is never sent.
 pub(super) async fn download_image(
     client: &ProviderHttpClient,
     url: &str,
@@ -52,7 +52,7 @@ pub(super) async fn download_image(
     Err(ProviderError::TooManyRedirects.to_failure_report())
 }
 
-/// What the head says is coming. Nobody asked for a compressed body, so nobody undoes one.
+/// Returns the declared media type. A compressed body is rejected, because the request did not accept one.
 fn declared_media_type(headers: &HeaderMap) -> Option<&'static str> {
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return None;
@@ -64,7 +64,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Where a redirect leads: to a whole address, to another host by the same scheme, or to a path at the same host.
+/// Resolves a redirect: to an absolute URL, to another host with the same scheme, or to a path on the same host.
 fn redirect_target(from: &Uri, headers: &HeaderMap) -> Option<Uri> {
     let location = headers.get(LOCATION)?.to_str().ok()?.trim();
     let (scheme, authority) = (from.scheme_str()?, from.authority()?);

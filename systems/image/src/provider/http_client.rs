@@ -1,4 +1,4 @@
-//! The line to a service: where it is, the key it wants, one question and its bounded answer.
+//! HTTP client for one provider service: URL, API key, and requests with bounded responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use tokio::time::{Instant, timeout_at};
 use super::address_policy::PublicResolver;
 use super::provider_error::ProviderError;
 
-/// A service that is there accepts within this time, also over a slow line.
+/// An available service accepts a connection within this time, even over a slow network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection that nobody used for so long is closed, before most services do so in the middle of a question.
+/// Shorter than the idle timeout of most services, so that they do not close a connection during a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 const USER_AGENT_VALUE: HeaderValue = HeaderValue::from_static(concat!("onceward/", env!("CARGO_PKG_VERSION")));
 
-/// What is wrong with how a service is configured. Shows no key.
+/// An invalid provider configuration. Messages never contain the API key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderConfigError {
     #[error(
@@ -42,30 +42,30 @@ pub enum ProviderConfigError {
     Tls(String),
 }
 
-/// Cheap to clone; clones share their connections.
+/// HTTP client of a provider. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub(super) struct ProviderHttpClient(Arc<HttpClientInner>);
 
 struct HttpClientInner {
     scheme: Scheme,
     authority: Authority,
-    /// What stands before `/v1`; without a slash at its end.
+    /// Path before `/v1`, without a trailing slash.
     prefix: String,
     authorization: Option<HeaderValue>,
-    /// To the service itself, wherever it is.
+    /// Connections to the service itself, at any address.
     service_pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// To hosts that the service names: only such as all the world can reach.
+    /// Connections to hosts that the service names; public addresses only.
     public_pool: Pool<HttpsConnector<HttpConnector<PublicResolver>>, Full<Bytes>>,
 }
 
-/// The key is not shown, nor a path that may be one.
+/// Omits the API key, and the path because it may contain a secret.
 impl fmt::Debug for ProviderHttpClient {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}://{}", self.0.scheme, self.0.authority)
     }
 }
 
-/// An answer, read to its end.
+/// A completely read response.
 pub(super) struct ProviderResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -84,7 +84,7 @@ impl ProviderHttpClient {
         if !is_http || authority.as_str().contains('@') || path.is_some_and(|path| path.query().is_some()) {
             return Err(ProviderConfigError::InvalidUrl);
         }
-        // Many write the address with the version that every path begins with.
+        // Many users configure the URL with the version that every path starts with.
         let path = path.map_or("", |path| path.path()).trim_end_matches('/');
         let prefix = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let authorization = api_key.map(bearer_header).transpose()?;
@@ -97,7 +97,7 @@ impl ProviderHttpClient {
         Ok(Self(Arc::new(HttpClientInner { scheme, authority, prefix, authorization, service_pool, public_pool })))
     }
 
-    /// Whether an address lies at the service itself: the same scheme, host and port.
+    /// Returns whether a URL has the scheme, host and port of the service.
     pub(super) fn is_service_url(&self, uri: &Uri) -> bool {
         let (scheme, authority) = (&self.0.scheme, &self.0.authority);
         let port = |scheme: &Scheme, port: Option<u16>| port.unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 });
@@ -106,7 +106,7 @@ impl ProviderHttpClient {
             && port(scheme, uri.port_u16()) == port(scheme, authority.port_u16())
     }
 
-    /// Post JSON to a path below `/v1`, with the key, and read the answer.
+    /// Posts JSON to a path below `/v1`, with the API key, and reads the response.
     pub(super) async fn post(
         &self,
         path: &str,
@@ -119,7 +119,7 @@ impl ProviderHttpClient {
             .scheme(inner.scheme.clone())
             .authority(inner.authority.clone())
             .path_and_query(format!("{}/v1{path}", inner.prefix));
-        // Made of the parts of an address that was taken apart before.
+        // The parts come from a valid URL, so this cannot fail.
         let target = target.build().map_err(|_| ProviderError::InvalidResponse)?;
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = Method::POST;
@@ -135,8 +135,8 @@ impl ProviderHttpClient {
         read_response(response, deadline, max_bytes).await
     }
 
-    /// Fetch from an address that the service has named, without the key. The caller has judged the address; a name that
-    /// leads into a private network is refused when it is looked up.
+    /// Sends a GET request to a URL that the service named, without the API key. The caller has checked the URL; the
+    /// resolver rejects host names that lead into a private network.
     pub(super) async fn get(&self, uri: &Uri, deadline: Instant) -> Result<Response<Incoming>, ProviderError> {
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.uri_mut() = uri.clone();
@@ -158,11 +158,11 @@ fn map_send_result<T>(outcome: Result<Result<T, PoolError>, tokio::time::error::
     }
 }
 
-/// Of a refusal this much is read. What it says is for people, but for a code, and may be anything.
+/// An error body is read only for its error code; longer bodies are dropped.
 const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
-/// An answer to its end, if that comes in time and before so many bytes. Of a refusal, the status is most of it: one that is longer than
-/// any should be is one without words.
+/// Reads a response up to `deadline` and `max_bytes`. If the body of an error is too long, it is treated as empty: the
+/// status says enough.
 pub(super) async fn read_response(
     response: Response<Incoming>,
     deadline: Instant,

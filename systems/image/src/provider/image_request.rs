@@ -1,11 +1,11 @@
-//! What is ordered, and what comes of it.
+//! Image requests and generated images.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The longer and the shorter side: pictures are square.
+/// Size of a square image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ImageSize {
     #[serde(rename = "256x256")]
@@ -20,7 +20,7 @@ pub enum ImageSize {
 impl ImageSize {
     pub const ALL: [Self; 3] = [Self::S256, Self::S512, Self::S1024];
 
-    /// Pixels along a side.
+    /// Returns the pixels along a side.
     pub const fn side(self) -> u32 {
         match self {
             Self::S256 => 256,
@@ -29,7 +29,7 @@ impl ImageSize {
         }
     }
 
-    /// As it is written in an order.
+    /// Returns the size as a request spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::S256 => "256x256",
@@ -45,7 +45,7 @@ impl fmt::Display for ImageSize {
     }
 }
 
-/// One picture, please.
+/// A request for one image.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageRequest {
     pub prompt: String,
@@ -53,14 +53,14 @@ pub struct ImageRequest {
     pub size: ImageSize,
 }
 
-/// A prompt is never logged, so it is not shown here either.
+/// Omits the prompt, because prompts are never logged.
 impl fmt::Debug for ImageRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Order").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
-/// A picture, whole.
+/// A complete image.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GeneratedImage {
     pub bytes: Arc<[u8]>,

@@ -1,15 +1,15 @@
-//! What kind of picture some bytes are, by how they begin, and whether they are all of it, by how they end.
+//! Detects the media type of an image from its first bytes and its completeness from its last bytes.
 
-/// The kind, if it is one of the three and whole.
+/// Returns the media type of a complete PNG, JPEG or WebP image.
 ///
-/// A connection that a host closes early looks like one that it closes at the end, when it has not said how long the file
-/// is. But each kind of file tells its own end.
+/// Without a content length, an early close of the connection looks like the end of the file. But each of these formats
+/// marks its own end.
 pub(super) fn detect_complete_image(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         return bytes.ends_with(b"\0\0\0\0IEND\xae\x42\x60\x82").then_some("image/png");
     }
     if bytes.starts_with(b"\xff\xd8\xff") {
-        // Some writers fill up with zeros behind the end.
+        // Some encoders pad with zeros after the end marker.
         let end = bytes.iter().rposition(|byte| *byte != 0)? + 1;
         return bytes[..end].ends_with(b"\xff\xd9").then_some("image/jpeg");
     }
@@ -20,7 +20,7 @@ pub(super) fn detect_complete_image(bytes: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// The kind that a `Content-Type` names, if it is one of the three.
+/// Returns the media type that a `Content-Type` header names, if it is supported.
 pub(super) fn parse_content_type(content_type: &str) -> Option<&'static str> {
     let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match media_type.as_str() {

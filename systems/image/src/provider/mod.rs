@@ -1,8 +1,8 @@
-//! Who draws: the artist that is built in, or a service that speaks OpenAI's protocol for images. Beside it stands the
-//! [`ModerationClient`] of the same protocol.
+//! Image providers: the built-in generator, or a service with OpenAI's protocol for images. Also contains the
+//! [`ModerationClient`] of that protocol.
 //!
-//! A provider gives a [`Picture`] or an [`FailureReport`] whose code the lifecycle's error table knows, so nobody between
-//! the two has to understand HTTP. What it reports never quotes the prompt, the provider's words or the key.
+//! A provider returns a [`GeneratedImage`] or a [`FailureReport`] with a code of the lifecycle's error table, so no
+//! other part handles HTTP statuses. A report never quotes the prompt, the provider's message or the API key.
 
 mod address_policy;
 mod download;
@@ -22,16 +22,16 @@ pub use image_request::{GeneratedImage, ImageRequest, ImageSize};
 pub use moderation::ModerationClient;
 pub use openai::{OpenAiClient, OpenAiConfig};
 
-/// Who draws. Cheap to clone.
+/// An image provider. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum ImageProvider {
-    /// The artist that is built in: no network, no key, the same picture for the same prompt.
+    /// The built-in generator: no network, no API key, the same image for the same prompt.
     Local,
     OpenAi(OpenAiClient),
 }
 
 impl ImageProvider {
-    /// Draw what is ordered, or say why not.
+    /// Generates an image, or reports why it could not.
     pub async fn generate(&self, request: &ImageRequest) -> Result<GeneratedImage, FailureReport> {
         match self {
             Self::Local => local::generate(request).await,

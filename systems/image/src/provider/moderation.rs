@@ -1,4 +1,4 @@
-//! A service that says whether a prompt may be drawn, by OpenAI's protocol.
+//! Client of a moderation service with OpenAI's protocol.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::http_client::{ProviderConfigError, ProviderHttpClient};
 use super::openai::OpenAiConfig;
 use super::provider_error::ProviderError;
 
-/// Cheap to clone; clones share their connections.
+/// Client of a moderation service. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct ModerationClient {
     client: ProviderHttpClient,
@@ -36,7 +36,7 @@ struct ModerationResult {
 }
 
 impl ModerationClient {
-    /// Configured as a service that draws is; an empty model leaves the choice to the service.
+    /// Creates a client. With an empty model, the service chooses one.
     pub fn open(config: OpenAiConfig) -> Result<Self, ProviderConfigError> {
         let client = ProviderHttpClient::open(&config.url, config.api_key.as_deref())?;
         let timeout = config.bounded_timeout();
@@ -44,7 +44,7 @@ impl ModerationClient {
         Ok(Self { client, model, timeout, max_bytes })
     }
 
-    /// Whether the service objects. An error is no verdict: it says in our words why there is none, and nothing of the prompt.
+    /// Returns whether the service flags the prompt. The error gives the reason without quoting the prompt.
     pub async fn is_flagged(&self, prompt: &str) -> Result<bool, String> {
         let result = self.request_verdict(prompt).await;
         if let Err(reason) = &result {
@@ -56,7 +56,7 @@ impl ModerationClient {
     async fn request_verdict(&self, prompt: &str) -> Result<bool, String> {
         let deadline = Instant::now() + self.timeout;
         let request = ModerationRequest { input: prompt, model: &self.model };
-        // Strings: always JSON.
+        // Serializing strings cannot fail.
         let body = serde_json::to_vec(&request).unwrap_or_default();
         let response =
             self.client.post("/moderations", body, deadline, self.max_bytes).await.map_err(describe_error)?;
@@ -65,7 +65,7 @@ impl ModerationClient {
         }
         let verdicts: ModerationResponse =
             serde_json::from_slice(&response.body).map_err(|_| describe_error(ProviderError::InvalidResponse))?;
-        // IMG-15: any objection is one; no verdict at all is an error, not a pass.
+        // IMG-15: one flagged result flags the prompt; an empty list is an error, not a pass.
         if verdicts.results.is_empty() {
             return Err(describe_error(ProviderError::InvalidResponse));
         }

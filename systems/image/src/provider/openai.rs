@@ -1,4 +1,4 @@
-//! A service that speaks OpenAI's protocol for images: OpenAI itself, or one of the many that do as it does.
+//! Client of an image service with OpenAI's protocol: OpenAI itself or a compatible service.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,20 +16,20 @@ use super::image_request::{GeneratedImage, ImageRequest, ImageSize};
 use super::provider_error::{ProviderError, status_failure};
 use super::{download, media_type};
 
-/// Where the service is and how far it is trusted.
+/// Location, credentials and limits of a service.
 #[derive(Clone)]
 pub struct OpenAiConfig {
-    /// `https://api.openai.com`, say; the path of a call is added.
+    /// Base URL, for example `https://api.openai.com`; the client appends the path.
     pub url: String,
     pub api_key: Option<String>,
     pub model: String,
-    /// For a whole picture, from the question to the last byte of a download. At most a day counts.
+    /// Time limit for a whole image, from the request to the last byte of a download. Capped at a day.
     pub timeout: Duration,
-    /// The largest picture that is taken; of moderation, the longest answer.
+    /// Maximum size of an image; for moderation, of a response.
     pub max_bytes: usize,
 }
 
-/// The key is not shown.
+/// Omits the URL and the API key.
 impl fmt::Debug for OpenAiConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("OpenAiConfig")
@@ -40,7 +40,7 @@ impl fmt::Debug for OpenAiConfig {
     }
 }
 
-/// Longer than anybody waits for a picture. A time without a bound would be past the end of all clocks.
+/// Longer than any caller waits for an image. An unbounded timeout would overflow the deadline.
 const MAX_GENERATION_TIMEOUT: Duration = Duration::from_hours(24);
 
 impl OpenAiConfig {
@@ -49,7 +49,7 @@ impl OpenAiConfig {
     }
 }
 
-/// Cheap to clone; clones share their connections.
+/// Client of an image service. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct OpenAiClient {
     client: ProviderHttpClient,
@@ -58,7 +58,7 @@ pub struct OpenAiClient {
     max_bytes: usize,
 }
 
-/// What a call says. One picture, square.
+/// JSON body of a generation request.
 #[derive(Serialize)]
 struct GenerationRequest<'a> {
     model: &'a str,
@@ -75,7 +75,7 @@ struct GenerationResponse<'a> {
     data: Option<GeneratedItem<'a>>,
 }
 
-/// Borrowed: a picture in an answer is not copied before it is read.
+/// Borrowed from the response, so that a base64 image is not copied before it is decoded.
 #[derive(Deserialize)]
 struct GeneratedItem<'a> {
     #[serde(borrow, default)]
@@ -84,7 +84,7 @@ struct GeneratedItem<'a> {
     url: Option<Cow<'a, str>>,
 }
 
-/// One picture was asked for. However many come, the first is kept, and of the others nothing.
+/// Deserializes the first item and skips the others: the request asks for one image, but services may return more.
 fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<GeneratedItem<'de>>, D::Error> {
     struct FirstItemVisitor;
 
@@ -113,12 +113,13 @@ impl OpenAiClient {
         Ok(Self { client, model, timeout, max_bytes })
     }
 
-    /// One call, and where the answer is an address, one download. Nothing is tried again here: that is the lifecycle's to say.
+    /// Sends one request and, if the answer is a URL, downloads the image. It does not retry; the lifecycle does.
     pub async fn generate(&self, request: &ImageRequest) -> Result<GeneratedImage, FailureReport> {
         let deadline = Instant::now() + self.timeout;
         let result = self.request_image(request, deadline).await;
         if let Err(report) = &result {
-            // Our own words and the service's host: nothing of the order.
+            // The message is a fixed text and the provider prints as its host, so the log contains nothing of the
+            // request.
             tracing::warn!(code = %report.code, provider = ?self.client, "no picture: {}", report.message);
         }
         result
@@ -132,9 +133,9 @@ impl OpenAiClient {
             size: if supports_small_sizes(&self.model) { request.size } else { ImageSize::S1024 },
             response_format: supports_response_format(&self.model).then_some("b64_json"),
         };
-        // Strings and numbers: always JSON.
+        // Serializing strings and numbers cannot fail.
         let body = serde_json::to_vec(&body_json).unwrap_or_default();
-        // Bytes as text take a third more, and something stands around them.
+        // Base64 takes a third more; the rest is for the JSON around it.
         let max_response_bytes = self.max_bytes.saturating_mul(4) / 3 + (64 << 10);
         let response = self
             .client
@@ -147,10 +148,9 @@ impl OpenAiClient {
         let generated: GenerationResponse<'_> =
             serde_json::from_slice(&response.body).map_err(|_| ProviderError::InvalidResponse.to_failure_report())?;
         let item = generated.data.ok_or_else(|| ProviderError::InvalidResponse.to_failure_report())?;
-        // Some fill both, one of them with nothing.
+        // Some services fill both fields, one of them with an empty string.
         match (item.b64_json.filter(|text| !text.is_empty()), item.url) {
             (Some(text), _) => self.decode_image(&text).map_err(ProviderError::to_failure_report),
-            // An address that is the picture itself.
             (None, Some(url)) if url.starts_with("data:") => {
                 self.decode_image(&url).map_err(ProviderError::to_failure_report)
             }
@@ -160,7 +160,7 @@ impl OpenAiClient {
     }
 
     fn decode_image(&self, text: &str) -> Result<GeneratedImage, ProviderError> {
-        // Some write it as an address of its own, with its kind before it.
+        // Some services send a data URL.
         let text = text.split_once(";base64,").map_or(text, |(_, text)| text);
         let bytes = STANDARD.decode(text).map_err(|_| ProviderError::InvalidResponse)?;
         if bytes.len() > self.max_bytes {
@@ -171,14 +171,14 @@ impl OpenAiClient {
     }
 }
 
-/// Whether the model draws smaller squares than the largest. Asked for one, OpenAI's newer ones refuse: whoever orders a small picture gets a
-/// large one from them, and not none.
+/// Returns whether the model supports sizes below 1024x1024. OpenAI's newer models refuse them; they are asked for a
+/// large image instead, so that the job does not fail.
 fn supports_small_sizes(model: &str) -> bool {
     supports_response_format(model) && model != "dall-e-3"
 }
 
-/// Whether the model may be told how to answer. The newer ones of OpenAI's always answer with the picture itself, and refuse a call that
-/// says so; all others answer with an address unless they are told.
+/// Returns whether the model accepts `response_format`. OpenAI's newer models always answer with the image and refuse
+/// the parameter; other models answer with a URL unless it is set.
 fn supports_response_format(model: &str) -> bool {
     !model.starts_with("gpt-image") && !model.starts_with("chatgpt-image")
 }

@@ -1,5 +1,5 @@
-//! What went wrong, in the words of the lifecycle's error table. Each sentence is ours: a service's own may quote the
-//! prompt, and whoever owns the job reads what stands here.
+//! Maps provider failures to codes of the lifecycle's error table. Messages are fixed texts, because the job's owner
+//! reads them and a service's own message may quote the prompt.
 
 use std::error::Error;
 use std::io;
@@ -11,24 +11,23 @@ use serde_json::Value;
 use super::address_policy::PrivateAddressError;
 use super::retry_after::parse_retry_after;
 
-/// Why there is no answer to judge.
+/// Why a request to a provider produced no usable response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProviderError {
     Timeout,
-    /// Nobody heard the question.
     Unreachable,
-    /// The answer broke off, or is none.
+    /// The response was cut off or cannot be parsed.
     InvalidResponse,
     ResponseTooLarge,
-    /// What should be a picture is none, or not all of one.
+    /// The response is not an image, or an incomplete one.
     NotAnImage,
-    /// An address that is not asked.
+    /// The URL is forbidden by the address policy.
     AddressNotAllowed,
     TooManyRedirects,
 }
 
 impl ProviderError {
-    /// From the innermost error that tells.
+    /// Classifies an error by the first cause in its chain that is known.
     pub(super) fn from_source(error: &(dyn Error + 'static), is_connecting: bool) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
@@ -43,7 +42,7 @@ impl ProviderError {
         if is_connecting { Self::Unreachable } else { Self::InvalidResponse }
     }
 
-    /// IMG-4 and IMG-12: all of this may pass, but for an address that is never asked.
+    /// IMG-4 and IMG-12: all of these errors are retryable, except for a forbidden address.
     pub(super) fn to_failure_report(self) -> FailureReport {
         match self {
             Self::Timeout => FailureReport::new("timeout", "the provider took too long"),
@@ -61,7 +60,7 @@ impl ProviderError {
     }
 }
 
-/// Codes by which services say that their safety filter objects. The first two are OpenAI's, the next two Azure's.
+/// Error codes with which services report a safety filter. The first two are OpenAI's, the next two Azure's.
 const POLICY_ERROR_CODES: [&str; 8] = [
     "content_policy_violation",
     "moderation_blocked",
@@ -73,14 +72,14 @@ const POLICY_ERROR_CODES: [&str; 8] = [
     "safety_violation",
 ];
 
-/// What an answer that is no success comes to.
+/// Maps an error response of the provider to a failure report.
 pub(super) fn status_failure(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> FailureReport {
     let number = status.as_u16();
-    // IMG-6: whatever the status, a safety filter's word is final.
+    // IMG-6: a safety filter's refusal is permanent, whatever the status.
     if status.is_client_error() && is_policy_error(body) {
         return FailureReport::new("policy", "policy violation");
     }
-    // IMG-12: the table's codes by their own names, others by the one that means the same to us.
+    // IMG-12: statuses of the error table map to their own code, others to the code with the same meaning.
     let (code, message) = match number {
         429 => ("429", "the provider has too many requests"),
         500 => ("500", "the provider failed"),
@@ -100,9 +99,9 @@ pub(super) fn status_failure(status: StatusCode, headers: &HeaderMap, body: &[u8
     FailureReport { retry_after: parse_retry_after(headers), ..FailureReport::new(code, message) }
 }
 
-/// What a file's host answers when it has no picture to give.
+/// Maps a failed download to a failure report.
 ///
-/// That the address has run out or is not allowed says nothing of our key: drawn again, the picture has a new address.
+/// An expired or forbidden URL says nothing about the API key: a retry generates the image again, with a new URL.
 pub(super) fn download_failure(status: StatusCode, headers: &HeaderMap) -> FailureReport {
     match status.as_u16() {
         408 | 429 => status_failure(status, headers, &[]),
@@ -111,7 +110,7 @@ pub(super) fn download_failure(status: StatusCode, headers: &HeaderMap) -> Failu
     }
 }
 
-/// Whether the body of an answer names one of the codes of a safety filter.
+/// Returns whether an error body contains an error code of a safety filter.
 fn is_policy_error(body: &[u8]) -> bool {
     let Ok(Value::Object(answer)) = serde_json::from_slice(body) else { return false };
     let Some(error) = answer.get("error") else { return false };

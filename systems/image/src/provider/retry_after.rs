@@ -1,4 +1,4 @@
-//! When a service wants to be asked again.
+//! Parses the `Retry-After` header of a provider.
 
 use http::HeaderMap;
 use http::header::{DATE, RETRY_AFTER};
@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use onceward_core::time::Duration;
 
-/// IMG-11: in seconds or as a date. The lifecycle takes it where it is longer than its own pause, and bounds it.
+/// IMG-11: Parses seconds or a date. The lifecycle uses the delay if it is longer than its own backoff, and caps it.
 pub(super) fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than a number holds are as long as can be.
+        // Too many digits for a number count as the maximum.
         let seconds = text.parse().unwrap_or(i64::MAX).min(MAX_RETRY_AFTER_SECONDS);
         return Some(Duration::from_secs(seconds));
     }
     let retry_at = parse_http_date(text)?;
-    // By the service's own clock where it tells the time, so that it does not matter how far ours is off.
+    // The service's own clock, if it sends one, so that a clock difference does not matter.
     let now = headers.get(DATE).and_then(|now| parse_http_date(now.to_str().ok()?)).unwrap_or_else(Timestamp::now);
     let seconds = retry_at.as_second().saturating_sub(now.as_second());
     Some(Duration::from_secs(seconds.clamp(0, MAX_RETRY_AFTER_SECONDS)))
 }
 
-/// A hundred years: a bound that no sum overflows.
+/// A hundred years: far enough, and no sum overflows.
 const MAX_RETRY_AFTER_SECONDS: i64 = 100 * 366 * 24 * 3600;
 
 fn parse_http_date(text: &str) -> Option<Timestamp> {
@@ -42,7 +42,7 @@ mod tests {
         parse_retry_after(&headers)
     }
 
-    /// IMG-11: a Retry-After is understood in both of its forms.
+    /// IMG-11
     #[test]
     fn retry_after_accepts_seconds_and_dates() {
         let noon = Some("Mon, 16 Nov 2026 12:00:00 GMT");
@@ -57,7 +57,7 @@ mod tests {
         for invalid in ["", "soon", "-5", "1.5", "Mon, 99 Nov 2026 12:00:00 GMT"] {
             assert_eq!(parse_with_date(invalid, noon), None, "{invalid}");
         }
-        // Without a date of the service's, ours counts: this lies far behind it.
+        // Without a `Date` header the local clock applies, and this date is in its past.
         assert_eq!(parse_with_date("Fri, 01 Jan 2021 00:00:00 GMT", None), Some(Duration::ZERO));
     }
 }

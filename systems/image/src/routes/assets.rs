@@ -1,4 +1,4 @@
-//! Pictures: a user's library, and the pictures themselves out of the private bucket.
+//! Routes of image assets: the caller's library and the images in the private bucket.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -23,25 +23,24 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(get, remove)).routes(routes!(image))
 }
 
-/// Where a picture is had.
 pub(super) fn image_path(asset: RecordId) -> String {
     format!("/image/assets/{asset}/image")
 }
 
-/// A picture in its owner's library.
+/// An image in its owner's library.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ImageAsset)]
 struct ImageAssetJson<'a> {
     #[schema(value_type = String, format = Uuid)]
     id: String,
-    /// `stored`, or `removed` by its owner; until its picture is out of the bucket it is `removing` or `clearing`.
+    /// `stored` or `removed`; `removing` or `clearing` until the image is deleted from the bucket.
     state: &'a str,
     owner: &'a str,
-    /// The job that drew it.
+    /// The job that generated the image.
     #[schema(value_type = Option<String>, format = Uuid)]
     job: Option<String>,
-    /// Where its owner gets it; for nobody else.
+    /// Path of the image, for its owner only; null once it is removed.
     url: Option<String>,
     kind: &'a str,
     #[schema(minimum = 1)]
@@ -76,26 +75,26 @@ pub(super) fn is_stored(asset: &Record) -> bool {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct ImageAssetQuery {
-    /// At most so many; 100 where it is left out
+    /// Maximum number of assets; default 100
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// The `next` of the page before
+    /// The `next` of the previous page
     #[param(pattern = "^[0-9]{1,19}$")]
     cursor: Option<String>,
 }
 
-/// A page of a library. It may have fewer pictures than were asked for, or none, and still have a `next`.
+/// A page of the library. It may contain fewer assets than `limit`, even none, and still have a `next`.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageAssets)]
 struct ImageAssetPageJson<'a> {
     assets: Vec<ImageAssetJson<'a>>,
-    /// Where the next page starts; null on the last.
+    /// Cursor of the next page; null on the last page.
     next: Option<String>,
 }
 
-/// List one's pictures
+/// List the caller's images
 ///
-/// The caller's own, oldest first, without those that were removed.
+/// Oldest first, without removed images.
 #[utoipa::path(
     get, path = "/image/assets", tag = "image", params(ImageAssetQuery),
     responses((status = 200, description = "A page of them", body = ImageAssetPageJson))
@@ -118,9 +117,9 @@ async fn list(
     json_ok(&ImageAssetPageJson { assets, next: page.next.map(|next| next.to_string()) })
 }
 
-/// Look at a picture's entry
+/// Get an image asset
 ///
-/// For its owner and for operators.
+/// For its owner and operators.
 #[utoipa::path(
     get, path = "/image/assets/{id}", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
@@ -134,9 +133,9 @@ async fn get(
     json_ok(&ImageAssetJson::from_record(&*require_visible(&app, &caller, ASSET_LIFECYCLE, id).await?))
 }
 
-/// Get a picture
+/// Get an image
 ///
-/// Its bytes, for its owner and nobody else.
+/// Returns the bytes of the image, to its owner only.
 #[utoipa::path(
     get, path = "/image/assets/{id}/image", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
@@ -158,7 +157,7 @@ async fn image(
     let objects = app.engine().object_storage().ok_or_else(image_not_found)?;
     let reader = objects.get_named(name, &payload).await.map_err(EngineError::from)?.ok_or_else(image_not_found)?;
     let mut response = bytes_response(reader, Some(HeaderValue::from_static(bucket::media_type(name)))).await?;
-    // No cache between the owner and us keeps it for others.
+    // Shared caches must not store the image.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private"));
     Ok(response)
 }
@@ -167,16 +166,17 @@ fn image_not_found() -> Problem {
     Problem::new(404, "not_found", "there is no such picture, or it is not for you")
 }
 
-/// The name of a picture in the bucket, and what must be there.
+/// Returns the image's object name and its expected hash and size.
 fn stored_payload(asset: &Record) -> Option<(&str, PayloadRef)> {
     let sha256 = hex::decode(asset.text_field("sha256")?)?;
     let bytes = u64::try_from(asset.int_field("bytes")?).ok()?;
     Some((asset.text_field("url")?, PayloadRef { sha256, bytes }))
 }
 
-/// Remove a picture
+/// Remove an image
 ///
-/// By its owner: out of the library at once, and out of the bucket as soon as that can be done. What is removed already may be removed again.
+/// For its owner. The image leaves the library at once and is deleted from the bucket soon after. Removing it again
+/// succeeds and changes nothing.
 #[utoipa::path(
     delete, path = "/image/assets/{id}", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),

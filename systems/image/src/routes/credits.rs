@@ -1,4 +1,4 @@
-//! Credits: what a user has, what came and went, and an operator's grants.
+//! Routes of credits: balance, statement, and grants by operators.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -26,15 +26,15 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct CreditBalanceQuery {
-    /// For operators: whose; the caller's own where it is left out
+    /// For operators: the user to read; default is the caller
     #[param(min_length = 1, max_length = 1000)]
     user: Option<String>,
 }
 
-/// Characters of an owner's name.
+/// Maximum length of an owner's name.
 const MAX_USER_CHARS: usize = 1_000;
 
-/// Everybody's own account is theirs to look at, and an operator may look at all of them.
+/// Returns the account to read. Users may read their own account, operators every account.
 fn credit_account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Problem> {
     let user = user.unwrap_or(&caller.actor.id);
     if *user != *caller.actor.id {
@@ -46,17 +46,17 @@ fn credit_account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Pr
     Ok(AccountName::new(CREDIT_ASSET, &format!("user:{user}")))
 }
 
-/// What a user can spend.
+/// A user's available credits.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageCredits)]
 struct CreditBalanceJson<'a> {
     user: &'a str,
-    /// Without what orders that are under way have set aside.
+    /// Available credits, without those reserved for jobs in progress.
     #[schema(minimum = 0)]
     balance: i64,
 }
 
-/// Look at one's credits
+/// Get a credit balance
 #[utoipa::path(
     get, path = "/image/credits", tag = "image", params(CreditBalanceQuery),
     responses((status = 200, description = "What can be spent", body = CreditBalanceJson))
@@ -76,50 +76,50 @@ async fn balance(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct CreditStatementQuery {
-    /// For operators: whose; the caller's own where it is left out
+    /// For operators: the user to read; default is the caller
     #[param(min_length = 1, max_length = 1000)]
     user: Option<String>,
-    /// At most so many entries of the log; 100 where it is left out
+    /// Maximum number of log entries; default 100
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// The `next` of the page before
+    /// The `next` of the previous page
     #[param(pattern = "^[0-9]{1,18}[.]-?[0-9]{1,18}$")]
     cursor: Option<String>,
 }
 
-/// A part of a user's statement, the newest first. All amounts together, and what was carried forward, are the balance.
+/// A page of a user's statement, newest first. The amounts of all pages plus `carriedForward` add up to the balance.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ImageStatement)]
 struct CreditStatementJson<'a> {
     user: &'a str,
-    /// What can be spent now.
+    /// Available credits now.
     #[schema(minimum = 0)]
     balance: i64,
     entries: Vec<CreditEntryJson<'a>>,
-    /// Where the older ones begin; null on the last part.
+    /// Cursor of the next, older page; null on the last page.
     next: Option<String>,
-    /// On the last part: what was there before the oldest entry. That is 0, or what came of jobs and grants that were pruned since.
+    /// On the last page: the balance before the oldest entry. It is 0 unless jobs or grants have been pruned.
     carried_forward: Option<i64>,
 }
 
-/// Credits that came or went.
+/// A statement line: credits added to or taken from the account.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ImageEntry)]
 struct CreditEntryJson<'a> {
-    /// The place in the log.
+    /// Position in the log.
     #[schema(minimum = 1)]
     seq: u64,
     #[schema(value_type = String, format = DateTime)]
     at: Rfc3339,
     /// `grant`, `order` or `refund`.
     what: &'a str,
-    /// The grant or the job that they came from or went to.
+    /// The grant or job that caused the transfer.
     #[schema(value_type = String, format = Uuid)]
     record: String,
-    /// What came; less than nothing where it went.
+    /// Credits added; negative if they were taken.
     amount: i64,
-    /// What was there then.
+    /// Balance after the transfer.
     balance: i64,
 }
 
@@ -141,9 +141,9 @@ impl CreditEntryJson<'_> {
     }
 }
 
-/// Get one's statement
+/// Get a credit statement
 ///
-/// What came and went, the newest first.
+/// Lists the transfers of the account, newest first.
 #[utoipa::path(
     get, path = "/image/credits/entries", tag = "image", params(CreditStatementQuery),
     responses((status = 200, description = "A part of it", body = CreditStatementJson))
@@ -160,7 +160,7 @@ async fn entries(
         query.cursor.as_deref().map(|text| text.parse::<StatementCursor>().map_err(invalid_cursor)).transpose()?;
     let statement = app.engine().statement(&Actor::engine(), &account, from, parse_limit(query.limit)?).await?;
     let Some(statement) = statement else {
-        // Nothing ever came.
+        // The account has never been used.
         return json_ok(&CreditStatementJson {
             user,
             balance: 0,
@@ -178,7 +178,7 @@ async fn entries(
     })
 }
 
-/// Credits for a user.
+/// A request to grant credits to a user.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewGrant)]
@@ -187,12 +187,12 @@ struct NewGrant {
     user: String,
     #[schema(minimum = 1, maximum = 1_000_000)]
     amount: i64,
-    /// The purchase; granted once, however often it is told.
+    /// The purchase that the credits are for. The server grants credits once per `order`.
     #[schema(min_length = 1, max_length = 200)]
     order: String,
 }
 
-/// Credits that were given.
+/// Credits granted to a user.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Grant)]
@@ -219,10 +219,10 @@ impl<'a> CreditGrantJson<'a> {
     }
 }
 
-/// Give a user credits
+/// Grant credits
 ///
-/// By an operator. 201 with the grant; 200 with the first one where its order was granted before. 409 `order_taken` where the order was granted
-/// before to another user, or with another amount.
+/// For operators. Answers 201 with the grant, or 200 with the existing grant if `order` was granted before. If it was
+/// granted to another user or with another amount, the answer is 409 `order_taken`.
 #[utoipa::path(
     post, path = "/image/credits/grants", tag = "image",
     request_body = NewGrant,

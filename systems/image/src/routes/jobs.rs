@@ -1,4 +1,4 @@
-//! Orders: placing one, looking at it, withdrawing it, blocking it, and trying a dead one again.
+//! Routes of image jobs: create, read, withdraw, block and replay.
 
 use std::sync::Arc;
 
@@ -30,46 +30,47 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes.routes(routes!(withdraw)).routes(routes!(replay)).routes(routes!(block))
 }
 
-/// What is to be drawn.
+/// A request for an image.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewImage)]
 struct NewImage {
-    /// In words. With the size it has at most 32 KB as JSON.
+    /// Description of the image. Prompt and size together have at most 32 KB as JSON.
     #[schema(min_length = 1, max_length = 30_000)]
     prompt: String,
-    /// 1024x1024 where it is left out.
+    /// Default 1024x1024.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = "^(256x256|512x512|1024x1024)$")]
     size: Option<ImageSize>,
 }
 
-/// An order and what has become of it.
+/// An image job and its status.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ImageJob)]
 struct ImageJobJson<'a> {
     #[schema(value_type = String, format = Uuid)]
     id: String,
-    /// `create_queued_job`, `create_running_job`, `failed` (it will be tried again), `completed`, `rejected` or `dead_letter`.
+    /// `create_queued_job`, `create_running_job`, `failed` (a retry is scheduled), `completed`, `rejected` or
+    /// `dead_letter`.
     state: &'a str,
     owner: &'a str,
-    /// Credits.
+    /// Price in credits.
     #[schema(minimum = 0)]
     cost: i64,
-    /// Failures so far.
+    /// Number of failures so far.
     #[schema(minimum = 0)]
     retry_count: i64,
-    /// When it is tried again, while it is `failed`.
+    /// Time of the next retry, while the job is `failed`.
     #[schema(value_type = Option<String>, format = DateTime)]
     retry_at: Option<Rfc3339>,
     last_error: Option<&'a str>,
-    /// Where its owner gets the picture, once there is one, and until it is removed.
+    /// Path of the image, for its owner only; null before it exists and after it is removed.
     result_url: Option<String>,
-    /// The picture in the owner's library.
+    /// The image in the owner's library.
     #[schema(value_type = Option<String>, format = Uuid)]
     asset: Option<String>,
-    /// The dead letter that this job tries again.
+    /// The dead letter that this job replays.
     #[schema(value_type = Option<String>, format = Uuid)]
     replay_of: Option<String>,
     #[schema(value_type = String, format = DateTime)]
@@ -101,7 +102,7 @@ impl<'a> ImageJobJson<'a> {
     }
 }
 
-/// The job as an answer, with its picture where it has one.
+/// Builds the response of a job, with its asset if it is completed.
 async fn job_response(app: &AppState, caller: &Caller, status: StatusCode, job: &Record) -> Result<Response, Problem> {
     let mut asset = None;
     if &**job.state_name() == "completed" {
@@ -110,7 +111,7 @@ async fn job_response(app: &AppState, caller: &Caller, status: StatusCode, job: 
     json_response(status, &ImageJobJson::from_record(job, asset.as_deref()))
 }
 
-/// A job's one asset, where the caller may see it.
+/// Returns the job's asset if the caller may see it.
 async fn find_asset(app: &AppState, caller: &Caller, job: RecordId) -> Result<Option<Arc<Record>>, Problem> {
     let from = vec![LinkSource { lifecycle: ASSET_LIFECYCLE.into(), field: "job".into() }];
     let page = app.engine().store().linked_records(&LinkQuery { target: job, from, after: None, limit: 1 }).await?;
@@ -120,11 +121,11 @@ async fn find_asset(app: &AppState, caller: &Caller, job: RecordId) -> Result<Op
     }
 }
 
-/// Order a picture
+/// Order an image
 ///
-/// 201 with a queued job; its credits are set aside. 200 with the first job where the caller has ordered the same in the same minute, or where
-/// the same `Idempotency-Key` came before: nothing is charged then. 402 `insufficient_credits`, 422 `policy_violation`, 429 `one_active_job` or
-/// `quota`.
+/// Answers 201 with a queued job and reserves its credits. If the caller ordered the same image in the same minute or
+/// repeats an `Idempotency-Key`, the answer is 200 with the first job and nothing is charged. Refusals: 402
+/// `insufficient_credits`, 422 `policy_violation`, 429 `one_active_job` or `quota`.
 #[utoipa::path(
     post, path = "/image/jobs", tag = "image",
     params(("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once")),
@@ -157,9 +158,9 @@ async fn create(
     job_response(&app, &caller, created_or_ok(&receipt), job).await
 }
 
-/// Look at an order
+/// Get an image job
 ///
-/// For its owner, for operators and for moderators.
+/// For its owner, operators and moderators.
 #[utoipa::path(
     get, path = "/image/jobs/{id}", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),
@@ -174,10 +175,10 @@ async fn get(
     job_response(&app, &caller, StatusCode::OK, &job).await
 }
 
-/// Withdraw an order
+/// Withdraw an image job
 ///
-/// By its owner or an operator, while it waits for somebody to draw it or to be tried again: it is a dead letter then, and its credits are the
-/// owner's again. What is being drawn is not withdrawn.
+/// For its owner and operators, while the job waits for a worker or a retry. The job becomes a dead letter and its
+/// credits are refunded. A running job cannot be withdrawn.
 #[utoipa::path(
     post, path = "/image/jobs/{id}/withdraw", tag = "image",
     params(
@@ -202,10 +203,11 @@ async fn withdraw(
     json_ok(&ImageJobJson::from_record(&job, None))
 }
 
-/// Try a dead letter again
+/// Replay a dead letter
 ///
-/// 201 with a new job that points to the old one: an order like any other, paid for by the owner. 200 with the job that already does so, or with
-/// the same order where the owner has placed it in this very minute. 409 where the job is no dead letter.
+/// Answers 201 with a new job that references the dead letter and is charged to its owner. If a replay exists, or the
+/// owner ordered the same image in the same minute, the answer is 200 with that job. If the job is not a dead letter,
+/// the answer is 409.
 #[utoipa::path(
     post, path = "/image/jobs/{id}/replay", tag = "image",
     params(
@@ -229,15 +231,15 @@ async fn replay(
 ) -> Result<Response, Problem> {
     let receipt = fire_event(&app, &caller, (JOB_LIFECYCLE, id), "replay", &headers).await?;
     let status = created_or_ok(&receipt);
-    // The new job, or the one that stands in its place: an earlier replay, or the same order of the same minute.
+    // The new job, or the existing one: an earlier replay or the same order of the same minute.
     let job = receipt.spawned.first().or(receipt.existing.first()).ok_or_else(|| Problem::gone(id))?;
     let job = app.engine().get(&caller.actor, *job).await?.ok_or_else(|| Problem::gone(id))?;
     job_response(&app, &caller, status, &job).await
 }
 
-/// Block an order
+/// Block an image job
 ///
-/// By a moderator, before it runs: it is rejected, and its credits are kept as a penalty.
+/// For moderators, before the job runs. The job is rejected and its credits are kept as a penalty.
 #[utoipa::path(
     post, path = "/image/jobs/{id}/block", tag = "image",
     params(

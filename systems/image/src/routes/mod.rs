@@ -1,4 +1,4 @@
-//! Orders, pictures and credits as their users know them. Each call is one of the engine's; what it does is for the lifecycles to say.
+//! HTTP routes of the image system: jobs, assets and credits. The lifecycles contain the rules.
 
 mod assets;
 mod credits;
@@ -9,13 +9,13 @@ use onceward_engine::Receipt;
 use onceward_server::SystemRoutes;
 use utoipa_axum::router::OpenApiRouter;
 
-/// The image system's routes.
+/// Returns the routes of the image system.
 pub fn system_routes() -> SystemRoutes {
     let routes = OpenApiRouter::default().merge(jobs::routes()).merge(assets::routes()).merge(credits::routes());
     SystemRoutes { router: routes, ..SystemRoutes::default() }
 }
 
-/// 201 for what was made, 200 for what was there before.
+/// Returns 201 if the call created a record, 200 if it found an existing one.
 fn created_or_ok(receipt: &Receipt) -> StatusCode {
     if receipt.is_new() { StatusCode::CREATED } else { StatusCode::OK }
 }

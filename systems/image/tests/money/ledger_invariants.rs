@@ -1,4 +1,4 @@
-//! What must hold of all credits at every moment.
+//! Ledger invariants that hold after every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn int_field(record: &Record, field: &str) -> i64 {
     }
 }
 
-/// All that is known at one moment.
+/// All records and accounts at one `seq`.
 struct LedgerSnapshot {
     jobs: Vec<Arc<Record>>,
     grants: Vec<Arc<Record>>,
@@ -28,7 +28,8 @@ struct LedgerSnapshot {
 }
 
 impl LedgerSnapshot {
-    /// A server may still carry out what an engine sent before it died: what is read is of one moment where nothing was written meanwhile.
+    /// Reads a consistent snapshot: it repeats the read until the log has not grown meanwhile, because PostgreSQL may
+    /// still execute statements of a dropped engine.
     async fn read<S: Store + 'static>(market: &RandomMarket<S>) -> Self {
         let last_seq = async || market.engine().store().last_seq().await.expect("the log's end");
         loop {
@@ -59,7 +60,7 @@ pub(crate) async fn assert_balanced<S: Store + 'static>(market: &RandomMarket<S>
     let held: i64 = jobs.iter().map(|job| job.hold).sum();
     assert_eq!(accounts.values().sum::<i64>() + held, 0, "all accounts and holds together: {accounts:?}, {held} held");
 
-    // What the records say is what the accounts hold.
+    // The balances must follow from the records.
     let mut expected: BTreeMap<String, i64> = BTreeMap::new();
     for grant in &grants {
         let Some(Value::Text(name)) = grant.field("user") else { panic!("a grant for nobody") };
@@ -90,7 +91,7 @@ pub(crate) async fn assert_balanced<S: Store + 'static>(market: &RandomMarket<S>
     }
 }
 
-/// A statement, read to its beginning in small parts.
+/// Reads a statement to its beginning, in small pages.
 async fn read_statement<S: Store + 'static>(market: &RandomMarket<S>, user: &str) -> Vec<AccountStatement> {
     let account = AccountName::new("credit", &format!("user:{user}"));
     let (mut from, mut parts): (Option<StatementCursor>, Vec<AccountStatement>) = (None, Vec::new());
@@ -105,7 +106,7 @@ async fn read_statement<S: Store + 'static>(market: &RandomMarket<S>, user: &str
     }
 }
 
-/// All amounts together are the balance, and every line's own balance is right.
+/// Asserts that the amounts add up to the balance and that every line's balance is correct.
 fn assert_statement_adds_up(user: &str, parts: &[AccountStatement]) {
     let Some(last) = parts.last() else { return };
     assert_eq!(last.opening_balance, Some(0), "nothing was pruned");

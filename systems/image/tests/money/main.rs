@@ -1,5 +1,6 @@
-//! Money over the real engine: random orders, failures, blocks, withdrawals, replays and grants, on stores that fail or do not tell, and engines that are dropped in the
-//! middle of what they do. After every step the books are looked through. `ONCEWARD_SEED=…` plays one case again.
+//! Ledger tests with the real engine: random orders, failures, blocks, withdrawals, replays and grants, on stores that
+//! fail or lose replies, with engines that are dropped at random. Each step checks the ledger invariants.
+//! `ONCEWARD_SEED=…` replays one case.
 
 #[path = "../../../../crates/engine/tests/support/faulty_store.rs"]
 #[allow(dead_code, reason = "the engine's own tests use all of it")]
@@ -34,7 +35,7 @@ fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
 }
 
-/// The seeds to play: the one that is asked for, or so many.
+/// Returns the seed from the environment, or `default_cases` seeds.
 fn case_seeds(default_cases: u64) -> Vec<u64> {
     match env_number("ONCEWARD_SEED") {
         Some(seed) => vec![seed],
@@ -49,8 +50,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-/// One save in five comes to nothing: the database is gone, or busy, or somebody else was quicker. Of the others one in eight is done, and
-/// the answer is lost.
+/// Wraps a store so that one save in five fails with an error, a busy database or a conflict. Of the others, one in
+/// eight succeeds but loses its reply.
 fn make_faulty<S>(inner: S, rng: &Arc<Mutex<Rng>>) -> FaultyStore<S> {
     let roll = |chance: &Mutex<Rng>, sides| chance.lock().unwrap_or_else(PoisonError::into_inner).below(sides);
     let (before, after) = (Arc::clone(rng), Arc::clone(rng));
@@ -63,7 +64,7 @@ fn make_faulty<S>(inner: S, rng: &Arc<Mutex<Rng>>) -> FaultyStore<S> {
     FaultyStore::new(inner, fault).with_lost_replies(move |_| roll(&after, 8) == 0)
 }
 
-/// Some steps, the books looked through after each; what was reached.
+/// Runs the steps and checks the invariants after each; returns the reached outcomes.
 async fn run_steps<S: Store + 'static>(mut market: RandomMarket<S>) -> BTreeSet<String> {
     for _ in 0..STEPS_PER_CASE {
         market.step().await;
@@ -79,7 +80,7 @@ async fn assert_verified(store: &impl Scan, clock: &Clock) {
     assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
 }
 
-/// So many cases on a store, each with a seed of its own.
+/// Runs the cases, each with its own seed.
 fn run_cases(
     default_cases: u64,
     case: impl AsyncFn(u64, Clock, Arc<Mutex<Rng>>) -> BTreeSet<String>,
@@ -93,8 +94,9 @@ fn run_cases(
     reached
 }
 
-/// IMG-13: on a store that fails, also after it has written, and under engines that die, the sum over all accounts and holds is nothing after every step, no job that has
-/// ended holds credits, and everybody's statement adds up to the balance; and whoever asks again where no answer came pays once.
+/// IMG-13: saves fail, also after they have written, and engines are dropped. After every step the sum over all
+/// accounts and holds is zero, no ended job holds credits, and every statement adds up to its balance. A caller that
+/// retries after a lost reply pays once.
 #[test]
 fn ledger_balances_with_failing_store() {
     let reached = run_cases(12, async |seed, clock, chance| {
@@ -121,7 +123,7 @@ fn ledger_balances_with_failing_store() {
     }
 }
 
-/// IMG-13: the same in a database file that is opened again after every death, and `verify` finds nothing to say about it.
+/// IMG-13: the file is reopened after every crash, and `verify` finds no difference.
 #[test]
 fn ledger_balances_in_sqlite_across_crashes() {
     let reached = run_cases(4, async |seed, clock, chance| {
@@ -135,7 +137,7 @@ fn ledger_balances_in_sqlite_across_crashes() {
     assert!(reached.contains("a call made again"), "{reached:?}");
 }
 
-/// IMG-13: the same on a real server.
+/// IMG-13
 #[test]
 fn ledger_balances_in_postgres() {
     let reached = run_cases(3, async |seed, clock, chance| {

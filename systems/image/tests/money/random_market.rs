@@ -1,4 +1,4 @@
-//! A house with users, a moderator, an operator and workers, all of whom do what chance says.
+//! Random actions of users, a moderator, an operator and workers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use serde_json::{Map, Value as Json, json};
 
 pub(crate) const USERS: [&str; 3] = ["ann", "bea", "cyd"];
 
-/// Some pass, one does not.
+/// The prompt check flags the last one.
 const TEST_PROMPTS: [&str; 4] = ["a cat", "a dog", "a lighthouse", "porn"];
 
-/// Turns of the runtime after which whatever can end has ended.
+/// Enough attempts for the dropped engine's tasks to release the store.
 const MAX_OPEN_ATTEMPTS: usize = 1_000_000;
 
 pub(crate) struct RandomMarket<S> {
@@ -27,12 +27,12 @@ pub(crate) struct RandomMarket<S> {
     open_store: Box<dyn Fn() -> Result<S, StoreError>>,
     clock: Clock,
     rng: Rng,
-    /// In workers' hands, or so they think.
+    /// Leases that workers hold or have lost without noticing.
     held_leases: Vec<LeasedJob>,
     grant_count: u32,
     order_count: u32,
     crash_count: u32,
-    /// Calls whose answer did not come, and which were made again until one did.
+    /// Number of calls that were retried because their reply was lost.
     repeated_calls: u32,
 }
 
@@ -76,7 +76,7 @@ impl<S: Store + 'static> RandomMarket<S> {
                     self.engine = Some(Engine::open(store, config));
                     return;
                 }
-                // What is left of the one that was dropped has not yet let go of it.
+                // A task of the dropped engine still holds the lock.
                 Err(StoreError::Locked { .. }) => tokio::task::yield_now().await,
                 Err(error) => panic!("{error}"),
             }
@@ -97,7 +97,7 @@ impl<S: Store + 'static> RandomMarket<S> {
         self.engine().store().list(&query).await.expect("a list").records
     }
 
-    /// What has come of jobs here, and whether anybody died.
+    /// Returns the outcomes that jobs have reached, and whether the engine crashed.
     pub(crate) async fn reached_outcomes(&self) -> BTreeSet<String> {
         let jobs = self.records("image.job").await;
         let replays =
@@ -116,12 +116,12 @@ impl<S: Store + 'static> RandomMarket<S> {
         create_submission("image.grant", &operator("olga"), fields, None)
     }
 
-    /// Something happens.
+    /// Performs a random action.
     pub(crate) async fn step(&mut self) {
         match self.rng.below(22) {
             0 => {
                 let (name, amount) = (self.rng.pick_word(&USERS), self.rng.between(1, 12));
-                // Told twice sometimes.
+                // Repeat the previous purchase order sometimes.
                 self.grant_count -= u32::from(self.rng.percent(20));
                 let grant = self.new_grant(name, amount);
                 self.submit_with_retries(grant, is_grant_of_order(self.grant_count)).await;
@@ -158,13 +158,13 @@ impl<S: Store + 'static> RandomMarket<S> {
         let (name, prompt) = (self.rng.pick_word(&USERS), self.rng.pick_word(&TEST_PROMPTS));
         self.order_count += 1;
         let key = format!("order-{}", self.order_count);
-        // No two prompts are the same, so that each order can be told from the others.
+        // Unique prompts, so that each order can be identified.
         let prompt = format!("{prompt} {}", self.order_count);
         create_submission("image.job", &user_with_roles(name, &["user"]), json!({}), Some(&prompt))
             .with_idempotency_key(&key)
     }
 
-    /// What a worker says of a job, which need not be its own any more.
+    /// Creates a random report on a lease that may already be lost.
     fn random_report(&mut self) -> Option<Submission> {
         let at = self.rng.below(self.held_leases.len());
         let held = self.held_leases.get(at)?;
@@ -178,7 +178,7 @@ impl<S: Store + 'static> RandomMarket<S> {
             4 => Call::Yield { record, token },
             _ => {
                 let code = self.rng.pick_word(&["500", "500", "429", "timeout", "400", "policy"]);
-                // Longer than anybody waits, sometimes.
+                // Sometimes longer than the maximum wait.
                 let retry_after = self.rng.percent(20).then(|| Duration::from_secs(self.rng.between(1, 7_200)));
                 Call::Fail {
                     record,
@@ -193,14 +193,14 @@ impl<S: Store + 'static> RandomMarket<S> {
         Some(Submission::new(&worker("bob"), call))
     }
 
-    /// Most often what waits; it may be anything.
+    /// Blocks a job that is queued most of the time.
     async fn block_random_job(&mut self) {
         let Some(job) = self.pick_job_in_state("queued").await else { return };
         self.submit_with_retries(fire_submission(job.id, "block", &user_with_roles("mo", &["moderator"])), |_| false)
             .await;
     }
 
-    /// What waits for a worker or for its time, most often; by its owner, an operator, or somebody whom it does not concern.
+    /// Withdraws a job that waits most of the time; the caller is its owner, an operator or a stranger.
     async fn withdraw_random_job(&mut self) {
         let state = self.rng.pick_word(&["queued", "failed"]);
         let Some(job) = self.pick_job_in_state(state).await else { return };
@@ -212,7 +212,7 @@ impl<S: Store + 'static> RandomMarket<S> {
         self.submit_with_retries(fire_submission(job.id, "withdraw", &actor), |_| false).await;
     }
 
-    /// By its owner, or by somebody whom it does not concern.
+    /// Replays a dead letter; the caller is its owner or a stranger.
     async fn replay_random_job(&mut self) {
         let Some(job) = self.pick_job_in_state("dead_letter").await else { return };
         let owner = if self.rng.percent(80) { job.owner.to_string() } else { self.rng.pick_word(&USERS).to_owned() };
@@ -223,7 +223,7 @@ impl<S: Store + 'static> RandomMarket<S> {
         self.submit_with_retries(replay, move |record| record.field("replayOf") == Some(&from)).await;
     }
 
-    /// A job in this state, where there is one.
+    /// Returns a job in this state, if there is one.
     async fn pick_job_in_state(&mut self, state: &str) -> Option<Arc<Record>> {
         let jobs = self.records("image.job").await;
         let fit: Vec<_> = jobs.iter().filter(|job| **job.state_name() == *state).cloned().collect();
@@ -231,9 +231,9 @@ impl<S: Store + 'static> RandomMarket<S> {
         self.rng.pick(&from).cloned()
     }
 
-    /// It may be refused, and the store may fail; but the engine goes on. Whoever is told of a store that failed does not know whether
-    /// it was done, and asks again as a client would: by the key of the call, by its token, or by the order that it names. Of the records
-    /// that it makes there is then one.
+    /// Submits a call that may be refused or hit a store error. After a store error the caller does not know whether
+    /// the call was committed, so it retries like a client: with the idempotency key, the token or the purchase order.
+    /// Asserts that the call creates at most one record.
     async fn submit_with_retries(&mut self, submission: Submission, is_created: impl Fn(&Record) -> bool) {
         let before = self.count_matching(&is_created).await;
         let mut store_errors = 0;
@@ -246,7 +246,7 @@ impl<S: Store + 'static> RandomMarket<S> {
         };
         self.repeated_calls += u32::from(store_errors > 0);
         let is_done = match result {
-            // It may have been so already.
+            // A no-op created nothing, because the record already was in that state.
             Ok(answer) => answer.no_op.is_none(),
             Err(EngineError::Refused(_)) => false,
             Err(error) => panic!("{error}"),
@@ -258,13 +258,13 @@ impl<S: Store + 'static> RandomMarket<S> {
         }
     }
 
-    /// How many jobs and grants are such.
+    /// Counts the jobs and grants that satisfy the predicate.
     async fn count_matching(&self, predicate: impl Fn(&Record) -> bool) -> usize {
         let (jobs, grants) = (self.records("image.job").await, self.records("image.grant").await);
         jobs.iter().chain(&grants).filter(|record| predicate(record)).count()
     }
 
-    /// The engine is dropped while something is on its way, which then is done or is not.
+    /// Drops the engine while calls are in flight, which may or may not be committed.
     async fn crash_engine(&mut self) {
         let (order, report) = (self.new_order(), self.random_report());
         let engine = self.engine.take().expect("it is open");
@@ -284,7 +284,6 @@ impl<S: Store + 'static> RandomMarket<S> {
     }
 }
 
-/// The grant of this order.
 fn is_grant_of_order(number: u32) -> impl Fn(&Record) -> bool {
     let order = format!("order-{number}");
     move |record| &*record.lifecycle.name == "image.grant" && record.text_field("order") == Some(&*order)

@@ -1,10 +1,10 @@
-//! Pictures at an address: which addresses are asked, and what of the answers is believed.
+//! Downloads from URLs: which addresses are allowed and which responses are accepted.
 
 use onceward_testkit::fake_image_service::{FakeImageService, FakeResponse, RequestKind};
 
 use super::{block_on, image_request, openai_client};
 
-/// The code that is reported when an order is answered with an address and the download with this.
+/// Returns the reported code if the service answers with a URL and the download gets this response.
 async fn failed_download_code(download: impl Into<FakeResponse>) -> String {
     let service = FakeImageService::start();
     service.respond_next(RequestKind::Generation, FakeResponse::ImageUrl);
@@ -12,7 +12,6 @@ async fn failed_download_code(download: impl Into<FakeResponse>) -> String {
     openai_client(&service).generate(&image_request()).await.expect_err("no picture").code.to_string()
 }
 
-/// A service that names both, the picture as an empty text and its address, has given the address.
 #[test]
 fn empty_base64_falls_back_to_url() {
     block_on(async {
@@ -31,21 +30,21 @@ fn empty_base64_falls_back_to_url() {
     });
 }
 
-/// IMG-12: a download that fails may pass: drawn again, the picture has a new address.
+/// IMG-12: a retry generates the image again, with a new URL.
 #[test]
 fn failed_download_is_reported_as_retryable() {
     block_on(async {
         for (status, code) in [(500, "500"), (502, "502"), (503, "503"), (504, "504"), (429, "429"), (408, "timeout")] {
             assert_eq!(failed_download_code(FakeResponse::error_status(status)).await, code);
         }
-        // A link that ran out says nothing of our key or our order.
+        // An expired URL says nothing about the API key or the request.
         for status in [400, 401, 403, 404, 410, 416, 206, 204] {
             assert_eq!(failed_download_code(FakeResponse::error_status(status)).await, "502", "{status}");
         }
     });
 }
 
-/// IMG-4: half of a picture is none, whether or not the head told how long it is.
+/// IMG-4: with and without a content length.
 #[test]
 fn truncated_download_is_reported_as_502() {
     block_on(async {
@@ -55,7 +54,6 @@ fn truncated_download_is_reported_as_502() {
     });
 }
 
-/// The head must name a picture, the bytes must be one, and of the same kind.
 #[test]
 fn content_type_must_match_image_bytes() {
     block_on(async {
@@ -77,7 +75,7 @@ fn content_type_must_match_image_bytes() {
     });
 }
 
-/// Neither a length that is told nor one that is not fills the memory.
+/// With and without a content length.
 #[test]
 fn oversized_download_is_reported_as_502() {
     block_on(async {
@@ -88,7 +86,7 @@ fn oversized_download_is_reported_as_502() {
     });
 }
 
-/// The key is for the service alone, so a download goes without it, even at the service itself.
+/// Even if the URL is at the service itself.
 #[test]
 fn download_requests_carry_no_api_key() {
     block_on(async {
@@ -104,7 +102,7 @@ fn download_requests_carry_no_api_key() {
     });
 }
 
-/// An address elsewhere is asked only by https and only where all the world can reach it.
+/// Other hosts are allowed only with https and a public address.
 #[test]
 fn private_download_addresses_are_rejected() {
     block_on(async {
@@ -117,19 +115,19 @@ fn private_download_addresses_are_rejected() {
             (format!("https://127.0.0.1:{port}/pictures/1.png"), "403"),
             (format!("https://[::1]:{port}/pictures/1.png"), "403"),
             (format!("https://[::ffff:127.0.0.1]:{port}/pictures/1.png"), "403"),
-            // Some resolvers read it as an address, others as a name that nobody has.
+            // Some resolvers parse it as an address, others as an unknown name.
             (format!("https://2130706433:{port}/pictures/1.png"), "403 or 503"),
             ("http://169.254.169.254/latest/meta-data/".to_owned(), "403"),
             ("https://169.254.169.254/latest/meta-data/".to_owned(), "403"),
             ("https://user@files.example.org/1.png".to_owned(), "403"),
             ("ftp://files.example.org/1.png".to_owned(), "403"),
-            // No host: no address at all.
+            // A URL without a host is invalid.
             ("file:///etc/passwd".to_owned(), "502"),
         ] {
             service.respond_next(RequestKind::Generation, FakeResponse::ImageUrlAt(address.clone()));
             let report = openai_client(&service).generate(&image_request()).await.expect_err(&address);
             assert!(code.contains(&*report.code), "{address}: {report:?}");
-            // The same at the end of a redirect.
+            // The same address as the target of a redirect.
             service.respond_next(RequestKind::Generation, FakeResponse::ImageUrl);
             service.respond_next(RequestKind::Download, FakeResponse::redirect(&address));
             let report = openai_client(&service).generate(&image_request()).await.expect_err(&address);
@@ -142,7 +140,6 @@ fn private_download_addresses_are_rejected() {
     });
 }
 
-/// Redirects come to an end.
 #[test]
 fn more_than_three_redirects_are_rejected() {
     block_on(async {

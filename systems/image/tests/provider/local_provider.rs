@@ -1,4 +1,4 @@
-//! The artist that is built in: the same picture for the same prompt, another for another, and always a real PNG.
+//! The built-in generator: deterministic, different for each prompt, and always a valid PNG.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,7 +24,6 @@ fn decode_png(file: &[u8]) -> (png::OutputInfo, Vec<u8>) {
     (info, pixel_bytes)
 }
 
-/// Read again by a decoder, it has the ordered size and the pixels that were painted.
 #[test]
 fn generated_png_has_requested_size_and_pixels() {
     block_on(async {
@@ -34,7 +33,7 @@ fn generated_png_has_requested_size_and_pixels() {
             assert_eq!((info.width, info.height), (size.side(), size.side()));
             assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
             assert!(found == render_pixels("a lighthouse", size.side()), "{size}: other pixels than were painted");
-            // Ten times less than what a service may answer with.
+            // A tenth of the maximum size of a service's response.
             assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
         }
     });
@@ -52,7 +51,7 @@ fn same_prompt_gives_identical_image() {
     });
 }
 
-/// The pixels of a few prompts, one for each scene, as they were when they were last looked at. `ONCEWARD_BLESS=1` prints new ones.
+/// Hashes of one prompt per scene. `ONCEWARD_BLESS=1` prints new ones.
 #[test]
 fn generated_pixels_match_golden_hashes() {
     let golden = include_str!("golden.txt");
@@ -72,7 +71,7 @@ fn generated_pixels_match_golden_hashes() {
     assert_eq!(found, golden, "look at the pictures, then run this again with ONCEWARD_BLESS=1");
 }
 
-/// The samples in the documentation are what it draws. Written anew by `ONCEWARD_BLESS=1`.
+/// `ONCEWARD_BLESS=1` rewrites the samples.
 #[test]
 fn documentation_samples_match_generated_images() {
     for (name, prompt) in [
@@ -90,7 +89,7 @@ fn documentation_samples_match_generated_images() {
     }
 }
 
-/// Prompts that differ in a letter, and that no word steers, give pictures that differ almost everywhere.
+/// The prompts differ in one character, contain no hint, and the images differ almost everywhere.
 #[test]
 fn different_prompts_give_different_images() {
     let pictures: Vec<Vec<u8>> = (0..24).map(|number| render_pixels(&format!("thing {number}"), 64)).collect();
@@ -102,7 +101,6 @@ fn different_prompts_give_different_images() {
     }
 }
 
-/// Two pictures of one scene by one mood are still two pictures.
 #[test]
 fn same_hints_with_other_name_give_different_image() {
     let (one, other) =
@@ -111,7 +109,6 @@ fn same_hints_with_other_name_give_different_image() {
     assert!(same * 3 < 128 * 128, "{same} pixels are the same");
 }
 
-/// No picture is a single colour, or nearly one.
 #[test]
 fn image_has_at_least_twelve_colors() {
     for number in 0..24 {
@@ -122,7 +119,7 @@ fn image_has_at_least_twelve_colors() {
     }
 }
 
-/// A word for a colour shows: the red picture is redder than the blue one.
+/// The red image is redder than the blue one.
 #[test]
 fn color_word_changes_hue() {
     let warmth = |prompt: &str| -> i64 {
@@ -142,7 +139,6 @@ fn night_image_is_darker_than_noon_image() {
     }
 }
 
-/// Orders are written as the protocol writes them.
 #[test]
 fn size_serializes_as_protocol_name() {
     for size in ImageSize::ALL {

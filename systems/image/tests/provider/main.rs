@@ -1,4 +1,4 @@
-//! The providers: the artist by what it draws, the client by what it makes of a service's good and bad answers.
+//! Tests of the built-in generator and of the client of an image service.
 
 mod downloads;
 mod local_provider;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use onceward_system_image::provider::{ImageRequest, ImageSize, OpenAiClient, OpenAiConfig};
 use onceward_testkit::fake_image_service::FakeImageService;
 
-/// Stands in no message and in no log.
+/// Must not appear in any message or log.
 pub(crate) const SECRET_PROMPT: &str = "an unmistakable zebrafinch";
 pub(crate) const TEST_API_KEY: &str = "sk-very-hidden";
 
@@ -18,7 +18,7 @@ pub(crate) fn image_request() -> ImageRequest {
     ImageRequest { prompt: SECRET_PROMPT.to_owned(), size: ImageSize::S512 }
 }
 
-/// A client of the service with room for its picture and little more. Nothing here needs seconds, but a busy machine may.
+/// Creates a client whose size limit is just above the service's image. The timeout is long for busy machines.
 pub(crate) fn openai_client(service: &FakeImageService) -> OpenAiClient {
     openai_client_with(service, "a-model", Duration::from_secs(20))
 }

@@ -1,4 +1,4 @@
-//! A verdict, or an error: nothing between.
+//! The moderation client returns a verdict or an error.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn moderation_client(service: &FakeImageService, timeout: Duration) -> Moderatio
     ModerationClient::open(openai_config(&service.url(), "", timeout)).expect("a good configuration")
 }
 
-/// IMG-15: a flagged prompt is flagged, another is not; the service is asked about the prompt and nothing else.
+/// IMG-15: the request contains only the prompt.
 #[test]
 fn moderation_verdict_is_returned() {
     block_on(async {
@@ -44,7 +44,7 @@ fn configured_model_is_sent() {
     });
 }
 
-/// IMG-15: without a verdict there is none: a prompt never passes because nobody could look at it.
+/// IMG-15: a prompt never passes without a verdict.
 #[test]
 fn missing_verdict_is_an_error() {
     block_on(async {

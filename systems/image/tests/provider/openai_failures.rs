@@ -1,4 +1,4 @@
-//! What the client reports for each way in which a service answers, or does not.
+//! Failure reports of the client for each kind of response.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{SECRET_PROMPT, TEST_API_KEY, block_on, image_request, openai_client, openai_client_with, openai_config};
 
-/// What must be reported: the code, and after how many seconds to come again.
+/// Expected code and retry delay in seconds.
 type ExpectedFailure = (&'static str, Option<i64>);
 
 fn assert_report(case: &str, report: &FailureReport, (code, seconds): ExpectedFailure) {
@@ -31,7 +31,7 @@ async fn assert_generation_fails(case: &str, answer: impl Into<FakeResponse>, ex
     assert_report(case, &report, expected);
 }
 
-/// IMG-12: a status that may pass is reported as one that may, and one that will not as one that will not.
+/// IMG-12: retryable statuses map to retryable codes, others to terminal ones.
 #[test]
 fn http_status_maps_to_error_code() {
     block_on(async {
@@ -44,7 +44,7 @@ fn http_status_maps_to_error_code() {
             (400, "400"),
             (401, "401"),
             (403, "403"),
-            // Not in the table; each means what one of the table does.
+            // Not in the error table; each maps to the code with the same meaning.
             (402, "403"),
             (404, "400"),
             (408, "timeout"),
@@ -60,7 +60,7 @@ fn http_status_maps_to_error_code() {
     });
 }
 
-/// IMG-11: the pause that a service asks for is reported, in seconds or as a date.
+/// IMG-11: as seconds or as a date.
 #[test]
 fn retry_after_header_is_reported() {
     block_on(async {
@@ -85,7 +85,7 @@ fn retry_after_header_is_reported() {
     });
 }
 
-/// IMG-6: a safety filter's word is `policy`, whichever of its names the service calls it by.
+/// IMG-6
 #[test]
 fn safety_filter_codes_are_reported_as_policy() {
     block_on(async {
@@ -96,7 +96,7 @@ fn safety_filter_codes_are_reported_as_policy() {
             .await;
         let inner = json!({ "code": "BadRequest", "inner_error": { "code": "ResponsibleAIPolicyViolation" } });
         assert_generation_fails("Azure", FakeResponse::error_status(400).error(inner), ("policy", None)).await;
-        // A word in the text is not a code: it may be the prompt's.
+        // Only the code field counts: the message may quote the prompt.
         let worded = json!({ "code": "invalid_size", "message": "content_policy_violation" });
         assert_generation_fails("a word", FakeResponse::error_status(400).error(worded), ("400", None)).await;
         assert_generation_fails("a failure", FakeResponse::error_status(500).code("content_filter"), ("500", None))
@@ -104,7 +104,6 @@ fn safety_filter_codes_are_reported_as_policy() {
     });
 }
 
-/// A time beyond all clocks is a day.
 #[test]
 fn unbounded_timeout_is_capped() {
     block_on(async {
@@ -113,7 +112,6 @@ fn unbounded_timeout_is_capped() {
     });
 }
 
-/// Of a refusal no more is read than any needs: one that goes on is taken by its status alone.
 #[test]
 fn oversized_error_body_is_judged_by_status() {
     block_on(async {
@@ -132,7 +130,7 @@ fn oversized_error_body_is_judged_by_status() {
     });
 }
 
-/// IMG-4: what cannot be understood may be understood the next time.
+/// IMG-4: retryable.
 #[test]
 fn unreadable_response_is_reported_as_502() {
     block_on(async {
@@ -156,7 +154,7 @@ fn unreadable_response_is_reported_as_502() {
     });
 }
 
-/// IMG-4: nobody there is a failure that may pass.
+/// IMG-4: retryable.
 #[test]
 fn unreachable_service_is_reported_as_503() {
     block_on(async {
@@ -171,7 +169,7 @@ fn unreachable_service_is_reported_as_503() {
     });
 }
 
-/// However slowly an answer comes, there is an end to waiting for it. Waits for a real moment each time.
+/// Waits for the real timeout in each case.
 #[test]
 fn slow_response_is_reported_as_timeout() {
     block_on(async {
@@ -194,7 +192,7 @@ fn slow_response_is_reported_as_timeout() {
     });
 }
 
-/// A picture comes as it was drawn, in either form, and the service hears what was ordered.
+/// The request contains the ordered prompt and size.
 #[test]
 fn image_is_returned_from_base64_or_url() {
     block_on(async {
@@ -212,12 +210,12 @@ fn image_is_returned_from_base64_or_url() {
     });
 }
 
-/// Some put the picture where its address should be.
+/// Some services put a data URL into the `url` field.
 #[test]
 fn data_url_is_decoded_without_download() {
     block_on(async {
         let service = FakeImageService::start();
-        // The smallest PNG that any program takes: one grey pixel.
+        // A minimal PNG: one gray pixel.
         let pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==";
         let response = json!({ "data": [{ "url": format!("data:image/png;base64,{pixel}") }] }).to_string();
         service.respond_next(RequestKind::Generation, FakeResponse::success_text(&response));
@@ -227,7 +225,7 @@ fn data_url_is_decoded_without_download() {
     });
 }
 
-/// OpenAI's newer models refuse to be told how to answer, and to draw small pictures.
+/// OpenAI's newer models reject `response_format` and small sizes.
 #[test]
 fn request_omits_options_that_model_rejects() {
     block_on(async {
@@ -248,7 +246,6 @@ fn request_omits_options_that_model_rejects() {
     });
 }
 
-/// Neither a key nor a prompt stands in what a log might show.
 #[test]
 fn debug_output_hides_key_and_prompt() {
     let config = openai_config("https://api.example.org", "a-model", Duration::from_secs(20));

@@ -1,4 +1,4 @@
-//! The edges of what is allowed: one more, one fewer, and somebody who is not a caller at all.
+//! Boundary cases: limits from both sides, and events sent by other records.
 
 use onceward_core::value::RecordId;
 use onceward_testkit::{Simulator, operator, systems, user};
@@ -9,7 +9,7 @@ use super::{
     order_image, user_credits, user_with_role, with_prompt_check,
 };
 
-/// Another record, which does whatever it is told to.
+/// A record that sends the named event to another record.
 const FORWARDER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.boss"
@@ -50,7 +50,7 @@ go    = "there"
 spawn = [{ lifecycle = "image.grant", fields = { user = "'alice'", amount = "5", order = "'boss'" } }]
 "#;
 
-/// IMG-3, IMG-7, IMG-10, IMG-13, IMG-17: only people block, replay, withdraw, remove and grant; no other record does it for them.
+/// IMG-3, IMG-7, IMG-10, IMG-13, IMG-17: a record cannot block, replay, withdraw, remove or grant.
 #[test]
 fn cascade_from_other_record_cannot_act_for_people() {
     let mut stage =
@@ -69,7 +69,7 @@ fn cascade_from_other_record_cannot_act_for_people() {
         stage.fire(forwarder, event, &stranger).expect_unchanged();
         stage.fire(forwarder, "grant", &stranger).expect_refusal(409, "spawn_not_taken");
     };
-    // While no other job is active, which would be in the way of any replay.
+    // No other job may be active, because it would prevent a replay.
     forward(&mut stage, "replay", dead);
     forward(&mut stage, "remove", dead);
     let waiting = create_queued_job(&mut stage);
@@ -79,7 +79,7 @@ fn cascade_from_other_record_cannot_act_for_people() {
     assert_eq!(user_credits(&stage, "alice"), 90);
 }
 
-/// IMG-10: what runs or waits out its backoff is not replayed.
+/// IMG-10
 #[test]
 fn replay_of_running_or_failed_job_is_refused() {
     let mut stage = new_simulator();
@@ -89,7 +89,7 @@ fn replay_of_running_or_failed_job_is_refused() {
     stage.fire(lease.record, "replay", &alice()).expect_wrong_state("failed", "replay");
 }
 
-/// IMG-10: a replay that was rejected has been tried: asking again answers that job.
+/// IMG-10: a rejected replay counts as a replay.
 #[test]
 fn second_replay_returns_rejected_replay() {
     let mut stage = new_simulator();
@@ -102,7 +102,7 @@ fn second_replay_returns_rejected_replay() {
     assert_eq!(stage.linked_records(old, "image.job", "replayOf"), [new]);
 }
 
-/// IMG-9, IMG-10: a replay holds the key of its own minute, as an order does.
+/// IMG-9, IMG-10
 #[test]
 fn replay_holds_idempotency_key_of_its_minute() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:00:00Z");
@@ -114,7 +114,7 @@ fn replay_holds_idempotency_key_of_its_minute() {
     assert_eq!(order_image(&mut stage, "a cat").expect_existing(), new);
 }
 
-/// IMG-1, IMG-14: a new order has not failed, and nobody but a replay says what role it had or what it replays.
+/// IMG-1, IMG-14: only a replay sets these fields.
 #[test]
 fn role_and_replay_of_in_create_are_rejected() {
     let mut stage = new_simulator();
@@ -127,7 +127,7 @@ fn role_and_replay_of_in_create_are_rejected() {
     assert_eq!(stage.field(id, "retryable"), true);
 }
 
-/// IMG-3: the bounds of a result, from both sides.
+/// IMG-3
 #[test]
 fn result_fields_are_bounded() {
     for (field, value, fits) in [
@@ -157,7 +157,7 @@ fn result_fields_are_bounded() {
     }
 }
 
-/// IMG-15: an answer of the guard without its verdict or its hash is no answer, and makes no job.
+/// IMG-15: verdict and hash are required.
 #[test]
 fn incomplete_check_answer_creates_no_job() {
     for (readable, pass, hash, fits) in [
@@ -179,13 +179,13 @@ fn incomplete_check_answer_creates_no_job() {
     }
 }
 
-/// IMG-15: one letter is a prompt.
+/// IMG-15
 #[test]
 fn one_letter_prompt_is_accepted() {
     order_image(&mut new_simulator(), "x").expect_ok();
 }
 
-/// IMG-4, IMG-12: a job given back waits and is tried again, like one whose worker is lost.
+/// IMG-4, IMG-12: like a job with a lost lease.
 #[test]
 fn yielded_job_is_retried() {
     let mut stage = new_simulator();
@@ -196,7 +196,7 @@ fn yielded_job_is_retried() {
     stage.lease(lease.record, "w2");
 }
 
-/// IMG-17: the bounds of a grant's texts, from both sides.
+/// IMG-17
 #[test]
 fn grant_text_lengths_are_bounded() {
     let mut stage = new_simulator();
@@ -215,13 +215,13 @@ fn grant_text_lengths_are_bounded() {
     }
 }
 
-/// IMG-17, IMG-3: a grant and a removed asset are over, and who made the grant may still see it.
+/// IMG-17, IMG-3: the grant's creator may still see it.
 #[test]
 fn grant_and_removed_asset_are_final() {
     let mut stage = new_simulator();
     let id = grant_credits(&mut stage, "bob", 5);
     assert!(stage.record(id).is_final());
-    // Who made it sees it, operator or not.
+    // The creator sees it even without the operator role.
     stage.fire(id, "undo", &user("olga")).expect_refusal(404, "no_such_event");
     let lease = create_running_job(&mut stage);
     stage.commit(&lease, image_result(&lease)).expect_ok();

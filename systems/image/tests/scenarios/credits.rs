@@ -1,4 +1,4 @@
-//! IMG-13 and IMG-17: where credits come from and where they go.
+//! IMG-13 and IMG-17: grants, charges and refunds.
 
 use onceward_testkit::{Simulator, operator, systems, user};
 use serde_json::json;
@@ -8,14 +8,14 @@ use super::{
     with_prompt_check,
 };
 
-/// Every account that the image system knows, with what jobs hold.
+/// Returns the sum over all accounts and holds.
 fn total_balance(stage: &Simulator) -> i64 {
     let named: i64 =
         ["shop", "revenue", "penalties", "user:alice"].iter().map(|name| stage.balance("credit", name)).sum();
     named + stage.records_of("image.job").iter().map(|job| job.hold).sum::<i64>()
 }
 
-/// IMG-17, IMG-13: an operator grants credits; the shop's account goes below zero by as much.
+/// IMG-17, IMG-13
 #[test]
 fn operator_grant_credits_user_and_debits_shop() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
@@ -25,7 +25,7 @@ fn operator_grant_credits_user_and_debits_shop() {
     assert_eq!(stage.field(id, "amount"), 40);
 }
 
-/// IMG-17: nobody else grants, least of all to themselves.
+/// IMG-17: users cannot grant credits to themselves.
 #[test]
 fn grant_requires_operator() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
@@ -36,7 +36,7 @@ fn grant_requires_operator() {
     assert_eq!(user_credits(&stage, "mallory"), 0);
 }
 
-/// IMG-17: an order is granted once, however often it is told.
+/// IMG-17
 #[test]
 fn repeated_purchase_order_returns_existing_grant() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
@@ -46,7 +46,7 @@ fn repeated_purchase_order_returns_existing_grant() {
     assert_eq!(user_credits(&stage, "alice"), 10);
 }
 
-/// IMG-17: an order that was granted to somebody else, or with another amount, is taken: whoever tells of it hears that nothing was granted.
+/// IMG-17: the refusal tells the caller that nothing was granted.
 #[test]
 fn purchase_order_of_other_user_or_amount_is_refused() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
@@ -68,7 +68,7 @@ fn purchase_order_of_other_user_or_amount_is_refused() {
     assert_eq!((user_credits(&stage, "alice"), user_credits(&stage, "eve")), (20, 10));
 }
 
-/// IMG-17: an amount is a whole number from one to a million, and all three parts are needed.
+/// IMG-17: an integer from 1 to 1,000,000.
 #[test]
 fn grant_amount_is_bounded_and_fields_required() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
@@ -96,7 +96,7 @@ fn grant_amount_is_bounded_and_fields_required() {
         .expect_bad_input();
 }
 
-/// IMG-13: through every kind of end the accounts cancel out, step by step, and what has ended holds nothing.
+/// IMG-13: for every kind of ending; an ended job holds nothing.
 #[test]
 fn ledger_total_is_zero_after_every_step() {
     let mut stage = new_simulator();
@@ -123,7 +123,7 @@ fn ledger_total_is_zero_after_every_step() {
     );
 }
 
-/// IMG-13: a job that waits out its backoff keeps its hold: it is charged once for all its retries.
+/// IMG-13
 #[test]
 fn retries_keep_one_hold_and_charge_once() {
     let mut stage = new_simulator();
@@ -135,7 +135,7 @@ fn retries_keep_one_hold_and_charge_once() {
     assert_eq!((user_credits(&stage, "alice"), stage.balance("credit", "revenue")), (95, 5));
 }
 
-/// IMG-13: `dead_letter` gives back what was reserved, whether at once or after the last retry.
+/// IMG-13: at once or after the last retry.
 #[test]
 fn dead_letter_refunds_credits() {
     let mut stage = new_simulator();
@@ -148,7 +148,7 @@ fn dead_letter_refunds_credits() {
     assert_eq!((stage.balance("credit", "revenue"), stage.balance("credit", "penalties")), (0, 0));
 }
 
-/// IMG-17: a grant is final, and the user it was made to may see it; others may not.
+/// IMG-17
 #[test]
 fn grant_is_visible_only_to_its_user() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));

@@ -1,4 +1,4 @@
-//! IMG-4, IMG-5, IMG-11, IMG-12: failures, backoff and the dead letter.
+//! IMG-4, IMG-5, IMG-11, IMG-12: failures, backoff and dead letters.
 
 use onceward_core::time::Duration;
 use onceward_testkit::Simulator;
@@ -9,7 +9,7 @@ use super::{
 };
 use onceward_core::value::RecordId;
 
-/// It waits this many seconds and a jitter of less than one.
+/// Asserts a backoff of `seconds` plus less than one second of jitter.
 #[track_caller]
 fn assert_backoff(stage: &Simulator, id: RecordId, seconds: i64) {
     let wait = stage.time_until(id, "retryAt");
@@ -17,7 +17,7 @@ fn assert_backoff(stage: &Simulator, id: RecordId, seconds: i64) {
     assert!(min_wait <= wait && wait < max_wait, "waits {wait}, not {min_wait} and a jitter");
 }
 
-/// IMG-4: a server error fails it: the count grows, a time to come back is set, the credits stay reserved.
+/// IMG-4: the failure is counted and a retry is scheduled.
 #[test]
 fn server_error_fails_job_and_keeps_hold() {
     let mut stage = new_simulator();
@@ -29,7 +29,7 @@ fn server_error_fails_job_and_keeps_hold() {
     assert_eq!((user_credits(&stage, "alice"), stage.hold_balance(lease.record)), (95, 5));
 }
 
-/// IMG-4: a lost lease and a yield are failures like a time-out.
+/// IMG-4: like a timeout.
 #[test]
 fn lost_lease_and_yield_count_as_failures() {
     let mut stage = new_simulator();
@@ -47,7 +47,7 @@ fn lost_lease_and_yield_count_as_failures() {
     assert_backoff(&stage, lease.record, 4);
 }
 
-/// IMG-5: it is queued again when its backoff is over, to the microsecond.
+/// IMG-5: to the microsecond.
 #[test]
 fn failed_job_is_queued_exactly_when_backoff_ends() {
     let mut stage = new_simulator();
@@ -63,7 +63,7 @@ fn failed_job_is_queued_exactly_when_backoff_ends() {
     assert_eq!(stage.field(lease.record, "lastError"), json!(null));
 }
 
-/// IMG-11: three retries, after 2, 4 and 8 seconds and a jitter; the fourth failure is the last, and counts.
+/// IMG-11: three retries, after 2, 4 and 8 seconds plus jitter; the fourth failure is counted too.
 #[test]
 fn fourth_failure_is_dead_letter() {
     let mut stage = new_simulator();
@@ -83,7 +83,7 @@ fn fourth_failure_is_dead_letter() {
     assert_eq!(stage.field(id, "retryCount"), 4);
 }
 
-/// IMG-11: at its last chance it may still succeed.
+/// IMG-11
 #[test]
 fn third_retry_can_complete() {
     let mut stage = new_simulator();
@@ -95,7 +95,7 @@ fn third_retry_can_complete() {
     assert_eq!(stage.field(lease.record, "retryCount"), 3);
 }
 
-/// IMG-5, IMG-13: with no retries left it goes through `failed` to `dead_letter` in one operation, and the credits go back.
+/// IMG-5, IMG-13: through `failed`; the credits are refunded.
 #[test]
 fn last_failure_moves_to_dead_letter_in_one_operation() {
     let mut stage = new_simulator();
@@ -113,7 +113,7 @@ fn last_failure_moves_to_dead_letter_in_one_operation() {
     assert_eq!(stage.next_timer_due(lease.record), None);
 }
 
-/// IMG-11, IMG-5: a provider's Retry-After counts where it is longer, and not where it is shorter: up to an hour the job waits and is queued again.
+/// IMG-11, IMG-5: a shorter `Retry-After` is ignored; up to an hour the job waits and is queued again.
 #[test]
 fn longer_retry_after_extends_backoff() {
     for (retry_after, seconds) in [("20s", 20), ("2m", 120), ("1s", 2), ("2s", 2), ("1h", 3_600)] {
@@ -127,8 +127,8 @@ fn longer_retry_after_extends_backoff() {
     }
 }
 
-/// IMG-11, IMG-5, IMG-13: a provider that wants to be left alone for longer than an hour is not waited for, nor asked before its time: the job
-/// is a dead letter at once, and its owner has credits and place back.
+/// IMG-11, IMG-5, IMG-13: the provider is not called before its time. The job ends at once, refunds the credits and no
+/// longer counts as the owner's active job.
 #[test]
 fn retry_after_over_one_hour_is_dead_letter() {
     for retry_after in ["3601s", "7d", "365d"] {
@@ -146,7 +146,7 @@ fn retry_after_over_one_hour_is_dead_letter() {
     }
 }
 
-/// IMG-11: jobs that fail together come back apart.
+/// IMG-11
 #[test]
 fn jitter_spreads_retries() {
     let mut stage = new_simulator();
@@ -163,7 +163,7 @@ fn jitter_spreads_retries() {
     assert!(waits.len() > 15, "twenty jobs came back at only {} times", waits.len());
 }
 
-/// IMG-12, IMG-4: these pass with time, whatever the worker says of them.
+/// IMG-12, IMG-4: whatever the worker reports.
 #[test]
 fn retryable_codes_fail_job_for_retry() {
     for code in ["429", "500", "502", "503", "504", "timeout"] {
@@ -174,7 +174,7 @@ fn retryable_codes_fail_job_for_retry() {
     }
 }
 
-/// IMG-12, IMG-5, IMG-13: these do not: `dead_letter` at once, counted as one failure, credits returned.
+/// IMG-12, IMG-5, IMG-13: at once, counted as one failure.
 #[test]
 fn terminal_codes_are_dead_letter_and_refunded() {
     for code in ["400", "401", "403"] {
@@ -187,7 +187,7 @@ fn terminal_codes_are_dead_letter_and_refunded() {
     }
 }
 
-/// IMG-12: of a code that nobody listed the worker's word counts, and silence means no.
+/// IMG-12
 #[test]
 fn unlisted_code_follows_worker_and_defaults_to_terminal() {
     for (is_retryable, state) in [(Some(true), "failed"), (Some(false), "dead_letter"), (None, "dead_letter")] {
@@ -202,7 +202,7 @@ fn unlisted_code_follows_worker_and_defaults_to_terminal() {
     }
 }
 
-/// IMG-5: a dead letter makes room: its owner may order again at once.
+/// IMG-5
 #[test]
 fn dead_letter_does_not_block_new_job() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! IMG-2, IMG-3, IMG-6, IMG-7, IMG-8: drawing, and being stopped from it.
+//! IMG-2, IMG-3, IMG-6, IMG-7, IMG-8: generation, commits, assets, policy failures and blocks.
 
 use onceward_core::time::Duration;
 use onceward_testkit::{Simulator, operator, systems, user};
@@ -9,7 +9,7 @@ use super::{
     order_image, user_credits, user_with_role, with_prompt_check,
 };
 
-/// IMG-2: a worker takes it, the time is kept, and heartbeats keep the lease of a minute.
+/// IMG-2: the lease lasts one minute.
 #[test]
 fn lease_sets_started_at_and_heartbeat_extends_lease() {
     let mut stage = new_simulator();
@@ -27,7 +27,7 @@ fn lease_sets_started_at_and_heartbeat_extends_lease() {
     stage.try_lease(id, "w2").expect_refusal(409, "already_leased");
 }
 
-/// IMG-3, IMG-13: the commit completes the job, sets its address, makes the asset and captures the credits, all in one.
+/// IMG-3, IMG-13: in one operation.
 #[test]
 fn commit_completes_job_creates_asset_and_captures_credits() {
     let mut stage = new_simulator();
@@ -48,8 +48,7 @@ fn commit_completes_job_creates_asset_and_captures_credits() {
     );
 }
 
-/// IMG-3: no job completes without its image: a result that lacks it, or lies outside `originals/`, is refused, and the
-/// worker may still do better.
+/// IMG-3: the result lacks a field or its name is outside `originals/`. The worker may commit again.
 #[test]
 fn commit_with_invalid_result_is_rejected() {
     let mut stage = new_simulator();
@@ -83,8 +82,8 @@ fn commit_with_invalid_result_is_rejected() {
     stage.commit(&lease, good).expect_ok();
 }
 
-/// IMG-3: a picture that is not named by its job may be another's, to look at and to take away: such a commit is refused, changes nothing,
-/// and the worker may still do better.
+/// IMG-3: otherwise the owner could read or delete the image of another job. The refusal changes nothing, and the
+/// worker may commit again.
 #[test]
 fn commit_with_image_of_other_job_is_refused() {
     let mut stage = new_simulator();
@@ -110,7 +109,7 @@ fn commit_with_image_of_other_job_is_refused() {
     assert_eq!((stage.hold_balance(id), stage.balance("credit", "revenue")), (0, 10));
 }
 
-/// IMG-3: never two assets for one job: not by a second commit, not by a second worker, not by hand.
+/// IMG-3: neither a second commit, a second worker nor a caller creates another asset.
 #[test]
 fn job_has_at_most_one_asset() {
     let mut stage = new_simulator();
@@ -128,7 +127,7 @@ fn job_has_at_most_one_asset() {
     assert_eq!(stage.records_of("image.asset").len(), 1);
 }
 
-/// A record that makes an asset of a job whenever it is told to.
+/// A record that spawns an asset of a job.
 const ASSET_MAKER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.maker"
@@ -149,7 +148,7 @@ go    = "there"
 spawn = [{ lifecycle = "image.asset", fields = { job = "record.job", url = "'x'", sha256 = "'y'", bytes = "1" } }]
 "#;
 
-/// IMG-3: nor by another record: it meets the asset that is there, even one that was taken out of the library.
+/// IMG-3: even if the existing asset was removed.
 #[test]
 fn spawned_second_asset_returns_existing_asset() {
     let mut stage =
@@ -165,7 +164,7 @@ fn spawned_second_asset_returns_existing_asset() {
     assert_eq!(stage.records_of("image.asset").len(), 1);
 }
 
-/// IMG-3: the asset is its owner's, who may take it out of the library; nobody else even sees it.
+/// IMG-3: to other users the asset does not exist.
 #[test]
 fn only_owner_removes_asset() {
     let mut stage = new_simulator();
@@ -179,7 +178,7 @@ fn only_owner_removes_asset() {
     assert_eq!(stage.state(lease.record), "completed");
 }
 
-/// Whoever has its picture taken out of the bucket, an asset that is to go is a worker's until that is done, however often it fails.
+/// The backoff doubles up to ten minutes.
 #[test]
 fn asset_removal_is_retried_until_committed() {
     let mut stage = new_simulator();
@@ -214,7 +213,7 @@ fn asset_removal_is_retried_until_committed() {
     stage.fire(asset, "remove", &alice()).expect_wrong_state("removed", "remove");
 }
 
-/// IMG-3: what a worker is taking out of the bucket is out of the library already: to remove it once more changes nothing, and the worker goes on.
+/// IMG-3: the asset has already left the library; the worker keeps its lease.
 #[test]
 fn remove_during_clearing_is_refused() {
     let mut stage = new_simulator();
@@ -230,8 +229,8 @@ fn remove_during_clearing_is_refused() {
     assert_eq!(stage.state(asset), "removed");
 }
 
-/// IMG-6, IMG-16, IMG-12: the provider's filter rejects it: no refund, the hold becomes a penalty, `SAFE_BLOCK` is on record,
-/// and the provider's words, which may quote the prompt, are not.
+/// IMG-6, IMG-16, IMG-12: the hold becomes a penalty and the log gets `SAFE_BLOCK`, without the provider's message,
+/// which may quote the prompt.
 #[test]
 fn provider_policy_failure_rejects_job_and_keeps_credits() {
     let mut stage = new_simulator();
@@ -247,7 +246,7 @@ fn provider_policy_failure_rejects_job_and_keeps_credits() {
     assert_eq!(stage.field(lease.record, "retryCount"), 0);
 }
 
-/// IMG-6: after retries too.
+/// IMG-6
 #[test]
 fn policy_failure_after_retry_rejects_job() {
     let mut stage = new_simulator();
@@ -259,7 +258,7 @@ fn policy_failure_after_retry_rejects_job() {
     assert_eq!(stage.balance("credit", "penalties"), 5);
 }
 
-/// IMG-7, IMG-16: a moderator blocks it before it runs, with the same penalty and the same entry.
+/// IMG-7, IMG-16: with the same penalty and audit entry as a policy failure.
 #[test]
 fn moderator_block_rejects_queued_job_and_keeps_credits() {
     let mut stage = new_simulator();
@@ -275,7 +274,7 @@ fn moderator_block_rejects_queued_job_and_keeps_credits() {
     stage.try_lease(id, "w1").expect_not_leasable();
 }
 
-/// IMG-7: only a moderator, and only before it runs.
+/// IMG-7
 #[test]
 fn block_requires_moderator_and_queued_state() {
     let mut stage = new_simulator();
@@ -289,7 +288,7 @@ fn block_requires_moderator_and_queued_state() {
     stage.fire(id, "block", &user_with_role("mo", "moderator")).expect_wrong_state("failed", "block");
 }
 
-/// IMG-8: nothing leads out of the three ends, whatever is tried.
+/// IMG-8: for all three final states.
 #[test]
 fn event_on_final_job_is_refused() {
     let mut stage = new_simulator();

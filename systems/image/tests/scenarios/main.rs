@@ -1,4 +1,4 @@
-//! The image system, played: each test reads like the rule it cites. The rules stand in `systems/image/README.md`.
+//! Scenario tests of the image system. The rules are in `systems/image/README.md`.
 
 mod boundaries;
 mod credits;
@@ -16,14 +16,14 @@ use onceward_core::value::RecordId;
 use onceward_testkit::{SimulatedCall, SimulatedLease, Simulator, operator, systems, user};
 use serde_json::{Value, json};
 
-/// A stage with a prompt guard that knows one bad word and plain text, and a hundred credits for Alice.
+/// Creates a simulator with a prompt check and 100 credits for Alice.
 fn new_simulator() -> Simulator {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
     grant_credits(&mut stage, "alice", 100);
     stage
 }
 
-/// With a prompt guard that knows one bad word and plain text.
+/// Registers a prompt check that reads plain text and flags one word.
 fn with_prompt_check(stage: Simulator) -> Simulator {
     stage.on_check("image.job", "prompt", answer_prompt_check)
 }
@@ -49,7 +49,7 @@ fn user_credits(stage: &Simulator, user: &str) -> i64 {
     stage.balance("credit", &format!("user:{user}"))
 }
 
-/// Alice, a plain user, orders a picture.
+/// Orders an image as Alice, a plain user.
 fn order_image<'s>(stage: &'s mut Simulator, prompt: &str) -> SimulatedCall<'s> {
     stage.create("image.job", &user_with_role("alice", "user")).payload(prompt.as_bytes())
 }
@@ -67,7 +67,7 @@ fn create_running_job(stage: &mut Simulator) -> SimulatedLease {
     stage.lease(id, "w1")
 }
 
-/// A job that has failed so many times and waits out its backoff.
+/// Creates a job that has failed `failures` times and waits for its retry.
 fn create_failed_job(stage: &mut Simulator, failures: u32) -> SimulatedLease {
     let mut lease = create_running_job(stage);
     for failure in 1..=failures {
@@ -86,12 +86,12 @@ fn create_dead_letter(stage: &mut Simulator) -> RecordId {
     lease.record
 }
 
-/// What the worker brings when it has stored the image.
+/// Returns the result of a worker that has stored the image.
 fn image_result(lease: &SimulatedLease) -> Value {
     json!({ "url": format!("originals/{}-1.png", lease.record), "sha256": "ab".repeat(32), "bytes": 1024 })
 }
 
-/// The owner of everything here.
+/// Owner of the test records.
 fn alice() -> onceward_core::record::Actor {
     user("alice")
 }

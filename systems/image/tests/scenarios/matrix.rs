@@ -1,4 +1,4 @@
-//! Every state, every event, every caller, for the three lifecycles.
+//! Transition matrix of the three lifecycles: every event in every state by every caller.
 
 use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix};
 use onceward_testkit::user;
@@ -9,7 +9,7 @@ use super::{
     user_with_role, with_prompt_check,
 };
 
-/// Typed from the requirement.
+/// All transitions of the requirement.
 const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, operator, stranger, moderator, record", "queued"),
     ("queued", "lease", "operator, worker, another worker", "running"),
@@ -36,7 +36,7 @@ const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("failed", "time", "engine", "queued"),
     ("failed", "withdraw", "owner, operator", "dead_letter"),
     ("dead_letter", "replay", "owner, operator", "dead_letter"),
-    // Not a move of the job: its worker's execution is still to be closed after the commit.
+    // The job's state does not change: its execution is still open after the commit.
     ("completed: not closed", "heartbeat", "worker", "completed"),
     ("completed: not closed", "finish", "worker", "completed"),
     ("completed: not closed", "commit and finish", "worker", "completed"),
@@ -52,7 +52,7 @@ fn with_credits_for_all(stage: onceward_testkit::Simulator) -> onceward_testkit:
     stage
 }
 
-/// IMG-1, IMG-2, IMG-3, IMG-4, IMG-5, IMG-6, IMG-7, IMG-8, IMG-10: these moves happen, and no other does.
+/// IMG-1, IMG-2, IMG-3, IMG-4, IMG-5, IMG-6, IMG-7, IMG-8, IMG-10
 #[test]
 fn only_allowed_job_transitions_happen() {
     LifecycleMatrix::new("image", "image.job", &[], with_credits_for_all)
@@ -89,10 +89,10 @@ fn only_allowed_job_transitions_happen() {
         .assert_only_allowed(ALLOWED_JOB_TRANSITIONS);
 }
 
-/// IMG-3: only a job's commit makes an asset, and only its owner removes it.
+/// IMG-3
 #[test]
 fn only_allowed_asset_transitions_happen() {
-    // Of a replay: what it replays is a job without an asset, for another record to make one of.
+    // The asset belongs to a replay; the replayed job has no asset, so another record may try to spawn one.
     let create_stored_asset = |stage: &mut onceward_testkit::Simulator| {
         let old = create_dead_letter(stage);
         stage.fire(old, "replay", &alice()).expect_ok();
@@ -136,7 +136,7 @@ fn only_allowed_asset_transitions_happen() {
         ]);
 }
 
-/// IMG-17: only an operator makes a grant, and nothing moves it.
+/// IMG-17
 #[test]
 fn only_allowed_grant_transitions_happen() {
     let Value::Object(grant_fields) = json!({ "user": "alice", "amount": 5, "order": "o-1" }) else { unreachable!() };

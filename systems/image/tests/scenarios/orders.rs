@@ -1,4 +1,4 @@
-//! IMG-1, IMG-9, IMG-14, IMG-15, IMG-16: what it takes to place an order.
+//! IMG-1, IMG-9, IMG-14, IMG-15, IMG-16: creating a job.
 
 use onceward_core::time::Duration;
 use onceward_testkit::{Simulator, operator, systems, user};
@@ -9,13 +9,13 @@ use super::{
     user_with_role, with_prompt_check,
 };
 
-/// Take the active job out of the way, so that only the hour counts.
+/// Blocks the job at once, so that it counts in the hourly quota but is not active.
 fn create_and_block_job(stage: &mut Simulator, user: &str, role: &str, prompt: &str) {
     let id = stage.create("image.job", &user_with_role(user, role)).payload(prompt.as_bytes()).expect_ok();
     stage.fire(id, "block", &user_with_role("mo", "moderator")).expect_ok();
 }
 
-/// IMG-1, IMG-13: an order that passes everything is queued, and its credits are reserved with it.
+/// IMG-1, IMG-13
 #[test]
 fn accepted_job_is_queued_and_credits_reserved() {
     let mut stage = new_simulator();
@@ -29,7 +29,7 @@ fn accepted_job_is_queued_and_credits_reserved() {
     assert_eq!(stage.field(id, "retryCount"), 0);
 }
 
-/// IMG-1, IMG-15: a prompt that the guard blocks makes no job and costs nothing.
+/// IMG-1, IMG-15: nothing is charged.
 #[test]
 fn flagged_prompt_creates_no_job() {
     let mut stage = new_simulator();
@@ -38,7 +38,7 @@ fn flagged_prompt_creates_no_job() {
     assert_eq!(user_credits(&stage, "alice"), 100);
 }
 
-/// IMG-1, IMG-15: what is no order is no job: refused, also where it has a word that is blocked; it costs nothing, and is nothing for the audit.
+/// IMG-1, IMG-15: also if it contains a flagged word; nothing is charged or audited.
 #[test]
 fn unreadable_payload_creates_no_job() {
     let mut stage = new_simulator();
@@ -49,7 +49,7 @@ fn unreadable_payload_creates_no_job() {
     assert_eq!(user_credits(&stage, "alice"), 100);
 }
 
-/// IMG-15, IMG-16: the refusal says that the policy is violated and no more; the prompt is in no log, only its hash.
+/// IMG-15, IMG-16: the refusal says only that the policy is violated.
 #[test]
 fn prompt_is_logged_only_by_hash() {
     let mut stage = new_simulator();
@@ -64,7 +64,7 @@ fn prompt_is_logged_only_by_hash() {
     assert!(!stage.visible_text().contains("window"), "nor is one that passes");
 }
 
-/// IMG-15: a prompt is there, and no longer than 32 KB.
+/// IMG-15: from 1 byte to 32 KB.
 #[test]
 fn prompt_size_is_bounded() {
     let mut stage = new_simulator();
@@ -74,7 +74,7 @@ fn prompt_size_is_bounded() {
     order_image(&mut stage, &"x".repeat(32 * 1024)).expect_ok();
 }
 
-/// IMG-1: what an order is made of is not the caller's to say.
+/// IMG-1
 #[test]
 fn fields_in_create_are_rejected() {
     let mut stage = new_simulator();
@@ -90,7 +90,7 @@ fn fields_in_create_are_rejected() {
     }
 }
 
-/// IMG-9: the same user, prompt and minute is the same job: its id comes back, and nothing is deducted again.
+/// IMG-9: nothing is charged again.
 #[test]
 fn same_prompt_in_same_minute_returns_existing_job() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:00:10Z");
@@ -101,7 +101,7 @@ fn same_prompt_in_same_minute_returns_existing_job() {
     assert_eq!(stage.records_of("image.job").len(), 1);
 }
 
-/// IMG-9: another prompt, another user or another minute is another order.
+/// IMG-9
 #[test]
 fn other_prompt_user_or_minute_creates_new_job() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:00:59.999999Z");
@@ -118,11 +118,10 @@ fn other_prompt_user_or_minute_creates_new_job() {
     assert!(id != later && id != bobs_job && bobs_job != later);
 }
 
-/// What becomes of a running job.
+/// Ends a running job.
 type JobEnding = fn(&mut Simulator, &onceward_testkit::SimulatedLease);
 
-/// IMG-9: whatever has become of the first, short of `dead_letter`, it holds the key: also waiting out its backoff,
-/// completed and rejected.
+/// IMG-9: also by failed, completed and rejected jobs.
 #[test]
 fn idempotency_key_is_held_until_dead_letter() {
     let same_minute = |end: JobEnding| {
@@ -159,7 +158,7 @@ fn idempotency_key_is_held_until_dead_letter() {
     assert_eq!(charged, 5);
 }
 
-/// IMG-9, IMG-14: the repeated order is answered before limits and money are looked at.
+/// IMG-9, IMG-14
 #[test]
 fn repeated_job_is_returned_before_limits() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
@@ -169,7 +168,7 @@ fn repeated_job_is_returned_before_limits() {
     assert_eq!(order_image(&mut stage, "a cat").expect_existing(), id);
 }
 
-/// IMG-14, INV-7: one active job: a second is refused while the first is queued, running or failed, and nothing is reserved.
+/// IMG-14, INV-7: while the first is queued, running or failed; nothing is reserved.
 #[test]
 fn second_active_job_is_refused() {
     let mut stage = new_simulator();
@@ -188,7 +187,7 @@ fn second_active_job_is_refused() {
     order_image(&mut stage, "a dog").expect_ok();
 }
 
-/// IMG-14, INV-7: exactly 5, 50 and 500 orders an hour for guest, user and pro; the next is refused and costs nothing.
+/// IMG-14, INV-7: 5, 50 and 500 jobs an hour for guest, user and pro; a refused job costs nothing.
 #[test]
 fn hourly_quota_depends_on_role() {
     for (role, quota) in [("nobody", 5), ("user", 50), ("pro", 500)] {
@@ -203,8 +202,7 @@ fn hourly_quota_depends_on_role() {
     }
 }
 
-/// IMG-14, INV-7: the hour is the clock's: at its last microsecond the quota is full, at the next it is empty. Who is refused is told how long
-/// that is from now; who is refused for another reason is not.
+/// IMG-14, INV-7: a quota refusal says how long the caller must wait; other refusals do not.
 #[test]
 fn hourly_quota_resets_on_the_hour() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:10:00Z");
@@ -220,7 +218,7 @@ fn hourly_quota_resets_on_the_hour() {
     assert_eq!(refused.retry_after, None);
 }
 
-/// Whoever makes keys, and whoever serves everybody, knows these roles: also those that only decide what a row sets.
+/// Includes roles that only decide the value of a field; API keys and open servers use this list.
 #[test]
 fn lifecycle_lists_its_roles() {
     let lifecycles = systems::load_system("image");
@@ -229,7 +227,7 @@ fn lifecycle_lists_its_roles() {
     assert_eq!(roles, ["moderator", "pro", "user"]);
 }
 
-/// IMG-14: what was refused does not count.
+/// IMG-14
 #[test]
 fn refused_jobs_do_not_count_against_quota() {
     let mut stage = new_simulator();
@@ -242,7 +240,7 @@ fn refused_jobs_do_not_count_against_quota() {
     }
 }
 
-/// IMG-14: the balance must cover five credits: four do not, five do.
+/// IMG-14: the cost is five credits.
 #[test]
 fn job_requires_balance_of_its_cost() {
     for (balance, enough) in [(0, false), (4, false), (5, true)] {
@@ -261,7 +259,7 @@ fn job_requires_balance_of_its_cost() {
     }
 }
 
-/// IMG-14: the role is the key's, the highest it has; no role is a guest.
+/// IMG-14: a key without a role is a guest.
 #[test]
 fn role_is_highest_role_of_api_key() {
     for (roles, role) in [(vec![], "guest"), (vec!["user"], "user"), (vec!["user", "pro"], "pro"), (vec!["pro"], "pro")]
@@ -275,7 +273,7 @@ fn role_is_highest_role_of_api_key() {
     }
 }
 
-/// IMG-1: an operator orders for a user: the user pays, and owns it.
+/// IMG-1
 #[test]
 fn operator_creates_job_for_user_who_pays() {
     let mut stage = new_simulator();
@@ -285,7 +283,7 @@ fn operator_creates_job_for_user_who_pays() {
     stage.create("image.job", &user("mallory")).owner("alice").payload(b"a cat").expect_refusal(403, "not_allowed");
 }
 
-/// IMG-16: every order leaves `JOB_CREATED`, every blocked one `JOB_BLOCKED`; a repeated one leaves nothing new.
+/// IMG-16
 #[test]
 fn created_and_blocked_jobs_are_audited_once() {
     let mut stage = new_simulator();

@@ -1,11 +1,11 @@
-//! IMG-10: a dead letter tried again.
+//! IMG-10: replays of dead letters.
 
 use onceward_core::decide::{Decision, NoOpReason};
 use onceward_testkit::{operator, user};
 
 use super::{alice, create_dead_letter, image_result, new_simulator, order_image, user_credits, user_with_role};
 
-/// IMG-10: a replay is a new job with the same prompt, linked to the old one, which stays as it was.
+/// IMG-10: with the same prompt.
 #[test]
 fn replay_creates_linked_job_and_keeps_dead_letter() {
     let mut stage = new_simulator();
@@ -28,7 +28,7 @@ fn replay_creates_linked_job_and_keeps_dead_letter() {
     assert_eq!(stage.state(new), "completed");
 }
 
-/// IMG-10, IMG-16: it is an order like any other: paid for again (the first was refunded) and audited.
+/// IMG-10, IMG-16: the dead letter was refunded.
 #[test]
 fn replay_is_charged_and_audited() {
     let mut stage = new_simulator();
@@ -40,7 +40,7 @@ fn replay_is_charged_and_audited() {
     assert_eq!(stage.audit_tags(), ["JOB_CREATED", "JOB_CREATED"]);
 }
 
-/// IMG-10: an operator replays for the owner: the owner keeps the job, the role and the bill.
+/// IMG-10
 #[test]
 fn operator_replay_keeps_owner_role_and_bill() {
     let mut stage = new_simulator();
@@ -56,7 +56,7 @@ fn operator_replay_keeps_owner_role_and_bill() {
     assert_eq!((user_credits(&stage, "alice"), user_credits(&stage, "olga")), (95, 0));
 }
 
-/// IMG-10: nobody else replays, and nothing but a dead letter is replayed.
+/// IMG-10
 #[test]
 fn replay_requires_dead_letter_and_owner_or_operator() {
     let mut stage = new_simulator();
@@ -69,7 +69,7 @@ fn replay_requires_dead_letter_and_owner_or_operator() {
     assert!(stage.linked_records(old, "image.job", "replayOf").is_empty());
 }
 
-/// IMG-10, IMG-14: a replay meets the checks of an order, and a refused one leaves nothing: active limit, balance.
+/// IMG-10, IMG-14: a refused replay changes nothing.
 #[test]
 fn replay_is_refused_over_limit_or_balance() {
     let mut stage = new_simulator();
@@ -90,7 +90,7 @@ fn replay_is_refused_over_limit_or_balance() {
     stage.fire(old, "replay", &alice()).expect_ok();
 }
 
-/// IMG-10, IMG-15: a prompt that the guard has learnt to block meanwhile is blocked in a replay too.
+/// IMG-10, IMG-15: the check has started to flag the prompt since the first order.
 #[test]
 fn replay_is_refused_when_prompt_check_fails() {
     let mut stage = new_simulator();
@@ -112,7 +112,7 @@ fn replay_is_refused_when_prompt_check_fails() {
     stage.fire(old, "replay", &alice()).expect_ok();
 }
 
-/// IMG-10: replaying twice is replaying once, however much later, unless the replay itself is dead.
+/// IMG-10: at any later time, unless the replay itself is a dead letter.
 #[test]
 fn second_replay_changes_nothing() {
     let mut stage = new_simulator();
@@ -130,8 +130,7 @@ fn second_replay_changes_nothing() {
     assert_eq!(user_credits(&stage, "alice"), 95);
 }
 
-/// IMG-9, IMG-10: a replay in the minute in which its owner has placed the same order again is that order: nothing is charged, and whoever asked
-/// can be told which job it is. So is a second replay.
+/// IMG-9, IMG-10: nothing is charged, and the answer names the existing job. A second replay gets the same answer.
 #[test]
 fn replay_returns_equal_job_of_same_minute() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:00:00Z");
@@ -152,7 +151,7 @@ fn replay_returns_equal_job_of_same_minute() {
     assert_eq!(no_op_parts(repeated), (old, NoOpReason::Unchanged, vec![new]));
 }
 
-/// IMG-10: a replay that died can be replayed, and so can what it replayed.
+/// IMG-10: so can the dead letter that it replayed.
 #[test]
 fn dead_replay_can_be_replayed_again() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! IMG-13: an order that its owner does not want to wait for any more.
+//! IMG-13: withdrawals.
 
 use onceward_testkit::{operator, user};
 
@@ -7,8 +7,7 @@ use super::{
     order_image, user_credits, user_with_role,
 };
 
-/// IMG-13: what waits for a worker or for its next try is taken back by its owner or an operator: it is over, the credits are the owner's again,
-/// and nothing is due any more.
+/// IMG-13: while it waits for a worker or a retry, by its owner or an operator; no timer remains.
 #[test]
 fn waiting_job_is_withdrawn_and_refunded() {
     for caller in [alice(), operator("olga")] {
@@ -41,7 +40,7 @@ fn waiting_job_is_withdrawn_and_refunded() {
     }
 }
 
-/// IMG-13: what is being drawn runs to its end, and what has ended stays as it is; nobody but owner and operator withdraws.
+/// IMG-13: callers other than owner and operator are refused, too.
 #[test]
 fn withdraw_of_running_or_final_job_is_refused() {
     let mut stage = new_simulator();
@@ -64,7 +63,7 @@ fn withdraw_of_running_or_final_job_is_refused() {
     assert_eq!(user_credits(&stage, "alice"), 90, "one picture, one penalty");
 }
 
-/// IMG-9, IMG-14: what was withdrawn makes room: another order, or the same in the same minute, is a new one. It counts in the hour all the same.
+/// IMG-9, IMG-14: the same order in the same minute creates a new job.
 #[test]
 fn withdrawn_job_frees_slot_but_counts_in_quota() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:00:00Z");
@@ -85,7 +84,7 @@ fn withdrawn_job_frees_slot_but_counts_in_quota() {
     order_image(&mut stage, "a mouse").expect_ok();
 }
 
-/// IMG-10: who has thought better of it may have it replayed, as any dead letter: a new order, paid for.
+/// IMG-10: the replay is charged.
 #[test]
 fn withdrawn_job_can_be_replayed() {
     let mut stage = new_simulator();

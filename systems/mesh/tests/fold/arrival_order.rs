@@ -1,4 +1,4 @@
-//! The mesh's own lifecycles, random logs, any order of arrival.
+//! Folds random mesh logs in random orders of arrival.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use crate::fold_log::ALL_CAPABILITIES;
 const DEFAULT_CASES: u64 = 30;
 const OPERATIONS_PER_CASE: usize = 80;
 
-/// MSH-24 MSH-23: whatever nodes say, in whatever order it is heard, twice or late, with authority coming and going: the
-/// same set is the same mesh.
+/// MSH-24 MSH-23: with repeated and late operations and with changing authority.
 #[test]
 fn same_operations_in_any_order_give_same_state() {
     let definitions = Arc::new(systems::load_system("mesh"));

@@ -1,4 +1,4 @@
-//! Nodes whose authority comes and goes.
+//! Nodes whose authority changes.
 
 use onceward_core::fold::{Admission, ApplyStatus, FoldRefusalReason, LogOperation};
 use onceward_testkit::fold::{operation_by, timestamp_at};
@@ -17,7 +17,7 @@ fn claim_operation(node_name: &str, second: i64) -> LogOperation {
     operation_by(node_name, timestamp_at(second)).fire("job", "claim_work", json!({ "lease": "60s" }))
 }
 
-/// MSH-19: what a suspended node says stays on the log and does nothing; once renewed it counts from its own time on.
+/// MSH-19: after the renewal the operation counts from its own time on.
 #[test]
 fn operation_of_suspended_node_is_held_until_renewal() {
     let (scheduled, phone, laptop) =
@@ -38,8 +38,8 @@ fn operation_of_suspended_node_is_held_until_renewal() {
     assert_eq!(log.refusal_code(&laptop), "already_claimed");
 }
 
-/// MSH-20 MSH-21: a node is revoked: what it did is undone, and what others built on that is judged again; what another
-/// chain covers stays. Re-admitted by a new chain, all of it counts again.
+/// MSH-20 MSH-21: operations that depend on them are decided again; operations under another chain stay. A new chain
+/// restores them.
 #[test]
 fn operations_of_revoked_node_are_undone_and_restored() {
     let (scheduled, phone) = (schedule_operation(), claim_operation("phone", 10));
@@ -60,7 +60,7 @@ fn operations_of_revoked_node_are_undone_and_restored() {
     assert_eq!(log.state("job"), "Completed");
     let before = log.record("job").version;
 
-    // The evidence was written under another delegation, which still stands.
+    // The evidence was written under another delegation, which is still valid.
     log.rejudge(&[(&phone, revoked_authority()), (&complete, revoked_authority()), (&evidence, machine_authority())]);
     assert_eq!(log.field("job", "claimer"), json!("laptop"), "the job was free all the time");
     assert_eq!(
@@ -77,7 +77,7 @@ fn operations_of_revoked_node_are_undone_and_restored() {
     assert_eq!(log.refusal_code(&laptop), "wrong_state");
 }
 
-/// MSH-27: the rights that count are those of the operation's own time: the same node, before and after it lost one.
+/// MSH-27: the same node, before and after it loses a capability.
 #[test]
 fn capabilities_are_judged_at_operation_time() {
     let scheduled = schedule_operation();
@@ -90,8 +90,7 @@ fn capabilities_are_judged_at_operation_time() {
     assert_eq!(log.field("job", "deadline"), json!(timestamp_at(70).wall_time.to_string()), "not renewed");
 }
 
-/// MSH-20 MSH-18: what the delegation graph said of a node is asked again when the graph changes, and never taken from
-/// an old answer.
+/// MSH-20 MSH-18: the fold never reuses an old answer after the graph has changed.
 #[test]
 fn rejudge_asks_delegation_graph_again() {
     let seen = operation_by("root", timestamp_at(0)).create(
@@ -107,7 +106,7 @@ fn rejudge_asks_delegation_graph_again() {
         &delegation_graph(true, "k1"),
     );
     assert_eq!(log.state("phone"), "Suspended");
-    // Nothing is said of any operation; the graph alone is another.
+    // No operation's authority changes, only the graph.
     log.fold.reevaluate(&delegation_graph(false, "k1"), []).expect("nothing unknown in nothing");
     assert_eq!(log.state("phone"), "Pending");
     assert_eq!(log.refusal_code(&delegated), "bad_chain");
@@ -120,8 +119,8 @@ fn rejudge_asks_delegation_graph_again() {
     assert_eq!(log.state("phone"), "Suspended");
 }
 
-/// MSH-18 MSH-19 MSH-20 MSH-21: a node's record and the standing of what it said change together, as whoever reads the delegation
-/// graph tells both: Suspended and held, renewed and counted, Revoked and undone.
+/// MSH-18 MSH-19 MSH-20 MSH-21: Suspended and held, renewed and counted, Revoked and undone; the reader of the
+/// delegation graph reports both.
 #[test]
 fn node_state_and_its_operations_change_together() {
     let chain = delegation_graph(true, "k1");
@@ -156,7 +155,7 @@ fn node_state_and_its_operations_change_together() {
     assert_eq!(log.fold.len(), 8, "all of it stays on the log");
 }
 
-/// MSH-22: the verdict says whether an author speaks for the user, and may say otherwise later.
+/// MSH-22: the resolver's answer may change later.
 #[test]
 fn confirm_is_undone_when_node_loses_user_authority() {
     let photo = operation_by("server", timestamp_at(0)).create("mesh.evidence", "photo", json!({ "digest": "d" }));

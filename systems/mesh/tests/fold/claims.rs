@@ -1,4 +1,4 @@
-//! Beliefs, and evidence that is withdrawn while nobody listens.
+//! Claims, and tombstones of evidence that arrive late.
 
 use onceward_core::fold::{ApplyStatus, FoldRefusalReason, LogOperation};
 use onceward_testkit::fold::{named_record_id, operation_by, timestamp_at};
@@ -18,8 +18,8 @@ fn claim_operation(name: &str, second: i64, support: &str) -> LogOperation {
     operation_by("server", timestamp_at(second)).create("mesh.claim", name, fields)
 }
 
-/// MSH-24, MSH-8: a claim is rejected, and the news that its evidence had been withdrawn before comes late. In every order
-/// it comes to the same: what rested on it is stale, and the user's word stands.
+/// MSH-24, MSH-8: the evidence was withdrawn before the reject. In every order, dependents become stale and the user's
+/// reject stands.
 #[test]
 fn late_tombstone_and_reject_converge_in_any_order() {
     let (photo, first, second) =
@@ -44,7 +44,7 @@ fn late_tombstone_and_reject_converge_in_any_order() {
     assert!(final_versions.iter().all(|end| *end == final_versions[0]), "{final_versions:?}");
 }
 
-/// MSH-24: a claim made after its evidence was withdrawn was never made, once that is known.
+/// MSH-24
 #[test]
 fn claim_on_tombstoned_evidence_is_refused_retroactively() {
     let (photo, rome) = (evidence_operation(), claim_operation("Rome", 6, "photo"));
@@ -62,7 +62,7 @@ fn claim_on_tombstoned_evidence_is_refused_retroactively() {
     assert!(matches!(log.apply_status(&confirm), ApplyStatus::Waiting(_)), "it builds on what is not applied");
 }
 
-/// MSH-14 is about claims on work: two devices of the user that confirm, or reject, at the same moment are both heard.
+/// MSH-14 applies to claims on jobs: two devices of the user that confirm or reject at the same clock both count.
 #[test]
 fn simultaneous_user_assertions_are_both_applied() {
     let (photo, rome) = (evidence_operation(), claim_operation("Rome", 1, "photo"));
@@ -76,8 +76,7 @@ fn simultaneous_user_assertions_are_both_applied() {
     }
 }
 
-/// MSH-10, MSH-11, MSH-24: a machine replaces a claim, and the user confirms or rejects it: at the same moment under either
-/// one's name, a second before and a second after, heard in either order. The user's word is what stands.
+/// MSH-10, MSH-11, MSH-24: at the same clock under either name, a second earlier and a second later.
 #[test]
 fn user_assertion_beats_machine_supersede_in_any_order() {
     let (photo, rome, oslo) =
@@ -104,8 +103,8 @@ fn user_assertion_beats_machine_supersede_in_any_order() {
     }
 }
 
-/// MSH-10, MSH-24: a machine calls a Hint a Claim, and so does the user, in whichever order and under whichever name: it is
-/// the user's word, and a machine's dispute is refused.
+/// MSH-10, MSH-24: a machine and the user both promote a Hint to Claim, in either order; a machine's dispute is then
+/// refused.
 #[test]
 fn user_status_equal_to_machine_status_becomes_users_word() {
     let photo = evidence_operation();
@@ -142,8 +141,8 @@ fn user_status_equal_to_machine_status_becomes_users_word() {
     }
 }
 
-/// MSH-10, MSH-24: a machine disputes a Claim and the user calls it one: at the same moment under either one's name, a second
-/// before and a second after, heard in either order. It is a Claim by the user's word, and the next dispute is refused too.
+/// MSH-10, MSH-24: at the same clock under either name, a second earlier and a second later; a later dispute is
+/// refused.
 #[test]
 fn user_status_beats_machine_dispute_in_any_order() {
     let (photo, bern, rome) =
@@ -175,7 +174,7 @@ fn user_status_beats_machine_dispute_in_any_order() {
     }
 }
 
-/// MSH-25: a node that signs two things with one clock is believed in neither, and what rested on them goes too.
+/// MSH-25: operations that depend on them are refused, too.
 #[test]
 fn operations_with_reused_clock_are_both_refused() {
     let (photo, rome) = (evidence_operation(), claim_operation("Rome", 4, "photo"));

@@ -1,4 +1,4 @@
-//! A log in the making, and ways to ask what came of it.
+//! Builds a log for a fold and queries the result.
 
 use std::sync::Arc;
 
@@ -34,18 +34,18 @@ pub(crate) const ALL_CAPABILITIES: [&str; 20] = [
     "UserAssertion.Write",
 ];
 
-/// A node that may do all that machines may.
+/// Returns the authority of a node with all capabilities of machines.
 pub(crate) fn machine_authority() -> Authority {
     authority_with(&ALL_CAPABILITIES)
 }
 
-/// A node that speaks for the user.
+/// Returns the authority of a node that speaks for the user.
 pub(crate) fn user_authority() -> Authority {
     let Authority::Held(grant) = machine_authority() else { unreachable!("a machine holds its rights") };
     Authority::Held(AuthorityGrant { user: true, ..grant })
 }
 
-/// Whoever reads the delegation graph and says what it makes of nodes.
+/// Returns the authority of the reader of the delegation graph, which reports the states of nodes.
 pub(crate) fn registrar_authority() -> Authority {
     Authority::Held(AuthorityGrant { roles: vec!["fold".into()], ..AuthorityGrant::default() })
 }
@@ -70,7 +70,7 @@ impl MeshLog {
         Self { fold, definitions }
     }
 
-    /// These arrive, one after another.
+    /// Inserts the operations one after another.
     pub(crate) fn from_operations(operations: &[(&LogOperation, Authority)]) -> Self {
         let mut log = Self::new();
         log.insert(operations);
@@ -98,7 +98,7 @@ impl MeshLog {
         self.assert_matches_plain_fold(&());
     }
 
-    /// The plain second opinion is the same.
+    /// Compares the fold with the reference implementation.
     fn assert_matches_plain_fold(&self, resolver: &dyn CheckResolver) {
         let all: Vec<_> = self.fold.operations().map(|(said, standing, _)| (said.clone(), standing.clone())).collect();
         assert_matches_reference(&self.fold, &reference_fold(&self.definitions, &all, resolver));
@@ -120,7 +120,7 @@ impl MeshLog {
         self.fold.verdict(operation.id).expect("it is on the log").status
     }
 
-    /// The lifecycle's code where it refused.
+    /// Returns the refusal's code.
     pub(crate) fn refusal_code(&self, operation: &LogOperation) -> String {
         match self.apply_status(operation) {
             ApplyStatus::Refused(FoldRefusalReason::RefusedByLifecycle(refusal)) => refusal.code.to_string(),
@@ -129,7 +129,6 @@ impl MeshLog {
     }
 }
 
-/// Every order of a few things.
 pub(crate) fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     if items.is_empty() {
         return vec![Vec::new()];
@@ -146,7 +145,7 @@ pub(crate) fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     all
 }
 
-/// A delegation graph that says this of every node.
+/// Returns a resolver with the same answer for every node.
 pub(crate) fn delegation_graph(
     is_valid: bool,
     key: &str,

@@ -1,4 +1,4 @@
-//! Jobs that several nodes want.
+//! Jobs that several nodes claim.
 
 use onceward_core::decide::NoOpReason;
 use onceward_core::fold::{ApplyStatus, FoldRefusalReason, LogOperation, WaitReason};
@@ -15,7 +15,7 @@ fn claim_operation(node_name: &str, second: i64) -> LogOperation {
     operation_by(node_name, timestamp_at(second)).fire("job", "claim_work", json!({ "lease": "60s" }))
 }
 
-/// MSH-14 MSH-12: two nodes claim one job without knowing of each other. The smaller clock wins, whoever is heard first.
+/// MSH-14 MSH-12: neither node knows of the other's claim.
 #[test]
 fn claim_with_smaller_clock_wins_in_any_order() {
     let (scheduled, phone, laptop) =
@@ -31,7 +31,7 @@ fn claim_with_smaller_clock_wins_in_any_order() {
     }
 }
 
-/// MSH-14: at equal clocks both are refused, and a third too; the job is free for the next. A clock a tick later is later.
+/// MSH-14: also a third one. The job stays free for the next claim, and a clock one tick later is later.
 #[test]
 fn claims_with_equal_clocks_are_both_refused() {
     let (scheduled, phone, laptop) =
@@ -60,7 +60,7 @@ fn claims_with_equal_clocks_are_both_refused() {
     assert_eq!(log.field("job", "claimer"), json!("phone"));
 }
 
-/// MSH-14: whoever may not claim is nobody's rival, whatever its clock says.
+/// MSH-14
 #[test]
 fn claim_without_capability_does_not_tie() {
     let (scheduled, phone, laptop) =
@@ -77,7 +77,7 @@ fn claim_without_capability_does_not_tie() {
     assert_eq!(log.state("job"), "Pending", "now it may, and neither has it");
 }
 
-/// MSH-13: an overdue job is released by `ExpireWork`; said again, by another node or at the same time, it does nothing.
+/// MSH-13: from another node or with the same clock.
 #[test]
 fn repeated_expire_work_changes_nothing() {
     let (scheduled, phone) = (schedule_operation(), claim_operation("phone", 10));
@@ -98,8 +98,7 @@ fn repeated_expire_work_changes_nothing() {
     }
 }
 
-/// MSH-30: a late `CompleteJob` counts while the job is its author's. When an earlier `ExpireWork` turns up afterwards, it was
-/// not.
+/// MSH-30: a late `CompleteJob` counts while the job belongs to its author.
 #[test]
 fn late_completion_is_undone_by_earlier_expire_work() {
     let (scheduled, phone) = (schedule_operation(), claim_operation("phone", 10));
@@ -122,7 +121,7 @@ fn late_completion_is_undone_by_earlier_expire_work() {
     assert_eq!(log.refusal_code(&complete), "not_allowed");
 }
 
-/// MSH-15: work scheduled in a place that has not been heard of yet waits, and is then claimed at its own time.
+/// MSH-15: a claim on a job that has not arrived waits and is then applied at its own time.
 #[test]
 fn claim_waits_for_its_dependency() {
     let scheduled = schedule_operation();

@@ -1,4 +1,4 @@
-//! The mesh's lifecycles as a fold over a log: stories of nodes that hear of things late, twice, or of what no longer counts.
+//! Folds of mesh logs with late, repeated and revoked operations.
 
 mod arrival_order;
 mod authority;

@@ -1,35 +1,35 @@
-//! MSH-8, MSH-10 and MSH-11 for actions: suggestions, and who has the last word on them.
+//! MSH-8, MSH-10 and MSH-11 for actions: accepting, rejecting and cascades.
 
 use super::{create_action, create_evidence, machine_actor, new_simulator, user_actor};
 
-/// MSH-10: the user's yes and no beat a machine's, whichever came first.
+/// MSH-10: in either order.
 #[test]
 fn user_decision_overrides_machine_decision() {
     let mut stage = new_simulator();
     let ground = create_evidence(&mut stage);
-    // The user's yes against a machine's no.
+    // The user accepts, then a machine rejects.
     let id = create_action(&mut stage, &[ground]);
     stage.fire(id, "accept", &user_actor()).expect_ok();
     stage.fire(id, "reject", &machine_actor()).expect_refusal(409, "users_word");
     assert_eq!(stage.state(id), "Accepted");
-    // The user's no against a machine's yes.
+    // The user rejects, then a machine accepts.
     stage.fire(id, "reject", &user_actor()).expect_ok();
     stage.fire(id, "accept", &machine_actor()).expect_not_allowed();
     assert_eq!(stage.state(id), "Rejected");
-    // A machine's no, then the user's yes, which no machine takes back.
+    // A machine rejects, then the user accepts; no machine can reject it afterwards.
     let id = create_action(&mut stage, &[ground]);
     stage.fire(id, "reject", &machine_actor()).expect_ok();
     stage.fire(id, "accept", &user_actor()).expect_ok();
     stage.fire(id, "reject", &machine_actor()).expect_refusal(409, "users_word");
     assert_eq!(stage.state(id), "Accepted");
-    // A machine's yes, then the user's no.
+    // A machine accepts, then the user rejects.
     let id = create_action(&mut stage, &[ground]);
     stage.fire(id, "accept", &machine_actor()).expect_ok();
     stage.fire(id, "reject", &user_actor()).expect_ok();
     assert_eq!(stage.state(id), "Rejected");
 }
 
-/// MSH-10: among machines the last word counts; a rejection lasts.
+/// MSH-10
 #[test]
 fn last_machine_decision_counts_and_rejection_lasts() {
     let mut stage = new_simulator();
@@ -44,8 +44,7 @@ fn last_machine_decision_counts_and_rejection_lasts() {
     stage.fire(id, "reject", &machine_actor()).expect_unchanged();
 }
 
-/// MSH-10: the user's yes to what a machine has accepted already makes it the user's own. A no needs no such thing: no
-/// machine takes up again what is rejected, whoever rejected it.
+/// MSH-10: a reject needs no such mark, because no machine can accept a rejected action.
 #[test]
 fn user_accept_of_accepted_action_sets_by_user() {
     let mut stage = new_simulator();
@@ -57,7 +56,7 @@ fn user_accept_of_accepted_action_sets_by_user() {
     assert_eq!((stage.state(id), stage.field(id, "byUser")), ("Accepted".into(), true.into()));
     stage.advance_without_engine("1s");
     stage.fire(id, "accept", &user_actor()).expect_unchanged();
-    // A machine that agrees changes nothing, least of all whose word it is.
+    // A machine's accept changes nothing, in particular not `byUser`.
     stage.fire(id, "accept", &machine_actor()).expect_unchanged();
     stage.fire(id, "reject", &machine_actor()).expect_refusal(409, "users_word");
 
@@ -67,7 +66,7 @@ fn user_accept_of_accepted_action_sets_by_user() {
     stage.fire(id, "accept", &machine_actor()).expect_not_allowed();
 }
 
-/// MSH-10: to carry out what the user accepted is no contradiction; what is done is done.
+/// MSH-10: completing an action does not contradict the user's accept.
 #[test]
 fn machine_completes_accepted_action_finally() {
     let mut stage = new_simulator();
@@ -81,8 +80,7 @@ fn machine_completes_accepted_action_finally() {
     }
 }
 
-/// MSH-8, MSH-10, MSH-11: a machine's cascade rejects what machines accepted and leaves what the user accepted or did; a
-/// user's cascade rejects both.
+/// MSH-8, MSH-10, MSH-11: a user's cascade rejects user-accepted actions, too; both leave completed ones.
 #[test]
 fn machine_cascade_spares_user_accepted_action() {
     for (author, user_accepted_state) in [(machine_actor(), "Accepted"), (user_actor(), "Rejected")] {
@@ -101,7 +99,7 @@ fn machine_cascade_spares_user_accepted_action() {
             "by {}",
             author.id
         );
-        // Whatever rejected it, the user may take it up again.
+        // The user may accept it again after any reject.
         stage.fire(open, "accept", &user_actor()).expect_ok();
     }
 }

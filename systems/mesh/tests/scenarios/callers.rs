@@ -1,4 +1,4 @@
-//! MSH-3, MSH-4, MSH-10, MSH-16 and MSH-28: who is let in to what, in every state, and who is not though they see it.
+//! MSH-3, MSH-4, MSH-10, MSH-16 and MSH-28: which callers each event admits, in every state.
 
 use onceward_core::decide::Decision;
 use onceward_core::record::Actor;
@@ -11,7 +11,7 @@ use super::{
     ALL_CAPABILITIES, create_claim_in_each_state, create_evidence, machine_actor, new_simulator, node_actor, user_actor,
 };
 
-/// The events of a lifecycle, each with what makes it go through if anything does; `other` is another claim.
+/// Returns the events of a lifecycle with valid input; `other` is another claim.
 fn events_with_input(lifecycle: &str, other: RecordId) -> Vec<(&'static str, Value)> {
     let other = other.to_string();
     match lifecycle {
@@ -40,7 +40,7 @@ fn events_with_input(lifecycle: &str, other: RecordId) -> Vec<(&'static str, Val
     }
 }
 
-/// The capability that an event asks for, where it asks for one.
+/// Returns the capability that an event requires, or an empty string.
 fn required_capability(lifecycle: &str, event: &str) -> &'static str {
     match (lifecycle, event) {
         ("mesh.action", _) => "Action.Write",
@@ -68,9 +68,8 @@ fn fire_attempt<'s>(
     stage.fire(id, event.0, author).with_all(event.1.clone())
 }
 
-/// MSH-28, MSH-10, MSH-16: who sees a record and lacks the one capability moves nothing, in no state: not a node that holds all
-/// others, not the author, not the claimer, not the user, not the operator. A node's standing is the fold's alone, and that
-/// something is lost is told by records alone.
+/// MSH-28, MSH-10, MSH-16: also to a node with all other capabilities, the author, the claimer, the user and the
+/// operator. Only the fold changes nodes, and only records send `support_lost`.
 #[test]
 fn event_without_capability_is_refused_in_every_state() {
     let (mut stage, scenes, other) = create_all_fixtures();
@@ -80,7 +79,7 @@ fn event_without_capability_is_refused_in_every_state() {
             let author = node_actor(&stage.record(id).owner, &held);
             let user_without_capability = Actor { user: true, ..node_actor("phone", &held) };
             let mut refused_actors = vec![node_actor("eve", &held), author, node_actor("ann", &held), operator("olga")];
-            // Confirming and rejecting a claim takes the user's authority and nothing else.
+            // Confirming and rejecting a claim requires only the user's authority.
             if lifecycle != "mesh.claim" || !["confirm", "reject"].contains(&event.0) {
                 refused_actors.push(user_without_capability);
             }
@@ -96,7 +95,7 @@ fn event_without_capability_is_refused_in_every_state() {
     }
 }
 
-/// MSH-28: that one made a record counts for nothing: whatever its author may do, any other node with the capability may do.
+/// MSH-28
 #[test]
 fn author_has_no_more_rights_than_other_node() {
     let (stage, scenes, other) = create_all_fixtures();
@@ -123,8 +122,7 @@ fn author_has_no_more_rights_than_other_node() {
     }
 }
 
-/// MSH-3, MSH-4, MSH-28: to confirm and to reject takes the user's authority and no capability at all, whatever has become of
-/// the claim.
+/// MSH-3, MSH-4, MSH-28: in every state of the claim.
 #[test]
 fn confirm_and_reject_need_only_user_authority() {
     for (event, final_state) in [("confirm", "Fact"), ("reject", "Rejected")] {

@@ -1,4 +1,4 @@
-//! MSH-28: which capability opens what. How they are delegated, narrowed and ended is the log's concern.
+//! MSH-28: required capabilities. Delegation of capabilities is tested with the fold.
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
@@ -9,7 +9,7 @@ use super::{
     nodes, routes, systems,
 };
 
-/// One record of each lifecycle, with the capability that lets read it and an event that another needs.
+/// Creates a record of each lifecycle; returns its read capability, an event and the event's capability.
 fn create_one_of_each_lifecycle(stage: &mut Simulator) -> Vec<(RecordId, &'static str, &'static str, &'static str)> {
     let ground = create_evidence(stage);
     vec![
@@ -28,8 +28,7 @@ fn new_simulator() -> Simulator {
     nodes::with_delegations(systems::new_simulator("mesh"), &nodes::new_book())
 }
 
-/// MSH-28: a record is shown to who may read or write its kind, and to the operator of the machine it lies on. Others, its author
-/// among them once the capability is gone, are told that there is none.
+/// MSH-28: operators may read every record. Others get 404, even the author after losing the capability.
 #[test]
 fn read_requires_read_or_write_capability() {
     let mut stage = new_simulator();
@@ -55,7 +54,7 @@ fn read_requires_read_or_write_capability() {
     }
 }
 
-/// MSH-28: to read is not to write.
+/// MSH-28
 #[test]
 fn write_requires_write_capability() {
     let mut stage = new_simulator();
@@ -76,7 +75,7 @@ fn write_requires_write_capability() {
     }
 }
 
-/// MSH-28: making a record needs the capability of its kind, and reading what it rests on.
+/// MSH-28: it also requires reading the support.
 #[test]
 fn create_requires_capability_of_its_lifecycle() {
     let mut stage = new_simulator();
@@ -96,7 +95,7 @@ fn create_requires_capability_of_its_lifecycle() {
         ("mesh.route", "Mesh.Write", serde_json::json!({ "kind": "k", "node": "n" })),
     ] {
         let others: Vec<&str> = super::ALL_CAPABILITIES.iter().copied().filter(|one| *one != capability).collect();
-        // The user's authority does not stand in for it.
+        // The user's authority does not replace the capability.
         for actor in [node_actor("eve", &others), Actor { user: true, ..node_actor("phone", &others) }] {
             stage.create(lifecycle, &actor).with_all(fields.clone()).expect_not_allowed();
         }
@@ -108,7 +107,7 @@ fn create_requires_capability_of_its_lifecycle() {
     }
 }
 
-/// MSH-28: of the three capabilities for jobs each opens its own events.
+/// MSH-28
 #[test]
 fn job_capabilities_are_separate() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! MSH-7, MSH-8, MSH-9 and MSH-11: what follows when something that others rest on is lost.
+//! MSH-7, MSH-8, MSH-9 and MSH-11: cascades after lost support.
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
@@ -9,7 +9,7 @@ use super::{
     create_snapshot, create_superseded_claim, machine_actor, new_simulator, user_actor,
 };
 
-/// One of everything that can rest on a claim, directly and through an episode.
+/// Creates one of each dependent of a claim, direct and through an episode.
 fn create_dependents(stage: &mut Simulator, ground: RecordId) -> [(RecordId, &'static str, &'static str); 6] {
     let episode_id = create_episode(stage, &[ground]);
     [
@@ -22,7 +22,7 @@ fn create_dependents(stage: &mut Simulator, ground: RecordId) -> [(RecordId, &'s
     ]
 }
 
-/// MSH-7, MSH-8: evidence is withdrawn, and everything that rests on it, near or far, goes in the same step.
+/// MSH-7, MSH-8
 #[test]
 fn tombstone_cascades_to_all_dependents_in_one_operation() {
     let mut stage = new_simulator();
@@ -42,7 +42,7 @@ fn tombstone_cascades_to_all_dependents_in_one_operation() {
     stage.fire(ground, "tombstone", &machine_actor()).expect_unchanged();
 }
 
-/// MSH-4, MSH-8: a rejection does the same to what rests on the claim, and leaves what the claim rested on.
+/// MSH-4, MSH-8: the claim's own support stays.
 #[test]
 fn reject_cascades_to_all_dependents() {
     let mut stage = new_simulator();
@@ -57,7 +57,7 @@ fn reject_cascades_to_all_dependents() {
     assert_eq!((stage.state(id), stage.state(ground)), ("Rejected".into(), "Live".into()));
 }
 
-/// MSH-7, MSH-9, MSH-11: a machine's tombstone makes Hints, Claims and Disputed ones Stale; the others keep their state.
+/// MSH-7, MSH-9, MSH-11: Hints, Claims and Disputed claims become Stale; the others keep their state.
 #[test]
 fn machine_tombstone_makes_only_unsettled_claims_stale() {
     let mut stage = new_simulator();
@@ -70,7 +70,7 @@ fn machine_tombstone_makes_only_unsettled_claims_stale() {
     }
 }
 
-/// MSH-9, MSH-11: a user's tombstone, and a user's rejection, enter Facts; Rejected and Superseded claims stay as they are.
+/// MSH-9, MSH-11: by tombstone or reject; Rejected and Superseded claims keep their state.
 #[test]
 fn user_cascade_makes_facts_stale() {
     for is_reject in [false, true] {
@@ -85,7 +85,7 @@ fn user_cascade_makes_facts_stale() {
     }
 }
 
-/// MSH-9: a machine's cascade stops at a Fact; what rests on the Fact alone never hears of it.
+/// MSH-9: dependents of the Fact alone do not change.
 #[test]
 fn machine_cascade_stops_at_fact() {
     let mut stage = new_simulator();
@@ -102,8 +102,7 @@ fn machine_cascade_stops_at_fact() {
     assert_eq!((stage.state(round), stage.state(both)), ("Stale".into(), "Stale".into()), "there is a way round it");
 }
 
-/// MSH-9, MSH-10: a user who withdraws what a machine withdrew before goes through the Facts that stopped it; the end is
-/// the same as if the user had been first.
+/// MSH-9, MSH-10: the user's tombstone cascades through Facts that stopped the machine's.
 #[test]
 fn user_tombstone_after_machine_gives_same_result() {
     let run = |order: &[Actor]| {
@@ -127,7 +126,7 @@ fn user_tombstone_after_machine_gives_same_result() {
     assert_eq!(run(&[machine_actor(), user_actor()]), run(&[user_actor()]));
 }
 
-/// MSH-8, MSH-11: a claim that is Stale, Rejected or Superseded keeps its state and passes the news on.
+/// MSH-8, MSH-11: for Stale, Rejected and Superseded claims.
 #[test]
 fn cascade_continues_past_settled_claims() {
     let mut stage = new_simulator();
@@ -151,7 +150,7 @@ fn cascade_continues_past_settled_claims() {
     assert_eq!([on_replaced, on_stale, on_rejected].map(|id| stage.state(id)), ["Stale", "Stale", "Stale"]);
 }
 
-/// MSH-7: of several supports one is enough: a claim that has lost a part of its reasons is Stale.
+/// MSH-7
 #[test]
 fn one_lost_support_makes_claim_stale() {
     let mut stage = new_simulator();
@@ -161,7 +160,7 @@ fn one_lost_support_makes_claim_stale() {
     assert_eq!((stage.state(id), stage.state(kept)), ("Stale".into(), "Live".into()));
 }
 
-/// MSH-8: nothing new is made of what is lost, and a snapshot is evicted only once it is stale.
+/// MSH-8: a snapshot can be evicted only once it is stale.
 #[test]
 fn create_on_lost_support_is_refused() {
     let mut stage = new_simulator();
@@ -186,7 +185,7 @@ fn create_on_lost_support_is_refused() {
     stage.fire(kept, "evict", &machine_actor()).expect_wrong_state("Evicted", "evict");
 }
 
-/// MSH-8: on a record that is replaced nothing new rests, whatever it is.
+/// MSH-8: for every lifecycle.
 #[test]
 fn create_on_superseded_claim_is_refused() {
     let mut stage = new_simulator();
@@ -199,8 +198,8 @@ fn create_on_superseded_claim_is_refused() {
     }
 }
 
-/// MSH-8, MSH-11: what an episode, an action and a snapshot may rest on: evidence that is there, claims that live, and, but
-/// for an episode, episodes that are told as they were.
+/// MSH-8, MSH-11: episodes, actions and snapshots may rest on live evidence and claims; actions and snapshots also on
+/// episodes that are not stale.
 #[test]
 fn support_must_be_live_and_of_allowed_lifecycle() {
     let mut stage = new_simulator();
@@ -228,8 +227,7 @@ fn support_must_be_live_and_of_allowed_lifecycle() {
     }
 }
 
-/// MSH-8, MSH-11: what is Done, Rejected or Evicted hears of no loss: not even its version moves. A snapshot that is stale
-/// stays as it is, too.
+/// MSH-8, MSH-11: not even the versions of Done, Rejected and Evicted records and stale snapshots change.
 #[test]
 fn final_records_ignore_lost_support() {
     for author in [machine_actor(), user_actor()] {
@@ -248,8 +246,7 @@ fn final_records_ignore_lost_support() {
     }
 }
 
-/// MSH-9, MSH-10: the user's withdrawal is said once. What the user has confirmed since is not lost by its repetition, be it
-/// that a machine had withdrawn the evidence first or not.
+/// MSH-9, MSH-10: whether a machine or the user withdrew the evidence first.
 #[test]
 fn repeated_tombstone_keeps_later_confirmation() {
     for first in [machine_actor(), user_actor()] {
@@ -267,7 +264,7 @@ fn repeated_tombstone_keeps_later_confirmation() {
     }
 }
 
-/// MSH-9, MSH-10: the user's withdrawal counts also where nothing rests on the evidence, or nothing that still listens.
+/// MSH-9, MSH-10: also if all dependents are final.
 #[test]
 fn user_tombstone_without_dependents_sets_by_user() {
     let mut stage = new_simulator();

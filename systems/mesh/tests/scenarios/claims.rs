@@ -1,4 +1,4 @@
-//! MSH-1, MSH-2 and MSH-5: how beliefs come up, grow firmer, and meet others.
+//! MSH-1, MSH-2 and MSH-5: creation, confidence and disputes of claims.
 
 use onceward_core::value::RecordId;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::{
     create_rival_claim, dispute_claim, id_list, machine_actor, new_simulator, user_actor,
 };
 
-/// MSH-1: at or above its author's threshold it is a Claim, below it a Hint.
+/// MSH-1: the threshold belongs to the author.
 #[test]
 fn confidence_at_threshold_makes_claim_below_makes_hint() {
     let mut stage = new_simulator();
@@ -23,7 +23,7 @@ fn confidence_at_threshold_makes_claim_below_makes_hint() {
     assert_eq!((stage.state(plain), stage.field(plain, "threshold")), ("Claim".into(), json!(0.5)));
 }
 
-/// MSH-1: all four parts and the provenance are needed, and each is bounded.
+/// MSH-1
 #[test]
 fn claim_fields_are_required_and_bounded() {
     let mut stage = new_simulator();
@@ -50,7 +50,7 @@ fn claim_fields_are_required_and_bounded() {
     }
 }
 
-/// MSH-1: without support there is no chain to evidence, firm or not, and whoever says so.
+/// MSH-1: for Hints and Claims, by machines and the user.
 #[test]
 fn claim_without_support_is_refused() {
     let mut stage = new_simulator();
@@ -60,7 +60,7 @@ fn claim_without_support_is_refused() {
     stage.create("mesh.claim", &user_actor()).with_all(bare).expect_refusal(422, "no_evidence");
 }
 
-/// MSH-1: a belief may rest on beliefs; from each of them some way leads down to evidence.
+/// MSH-1
 #[test]
 fn support_chain_ends_at_evidence() {
     let mut stage = new_simulator();
@@ -81,18 +81,17 @@ fn support_chain_ends_at_evidence() {
     }
 }
 
-/// MSH-1: a circle cannot be closed. What a claim rests on must be on the log before it, itself is not, and no event
-/// changes its support afterwards; so support always leads to something older.
+/// MSH-1: support must exist before the claim and cannot change later, so it always refers to older records.
 #[test]
 fn support_cycle_is_refused() {
     let mut stage = new_simulator();
     let ground = create_evidence(&mut stage);
     let [own, other] = ["01930000-0000-7000-8000-000000000001", "01930000-0000-7000-8000-000000000002"]
         .map(|id| RecordId(id.parse().expect("a UUID")));
-    // On itself, with an id that it brings along.
+    // Support on itself, with an id chosen by the caller.
     claim_attempt(&mut stage, &[own], 0.8).id(own).expect_bad_input();
     claim_attempt(&mut stage, &[ground, own], 0.8).id(own).expect_bad_input();
-    // On one that is to come, which would rest on it.
+    // Support on a later claim that would rest on this one.
     claim_attempt(&mut stage, &[other], 0.8).id(own).expect_bad_input();
     claim_attempt(&mut stage, &[ground], 0.8).id(own).expect_ok();
     claim_attempt(&mut stage, &[own], 0.8).id(other).expect_ok();
@@ -112,7 +111,7 @@ fn support_cycle_is_refused() {
     }
 }
 
-/// MSH-11, MSH-1: what is withdrawn, rejected, stale or superseded carries nothing new; one dead support is enough.
+/// MSH-11, MSH-1: one withdrawn, rejected, stale or superseded support is enough.
 #[test]
 fn claim_on_dead_support_is_refused() {
     let mut stage = new_simulator();
@@ -132,7 +131,7 @@ fn claim_on_dead_support_is_refused() {
     }
 }
 
-/// MSH-2: a Hint becomes a Claim once its confidence has come up to the threshold, not before and not by itself.
+/// MSH-2: only by a status update.
 #[test]
 fn hint_becomes_claim_when_confidence_reaches_threshold() {
     let mut stage = new_simulator();
@@ -147,7 +146,7 @@ fn hint_becomes_claim_when_confidence_reaches_threshold() {
     stage.fire(id, "update_status", &machine_actor()).with("status", "Claim").expect_unchanged();
 }
 
-/// MSH-2: confidence can change while the claim may still move, within its bounds, and the status stays.
+/// MSH-2
 #[test]
 fn update_confidence_keeps_status() {
     let mut stage = new_simulator();
@@ -167,7 +166,7 @@ fn update_confidence_keeps_status() {
     }
 }
 
-/// MSH-5: a Claim that another contradicts is Disputed; the other is named.
+/// MSH-5: the claim names the conflicting one.
 #[test]
 fn conflicting_claim_can_be_disputed() {
     let mut stage = new_simulator();
@@ -178,7 +177,7 @@ fn conflicting_claim_can_be_disputed() {
     assert_eq!(stage.state(other), "Disputed");
 }
 
-/// MSH-5: what names no other, agrees, speaks of something else, or is itself dead contradicts nothing.
+/// MSH-5: the conflict is missing, agrees, has another subject or predicate, or is dead.
 #[test]
 fn dispute_requires_live_conflicting_claim() {
     let mut stage = new_simulator();
@@ -205,7 +204,7 @@ fn dispute_requires_live_conflicting_claim() {
     assert_eq!(stage.state(id), "Claim");
 }
 
-/// MSH-5: only a Claim is disputed; a Hint is no contradiction worth settling, and the others are settled.
+/// MSH-5
 #[test]
 fn dispute_requires_claim_state() {
     let mut stage = new_simulator();
@@ -223,7 +222,7 @@ fn dispute_requires_claim_state() {
     }
 }
 
-/// MSH-2, MSH-5: a status update says which status: one of the two that it can give, in whatever state the claim is.
+/// MSH-2, MSH-5: in every state.
 #[test]
 fn status_update_requires_claim_or_disputed() {
     let mut stage = new_simulator();
@@ -243,7 +242,7 @@ fn status_update_requires_claim_or_disputed() {
     }
 }
 
-/// MSH-2, MSH-10: who calls it a Claim may name a contradiction, too; it does not matter then.
+/// MSH-2, MSH-10
 #[test]
 fn conflict_is_ignored_when_status_is_claim() {
     let mut stage = new_simulator();

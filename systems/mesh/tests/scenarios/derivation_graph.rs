@@ -1,5 +1,5 @@
-//! MSH-7, MSH-8, MSH-9 and MSH-11 on a large scale: a claim with ten thousand dependents in a random graph, Facts in the way,
-//! held against a plain walk over the graph that knows nothing of lifecycles.
+//! MSH-7, MSH-8, MSH-9 and MSH-11 at scale: compares cascades over ten thousand dependents with a plain graph walk that
+//! does not use lifecycles.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 
 use super::{id_list, machine_actor, user_actor};
 
-/// Dependents of the record that is lost.
+/// Number of dependents of the lost record.
 const DEPENDENT_COUNT: usize = 10_000;
 
-/// The stage looks at every record after every operation; this many want a plain world.
+/// A minimal world without the simulator, which checks every record after every operation and is too slow here.
 #[derive(Clone)]
 struct PlainWorld {
     definitions: Definitions,
@@ -71,36 +71,35 @@ impl PlainWorld {
     }
 }
 
-/// What the walk knows of a record.
+/// Kind of a record, as the graph walk sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GraphNodeKind {
     Evidence,
-    /// A Hint or a Claim.
     HintOrClaim,
     Fact,
-    /// A claim that another has taken the place of since.
+    /// A claim that was superseded after the graph was built.
     Superseded,
     Episode,
     Action,
-    /// An action that the user has accepted.
+    /// An action that the user accepted.
     UserAccepted,
     Snapshot,
 }
 
 struct DerivationGraph {
     nodes: Vec<(RecordId, GraphNodeKind)>,
-    /// By number: what rests on it.
+    /// Indexes of the dependents of each node.
     dependents: Vec<Vec<usize>>,
 }
 
-/// Number 0 is evidence and number 1 the claim on it; every other record rests, perhaps through others, on that claim.
+/// Builds the graph: 0 is evidence, 1 the claim on it, and every other record depends on that claim.
 fn build_graph(world: &mut PlainWorld, seed: u64) -> DerivationGraph {
     let mut rng = Rng::new(seed);
     let mut graph = DerivationGraph { nodes: Vec::new(), dependents: Vec::new() };
     let root = world.create("mesh.evidence", json!({ "digest": "root" }));
     graph.nodes.push((root, GraphNodeKind::Evidence));
     graph.dependents.push(Vec::new());
-    // What each kind may rest on: beliefs on beliefs, episodes on beliefs, the rest also on episodes.
+    // Claims rest on claims, episodes on claims, the others also on episodes.
     let (mut beliefs, mut episodes) = (vec![0], Vec::new());
     for number in 1..=DEPENDENT_COUNT + 1 {
         let kind = match rng.below(100) {
@@ -121,7 +120,7 @@ fn build_graph(world: &mut PlainWorld, seed: u64) -> DerivationGraph {
             // Half of the edges are short, so that the graph is deep as well as wide.
             let window = if rng.percent(50) { candidates.len().min(20) } else { candidates.len() };
             let picked = candidates[candidates.len() - 1 - rng.below(window)];
-            // Only the claim itself rests on the evidence.
+            // Only claim 1 rests directly on the evidence.
             let picked = if number > 1 { picked.max(1) } else { picked };
             if !support_numbers.contains(&picked) {
                 support_numbers.push(picked);
@@ -173,8 +172,7 @@ fn record_states(world: &PlainWorld, graph: &DerivationGraph) -> RecordStates {
     graph.nodes.iter().map(|(id, _)| (*id, world.state(*id))).collect()
 }
 
-/// What must become of every record, found by walking: from the lost one upwards, through everything, but for a machine
-/// not through Facts.
+/// Computes the expected states: a walk over all dependents of the lost record. A machine's walk stops at Facts.
 fn expected_states(graph: &DerivationGraph, before: &RecordStates, lost: usize, is_user: bool) -> RecordStates {
     let mut reached = vec![false; graph.nodes.len()];
     let mut pending = graph.dependents[lost].clone();
@@ -214,7 +212,8 @@ fn assert_states_equal(found: &RecordStates, expected: &RecordStates) {
     );
 }
 
-/// Lose one record on a copy of the world and compare everything with the walk; the copy, and how many records changed.
+/// Loses a record on a copy of the world and compares all states with the walk. Returns the copy and the number of
+/// changed records.
 fn lose_and_compare(
     world: &PlainWorld,
     graph: &DerivationGraph,
@@ -231,7 +230,7 @@ fn lose_and_compare(
     (world, changes.records.len())
 }
 
-/// MSH-8, MSH-9, MSH-11: ten thousand dependents in a random graph: rejected by the user, withdrawn by the user and by a machine.
+/// MSH-8, MSH-9, MSH-11: for a user's reject, and for tombstones by the user and by a machine.
 #[test]
 fn cascade_over_ten_thousand_dependents_matches_plain_walk() {
     for seed in theme_seeds("mesh-graph", 1).into_iter().take(3) {
@@ -248,7 +247,7 @@ fn cascade_over_ten_thousand_dependents_matches_plain_walk() {
             (DEPENDENT_COUNT / 10..by_user).contains(&by_machine),
             "Facts in the way, and ways round them: {by_machine}"
         );
-        // A machine was quicker: the user's word reaches as far as if it had been the only one.
+        // After a machine's tombstone, the user's reject reaches the same records as without it.
         let mut withdrawn_twice = withdrawn;
         withdrawn_twice.fire(graph.nodes[1].0, "reject", &user_actor());
         let (mut late, first) = (record_states(&withdrawn_twice, &graph), record_states(&rejected, &graph));
@@ -257,7 +256,7 @@ fn cascade_over_ten_thousand_dependents_matches_plain_walk() {
     }
 }
 
-/// MSH-8: a chain as long as it may be: one record on another, ten thousand times.
+/// MSH-8
 #[test]
 fn cascade_over_chain_of_ten_thousand_completes() {
     let mut world = PlainWorld::new(1);

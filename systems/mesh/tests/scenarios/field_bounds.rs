@@ -1,4 +1,4 @@
-//! MSH-1, MSH-8, MSH-12, MSH-15 and MSH-16 at their edges: how long what is said may be, from both sides.
+//! MSH-1, MSH-8, MSH-12, MSH-15 and MSH-16: bounds of fields, from both sides.
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
@@ -11,10 +11,10 @@ use super::{
     node_actor, nodes, routes,
 };
 
-/// A text's name, and how short and how long it may be.
+/// Field name, minimum length, maximum length.
 type TextBounds = (&'static str, usize, usize);
 
-/// Each lifecycle, who makes one, a whole one, and its texts.
+/// Returns each lifecycle with an author, valid fields and its text bounds.
 fn creation_cases(support: &[RecordId]) -> Vec<(&'static str, Actor, Value, Vec<TextBounds>)> {
     let on = id_list(support);
     vec![
@@ -39,7 +39,7 @@ fn creation_cases(support: &[RecordId]) -> Vec<(&'static str, Actor, Value, Vec<
     ]
 }
 
-/// MSH-1, MSH-8, MSH-12, MSH-15, MSH-16: every part must be there, and each text has its least and its greatest length.
+/// MSH-1, MSH-8, MSH-12, MSH-15, MSH-16
 #[test]
 fn text_fields_are_required_and_bounded() {
     let mut stage = new_simulator();
@@ -52,7 +52,7 @@ fn text_fields_are_required_and_bounded() {
         }
         for (field, min_chars, max_chars) in texts {
             for (length, fits) in [(min_chars, true), (max_chars, true), (max_chars + 1, false)] {
-                // Routes and nodes are known by their names: no two may stand side by side.
+                // On a copy, because the names of routes and nodes are unique.
                 let mut stage = stage.clone();
                 let attempt = stage.create(lifecycle, &author).with_all(whole.clone()).with(field, "x".repeat(length));
                 if fits {
@@ -69,7 +69,7 @@ fn text_fields_are_required_and_bounded() {
     }
 }
 
-/// MSH-1: where evidence comes from may be left out, and is a line at most.
+/// MSH-1
 #[test]
 fn evidence_source_is_optional_and_bounded() {
     let mut stage = new_simulator();
@@ -85,7 +85,7 @@ fn evidence_source_is_optional_and_bounded() {
     assert!(stage.field(id, "source").is_null());
 }
 
-/// MSH-1, MSH-8: what is made rests on at most 256 others.
+/// MSH-1, MSH-8
 #[test]
 fn support_over_256_is_rejected() {
     let mut stage = new_simulator();
@@ -99,7 +99,7 @@ fn support_over_256_is_rejected() {
     }
 }
 
-/// MSH-1, MSH-2: confidence and threshold lie between nothing and certainty, both ends included.
+/// MSH-1, MSH-2: both bounds are included.
 #[test]
 fn confidence_and_threshold_are_between_zero_and_one() {
     let mut stage = new_simulator();
@@ -121,7 +121,7 @@ fn confidence_and_threshold_are_between_zero_and_one() {
     }
 }
 
-/// MSH-12: what came of a job is said, or not, at such a length.
+/// MSH-12
 #[test]
 fn job_output_is_optional_and_bounded() {
     let mut stage = new_simulator();
@@ -134,7 +134,7 @@ fn job_output_is_optional_and_bounded() {
     assert!(stage.field(none, "output").is_null());
 }
 
-/// MSH-12: a claimer's name is kept whole; one that cannot be kept claims nothing.
+/// MSH-12: the name is never truncated.
 #[test]
 fn claimer_name_over_limit_is_refused() {
     let mut stage = new_simulator();
@@ -146,7 +146,7 @@ fn claimer_name_over_limit_is_refused() {
     assert_eq!(stage.field(id, "claimer"), long);
 }
 
-/// MSH-15: a route is turned to a node whose name it could have been made with.
+/// MSH-15: with the same bounds as on creation.
 #[test]
 fn route_node_name_is_bounded() {
     let mut stage = new_simulator();

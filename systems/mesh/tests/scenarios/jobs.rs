@@ -1,4 +1,4 @@
-//! MSH-12, MSH-13, MSH-14 and MSH-30: work that nodes claim from each other over the log.
+//! MSH-12, MSH-13, MSH-14 and MSH-30: jobs that nodes claim through the log.
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
@@ -22,13 +22,13 @@ pub(super) fn claim_work_attempt<'s>(stage: &'s mut Simulator, id: RecordId, aut
     stage.fire(id, "claim_work", author).with("lease", "10m")
 }
 
-/// Claimed by Ann, for ten minutes.
+/// Creates a job that Ann has claimed for ten minutes.
 pub(super) fn create_claimed_job(stage: &mut Simulator) -> RecordId {
     let id = create_pending_job(stage);
     claim_work_attempt(stage, id, &ann_actor()).expect_ok()
 }
 
-/// MSH-12: scheduled, claimed, completed; then nothing more.
+/// MSH-12: Completed is final.
 #[test]
 fn job_goes_from_pending_to_completed() {
     let mut stage = new_simulator();
@@ -45,7 +45,7 @@ fn job_goes_from_pending_to_completed() {
     stage.fire(id, "expire_work", &ann_actor()).expect_unchanged();
 }
 
-/// MSH-12: what was not claimed cannot be completed or yielded.
+/// MSH-12
 #[test]
 fn complete_or_yield_of_pending_job_is_refused() {
     let mut stage = new_simulator();
@@ -54,7 +54,7 @@ fn complete_or_yield_of_pending_job_is_refused() {
     stage.fire(id, "yield_work", &ann_actor()).expect_wrong_state("Pending", "yield_work");
 }
 
-/// MSH-12: the claimer gives it back; another takes it.
+/// MSH-12
 #[test]
 fn yielded_job_can_be_claimed_by_other_node() {
     let mut stage = new_simulator();
@@ -68,7 +68,7 @@ fn yielded_job_can_be_claimed_by_other_node() {
     stage.fire(id, "complete_job", &ben_actor()).expect_ok();
 }
 
-/// MSH-12: only the current claimer completes it, whatever else others hold.
+/// MSH-12: whatever capabilities the other node has.
 #[test]
 fn complete_requires_current_claimer() {
     let mut stage = new_simulator();
@@ -78,7 +78,7 @@ fn complete_requires_current_claimer() {
     stage.fire(id, "complete_job", &ann_actor()).expect_ok();
 }
 
-/// MSH-13: the deadline is the clock of the claim and its length, and lengths are sensible.
+/// MSH-13: measured from the claim's clock.
 #[test]
 fn deadline_is_claim_time_plus_lease() {
     let mut stage = new_simulator();
@@ -90,12 +90,12 @@ fn deadline_is_claim_time_plus_lease() {
     }
     claim_work_attempt(&mut stage, id, &ann_actor()).expect_ok();
     assert_eq!(stage.time_until(id, "deadline").to_string(), "10m");
-    // Nothing happens by itself, however long ago the deadline is.
+    // No timer fires, however long ago the deadline is.
     stage.advance("1d");
     assert_eq!(stage.state(id), "Claimed");
 }
 
-/// MSH-13: an overdue lease is released by any node that holds the capability, once; saying it again does nothing.
+/// MSH-13: by any node with the capability; a repetition changes nothing.
 #[test]
 fn overdue_job_is_released_once_by_expire_work() {
     let mut stage = new_simulator();
@@ -114,7 +114,7 @@ fn overdue_job_is_released_once_by_expire_work() {
     stage.fire(id, "expire_work", &ann_actor()).expect_unchanged();
 }
 
-/// MSH-13: the claimer renews before the deadline, from the new claim's own clock; not at it, and not without the capability.
+/// MSH-13: with the capability, from the new claim's clock. The deadline itself counts as expired.
 #[test]
 fn claimer_renews_only_before_deadline() {
     let mut stage = new_simulator();
@@ -131,12 +131,12 @@ fn claimer_renews_only_before_deadline() {
         let other = create_claimed_job(&mut stage);
         stage.fire(other, "claim_work", &ann_actor()).with("lease", bad).expect_refusal(422, "bad_lease");
     }
-    // Expired, it is the first comer's again.
+    // After the expiry any node may claim it.
     stage.fire(id, "expire_work", &ann_actor()).expect_ok();
     claim_work_attempt(&mut stage, id, &ann_actor()).expect_ok();
 }
 
-/// MSH-14: who comes second is refused for as long as the job is Claimed, even past the deadline.
+/// MSH-14
 #[test]
 fn second_claim_is_refused_even_when_overdue() {
     let mut stage = new_simulator();
@@ -150,7 +150,7 @@ fn second_claim_is_refused_even_when_overdue() {
     assert_eq!(stage.field(id, "claimer"), "ben");
 }
 
-/// MSH-30: a late completion counts while nobody has expired the lease, and not after.
+/// MSH-30
 #[test]
 fn late_completion_succeeds_until_expired() {
     let mut stage = new_simulator();
@@ -164,7 +164,7 @@ fn late_completion_succeeds_until_expired() {
     stage.fire(lost, "complete_job", &ann_actor()).expect_not_allowed();
 }
 
-/// MSH-13: a lease is longer than nothing and at most thirty days, when a job is claimed and when it is renewed.
+/// MSH-13: for claims and renewals.
 #[test]
 fn lease_duration_is_positive_and_at_most_thirty_days() {
     for is_renewal in [false, true] {

@@ -1,4 +1,4 @@
-//! The mesh system, played: each test reads like the rule it cites. The rules stand in `systems/mesh/README.md`.
+//! Scenario tests of the mesh system. The rules are in `systems/mesh/README.md`.
 
 mod actions;
 mod callers;
@@ -22,7 +22,7 @@ use onceward_core::value::RecordId;
 use onceward_testkit::{SimulatedCall, Simulator, systems};
 use serde_json::{Value, json};
 
-/// What an ordinary node holds.
+/// Capabilities of an ordinary node.
 const ALL_CAPABILITIES: &[&str] = &[
     "Evidence.Read",
     "Evidence.Write",
@@ -47,18 +47,18 @@ fn new_simulator() -> Simulator {
     systems::new_simulator("mesh")
 }
 
-/// The author of a signed operation, with what it held at that time.
+/// Returns the author of a signed operation with its capabilities at that time.
 fn node_actor(name: &str, capabilities: &[&str]) -> Actor {
     let capabilities = capabilities.iter().map(|one| (*one).into()).collect();
     Actor { capabilities, ..Actor::new(name, &[]) }
 }
 
-/// A node that works on its own: it may do everything but speak for the user.
+/// Returns an autonomous node with all capabilities but without the user's authority.
 fn machine_actor() -> Actor {
     node_actor("laptop", ALL_CAPABILITIES)
 }
 
-/// The node that the user holds in the hand.
+/// Returns the user's own node.
 fn user_actor() -> Actor {
     Actor { user: true, ..node_actor("phone", ALL_CAPABILITIES) }
 }
@@ -67,7 +67,7 @@ fn create_evidence(stage: &mut Simulator) -> RecordId {
     stage.create("mesh.evidence", &machine_actor()).with("digest", "sha256:ab").expect_ok()
 }
 
-/// A creation that is about to be tried: it rests on these.
+/// Prepares the creation of a claim with this support.
 fn claim_attempt<'s>(stage: &'s mut Simulator, support: &[RecordId], confidence: f64) -> SimulatedCall<'s> {
     let fields = json!({ "subject": "alice", "predicate": "lives in", "object": "Bern", "confidence": confidence });
     stage.create("mesh.claim", &machine_actor()).with_all(fields).with("support", id_list(support))
@@ -85,7 +85,7 @@ fn create_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
     claim_attempt(stage, support, 0.8).expect_ok()
 }
 
-/// A claim on evidence of its own.
+/// Creates a claim with its own evidence.
 fn create_grounded_claim(stage: &mut Simulator) -> RecordId {
     let ground = create_evidence(stage);
     create_claim(stage, &[ground])
@@ -96,7 +96,7 @@ fn create_fact(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
     stage.fire(id, "confirm", &user_actor()).expect_ok()
 }
 
-/// Another claim that contradicts it: the same subject and predicate, another object.
+/// Creates a conflicting claim: same subject and predicate, another object.
 fn create_rival_claim(stage: &mut Simulator) -> RecordId {
     let ground = create_evidence(stage);
     claim_attempt(stage, &[ground], 0.7).with("object", "Basel").expect_ok()
@@ -125,7 +125,7 @@ fn create_rejected_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordI
     stage.fire(id, "reject", &user_actor()).expect_ok()
 }
 
-/// What it rested on besides is gone.
+/// Creates a claim that became stale because additional evidence was withdrawn.
 fn create_stale_claim(stage: &mut Simulator, support: &[RecordId]) -> RecordId {
     let lost = create_evidence(stage);
     let id = create_claim(stage, &[support, &[lost]].concat());
@@ -138,7 +138,7 @@ fn create_superseded_claim(stage: &mut Simulator, support: &[RecordId]) -> Recor
     supersede_claim(stage, id, replacement, &machine_actor()).expect_ok()
 }
 
-/// A claim in each of the seven states, by name, all resting on the same.
+/// Creates a claim in each of the seven states, all with the same support.
 fn create_claim_in_each_state(stage: &mut Simulator, support: &[RecordId]) -> Vec<(&'static str, RecordId)> {
     let all = vec![
         ("Hint", create_hint(stage, support)),

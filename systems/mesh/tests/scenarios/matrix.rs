@@ -1,4 +1,4 @@
-//! Every state, every event, every caller: claims, and what is made of them.
+//! Transition matrix of claims and their dependents: every event in every state by every caller.
 
 use onceward_core::record::Actor;
 use onceward_core::value::RecordId;
@@ -11,17 +11,17 @@ use super::{
     create_snapshot, create_stale_claim, create_superseded_claim, id_list, machine_actor, user_actor,
 };
 
-/// Evidence that is there from the beginning, and a claim on it that contradicts all others.
+/// Preset evidence, and a claim on it that conflicts with all others.
 const EVIDENCE_ID: &str = "01930000-0000-7000-8000-000000000001";
 const RIVAL_CLAIM_ID: &str = "01930000-0000-7000-8000-000000000002";
 
 const DISPUTE_TRIAL: &str = r#"update_status conflict="01930000-0000-7000-8000-000000000002" status="Disputed""#;
 const SUPERSEDE_TRIAL: &str = r#"supersede replacement="01930000-0000-7000-8000-000000000002""#;
 
-/// With the user's authority, be it through a record that the user sets going (no shipped row does).
+/// Callers with the user's authority, also through a record whose event the user sent (no shipped lifecycle does that).
 const USER_AUTHORITY_CALLERS: &str = "user, voice, user's record";
 
-/// Typed from the requirement.
+/// All transitions of the requirement.
 const ALLOWED_CLAIM_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "writer, user", "Claim"),
     ("Hint: at its threshold", r#"update_status status="Claim""#, "writer, user", "Claim"),
@@ -69,7 +69,7 @@ fn with_evidence_and_rival(mut stage: Simulator) -> Simulator {
     stage
 }
 
-/// The callers of every matrix here. What was authored by a node is the owner's in name only: capabilities count.
+/// Adds the callers of every mesh matrix. Owning a record grants nothing: only capabilities count.
 pub(super) fn with_callers(matrix: LifecycleMatrix) -> LifecycleMatrix {
     let read_capabilities: Vec<&str> =
         super::ALL_CAPABILITIES.iter().copied().filter(|one| one.ends_with(".Read")).collect();
@@ -91,7 +91,7 @@ pub(super) fn fire_trial(event: &str, input: Value) -> MatrixTrial {
     MatrixTrial::Fire { event: event.to_owned(), input: json_object(input) }
 }
 
-/// MSH-1, MSH-2, MSH-3, MSH-4, MSH-5, MSH-6, MSH-7, MSH-9, MSH-10, MSH-11: these moves happen, and no other does.
+/// MSH-1, MSH-2, MSH-3, MSH-4, MSH-5, MSH-6, MSH-7, MSH-9, MSH-10, MSH-11
 #[test]
 fn only_allowed_claim_transitions_happen() {
     let support = [evidence_id()];
@@ -129,7 +129,7 @@ fn only_allowed_claim_transitions_happen() {
         .assert_only_allowed(ALLOWED_CLAIM_TRANSITIONS);
 }
 
-/// MSH-7, MSH-9, MSH-10: evidence is there, or withdrawn by a machine or by the user.
+/// MSH-7, MSH-9, MSH-10
 #[test]
 fn only_allowed_evidence_transitions_happen() {
     with_callers(LifecycleMatrix::new("mesh", "mesh.evidence", &[("digest", "'d'")], with_evidence_and_rival))
@@ -150,7 +150,7 @@ fn only_allowed_evidence_transitions_happen() {
         ]);
 }
 
-/// MSH-8: an episode is made, and goes stale by a cascade only.
+/// MSH-8
 #[test]
 fn only_allowed_episode_transitions_happen() {
     let support = [evidence_id()];
@@ -169,7 +169,7 @@ fn only_allowed_episode_transitions_happen() {
         ]);
 }
 
-/// MSH-8: a snapshot is made, goes stale by a cascade only, and is evicted only then.
+/// MSH-8
 #[test]
 fn only_allowed_snapshot_transitions_happen() {
     let support = [evidence_id()];
@@ -194,7 +194,7 @@ fn only_allowed_snapshot_transitions_happen() {
         ]);
 }
 
-/// Typed from the requirement.
+/// All transitions of the requirement.
 const ALLOWED_ACTION_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "writer, user", "Suggested"),
     ("Suggested", "accept", "writer, user", "Accepted"),
@@ -209,7 +209,7 @@ const ALLOWED_ACTION_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("Accepted: by the user", "support_lost", "user's record", "Rejected"),
 ];
 
-/// MSH-8, MSH-10, MSH-11: who decides on an action, and what a cascade does to it.
+/// MSH-8, MSH-10, MSH-11
 #[test]
 fn only_allowed_action_transitions_happen() {
     let support = [evidence_id()];

@@ -1,4 +1,4 @@
-//! Every state, every event, every caller: jobs, routes and nodes.
+//! Transition matrix of jobs, routes and nodes: every event in every state by every caller.
 
 use onceward_testkit::Simulator;
 use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix};
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::matrix::{fire_trial, json_object, with_callers};
 use super::{jobs, machine_actor, nodes, routes, user_actor};
 
-/// Typed from the requirement.
+/// All transitions of the requirement.
 const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "writer, user, claimer", "Pending"),
     ("Pending: anybody's", CLAIM_TRIAL, "writer, user, claimer", "Claimed"),
@@ -20,7 +20,7 @@ const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
 
 const CLAIM_TRIAL: &str = r#"claim_work lease="10m""#;
 
-/// MSH-12, MSH-13, MSH-14, MSH-15, MSH-30: these moves happen, and no other does.
+/// MSH-12, MSH-13, MSH-14, MSH-15, MSH-30
 #[test]
 fn only_allowed_job_transitions_happen() {
     let create_claimed_in_time = |stage: &mut Simulator| {
@@ -50,7 +50,7 @@ fn only_allowed_job_transitions_happen() {
         .assert_only_allowed(ALLOWED_JOB_TRANSITIONS);
 }
 
-/// Typed from the requirement.
+/// All transitions of the requirement.
 const ALLOWED_ROUTE_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "writer, user", "Routed"),
     ("Routed: by a machine", r#"route node="ann""#, "writer, user", "Routed"),
@@ -62,7 +62,7 @@ const ALLOWED_ROUTE_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("Free: by a machine", "free", "user", "Free"),
 ];
 
-/// MSH-10, MSH-15: routes are turned by who may, and by the user against machines.
+/// MSH-10, MSH-15
 #[test]
 fn only_allowed_route_transitions_happen() {
     let create_user_route = |stage: &mut Simulator| {
@@ -84,7 +84,7 @@ fn only_allowed_route_transitions_happen() {
         .assert_only_allowed(ALLOWED_ROUTE_TRANSITIONS);
 }
 
-/// MSH-16, MSH-17, MSH-18, MSH-20, MSH-21: a node's standing follows the fold, and nobody else.
+/// MSH-16, MSH-17, MSH-18, MSH-20, MSH-21
 #[test]
 fn only_allowed_node_transitions_happen() {
     let node_after = |event: &'static str| {

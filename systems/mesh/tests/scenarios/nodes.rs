@@ -1,5 +1,5 @@
-//! MSH-16, MSH-17, MSH-18, MSH-20, MSH-21 and MSH-22: a node's standing. The fold fires every event; who answers for the
-//! chain here is a small book of delegations.
+//! MSH-16, MSH-17, MSH-18, MSH-20, MSH-21 and MSH-22: states of a node. The fold fires every event; a
+//! `DelegationBook` answers the check `chain`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use onceward_core::value::RecordId;
 use onceward_testkit::{Simulator, operator, systems};
 use serde_json::json;
 
-/// What the delegation graph says of the one node that these tests are about.
+/// The delegation graph's answer for the tested node.
 #[derive(Clone, Default)]
 pub(super) struct DelegationBook {
     is_valid: bool,
@@ -50,7 +50,7 @@ pub(super) fn create_seen_node(stage: &mut Simulator) -> RecordId {
     create_named_node(stage, "")
 }
 
-/// One of several, with this at the end of its name.
+/// Creates a node whose DID ends in `suffix`.
 pub(super) fn create_named_node(stage: &mut Simulator, suffix: &str) -> RecordId {
     let did = format!("did:key:z6Mk{suffix}");
     stage.create("mesh.node", &fold_actor()).with("did", did).with("publicKey", "ed25519:aa").expect_ok()
@@ -61,7 +61,7 @@ pub(super) fn create_active_node(stage: &mut Simulator) -> RecordId {
     stage.fire(id, "delegated", &fold_actor()).expect_ok()
 }
 
-/// MSH-18, MSH-20, MSH-21, MSH-17: one node's way: seen, active, suspended, renewed, revoked, admitted again.
+/// MSH-18, MSH-20, MSH-21, MSH-17: Pending, Active, Suspended, renewed, Revoked, admitted again.
 #[test]
 fn node_state_follows_its_delegations() {
     let book = new_book();
@@ -94,7 +94,7 @@ fn node_state_follows_its_delegations() {
     assert_eq!(stage.state(id), "Active");
 }
 
-/// MSH-16: who is seen for the first time is Pending; there its bootstrap delegation is all that moves it.
+/// MSH-16
 #[test]
 fn new_node_is_pending_until_delegated() {
     let book = new_book();
@@ -113,7 +113,7 @@ fn new_node_is_pending_until_delegated() {
     stage.create("mesh.node", &fold_actor()).with_all(json!({ "did": "", "publicKey": "k" })).expect_bad_input();
 }
 
-/// MSH-16, MSH-17: nobody but the fold moves a node: no other node, no user, no operator.
+/// MSH-16, MSH-17
 #[test]
 fn node_events_require_fold_role() {
     let book = new_book();
@@ -128,7 +128,7 @@ fn node_events_require_fold_role() {
     assert_eq!(stage.state(id), "Active");
 }
 
-/// MSH-17: without a verified chain nothing makes a node Active, from whichever state.
+/// MSH-17: from every state.
 #[test]
 fn delegation_without_valid_chain_is_refused() {
     let book = new_book();
@@ -146,8 +146,7 @@ fn delegation_without_valid_chain_is_refused() {
     }
 }
 
-/// MSH-17, MSH-18, MSH-21: the key is bound for life. No later delegation brings another, neither a further one nor a renewed
-/// one nor one that admits the node again.
+/// MSH-17, MSH-18, MSH-21: in a further delegation, a renewal and a readmission.
 #[test]
 fn delegation_with_other_public_key_is_refused() {
     for events in [&[][..], &["delegated"], &["delegated", "lapsed"], &["delegated", "revoked"]] {
@@ -167,7 +166,7 @@ fn delegation_with_other_public_key_is_refused() {
     }
 }
 
-/// MSH-18: the chain is judged at the operation's own time: the same delegation serves before its end, not from then on.
+/// MSH-18: the delegation is valid before its end, not from then on.
 #[test]
 fn delegation_is_judged_at_operation_time() {
     for (wait, is_valid) in [("3599s", true), ("1h", false)] {
@@ -187,7 +186,7 @@ fn delegation_is_judged_at_operation_time() {
     }
 }
 
-/// MSH-20: revoked from Active and from Suspended alike.
+/// MSH-20
 #[test]
 fn active_and_suspended_nodes_can_be_revoked() {
     for is_lapsed in [false, true] {
@@ -201,7 +200,7 @@ fn active_and_suspended_nodes_can_be_revoked() {
     }
 }
 
-/// MSH-22: whether a node bears the user's authority follows the chain, at every delegation anew, and ends with its standing.
+/// MSH-22: it ends with the Active state.
 #[test]
 fn user_bearing_follows_each_delegation() {
     let book = new_book();
@@ -217,7 +216,7 @@ fn user_bearing_follows_each_delegation() {
         stage.fire(id, "delegated", &fold_actor()).expect_ok();
         assert_eq!(stage.field(id, "userBearing"), true, "admitted again after {event}");
     }
-    // One delegation fewer, and another chain that still holds.
+    // One delegation is gone, but another chain is still valid.
     let since = stage.record(id).entered_at;
     stage.advance_without_engine("1s");
     book.borrow_mut().is_user_bearing = false;
@@ -227,8 +226,7 @@ fn user_bearing_follows_each_delegation() {
     stage.fire(id, "delegated", &fold_actor()).expect_unchanged();
 }
 
-/// MSH-17: a key as long as keys may be is compared whole. Who answers for the chain with a longer one, or with none, has not
-/// answered.
+/// MSH-17: a key of maximum length is compared in full; a longer or missing one is an invalid answer.
 #[test]
 fn public_key_length_in_chain_answer_is_bounded() {
     let long = "k".repeat(200);
@@ -253,7 +251,7 @@ fn public_key_length_in_chain_answer_is_bounded() {
     }
 }
 
-/// MSH-17: an answer for the chain that lacks a part, be it only why, is no answer, and moves nobody.
+/// MSH-17
 #[test]
 fn incomplete_chain_answer_changes_nothing() {
     for field in ["valid", "key", "userBearing", "why"] {

@@ -1,4 +1,4 @@
-//! MSH-1, MSH-8, MSH-9, MSH-10, MSH-11, MSH-16 and MSH-28: what other records may do to a record, and what they may not.
+//! MSH-1, MSH-8, MSH-9, MSH-10, MSH-11, MSH-16 and MSH-28: events and spawns that come from other records.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::state_fixtures::{StateFixture, fixtures_in};
 use super::{create_evidence, id_list, machine_actor, node_actor};
 
-/// What a boss can send, and with what: each goes through if anything does.
+/// Events that the forwarder can send, with valid input.
 const FORWARDED_EVENTS: &[(&str, &[(&str, &str)])] = &[
     ("mesh.action", &[("accept", ""), ("reject", ""), ("complete", ""), ("support_lost", "")]),
     (
@@ -36,7 +36,7 @@ const FORWARDED_EVENTS: &[(&str, &[(&str, &str)])] = &[
     ("mesh.snapshot", &[("evict", ""), ("support_lost", "")]),
 ];
 
-/// Another record, which requires of the one it points to whatever it is told to: `send_0`, `send_1` and so on.
+/// Returns a lifecycle that sends the events to the record it references, as `send_0`, `send_1` and so on.
 fn forwarder_lifecycle(lifecycle: &str, events: &[(&str, &str)]) -> String {
     let mut text = format!(
         "language = 1\nlifecycle = \"test.boss\"\nabout = \"Sends what nodes may send\"\n\
@@ -54,7 +54,7 @@ fn forwarder_lifecycle(lifecycle: &str, events: &[(&str, &str)]) -> String {
     text
 }
 
-/// The scenes of a lifecycle, each with a boss over it.
+/// Creates the fixtures of a lifecycle, each with a forwarder.
 fn create_forwarded_fixtures(lifecycle: &str, events: &[(&str, &str)]) -> (Simulator, Vec<(StateFixture, RecordId)>) {
     let definitions = systems::load_with_files("mesh", &[("boss.toml", &forwarder_lifecycle(lifecycle, events))]);
     let (mut stage, scenes, other) = fixtures_in(Simulator::new(definitions));
@@ -68,8 +68,7 @@ fn create_forwarded_fixtures(lifecycle: &str, events: &[(&str, &str)]) -> (Simul
     (stage, forwarded)
 }
 
-/// MSH-28, MSH-10, MSH-16: no other record does for a node what that may not do by itself. Who sets it going has the author's
-/// and the claimer's name, and a capability that no row asks for.
+/// MSH-28, MSH-10, MSH-16: the caller has the name of author and claimer, and a capability that no transition requires.
 #[test]
 fn cascade_from_other_record_needs_caller_capability() {
     for (lifecycle, events) in FORWARDED_EVENTS {
@@ -85,8 +84,8 @@ fn cascade_from_other_record_needs_caller_capability() {
     }
 }
 
-/// MSH-8, MSH-9, MSH-10, MSH-11: what becomes of each record that is told of a loss, by a machine's doing and by the user's. Where
-/// it stays as it was it has still heard; only what is over does not listen.
+/// MSH-8, MSH-9, MSH-10, MSH-11: sent by a machine's and by the user's operation. Some records accept the event without
+/// a change; Done, Rejected and Evicted ones and stale snapshots refuse it.
 #[test]
 fn support_lost_changes_each_state_as_specified() {
     for (lifecycle, expectations) in [
@@ -144,7 +143,7 @@ fn support_lost_changes_each_state_as_specified() {
     }
 }
 
-/// Another record, which makes whatever a node may make.
+/// A record that spawns each kind of record.
 const RECORD_MAKER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.maker"
@@ -200,7 +199,7 @@ go    = "there"
 spawn = [{ lifecycle = "mesh.node", fields = { did = "'d'", publicKey = "'k'" } }]
 "#;
 
-/// MSH-28, MSH-16, MSH-1: nor does another record make anything for a node that may not.
+/// MSH-28, MSH-16, MSH-1
 #[test]
 fn spawn_from_other_record_needs_caller_capability() {
     let mut stage = Simulator::new(systems::load_with_files("mesh", &[("maker.toml", RECORD_MAKER_LIFECYCLE)]));
@@ -209,7 +208,7 @@ fn spawn_from_other_record_needs_caller_capability() {
     for event in ["evidence", "claim", "hint", "episode", "action", "snapshot", "job", "route", "node"] {
         stage.fire(maker, event, &node_actor("laptop", &["Ops.Read"])).expect_refusal(409, "spawn_not_taken");
     }
-    // With the capability it is made as by hand, so nothing else stood in the way.
+    // With the capability the spawn succeeds, so nothing else prevented it.
     for event in ["evidence", "claim", "hint", "episode", "action", "snapshot", "job", "route"] {
         stage.fire(maker, event, &machine_actor()).expect_ok();
     }

@@ -1,4 +1,4 @@
-//! MSH-6: claims that are replaced by others.
+//! MSH-6: superseded claims.
 
 use onceward_core::value::RecordId;
 
@@ -7,7 +7,7 @@ use super::{
     create_rival_claim, machine_actor, new_simulator, supersede_claim, user_actor,
 };
 
-/// MSH-6: a machine replaces whatever is neither a Fact nor rejected, and the claim says by what.
+/// MSH-6: the claim names its replacement.
 #[test]
 fn machine_supersedes_claims_except_fact_and_rejected() {
     let mut stage = new_simulator();
@@ -30,7 +30,7 @@ fn machine_supersedes_claims_except_fact_and_rejected() {
     assert_eq!(stage.state(replacement), "Claim");
 }
 
-/// MSH-6, MSH-9, MSH-10, MSH-11: a Fact and a Rejected claim are replaced by the user, who must also hold the capability.
+/// MSH-6, MSH-9, MSH-10, MSH-11
 #[test]
 fn user_with_capability_supersedes_fact_and_rejected_claim() {
     let mut stage = new_simulator();
@@ -48,7 +48,7 @@ fn user_with_capability_supersedes_fact_and_rejected_claim() {
     }
 }
 
-/// MSH-6: the replacement must be a claim that is on the log already.
+/// MSH-6
 #[test]
 fn replacement_must_be_existing_claim() {
     let mut stage = new_simulator();
@@ -60,7 +60,7 @@ fn replacement_must_be_existing_claim() {
     assert_eq!(stage.state(id), "Claim");
 }
 
-/// MSH-6: nothing replaces itself, neither at once nor round a corner.
+/// MSH-6: direct or through other claims.
 #[test]
 fn replacement_cycle_is_refused() {
     let mut stage = new_simulator();
@@ -75,8 +75,7 @@ fn replacement_cycle_is_refused() {
     supersede_claim(&mut stage, c, b, &user_actor()).expect_refusal(409, "replacement_superseded");
 }
 
-/// MSH-6, MSH-10: the user lifts one out of a chain, and it names its replacement no more; so it may replace what replaced
-/// it, and the circle stays open.
+/// MSH-6, MSH-10: the claim may then replace the one that had replaced it, without a cycle.
 #[test]
 fn user_assertion_clears_replaced_by() {
     for event in ["confirm", "reject"] {
@@ -93,7 +92,7 @@ fn user_assertion_clears_replaced_by() {
     }
 }
 
-/// MSH-6: to be replaced is not to be wrong: what rests on the old claim stays.
+/// MSH-6: a superseded claim is not wrong, so its dependents stay.
 #[test]
 fn supersede_does_not_cascade() {
     let mut stage = new_simulator();
@@ -103,7 +102,7 @@ fn supersede_does_not_cascade() {
     assert_eq!(stage.state(above), "Claim");
 }
 
-/// MSH-6: what is replaced is replaced by something: another claim, which is named and is there.
+/// MSH-6
 #[test]
 fn supersede_requires_existing_replacement() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! MSH-15: kinds of jobs that only one node does.
+//! MSH-15: routes of job kinds to nodes.
 
 use onceward_core::value::RecordId;
 use onceward_testkit::Simulator;
@@ -10,7 +10,7 @@ pub(super) fn create_route(stage: &mut Simulator, node: &str) -> RecordId {
     stage.create("mesh.route", &machine_actor()).with("kind", "index").with("node", node).expect_ok()
 }
 
-/// MSH-15: jobs of a routed kind are claimed by that node alone, those scheduled before among them; other kinds by all.
+/// MSH-15: also for jobs scheduled before the route; other kinds are free.
 #[test]
 fn routed_kind_is_claimed_only_by_its_node() {
     let mut stage = new_simulator();
@@ -25,7 +25,7 @@ fn routed_kind_is_claimed_only_by_its_node() {
     claim_work_attempt(&mut stage, other, &ann_actor()).expect_ok();
 }
 
-/// MSH-15: a kind has one route; it can be turned to another node, freed, and given again.
+/// MSH-15
 #[test]
 fn route_is_unique_and_can_be_changed_and_freed() {
     let mut stage = new_simulator();
@@ -44,7 +44,7 @@ fn route_is_unique_and_can_be_changed_and_freed() {
     claim_work_attempt(&mut stage, id, &ann_actor()).expect_ok();
 }
 
-/// MSH-15, MSH-13: a claim stands when its kind is routed elsewhere, and is not renewed.
+/// MSH-15, MSH-13: the existing claim stays.
 #[test]
 fn claim_is_not_renewed_after_kind_is_routed_elsewhere() {
     let mut stage = new_simulator();
@@ -58,7 +58,7 @@ fn claim_is_not_renewed_after_kind_is_routed_elsewhere() {
     claim_work_attempt(&mut stage, second, &ben_actor()).expect_ok();
 }
 
-/// MSH-15, MSH-13: a claim is renewed by the node that has the route, and by anybody's once the kind is free again.
+/// MSH-15, MSH-13: and by any node once the kind is free again.
 #[test]
 fn claim_is_renewed_by_routed_node() {
     let mut stage = new_simulator();
@@ -74,7 +74,7 @@ fn claim_is_renewed_by_routed_node() {
     assert_eq!(stage.time_until(id, "deadline").to_string(), "10m");
 }
 
-/// MSH-10, MSH-15: a machine has made the route already. The user's word on it is `route`, and stands from then on.
+/// MSH-10, MSH-15: the user uses the event `route`, and the route is the user's from then on.
 #[test]
 fn user_changes_existing_machine_route() {
     let mut stage = new_simulator();
@@ -89,7 +89,7 @@ fn user_changes_existing_machine_route() {
     stage.fire(route, "route", &machine_actor()).with("node", "ben").expect_refusal(409, "users_word");
 }
 
-/// MSH-10, MSH-15: where the user has routed a kind, no machine routes it otherwise.
+/// MSH-10, MSH-15
 #[test]
 fn machine_cannot_change_user_route() {
     let mut stage = new_simulator();
@@ -104,15 +104,14 @@ fn machine_cannot_change_user_route() {
     stage.fire(route, "route", &user_actor()).with("node", "ben").expect_ok();
     let by_user = stage.create("mesh.route", &user_actor()).with("kind", "mail").with("node", "ann").expect_ok();
     stage.fire(by_user, "free", &machine_actor()).expect_refusal(409, "users_word");
-    // Free by a machine's doing, and now by the user's word.
+    // Freed by a machine, and then by the user.
     let free = stage.create("mesh.route", &machine_actor()).with("kind", "scan").with("node", "ann").expect_ok();
     stage.fire(free, "free", &machine_actor()).expect_ok();
     stage.fire(free, "free", &user_actor()).expect_ok();
     stage.fire(free, "route", &machine_actor()).with("node", "ann").expect_refusal(409, "users_word");
 }
 
-/// MSH-10, MSH-15: where a machine had the last word the user may have another, and that one stays: on a route that a machine
-/// has freed, and on one that a machine has given.
+/// MSH-10, MSH-15: for a route that a machine has freed and one that a machine has set.
 #[test]
 fn user_confirmation_of_machine_route_stands() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! A record of every lifecycle in every state, and the events that each state knows.
+//! A record of every lifecycle in every state, and the events that each state accepts.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ use super::{
 
 pub(super) struct StateFixture {
     pub(super) lifecycle: &'static str,
-    /// Its state, or its state and what is special about it.
+    /// The state, with a detail if there are several fixtures of it.
     pub(super) name: &'static str,
     pub(super) id: RecordId,
 }
 
-/// All scenes on one stage, and a claim beside them that contradicts all others.
+/// Creates all fixtures in one simulator, and a claim that conflicts with all others.
 pub(super) fn create_all_fixtures() -> (Simulator, Vec<StateFixture>, RecordId) {
     fixtures_in(systems::new_simulator("mesh"))
 }
@@ -122,8 +122,7 @@ fn job_route_and_node_fixtures(stage: &mut Simulator) -> Vec<StateFixture> {
     scenes
 }
 
-/// What a record in each state does not know: asked for it, it answers that this is no state for that. All else that its
-/// lifecycle names is known there, if perhaps not to everybody.
+/// Events that each state refuses for every caller. It accepts all other events of the lifecycle, from some caller.
 const REFUSED_EVENTS: &[(&str, &str, &[&str])] = &[
     ("mesh.action", "Suggested", &["complete"]),
     ("mesh.action", "Done", &["accept", "complete", "reject", "support_lost"]),
@@ -141,7 +140,7 @@ const REFUSED_EVENTS: &[(&str, &str, &[&str])] = &[
     ("mesh.snapshot", "Evicted", &["evict", "support_lost"]),
 ];
 
-/// MSH-3, MSH-5, MSH-6, MSH-8, MSH-10, MSH-11, MSH-12, MSH-16: what each state knows, and nothing beside it.
+/// MSH-3, MSH-5, MSH-6, MSH-8, MSH-10, MSH-11, MSH-12, MSH-16
 #[test]
 fn each_state_refuses_exactly_the_listed_events() {
     let (mut stage, scenes, _) = create_all_fixtures();
@@ -164,8 +163,8 @@ fn each_state_refuses_exactly_the_listed_events() {
     }
 }
 
-/// MSH-8, MSH-10, MSH-12: what is Done, Tombstoned, Evicted or Completed is over, and says since when. All else may still come
-/// round: the user may take up what was rejected, and nobody is revoked for good.
+/// MSH-8, MSH-10, MSH-12: Done, Tombstoned, Evicted and Completed are final. The user may accept rejected records
+/// again, and a revoked node may be readmitted.
 #[test]
 fn only_final_states_have_finished_at() {
     let (stage, scenes, _) = create_all_fixtures();
@@ -176,8 +175,7 @@ fn only_final_states_have_finished_at() {
     }
 }
 
-/// MSH-10, MSH-13, MSH-18, MSH-20, MSH-24: what is so already does not become so again: said a minute later, by whoever may, it
-/// leaves the record as it was, down to its version and the time since when.
+/// MSH-10, MSH-13, MSH-18, MSH-20, MSH-24: a minute later, by an allowed caller; version and `entered_at` stay.
 #[test]
 fn repeated_event_changes_nothing() {
     let (mut stage, scenes, _) = create_all_fixtures();
@@ -218,7 +216,7 @@ fn repeated_event_changes_nothing() {
     }
 }
 
-/// MSH-10, MSH-22: what a machine has said is not the user's word, and who has just been seen does not speak for the user.
+/// MSH-10, MSH-22: a new node does not bear the user's authority.
 #[test]
 fn by_user_is_set_only_by_user_events() {
     let (stage, scenes, _) = create_all_fixtures();
@@ -235,8 +233,7 @@ fn by_user_is_set_only_by_user_events() {
     }
 }
 
-/// MSH-10, MSH-13, MSH-15, MSH-22: what is said of a record where it stands does not make it new: it is in its state since it
-/// came there.
+/// MSH-10, MSH-13, MSH-15, MSH-22
 #[test]
 fn internal_transition_keeps_entered_at() {
     let (mut stage, scenes, _) = create_all_fixtures();

@@ -1,12 +1,11 @@
-//! MSH-3, MSH-4, MSH-9, MSH-10 and MSH-11: the user's word on a claim, and what no machine may do to it.
+//! MSH-3, MSH-4, MSH-9, MSH-10 and MSH-11: the user's assertions on claims, and their precedence over machines.
 
 use super::{
     ALL_CAPABILITIES, create_claim_in_each_state, create_evidence, create_fact, create_grounded_claim, create_hint,
     create_rival_claim, create_stale_claim, dispute_claim, machine_actor, new_simulator, node_actor, user_actor,
 };
 
-/// MSH-3, MSH-11, MSH-10: the user confirms a Claim, a Hint, a Disputed, a Rejected, a Stale and a Superseded one; each is a
-/// Fact then, and says of no other that it took its place.
+/// MSH-3, MSH-11, MSH-10: in every other state; a former replacement is cleared.
 #[test]
 fn user_confirm_makes_any_claim_a_fact() {
     let mut stage = new_simulator();
@@ -23,7 +22,7 @@ fn user_confirm_makes_any_claim_a_fact() {
     }
 }
 
-/// MSH-4, MSH-11, MSH-10: the user rejects whatever is not yet rejected, a Fact and a Superseded claim among it: minds change.
+/// MSH-4, MSH-11, MSH-10: also Facts and Superseded claims.
 #[test]
 fn user_reject_rejects_any_claim() {
     let mut stage = new_simulator();
@@ -40,8 +39,7 @@ fn user_reject_rejects_any_claim() {
     }
 }
 
-/// MSH-3, MSH-4, MSH-22: only the user's authority asserts. A node that merely holds a restricted `UserAssertion.Write` does
-/// not have it, nor does an operator of the machine.
+/// MSH-3, MSH-4, MSH-22: neither a restricted `UserAssertion.Write` nor the operator role suffices.
 #[test]
 fn confirm_and_reject_require_user_authority() {
     let mut stage = new_simulator();
@@ -57,7 +55,7 @@ fn confirm_and_reject_require_user_authority() {
     }
 }
 
-/// MSH-9, MSH-3: a Fact is frozen. No machine changes its status or confidence, nor replaces it.
+/// MSH-9, MSH-3: status, confidence and replacement.
 #[test]
 fn machine_update_of_fact_is_refused() {
     let mut stage = new_simulator();
@@ -73,7 +71,7 @@ fn machine_update_of_fact_is_refused() {
     assert_eq!(stage.record(id).version, 2, "made and confirmed, nothing since");
 }
 
-/// MSH-9: the user may still change the confidence of a Fact; it stays one.
+/// MSH-9: it stays a Fact.
 #[test]
 fn user_may_update_confidence_of_fact() {
     let mut stage = new_simulator();
@@ -81,13 +79,13 @@ fn user_may_update_confidence_of_fact() {
     let id = create_fact(&mut stage, &[ground]);
     stage.fire(id, "update_confidence", &user_actor()).with("confidence", 0.3).expect_ok();
     assert_eq!((stage.state(id), stage.field(id, "confidence")), ("Fact".into(), 0.3.into()));
-    // The authority to assert is not the capability to write.
+    // The user's authority does not include the capability to write.
     let mut user_without_capability = user_actor();
     user_without_capability.capabilities = vec!["Claim.Read".into()];
     stage.fire(id, "update_confidence", &user_without_capability).with("confidence", 0.4).expect_not_allowed();
 }
 
-/// MSH-10: a rejection stands against every machine until the user asserts again.
+/// MSH-10
 #[test]
 fn rejected_claim_is_changed_only_by_user() {
     let mut stage = new_simulator();
@@ -106,7 +104,7 @@ fn rejected_claim_is_changed_only_by_user() {
     assert_eq!(stage.state(id), "Rejected");
 }
 
-/// MSH-10: a status that the user gave by hand beats a machine's of the same shape, also when the machine comes later.
+/// MSH-10
 #[test]
 fn user_status_beats_later_machine_status() {
     let mut stage = new_simulator();
@@ -127,8 +125,7 @@ fn user_status_beats_later_machine_status() {
     }
 }
 
-/// MSH-10: the user says what a machine has said already. It is the user's word from then on, and no machine that agrees takes
-/// it back.
+/// MSH-10: a machine that repeats the status does not clear it.
 #[test]
 fn user_repeating_machine_status_sets_by_user() {
     let mut stage = new_simulator();
@@ -141,13 +138,13 @@ fn user_repeating_machine_status_sets_by_user() {
     assert_eq!((stage.state(id), stage.field(id, "byUser")), ("Claim".into(), true.into()));
     stage.fire(id, "update_status", &machine_actor()).with("status", "Claim").expect_unchanged();
     dispute_claim(&mut stage, id, other, &machine_actor()).expect_refusal(409, "users_word");
-    // The authority to assert is not the capability to write.
+    // The user's authority does not include the capability to write.
     let mut user_without_capability = user_actor();
     user_without_capability.capabilities = vec!["Claim.Read".into()];
     stage.fire(id, "update_status", &user_without_capability).with("status", "Claim").expect_not_allowed();
 }
 
-/// MSH-10: Disputed said again, by the user or a machine, is heard and changes nothing; no machine takes it back.
+/// MSH-10: by the user or a machine; no machine lifts the user's dispute.
 #[test]
 fn repeated_dispute_changes_nothing() {
     let mut stage = new_simulator();
@@ -160,15 +157,14 @@ fn repeated_dispute_changes_nothing() {
     assert_eq!(stage.state(id), "Disputed");
 }
 
-/// MSH-10: a machine disputes first and the user says Claim afterwards. It is one again, whatever its confidence is by now, and
-/// the user's word from then on: no machine disputes it any more, and the user may.
+/// MSH-10: whatever its confidence. Afterwards only the user can dispute it.
 #[test]
 fn user_status_claim_lifts_dispute() {
     let mut stage = new_simulator();
     let ground = create_evidence(&mut stage);
     let (id, other) = (super::create_disputed_claim(&mut stage, &[ground]), create_rival_claim(&mut stage));
     stage.fire(id, "update_confidence", &machine_actor()).with("confidence", 0.1).expect_ok();
-    // The authority to assert is not the capability to write.
+    // The user's authority does not include the capability to write.
     let mut user_without_capability = user_actor();
     user_without_capability.capabilities = vec!["Claim.Read".into()];
     stage.fire(id, "update_status", &user_without_capability).with("status", "Claim").expect_not_allowed();
@@ -179,14 +175,14 @@ fn user_status_claim_lifts_dispute() {
     assert_eq!(stage.state(id), "Claim");
     dispute_claim(&mut stage, id, other, &user_actor()).expect_ok();
     assert_eq!(stage.state(id), "Disputed");
-    // Which claim it was held against may be named, and makes no difference here.
+    // Naming the conflicting claim makes no difference.
     let attempt =
         stage.fire(id, "update_status", &user_actor()).with("status", "Claim").with("conflict", other.to_string());
     attempt.expect_ok();
     assert_eq!(stage.state(id), "Claim");
 }
 
-/// MSH-10, MSH-11: a machine has replaced a claim. The user's no goes to all that rests on it, Facts too, as from anywhere.
+/// MSH-10, MSH-11: a machine superseded the claim; the cascade includes Facts.
 #[test]
 fn reject_of_superseded_claim_cascades() {
     let mut stage = new_simulator();
@@ -198,7 +194,7 @@ fn reject_of_superseded_claim_cascades() {
     assert_eq!([id, above, replacement].map(|id| stage.state(id)), ["Rejected", "Stale", "Claim"]);
 }
 
-/// MSH-10, MSH-11: a Stale claim comes back by the user's word alone; what rested on it does not come back with it.
+/// MSH-10, MSH-11: its dependents stay stale.
 #[test]
 fn only_user_confirm_revives_stale_claim() {
     let mut stage = new_simulator();
@@ -217,7 +213,7 @@ fn only_user_confirm_revives_stale_claim() {
     super::create_claim(&mut stage, &[id]);
 }
 
-/// MSH-4, MSH-10: rejecting a Stale claim makes the no last: a machine may replace what is stale, not what is rejected.
+/// MSH-4, MSH-10: a machine may supersede a Stale claim but not a Rejected one.
 #[test]
 fn reject_of_stale_claim_is_final_for_machines() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! Registration: the id by which everything finds an agent.
+//! Registration and profile of agents.
 
 use onceward_core::value::RecordId;
 use onceward_testkit::{SimulatedCall, Simulator, operator, user};
@@ -9,7 +9,7 @@ use super::{
     new_simulator, register_agent, time_from_now,
 };
 
-/// REL-9, REL-13: an agent registers under an id of its own, with or without a wallet, and has no record yet.
+/// REL-9, REL-13: with or without a wallet; a new agent has no completion rate.
 #[test]
 fn agent_registers_once_under_own_id() {
     let mut stage = new_simulator();
@@ -21,7 +21,7 @@ fn agent_registers_once_under_own_id() {
     stage.create("relay.agent", &operator("olga")).with("agent_id", "frank").expect_ok();
 }
 
-/// REL-9: nobody registers another's id, with a wallet that would take the other's winnings.
+/// REL-9: otherwise the caller could set a wallet that receives the agent's winnings.
 #[test]
 fn registering_foreign_agent_id_is_refused() {
     let mut stage = new_simulator();
@@ -36,12 +36,12 @@ fn registering_foreign_agent_id_is_refused() {
     stage.fire(erin, "edit", &operator("olga")).with("wallet", WALLET_ADDRESS).expect_not_allowed();
 }
 
-/// The server registers Erin for her.
+/// Registers Erin as an operator.
 fn register_erin(stage: &mut Simulator) -> SimulatedCall<'_> {
     stage.create("relay.agent", &operator("olga")).with("agent_id", "erin")
 }
 
-/// REL-9: ids, names and wallets have a shape.
+/// REL-9
 #[test]
 fn agent_fields_are_validated() {
     for (name, fits) in [
@@ -82,7 +82,6 @@ fn agent_fields_are_validated() {
     stage.fire(erin, "edit", &user("erin")).with("name", "E").expect_ok();
 }
 
-/// An agent edits itself; its id and its record are not its to write.
 #[test]
 fn agent_edits_only_its_own_profile_fields() {
     let mut stage = new_simulator();
@@ -96,7 +95,7 @@ fn agent_edits_only_its_own_profile_fields() {
     }
 }
 
-/// Something happens to these where they stand: they have changed, and are in their states since the same time as before.
+/// Asserts that `action` changes these records but not their state or `entered_at`.
 #[track_caller]
 fn assert_entered_at_unchanged<const N: usize>(
     stage: &mut Simulator,
@@ -113,9 +112,8 @@ fn assert_entered_at_unchanged<const N: usize>(
     }
 }
 
-/// REL-3, REL-9, REL-13, REL-14, REL-18: what happens to a record where it stands does not make it new. An agent is registered since
-/// it registered, whatever it edits, claims or wins; a job is open since it was posted and funded since it was paid for; and
-/// a submission is judged since it was handed in, whenever an oracle takes it.
+/// REL-3, REL-9, REL-13, REL-14, REL-18: for edits, claims and wins of an agent, edits of an open or funded job, and
+/// leases of a submission.
 #[test]
 fn internal_transition_keeps_entered_at() {
     let mut stage = new_simulator();
@@ -142,7 +140,7 @@ fn internal_transition_keeps_entered_at() {
     assert_entered_at_unchanged(&mut stage, [submission], |stage| {
         stage.lease(submission, "w1");
     });
-    // Into the hold of one who has no wallet, out of it when there is one, and past it.
+    // Winnings go into the hold of an agent without a wallet, leave it with the wallet, and then bypass it.
     assert_entered_at_unchanged(&mut stage, [dave], |stage| {
         create_won_job(stage, "dave");
     });

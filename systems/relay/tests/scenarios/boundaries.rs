@@ -1,4 +1,4 @@
-//! The edges of who is let in: the owner of somebody else's record, an oracle, and another record that is no caller at all.
+//! Boundary cases: callers that own another record, oracles, and events sent by other records.
 
 use onceward_core::value::RecordId;
 use onceward_testkit::{Simulator, operator, systems, user};
@@ -10,7 +10,7 @@ use super::{
     with_chain_and_agents,
 };
 
-/// Another record, which sends whatever it is told to.
+/// A record that sends the named event to another record.
 const FORWARDER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.boss"
@@ -103,15 +103,15 @@ fn simulator_with_forwarder() -> Simulator {
     with_chain_and_agents(Simulator::new(systems::load_with_files("relay", &[("boss.toml", FORWARDER_LIFECYCLE)])))
 }
 
-/// One that knows these records.
+/// Creates a forwarder that references these records.
 fn create_forwarder(stage: &mut Simulator, targets: &[(&str, RecordId)]) -> RecordId {
     let olga = operator("olga");
     let creation = stage.create("test.boss", &olga);
     targets.iter().fold(creation, |new, (name, id)| new.with(name, id.to_string())).expect_ok()
 }
 
-/// REL-8, REL-9, REL-20, REL-21: what agents, senders and operators do they do themselves; no other record does it for them.
-/// REL-6: and none says of a job that is not over that its refund was sent.
+/// REL-8, REL-9, REL-20, REL-21: a record cannot act for agents, senders and operators. REL-6: nor can it mark the
+/// refund of a live job as sent.
 #[test]
 fn cascade_from_other_record_cannot_act_for_people() {
     let mut stage = simulator_with_forwarder();
@@ -148,8 +148,7 @@ fn cascade_from_other_record_cannot_act_for_people() {
     }
 }
 
-/// REL-3, REL-6, REL-12, REL-13: what records tell each other no caller tells them: not whose they are, not whom they are about,
-/// no operator, and not the oracle that is at work.
+/// REL-3, REL-6, REL-12, REL-13: not even the records' owners, parties, operators or the leasing oracle may send them.
 #[test]
 fn record_only_events_are_refused_to_callers() {
     let mut stage = new_simulator();
@@ -173,7 +172,7 @@ fn record_only_events_are_refused_to_callers() {
     discard.with("reason", "job_cancelled").expect_not_allowed();
 }
 
-/// REL-12: a submission's states are called what the contract calls them, also the one in which nothing waits.
+/// REL-12
 #[test]
 fn submission_states_match_contract() {
     let stage = new_simulator();
@@ -182,7 +181,7 @@ fn submission_states_match_contract() {
     assert_eq!(names, ["pending", "judging", "passed", "failed"]);
 }
 
-/// REL-13: nobody has fewer claims than none, whoever takes one back.
+/// REL-13
 #[test]
 fn claims_below_zero_are_a_fault() {
     let mut stage = simulator_with_forwarder();
@@ -192,7 +191,7 @@ fn claims_below_zero_are_a_fault() {
     assert_eq!(stage.field(carol, "claims"), 0);
 }
 
-/// REL-9: an agent that the server has registered is its own, not the server's.
+/// REL-9
 #[test]
 fn agent_registered_by_operator_owns_itself() {
     let mut stage = new_simulator();
@@ -206,7 +205,7 @@ fn agent_registered_by_operator_owns_itself() {
     assert!(payouts.len() == 2 && payouts.iter().all(|payout| *payout.owner == *"erin"), "nor are its winnings");
 }
 
-/// REL-10: a job asks for a rate between none and all, both ends included, and for nothing a little beyond them.
+/// REL-10: both bounds are included.
 #[test]
 fn min_reputation_is_between_zero_and_one() {
     let mut stage = new_simulator();

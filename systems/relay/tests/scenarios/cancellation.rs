@@ -1,4 +1,4 @@
-//! REL-2, REL-5, REL-8: the buyer withdraws.
+//! REL-2, REL-5, REL-8: cancellation by the buyer.
 
 use onceward_testkit::{operator, user};
 
@@ -7,7 +7,7 @@ use super::{
     create_open_job, depositor_balance, lease_submission, new_simulator, total_balance, verdict,
 };
 
-/// REL-2, REL-7: an open job is cancelled and leaves nothing to refund.
+/// REL-2, REL-7
 #[test]
 fn cancelled_open_job_has_nothing_to_refund() {
     let mut stage = new_simulator();
@@ -19,8 +19,7 @@ fn cancelled_open_job_has_nothing_to_refund() {
     assert_eq!(stage.field(job, "refund_tx_hash"), serde_json::json!(null));
 }
 
-/// REL-5, REL-18, REL-21: a funded job that nobody is judged for is cancelled, and the escrow stands to the depositor's credit
-/// at once, before any refund.
+/// REL-5, REL-18, REL-21: at once, before any refund, if no submission is being judged.
 #[test]
 fn cancel_of_funded_job_credits_depositor() {
     let mut stage = new_simulator();
@@ -38,7 +37,7 @@ fn cancel_of_funded_job_credits_depositor() {
     assert_eq!(stage.field(lease.record, "reason"), "below_threshold", "what had failed keeps its reason");
 }
 
-/// REL-5: not while any submission is judged, whether an oracle has begun or not.
+/// REL-5: whether an oracle has leased the submission or not.
 #[test]
 fn cancel_while_judging_is_refused() {
     let mut stage = new_simulator();
@@ -52,7 +51,7 @@ fn cancel_while_judging_is_refused() {
     stage.fire(job, "cancel", &alice()).expect_ok();
 }
 
-/// REL-5, REL-3: a cancel and a pass at the same moment: whichever is first, the other finds things changed.
+/// REL-5, REL-3: if a cancel and a passing verdict coincide, the later one is refused.
 #[test]
 fn cancel_of_resolved_job_is_refused() {
     let mut stage = new_simulator();
@@ -62,7 +61,7 @@ fn cancel_of_resolved_job_is_refused() {
     stage.fire(job, "cancel", &alice()).expect_wrong_state("resolved", "cancel");
 }
 
-/// REL-8, REL-2, REL-5: only the buyer cancels.
+/// REL-8, REL-2, REL-5
 #[test]
 fn cancel_requires_buyer() {
     let mut stage = new_simulator();
@@ -73,7 +72,7 @@ fn cancel_requires_buyer() {
     }
 }
 
-/// REL-5: a cancelled job stays so.
+/// REL-5
 #[test]
 fn event_on_cancelled_job_is_refused() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! REL-9, REL-10, REL-13, REL-21: claiming, unclaiming, and what it does to a reputation.
+//! REL-9, REL-10, REL-13, REL-21: claims, unclaims and completion rates.
 
 use onceward_testkit::{operator, user, user_with_roles};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::{
     lease_submission, new_simulator, post_job, register_agent, verdict,
 };
 
-/// REL-9: many workers may claim one funded job, each once.
+/// REL-9
 #[test]
 fn each_worker_claims_funded_job_once() {
     let mut stage = new_simulator();
@@ -20,7 +20,7 @@ fn each_worker_claims_funded_job_once() {
     assert_eq!(stage.field(find_agent(&stage, "bob"), "claims"), 1);
 }
 
-/// REL-9: who is not registered cannot claim, and the buyer cannot claim its own job.
+/// REL-9
 #[test]
 fn claim_by_stranger_or_buyer_is_refused() {
     let mut stage = new_simulator();
@@ -35,7 +35,7 @@ fn claim_by_stranger_or_buyer_is_refused() {
     claim_job(&mut stage, job, "mallory").expect_ok();
 }
 
-/// REL-9: a server that is an agent itself may post for somebody who is none; that one owns the job and still claims nothing.
+/// REL-9: a registered operator may post a job for an unregistered owner.
 #[test]
 fn unregistered_owner_cannot_claim() {
     let mut stage = new_simulator();
@@ -49,7 +49,7 @@ fn unregistered_owner_cannot_claim() {
     claim_job(&mut stage, job, "alice").expect_ok();
 }
 
-/// REL-9: a job that has ended, or is overdue though nobody has noticed yet, cannot be claimed.
+/// REL-9: also before the scheduler has expired it.
 #[test]
 fn claim_of_ended_or_overdue_job_is_refused() {
     let mut stage = new_simulator();
@@ -63,7 +63,7 @@ fn claim_of_ended_or_overdue_job_is_refused() {
     assert_eq!(stage.field(find_agent(&stage, "carol"), "claims"), 0);
 }
 
-/// REL-9: a thousand may claim; the next is told why it may not, until somebody leaves.
+/// REL-9: the refusal gives the reason, and an unclaim frees a place.
 #[test]
 fn claim_over_one_thousand_is_refused() {
     let mut stage = new_simulator();
@@ -80,7 +80,7 @@ fn claim_over_one_thousand_is_refused() {
     claim_job(&mut stage, job, "worker-7").expect_refusal(409, "claims_full");
 }
 
-/// REL-13, REL-3: passed over claims: null with no claims, then recomputed with every claim, unclaim and win.
+/// REL-13, REL-3: null without claims; recomputed with every claim, unclaim and win.
 #[test]
 fn completion_rate_is_wins_per_claim() {
     let mut stage = new_simulator();
@@ -99,7 +99,7 @@ fn completion_rate_is_wins_per_claim() {
     assert_eq!((stage.field(bob, "passed"), stage.field(bob, "claims")), (json!(2), json!(3)));
 }
 
-/// REL-21, REL-13: until the first submission a claim can be taken back, and then never was.
+/// REL-21, REL-13
 #[test]
 fn unclaim_before_submission_removes_claim() {
     let mut stage = new_simulator();
@@ -124,7 +124,7 @@ fn unclaim_before_submission_removes_claim() {
     assert_eq!(completion_rate(&stage, "bob"), 0.5);
 }
 
-/// REL-21: with the first submission the claim stays; what others handed in does not matter.
+/// REL-21: submissions of other workers do not matter.
 #[test]
 fn unclaim_after_submission_is_refused() {
     let mut stage = new_simulator();
@@ -141,7 +141,7 @@ fn unclaim_after_submission_is_refused() {
     stage.fire(job, "unclaim", &user("bob")).expect_wrong_state("expired", "unclaim");
 }
 
-/// REL-10: exactly the least rate is enough; a little less is not; none yet counts as nothing.
+/// REL-10: exactly the minimum is enough; a missing rate counts as 0.
 #[test]
 fn claim_below_min_reputation_is_refused() {
     for (min_reputation, agent_id, admitted) in [
@@ -169,7 +169,7 @@ fn claim_below_min_reputation_is_refused() {
     }
 }
 
-/// REL-10: who got in stays in, whatever becomes of the rate.
+/// REL-10
 #[test]
 fn claim_stays_when_completion_rate_falls() {
     let mut stage = new_simulator();

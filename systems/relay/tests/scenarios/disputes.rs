@@ -1,4 +1,4 @@
-//! REL-21: complaints about what was resolved.
+//! REL-21: disputes of resolved jobs.
 
 use onceward_testkit::{SimulatedCall, Simulator, operator, user, user_with_roles};
 use serde_json::json;
@@ -10,7 +10,7 @@ fn open_dispute<'s>(stage: &'s mut Simulator, job: RecordId, agent_id: &str) -> 
     stage.create("relay.dispute", &user(agent_id)).with("job", job.to_string()).with("reason", "not what was asked for")
 }
 
-/// REL-21: buyer and winner of a resolved job may each dispute it, once.
+/// REL-21
 #[test]
 fn buyer_and_winner_dispute_once_each() {
     let mut stage = new_simulator();
@@ -26,7 +26,7 @@ fn buyer_and_winner_dispute_once_each() {
     open_dispute(&mut stage, other, "alice").expect_ok();
 }
 
-/// REL-21: nobody else, and no job that has not resolved.
+/// REL-21
 #[test]
 fn dispute_requires_party_of_resolved_job() {
     let mut stage = new_simulator();
@@ -49,7 +49,7 @@ fn dispute_requires_party_of_resolved_job() {
     open_dispute(&mut stage, expired, "alice").expect_refusal(409, "job_not_resolved");
 }
 
-/// REL-21: an operator decides, either way, and says what was found; then it is over. No money moves.
+/// REL-21: with a finding, either way.
 #[test]
 fn operator_closes_dispute_without_transfers() {
     for (event, state) in [("uphold", "upheld"), ("dismiss", "dismissed")] {
@@ -90,7 +90,7 @@ fn operator_closes_dispute_without_transfers() {
     }
 }
 
-/// REL-21: a party that is an operator too may complain in somebody's name, who then sees the complaint and decides nothing.
+/// REL-21: a party with the operator role may open a dispute for another owner, who sees it but cannot decide it.
 #[test]
 fn dispute_owner_cannot_decide_it() {
     let mut stage = new_simulator();
@@ -102,7 +102,7 @@ fn dispute_owner_cannot_decide_it() {
     stage.fire(id, "uphold", &user("carol")).with("finding", "quite so").expect_not_found();
 }
 
-/// REL-21: what the operator found is said, in one to two thousand characters, whichever way it goes.
+/// REL-21: from 1 to 2,000 characters, for both decisions.
 #[test]
 fn dispute_finding_is_required_and_bounded() {
     for (event, state) in [("uphold", "upheld"), ("dismiss", "dismissed")] {

@@ -1,4 +1,4 @@
-//! REL-4: a job whose time is over.
+//! REL-4: expiry of jobs.
 
 use onceward_core::time::Duration;
 
@@ -7,8 +7,8 @@ use super::{
     depositor_balance, lease_submission, new_simulator, total_balance, verdict,
 };
 
-/// REL-4, REL-12, REL-18, REL-21: at its expiry, to the microsecond, the job expires by itself: all that was judged has
-/// failed, and the escrow stands to the depositor's credit.
+/// REL-4, REL-12, REL-18, REL-21: to the microsecond; submissions in judging fail, and the escrow is credited to the
+/// depositor.
 #[test]
 fn funded_job_expires_exactly_at_expiry() {
     let mut stage = new_simulator();
@@ -30,7 +30,7 @@ fn funded_job_expires_exactly_at_expiry() {
     );
 }
 
-/// REL-4: nobody finds an overdue job funded, even if nothing was awake to expire it.
+/// REL-4
 #[test]
 fn overdue_job_reads_as_expired_without_scheduler() {
     let mut stage = new_simulator();
@@ -41,7 +41,7 @@ fn overdue_job_reads_as_expired_without_scheduler() {
     assert_eq!((stage.state(job).as_str(), depositor_balance(&stage)), ("expired", JOB_PRICE_MICRO_USDC));
 }
 
-/// REL-4: an expired job stays so, and nothing but its refund can still happen.
+/// REL-4: except for its refund.
 #[test]
 fn event_on_expired_job_is_refused() {
     let mut stage = new_simulator();
@@ -55,7 +55,7 @@ fn event_on_expired_job_is_refused() {
     super::submit_work(&mut stage, job, "bob").expect_refusal(409, "job_not_funded");
 }
 
-/// REL-4, REL-3: a job that resolved in time does not expire later.
+/// REL-4, REL-3
 #[test]
 fn resolved_job_does_not_expire() {
     let mut stage = new_simulator();

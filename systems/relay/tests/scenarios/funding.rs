@@ -1,4 +1,4 @@
-//! REL-1, REL-18, REL-19, REL-21: the deposit.
+//! REL-1, REL-18, REL-19, REL-21: deposits.
 
 use onceward_testkit::{Simulator, operator, user};
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::{
     depositor_balance, fund_job, new_simulator, post_job, total_balance, tx_hash,
 };
 
-/// REL-1, REL-18, REL-19: a verified deposit makes the job funded, says who paid and how, and lies in escrow.
+/// REL-1, REL-18, REL-19: the job records depositor and transaction, and its hold contains the deposit.
 #[test]
 fn verified_deposit_funds_job() {
     let mut stage = new_simulator();
@@ -24,7 +24,7 @@ fn verified_deposit_funds_job() {
     );
 }
 
-/// REL-1, REL-19: what the chain does not confirm, or what is a millionth short, funds nothing.
+/// REL-1, REL-19: one millionth of a USDC too little is short.
 #[test]
 fn unconfirmed_or_short_deposit_is_refused() {
     let mut stage = new_simulator();
@@ -45,7 +45,7 @@ fn unconfirmed_or_short_deposit_is_refused() {
     fund_job(&mut stage, job, &tx_hash(1, JOB_PRICE_MICRO_USDC)).expect_ok();
 }
 
-/// REL-1, REL-19: enough money in a transaction that failed, or is not deep enough yet, funds nothing either.
+/// REL-1, REL-19: the amount suffices, but the transaction failed or lacks confirmations.
 #[test]
 fn deposit_not_ok_on_chain_is_refused() {
     let mut stage = new_simulator().on_check("relay.job", "deposit", |question, _| {
@@ -63,7 +63,7 @@ fn deposit_not_ok_on_chain_is_refused() {
     );
 }
 
-/// REL-1: in dev mode the answer is yes without a look at any chain.
+/// REL-1: in dev mode the check accepts without a chain.
 #[test]
 fn off_chain_answer_funds_job() {
     let mut stage = new_simulator().on_check("relay.job", "deposit", |question, _| {
@@ -76,8 +76,7 @@ fn off_chain_answer_funds_job() {
     assert_eq!(stage.field(job, "on_chain"), false, "and the job remembers that");
 }
 
-/// REL-1, REL-19: an answer that lacks something, spells a hash or a sender in another way, or names more money than there is, is no
-/// answer: nothing is funded by it.
+/// REL-1, REL-19: a field is missing, a hash or sender has another spelling, or the amount exceeds the maximum.
 #[test]
 fn malformed_check_answer_funds_nothing() {
     const MAX_DEPOSIT_MICRO_USDC: i64 = 1_000_000_000_000_000;
@@ -114,7 +113,7 @@ fn malformed_check_answer_funds_nothing() {
     }
 }
 
-/// REL-1: one transaction pays for one job, however it is spelt, and whatever became of the first.
+/// REL-1: in any spelling, whatever the state of the first job.
 #[test]
 fn used_deposit_hash_is_refused() {
     let hash = tx_hash(0xabc, JOB_PRICE_MICRO_USDC);
@@ -140,7 +139,7 @@ fn used_deposit_hash_is_refused() {
     }
 }
 
-/// REL-8, REL-1: the buyer funds, nobody else.
+/// REL-8, REL-1
 #[test]
 fn fund_requires_buyer() {
     let mut stage = new_simulator();
@@ -150,7 +149,7 @@ fn fund_requires_buyer() {
     }
 }
 
-/// REL-1: a job is paid for once.
+/// REL-1
 #[test]
 fn second_deposit_is_refused() {
     let mut stage = new_simulator();
@@ -162,8 +161,7 @@ fn second_deposit_is_refused() {
     fund_job(&mut stage, job, &tx_hash(2, JOB_PRICE_MICRO_USDC)).expect_wrong_state("resolved", "fund");
 }
 
-/// REL-21, REL-4, REL-18: a deposit for a job that is overdue is accepted; the job expires in the same operation, and the money
-/// stands to the depositor's credit.
+/// REL-21, REL-4, REL-18: in the same operation; the deposit is credited to the depositor.
 #[test]
 fn deposit_for_overdue_job_expires_it_at_once() {
     let mut stage = new_simulator();
@@ -183,7 +181,7 @@ fn deposit_for_overdue_job_expires_it_at_once() {
     assert_eq!((depositor_balance(&stage), account_balance(&stage, "chain")), (0, 0));
 }
 
-/// REL-21: a moment before its expiry a job can still be funded.
+/// REL-21
 #[test]
 fn deposit_just_before_expiry_funds_job() {
     let mut stage = new_simulator();
@@ -193,7 +191,7 @@ fn deposit_just_before_expiry_funds_job() {
     assert_eq!(stage.state(job), "funded");
 }
 
-/// REL-21, REL-18, REL-8: a deposit for a job that was cancelled before is credited to the depositor and can be refunded, once.
+/// REL-21, REL-18, REL-8: the deposit is credited to the depositor.
 #[test]
 fn deposit_for_cancelled_job_is_refundable_once() {
     let mut stage = new_simulator();
@@ -219,7 +217,7 @@ fn deposit_for_cancelled_job_is_refundable_once() {
     fund_job(&mut stage, job, &tx_hash(2, JOB_PRICE_MICRO_USDC)).expect_refusal(409, "already_funded");
 }
 
-/// REL-21: a cancelled job that had its deposit takes no other.
+/// REL-21
 #[test]
 fn second_deposit_for_cancelled_job_is_refused() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! A job before it is paid for: what it says, and who may change it.
+//! Creation and edits of jobs.
 
 use onceward_testkit::{Simulator, operator, user};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::{
     post_job, register_agent, submit_work, time_from_now,
 };
 
-/// REL-3, REL-11: what a job is where its buyer says nothing: a threshold of 80, twenty submissions, three of one worker.
+/// REL-3, REL-11: a threshold of 80, 20 submissions per job, 3 per worker.
 #[test]
 fn new_job_is_open_with_defaults() {
     let mut stage = new_simulator();
@@ -31,7 +31,7 @@ fn new_job_is_open_with_defaults() {
     assert_eq!((stage.hold_balance(job), super::account_balance(&stage, "chain")), (0, 0));
 }
 
-/// REL-9: only registered agents post.
+/// REL-9
 #[test]
 fn job_creation_requires_registered_agent() {
     let mut stage = new_simulator();
@@ -42,7 +42,7 @@ fn job_creation_requires_registered_agent() {
     stage.create("relay.job", &user("mallory")).with_all(job).expect_ok();
 }
 
-/// REL-18, REL-11, REL-10: amounts are whole and bounded, and so is everything else that a buyer gives.
+/// REL-18, REL-11, REL-10: amounts are bounded integers.
 #[test]
 fn job_fields_are_bounded() {
     let (min_price, max_price) = (100_000_i64, 1_000_000_000_000_i64);
@@ -100,7 +100,7 @@ fn job_fields_are_bounded() {
     }
 }
 
-/// REL-4: an expiry lies in the future, at least by a moment.
+/// REL-4
 #[test]
 fn expiry_in_the_past_is_refused() {
     let mut stage = new_simulator();
@@ -113,7 +113,7 @@ fn expiry_in_the_past_is_refused() {
     stage.fire(job, "edit", &alice()).with("expiry", now).expect_refusal(400, "expiry_past");
 }
 
-/// REL-8: while it is open its buyer may change everything, and nobody else anything.
+/// REL-8
 #[test]
 fn only_buyer_edits_open_job() {
     let mut stage = new_simulator();
@@ -135,7 +135,7 @@ fn only_buyer_edits_open_job() {
     stage.fire(job, "edit", &alice()).with("deposit", 1).expect_bad_input();
 }
 
-/// REL-8, REL-4: once it is funded only a later expiry can still be given, and the timer follows.
+/// REL-8, REL-4: the expiry timer follows.
 #[test]
 fn edit_of_funded_job_only_extends_expiry() {
     let mut stage = new_simulator();
@@ -162,7 +162,7 @@ fn edit_of_funded_job_only_extends_expiry() {
     assert_eq!(stage.state(job), "expired");
 }
 
-/// REL-8: a job that is over says what it said.
+/// REL-8
 #[test]
 fn edit_of_ended_job_is_refused() {
     let endings =
@@ -177,7 +177,7 @@ fn edit_of_ended_job_is_refused() {
     }
 }
 
-/// REL-4: a job without an expiry has all the time there is; to give it one would be to shorten that.
+/// REL-4: an expiry would shorten the time of a job that has none.
 #[test]
 fn job_without_expiry_cannot_get_one_when_funded() {
     let mut stage = new_simulator();
@@ -190,7 +190,7 @@ fn job_without_expiry_cannot_get_one_when_funded() {
     claim_job(&mut stage, job, "bob").expect_ok();
 }
 
-/// REL-9, REL-11: an open job can neither be claimed nor answered.
+/// REL-9, REL-11
 #[test]
 fn claim_or_submit_on_open_job_is_refused() {
     let mut stage = new_simulator();
@@ -200,7 +200,7 @@ fn claim_or_submit_on_open_job_is_refused() {
     submit_work(&mut stage, job, "bob").expect_refusal(409, "job_not_funded");
 }
 
-/// Sixty a minute of one buyer, and then again.
+/// The limit is per buyer and starts again in the next minute.
 #[test]
 fn more_than_60_jobs_per_minute_are_refused() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:00:00Z");

@@ -1,4 +1,4 @@
-//! REL-12, REL-14, REL-21: a submission under judgement, and every way it can fail.
+//! REL-12, REL-14, REL-21: judging of submissions and the ways to fail.
 
 use onceward_core::time::Duration;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::{
     alice, claim_and_submit, create_funded_job, depositor_balance, lease_submission, new_simulator, post_job, verdict,
 };
 
-/// REL-12, REL-16: a score below the threshold fails, with the score, the steps and the reason; the job goes on.
+/// REL-12, REL-16: with score, steps and reason; the job stays funded.
 #[test]
 fn score_below_threshold_fails_submission() {
     let mut stage = new_simulator();
@@ -24,7 +24,7 @@ fn score_below_threshold_fails_submission() {
     assert_eq!(stage.state(job), "resolved");
 }
 
-/// REL-3, REL-16: the score decides, at the job's own threshold to the point.
+/// REL-3, REL-16: a score equal to the threshold passes.
 #[test]
 fn score_is_compared_with_job_threshold() {
     for (threshold, score, state) in [
@@ -44,7 +44,7 @@ fn score_is_compared_with_job_threshold() {
     }
 }
 
-/// REL-12, REL-16: a verdict has a score from 0 to 100 and its steps, or it is none, and the oracle may still give one.
+/// REL-12, REL-16: a verdict needs a score from 0 to 100 and its steps.
 #[test]
 fn invalid_verdict_is_rejected_and_can_be_retried() {
     let mut stage = new_simulator();
@@ -68,7 +68,7 @@ fn invalid_verdict_is_rejected_and_can_be_retried() {
     assert_eq!(stage.field(lease.record, "steps"), longest);
 }
 
-/// REL-12, REL-15, REL-17: what the guard blocks and what the oracle cannot judge fail, each with its reason, and for good.
+/// REL-12, REL-15, REL-17: a blocked submission and an oracle error fail finally.
 #[test]
 fn oracle_failure_fails_submission_with_reason() {
     for (code, reason) in [("guard_blocked", "guard_blocked"), ("timeout", "oracle_error"), ("500", "oracle_error")] {
@@ -84,7 +84,7 @@ fn oracle_failure_fails_submission_with_reason() {
     }
 }
 
-/// REL-14, REL-12: a restart fails what was being judged, at once; so does an oracle that gives it back.
+/// REL-14, REL-12: at once.
 #[test]
 fn lost_or_yielded_lease_fails_submission() {
     let mut stage = new_simulator();
@@ -102,7 +102,7 @@ fn lost_or_yielded_lease_fails_submission() {
     assert_eq!(stage.state(unleased), "judging", "what nobody was judging is judged later");
 }
 
-/// REL-14, REL-12: an oracle that falls silent loses its lease after a minute, and what it held fails as after a restart.
+/// REL-14, REL-12: after one minute, as after a restart.
 #[test]
 fn oracle_without_heartbeat_fails_submission_after_lease() {
     let mut stage = new_simulator();
@@ -117,7 +117,7 @@ fn oracle_without_heartbeat_fails_submission_after_lease() {
     assert_eq!(stage.field(lease.record, "reason"), "restarted");
 }
 
-/// REL-14: one oracle at a time.
+/// REL-14
 #[test]
 fn submission_is_leased_to_one_oracle() {
     let mut stage = new_simulator();
@@ -127,7 +127,7 @@ fn submission_is_leased_to_one_oracle() {
     assert_eq!(stage.state(lease.record), "judging");
 }
 
-/// REL-21, REL-12: with no oracle running a submission fails after an hour and says so; the job can then be cancelled.
+/// REL-21, REL-12: with a reason; the job can then be cancelled.
 #[test]
 fn unjudged_submission_fails_after_one_hour() {
     let mut stage = new_simulator();
@@ -144,7 +144,7 @@ fn unjudged_submission_fails_after_one_hour() {
     assert_eq!(depositor_balance(&stage), super::JOB_PRICE_MICRO_USDC);
 }
 
-/// REL-21: nobody has to be awake for it: who asks to cancel after the hour finds it failed.
+/// REL-21
 #[test]
 fn cancel_after_judging_timeout_succeeds_without_scheduler() {
     let mut stage = new_simulator();
@@ -156,7 +156,7 @@ fn cancel_after_judging_timeout_succeeds_without_scheduler() {
     assert_eq!(stage.state(job), "cancelled");
 }
 
-/// REL-4, REL-12: a job that ran out before its submission did takes it along, even if the engine slept through both.
+/// REL-4, REL-12: even if both timers fire late.
 #[test]
 fn job_expiry_before_judging_timeout_sets_failure_reason() {
     let mut stage = new_simulator();
@@ -170,8 +170,7 @@ fn job_expiry_before_judging_timeout_sets_failure_reason() {
     assert_eq!(stage.field(submission, "reason"), "job_expired");
 }
 
-/// REL-21, REL-17, REL-12: an oracle that came at the last moment has its full time, and no oracle has more, however alive
-/// it says it is.
+/// REL-21, REL-17, REL-12: an oracle that leases at the last moment has its full time, but heartbeats do not extend it.
 #[test]
 fn judging_time_is_bounded_despite_heartbeats() {
     let mut stage = new_simulator();
@@ -191,7 +190,7 @@ fn judging_time_is_bounded_despite_heartbeats() {
     stage.commit(&lease, verdict(100)).expect_lease_lost();
 }
 
-/// REL-12: passed and failed are ends, whatever is tried.
+/// REL-12
 #[test]
 fn event_on_final_submission_is_refused() {
     let mut stage = new_simulator();

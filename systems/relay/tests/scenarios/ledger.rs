@@ -1,4 +1,4 @@
-//! REL-18: every way that the money of a job can go, in one ledger.
+//! REL-18: the ledger over all endings of a job.
 
 use serde_json::json;
 
@@ -7,8 +7,8 @@ use super::{
     fund_job, lease_submission, new_simulator, send_settlement, total_balance, tx_hash, verdict,
 };
 
-/// REL-18, REL-20, REL-21: six jobs with six ends. Step by step all accounts and holds together are nothing, no job that ended
-/// holds anything, and at last all that stays with us is the fees.
+/// REL-18, REL-20, REL-21: after each step all accounts and holds add up to zero and no ended job has a hold. In the
+/// end only the fees remain.
 #[test]
 fn all_job_endings_keep_ledger_balanced() {
     let mut stage = new_simulator();
@@ -54,7 +54,7 @@ fn all_job_endings_keep_ledger_balanced() {
     assert_eq!(stage.field(find_settlement(&stage, jobs[2], "overpaid"), "amount"), json!(2));
 }
 
-/// REL-18: each of these moves is in the ledger's own log, in double entry.
+/// REL-18: in double entry.
 #[test]
 fn resolve_logs_its_transfers() {
     let mut stage = new_simulator();

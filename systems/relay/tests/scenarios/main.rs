@@ -1,4 +1,4 @@
-//! The relay system, played: each test reads like the rule it cites. The rules stand in `systems/relay/README.md`.
+//! Scenario tests of the relay system. The rules are in `systems/relay/README.md`.
 
 mod agents;
 mod boundaries;
@@ -26,11 +26,11 @@ use serde_json::{Value, json};
 
 /// Ten USDC.
 const JOB_PRICE_MICRO_USDC: i64 = 10_000_000;
-/// Who sends the deposits, as the chain's log says.
+/// Sender of the deposits according to the chain.
 const DEPOSITOR_ADDRESS: &str = "0xd0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0";
 const WALLET_ADDRESS: &str = "0xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// A stage with a chain, on which Alice buys, Bob and Carol work, and Dave works without a wallet.
+/// Creates a simulator with a chain. Alice buys, Bob and Carol work, and Dave works without a wallet.
 fn new_simulator() -> Simulator {
     with_chain_and_agents(systems::new_simulator("relay"))
 }
@@ -48,17 +48,17 @@ fn register_agent<'s>(stage: &'s mut Simulator, name: &str) -> SimulatedCall<'s>
     stage.create("relay.agent", &user(name)).with("agent_id", name)
 }
 
-/// A transaction: which one, and how much it brought.
+/// Returns a hash that encodes the transaction's number and amount.
 fn tx_hash(number: u32, amount: i64) -> String {
     format!("0x{number:032x}{amount:032x}")
 }
 
-/// A deposit that was taken on trust: no chain has seen it.
+/// Returns the hash of an off-chain deposit, which the check accepts on trust.
 fn trusted_deposit_hash(number: u32) -> String {
     format!("trust me {number}")
 }
 
-/// A chain on which every transaction of more than nothing is deep enough; and, beside it, deposits taken on trust.
+/// Answers like a chain on which every transaction with an amount is confirmed; also accepts off-chain deposits.
 fn answer_deposit_check(query: &CheckQuery, _: Option<&[u8]>) -> Value {
     let hash = query.arguments["tx_hash"].as_str().expect("a hash").to_lowercase();
     if let Some(number) = hash.strip_prefix("trust me ") {
@@ -75,13 +75,13 @@ fn alice() -> Actor {
     user("alice")
 }
 
-/// A time so far from now, as callers write it.
+/// Returns the time `length` from now, as callers write it.
 fn time_from_now(stage: &Simulator, length: &str) -> String {
     let length: Duration = length.parse().expect("a duration, as 30s");
     stage.now().checked_add(length).expect("a time that can be written").to_string()
 }
 
-/// Alice posts a job that runs for a day.
+/// Posts a job of Alice that expires in a day.
 fn post_job(stage: &mut Simulator) -> SimulatedCall<'_> {
     let expiry = time_from_now(stage, "1d");
     stage.create("relay.job", &alice()).with_all(json!({
@@ -97,7 +97,7 @@ fn fund_job<'s>(stage: &'s mut Simulator, job: RecordId, hash: &str) -> Simulate
     stage.fire(job, "fund", &alice()).with("tx_hash", hash)
 }
 
-/// Paid for, to the cent, by a transaction of its own.
+/// Funds a job with a transaction of exactly its price.
 fn fund_exactly(stage: &mut Simulator, job: RecordId) -> RecordId {
     let Value::Number(price) = stage.field(job, "price") else { panic!("a price is a number") };
     let number = u32::try_from(stage.log().len()).expect("a short play");
@@ -109,7 +109,7 @@ fn create_funded_job(stage: &mut Simulator) -> RecordId {
     fund_exactly(stage, job)
 }
 
-/// Paid for without a chain.
+/// Creates a job with an off-chain deposit.
 fn create_trusted_job(stage: &mut Simulator) -> RecordId {
     let job = create_open_job(stage);
     let number = u32::try_from(stage.log().len()).expect("a short play");
@@ -124,7 +124,7 @@ fn submit_work<'s>(stage: &'s mut Simulator, job: RecordId, agent_id: &str) -> S
     stage.create("relay.submission", &user(agent_id)).with("job", job.to_string()).payload(b"five, seven, five")
 }
 
-/// They claim the job if they have not yet, and hand something in.
+/// Claims the job unless the agent has done so, and creates a submission.
 fn claim_and_submit(stage: &mut Simulator, job: RecordId, agent_id: &str) -> RecordId {
     let claimed = stage.field(job, "participants").as_array().is_some_and(|all| all.contains(&json!(agent_id)));
     if !claimed {
@@ -133,7 +133,7 @@ fn claim_and_submit(stage: &mut Simulator, job: RecordId, agent_id: &str) -> Rec
     submit_work(stage, job, agent_id).expect_ok()
 }
 
-/// The oracle has begun.
+/// Creates a submission that an oracle has leased.
 fn lease_submission(stage: &mut Simulator, job: RecordId, agent_id: &str) -> SimulatedLease {
     let submission = claim_and_submit(stage, job, agent_id);
     stage.lease(submission, "w1")
@@ -143,7 +143,7 @@ fn verdict(score: i64) -> Value {
     json!({ "score": score, "steps": [{ "step": 1, "name": "guard", "passed": true }] })
 }
 
-/// A job that this worker has won.
+/// Creates a job that this worker has won.
 fn create_won_job(stage: &mut Simulator, agent_id: &str) -> RecordId {
     let job = create_funded_job(stage);
     win_job(stage, job, agent_id)
@@ -166,7 +166,7 @@ fn create_expired_job(stage: &mut Simulator) -> RecordId {
     job
 }
 
-/// The one settlement of a job of this kind.
+/// Returns the only settlement of this kind.
 #[track_caller]
 fn find_settlement(stage: &Simulator, job: RecordId, kind: &str) -> RecordId {
     let all = stage.linked_records(job, "relay.settlement", "job");
@@ -187,7 +187,7 @@ fn confirm_settlement<'s>(stage: &'s mut Simulator, lease: &SimulatedLease, nonc
     stage.commit(lease, json!({ "tx_hash": signature_input(nonce)["tx_hash"] }))
 }
 
-/// Signed, sent and confirmed.
+/// Signs, sends and confirms a settlement.
 fn send_settlement(stage: &mut Simulator, settlement: RecordId, nonce: i64) {
     let lease = stage.lease(settlement, "w1");
     sign_settlement(stage, &lease, nonce).expect_ok();
@@ -212,7 +212,7 @@ fn completion_rate(stage: &Simulator, name: &str) -> Value {
     stage.field(find_agent(stage, name), "completion_rate")
 }
 
-/// Every account and every hold together: nothing, or money was made or lost.
+/// Returns the sum over all accounts and holds; it must be zero.
 fn total_balance(stage: &Simulator) -> i64 {
     let agents = ["alice", "bob", "carol", "dave"].map(|name| account_balance(stage, &format!("agent:{name}")));
     let named = account_balance(stage, "chain")

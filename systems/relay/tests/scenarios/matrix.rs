@@ -1,4 +1,4 @@
-//! Every state, every event, every caller, for the five lifecycles.
+//! Transition matrix of the five lifecycles: every event in every state by every caller.
 
 use onceward_testkit::matrix::{AllowedTransition, LifecycleMatrix, MatrixTrial};
 use onceward_testkit::{Simulator, operator, user};
@@ -24,7 +24,8 @@ fn fire_trial(event: &str, input: Value) -> MatrixTrial {
     MatrixTrial::Fire { event: event.to_owned(), input: json_object(input) }
 }
 
-/// Typed from the requirement. An agent is anybody registered who is not the buyer; Bob has claimed where it says so.
+/// All transitions of the requirement. `agent` is a registered agent other than the buyer; Bob has claimed where the
+/// state says so.
 const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "owner, agent", "open"),
     ("open", "edit expiry=\"2027-01-01T00:00:00Z\"", "owner", "open"),
@@ -40,12 +41,12 @@ const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("expired: not refunded", "refund", "owner", "expired"),
     ("cancelled: not refunded", "refund", "owner", "cancelled"),
     ("cancelled: never funded", "FUND", "owner", "cancelled"),
-    // Said by the one settlement that a refund makes.
+    // Sent by the settlement of the refund.
     ("expired", "refund_sent tx_hash=\"off-chain\"", "record", "expired"),
     ("cancelled", "refund_sent tx_hash=\"off-chain\"", "record", "cancelled"),
 ];
 
-/// REL-1, REL-2, REL-4, REL-5, REL-6, REL-7, REL-8, REL-9, REL-21: these moves happen, and no other does.
+/// REL-1, REL-2, REL-4, REL-5, REL-6, REL-7, REL-8, REL-9, REL-21
 #[test]
 fn only_allowed_job_transitions_happen() {
     let fund_input = json!({ "tx_hash": tx_hash(0xfff, JOB_PRICE_MICRO_USDC) });
@@ -116,7 +117,7 @@ const ALLOWED_SUBMISSION_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("judging: read", "yield", "worker", "failed"),
     ("judging: read", "lost", "engine", "failed"),
     ("judging: read", "time", "engine", "failed"),
-    // Not a move of the submission: its oracle's execution is still to be closed after the verdict.
+    // The submission's state does not change: its execution is still open after the verdict.
     ("passed: not closed", "heartbeat", "worker", "passed"),
     ("passed: not closed", "finish", "worker", "passed"),
     ("passed: not closed", "commit and finish", "worker", "passed"),
@@ -124,7 +125,7 @@ const ALLOWED_SUBMISSION_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("passed: not closed", "time", "engine", "passed"),
 ];
 
-/// REL-12, REL-14, REL-21: a submission is judged once, and nothing but its job's end fails it from outside.
+/// REL-12, REL-14, REL-21
 #[test]
 fn only_allowed_submission_transitions_happen() {
     let create_passed_submission = |stage: &mut Simulator| {
@@ -162,10 +163,10 @@ fn only_allowed_submission_transitions_happen() {
         .assert_only_allowed(ALLOWED_SUBMISSION_TRANSITIONS);
 }
 
-/// The job that is there before any scene begins.
+/// The job that exists before each trial.
 const PRESET_JOB_ID: &str = "01a1e0cb-9200-7000-8000-000000000001";
 
-/// With a worker for Alice's jobs, who has claimed one.
+/// Registers a worker for Alice's jobs that has claimed one.
 fn with_claimed_job(stage: Simulator) -> Simulator {
     let mut stage = with_chain_and_agents(stage);
     super::register_agent(&mut stage, "alice2").expect_ok();
@@ -176,7 +177,7 @@ fn with_claimed_job(stage: Simulator) -> Simulator {
     stage
 }
 
-/// With a job that Bob has won.
+/// Adds a job that Bob has won.
 fn with_won_job(stage: Simulator) -> Simulator {
     let mut stage = with_claimed_job(stage);
     let job = stage.records_of("relay.job")[0].id;
@@ -185,7 +186,7 @@ fn with_won_job(stage: Simulator) -> Simulator {
     stage
 }
 
-/// REL-3, REL-9, REL-13, REL-21: an agent registers and edits itself; the rest is its jobs' to tell.
+/// REL-3, REL-9, REL-13, REL-21
 #[test]
 fn only_allowed_agent_transitions_happen() {
     let wallet = fire_trial("edit", json!({ "wallet": super::WALLET_ADDRESS }));
@@ -221,7 +222,7 @@ const ALLOWED_SETTLEMENT_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("sending", "yield", "worker", "due"),
     ("sending", "lost", "engine", "due"),
     ("sending", "time", "engine", "due"),
-    // Not a move of the settlement: its sender's execution is still to be closed after the commit.
+    // The settlement's state does not change: its execution is still open after the commit.
     ("confirmed: not closed", "heartbeat", "worker", "confirmed"),
     ("confirmed: not closed", "finish", "worker", "confirmed"),
     ("confirmed: not closed", "commit and finish", "worker", "confirmed"),
@@ -229,7 +230,7 @@ const ALLOWED_SETTLEMENT_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("confirmed: not closed", "time", "engine", "confirmed"),
 ];
 
-/// REL-7, REL-20: a settlement is sent until it is confirmed, and confirmed only as it was signed.
+/// REL-7, REL-20
 #[test]
 fn only_allowed_settlement_transitions_happen() {
     let name = fire_trial("sign", signature_input(1)).name();
@@ -290,7 +291,7 @@ fn only_allowed_settlement_transitions_happen() {
         .assert_only_allowed(&allowed);
 }
 
-/// REL-21: a dispute is opened by a party and closed by an operator.
+/// REL-21
 #[test]
 fn only_allowed_dispute_transitions_happen() {
     let create_open_dispute = |stage: &mut Simulator| {

@@ -1,5 +1,4 @@
-//! REL-20, REL-6: which money leaves by a transaction, and which never does. A sender's bare word confirms nothing that came over
-//! a chain.
+//! REL-20, REL-6: on-chain deposits leave only by a transaction, off-chain deposits without one.
 
 use onceward_core::value::RecordId;
 use onceward_testkit::{Simulator, user};
@@ -11,13 +10,13 @@ use super::{
     new_simulator, sign_settlement, signature_input, total_balance, tx_hash, win_job,
 };
 
-/// A refund, asked for.
+/// Requests a refund and returns its settlement.
 fn request_refund(stage: &mut Simulator, job: RecordId) -> RecordId {
     stage.fire(job, "refund", &alice()).expect_ok();
     find_settlement(stage, job, "refund")
 }
 
-/// No word of a sender confirms it; it stays where it is, goes back and is sent as ever.
+/// Asserts that a commit without a transaction is refused and that the settlement can then be sent as usual.
 #[track_caller]
 fn assert_needs_transaction(stage: &mut Simulator, settlement: RecordId, nonce: i64) {
     let (held, chain_balance) = (stage.hold_balance(settlement), account_balance(stage, "chain"));
@@ -42,7 +41,7 @@ fn assert_needs_transaction(stage: &mut Simulator, settlement: RecordId, nonce: 
     assert_eq!((stage.hold_balance(settlement), account_balance(stage, "chain")), (0, chain_balance + held));
 }
 
-/// Nothing is signed for it and no transaction confirms it; the sender's word does.
+/// Asserts that a signature and a transaction are refused and that a commit without them confirms the settlement.
 #[track_caller]
 fn assert_needs_no_transaction(stage: &mut Simulator, settlement: RecordId) {
     let (held, chain_balance) = (stage.hold_balance(settlement), account_balance(stage, "chain"));
@@ -56,7 +55,7 @@ fn assert_needs_no_transaction(stage: &mut Simulator, settlement: RecordId) {
     assert_eq!((stage.hold_balance(settlement), account_balance(stage, "chain")), (0, chain_balance + held));
 }
 
-/// REL-20, REL-18: a payout of money that came over a chain is confirmed by the signed transaction alone.
+/// REL-20, REL-18
 #[test]
 fn payout_of_chain_deposit_requires_transaction() {
     let mut stage = new_simulator();
@@ -65,7 +64,7 @@ fn payout_of_chain_deposit_requires_transaction() {
     assert_needs_transaction(&mut stage, payout, 1);
 }
 
-/// REL-20, REL-21: so is what was paid above the price.
+/// REL-20, REL-21
 #[test]
 fn overpayment_of_chain_deposit_requires_transaction() {
     let mut stage = new_simulator();
@@ -76,8 +75,7 @@ fn overpayment_of_chain_deposit_requires_transaction() {
     assert_needs_transaction(&mut stage, overpaid, 1);
 }
 
-/// REL-20, REL-6, REL-7: so is a refund, and no mark says that it was sent before it was; also of a deposit that came after
-/// the job was cancelled.
+/// REL-20, REL-6, REL-7: the job is not marked as refunded before; also for a deposit after the cancel.
 #[test]
 fn refund_of_chain_deposit_requires_transaction() {
     let mut stage = new_simulator();
@@ -97,8 +95,7 @@ fn refund_of_chain_deposit_requires_transaction() {
     assert_eq!((account_balance(&stage, "chain"), total_balance(&stage)), (0, 0));
 }
 
-/// REL-20, REL-6, REL-7: what was taken on trust goes back without a transaction, and the mark says `off-chain`; also where the
-/// job had been cancelled before.
+/// REL-20, REL-6, REL-7: the refund is marked `off-chain`; also for a deposit after the cancel.
 #[test]
 fn refund_of_trusted_deposit_needs_no_transaction() {
     let mut stage = new_simulator();
@@ -115,7 +112,7 @@ fn refund_of_trusted_deposit_needs_no_transaction() {
     assert_eq!((account_balance(&stage, "chain"), depositor_balance(&stage), total_balance(&stage)), (0, 0, 0));
 }
 
-/// REL-20, REL-18: a payout out of a deposit taken on trust is confirmed without a signature, and by no transaction.
+/// REL-20, REL-18
 #[test]
 fn payout_of_trusted_deposit_needs_no_transaction() {
     let mut stage = new_simulator();
@@ -126,8 +123,7 @@ fn payout_of_trusted_deposit_needs_no_transaction() {
     assert_eq!((account_balance(&stage, "chain"), total_balance(&stage)), (-2_000_000, 0));
 }
 
-/// REL-20, REL-18: winnings that waited for a wallet want a transaction as soon as any part of them came over a chain, in
-/// whatever order; once they have left, what comes later is judged by itself.
+/// REL-20, REL-18: in any order of deposits. After the winnings have left, later ones are judged on their own.
 #[test]
 fn held_winnings_require_transaction_if_any_part_was_on_chain() {
     for (deposits, on_chain) in

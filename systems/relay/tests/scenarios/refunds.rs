@@ -1,4 +1,4 @@
-//! REL-6, REL-7, REL-8: the deposit goes back to where it came from, once.
+//! REL-6, REL-7, REL-8: refunds to the depositor.
 
 use onceward_testkit::{operator, user};
 use serde_json::{Value, json};
@@ -9,8 +9,7 @@ use super::{
     signature_input, total_balance, tx_hash,
 };
 
-/// REL-6, REL-18, REL-20: an expired and a cancelled job are refunded alike: the mark is `pending` while the money is on its
-/// way, and then the transaction. The state does not change.
+/// REL-6, REL-18, REL-20: for expired and cancelled jobs; the job's state does not change.
 #[test]
 fn refund_is_pending_until_transaction_is_confirmed() {
     for ending in [create_expired_job, create_cancelled_job] {
@@ -42,7 +41,7 @@ fn refund_is_pending_until_transaction_is_confirmed() {
     }
 }
 
-/// REL-6: asked twice, it is made once; and asked again when it is done, too. At once: crates/engine/tests/engine/relay.rs.
+/// REL-6: also after the refund is done. Concurrent requests: crates/engine/tests/engine/relay.rs.
 #[test]
 fn second_refund_request_is_refused() {
     for ending in [create_expired_job, create_cancelled_job] {
@@ -57,7 +56,7 @@ fn second_refund_request_is_refused() {
     }
 }
 
-/// REL-6, REL-19: the whole deposit returns, also what was above the price.
+/// REL-6, REL-19
 #[test]
 fn refund_returns_whole_overpaid_deposit() {
     let mut stage = new_simulator();
@@ -68,7 +67,7 @@ fn refund_returns_whole_overpaid_deposit() {
     assert_eq!(stage.hold_balance(find_settlement(&stage, job, "refund")), JOB_PRICE_MICRO_USDC + 77);
 }
 
-/// REL-6: one depositor's jobs do not get into each other's refunds.
+/// REL-6
 #[test]
 fn refunds_of_same_depositor_stay_separate() {
     let mut stage = new_simulator();
@@ -86,7 +85,7 @@ fn refunds_of_same_depositor_stay_separate() {
     assert_eq!(depositor_balance(&stage), 0);
 }
 
-/// REL-7, REL-6: what could not be sent stays pending, and is tried until it is confirmed, however often that is.
+/// REL-7, REL-6: until it is confirmed, without a limit on retries.
 #[test]
 fn failed_refund_stays_pending_and_is_retried() {
     let mut stage = new_simulator();
@@ -107,7 +106,7 @@ fn failed_refund_stays_pending_and_is_retried() {
     assert_eq!(stage.field(job, "refund_tx_hash"), signature_input(9)["tx_hash"]);
 }
 
-/// REL-7: a job that was never funded has nothing to refund, and one that resolved or runs is none to ask for it.
+/// REL-7
 #[test]
 fn refund_of_unfunded_or_live_job_is_refused() {
     let mut stage = new_simulator();
@@ -121,7 +120,7 @@ fn refund_of_unfunded_or_live_job_is_refused() {
     stage.fire(job, "refund", &alice()).expect_wrong_state("resolved", "refund");
 }
 
-/// REL-8, REL-6: only the buyer asks for it, and nobody but the settlement says that it was sent.
+/// REL-8, REL-6: only the settlement reports that the refund was sent.
 #[test]
 fn refund_requires_buyer() {
     let mut stage = new_simulator();

@@ -1,4 +1,4 @@
-//! REL-20: money that leaves. Signed, kept, sent, confirmed; and what happens to winnings with nowhere to go.
+//! REL-20: settlements are signed, stored, sent and confirmed; winnings without a wallet are held.
 
 use onceward_core::time::Duration;
 use onceward_testkit::{Simulator, operator, systems, user, worker};
@@ -12,7 +12,7 @@ use super::{
 
 const OTHER_WALLET_ADDRESS: &str = "0xBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB";
 
-/// REL-20, REL-3, REL-18: a payout is a job of its own, for the winner's wallet; confirmed, it is on the chain.
+/// REL-20, REL-3, REL-18: the settlement is a job of its own.
 #[test]
 fn payout_is_sent_to_winner_wallet() {
     let mut stage = new_simulator();
@@ -36,8 +36,7 @@ fn payout_is_sent_to_winner_wallet() {
     );
 }
 
-/// REL-20: a sender that dies after signing leaves hash and nonce behind; the next one sends the same transaction, and
-/// cannot sign another.
+/// REL-20: hash and nonce are stored, so the next sender cannot sign another transaction.
 #[test]
 fn sender_after_crash_reuses_signed_transaction() {
     let mut stage = new_simulator();
@@ -61,7 +60,7 @@ fn sender_after_crash_reuses_signed_transaction() {
     assert_eq!((stage.state(payout).as_str(), account_balance(&stage, "chain")), ("confirmed", -2_000_000));
 }
 
-/// REL-20: nothing is confirmed that was not signed and kept before.
+/// REL-20
 #[test]
 fn confirm_without_signature_is_refused() {
     let mut stage = new_simulator();
@@ -76,7 +75,7 @@ fn confirm_without_signature_is_refused() {
     confirm_settlement(&mut stage, &lease, 1).expect_ok();
 }
 
-/// REL-20: what is confirmed is signed no more, though its sender has not closed its work yet.
+/// REL-20: also while the execution is still open.
 #[test]
 fn sign_after_confirmation_is_refused() {
     let mut stage = new_simulator();
@@ -88,7 +87,7 @@ fn sign_after_confirmation_is_refused() {
     stage.finish(&lease).expect_ok();
 }
 
-/// REL-20: a nonce is used once, over all settlements and for ever.
+/// REL-20: over all settlements, also ended ones.
 #[test]
 fn reused_nonce_is_refused() {
     let mut stage = new_simulator();
@@ -101,7 +100,7 @@ fn reused_nonce_is_refused() {
     confirm_settlement(&mut stage, &lease, 2).expect_ok();
 }
 
-/// REL-20: only the sender that holds the lease signs, and what it signs has a shape.
+/// REL-20
 #[test]
 fn sign_requires_lease_holder_and_valid_input() {
     let mut stage = new_simulator();
@@ -131,8 +130,7 @@ fn sign_requires_lease_holder_and_valid_input() {
     sign_settlement(&mut stage, &lease, 1).with("raw_tx", "x").expect_ok();
 }
 
-/// REL-20, REL-7: a sender that fails, falls silent or gives it back: it is due again after a pause that doubles up to ten
-/// minutes.
+/// REL-20, REL-7: after a failure, a lost lease or a yield; the backoff doubles up to ten minutes.
 #[test]
 fn failed_send_is_retried_with_backoff() {
     let mut stage = new_simulator();
@@ -159,7 +157,7 @@ fn failed_send_is_retried_with_backoff() {
     send_settlement(&mut stage, payout, 1);
 }
 
-/// A record that settles a job's refund whenever it is told to.
+/// A record that spawns a settlement for a job's refund.
 const SETTLEMENT_MAKER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.maker"
@@ -182,7 +180,7 @@ go    = "there"
 spawn = [{ lifecycle = "relay.settlement", fields = { kind = "refund", job = "record.job", address = "record.address", amount = "record.amount", on_chain = "true" } }]
 "#;
 
-/// REL-20, REL-6: of each kind a job has one settlement; not even another record makes a second, and callers make none.
+/// REL-20, REL-6: neither records nor callers can create one.
 #[test]
 fn second_settlement_of_same_kind_is_refused() {
     let mut stage = with_chain_and_agents(Simulator::new(systems::load_with_files(
@@ -202,7 +200,7 @@ fn second_settlement_of_same_kind_is_refused() {
     assert_eq!(stage.records_of("relay.settlement").len(), 1);
 }
 
-/// REL-20: what leaves goes to an address of at most 42 characters, and is more than nothing.
+/// REL-20: at most 42 characters, and more than 0.
 #[test]
 fn settlement_address_and_amount_are_bounded() {
     for (address, amount, fits) in [
@@ -227,7 +225,7 @@ fn settlement_address_and_amount_are_bounded() {
     }
 }
 
-/// REL-18, REL-3, REL-13: what a worker without a wallet wins is kept for it: no settlement, and the ledger shows where it is.
+/// REL-18, REL-3, REL-13: no settlement is created.
 #[test]
 fn winnings_without_wallet_stay_in_agent_hold() {
     let mut stage = new_simulator();
@@ -244,7 +242,7 @@ fn winnings_without_wallet_stay_in_agent_hold() {
     assert_eq!((stage.hold_balance(dave), stage.field(dave, "name")), (16_000_000, json!("Dave")));
 }
 
-/// REL-18, REL-20: the edit that brings a wallet sends everything that was owed, in one settlement; later wins go on as usual.
+/// REL-18, REL-20: in one settlement; later wins are settled as usual.
 #[test]
 fn adding_wallet_settles_all_held_winnings() {
     let mut stage = new_simulator();
@@ -270,7 +268,7 @@ fn adding_wallet_settles_all_held_winnings() {
     assert_eq!((account_balance(&stage, "chain"), total_balance(&stage)), (-3 * JOB_PRICE_MICRO_USDC + 16_000_000, 0));
 }
 
-/// REL-20: a settlement goes to the wallet that the worker had when it was made.
+/// REL-20
 #[test]
 fn settlement_keeps_wallet_of_its_creation() {
     let mut stage = new_simulator();

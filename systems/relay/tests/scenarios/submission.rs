@@ -1,4 +1,4 @@
-//! REL-9, REL-11: handing something in.
+//! REL-9, REL-11: creating submissions.
 
 use onceward_testkit::user;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::{
     verdict,
 };
 
-/// REL-11, REL-12: what a worker hands in is judged; the content is nowhere in fields or log.
+/// REL-11, REL-12: the fields do not contain the content either.
 #[test]
 fn submission_enters_judging_without_logging_content() {
     let mut stage = new_simulator();
@@ -20,7 +20,7 @@ fn submission_enters_judging_without_logging_content() {
     assert!(!stage.visible_text().contains("five, seven, five"));
 }
 
-/// REL-9, REL-11: only who is registered and has claimed; the answer says which of the two is missing.
+/// REL-9, REL-11: the refusal says which is missing.
 #[test]
 fn submit_requires_registration_and_claim() {
     let mut stage = new_simulator();
@@ -32,7 +32,7 @@ fn submit_requires_registration_and_claim() {
     submit_work(&mut stage, job, "bob").expect_ok();
 }
 
-/// REL-11: only while the job is funded and not overdue, even if nobody has noticed that it is.
+/// REL-11: also before the scheduler has expired the job.
 #[test]
 fn submit_to_overdue_job_is_refused() {
     let mut stage = new_simulator();
@@ -46,7 +46,7 @@ fn submit_to_overdue_job_is_refused() {
     assert_eq!(stage.state(job), "expired");
 }
 
-/// REL-11: content from one byte to 50 KB.
+/// REL-11: from 1 byte to 50 KB.
 #[test]
 fn submission_size_is_bounded() {
     let mut stage = new_simulator();
@@ -65,7 +65,7 @@ fn submission_size_is_bounded() {
     }
 }
 
-/// REL-11: so many submissions for a job, whoever they are from; failed ones count.
+/// REL-11: over all workers; failed submissions count.
 #[test]
 fn submission_over_max_submissions_is_refused() {
     let mut stage = new_simulator();
@@ -81,7 +81,7 @@ fn submission_over_max_submissions_is_refused() {
     claim_and_submit(&mut stage, other, "dave");
 }
 
-/// REL-11: twenty where the buyer says nothing.
+/// REL-11
 #[test]
 fn max_submissions_defaults_to_twenty() {
     let mut stage = new_simulator();
@@ -95,7 +95,7 @@ fn max_submissions_defaults_to_twenty() {
     submit_work(&mut stage, job, "bob").expect_refusal(409, "job_full");
 }
 
-/// REL-11: a hundred are the most that a buyer can ask for, and the next is told the same as at any other number.
+/// REL-11: 100 is the highest limit that a buyer can set.
 #[test]
 fn submission_over_one_hundred_is_refused() {
     let mut stage = new_simulator();
@@ -113,7 +113,7 @@ fn submission_over_one_hundred_is_refused() {
     assert_eq!(stage.linked_records(job, "relay.submission", "job").len(), 100);
 }
 
-/// REL-11: so many tries for a worker at one job: three where the buyer says nothing.
+/// REL-11: per worker and job; the default is three.
 #[test]
 fn submission_over_max_retries_is_refused() {
     for (max_retries, tries) in [(None, 3), (Some(1), 1), (Some(5), 5)] {
@@ -134,7 +134,7 @@ fn submission_over_max_retries_is_refused() {
     }
 }
 
-/// Ten a minute from one worker, over all jobs.
+/// The limit is per worker, over all jobs.
 #[test]
 fn more_than_10_submissions_per_minute_are_refused() {
     let mut stage = new_simulator();
@@ -151,7 +151,7 @@ fn more_than_10_submissions_per_minute_are_refused() {
     submit_work(&mut stage, jobs[3], "bob").expect_ok();
 }
 
-/// REL-11: a worker gives the job and the content; score, reason and time are not its to give.
+/// REL-11: score, reason and time are not the worker's to set.
 #[test]
 fn fields_in_submission_are_rejected() {
     let mut stage = new_simulator();

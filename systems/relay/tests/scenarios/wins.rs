@@ -1,4 +1,4 @@
-//! REL-3: the first pass wins, in one operation, and no other ever does.
+//! REL-3: the first passing verdict wins, in one operation.
 
 use onceward_core::value::RecordId;
 use onceward_testkit::{SimulatedLease, Simulator};
@@ -10,8 +10,7 @@ use super::{
     verdict,
 };
 
-/// REL-3, REL-13, REL-18: a pass resolves the job: winner, result, payout, fee, reputation and the end of all other
-/// submissions, in one operation.
+/// REL-3, REL-13, REL-18: winner, result, payout, fee, completion rate and the end of all other submissions.
 #[test]
 fn passing_verdict_resolves_job_in_one_operation() {
     let mut stage = new_simulator();
@@ -37,7 +36,7 @@ fn passing_verdict_resolves_job_in_one_operation() {
     assert_eq!((completion_rate(&stage, "bob"), completion_rate(&stage, "carol")), (json!(1.0), json!(0.0)));
 }
 
-/// The job is resolved by the first of these, and the second has lost.
+/// Asserts that the first verdict resolves the job and the second changes nothing.
 #[track_caller]
 fn assert_first_wins(stage: &mut Simulator, job: RecordId, first: &SimulatedLease, second: &SimulatedLease) {
     stage.commit(first, verdict(81)).expect_ok();
@@ -50,7 +49,7 @@ fn assert_first_wins(stage: &mut Simulator, job: RecordId, first: &SimulatedLeas
     assert_eq!(account_balance(stage, "fee"), JOB_PRICE_MICRO_USDC - JOB_PRICE_MICRO_USDC * 80 / 100, "paid once");
 }
 
-/// REL-3, REL-12: two pass, in either order: who comes first wins, and the other verdict changes nothing.
+/// REL-3, REL-12: in either order.
 #[test]
 fn first_of_two_passing_verdicts_wins() {
     for is_swapped in [false, true] {
@@ -65,7 +64,7 @@ fn first_of_two_passing_verdicts_wins() {
     }
 }
 
-/// REL-3, REL-12: two pass at one moment, one operation upon the other. In one batch: crates/engine/tests/engine/relay.rs.
+/// REL-3, REL-12: one operation right after the other. In one batch: crates/engine/tests/engine/relay.rs.
 #[test]
 fn first_of_two_simultaneous_verdicts_wins() {
     for is_swapped in [false, true] {
@@ -81,7 +80,7 @@ fn first_of_two_simultaneous_verdicts_wins() {
     }
 }
 
-/// REL-12: the winner's own word, said again, is the same answer and nothing more.
+/// REL-12
 #[test]
 fn repeated_verdict_pays_once() {
     let mut stage = new_simulator();
@@ -92,8 +91,7 @@ fn repeated_verdict_pays_once() {
     assert_eq!((stage.records_of("relay.settlement").len(), account_balance(&stage, "fee")), (1, 2_000_000));
 }
 
-/// REL-3, REL-18: 80 and 20 of a price that does not divide: the worker's part is rounded down, the fee is the rest, and
-/// nothing is left over.
+/// REL-3, REL-18: 80 percent of a price that does not divide evenly.
 #[test]
 fn payout_is_rounded_down_and_fee_is_the_rest() {
     for (price, worker, fee) in [
@@ -115,8 +113,7 @@ fn payout_is_rounded_down_and_fee_is_the_rest() {
     }
 }
 
-/// REL-21, REL-19, REL-18: what was paid above the price goes back to the depositor when the job resolves; worker and fee
-/// share the price alone.
+/// REL-21, REL-19, REL-18: worker and fee share only the price.
 #[test]
 fn overpayment_returns_to_depositor_on_resolve() {
     let mut stage = new_simulator();
@@ -143,7 +140,7 @@ fn overpayment_returns_to_depositor_on_resolve() {
     );
 }
 
-/// REL-12, REL-4: a verdict that comes after the expiry changes nothing, though nobody had noticed the expiry yet.
+/// REL-12, REL-4: also before the scheduler has expired the job.
 #[test]
 fn verdict_after_expiry_changes_nothing() {
     let mut stage = new_simulator();
@@ -157,7 +154,7 @@ fn verdict_after_expiry_changes_nothing() {
     assert_eq!((depositor_balance(&stage), account_balance(&stage, "fee")), (JOB_PRICE_MICRO_USDC, 0));
 }
 
-/// REL-3: in the last moment before the expiry it still wins.
+/// REL-3
 #[test]
 fn verdict_just_before_expiry_wins() {
     let mut stage = new_simulator();
@@ -170,8 +167,7 @@ fn verdict_just_before_expiry_wins() {
     assert_eq!(stage.state(job), "resolved");
 }
 
-/// REL-12, REL-5: a verdict that comes after a cancel changes nothing. The job could be cancelled because the submission had
-/// failed, and failed it stays.
+/// REL-12, REL-5: the job could be cancelled because the submission had failed.
 #[test]
 fn verdict_after_cancel_changes_nothing() {
     let mut stage = new_simulator();
@@ -185,7 +181,7 @@ fn verdict_after_cancel_changes_nothing() {
     assert_eq!((depositor_balance(&stage), account_balance(&stage, "fee")), (JOB_PRICE_MICRO_USDC, 0));
 }
 
-/// REL-3: nobody resolves a job by hand, and resolved is an end.
+/// REL-3
 #[test]
 fn resolve_by_caller_and_events_after_resolve_are_refused() {
     let mut stage = new_simulator();

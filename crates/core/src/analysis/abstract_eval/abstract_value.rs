@@ -1,5 +1,5 @@
-//! What can be known of a value without running anything: whether it may be null, and a shape that holds whatever else
-//! it may be. Every operation here rounds outward, so that what is claimed is true of every run.
+//! Abstract values: whether a value may be null, and a shape that covers everything else it may be. Every operation
+//! rounds outward, so that the result covers every run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,36 +9,35 @@ use crate::model::{DataType, FieldBounds};
 use crate::time::Time;
 use crate::value::Value;
 
-/// Values named one by one stay so up to this many; beyond it only their sizes are kept.
+/// Beyond this many listed texts, only their sizes are kept.
 const MAX_NAMED_VALUES: usize = 256;
-/// What no length of time that we read exceeds: ten thousand years in microseconds.
+/// The longest duration that parses: ten thousand years.
 pub(crate) const MAX_DURATION_MICROS: i128 = 10_000 * 366 * 86_400 * 1_000_000;
 pub(crate) const I64_RANGE: (i128, i128) = (i64::MIN as i128, i64::MAX as i128);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AbstractValue {
-    /// May be null.
     pub(crate) may_be_null: bool,
-    /// What it may be besides.
+    /// Possible values besides null.
     pub(crate) shape: AbstractShape,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AbstractShape {
-    /// No value but null.
+    /// No value except null.
     Never,
     Bool {
         can_be_true: bool,
         can_be_false: bool,
     },
-    /// An int, or a time or a duration in microseconds: least and greatest.
+    /// An int, or a time or duration in microseconds: minimum and maximum.
     Number(i128, i128),
     Double(f64, f64),
     Text {
         size: (u64, u64),
-        /// One of these, where they can be named.
+        /// The possible texts, if they can be listed.
         allowed_values: Option<Arc<BTreeSet<Arc<str>>>>,
-        /// A pattern it is sure to match.
+        /// A pattern that the text surely matches.
         pattern: Option<Arc<str>>,
     },
     Ref(Arc<[Arc<str>]>),
@@ -46,9 +45,9 @@ pub(crate) enum AbstractShape {
         size: (u64, u64),
         element: Box<AbstractValue>,
     },
-    /// At most so many bytes.
+    /// Maximum bytes.
     Json(u64),
-    /// Nothing is known.
+    /// Unknown.
     Any,
 }
 
@@ -79,12 +78,12 @@ impl AbstractValue {
         self
     }
 
-    /// No value at all fits: the place is never reached.
+    /// Whether no value is possible, so that the code is unreachable.
     pub(crate) fn is_empty(&self) -> bool {
         !self.may_be_null && self.shape.is_never()
     }
 
-    /// Everything a value of the type and bounds may be, null where `nullable`.
+    /// Covers all values of the type and bounds, and null if `nullable`.
     pub(crate) fn of_type(ty: &DataType, bounds: &FieldBounds, nullable: bool) -> Self {
         Self { may_be_null: nullable || matches!(ty, DataType::Null), shape: AbstractShape::of_type(ty, bounds) }
     }
@@ -111,24 +110,24 @@ impl AbstractValue {
         Self::non_null(shape)
     }
 
-    /// What may be either.
+    /// Covers both values.
     pub(crate) fn join(&self, other: &Self) -> Self {
         Self { may_be_null: self.may_be_null || other.may_be_null, shape: self.shape.join(&other.shape) }
     }
 
-    /// What may be both.
+    /// Covers the values that both cover.
     pub(crate) fn meet(&self, other: &Self) -> Self {
         Self { may_be_null: self.may_be_null && other.may_be_null, shape: self.shape.meet(&other.shape) }
     }
 
-    /// How many bytes it may have as JSON.
+    /// Returns the maximum bytes as JSON.
     pub(crate) fn max_json_bytes(&self) -> u64 {
         match &self.shape {
             AbstractShape::Never => 4,
             AbstractShape::Bool { .. } => 5,
-            // The longest are a time in RFC 3339, a duration and a ref in quotes, and a number in full.
+            // The longest are a quoted RFC 3339 time, duration or ref, and a number in full.
             AbstractShape::Number(..) | AbstractShape::Double(..) | AbstractShape::Ref(_) => 40,
-            // A control character takes six.
+            // A control character takes six bytes.
             AbstractShape::Text { size, .. } => size.1.saturating_mul(6).saturating_add(2),
             AbstractShape::List { size, element } => {
                 size.1.saturating_mul(element.max_json_bytes().saturating_add(1)).saturating_add(2)
@@ -145,7 +144,7 @@ impl AbstractValue {
         }
     }
 
-    /// The one value it can be, where that is a single one.
+    /// Whether exactly one value is possible.
     pub(crate) fn is_single_value(&self) -> bool {
         match &self.shape {
             AbstractShape::Never => self.may_be_null,
@@ -157,7 +156,7 @@ impl AbstractValue {
         }
     }
 
-    /// Without the single value `other`, as far as the shape can say so.
+    /// Removes the single value `other`, if the shape can express it.
     pub(crate) fn excluding(&self, other: &Self) -> Self {
         if !other.is_single_value() {
             return self.clone();
@@ -312,7 +311,7 @@ impl AbstractShape {
         .normalized()
     }
 
-    /// An empty range is no value.
+    /// Turns an empty range into `Never`.
     fn normalized(self) -> Self {
         match self {
             Self::Bool { can_be_true: false, can_be_false: false } => Self::Never,

@@ -1,4 +1,4 @@
-//! Numbers, texts and lists put together, and the functions.
+//! Abstract arithmetic, text and list operations, and built-in functions.
 
 use super::abstract_value::{AbstractShape, AbstractValue, I64_RANGE};
 use super::env::AbstractEnv;
@@ -91,7 +91,8 @@ impl AbstractEvaluator<'_> {
                 if c <= 0 && d >= 0 {
                     self.note_fault(FaultKind::DivisionByZero, expr.span, "the divisor may be zero".to_owned(), None);
                 }
-                // Zero apart, the divisor is on one side or on both; the extremes lie where it is smallest.
+                // Apart from zero, the divisor is positive, negative or both. The extremes are at its smallest
+                // magnitudes.
                 let divisors: Vec<i128> = [c, d, -1, 1].into_iter().filter(|n| *n != 0 && c <= *n && *n <= d).collect();
                 if divisors.is_empty() {
                     return I64_RANGE;
@@ -101,7 +102,7 @@ impl AbstractEvaluator<'_> {
                     (quotients.clone().min().unwrap_or(I64_RANGE.0), quotients.max().unwrap_or(I64_RANGE.1))
                 } else {
                     if a <= I64_RANGE.0 && divisors.contains(&-1) {
-                        // The least number over -1 is no number any more, and the remainder is taken with it.
+                        // The minimum int divided by -1 overflows. The remainder is evaluated the same way.
                         self.note_fault(
                             FaultKind::Overflow,
                             expr.span,
@@ -149,7 +150,7 @@ impl AbstractEvaluator<'_> {
         AbstractValue::non_null(AbstractShape::Double(least, most))
     }
 
-    /// A number that must fit; notes it where it may not, and goes on with the part that does.
+    /// Clamps a number to a range, and notes a fault if it may lie outside.
     pub(super) fn clamp_to_range(
         &mut self,
         least: i128,
@@ -170,7 +171,7 @@ impl AbstractEvaluator<'_> {
         if known.is_empty() { AbstractValue::non_null(AbstractShape::Number(range.0, range.1)) } else { known }
     }
 
-    /// Names, in the last finding, the operand that may be the largest: a bound on that one helps.
+    /// Adds the operand that may be largest to the last finding, since a bound on it helps.
     fn name_widest_operand(&mut self, expr: &Expr, env: &AbstractEnv) {
         let mut reads: Vec<(&Expr, &ValuePath)> = Vec::new();
         collect_reads(expr, &mut reads);
@@ -233,14 +234,14 @@ impl AbstractEvaluator<'_> {
                 }
                 AbstractValue::bool(true, true)
             }
-            // Literals are folded where they are compiled; what is left is a time or a duration already.
+            // Literals are folded at compile time, so the argument already is a time or a duration.
             BuiltinFunction::Timestamp | BuiltinFunction::Duration => {
                 arguments.first().map_or_else(any_of_type, |argument| self.eval_non_null(argument, env))
             }
         }
     }
 
-    /// Null-tolerant: where some operands are null, the others decide; null only where all may be.
+    /// Ignores null operands. The result is null only if all operands may be.
     fn eval_min_max(&mut self, function: BuiltinFunction, arguments: &[Expr], env: &AbstractEnv) -> AbstractValue {
         let known: Vec<AbstractValue> = arguments.iter().map(|argument| self.eval(argument, env)).collect();
         let combine = |a: &AbstractShape, b: &AbstractShape| match (a, b) {
@@ -302,12 +303,12 @@ impl AbstractEvaluator<'_> {
             AbstractShape::Ref(_) => {
                 AbstractValue::non_null(AbstractShape::Text { size: (36, 36), allowed_values: None, pattern: None })
             }
-            // The longest int has 20 characters, a time in RFC 3339 at most 35.
+            // An int has at most 20 characters, an RFC 3339 time at most 35.
             _ => AbstractValue::non_null(AbstractShape::Text { size: (1, 64), allowed_values: None, pattern: None }),
         }
     }
 
-    /// From nothing up to the cap.
+    /// Returns the range from zero to the cap.
     fn eval_backoff(&mut self, arguments: &[Expr], env: &AbstractEnv) -> AbstractValue {
         let known: Vec<AbstractValue> = arguments.iter().map(|argument| self.eval_non_null(argument, env)).collect();
         let number = |index: usize| known.get(index).and_then(AbstractValue::number_range);
@@ -316,7 +317,7 @@ impl AbstractEvaluator<'_> {
     }
 }
 
-/// The paths that a sum, a product or a quotient reads.
+/// Collects the paths that a sum, a product or a quotient reads.
 fn collect_reads<'e>(expr: &'e Expr, reads: &mut Vec<(&'e Expr, &'e ValuePath)>) {
     match &expr.kind {
         ExprKind::Read(path) => reads.push((expr, path)),

@@ -1,4 +1,4 @@
-//! Faults that are certain: whoever takes the row, it never goes through.
+//! Finds transitions that always fault.
 
 use super::abstract_value::{AbstractShape, AbstractValue};
 use super::env::AbstractEnv;
@@ -8,7 +8,8 @@ use crate::diagnostic::Span;
 use crate::expr::{BinaryOperator, Expr, ExprKind};
 use crate::model::{FieldDef, TransferAmount, Transition};
 
-/// Why the row faults each time, and where. Only what is evaluated whenever the row is taken counts.
+/// Returns the span and reason of a certain fault. Considers only expressions that are evaluated whenever the
+/// transition is taken.
 pub(super) fn find_certain_fault(
     evaluator: &mut AbstractEvaluator,
     transition: &Transition,
@@ -50,7 +51,7 @@ fn fault_in_transition(
     None
 }
 
-/// Numbers and texts that are surely out of bounds.
+/// Finds numbers and texts that are surely out of bounds.
 fn never_fits_field(value: &AbstractValue, field: &FieldDef) -> Option<String> {
     let is_same_kind = |a: &AbstractShape, b: &AbstractShape| {
         matches!(
@@ -67,7 +68,7 @@ fn never_fits_field(value: &AbstractValue, field: &FieldDef) -> Option<String> {
     find_misfit(value, &field.ty, &field.bounds, field.nullable)
 }
 
-/// A division by zero in what is sure to be evaluated.
+/// Finds a division by zero in an expression that is surely evaluated.
 fn fault_in_expr(evaluator: &mut AbstractEvaluator, expr: &Expr, env: &AbstractEnv) -> Option<(Span, String)> {
     match &expr.kind {
         ExprKind::Binary(operator, left, right) => {

@@ -1,4 +1,4 @@
-//! Counters: ints that only ever take small steps, and so never reach the end of what an int holds.
+//! Counters: int fields that change only in small steps and so never overflow.
 
 use super::abstract_value::{AbstractShape, AbstractValue, I64_RANGE};
 use super::evaluator::constant_value;
@@ -7,9 +7,9 @@ use crate::expr::{BinaryOperator, Expr, ExprKind, PathRoot, PathStep, ValuePath}
 use crate::model::{DataType, FieldDef, FieldIndex, Lifecycle};
 use crate::value::Value;
 
-/// The longest step of a counter.
+/// Largest step of a counter. Small enough that no counter reaches [`UNREACHABLE_COUNT`].
 const MAX_COUNTER_STEP: i128 = 1_000_000;
-/// Ten steps of a million short of what an int holds: it would take some 10^13 operations on one record to get there.
+/// Ten maximal steps below the largest int. A counter needs some 10^13 operations on one record to get there.
 const UNREACHABLE_COUNT: i128 = I64_RANGE.1 - 10 * MAX_COUNTER_STEP;
 
 pub(crate) struct CounterFields {
@@ -35,7 +35,7 @@ impl CounterFields {
         Self { is_counter_field }
     }
 
-    /// What the field may be by its declaration, and by being a counter.
+    /// Returns the values that the declaration allows, and for counters, those they can reach.
     pub(crate) fn declared_value(&self, field: &FieldDef, field_index: FieldIndex) -> AbstractValue {
         if field.is_constant {
             return constant_value(field);
@@ -54,15 +54,15 @@ impl CounterFields {
         self.is_counter_field.get(usize::from(field_index)).copied().unwrap_or(false)
     }
 
-    /// Whether a number is one that only the end of counting sets.
+    /// Whether a number is so large that no counter reaches it.
     pub(crate) fn is_unreachable(number: i128) -> bool {
         number >= UNREACHABLE_COUNT
     }
 }
 
-/// What a `set` does to the field's own value.
+/// Change of a field by a `set`.
 enum CounterChange {
-    /// Starts over from a constant.
+    /// Sets a constant.
     Reset,
     /// Adds at least this.
     Add(i128),
@@ -98,7 +98,7 @@ fn counter_change(expr: &Expr, field_index: FieldIndex) -> CounterChange {
     }
 }
 
-/// The least by which this `set` makes the field grow, where it surely adds to it.
+/// Returns the minimum that this `set` adds to the field, if it surely adds to it.
 pub(crate) fn min_growth(expr: &Expr, field_index: FieldIndex) -> Option<i128> {
     match counter_change(expr, field_index) {
         CounterChange::Add(by) => Some(by),

@@ -1,4 +1,4 @@
-//! What is known at one place of a row: the facts of the state, sharpened by the guards passed on the way there.
+//! Facts at one point of a transition: those of the state, narrowed by the guards passed before.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use crate::model::FieldIndex;
 
 #[derive(Clone)]
 pub(crate) struct AbstractEnv {
-    /// The record's fields by slot.
+    /// The record's fields by index.
     pub(crate) field_facts: Rc<[AbstractValue]>,
-    /// Paths of which more is known.
+    /// Narrower facts about paths.
     path_facts: Vec<(ValuePath, AbstractValue)>,
-    /// The first is at least so much above the second.
+    /// Minimum of the first path minus the second.
     min_differences: Vec<(ValuePath, ValuePath, i128)>,
     locals: Vec<(u16, AbstractValue)>,
 }
@@ -37,7 +37,7 @@ impl AbstractEnv {
         self.min_differences.push((more.clone(), less.clone(), difference));
     }
 
-    /// The least that `more - less` can be, where a guard has said so.
+    /// Returns the minimum of `more - less`, if a guard implies one.
     pub(crate) fn min_difference(&self, more: &ValuePath, less: &ValuePath) -> Option<i128> {
         self.min_differences.iter().filter(|(a, b, _)| a == more && b == less).map(|(_, _, by)| *by).max()
     }
@@ -46,7 +46,7 @@ impl AbstractEnv {
         self.locals.iter().rev().find(|(own, _)| *own == local).map(|(_, known)| known)
     }
 
-    /// Inside a comprehension's body: what was known of an older variable of the same number no longer counts.
+    /// Environment of a comprehension's body. Facts about an outer variable of the same number no longer apply.
     pub(crate) fn with_local(&self, local: u16, known: AbstractValue) -> Self {
         let mut inner = self.clone();
         let is_shadowed = |path: &ValuePath| path.root == PathRoot::Local(local);
@@ -56,7 +56,7 @@ impl AbstractEnv {
         inner
     }
 
-    /// The record's fields as sharpened so far.
+    /// Returns the record's fields with all facts applied.
     pub(crate) fn narrowed_fields(&self) -> Vec<AbstractValue> {
         let mut facts = self.field_facts.to_vec();
         for (path, known) in &self.path_facts {
@@ -69,7 +69,7 @@ impl AbstractEnv {
         facts
     }
 
-    /// Where two ways meet, what both know.
+    /// Joins two branches: keeps the facts that hold in both.
     pub(crate) fn join(self, other: &Self) -> Self {
         let known = self.path_facts.into_iter().filter_map(|(path, known)| {
             let other_fact = other.path_fact(path.root, &path.steps)?;
@@ -96,7 +96,7 @@ impl AbstractEnv {
     }
 }
 
-/// The path `build_record.FIELD`.
+/// Returns the path `record.FIELD`.
 pub(crate) fn own_field_path(name: &std::sync::Arc<str>, field_index: FieldIndex) -> ValuePath {
     ValuePath {
         root: PathRoot::Record,

@@ -1,4 +1,4 @@
-//! Evaluates expressions on what is known rather than on values, and notes every way in which one may fault.
+//! Evaluates expressions on abstract values and collects every possible fault.
 
 use std::sync::Arc;
 
@@ -9,37 +9,37 @@ use crate::diagnostic::Span;
 use crate::expr::{ActorPart, ComprehensionKind, ErrorPart, Expr, ExprKind, FaultKind, PathRoot, PathStep, ValuePath};
 use crate::model::{DataType, Definitions, FieldDef, Lifecycle, TransitionInput};
 
-/// `narrowed` is taken to lie between 1970 and the year 5000: a clock beyond that is broken.
+/// `now` is assumed to lie between 1970 and about the year 5000: any other clock is broken.
 const NOW_RANGE: AbstractShape = AbstractShape::Number(0, 3_030 * 366 * 86_400 * 1_000_000);
-/// Versions, attempts and other counters of the engine: no record lives to see more.
+/// Upper bound of versions, attempts and other counters of the engine, which no record can reach.
 const MAX_ENGINE_COUNTER: i128 = 1_000_000_000_000_000;
 
-/// A way in which an expression may fault.
+/// A possible fault of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FaultFinding {
     pub(crate) kind: FaultKind,
     pub(crate) span: Span,
-    /// What is wrong with what, in the file's own words.
+    /// The problem, in the terms of the file.
     pub(crate) message: String,
-    /// The path that may be null, or too large, as a help may name it.
+    /// The path that may be null or too large, for the help text.
     pub(crate) path: Option<String>,
-    /// It faults whenever it is evaluated.
+    /// The expression faults whenever it is evaluated.
     pub(crate) is_certain: bool,
 }
 
-/// Looks at the expressions of one row of one lifecycle.
+/// Evaluates the expressions of one transition.
 pub(crate) struct AbstractEvaluator<'a> {
     pub(crate) definitions: &'a Definitions,
     pub(crate) lifecycle: &'a Lifecycle,
-    /// The row's inputs, and what is known of each.
+    /// The transition's inputs, and the facts about each.
     pub(crate) inputs: &'a [TransitionInput],
     pub(crate) input_values: Vec<AbstractValue>,
     /// At creation a taken input is also the field's value.
     pub(crate) is_creation: bool,
     pub(crate) findings: Vec<FaultFinding>,
-    /// Above zero while something is evaluated a second time, only to learn from it.
+    /// Above zero, findings are not collected.
     pub(crate) muted: u32,
-    /// Expressions looked at, for those who bound the work.
+    /// Expressions evaluated, to bound the work.
     pub(crate) steps: u64,
 }
 
@@ -63,7 +63,7 @@ impl<'a> AbstractEvaluator<'a> {
         }
     }
 
-    /// Notes that this may be null, or is.
+    /// Collects a finding that the value may be null, or is.
     fn note_null_fault(&mut self, value: &AbstractValue, span: Span, path: Option<String>) {
         let message =
             path.as_ref().map_or_else(|| "this may be null".to_owned(), |path| format!("`{path}` may be null"));
@@ -74,7 +74,7 @@ impl<'a> AbstractEvaluator<'a> {
         }
     }
 
-    /// What the expression may come to; notes how it may fault.
+    /// Returns the possible values of the expression and collects possible faults.
     pub(crate) fn eval(&mut self, expr: &Expr, env: &AbstractEnv) -> AbstractValue {
         self.steps += 1;
         match &expr.kind {
@@ -121,7 +121,7 @@ impl<'a> AbstractEvaluator<'a> {
         }
     }
 
-    /// Evaluates again without noting anything.
+    /// Evaluates without collecting findings.
     pub(crate) fn eval_silently(&mut self, expr: &Expr, env: &AbstractEnv) -> AbstractValue {
         self.muted += 1;
         let known = self.eval(expr, env);
@@ -129,7 +129,7 @@ impl<'a> AbstractEvaluator<'a> {
         known
     }
 
-    /// An operand that may not be null.
+    /// Evaluates an operand that must not be null.
     pub(super) fn eval_non_null(&mut self, expr: &Expr, env: &AbstractEnv) -> AbstractValue {
         let known = self.eval(expr, env);
         self.require_non_null(&known, expr);
@@ -178,7 +178,7 @@ impl<'a> AbstractEvaluator<'a> {
         }
     }
 
-    /// What stands at a path; notes each hop that may go through null.
+    /// Evaluates a path and collects each hop that may go through null.
     fn eval_path(&mut self, path: &ValuePath, expr: &Expr, env: &AbstractEnv) -> AbstractValue {
         let mut current = self.eval_root(path.root, expr, env);
         if let Some(known) = env.path_fact(path.root, &[]) {
@@ -258,7 +258,7 @@ impl<'a> AbstractEvaluator<'a> {
         }
     }
 
-    /// A step from the row's own record.
+    /// Evaluates a step from the transition's own record.
     fn eval_own_step(&self, step: &PathStep, env: &AbstractEnv) -> AbstractValue {
         match step {
             PathStep::Field { index: slot, .. } => env
@@ -272,7 +272,7 @@ impl<'a> AbstractEvaluator<'a> {
         }
     }
 
-    /// A step from another record, of one of these lifecycles: only what is declared can be relied on.
+    /// Evaluates a step from another record of one of these lifecycles, of which only the declarations are known.
     fn eval_other_step(&self, step: &PathStep, lifecycles: &Arc<[Arc<str>]>) -> AbstractValue {
         let value_in = |lifecycle: &Lifecycle| match step {
             PathStep::Field { name, .. } => lifecycle.field_index(name).map(|slot| {
@@ -299,7 +299,7 @@ impl<'a> AbstractEvaluator<'a> {
     }
 }
 
-/// What a `const` field always is.
+/// Returns the value of a `const` field.
 pub(crate) fn constant_value(field: &FieldDef) -> AbstractValue {
     field
         .default
@@ -321,7 +321,7 @@ fn state_names_value(lifecycle: &Lifecycle) -> AbstractValue {
 
 fn error_part_value(part: ErrorPart) -> AbstractValue {
     match part {
-        // Whatever a worker sends is cut to this before any row sees it.
+        // The engine cuts a worker's texts to this length.
         ErrorPart::Code | ErrorPart::Message => AbstractValue::text_up_to(bounds::MAX_TEXT_CHARS as u64),
         ErrorPart::Retryable => AbstractValue::bool(true, true),
         ErrorPart::RetryAfter => {
@@ -344,7 +344,7 @@ fn metadata_value(step: &PathStep) -> AbstractValue {
     }
 }
 
-/// The limits of what a value of the type may be at run time, where its number is counted in `i128`.
+/// Returns the range of a type at run time, for numbers computed in `i128`.
 pub(crate) fn runtime_range(ty: &DataType) -> (i128, i128) {
     match ty {
         DataType::Time => match AbstractShape::of_type(&DataType::Time, &crate::model::FieldBounds::default()) {

@@ -1,4 +1,4 @@
-//! Follows a condition both ways: what is known where it is true, and where it is false. A way that cannot be is `None`.
+//! Splits an environment by a condition: the facts if it is true, and if it is false. An impossible branch is `None`.
 
 use super::abstract_value::{AbstractShape, AbstractValue};
 use super::env::{AbstractEnv, own_field_path};
@@ -8,7 +8,7 @@ use crate::expr::{BinaryOperator, BuiltinFunction, Expr, ExprKind, PathRoot, Val
 type BranchEnvs = (Option<AbstractEnv>, Option<AbstractEnv>);
 
 impl AbstractEvaluator<'_> {
-    /// Each part is looked at once, so the work grows with the expression and no faster.
+    /// Visits each part once, so that the work is linear in the expression.
     pub(crate) fn split_env(&mut self, expr: &Expr, env: &AbstractEnv) -> BranchEnvs {
         self.steps += 1;
         match &expr.kind {
@@ -103,7 +103,7 @@ impl AbstractEvaluator<'_> {
         (yes, no)
     }
 
-    /// `left in right`; nothing is learned from a list whose elements are not all single values.
+    /// Splits by `left in right`. Learns only from lists whose elements are single values.
     fn split_membership(
         &mut self,
         left: &Expr,
@@ -136,7 +136,7 @@ impl AbstractEvaluator<'_> {
         (yes, self.constrained_env(left, &remaining, env))
     }
 
-    /// `less < more` (or `<=` where not strict), both ways.
+    /// Splits by `less < more`, or `<=` if not strict.
     fn split_ordering(
         &mut self,
         smaller: (&Expr, &AbstractValue),
@@ -149,7 +149,7 @@ impl AbstractEvaluator<'_> {
         (yes, no)
     }
 
-    /// What holds where `less < more`.
+    /// Returns the facts if `less < more`.
     fn env_where_less(
         &mut self,
         smaller: (&Expr, &AbstractValue),
@@ -175,7 +175,7 @@ impl AbstractEvaluator<'_> {
         self.constrained_env(larger.0, &AbstractValue::non_null(above), &narrowed)
     }
 
-    /// Where the expression's value is among these.
+    /// Returns the facts if the expression has one of these values.
     pub(super) fn constrained_env(
         &mut self,
         expr: &Expr,
@@ -186,11 +186,11 @@ impl AbstractEvaluator<'_> {
         self.constrain(expr, value, &mut env).then_some(env)
     }
 
-    /// Pushes what is known of a value down to the paths it is made of. False: it cannot be.
+    /// Pushes the facts about a value down to the paths that it is computed from. Returns false if that is impossible.
     fn constrain(&mut self, expr: &Expr, value: &AbstractValue, env: &mut AbstractEnv) -> bool {
         self.steps += 1;
         let value = match &value.shape {
-            // An empty range says that no value is left.
+            // `meet` turns an empty range into `Never`.
             AbstractShape::Number(..) | AbstractShape::Double(..) => value.meet(value),
             _ => value.clone(),
         };
@@ -270,7 +270,7 @@ impl AbstractEvaluator<'_> {
         self.constrain(argument, &AbstractValue::non_null(shape), env)
     }
 
-    /// At creation a taken input that was given is the field's value too.
+    /// At creation a given `take` input also narrows the field.
     fn narrow_path(&mut self, path: &ValuePath, known: AbstractValue, env: &mut AbstractEnv) {
         if let (true, PathRoot::Input(at), []) = (self.is_creation, path.root, path.steps.as_slice())
             && !known.may_be_null

@@ -1,4 +1,5 @@
-//! That expressions cannot fault: nulls, ranges and sizes, followed through guards and from state to state.
+//! Abstract interpretation of expressions: proves that they cannot fault, by tracking nulls, ranges and sizes through
+//! guards and from state to state.
 
 mod abstract_value;
 mod arithmetic;

@@ -1,4 +1,4 @@
-//! Paths as the file writes them.
+//! Formats paths as the file writes them.
 
 use super::evaluator::AbstractEvaluator;
 use crate::expr::{ActorPart, ErrorPart, PathRoot, PathStep, ValuePath};

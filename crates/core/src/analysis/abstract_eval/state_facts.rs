@@ -1,4 +1,4 @@
-//! What is known of a record's fields in each state, whatever way it came there.
+//! Facts about a record's fields in each state, on every path there.
 
 use std::rc::Rc;
 
@@ -16,29 +16,30 @@ use crate::value::Value;
 
 pub(super) type FieldFacts = Rc<[AbstractValue]>;
 
-/// Expressions looked at before the flow gives up and takes what is declared; the largest real file needs some thousands.
+/// Expressions evaluated before the propagation gives up and uses the declarations. The largest file in use needs a few
+/// thousand.
 const MAX_PROPAGATION_STEPS: u64 = 300_000;
-/// A state that changed this often is taken as declared: it would go on changing.
+/// A state that changed this often falls back to the declarations, since it would keep changing.
 const MAX_CHANGES_PER_STATE: u32 = 40;
-/// Changes of a state before numbers jump to the next landmark instead of creeping.
+/// Changes of a state before numbers are widened to the next landmark.
 const WIDEN_AFTER_CHANGES: u32 = 3;
 
-/// The facts of one lifecycle.
+/// Facts about one lifecycle, by state.
 pub(crate) struct StateFacts {
-    /// On entering, before `enter` rows: what those rows see.
+    /// On entry, as `enter` transitions see them.
     pub(crate) on_entry: Vec<Option<FieldFacts>>,
-    /// While the record stays: what all other rows see.
+    /// While the record stays, as all other transitions see them.
     pub(crate) while_staying: Vec<Option<FieldFacts>>,
-    /// After a commit that stays: what `finish` rows see.
+    /// After a committed internal transition, as `finish` transitions see them.
     after_commit: Vec<Option<FieldFacts>>,
-    /// What each field may be by its declaration alone.
+    /// Facts from the declarations alone.
     pub(crate) declared: FieldFacts,
-    /// By event: whether another record may send it within an operation.
+    /// By event: whether another record may send it.
     sent_by_records: Vec<bool>,
 }
 
 impl StateFacts {
-    /// `caused`: the names of events that other records may send to this one within an operation.
+    /// `is_sent_by_records` tells by name which events other records may send within an operation.
     pub(crate) fn new(reachability: &Reachability, is_sent_by_records: &dyn Fn(&str) -> bool) -> Self {
         let lifecycle = reachability.lifecycle;
         let counters = CounterFields::new(lifecycle);
@@ -70,12 +71,12 @@ impl StateFacts {
         state_facts
     }
 
-    /// Whether some record sends this event to this one.
+    /// Whether some record sends this event to records of the lifecycle.
     pub(crate) fn is_sent_by_record(&self, lifecycle: &Lifecycle, event: &EventDef) -> bool {
         lifecycle.events.iter().zip(&self.sent_by_records).any(|(own, caused)| *caused && own.name == event.name)
     }
 
-    /// What a row of this event sees in this state.
+    /// Returns the facts that a transition of this kind of event sees in this state.
     pub(crate) fn facts_for(&self, kind: EventKind, state: StateIndex) -> Option<FieldFacts> {
         let table = match kind {
             EventKind::Enter => &self.on_entry,
@@ -85,8 +86,8 @@ impl StateFacts {
         table.get(usize::from(state)).cloned().flatten()
     }
 
-    /// What a row of this event sees in this state; one that another record sends may come between the entering and
-    /// the `enter` rows.
+    /// Like [`facts_for`](Self::facts_for), but includes that another record may send the event after the state was
+    /// entered and before its `enter` transitions.
     pub(crate) fn facts_seen_by(
         &self,
         lifecycle: &Lifecycle,
@@ -116,7 +117,7 @@ struct FactPropagation<'a> {
 }
 
 impl FactPropagation<'_> {
-    /// False: it took too long.
+    /// Returns false if it took too many steps.
     fn run_to_fixpoint(&mut self, state_facts: &mut StateFacts) -> bool {
         let lifecycle = self.reachability.lifecycle;
         let mut dirty_states: u64 = 0;
@@ -142,7 +143,7 @@ impl FactPropagation<'_> {
                     }
                     let Some(after) = self.facts_after(state_facts, event, index, Some(state)) else { continue };
                     let Some(to) = transition.to else {
-                        // Another record may do this between the entering and the `enter` rows.
+                        // Another record may send this between the entry and the `enter` transitions.
                         if event.kind == EventKind::Called && (self.is_sent_by_records)(&event.name) {
                             self.join_on_entry(state_facts, state, after.clone(), &mut dirty_states);
                         }
@@ -159,7 +160,7 @@ impl FactPropagation<'_> {
         true
     }
 
-    /// Lets the `enter` rows have their say: what they let rest, and where they send on.
+    /// Propagates through the `enter` transitions of a state.
     fn propagate_enter(&mut self, state_facts: &mut StateFacts, state: StateIndex, dirty_states: &mut u64) {
         let Some(facts) = state_facts.on_entry[usize::from(state)].clone() else { return };
         let lifecycle = self.reachability.lifecycle;
@@ -172,7 +173,7 @@ impl FactPropagation<'_> {
                     if let Some(to) = transition.to {
                         self.join_on_entry(state_facts, to, after, dirty_states);
                     } else {
-                        // Moved on by another record before its `enter` rows ran, it may run those of the new state
+                        // If another record moves it before its `enter` transitions ran, those of the new state may run
                         // twice.
                         if self.can_be_moved_by_records() {
                             self.join_on_entry(state_facts, state, after.clone(), dirty_states);
@@ -193,7 +194,7 @@ impl FactPropagation<'_> {
         }
     }
 
-    /// Whether another record may move this one within an operation.
+    /// Whether another record may change this record's state within an operation.
     fn can_be_moved_by_records(&self) -> bool {
         let mut events = self.reachability.lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
         events.any(|event| {
@@ -248,7 +249,7 @@ impl FactPropagation<'_> {
         }
     }
 
-    /// The facts with these added, or nothing where they say nothing new.
+    /// Joins the facts; `None` if nothing changes.
     fn join_if_new(
         &mut self,
         old: Option<&FieldFacts>,
@@ -273,7 +274,7 @@ impl FactPropagation<'_> {
         Some(widened.collect())
     }
 
-    /// Numbers that keep growing jump to the next number that the file mentions, and at last to the declared bound.
+    /// Widens growing numbers to the next number in the file, and finally to the declared bound.
     fn widen(&self, old: &AbstractValue, new: AbstractValue, declared: &AbstractValue) -> AbstractValue {
         let shape = match (&old.shape, new.shape, &declared.shape) {
             (AbstractShape::Number(a, b), AbstractShape::Number(c, d), AbstractShape::Number(least, most)) => {
@@ -300,7 +301,7 @@ impl FactPropagation<'_> {
         AbstractValue { may_be_null: new.may_be_null, shape }
     }
 
-    /// The fields after the row was taken from this state; nothing where it cannot be.
+    /// Returns the fields after the transition from this state; `None` if it cannot be taken.
     fn facts_after(
         &mut self,
         state_facts: &StateFacts,
@@ -314,13 +315,13 @@ impl FactPropagation<'_> {
         let env = initial_env(state_facts, lifecycle, event, transition, from, &evaluator.input_values)?;
         let env = env_when_taken(&mut evaluator, event, index, from, env, self.reachability.ignores_shadowing());
         let facts = env.map(|env| fields_after_transition(&mut evaluator, state_facts, transition, &env));
-        // A field costs about as much to carry along as an eighth of an expression.
+        // Copying a field costs about an eighth of evaluating an expression.
         self.steps += evaluator.steps + 1 + lifecycle.fields.len() as u64 / 8;
         facts
     }
 }
 
-/// The numbers that the file mentions: where growing values are likely to stop.
+/// Collects the numbers in the file, where growing values are likely to stop.
 fn collect_landmarks(lifecycle: &Lifecycle) -> Vec<i128> {
     let mut landmarks = vec![0];
     let mut add_landmark = |value: i128| landmarks.extend([value - 1, value, value + 1]);
@@ -342,7 +343,7 @@ fn collect_landmarks(lifecycle: &Lifecycle) -> Vec<i128> {
     }
     landmarks.sort_unstable();
     landmarks.dedup();
-    // Few enough that a state's patience is not spent on them: the smallest, the largest and some between.
+    // At most 16, so that a state does not use up its changes on them.
     let step = landmarks.len().div_ceil(16).max(1);
     landmarks.into_iter().step_by(step).collect()
 }

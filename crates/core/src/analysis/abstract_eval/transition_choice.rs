@@ -1,4 +1,4 @@
-//! Taking a row: where its expressions are evaluated, what is known once it is the one, and what it leaves behind.
+//! The choice of a transition: the facts before it, once it is chosen, and after it.
 
 use super::abstract_value::{AbstractShape, AbstractValue};
 use super::env::AbstractEnv;
@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::value::Value;
 
-/// A judge of this row; `given` where the inputs are known better than by their declaration.
+/// Returns an evaluator for the transition, with `inputs` if more is known than the declarations.
 pub(crate) fn evaluator_for<'a>(
     reachability: &Reachability<'a>,
     event: &EventDef,
@@ -30,12 +30,12 @@ pub(crate) fn evaluator_for<'a>(
     evaluator
 }
 
-/// Whatever a caller may give.
+/// Returns all values that a caller may give.
 pub(crate) fn declared_input(input: &TransitionInput, transition: &Transition, is_creation: bool) -> AbstractValue {
     AbstractValue::of_type(&input.field.ty, &input.field.bounds, !is_required(input, transition, is_creation))
 }
 
-/// Whether the row does not hold without this input.
+/// Whether the transition does not match without this input.
 pub(crate) fn is_required(input: &TransitionInput, transition: &Transition, is_creation: bool) -> bool {
     let is_optional = input.field.nullable || input.field.default.is_some();
     match input.target_field {
@@ -44,7 +44,7 @@ pub(crate) fn is_required(input: &TransitionInput, transition: &Transition, is_c
     }
 }
 
-/// Where the row's expressions are evaluated.
+/// Returns the facts with which the transition is evaluated.
 pub(crate) fn initial_env(
     state_facts: &StateFacts,
     lifecycle: &Lifecycle,
@@ -59,7 +59,7 @@ pub(crate) fn initial_env(
     Some(env_in_state(lifecycle, state_facts.facts_seen_by(lifecycle, event, from)?, from))
 }
 
-/// What is known of a record with these facts, in this state.
+/// Returns the facts about a record in this state.
 pub(crate) fn env_in_state(lifecycle: &Lifecycle, facts: FieldFacts, state: StateIndex) -> AbstractEnv {
     let mut env = AbstractEnv::new(facts);
     if let Some(state) = lifecycle.states.get(usize::from(state)) {
@@ -69,7 +69,7 @@ pub(crate) fn env_in_state(lifecycle: &Lifecycle, facts: FieldFacts, state: Stat
     env
 }
 
-/// A new record before its row's `set`: defaults, then what is given.
+/// Returns the fields of a new record before `set`: defaults, then inputs.
 fn new_record_facts(lifecycle: &Lifecycle, transition: &Transition, inputs: &[AbstractValue]) -> FieldFacts {
     let mut facts: Vec<AbstractValue> = lifecycle
         .fields
@@ -79,7 +79,7 @@ fn new_record_facts(lifecycle: &Lifecycle, transition: &Transition, inputs: &[Ab
     for (input, given) in transition.inputs.iter().zip(inputs) {
         let Some(slot) = input.target_field else { continue };
         let Some(fact) = facts.get_mut(usize::from(slot)) else { continue };
-        // Absent leaves the default; null clears where the field may be null.
+        // An absent input leaves the default; a null clears a nullable field.
         *fact = match (given.may_be_null, lifecycle.fields[usize::from(slot)].nullable) {
             (false, _) => given.clone(),
             (true, nullable) => fact.join(&given.clone().without_null()).or_null(nullable),
@@ -88,7 +88,7 @@ fn new_record_facts(lifecycle: &Lifecycle, transition: &Transition, inputs: &[Ab
     facts.into()
 }
 
-/// What is known where the row is the one: earlier rows that would have been taken did not hold, and its guard does.
+/// Returns the facts if the transition is taken: earlier ones did not match, its guard holds, and it does not refuse.
 pub(crate) fn env_when_taken(
     evaluator: &mut AbstractEvaluator,
     event: &EventDef,
@@ -105,7 +105,7 @@ pub(crate) fn env_when_taken(
     Some(env)
 }
 
-/// What is known where the row is the one, before it may refuse.
+/// Returns the facts if the transition is chosen, before its refusals.
 fn env_when_chosen(
     evaluator: &mut AbstractEvaluator,
     event: &EventDef,
@@ -136,7 +136,7 @@ fn env_when_chosen(
     }
 }
 
-/// What is known where one of those whom the row admits has called.
+/// Returns the facts if the caller is admitted by the transition.
 fn env_when_admitted(
     evaluator: &mut AbstractEvaluator,
     transition: &Transition,
@@ -154,7 +154,7 @@ fn env_when_admitted(
     if transition.by.is_empty() { Some(env) } else { admitted }
 }
 
-/// What may come of an entry of `refuse`, once it is asked.
+/// Prediction for an entry of `refuse` that is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RefusalPrediction {
     Always,
@@ -162,7 +162,7 @@ pub(crate) enum RefusalPrediction {
     Possible,
 }
 
-/// For each entry of the row's `refuse` that is ever asked in this state.
+/// Predicts each entry of `refuse` that is evaluated in this state.
 pub(crate) fn predict_refusals(
     reachability: &Reachability,
     state_facts: &StateFacts,
@@ -193,7 +193,7 @@ pub(crate) fn predict_refusals(
     predictions
 }
 
-/// Whether `later` is reached only where the guard of `earlier` is false, both fitting the state.
+/// Whether `later` is tried only if the guard of `earlier` is false, in states of both.
 pub(crate) fn decides_before(
     predicates: &[CallerPredicate],
     kind: EventKind,
@@ -208,7 +208,7 @@ pub(crate) fn decides_before(
     is_admitted && precedes(kind, earlier, later)
 }
 
-/// Whether whoever is admitted by both finds `earlier` first, and takes it where its guard holds.
+/// Whether a caller that both admit is tried with `earlier` first, which is taken if its guard holds.
 pub(crate) fn precedes(kind: EventKind, earlier: &Transition, later: &Transition) -> bool {
     let is_same_time = match (kind, &earlier.timer, &later.timer) {
         (EventKind::Time, Some(TimerSpec::AtField(a)), Some(TimerSpec::AtField(b))) => a == b,
@@ -224,8 +224,8 @@ pub(crate) fn precedes(kind: EventKind, earlier: &Transition, later: &Transition
     is_same_time && earlier.require.is_empty() && has_same_inputs(earlier, later, kind == EventKind::Create)
 }
 
-/// Whether all whom it admits are admitted by a row without `by`, too. Such a row is for every key that may write, but for one that is
-/// only a worker's and holds no lease: of somebody whom `[who]` knows by more than a role, it may be the key.
+/// Whether a transition without `by` admits all these callers. It admits every API key that may write, except one with
+/// only the role `worker` and no lease. A predicate that tests more than roles may admit that one.
 fn is_admitted_without_by(predicates: &[CallerPredicate], by: &AllowedCaller) -> bool {
     match by {
         AllowedCaller::Owner | AllowedCaller::Operator | AllowedCaller::Worker | AllowedCaller::Record => true,
@@ -235,12 +235,12 @@ fn is_admitted_without_by(predicates: &[CallerPredicate], by: &AllowedCaller) ->
     }
 }
 
-/// Whether it is true only for who has a role that is more than a worker's, or its like in a signed log.
+/// Whether the expression is true only for callers with a role beyond `worker`, or with authority in a signed log.
 fn requires_producer_role(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::And(left, right) => requires_producer_role(left) || requires_producer_role(right),
         ExprKind::Or(left, right) => requires_producer_role(left) && requires_producer_role(right),
-        // Whoever has a capability may do more than work.
+        // A caller with a capability may do more than work.
         ExprKind::Binary(BinaryOperator::In, role, list) => match (&role.kind, actor_part(list)) {
             (ExprKind::Const(Value::Text(role)), Some(ActorPart::Roles)) => !NON_PRODUCER_ROLES.contains(&&**role),
             (_, part) => part == Some(ActorPart::Capabilities),
@@ -256,15 +256,15 @@ fn actor_part(expr: &Expr) -> Option<ActorPart> {
     }
 }
 
-/// Roles with which alone nothing is made or moved.
+/// An API key with only these roles creates nothing and fires no events.
 const NON_PRODUCER_ROLES: [&str; 3] = ["viewer", "metrics", "worker"];
 
-/// Everyone whom `later` admits is admitted by `earlier` too.
+/// Whether `earlier` admits every caller that `later` admits.
 fn covers_callers(earlier: &[AllowedCaller], later: &[AllowedCaller]) -> bool {
     !later.is_empty() && later.iter().all(|by| earlier.contains(by))
 }
 
-/// The same input fits both or neither: the same names, types, bounds and needs.
+/// Whether the same input fits both or neither: same names, types, bounds and required inputs.
 fn has_same_inputs(earlier: &Transition, later: &Transition, is_creation: bool) -> bool {
     earlier.inputs.len() == later.inputs.len()
         && earlier.inputs.iter().all(|input| {
@@ -278,13 +278,13 @@ fn has_same_inputs(earlier: &Transition, later: &Transition, is_creation: bool) 
         })
 }
 
-/// What is known where this row's guard does not hold.
+/// Returns the facts if this transition's guard does not hold.
 pub(crate) fn env_when_passed_over(
     evaluator: &mut AbstractEvaluator,
     transition: &Transition,
     env: AbstractEnv,
 ) -> Option<AbstractEnv> {
-    // Its inputs are numbered apart from the later row's, so nothing is learned from a guard that reads them.
+    // Inputs are numbered per transition, so a guard that reads them says nothing about a later transition.
     if !transition.require.is_empty() || transition.when.as_ref().is_some_and(|when| reads_input(&when.expr)) {
         return Some(env);
     }
@@ -301,7 +301,7 @@ fn reads_input(expr: &Expr) -> bool {
     )
 }
 
-/// The fields once `take` and `set` are applied.
+/// Returns the fields after `take` and `set`.
 pub(crate) fn fields_after_transition(
     evaluator: &mut AbstractEvaluator,
     state_facts: &StateFacts,
@@ -320,7 +320,7 @@ pub(crate) fn fields_after_transition(
     for (slot, formula) in &transition.set {
         let value = evaluator.eval(&formula.expr, env);
         let Some(fact) = facts.get_mut(usize::from(*slot)) else { continue };
-        // A value beyond what is declared is a fault, and then nothing is written.
+        // A value outside of the declaration is a fault, and then nothing is written.
         let fitting = value.meet(&state_facts.declared[usize::from(*slot)]);
         *fact = if fitting.is_empty() { state_facts.declared[usize::from(*slot)].clone() } else { fitting };
     }

@@ -1,4 +1,4 @@
-//! Looks through everything that one row evaluates when it is taken in one state.
+//! Evaluates everything that a transition evaluates when it is taken in one state.
 
 use std::sync::Arc;
 
@@ -20,19 +20,19 @@ use crate::model::{
 /// Values sent to another record, by name.
 pub(crate) type SentValues = Vec<(Arc<str>, AbstractValue)>;
 
-/// What taking the row may lead to.
+/// Possible effects of taking the transition.
 #[derive(Default)]
 pub(crate) struct TransitionEffects {
     pub(crate) findings: Vec<FaultFinding>,
-    /// By index into the row's spawns: what each gives; those that cannot happen are absent.
+    /// Values for each spawn, by index. Impossible spawns are absent.
     pub(crate) spawned_values: Vec<(usize, SentValues)>,
-    /// The requires, then the cascades: what each sends.
+    /// Values for each event action: the requires, then the cascades.
     pub(crate) event_values: Vec<(usize, SentValues)>,
-    /// Which, where to, and how many bytes its body may have.
+    /// Index, URL and maximum bytes of the body.
     pub(crate) deliveries: Vec<(usize, AbstractValue, u64)>,
-    /// Where and why it faults, whoever takes it.
+    /// Span and reason of a certain fault.
     pub(crate) fault: Option<(Span, String)>,
-    /// The fields afterwards; nothing where the row cannot be taken.
+    /// The fields afterwards; `None` if the transition cannot be taken.
     pub(crate) fields_after: Option<Vec<AbstractValue>>,
 }
 
@@ -126,7 +126,7 @@ fn analyze_actions(
         let Some(env) = env_where_true(evaluator, deliver.condition.as_ref(), env) else { continue };
         let url = evaluator.eval_non_null(&deliver.url.expr, &env);
         let body = eval_sent_values(evaluator, &deliver.body, &env);
-        // Each part with its name, quotes, colon and comma.
+        // Each field with its name, quotes, colon and comma.
         let bytes = body.iter().map(|(name, value)| value.max_json_bytes().saturating_add(name.len() as u64 * 6 + 4));
         effects.deliveries.push((index, url, bytes.fold(2, u64::saturating_add)));
     }
@@ -155,7 +155,7 @@ fn eval_sent_values(
     fields.iter().map(|(name, formula)| (name.clone(), evaluator.eval(&formula.expr, env))).collect()
 }
 
-/// A formula that is evaluated while the record stands in a state: how it may fault there.
+/// Evaluates a formula for a record in a state and returns its possible faults.
 pub(crate) fn eval_in_state(
     reachability: &Reachability,
     state_facts: &StateFacts,

@@ -1,11 +1,11 @@
-//! Whether a value is sure to keep to a field's type and bounds.
+//! Whether a value surely fits a field's type and bounds.
 
 use super::abstract_value::{AbstractShape, AbstractValue};
 use crate::bounds;
 use crate::model::{DataType, FieldBounds};
 use crate::plural::count_noun;
 
-/// Why the value may not fit; nothing where it surely does.
+/// Returns why the value may not fit; `None` if it surely fits.
 pub(crate) fn find_misfit(
     value: &AbstractValue,
     ty: &DataType,
@@ -126,7 +126,7 @@ fn find_text_misfit(
     }
 }
 
-/// The ends of an int's range are named rather than written out.
+/// Names the ends of the int range instead of writing them out.
 fn describe_number(value: i128) -> String {
     if super::counters::CounterFields::is_unreachable(value) {
         "any large number".to_owned()

@@ -1,16 +1,16 @@
-//! Visits the expressions of a row.
+//! Visits the expressions of a transition.
 
 use crate::expr::{Expr, ExprKind};
 use crate::model::{AccountRef, TemplatePart, TimerSpec, TransferAmount, Transition};
 
-/// Whether the expression or a part of it is so.
+/// Whether the test is true for the expression or a part of it.
 pub(crate) fn any_subexpr(expr: &Expr, test: &dyn Fn(&Expr) -> bool) -> bool {
     let mut matches = false;
     for_each_subexpr(expr, &mut |expr| matches = matches || test(expr));
     matches
 }
 
-/// The expression and all its parts; as deep as expressions may be, which is bounded.
+/// Visits the expression and all its parts. The recursion is bounded by `bounds::MAX_EXPRESSION_DEPTH`.
 pub(crate) fn for_each_subexpr(expr: &Expr, visit: &mut dyn FnMut(&Expr)) {
     visit(expr);
     match &expr.kind {

@@ -1,5 +1,5 @@
-//! Rows that callers fire: a null in the wrong place is a fault there too, and so is what can never go well. The caller is
-//! told, but can do nothing about it.
+//! Finds faults in transitions that callers fire: possible nulls and certain faults. The caller gets an error but
+//! cannot fix the lifecycle.
 
 use std::collections::HashSet;
 
@@ -20,11 +20,11 @@ pub(super) fn analyze(
             continue;
         }
         for (index, transition) in event.transitions.iter().enumerate() {
-            // What only records send is given by them, and looked at where they do so on the engine's word.
+            // Transitions only for records are analyzed with the values that the sending record gives.
             if transition.by == [AllowedCaller::Record] {
                 continue;
             }
-            // Looked at less closely there would be doubts that are none.
+            // Without shadowing, the analysis would report false doubts.
             if reachability.ignores_shadowing() {
                 return;
             }
@@ -49,7 +49,7 @@ pub(super) fn analyze(
                     }
                 }
             }
-            // In each of its states, or it may still be taken in one.
+            // Only if it faults in every state; otherwise it may still be taken in one.
             if let Some((span, reason)) =
                 faults.into_iter().collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next())
                 && seen.insert((span, "always-faults"))

@@ -1,4 +1,4 @@
-//! Which rows the engine may come to fire: its own, and whatever these cause, spawn or bring about on entering.
+//! Collects the transitions that the engine may fire: its own events, and everything that these send, spawn or enter.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use super::{
 use crate::diagnostic::{Diagnostic, Span};
 use crate::model::{AllowedCaller, DataType, EventDef, EventKind, StateIndex, Transition};
 
-/// A row, by lifecycle, event and number.
+/// Lifecycle, event index and transition index.
 pub(super) type TransitionId = (Arc<str>, usize, usize);
 
-/// A row that may be fired with nobody there.
+/// A transition that may fire without a caller.
 struct FiredTransition {
     id: TransitionId,
-    /// What is known of its inputs, where another row gives them.
+    /// Facts about its inputs, if another transition gives them.
     inputs: Option<Vec<AbstractValue>>,
-    /// What caused it.
+    /// Span of the action that fires it.
     cause_span: Option<Span>,
-    /// Whether it may also not be refused; a commit row before the last may.
+    /// Whether it must not be refused either. All `commit` transitions but the last may be.
     must_succeed: bool,
 }
 
-/// Callers of one row that are looked at apart; beyond them it is looked at with any input.
+/// Most senders of one transition that are analyzed separately. Beyond that, it is analyzed with any input.
 const MAX_DISTINCT_CALLERS: u32 = 4;
-/// How deep spawns and requires may nest at run time.
+/// Nesting limit of spawns and requires, as in `decide`.
 const MAX_NESTED_SPAWNS: u32 = 16;
 
 pub(super) fn analyze(
@@ -122,7 +122,7 @@ fn engine_fired_roots(analyses: &AnalyzedLifecycles) -> Vec<FiredTransition> {
     roots
 }
 
-/// What the row makes others do.
+/// Follows the actions of a transition.
 #[expect(clippy::too_many_arguments, reason = "the walk's whole state, used in one place")]
 fn follow_actions(
     analyses: &AnalyzedLifecycles,
@@ -214,7 +214,7 @@ fn follow_actions(
     }
 }
 
-/// Entering a state fires its `enter` rows.
+/// Adds the `enter` transitions of the state that the transition enters.
 fn add_enter_edges(
     analyzed: &AnalyzedLifecycle,
     fired: &FiredTransition,
@@ -231,7 +231,7 @@ fn add_enter_edges(
     }
 }
 
-/// The lifecycles that a cause may be sent to.
+/// Returns the lifecycles that an event action may target.
 pub(crate) fn ref_lifecycles(ty: &DataType) -> Vec<Arc<str>> {
     match ty {
         DataType::Ref(names) => names.to_vec(),
@@ -240,7 +240,7 @@ pub(crate) fn ref_lifecycles(ty: &DataType) -> Vec<Arc<str>> {
     }
 }
 
-/// A row for workers alone is never taken on another record's word: that carries no token.
+/// Whether another record may send the event. It carries no token, so a transition only for workers never takes it.
 pub(crate) fn can_be_sent_by_record(transition: &Transition) -> bool {
     transition.by.is_empty() || transition.by.iter().any(|by| *by != AllowedCaller::Worker)
 }
@@ -250,10 +250,10 @@ pub(super) fn event_index(analyses: &AnalyzedLifecycles, lifecycle: &str, event:
     events.iter().position(|own| *own.name == *event)
 }
 
-/// Spawns and requires that nest without end, or deeper than the engine goes, are refused at run time.
+/// Reports spawns and requires that nest endlessly or beyond the limit, which `decide` refuses.
 fn find_endless_nesting(edges: &[(TransitionId, TransitionId, bool, Span)], diagnostics: &mut Vec<Diagnostic>) {
     let mut nesting_depth: HashMap<&TransitionId, u32> = HashMap::new();
-    // Depths only grow, and beyond the bound they are reported: at most so many rounds.
+    // Depths only grow, and beyond the limit they are reported, so the loop ends.
     loop {
         let mut has_changed = false;
         for (from, to, is_nested, span) in edges {

@@ -1,4 +1,4 @@
-//! Rows that the engine fires cannot be refused and cannot fault: nobody is there to be told.
+//! Proves that transitions that the engine fires are not refused and do not fault, since no caller would get the error.
 
 mod callable_transitions;
 mod closure;
@@ -17,7 +17,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::expr::FaultKind;
 use crate::model::{EventDef, EventKind, StateIndex, TimerSpec, Transition};
 
-/// A lifecycle with all that the proofs know of it.
+/// A lifecycle with the results of its analysis.
 pub(super) struct AnalyzedLifecycle<'a> {
     pub(super) reachability: Reachability<'a>,
     pub(super) state_facts: StateFacts,
@@ -33,13 +33,13 @@ pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagn
         analyze_work_formulas(analyzed, &mut seen, diagnostics);
     }
     spawn_cycles::analyze(analyses, diagnostics);
-    // After the engine's: what is an error there is not said again.
+    // After the engine's transitions, so that an error there is not repeated.
     for analyzed in analyses.values() {
         callable_transitions::analyze(analyzed, &mut seen, diagnostics);
     }
 }
 
-/// The delay of a timer is worked out on entering its state, whoever brings the record there.
+/// Analyzes timer delays, which are evaluated on entering a state.
 fn analyze_timer_delays(
     analyzed: &AnalyzedLifecycle,
     seen: &mut HashSet<(Span, &'static str)>,
@@ -75,10 +75,10 @@ fn analyze_timer_delays(
     }
 }
 
-/// What can be added to the latest `narrowed` that we reckon with, the year 5000, and still be a time.
+/// Largest delay that can be added to the latest assumed `now`, the year 5000, without leaving the time range.
 const MAX_TIMER_DELAY_MICROS: i128 = 4_900 * 365 * 86_400 * 1_000_000;
 
-/// What is asked of a record while it waits or is worked on.
+/// Analyzes the formulas that are evaluated while the job is ready or leased.
 fn analyze_work_formulas(
     analyzed: &AnalyzedLifecycle,
     seen: &mut HashSet<(Span, &'static str)>,
@@ -100,7 +100,7 @@ fn analyze_work_formulas(
     }
 }
 
-/// Each way to fault becomes an error, once for each place.
+/// Reports each possible fault as an error, once per span.
 fn report_faults(
     findings: Vec<FaultFinding>,
     reason: &str,
@@ -130,7 +130,7 @@ const fn fault_code(kind: FaultKind) -> &'static str {
         FaultKind::NotANumber => "may-not-be-a-number",
         FaultKind::OutOfBounds => "may-exceed-bounds",
         FaultKind::NegativeAmount => "may-be-negative",
-        // Other kinds are never noted.
+        // The evaluator notes no other kinds.
         _ => "may-overflow",
     }
 }
@@ -158,7 +158,7 @@ fn fault_help(finding: &FaultFinding) -> String {
     }
 }
 
-/// How a row is spoken of: the event and where it leads.
+/// Describes a transition by its event and states.
 fn describe_transition(reachability: &Reachability, event: &EventDef, transition: &Transition) -> String {
     let from = reachability.state_names(transition.from.iter());
     match (event.kind, transition.to) {
@@ -168,7 +168,7 @@ fn describe_transition(reachability: &Reachability, event: &EventDef, transition
     }
 }
 
-/// The commit rows that must be taken: for each leased state the first that is sure to hold.
+/// Returns the `commit` transitions that must be taken: for each leased state the first that surely matches.
 fn final_commit_indexes(reachability: &Reachability) -> Vec<usize> {
     let transitions = reachability.lifecycle.transitions(EventKind::Commit);
     let last = |state: StateIndex| {

@@ -1,4 +1,4 @@
-//! Everything by which a row could be refused.
+//! Finds everything that may refuse a transition.
 
 use std::collections::HashSet;
 
@@ -100,7 +100,7 @@ pub(super) fn analyze(
     }
 }
 
-/// Accounts that may hold too little.
+/// Reports accounts whose balance may be too low.
 fn find_shortages(
     analyses: &AnalyzedLifecycles,
     lifecycle: &Lifecycle,
@@ -151,7 +151,7 @@ struct ConstraintChange<'a> {
 }
 
 impl ConstraintChange<'_> {
-    /// Whether the record may come to hold a key that it did not hold before.
+    /// Whether the record may claim a key that it did not hold before.
     fn enters_counted_set(&self, on: &[KeyPart], in_states: Option<StateSet>) -> bool {
         let is_counted = |state: StateIndex| in_states.is_none_or(|within| within.contains(state));
         let Some(to) = self.transition.to.or(self.from_state) else { return false };
@@ -186,8 +186,8 @@ fn is_own_field_read(expr: &Expr, field_index: u16) -> bool {
         if matches!(steps.as_slice(), [PathStep::Field { index: own, .. }] if *own == field_index))
 }
 
-/// A spawn that meets `clash = "return"` uses the holder, if that is sure to be one that may be used: of the same owner,
-/// or readable by all.
+/// Whether a spawn that meets `clash = "return"` can surely use the holder: it has the same owner, or everyone may read
+/// it.
 fn is_key_held_by_own_spawner(
     analyses: &AnalyzedLifecycles,
     change: &ConstraintChange,
@@ -204,8 +204,8 @@ fn is_key_held_by_own_spawner(
             .any(|part| matches!(part, KeyPart::Field(slot) if is_spawner_field(analyses, change.lifecycle, *slot)))
 }
 
-/// Only spawns make such records, each for its own owner, and each gives itself as this field: so the same value means
-/// the same spawner, and that the same owner.
+/// Whether only spawns create such records, each for its own owner, and each sets this field to itself. Then equal
+/// values mean the same spawner, and so the same owner.
 fn is_spawner_field(analyses: &AnalyzedLifecycles, lifecycle: &Lifecycle, field_index: u16) -> bool {
     let Some(field) = lifecycle.fields.get(usize::from(field_index)) else { return false };
     let is_only_spawned =

@@ -1,5 +1,5 @@
-//! Rows that make or require records without end, whoever fires them: no guard and no `if` can break the circle, so none
-//! of them can ever be taken.
+//! Finds transitions that spawn or require records endlessly. No guard and no `if` breaks the cycle, so none of them
+//! can ever be taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::{AnalyzedLifecycle, AnalyzedLifecycles};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::model::{DataType, DuplicatePolicy, EventKind, Transition};
 
-/// What a row is sure to bring about: one of these rows must be taken.
+/// A spawn or require that always happens: one of these transitions must be taken.
 struct TransitionDependency {
     span: Span,
-    /// In the file's words.
+    /// In the terms of the file.
     description: String,
     candidates: Vec<TransitionId>,
 }
@@ -21,7 +21,8 @@ struct TransitionDependency {
 pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagnostic>) {
     let dependencies = collect_dependencies(analyses);
     let mut unsatisfiable: BTreeSet<&TransitionId> = dependencies.keys().collect();
-    // A row is doomed where all that could meet one of its needs is: each round spares one more, or ends.
+    // A transition is unsatisfiable if all candidates of one of its dependencies are. Each round removes one, or the
+    // loop ends.
     loop {
         let old_len = unsatisfiable.len();
         let is_unsatisfiable =
@@ -52,7 +53,7 @@ pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagn
         }
         if let Some(first) = path.iter().position(|(which, _)| *which == current) {
             let cycle: Vec<&TransitionDependency> = path[first..].iter().map(|(_, need)| *need).collect();
-            // The engine's rows may have shown it already.
+            // The analysis of the engine's transitions may have reported it already.
             if !diagnostics
                 .iter()
                 .any(|old| old.code == "endless-spawn" && cycle.iter().any(|need| need.span == old.span))
@@ -96,7 +97,7 @@ fn spawn_dependencies(analyses: &AnalyzedLifecycles, transition: &Transition) ->
     unconditional
         .filter_map(|spawn| {
             let target = analyses.get(&spawn.lifecycle)?;
-            // Where the holder of a key is used instead, nothing is made.
+            // If an existing record is used instead, nothing is spawned.
             if target
                 .reachability
                 .lifecycle
@@ -148,7 +149,8 @@ fn require_dependencies(analyses: &AnalyzedLifecycles, transition: &Transition) 
         .collect()
 }
 
-/// The rows that could take this, by the names of what is sent; nothing where none could, which is said elsewhere.
+/// Returns the transitions that could take this, by the names of the inputs. Returns `None` if none could, which
+/// another diagnostic reports.
 fn build_dependency(
     analyses: &AnalyzedLifecycles,
     target: &AnalyzedLifecycle,

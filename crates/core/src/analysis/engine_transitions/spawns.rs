@@ -1,4 +1,4 @@
-//! Whether a spawned record is sure to be made, and by which rows.
+//! Whether a spawned record is surely created, and by which transitions.
 
 use super::super::abstract_eval::{
     AbstractEnv, AbstractValue, SentValues, evaluator_for, find_misfit, initial_env, is_required,
@@ -6,23 +6,23 @@ use super::super::abstract_eval::{
 use super::AnalyzedLifecycle;
 use crate::model::{AllowedCaller, EventKind, Transition};
 
-/// The rows that may take what is sent.
+/// The transitions that may take what is sent.
 #[derive(Default)]
 pub(super) struct MatchingTransitions {
-    /// With what is known of their inputs.
+    /// With the facts about their inputs.
     pub(super) transitions: Vec<(usize, Vec<AbstractValue>)>,
-    /// Why perhaps none does.
+    /// Why possibly none does.
     pub(super) uncertainty: Option<String>,
 }
 
-/// What was sent, as a row's inputs.
+/// Sent values as the inputs of a transition.
 pub(super) struct InputMatch {
     pub(super) inputs: Vec<AbstractValue>,
-    /// Why it may not fit all the same.
+    /// Why they may not fit after all.
     pub(super) uncertainty: Option<String>,
 }
 
-/// Follow the create rows in order, as the engine will.
+/// Tries the `create` transitions in order, as `decide` does.
 pub(super) fn transitions_taking(target: &AnalyzedLifecycle, sent_values: &SentValues) -> MatchingTransitions {
     let mut matching = MatchingTransitions::default();
     let mut reason = None;
@@ -41,7 +41,7 @@ pub(super) fn transitions_taking(target: &AnalyzedLifecycle, sent_values: &SentV
         };
         let mut evaluator = evaluator_for(&target.reachability, event, transition, Some(&input_match.inputs));
         let env = initial_env(&target.state_facts, lifecycle, event, transition, None, &input_match.inputs);
-        // Whether an earlier row was passed over is not asked: each may be the one.
+        // Whether earlier transitions match is ignored: each may be the one taken.
         let Some((matched, unmatched)) = env.map(|env| guard_outcomes(&mut evaluator, transition, &env)) else {
             continue;
         };
@@ -62,7 +62,7 @@ pub(super) fn transitions_taking(target: &AnalyzedLifecycle, sent_values: &SentV
     matching
 }
 
-/// Whether the row's guard may hold, and whether it may not.
+/// Whether the guard may hold, and whether it may not.
 fn guard_outcomes(
     evaluator: &mut super::super::abstract_eval::AbstractEvaluator,
     transition: &Transition,
@@ -77,7 +77,7 @@ fn guard_outcomes(
     }
 }
 
-/// Nothing where the row surely does not take it.
+/// Returns `None` if the transition surely does not take the values.
 pub(super) fn match_inputs(transition: &Transition, sent_values: &SentValues, is_creation: bool) -> Option<InputMatch> {
     let is_known_input = |name: &str| transition.inputs.iter().any(|input| *input.field.name == *name);
     if sent_values.iter().any(|(name, _)| !is_known_input(name)) {

@@ -1,4 +1,4 @@
-//! Nothing overlaps, nothing sticks out, edges keep clear of what is not theirs.
+//! Tests that nothing overlaps or leaves the canvas, and that edges avoid foreign boxes and labels.
 
 use super::lifecycles::{random_lifecycle, shipped_lifecycles};
 use crate::draw::legend::{LegendSymbol, SYMBOL_WIDTH};
@@ -14,7 +14,7 @@ fn is_inside(inner: &PixelRect, width: f64, height: f64) -> bool {
     inner.x >= -0.1 && inner.y >= -0.1 && inner.x + inner.width <= width + 0.1 && inner.y + inner.height <= height + 0.1
 }
 
-/// What is wrong with a picture, in words.
+/// Returns the layout faults of a diagram.
 fn layout_faults(scene: &DiagramScene) -> Vec<String> {
     let mut faults = Vec::new();
     let routed = &scene.routed_graph;
@@ -87,7 +87,7 @@ fn layout_faults(scene: &DiagramScene) -> Vec<String> {
     faults
 }
 
-/// Words fit the room that was measured for them.
+/// Returns the lines that exceed their block.
 fn text_overflow_faults(scene: &DiagramScene) -> Vec<String> {
     let mut faults = Vec::new();
     let plates =
@@ -116,7 +116,7 @@ fn shipped_lifecycles_have_no_overlap_and_fit_page() {
     for lifecycle in shipped_lifecycles() {
         let name = &lifecycle.name;
         let scene = assert_no_layout_faults(name, &lifecycle);
-        // Every state of a claim leads to nearly every other, and each arrow says who may.
+        // Almost every state of a claim leads to every other, and each edge names its callers.
         let (wide, high) = if **name == *"mesh.claim" { (1_850.0, 2_450.0) } else { (1_200.0, 1_400.0) };
         if scene.width > wide || scene.height > high {
             large.push(format!("{name}: {} wide, {} high", scene.width, scene.height));

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::value::Value;
 
-/// Every lifecycle of the five systems, from the directory that holds one directory for each.
+/// Loads every lifecycle of the five systems. `directory` has one subdirectory per system.
 pub(super) fn load_systems(directory: &Path) -> Vec<Arc<Lifecycle>> {
     let mut out = Vec::new();
     for system in sorted_children(directory).into_iter().filter(|path| path.is_dir()) {
@@ -28,7 +28,7 @@ pub(super) fn load_systems(directory: &Path) -> Vec<Arc<Lifecycle>> {
         out.extend(definitions.lifecycles.into_values());
     }
     out.sort_by(|a, b| a.name.cmp(&b.name));
-    // The built-in ones come with each system.
+    // Every system includes the built-in lifecycles.
     out.dedup_by(|a, b| a.name == b.name);
     out
 }
@@ -131,7 +131,7 @@ pub(super) fn transfer(from: &str, to: &str, amount: TransferAmount) -> Transfer
     TransferAction { from: account(from), to: account(to), amount, shortage_refusal: None, span: Span::default() }
 }
 
-/// Numbers from a seed, so that a failing picture can be drawn again.
+/// Deterministic random numbers, so that a failing diagram can be reproduced.
 pub(super) struct TestRng(pub(super) u64);
 
 impl TestRng {
@@ -162,7 +162,7 @@ impl TestRng {
     }
 }
 
-/// Any shape that the types allow, sensible or not.
+/// Returns any lifecycle that the types allow, whether it makes sense or not.
 pub(super) fn random_lifecycle(seed: u64, states: usize, transitions: usize) -> Lifecycle {
     const EVENT_NAMES: [&str; 12] =
         ["create", "lease", "commit", "finish", "fail", "time", "enter", "cancel", "submit", "edit", "approve", "x"];

@@ -1,4 +1,4 @@
-//! What every picture must keep to: checked on real lifecycles, on awkward ones and on random ones.
+//! Tests of diagrams with shipped, hand-written and random lifecycles.
 
 mod geometry;
 mod lifecycles;

@@ -1,4 +1,4 @@
-//! What the texts must keep to: well-formed, escaped, the same each time, bounded in size.
+//! Tests that the output is well-formed, escaped, deterministic and bounded.
 
 use super::lifecycles::{
     empty_lifecycle, event_with, load_systems, null_formula, plain_state, random_lifecycle, shipped_lifecycle,
@@ -13,7 +13,7 @@ fn assert_well_formed(name: &str, svg: &str) {
     }
 }
 
-/// All text of the picture, without the tooltips.
+/// Returns all text of the diagram except tooltips.
 fn visible_text(svg: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(svg).expect("well-formed");
     let texts = document.descendants().filter(|node| node.has_tag_name("text"));
@@ -112,7 +112,7 @@ fn svg_shows_events_callers_guards_timers_and_transfers() {
     }
 }
 
-/// Rows that compete on several arrows say which is tried first; rows on one arrow stand in that order.
+/// Transitions on one edge need no numbers, because the edge lists them in order.
 #[test]
 fn competing_transitions_on_several_edges_are_numbered() {
     let execution = visible_text(&render_svg(&shipped_lifecycle("execution.job"))).join("\n");
@@ -125,7 +125,7 @@ fn competing_transitions_on_several_edges_are_numbered() {
     assert!(relay.contains("only another record sends it") && !relay.contains("tried in this order"), "{relay}");
 }
 
-/// Timers of one time compete as other rows do; those of different times do not.
+/// Timers with different delays do not compete and get no numbers.
 #[test]
 fn timers_with_equal_delay_are_numbered() {
     let timed = |after: &str, to, when: Option<&str>| {
@@ -151,7 +151,7 @@ fn timers_with_equal_delay_are_numbered() {
     assert!(lines.iter().any(|line| line == "after 3d") && !lines.iter().any(|line| line == "otherwise"), "{lines:#?}");
 }
 
-/// No move of money, nor anything else that a row causes, is left out of the text; names keep what tells them apart.
+/// Long account names keep the part that distinguishes them.
 #[test]
 fn mermaid_lists_all_refusals_and_transfers() {
     let mut pays = empty_lifecycle("a.b", "");
@@ -190,7 +190,7 @@ fn mermaid_lists_all_refusals_and_transfers() {
     assert!(visible_text(&render_svg(&pays)).iter().any(|line| line == "refused: judging, own_job"));
 }
 
-/// A guard breaks where its parts are joined most loosely, and no rule is cut off.
+/// No rule id is cut off.
 #[test]
 fn long_guard_wraps_before_loosest_operator() {
     let mut long = empty_lifecycle("a.b", "");
@@ -222,8 +222,8 @@ fn empty_lifecycle_renders_valid_output() {
     assert!(render_mermaid(&empty_lifecycle("", "")).starts_with("stateDiagram-v2\n"));
 }
 
-/// For looking at them: `DRAW_TO=dir cargo test -p onceward-core draw_all -- --ignored`; `DRAW_FROM` names another
-/// directory of systems.
+/// Writes all diagrams for review: `DRAW_TO=dir cargo test -p onceward-core write_all_diagrams -- --ignored`.
+/// `DRAW_FROM` names another directory of systems.
 #[test]
 #[ignore = "writes files for people to look at"]
 fn write_all_diagrams() {

@@ -1,4 +1,4 @@
-//! One evaluation: the tree walked, with the variables of comprehensions on a stack and every step counted.
+//! Walks the tree of one evaluation and counts its steps.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,16 @@ use crate::bounds;
 use crate::diagnostic::Span;
 use crate::value::Value;
 
-/// Borrowed where the value already lies somewhere. What stops an evaluation is boxed, because every node hands back
-/// something of this size.
+/// A value, borrowed if it is stored elsewhere. The error is boxed, because every node returns a result of this size.
 pub(super) type EvalResult<'a> = Result<Cow<'a, Value>, Box<EvalStop>>;
 
 pub(in super::super) struct Evaluator<'a> {
     pub(super) env: &'a EvalEnv<'a>,
-    /// The variables of the comprehensions that are running, outermost first.
+    /// Variables of the running comprehensions, outermost first.
     pub(super) locals: Vec<Value>,
-    /// A second bound besides the one that was checked: lists of older versions may be longer than declared now.
+    /// Bounds the evaluation at run time in addition to the compiler's bound: records of older versions may have longer
+    /// lists than the current version declares.
     steps_left: u64,
-    /// Whether this evaluates the key of a lookup.
     is_lookup_key: bool,
 }
 
@@ -39,7 +38,7 @@ impl<'a> Evaluator<'a> {
         Self { env, locals: Vec::new(), steps_left: bounds::MAX_EXPRESSION_COST, is_lookup_key: false }
     }
 
-    /// A machine for the key of a lookup; none inside another.
+    /// Returns an evaluator for the key of a lookup, or `None` inside such a key.
     pub(super) fn for_lookup_key(&self) -> Option<Self> {
         (!self.is_lookup_key).then(|| Self { is_lookup_key: true, ..Self::new(self.env) })
     }
@@ -79,7 +78,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    // What is rare stands apart and stays out of `run`, whose frame every node of every guard pays for.
+    // Rare cases are not inlined, because every node of every guard pays for the stack frame of `evaluate`.
     #[inline(never)]
     fn evaluate_list(&mut self, elements: &'a [Expr], span: Span) -> EvalResult<'a> {
         self.charge_steps(elements.len(), span)?;
@@ -90,7 +89,7 @@ impl<'a> Evaluator<'a> {
         Ok(Cow::Owned(Value::List(list.into())))
     }
 
-    /// A value that must not be null.
+    /// Evaluates a value that must not be null.
     pub(super) fn evaluate_non_null(&mut self, expr: &'a Expr) -> EvalResult<'a> {
         let value = self.evaluate(expr)?;
         if value.is_null() { Err(fault(FaultKind::Null, expr.span)) } else { Ok(value) }
@@ -133,7 +132,8 @@ impl<'a> Evaluator<'a> {
     #[inline(never)]
     fn evaluate_in(&mut self, element: &'a Expr, list: &'a Expr, span: Span) -> EvalResult<'a> {
         let element = self.evaluate_non_null(element)?;
-        // The actor's names are no values; making a list of them for each guard would be waste.
+        // The actor's roles and capabilities are not values. Comparing them in place avoids building a list for each
+        // guard.
         if let (Value::Text(text), ExprKind::Read(ValuePath { root: PathRoot::Actor(part), .. })) =
             (&*element, &list.kind)
         {
@@ -151,7 +151,7 @@ impl<'a> Evaluator<'a> {
         boolean(items.contains(&element))
     }
 
-    /// No error of the body is absorbed, but what has been decided is not looked at further.
+    /// Evaluates a comprehension. Stops at the first element that decides the result, and absorbs no error of the body.
     #[inline(never)]
     fn evaluate_comprehension(
         &mut self,

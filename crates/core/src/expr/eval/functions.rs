@@ -1,4 +1,4 @@
-//! The functions of the subset.
+//! Evaluates the built-in functions.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ impl<'a> Evaluator<'a> {
             (BuiltinFunction::Int, [of]) => to_int(&*self.evaluate_non_null(of)?, span),
             (BuiltinFunction::Double, [of]) => to_double(&*self.evaluate_non_null(of)?, span),
             (BuiltinFunction::Text, [of]) => to_text(self.evaluate_non_null(of)?, span),
-            // Literals are folded where they are compiled; what is left is a time or a duration already.
+            // The compiler folds literals, so the operand is already a time or a duration.
             (BuiltinFunction::Timestamp | BuiltinFunction::Duration, [of]) => self.evaluate_non_null(of),
             (BuiltinFunction::StartsWith | BuiltinFunction::EndsWith | BuiltinFunction::Contains, [of, part]) => {
                 let (of, part) = (self.evaluate_non_null(of)?, self.evaluate_non_null(part)?);
@@ -92,9 +92,9 @@ fn size<'a>(value: &Value, span: Span) -> EvalResult<'a> {
     i64::try_from(size).map(|size| Cow::Owned(Value::Int(size))).map_err(|_| fault(FaultKind::Overflow, span))
 }
 
-/// Whole numbers as they are, doubles cut toward zero, times in whole seconds.
+/// Converts to int: truncates doubles toward zero, and converts times to whole seconds.
 fn to_int<'a>(value: &Value, span: Span) -> EvalResult<'a> {
-    // 2^63 is a double exactly. CEL takes what lies strictly between the two bounds, though -2^63 itself would fit.
+    // 2^63 is exact as a double. CEL accepts only values strictly between the bounds, although -2^63 would fit.
     const I64_LIMIT: f64 = 9_223_372_036_854_775_808.0;
     let number = match value {
         Value::Int(number) => *number,
@@ -130,8 +130,8 @@ fn to_text(value: Cow<'_, Value>, span: Span) -> EvalResult<'_> {
     Ok(Cow::Owned(Value::text(text)))
 }
 
-/// min(cap, base · factor^times). Stops multiplying once the cap is reached, so nothing overflows; fewer than no
-/// tries count as none, and a negative base as zero.
+/// Returns min(cap, base · factor^attempts). Stops at the cap, so it cannot overflow. Negative attempts and a negative
+/// base count as zero.
 fn backoff(attempts: i64, base: Duration, factor: i64, cap: Duration) -> Duration {
     let cap = cap.micros().max(0);
     let mut delay = base.micros().clamp(0, cap);
@@ -146,9 +146,10 @@ fn backoff(attempts: i64, base: Duration, factor: i64, cap: Duration) -> Duratio
     Duration::from_micros(delay)
 }
 
-/// A length from zero up to, not including, the most; the same for the same record at the same version, so that a
-/// replay decides the same. The record's id and version go through splitmix64, whose finalizer spreads
-/// every input bit over the whole word; the result is scaled by a wide multiplication, not by a remainder.
+/// Returns a duration from zero up to, but excluding, `max_jitter`.
+///
+/// The result depends only on the record's id and version, so a replay decides the same. splitmix64 spreads every input
+/// bit over the whole word. A wide multiplication scales the result without the bias of a remainder.
 fn jitter(record: &Record, max_jitter: Duration) -> Duration {
     let Ok(max_micros) = u64::try_from(max_jitter.micros()) else { return Duration::ZERO };
     let (high, low) = record.id.0.as_u64_pair();

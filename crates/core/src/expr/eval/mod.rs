@@ -1,6 +1,6 @@
-//! The value of a typed expression.
+//! Evaluates typed expressions.
 //!
-//! Values are borrowed from the record, the environment and the tree wherever they can be, so that a guard such as
+//! Values are borrowed from the record, the environment and the tree where possible, so that a guard such as
 //! `record.failures + 1 >= record.budget` allocates nothing.
 
 mod evaluator;

@@ -1,4 +1,4 @@
-//! Arithmetic that never wraps, and never gives what is not a number.
+//! Evaluates arithmetic and comparisons. Overflow and NaN are faults.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -26,7 +26,7 @@ pub(super) fn negate<'a>(value: &Value, span: Span) -> EvalResult<'a> {
     }
 }
 
-/// Every operator that needs both of its operands.
+/// Applies an operator that needs both operands.
 pub(super) fn apply_binary<'a>(operator: BinaryOperator, one: &Value, other: &Value, span: Span) -> EvalResult<'a> {
     match operator {
         BinaryOperator::Add => add(one, other, span),
@@ -38,12 +38,12 @@ pub(super) fn apply_binary<'a>(operator: BinaryOperator, one: &Value, other: &Va
         BinaryOperator::LessOrEqual => compare(one, other, span).and_then(|order| boolean(order.is_le())),
         BinaryOperator::Greater => compare(one, other, span).and_then(|order| boolean(order.is_gt())),
         BinaryOperator::GreaterOrEqual => compare(one, other, span).and_then(|order| boolean(order.is_ge())),
-        // These take null, or look into a list: the machine knows how.
+        // The evaluator handles these: they accept null or search a list.
         BinaryOperator::Equal | BinaryOperator::NotEqual | BinaryOperator::In => Err(fault(FaultKind::WrongType, span)),
     }
 }
 
-/// Values of one kind that have an order.
+/// Compares two values of one ordered type.
 pub(super) fn compare(one: &Value, other: &Value, span: Span) -> Result<Ordering, Box<EvalStop>> {
     match (one, other) {
         (Value::Int(one), Value::Int(other)) => Ok(one.cmp(other)),

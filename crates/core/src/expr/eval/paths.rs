@@ -1,4 +1,4 @@
-//! Reading along a path, from record to record.
+//! Reads values along paths from record to record.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -93,8 +93,10 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The record with the key that the lookup's own expression gives. That expression runs by itself, with none of
-    /// this one's variables; one that looked up in turn might never end, and is a fault.
+    /// Resolves a lookup by the natural key that its key expression returns.
+    ///
+    /// The key expression has its own evaluator without local variables. A lookup inside it is a fault, because it
+    /// might never end.
     #[inline(never)]
     fn resolve_lookup(&mut self, index: u16, span: Span) -> EvalResult<'a> {
         let wrong = || fault(FaultKind::WrongType, span);

@@ -1,4 +1,4 @@
-//! Calls: the functions of the subset, and what to say of those that are not in it.
+//! Types function calls, and suggests replacements for functions outside the subset.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl ExprTyper<'_> {
 
     fn report_unknown_function<T>(&mut self, name: &str, range: &Range<usize>, known: &[&str]) -> TypingResult<T> {
         let reason = match name {
-            // CEL has these two; whoever knows it from there is told what does the same here.
+            // CEL has these two functions. The help names the equivalent in the subset.
             "exists_one" | "map" => {
                 let help = if name == "map" {
                     "ask of the elements themselves: list.exists(x, …), list.all(x, …) or list.filter(x, …)"
@@ -253,7 +253,7 @@ impl ExprTyper<'_> {
         )
     }
 
-    /// `max` and `min`: where one operand is null, the other; null only where all are.
+    /// Types `max` and `min`. The result is nullable only if all operands are.
     fn infer_extreme(
         &mut self,
         function: BuiltinFunction,

@@ -1,5 +1,4 @@
-//! What to say of slips that are made often: a field without `record.`, a number without a unit, a value that may be
-//! null.
+//! Builds help texts for frequent mistakes: a field without `record.`, a number without a unit, a nullable value.
 
 use super::super::parse::{ParsedExpr, ParsedKind};
 use super::super::suggest;
@@ -9,7 +8,7 @@ use crate::model::DataType;
 use crate::value::Value;
 
 impl ExprTyper<'_> {
-    /// What a bare name was probably meant to be: an input or a field of that name, or else the nearest that there is.
+    /// Returns the probable meaning of a bare name: an input or field of that name, or the closest name.
     pub(super) fn guess_meant_name(&self, name: &str) -> Option<String> {
         let inputs = || self.scope.input.unwrap_or_default().iter().map(|field| &*field.name);
         let record_names =
@@ -29,7 +28,7 @@ impl ExprTyper<'_> {
     }
 }
 
-/// What to do about a number that should have been a duration. `is_unquoted`: it stands in the file without quotes.
+/// Returns the help for a number in place of a duration. `is_unquoted`: the file has it without quotes.
 pub(super) fn unit_help(node: &ParsedExpr, is_unquoted: bool) -> String {
     match &node.kind {
         ParsedKind::Literal(Value::Int(number)) if *number >= 0 => {
@@ -40,7 +39,7 @@ pub(super) fn unit_help(node: &ParsedExpr, is_unquoted: bool) -> String {
     }
 }
 
-/// What of an expression may be null, and what to do about it.
+/// Returns what may be null in an expression, and the help for it.
 pub(super) fn null_help(node: &ParsedExpr, expr: &Expr, expected: &DataType) -> (String, String) {
     let Some(part) = find_nullable_part(node, expr) else {
         return ("this may be null".to_owned(), "say what to take instead: x == null ? … : x".to_owned());
@@ -63,7 +62,7 @@ pub(super) fn null_help(node: &ParsedExpr, expr: &Expr, expected: &DataType) -> 
     (format!("`{path}` may be null"), help)
 }
 
-/// The innermost part by which the whole may be null.
+/// Returns the innermost part that makes the whole expression nullable.
 fn find_nullable_part<'n>(node: &'n ParsedExpr, expr: &Expr) -> Option<&'n ParsedExpr> {
     match (&node.kind, &expr.kind) {
         (ParsedKind::If(_, yes, no), ExprKind::If(_, if_yes, if_no)) => {
@@ -78,7 +77,7 @@ fn find_nullable_part<'n>(node: &'n ParsedExpr, expr: &Expr) -> Option<&'n Parse
     }
 }
 
-/// What to write where a list was compared with one of its elements.
+/// Returns the help for a comparison of a list with one of its elements.
 pub(super) fn membership_help(list: &ParsedExpr, element: &ParsedExpr, negated: bool) -> String {
     let element = match &element.kind {
         ParsedKind::Literal(Value::Text(text)) if text.chars().count() <= 40 && !text.contains(['\'', '\\']) => {
@@ -91,7 +90,7 @@ pub(super) fn membership_help(list: &ParsedExpr, element: &ParsedExpr, negated: 
     format!("look into the list: {}", if negated { format!("!({found})") } else { found })
 }
 
-/// A path as it stands in the file.
+/// Returns a path as it is written in the file.
 fn path_text(node: &ParsedExpr) -> Option<String> {
     match &node.kind {
         ParsedKind::Name(name) => Some(name.to_string()),

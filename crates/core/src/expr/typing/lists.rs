@@ -1,4 +1,4 @@
-//! List literals, and the calls that run over a list: `all`, `exists` and `filter`.
+//! Types list literals and comprehensions: `all`, `exists` and `filter`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl ExprTyper<'_> {
             Some(DataType::List(element)) => Some((**element).clone()),
             _ => None,
         };
-        // Elements that say themselves what they are come first; the others are understood by them.
+        // Elements with a type of their own come first; they give the context for the others.
         let mut lowered: Vec<Option<TypedExpr>> = elements.iter().map(|_| None).collect();
         let mut element_type = DataType::Null;
         let mut failed = false;

@@ -1,4 +1,4 @@
-//! Types: every name resolved, every operator given operands it knows, the result lowered to the typed tree.
+//! Types expressions: resolves names, checks operands, and builds the typed tree.
 
 mod functions;
 mod hints;

@@ -1,4 +1,4 @@
-//! What each operator takes and gives.
+//! Types operators.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ impl ExprTyper<'_> {
         }
     }
 
-    /// Both sides, the one that is understood by what it meets after the other.
+    /// Types both sides. A side that needs context comes second and gets it from the other.
     fn infer_both_sides(&mut self, left: &ParsedExpr, right: &ParsedExpr) -> TypingResult<(TypedExpr, TypedExpr)> {
         if self.needs_context(left) && !self.needs_context(right) {
             let right = self.infer(right, None)?;
@@ -59,7 +59,8 @@ impl ExprTyper<'_> {
         } else {
             let left = self.infer(left, None);
             let context = left.as_ref().and_then(|left| enum_context(&left.expr.value_type.ty));
-            // A bare name means nothing without what it meets: it is not to blame as well.
+            // If the left side has an error, a bare name on the right has no context. A second error would be
+            // misleading.
             let right =
                 if left.is_none() && self.needs_context(right) { None } else { self.infer(right, context.as_ref()) };
             Some((left?, right?))
@@ -173,7 +174,7 @@ impl ExprTyper<'_> {
     }
 }
 
-/// What bare names and literals on the other side are understood by; where text meets text there is nothing to know.
+/// Returns the enum type that gives bare names and literals on the other side their meaning.
 fn enum_context(ty: &DataType) -> Option<DataType> {
     match ty {
         DataType::Enum(_) => Some(ty.clone()),
@@ -182,7 +183,7 @@ fn enum_context(ty: &DataType) -> Option<DataType> {
     }
 }
 
-/// The type an operator gives, where it takes these.
+/// Returns the result type of an operator, or `None` if it does not accept these operands.
 fn result_type(operator: BinaryOperator, one: &DataType, other: &DataType) -> Option<DataType> {
     let same = |ty: &DataType| one == ty && other == ty;
     Some(match operator {
@@ -217,7 +218,6 @@ fn result_type(operator: BinaryOperator, one: &DataType, other: &DataType) -> Op
     })
 }
 
-/// How an operator is written.
 fn operator_text(operator: BinaryOperator) -> &'static str {
     match operator {
         BinaryOperator::Add => "+",

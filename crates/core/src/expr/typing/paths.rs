@@ -1,4 +1,4 @@
-//! Names with dots: from a root, by hops from record to record, to a value.
+//! Types dotted paths: resolves the root and each step through refs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) const METADATA_NAMES: [&str; 10] =
 
 type PathSegment<'n> = (&'n Arc<str>, &'n Range<usize>);
 
-/// A path as far as it has been read.
+/// A path that is resolved up to a segment.
 struct PartialPath {
     path: ValuePath,
     value_type: ValueType,
@@ -29,7 +29,7 @@ struct PartialPath {
 }
 
 fn to_index(index: usize) -> u16 {
-    // Every list of names in a file is bounded far below this.
+    // The bounds of all name lists in a file are far below this.
     u16::try_from(index).unwrap_or(u16::MAX)
 }
 
@@ -46,12 +46,12 @@ pub(super) fn is_path_root(name: &str) -> bool {
 }
 
 impl ExprTyper<'_> {
-    /// Everything an expression may begin with here.
+    /// Returns all names that an expression may start with.
     pub(super) fn visible_root_names(&self) -> impl Iterator<Item = &str> {
         PATH_ROOT_NAMES.into_iter().chain(["now"]).chain(self.locals.iter().map(|local| &*local.name))
     }
 
-    /// A variable or `now`, standing alone.
+    /// Types a variable or `now` without further segments.
     pub(super) fn infer_root_value(&self, name: &str, range: &Range<usize>) -> TypedExpr {
         match self.resolve_variable(name) {
             Some(reading) => {
@@ -62,7 +62,7 @@ impl ExprTyper<'_> {
         }
     }
 
-    /// `record` or `now` where it cannot be used by itself, or at all.
+    /// Reports `record` or `now` where it is not a value or not visible.
     pub(super) fn report_bare_root(&mut self, name: &str, range: &Range<usize>) -> TypingResult<TypedExpr> {
         match name {
             "now" => self.report_not_visible("now", range, "the time is not known"),
@@ -96,13 +96,13 @@ impl ExprTyper<'_> {
         Some(PartialPath {
             path: ValuePath { root: PathRoot::Local(to_index(index)), steps: Vec::new(), nullable_steps: Vec::new() },
             value_type: value_type(local.ty.clone(), false),
-            // No list holds lists.
+            // Lists do not contain lists.
             max_items: 0,
             hops: local.hops,
         })
     }
 
-    /// A select, read from its root outwards.
+    /// Types a select from its root outward.
     pub(super) fn infer_path(&mut self, node: &ParsedExpr) -> TypingResult<TypedExpr> {
         let mut segments: Vec<PathSegment> = Vec::new();
         let mut part = node;
@@ -143,7 +143,7 @@ impl ExprTyper<'_> {
         })
     }
 
-    /// The root of a path, and how many of its segments name it.
+    /// Resolves the root of a path, and returns how many segments it takes.
     fn resolve_root(
         &mut self,
         name: &Arc<str>,
@@ -298,7 +298,7 @@ impl ExprTyper<'_> {
         Some((start_path(PathRoot::Link(to_index(index)), value_type(ty, false), items), 1))
     }
 
-    /// One step further, from a ref into its record.
+    /// Resolves one step from a ref into its record.
     fn resolve_step(&mut self, from: PartialPath, name: &Arc<str>, range: &Range<usize>) -> TypingResult<PartialPath> {
         let DataType::Ref(lifecycles) = &from.value_type.ty else {
             let message = format!("`{name}` cannot be read from {}", type_name(&from.value_type.ty));
@@ -375,7 +375,7 @@ impl ExprTyper<'_> {
         })
     }
 
-    /// A declared field, which every lifecycle the ref may lead to must have with the same type.
+    /// Resolves a declared field. Every lifecycle that the ref allows must have it with the same type.
     fn resolve_field(
         &mut self,
         name: &Arc<str>,

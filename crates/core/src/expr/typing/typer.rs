@@ -1,4 +1,4 @@
-//! One expression being typed, and the parts of it that are neither operators nor calls.
+//! State of typing one expression, and typing of literals, names and conditions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,34 +16,33 @@ use crate::model::{DataType, ValueType};
 use crate::time::Duration;
 use crate::value::Value;
 
-/// A typed part, with what it may cost.
+/// A typed expression with its cost.
 pub(in super::super) struct TypedExpr {
     pub expr: Expr,
-    /// Steps of one evaluation, at most.
+    /// Maximum steps of one evaluation.
     pub cost: u64,
-    /// Elements of the list it gives, at most; 0 for what is no list.
+    /// Maximum elements of the resulting list; 0 if it is not a list.
     pub max_items: u64,
-    /// Records already hopped to, to read it.
+    /// Number of refs followed to read the value.
     pub hops: usize,
 }
 
-/// A comprehension's variable.
 pub(super) struct ComprehensionVariable {
     pub name: Arc<str>,
     pub ty: DataType,
     pub hops: usize,
 }
 
-/// `None` means that a diagnostic has been written.
+/// `None` if an error was reported.
 pub(super) type TypingResult<T> = Option<T>;
 
 pub(in super::super) struct ExprTyper<'a> {
     pub(super) scope: &'a ExprScope<'a>,
     location: ExprLocation,
     pub(super) locals: Vec<ComprehensionVariable>,
-    /// Paths that are known not to be null at the part being typed.
+    /// Paths that cannot be null at the current node.
     pub(super) non_null_paths: Vec<ValuePath>,
-    /// Whether a link without a bound may be named: only as the whole target of a cause.
+    /// Whether an unbounded link is allowed: only as the whole target of an event action.
     pub(super) allows_unbounded_link: bool,
     diagnostics: Vec<Diagnostic>,
 }
@@ -60,12 +59,12 @@ impl<'a> ExprTyper<'a> {
         }
     }
 
-    /// How many messages there are before the next.
+    /// Returns the number of diagnostics so far, earlier ones included.
     pub(super) fn diagnostic_count(&self) -> usize {
         self.scope.diagnostic_count + self.diagnostics.len()
     }
 
-    /// The whole expression, held against what is wanted of it.
+    /// Types the whole expression and checks it against the expected type.
     pub(in super::super) fn type_expr(
         mut self,
         node: &ParsedExpr,
@@ -165,8 +164,7 @@ impl<'a> ExprTyper<'a> {
         }
     }
 
-    /// Type one part. `expected` is the type it meets, by which bare names and literals are understood; it is a hint
-    /// here, and whoever gives it looks at what comes back.
+    /// Types one node. `expected` only gives context for bare names and literals; the caller checks the returned type.
     pub(super) fn infer(&mut self, node: &ParsedExpr, expected: Option<&DataType>) -> TypingResult<TypedExpr> {
         let at = &node.range;
         match &node.kind {
@@ -231,7 +229,7 @@ impl<'a> ExprTyper<'a> {
         Some(self.typed_expr(range, ExprKind::Const(value), value_type(ty, nullable), 1))
     }
 
-    /// A name that stands alone: a variable, `now`, or a value of the closed list it meets.
+    /// Types a bare name: a variable, `now`, or a value of the expected enum.
     fn infer_name(
         &mut self,
         name: &Arc<str>,
@@ -283,7 +281,7 @@ impl<'a> ExprTyper<'a> {
         self.report_error("unknown-name", range, message, help)
     }
 
-    /// Whether a part is understood by what it meets: a bare name, a text literal, or what is made of them.
+    /// Returns whether a node needs context for its type: a bare name, a text literal, or an expression of them.
     pub(super) fn needs_context(&self, node: &ParsedExpr) -> bool {
         match &node.kind {
             ParsedKind::Literal(value) => matches!(value, Value::Text(_)),
@@ -294,12 +292,12 @@ impl<'a> ExprTyper<'a> {
         }
     }
 
-    /// Variables and `now`: the names that are values by themselves.
+    /// Returns whether the name is a variable or `now`.
     pub(super) fn is_value_name(&self, name: &str) -> bool {
         self.locals.iter().any(|local| *local.name == *name) || (name == "now" && self.scope.now)
     }
 
-    /// A part that must be true or false.
+    /// Types a node that must be a bool.
     pub(super) fn infer_condition(&mut self, node: &ParsedExpr) -> TypingResult<TypedExpr> {
         let lowered = self.infer(node, None)?;
         if lowered.expr.value_type.ty != DataType::Bool {
@@ -310,7 +308,7 @@ impl<'a> ExprTyper<'a> {
         Some(lowered)
     }
 
-    /// Type a part while more is known not to be null.
+    /// Runs `then` with more paths known to be non-null.
     pub(super) fn with_non_null<T>(&mut self, non_null: Vec<ValuePath>, then: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.non_null_paths.len();
         self.non_null_paths.extend(non_null);

@@ -1,4 +1,4 @@
-//! Hold, copy, note what has changed, and again.
+//! The copy rounds of a backup: hold the file, copy pages, note which pages changed, repeat.
 
 use std::time::{Duration, Instant};
 
@@ -7,37 +7,36 @@ use super::source::BackupSource;
 use super::{BackupError, BackupReport};
 use crate::sqlite::wal::WalPosition;
 
-/// How long the file is held still at a time. What is written meanwhile stays in the WAL: at 100 MB a second, 20 MB.
+/// Writes during a hold stay in the WAL: 20 MB at 100 MB per second.
 const HOLD_DURATION: Duration = Duration::from_millis(200);
 
-/// A hold ends early when so much has come into the WAL.
+/// A hold ends early when the WAL grows by this much.
 const MAX_HOLD_WAL_BYTES: u64 = 16 << 20;
 
-/// Bytes that are read and written at a time; after each the two limits above are looked at.
+/// Bytes copied between two checks of the limits above.
 const COPY_CHUNK_BYTES: usize = 1 << 20;
 
-/// Writers that change pages as fast as they are copied wait for so long in each round: a tenth of the patience that an engine's
-/// connection has.
+/// How long a round copies with writers blocked, if writers change pages as fast as they are copied. A tenth of the
+/// busy timeout of an engine's connection, so that writers do not fail.
 const BLOCKED_COPY_DURATION: Duration = Duration::from_millis(500);
 
-/// Between two tries to fold back a WAL that somebody reads an old state of, and how long that may go on.
+/// A reader of an old state usually ends soon, so retry the checkpoint often. After the timeout the backup fails.
 const CHECKPOINT_RETRY_DELAY: Duration = Duration::from_millis(20);
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) struct CopyRounds<'a> {
     source: &'a BackupSource,
     partial_file: &'a mut PartialFile,
-    /// For each page whether the copy has it as the file does.
+    /// For each page, whether the copy matches the file.
     copied: Vec<bool>,
     remaining_pages: usize,
-    /// Where to go on looking for pages that are not copied.
+    /// Where to continue the search for pages that are not copied.
     next_page: usize,
     buffer: Vec<u8>,
-    /// How far the WAL was when the hold began.
+    /// WAL position when the hold began.
     hold_position: WalPosition,
-    /// And what of it stood in the file then: it has not changed since.
+    /// The part of the WAL that was checkpointed into the file by then. It has not changed since.
     checkpointed_position: WalPosition,
-    /// How long one lasts.
     hold_duration: Duration,
     report: BackupReport,
 }
@@ -61,7 +60,7 @@ impl<'a> CopyRounds<'a> {
     }
 
     pub(super) fn run(mut self, on_progress: &mut dyn FnMut(u64, u64)) -> Result<BackupReport, BackupError> {
-        // What was left at the last hold, and what it copied of that.
+        // Pages left at the start of the previous hold, and how many of them it copied.
         let mut last: Option<(usize, usize)> = None;
         let mut stalled_rounds = 0;
         let mut blocked_since: Option<Instant> = None;
@@ -77,7 +76,7 @@ impl<'a> CopyRounds<'a> {
                 self.checkpointed_position = self.hold_position.with_frames(frames, self.source.page_size());
                 self.resize(pages as usize);
                 remaining = self.remaining_pages;
-                // Hardly less is left than before: as much was written as was copied.
+                // If the number of remaining pages hardly shrinks, writers change pages as fast as they are copied.
                 if last.is_some_and(|(left, copied)| self.remaining_pages > left - copied / 4) {
                     stalled_rounds += 1;
                 }
@@ -96,7 +95,7 @@ impl<'a> CopyRounds<'a> {
                 continue;
             }
             blocked_since = None;
-            // With every loss writers get half the time they had, until they have lost.
+            // With each stalled round, the time that writers can run is halved, until the copy makes progress.
             copied += self.copy(self.hold_duration / (1 << stalled_rounds.min(10)), on_progress)?;
             last = Some((remaining, copied));
             self.report.holds += 1;
@@ -110,11 +109,11 @@ impl<'a> CopyRounds<'a> {
         Ok(self.report)
     }
 
-    /// What has changed since it was copied is to be copied again.
+    /// Marks the pages that changed since they were copied, so that they are copied again.
     fn note_changes(&mut self) -> Result<(), BackupError> {
         self.report.max_wal_bytes = self.report.max_wal_bytes.max(self.source.wal_bytes());
         for page in self.source.changed_pages(&self.checkpointed_position)? {
-            // Pages are counted from one. One beyond those known is new, and not copied yet.
+            // Page numbers start at 1. A number beyond the known pages is new and not copied yet.
             if let Some(copied) = self.copied.get_mut((page as usize).wrapping_sub(1)) {
                 self.report.recopied_pages += u64::from(std::mem::take(copied));
             }
@@ -127,7 +126,8 @@ impl<'a> CopyRounds<'a> {
         self.remaining_pages = self.copied.iter().filter(|copied| !**copied).count();
     }
 
-    /// Copy what is left, for so long at most, but one piece at least: on a slow disk, too, it gets on. How many pages it was.
+    /// Copies remaining pages for at most `max_duration` and returns their number. Copies at least one chunk, so that a
+    /// slow disk still makes progress.
     fn copy(&mut self, max_duration: Duration, on_progress: &mut dyn FnMut(u64, u64)) -> Result<usize, BackupError> {
         let (since, before) = (Instant::now(), self.remaining_pages);
         while self.remaining_pages > 0 {
@@ -143,7 +143,7 @@ impl<'a> CopyRounds<'a> {
         Ok(before - self.remaining_pages)
     }
 
-    /// The next pages that are not copied, wherever they stand.
+    /// Copies the next pages that are not copied yet.
     fn copy_chunk(&mut self) -> Result<(), BackupError> {
         let page_size = self.source.page_size() as usize;
         let mut page_budget = (COPY_CHUNK_BYTES / page_size).max(1);
@@ -174,8 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands in the WAL from before is folded back once, and then does not count, however many holds it takes; what is written
-    /// between two of them does.
+    /// Pages that were in the WAL before the first hold do not count.
     #[test]
     fn only_pages_changed_between_holds_are_copied_again() {
         for is_written in [false, true] {

@@ -1,9 +1,9 @@
-//! A copy of a database that is being written, without one long snapshot.
+//! Backs up a database while an engine writes to it, without one long snapshot.
 //!
-//! A snapshot that is held for as long as a large copy takes would keep everything that is written meanwhile in the WAL. So the
-//! file is held still for a fraction of a second at a time ([`source`]), and copied piece by piece. Between two holds writers wait
-//! for a moment: which pages they have written is read from the WAL, the WAL is folded back, and those pages are copied again. The
-//! copy is whole when nothing is left that differs from the file as the last hold has it.
+//! A snapshot held during a large copy would keep all writes of that time in the WAL. Instead the backup holds the file
+//! unchanged for a fraction of a second at a time ([`source`]) and copies it in parts. Between two holds it blocks
+//! writers briefly, reads from the WAL which pages they changed, and checkpoints the WAL. It then copies the changed
+//! pages again. The backup is complete when no page differs from the file as of the last hold.
 
 mod copy;
 mod partial_file;
@@ -20,7 +20,7 @@ use copy::CopyRounds;
 use partial_file::PartialFile;
 use source::BackupSource;
 
-/// Why there is no backup. Nothing is left under its name.
+/// Why a backup failed. No file remains under its name.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("{} is there already, and a backup never overwrites", .0.display())]
@@ -29,7 +29,7 @@ pub enum BackupError {
     InProgress(PathBuf),
     #[error("{}: {}", .0.display(), .1)]
     FileError(PathBuf, std::io::Error),
-    /// The engine always sets it.
+    /// The engine always uses WAL mode.
     #[error("the database's journal mode is `{0}`, not `wal`: no engine has it open, copy the file as it is")]
     NotWalMode(String),
     #[error("somebody has been reading one old state of the database for {0} seconds: end that, and try again")]
@@ -38,27 +38,28 @@ pub enum BackupError {
     Store(#[from] StoreError),
 }
 
-/// What a backup took.
+/// Statistics of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupReport {
     pub bytes: u64,
-    /// The last place in the log that it has.
+    /// The last seq in the backup.
     pub seq: u64,
-    /// How often the file was held still, and for how long at most.
+    /// How often the file was held.
     pub holds: u32,
     pub longest_hold: Duration,
-    /// How long writers had to wait at most.
+    /// The longest time that writers were blocked.
     pub longest_pause: Duration,
-    /// Pages that had changed when they were already copied.
+    /// Pages that changed after they were copied.
     pub recopied_pages: u64,
-    /// The greatest length of the WAL that was seen.
+    /// The largest observed size of the WAL.
     pub max_wal_bytes: u64,
 }
 
-/// Copy a database file to a new one, beside the engine that writes it or without one. It holds all that had been answered when this
-/// began, and is as any moment until the end had it. `on_progress` is told the pages that are done, and how many there are.
+/// Copies a database file to a new file, with or without a running engine. The copy contains everything that was
+/// committed when the backup began, and is consistent as of some time before its end. Calls `on_progress` with the
+/// number of copied pages and the total.
 ///
-/// Needs a database that may be written: for moments it takes the writers' lock.
+/// The database must be writable, because the backup takes the write lock for short times.
 pub fn backup_database(
     database: &Path,
     to: &Path,
@@ -72,7 +73,7 @@ pub fn backup_database(
     Ok(report)
 }
 
-/// That the copy opens and has a log's end.
+/// Returns the last seq of the copy. Fails if the copy cannot be opened.
 fn last_seq(copy: &Path) -> Result<u64, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(open::immutable_uri(copy), flags)?;

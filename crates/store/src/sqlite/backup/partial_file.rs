@@ -1,4 +1,4 @@
-//! A file that has its name only when it is whole.
+//! A file that gets its final name only when it is complete.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::BackupError;
 use crate::sqlite::open::{private_file_options, sibling_path};
 
-/// Written under another name, locked, so that what a backup that was killed has left can be told from one under way.
+/// A backup in progress, under a temporary name. It is locked, so that a later backup can tell it from the remains of a
+/// killed one.
 #[derive(Debug)]
 pub(super) struct PartialFile {
     file: File,
@@ -42,7 +43,8 @@ impl PartialFile {
         written.map_err(|error| self.file_error(error))
     }
 
-    /// All of it is on the disk, and then it gets its name. Somebody else's file that has come there meanwhile stays.
+    /// Syncs the file to disk and gives it its final name. If another file has that name by now, fails and leaves that
+    /// file unchanged.
     pub(super) fn finish(mut self, length: u64) -> Result<(), BackupError> {
         self.file.set_len(length).and_then(|()| self.file.sync_all()).map_err(|error| self.file_error(error))?;
         match std::fs::hard_link(&self.path, &self.target) {
@@ -50,12 +52,12 @@ impl PartialFile {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(BackupError::Exists(self.target.clone()));
             }
-            // Not every file system has a second name for a file.
+            // Not every file system supports hard links.
             Err(_) if self.target.symlink_metadata().is_ok() => return Err(BackupError::Exists(self.target.clone())),
             Err(_) => std::fs::rename(&self.path, &self.target).map_err(|error| self.file_error(error))?,
         }
         self.is_finished = true;
-        // The name, too, must outlive a power cut.
+        // Sync the folder, so that the name survives a power failure.
         let folder = self.target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|error| BackupError::FileError(folder.to_owned(), error))

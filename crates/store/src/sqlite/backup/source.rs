@@ -1,7 +1,8 @@
-//! The database that is copied, held still for moments.
+//! The database to back up, and holds on its file.
 //!
-//! When all of the WAL has been folded back, whoever begins to read then reads the database file alone, and as long as it reads
-//! nobody folds anything back: the file stands still, while others go on writing to the WAL. That is what a hold is.
+//! Once the whole WAL is checkpointed, a new reader reads only the database file. While it reads, SQLite does not
+//! checkpoint again, so the file does not change; writers continue to append to the WAL. Such a read transaction is a
+//! hold.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -16,20 +17,21 @@ use crate::error::StoreError;
 use crate::sqlite::open::explain_open_error;
 use crate::sqlite::wal::{self, WalPosition};
 
-/// How long to wait for the writers' lock: an engine has it for the length of a batch.
+/// An engine holds the write lock for one batch at a time, which is much shorter.
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long writers wait while the WAL is folded back and a reader is in the way. An engine's own are gone within this.
+/// How long writers stay blocked while a reader prevents a complete checkpoint. An engine's own reads end within this
+/// time.
 const READER_WAIT_TIMEOUT: Duration = Duration::from_millis(50);
 
 const CHECKPOINT_RETRY_DELAY: Duration = Duration::from_millis(2);
 
-/// Between two tries for the writers' lock.
+/// Short, because a busy engine releases the write lock only for moments.
 const WRITE_LOCK_RETRY_DELAY: Duration = Duration::from_micros(100);
 
 #[derive(Debug)]
 pub(super) struct BackupSource {
-    /// Keeps writers waiting while what they have written is noted and folded back.
+    /// Blocks writers while the backup reads their changes from the WAL and checkpoints it.
     write_lock: Connection,
     snapshot: Connection,
     file: Arc<File>,
@@ -66,7 +68,7 @@ impl BackupSource {
         self.page_size
     }
 
-    /// So long is the WAL's file now.
+    /// Returns the current size of the WAL file.
     pub(super) fn wal_bytes(&self) -> u64 {
         wal::file_bytes(&self.wal)
     }
@@ -75,8 +77,8 @@ impl BackupSource {
         WalPosition::read(&self.wal).map_err(|error| BackupError::FileError(self.wal.clone(), error))
     }
 
-    /// Writers wait from here on. A busy engine lets go of their lock for moments only, which SQLite's own waiting, by steps of up
-    /// to a tenth of a second, would seldom meet; and all the while the last hold goes on.
+    /// Takes the write lock. A busy engine releases it only for moments. SQLite's busy handler, with steps of up to 100
+    /// ms, would rarely catch one, and the last hold would continue meanwhile.
     pub(super) fn block_writers(&self) -> Result<(), BackupError> {
         let since = Instant::now();
         loop {
@@ -93,15 +95,16 @@ impl BackupSource {
         Ok(self.write_lock.execute_batch("ROLLBACK").map_err(StoreError::from)?)
     }
 
-    /// Pages that may have changed since the last hold began, with the WAL folded up to this mark. Exact only while that hold lasts
-    /// and the gate is closed: the WAL has then started from its beginning once at most, right at the hold's, with all of what it had lost in the file.
+    /// Returns the pages that may have changed since the last hold began; `checkpointed` is the WAL position that was
+    /// in the file by then. Exact only during that hold and with writers blocked: the WAL has then restarted at most
+    /// once, at the start of the hold, when all its frames were in the file.
     pub(super) fn changed_pages(&self, checkpointed: &WalPosition) -> Result<Vec<u32>, BackupError> {
         wal::changed_pages(&self.wal, checkpointed).map_err(|error| BackupError::FileError(self.wal.clone(), error))
     }
 
-    /// End the last hold and begin the next, with the gate closed. `None`: somebody reads an older state, so not all of the WAL
-    /// could be folded back. Then the file does not stand still, but the WAL does not start from its beginning either, and
-    /// nothing that is written is missed. Otherwise the number of pages, and of frames that stand in the WAL and in the file.
+    /// Ends the last hold and begins the next one, with writers blocked. Returns the number of pages, and of WAL frames
+    /// that are also in the file. Returns `None` if a reader of an older state prevents a complete checkpoint. In that
+    /// case the file can change, but the WAL does not restart either, so no write is missed.
     pub(super) fn begin_hold(&self) -> Result<Option<(u32, u64)>, BackupError> {
         self.end_hold()?;
         let checkpointed = self.checkpoint_all()?;
@@ -119,13 +122,13 @@ impl BackupSource {
         Ok(())
     }
 
-    /// How many frames there are, all of them folded back; `None` where not all could be.
+    /// Checkpoints the whole WAL and returns its number of frames, or `None` if a reader prevents that.
     fn checkpoint_all(&self) -> Result<Option<u64>, BackupError> {
         let since = Instant::now();
         loop {
             let checkpointed = self.snapshot.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let (is_busy, in_wal, done): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-                // Less than none: there is no WAL.
+                // Negative if there is no WAL.
                 let frames = u64::try_from(in_wal).unwrap_or(0);
                 Ok((is_busy == 0 && in_wal == done).then_some(frames))
             });
@@ -147,8 +150,9 @@ impl BackupSource {
     }
 }
 
-/// A handle of a database's file that is never closed. When a process closes any handle of a file, the system drops all of the
-/// process's locks on it, those of SQLite too; a program that has an engine open would lose its own.
+/// Returns a handle of the database file that is never closed. When a process closes any handle of a file, the
+/// operating system releases all locks of that process on the file, including SQLite's. An engine in the same process
+/// would lose its locks.
 #[cfg(unix)]
 fn shared_file(path: &Path) -> std::io::Result<Arc<File>> {
     use std::os::unix::fs::MetadataExt as _;

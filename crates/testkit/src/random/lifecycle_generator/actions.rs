@@ -1,24 +1,24 @@
-//! What a row does besides moving: fields, money, other records, messages.
+//! Generates the actions of a transition: fields, transfers, other records, deliveries.
 
 use super::guard::{self, ExpressionContext};
 use super::plan::LifecyclePlan;
 use super::transition_text::TransitionText;
 use crate::random::Rng;
 
-/// The row that is being written.
+/// Generates actions for one transition.
 #[derive(Clone, Copy)]
 pub(super) struct ActionGenerator<'a> {
     pub(super) plan: &'a LifecyclePlan,
     pub(super) plans: &'a [LifecyclePlan],
     pub(super) context: ExpressionContext,
-    /// The engine fires it, or may come to: nothing in it may be refused.
+    /// The engine may fire the transition, so nothing in it may be refused.
     pub(super) must_succeed: bool,
     pub(super) into_final: bool,
     pub(super) in_final: bool,
 }
 
 impl ActionGenerator<'_> {
-    /// Give the row some of everything that may stand in it.
+    /// Adds some of all actions that the transition may have.
     pub(super) fn add_actions(self, rng: &mut Rng, transition: &mut TransitionText) {
         let is_careless = rng.percent(self.plan.careless_percent);
         let must_succeed = self.must_succeed && !is_careless;

@@ -1,4 +1,4 @@
-//! What an author would see at a glance: rows that never have their turn, states that nothing leads to.
+//! Removes what an author would notice at once: transitions that are never taken, and unreachable states.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::plan::{LifecyclePlan, StateKind};
 use super::transition_text::TransitionText;
 use crate::random::Rng;
 
-/// The rows that can be taken, and the plan with the states that can be reached.
+/// Returns the transitions that can be taken, and the plan with the reachable states.
 pub(super) fn remove_unreachable(
     rng: &mut Rng,
     plan: &LifecyclePlan,
@@ -25,7 +25,7 @@ pub(super) fn remove_unreachable(
         }
     }
     rows.retain(|row| row.event == "create" || !row.go.starts_with(" -> ") && !row.go.is_empty());
-    // Others send these two, so somebody must answer.
+    // Other records send these two events, so each needs a transition.
     for event in ["told", "asked"] {
         if let (false, Some(state)) = (rows.iter().any(|row| row.event == event), plan.states.first()) {
             let mut transition = TransitionText::new(event, state.name.clone());
@@ -36,7 +36,7 @@ pub(super) fn remove_unreachable(
     (plan, rows)
 }
 
-/// From which states, and where to.
+/// Returns the source states and the target state.
 fn parse_go(transition: &TransitionText) -> (Vec<String>, Option<String>) {
     let (left, to) = match transition.go.split_once("->") {
         Some((left, to)) => (left, Some(to.trim().to_owned())),
@@ -46,7 +46,7 @@ fn parse_go(transition: &TransitionText) -> (Vec<String>, Option<String>) {
     (from, to)
 }
 
-/// Take the states out of a row in which an earlier row of its event always holds.
+/// Removes the states of a transition in which an earlier transition of its event always applies.
 fn remove_shadowed(rows: Vec<TransitionText>) -> Vec<TransitionText> {
     let mut remaining: Vec<TransitionText> = Vec::with_capacity(rows.len());
     for mut row in rows {
@@ -90,7 +90,7 @@ fn reachable_states(rows: &[TransitionText]) -> BTreeSet<String> {
     }
 }
 
-/// Give most states that nothing leads to an event of their own.
+/// Adds an event for most unreachable states.
 fn connect_unreachable(rng: &mut Rng, plan: &LifecyclePlan, rows: &mut Vec<TransitionText>) {
     for state in plan.states.iter().filter(|state| state.kind != StateKind::Leased) {
         let reachable = reachable_states(rows);

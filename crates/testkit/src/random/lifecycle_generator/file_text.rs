@@ -1,4 +1,4 @@
-//! The declarations of a file, with its rows behind them.
+//! Writes the text of a file: declarations, then transitions.
 
 use std::fmt::Write as _;
 
@@ -101,7 +101,7 @@ fn write_constraints(out: &mut String, rng: &mut Rng, plan: &LifecyclePlan) {
     let names = |plan: &LifecyclePlan| {
         plan.non_final_states().iter().map(|state| format!("\"{}\"", state.name)).collect::<Vec<_>>().join(", ")
     };
-    // A careless author counts in fewer states than he should, so that timers come into the set.
+    // A careless author counts in too few states, so that timers enter the counted set.
     let within = if rng.percent(plan.careless_percent) {
         plan.non_final_states().first().map_or_else(String::new, |state| format!("\"{}\"", state.name))
     } else {

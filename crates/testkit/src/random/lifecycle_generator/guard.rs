@@ -1,9 +1,9 @@
-//! Expressions: guards, and the values that rows set.
+//! Generates expressions: guards, and values of assignments.
 
 use super::plan::{LifecyclePlan, LimitPlan};
 use crate::random::Rng;
 
-/// Where an expression stands, and so what it may read.
+/// The context of an expression, which determines what it may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpressionContext {
     Create,
@@ -11,11 +11,11 @@ pub(super) enum ExpressionContext {
     Called,
     Commit,
     Fail,
-    /// Any other of the engine's own events.
+    /// Any other engine event.
     Engine,
 }
 
-/// Something that is true or false, and never faults.
+/// Returns a condition that never faults.
 pub(super) fn random_condition(rng: &mut Rng, plan: &LifecyclePlan, context: ExpressionContext) -> String {
     match rng.below(10) {
         0 => format!("{} && {}", random_atom(rng, plan, context), random_atom(rng, plan, context)),
@@ -60,7 +60,7 @@ fn random_atom(rng: &mut Rng, plan: &LifecyclePlan, context: ExpressionContext) 
     }
 }
 
-/// Something that may fault.
+/// Returns a condition that may fault.
 fn faulty_condition(rng: &mut Rng, plan: &LifecyclePlan) -> Option<String> {
     match rng.below(3) {
         0 if plan.fields.maybe => Some("record.maybe > 3".to_owned()),
@@ -70,7 +70,7 @@ fn faulty_condition(rng: &mut Rng, plan: &LifecyclePlan) -> Option<String> {
     }
 }
 
-/// A field and what it is set to; within its bounds unless written carelessly.
+/// Returns a field and its new value, within its bounds unless careless.
 pub(super) fn random_assignment(
     rng: &mut Rng,
     plan: &LifecyclePlan,
@@ -91,7 +91,7 @@ pub(super) fn random_assignment(
         6 if fields.moment => {
             let delay = match (context, fields.delay) {
                 (ExpressionContext::Fail, _) if rng.percent(50) => "max(duration('2s'), error.retryAfter)".to_owned(),
-                // A duration that callers give has no bound, so the sum may lie beyond all time.
+                // A duration from a caller is unbounded, so the sum may exceed the maximum time.
                 (_, true) if rng.percent(plan.careless_percent) => "record.delay".to_owned(),
                 _ => rng.pick_word(&["duration('10s')", "backoff(record.count, '1s', 2, '5m')"]).to_owned(),
             };
@@ -102,7 +102,7 @@ pub(super) fn random_assignment(
         9 if context == ExpressionContext::Commit && plan.has_typed_result && fields.maybe => {
             ("maybe", "result.score".to_owned())
         }
-        // A key that an engine-fired row changes may clash, so only callers' rows do.
+        // A unique key that the engine changes may be a duplicate, so only transitions of callers change it.
         10 if fields.word && context == ExpressionContext::Called => {
             ("word", rng.pick_word(&["null", "'x'", "'y'"]).to_owned())
         }
@@ -110,7 +110,7 @@ pub(super) fn random_assignment(
     })
 }
 
-/// How long after entering.
+/// Returns a delay after entering a state.
 pub(super) fn random_delay(rng: &mut Rng, plan: &LifecyclePlan) -> String {
     match rng.below(5) {
         0 => "backoff(record.count, '1s', 2, '1m')".to_owned(),
@@ -121,7 +121,7 @@ pub(super) fn random_delay(rng: &mut Rng, plan: &LifecyclePlan) -> String {
     }
 }
 
-/// What a limit admits.
+/// Returns the maximum of a limit.
 pub(super) fn random_limit(rng: &mut Rng, plan: &LifecyclePlan) -> String {
     let number = match plan.limit {
         Some(LimitPlan::Lifetime) => rng.between(4, 12),

@@ -1,4 +1,4 @@
-//! Random lifecycle files, as the text that an author would write.
+//! Generates random lifecycle files, as text.
 
 mod actions;
 mod cleanup;
@@ -12,7 +12,7 @@ pub use plan::GeneratorOptions;
 
 use super::rng::Rng;
 
-/// One to three files that refer to each other; the same for the same seed.
+/// Returns one to three files that refer to each other, deterministically by seed.
 pub fn generate_lifecycles(seed: u64, options: GeneratorOptions) -> Vec<(String, String)> {
     let mut rng = Rng::new(seed);
     let plans = plan::random_plans(&mut rng, options);

@@ -1,13 +1,13 @@
-//! What a random lifecycle consists of, before any row is written.
+//! The plan of a random lifecycle, made before its transitions.
 
 use crate::random::Rng;
 
-/// What the generator is asked for.
+/// Options of the generator.
 #[derive(Clone, Copy, Debug)]
 pub struct GeneratorOptions {
-    /// How many files out of a hundred are written carelessly: rows that may fault, be refused or lead nowhere.
+    /// Percentage of careless files, whose transitions may fault, be refused or lead nowhere.
     pub careless_percent: u64,
-    /// `jitter` hashes the record's id, which a test that compares two ids cannot have.
+    /// `jitter` hashes the record's id. A test that compares records with different ids must disable it.
     pub jitter: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum StateKind {
 pub(super) struct StatePlan {
     pub(super) name: String,
     pub(super) kind: StateKind,
-    /// Behind the commit: no way leads back to a ready state.
+    /// After the commit: no path leads back to a ready state.
     pub(super) after_commit: bool,
 }
 
@@ -55,26 +55,26 @@ pub(super) struct LifecyclePlan {
     pub(super) states: Vec<StatePlan>,
     pub(super) fields: FieldPlan,
     pub(super) has_work: bool,
-    /// `[work] result` is typed.
+    /// Whether `[work] result` is declared.
     pub(super) has_typed_result: bool,
     pub(super) has_money: bool,
     pub(super) has_natural_key: bool,
     pub(super) unique: Option<UniquePlan>,
     pub(super) limit: Option<LimitPlan>,
     pub(super) has_check: bool,
-    /// Points to a lifecycle of this number (`ref_target`), which calls the way back `kids`.
+    /// Lifecycle that the field `other` refers to. The link back is called `kids`.
     pub(super) ref_target: Option<usize>,
-    /// A list of refs (`refs_target`), to this lifecycle.
+    /// Lifecycle that the list field `many` refers to.
     pub(super) refs_target: Option<usize>,
-    /// A lookup by natural key (`ref_fields.me`), of this lifecycle.
+    /// Lifecycle of the lookup by natural key, `refs.me`.
     pub(super) lookup_target: Option<usize>,
     pub(super) events: Vec<String>,
-    /// Creation cannot be refused, so that engine-fired rows may spawn it.
+    /// Whether creation cannot be refused, so that engine transitions may spawn the record.
     pub(super) create_never_refused: bool,
     pub(super) has_ready_time: bool,
     pub(super) has_payload: bool,
     pub(super) readable_by_anyone: bool,
-    /// Chance in a hundred that a part of a row is written carelessly.
+    /// Probability in percent that a part of a transition is careless.
     pub(super) careless_percent: u64,
     pub(super) uses_jitter: bool,
 }

@@ -1,4 +1,4 @@
-//! One row on its way to becoming text.
+//! Builds the text of one transition.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The rows of a random lifecycle: every event with answers enough to be of use.
+//! Generates the transitions of a random lifecycle, enough for every event.
 
 use super::actions::ActionGenerator;
 use super::guard::{self, ExpressionContext};
@@ -28,7 +28,7 @@ pub(super) fn random_transitions(rng: &mut Rng, plan: &LifecyclePlan, plans: &[L
 }
 
 impl<'a> TransitionGenerator<'a> {
-    /// Where a row may lead from a state, or from nothing.
+    /// Returns a state that a transition may lead to, from a state or at creation.
     fn pick_target(&mut self, from: Option<&StatePlan>) -> &'a StatePlan {
         let careless = self.rng.percent(self.plan.careless_percent);
         let late = from.is_some_and(|state| state.after_commit) && !careless;
@@ -42,7 +42,7 @@ impl<'a> TransitionGenerator<'a> {
         self.rng.pick(&fitting).copied().unwrap_or(&self.plan.states[last])
     }
 
-    /// Where a timer may lead: anywhere but back.
+    /// Returns a state that a timer may lead to: any other state.
     fn pick_other_state(&mut self, from: &StatePlan) -> &'a StatePlan {
         for _ in 0..20 {
             let to = self.pick_target(Some(from));
@@ -113,7 +113,7 @@ impl<'a> TransitionGenerator<'a> {
         self.push_transition(transition, ExpressionContext::Create, self.plan.create_never_refused, Some(to), false);
     }
 
-    /// Fields that the caller may give.
+    /// Returns fields that the caller may give.
     fn pick_input_fields(&mut self, percent: u64) -> Vec<&'static str> {
         let fields = self.plan.fields;
         let all = [
@@ -218,7 +218,7 @@ impl<'a> TransitionGenerator<'a> {
         }
     }
 
-    /// Only to states that stand later in the file, so that they never go in circles.
+    /// Adds enter transitions, only to states later in the file, so that there are no cycles.
     fn add_enter(&mut self) {
         let states = &self.plan.states;
         for (index, state) in states.iter().enumerate() {
@@ -257,7 +257,7 @@ impl<'a> TransitionGenerator<'a> {
         }
     }
 
-    /// A row that stays, in any states, final ones among them.
+    /// Returns a transition that stays in any state, final states included.
     fn annotation_transition(&mut self, event: &str, must_succeed: bool) -> TransitionText {
         let states: Vec<String> = self.plan.states.iter().map(|state| state.name.clone()).collect();
         let mut transition = TransitionText::new(event, states.join(" | "));
@@ -283,7 +283,7 @@ impl<'a> TransitionGenerator<'a> {
         let to = self.pick_target(latest).clone();
         let mut transition = TransitionText::new(event, if stays { names } else { format!("{names} -> {}", to.name) });
         if !must_succeed {
-            // What other records require must be open to them.
+            // Other records require `asked`, so it must admit them.
             transition.by = if event == "asked" { self.random_record_callers() } else { self.random_callers() };
             if self.rng.percent(40) {
                 transition.take = self.pick_input_fields(30);

@@ -1,4 +1,4 @@
-//! A row of which the checker says that it is never taken never is.
+//! Property: a transition that static analysis reports as never taken is never taken.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -13,16 +13,16 @@ use onceward_core::model::{Definitions, Transition};
 use super::{Property, PropertyViolation, ensure};
 use crate::random::simulation::DecisionStep;
 
-/// What the checker may say of a row that is never taken.
+/// Codes that report a transition as never taken.
 const DEAD_TRANSITION_CODES: [&str; 3] = ["dead-row", "always-refused", "shadowed-row"];
 
-/// A row, by lifecycle, event and number.
+/// A transition, by lifecycle, event and index.
 type TransitionId = (Arc<str>, Arc<str>, u16);
 
 #[derive(Debug, Default)]
 pub struct DeadTransitionProperty {
     dead_transitions: Option<HashSet<TransitionId>>,
-    /// How many rows were called dead, over all cases that share it.
+    /// Number of transitions reported as dead, over all cases that share it.
     pub reported: Rc<Cell<usize>>,
 }
 
@@ -72,7 +72,7 @@ fn reported_dead(definitions: &Definitions) -> HashSet<TransitionId> {
     dead
 }
 
-/// Where a message about the whole row may point.
+/// Returns the spans that a diagnostic about the whole transition may have.
 fn transition_spans(transition: &Transition) -> impl Iterator<Item = Span> {
     let when = transition.when.iter().map(|when| when.expr.span);
     when.chain(transition.refuse.iter().map(|refuse| refuse.condition.expr.span)).chain([transition.span])

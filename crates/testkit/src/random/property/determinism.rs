@@ -1,4 +1,4 @@
-//! One question, one answer: however the world is kept, and however much of it is given.
+//! Properties: the decision does not depend on how the world is stored or how much of it is loaded.
 
 use onceward_core::decide::{Changes, Decision, ReadKey, Snapshot, decide};
 use onceward_core::model::Definitions;
@@ -19,7 +19,7 @@ fn ensure_same_decision(
     ensure(first == second, property, || format!("{:?}\nfirst: {first}\nthen: {second}", step.operation))
 }
 
-/// A refusal or a `NoOp` changes nothing, so that asking again gives it again.
+/// A refusal or a `NoOp` changes nothing, so repeating the operation gives the same decision.
 #[derive(Debug, Default)]
 pub struct RefusalProperty;
 
@@ -33,7 +33,7 @@ impl Property for RefusalProperty {
     }
 }
 
-/// The order of hash maps shows nowhere.
+/// The order of hash maps has no effect.
 #[derive(Debug, Default)]
 pub struct DeterminismProperty {
     decisions_seen: u64,
@@ -50,7 +50,7 @@ impl Property for DeterminismProperty {
     }
 }
 
-/// A snapshot that starts with nothing and is given what `decide` asks for leads to the same answer.
+/// An empty snapshot, filled with the keys that `decide` asks for, gives the same decision.
 #[derive(Debug, Default)]
 pub struct PartialSnapshotProperty;
 
@@ -62,13 +62,13 @@ impl Property for PartialSnapshotProperty {
     }
 }
 
-/// What a decision says it rests on is all that it rests on.
+/// The read set of a decision is complete.
 #[derive(Debug, Default)]
 pub struct ReadSetProperty;
 
 impl Property for ReadSetProperty {
     fn on_decision(&mut self, step: &DecisionStep) -> Result<(), PropertyViolation> {
-        // At the time that was decided on: an earlier one is passed over on the way there.
+        // Uses the time of the decision: `decide` may have moved past an earlier one.
         let (reads, now) = match step.decision {
             Decision::Changes(changes) => (&changes.read_keys, changes.now),
             Decision::NoOp(no_op) => (&no_op.read_keys, latest_logged_time(step, &no_op.read_keys)),
@@ -79,7 +79,7 @@ impl Property for ReadSetProperty {
     }
 }
 
-/// The time of a decision that does not tell it: not below the last logged time of any record it looked at.
+/// Returns the time of a decision that does not state it: at least the last logged time of each record it read.
 fn latest_logged_time(step: &DecisionStep, reads: &[ReadKey]) -> Time {
     let logged = reads.iter().filter_map(|key| match key {
         ReadKey::Record(id) => step.world.record(*id).map(|record| record.updated_at),
@@ -88,14 +88,14 @@ fn latest_logged_time(step: &DecisionStep, reads: &[ReadKey]) -> Time {
     logged.fold(step.now, Time::max)
 }
 
-/// Operations of a batch see each other through one partial snapshot, as if each had been saved and loaded.
+/// The operations of a batch share a partial snapshot, as if each was saved and loaded.
 #[derive(Debug, Default)]
 pub struct BatchProperty {
     partial: Snapshot,
     decided: usize,
 }
 
-/// The longest batch; short enough that the next one starts with much to load.
+/// Short enough that the next batch has much to load.
 const MAX_BATCH_OPERATIONS: usize = 12;
 
 impl Property for BatchProperty {

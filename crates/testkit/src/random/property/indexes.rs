@@ -1,4 +1,4 @@
-//! Unique keys, links and queues are what the records say.
+//! Property: unique keys, links and queues match the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{Property, PropertyViolation, ensure};
 
 #[derive(Debug, Default)]
 pub struct IndexProperty {
-    /// Keys that are held for ever, and by whom.
+    /// Permanent unique keys with their holders.
     permanent_holders: BTreeMap<UniqueKey, RecordId>,
 }
 

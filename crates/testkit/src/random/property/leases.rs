@@ -1,4 +1,4 @@
-//! Leases: tokens that grow, and one commit for ever.
+//! Property: fencing tokens increase, and at most one execution of a job commits.
 
 use std::collections::HashMap;
 
@@ -83,7 +83,8 @@ impl Property for LeaseProperty {
     }
 }
 
-/// A report on LEASED implies the start, and a commit may finish at once.
+/// Returns whether an execution may change its status this way. A report on LEASED implies the start, and a commit may
+/// finish at once.
 const fn is_forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
     use ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
     matches!(

@@ -1,4 +1,4 @@
-//! Money: nothing from nowhere, nothing below zero, nothing left behind.
+//! Property: the ledger sums to zero, no balance is negative, and no final record has money in its hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

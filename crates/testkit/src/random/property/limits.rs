@@ -1,4 +1,4 @@
-//! Limits count exactly.
+//! Property: limits count exactly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{Property, PropertyViolation, ensure};
 
 #[derive(Debug, Default)]
 pub struct LimitProperty {
-    /// Creations, by limit and window. Random limits that count creations are on the owner, who never changes.
+    /// Creations by limit and window. Random limits on creations are per owner, which never changes.
     creations: BTreeMap<CounterKey, u64>,
 }
 
@@ -56,7 +56,7 @@ impl Property for LimitProperty {
                     count(&limit.name, parts);
                 }
             }
-            // Work keys are counted under a name of their own, while the lease lives.
+            // Concurrency keys have a counter of their own while the lease is live.
             let running = record.live_execution().and_then(|execution| execution.concurrency_key.clone());
             if let Some(parts) = running {
                 count(&"work.key".into(), parts);

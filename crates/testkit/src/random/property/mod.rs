@@ -1,4 +1,4 @@
-//! What must hold, one property a type; each is shown every decision and every world that follows from one.
+//! Properties, one per type. Each checks every decision and the world after it.
 
 mod dead_transitions;
 mod determinism;
@@ -29,7 +29,7 @@ use onceward_core::model::Definitions;
 
 use super::simulation::DecisionStep;
 
-/// A property that does not hold, and how.
+/// A violated property, with the details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PropertyViolation {
     pub property: &'static str,
@@ -42,7 +42,7 @@ impl PropertyViolation {
     }
 }
 
-/// Holds, or is broken in this way.
+/// Returns a violation if `holds` is false.
 pub(crate) fn ensure(
     holds: bool,
     property: &'static str,
@@ -52,12 +52,12 @@ pub(crate) fn ensure(
 }
 
 pub trait Property {
-    /// Every answer of `decide`, before anything is applied.
+    /// Checks a decision before its changes are applied.
     fn on_decision(&mut self, _step: &DecisionStep) -> Result<(), PropertyViolation> {
         Ok(())
     }
 
-    /// The world right after changes.
+    /// Checks the world after changes were applied.
     fn on_applied(
         &mut self,
         _definitions: &Definitions,

@@ -1,4 +1,4 @@
-//! Where the checker says of no operand that it may be null, none is: no caller is told of such a fault.
+//! Property: if static analysis reports no nullable operand, no caller gets a null fault.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::random::simulation::DecisionStep;
 #[derive(Debug, Default)]
 pub struct NullOperandProperty {
     null_free: Option<bool>,
-    /// How many sets of lifecycles were promised to be free of them.
+    /// Number of definitions without nullable operands.
     pub null_free_sets: Rc<Cell<usize>>,
 }
 
@@ -40,7 +40,8 @@ impl Property for NullOperandProperty {
     }
 }
 
-/// Nothing is said of rows that only records fire for a caller, so they may not be there.
+/// Returns whether the analysis covers all operands. It does not cover transitions that only records fire on behalf of
+/// a caller, so there must be none.
 fn promises_no_null_operands(definitions: &Definitions) -> bool {
     let mut rows = definitions
         .lifecycles

@@ -1,4 +1,4 @@
-//! In a sound lifecycle, whatever is neither final nor at rest can be moved on by the engine.
+//! Property: in a sound lifecycle, the engine can move every record on that is neither final nor at rest.
 
 use onceward_core::decide::{Changes, Snapshot, next_due};
 use onceward_core::model::{Definitions, StateReadiness};

@@ -1,4 +1,4 @@
-//! A record only goes onward.
+//! Property: a record never goes back.
 
 use onceward_core::decide::Decision;
 use onceward_core::model::EventKind;
@@ -8,7 +8,7 @@ use super::{Property, PropertyViolation, ensure};
 use crate::random::comparable_text;
 use crate::random::simulation::DecisionStep;
 
-/// Versions, attempts, times and final states.
+/// Checks versions, attempts, times and final states.
 #[derive(Debug, Default)]
 pub struct RecordProgressProperty;
 

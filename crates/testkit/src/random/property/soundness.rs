@@ -1,4 +1,4 @@
-//! What the checker calls sound never faults on the engine's own events, and always answers a worker.
+//! Property: a sound lifecycle never faults on engine events, and always answers a worker.
 
 use onceward_core::decide::{Call, Decision};
 use onceward_core::model::StateReadiness;
@@ -60,7 +60,7 @@ impl Property for SoundnessProperty {
     }
 }
 
-/// Whether the caller's own execution stands so: nobody else's report counts (EXE-8).
+/// Returns whether the caller's own execution has this status. Reports of other workers do not count (EXE-8).
 fn holds_execution_with_status(
     step: &DecisionStep,
     record: RecordId,

@@ -1,4 +1,4 @@
-//! A row whose require was not taken leaves nothing behind.
+//! Property: a transition whose `require` is not taken leaves no change.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,10 +12,10 @@ use crate::random::comparable_text;
 use crate::random::partial_snapshot::with_reshuffled_maps;
 use crate::random::simulation::DecisionStep;
 
-/// Decides again with the rows that were undone taken out of the lifecycle: all that follows must be the same.
+/// Decides again without the transitions that were rolled back. The rest must be equal.
 #[derive(Debug, Default)]
 pub struct UndoProperty {
-    /// Decisions that this could be tried on, counted by whoever asks.
+    /// Number of decisions that the property applied to.
     pub cases_tried: Rc<Cell<u64>>,
 }
 
@@ -25,7 +25,8 @@ impl Property for UndoProperty {
         else {
             return Ok(());
         };
-        // Other records send `told` and `asked`; the rest only callers fire, so each of their rows is tried once.
+        // Other records send `told` and `asked`. Only callers fire the remaining events, so each of their transitions
+        // is tried once.
         let (Some(found), true) = (step.world.record(*record), event.starts_with("ev")) else { return Ok(()) };
         let Some(taken_index) = first_transition(changes, *record, event) else { return Ok(()) };
         let lifecycle = &found.lifecycle;

@@ -1,5 +1,4 @@
-//! What is painted on. Places are told in parts of a side, from the left and from the top, so a picture is the same at
-//! every size.
+//! Canvas. Coordinates are fractions of a side, from the left and from the top, so an image is the same at every size.
 
 use super::color::OklabColor;
 
@@ -9,25 +8,25 @@ pub(super) struct Canvas {
     colors: Vec<OklabColor>,
 }
 
-/// How edges are softened on a canvas, apart from its pixels.
+/// Antialiasing of edges, independent of the canvas's pixels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EdgeSmoothing {
     side: usize,
 }
 
 impl EdgeSmoothing {
-    /// How much of a pixel is covered whose middle lies so far outside of an edge; inside is below 0.
+    /// Returns how much of a pixel is covered if its center is `distance` outside an edge; negative is inside.
     pub(super) fn coverage(self, distance: f64) -> f64 {
         (0.5 - distance * self.side as f64).clamp(0.0, 1.0)
     }
 
-    /// Along a side.
+    /// Returns the number of pixels along a side.
     pub(super) fn side_pixels(self) -> usize {
         self.side
     }
 }
 
-/// A rectangle, in parts of a side. What lies outside the canvas is cut off.
+/// A rectangle in fractions of a side. Parts outside the canvas are cut off.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CanvasRect {
     pub(super) left: f64,
@@ -39,13 +38,13 @@ pub(super) struct CanvasRect {
 impl CanvasRect {
     pub(super) const FULL: Self = Self { left: 0.0, top: 0.0, right: 1.0, bottom: 1.0 };
 
-    /// All that is no further from a point than this, along either side.
+    /// Returns the square with this center and half side.
     pub(super) fn square_around(x: f64, y: f64, half_side: f64) -> Self {
         Self { left: x - half_side, top: y - half_side, right: x + half_side, bottom: y + half_side }
     }
 }
 
-/// Which way values between two steps of a screen fall, place by place: an even pattern that nobody sees.
+/// Ordered dither matrix: rounding thresholds in a pattern too even to be visible.
 const DITHER_MATRIX: [[f64; 4]; 4] =
     [[0.0, 8.0, 2.0, 10.0], [12.0, 4.0, 14.0, 6.0], [3.0, 11.0, 1.0, 9.0], [15.0, 7.0, 13.0, 5.0]];
 
@@ -55,7 +54,6 @@ impl Canvas {
         Self { side, colors: vec![OklabColor::BLACK; side * side] }
     }
 
-    /// A pixel's width.
     pub(super) fn pixel_width(&self) -> f64 {
         1.0 / self.side as f64
     }
@@ -64,12 +62,12 @@ impl Canvas {
         EdgeSmoothing { side: self.side }
     }
 
-    /// A colour for every place.
+    /// Sets the color of every pixel.
     pub(super) fn fill(&mut self, color_at: impl Fn(f64, f64) -> OklabColor) {
         self.paint_rect(CanvasRect::FULL, |x, y| (color_at(x, y), 1.0));
     }
 
-    /// Paint over an area: for each place a colour, and how much of what is there it covers.
+    /// Paints over a rectangle. `paint` returns the color and its opacity at each point.
     pub(super) fn paint_rect(&mut self, rect: CanvasRect, paint: impl Fn(f64, f64) -> (OklabColor, f64)) {
         let (columns, rows) = (self.pixel_range(rect.left, rect.right), self.pixel_range(rect.top, rect.bottom));
         let scale = self.pixel_width();
@@ -85,7 +83,7 @@ impl Canvas {
         }
     }
 
-    /// What stands at a place; at the nearest one, where it lies outside.
+    /// Returns the color at a point; points outside are clamped to the canvas.
     pub(super) fn sample(&self, x: f64, y: f64) -> OklabColor {
         let last = self.side - 1;
         let index = |fraction: f64| ((fraction * self.side as f64).floor().max(0.0) as usize).min(last);
@@ -94,13 +92,13 @@ impl Canvas {
 
     fn pixel_range(&self, from: f64, to: f64) -> std::ops::Range<usize> {
         let side = self.side as f64;
-        // A pixel more at each end, for edges that cover it in part.
+        // One more pixel at each end, for edges that cover it partly.
         let first = (from * side - 1.0).floor().clamp(0.0, side) as usize;
         let end = (to * side + 1.0).ceil().clamp(0.0, side) as usize;
         first..end.max(first)
     }
 
-    /// Red, green, blue, row by row, a little darker to the corners.
+    /// Returns red, green and blue, row by row, slightly darker toward the corners.
     pub(super) fn to_rgb_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.colors.len() * 3);
         let scale = self.pixel_width();

@@ -1,10 +1,10 @@
-//! Colours as eyes compare them: OKLab, in which equal steps look equal and mixtures stay clean.
+//! Colors in OKLab, where equal steps look equal and mixtures stay clean.
 
 use std::sync::LazyLock;
 
 use super::portable_math::{cos, cube_root, lerp, sin};
 
-/// Lightness from 0 to 1, and how far the colour leans to red from green (`a`) and to yellow from blue (`b`).
+/// Lightness from 0 to 1, and the green-red (`a`) and blue-yellow (`b`) axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OklabColor {
     pub(super) lightness: f64,
@@ -12,7 +12,7 @@ pub(super) struct OklabColor {
     pub(super) b: f64,
 }
 
-/// A colour by lightness, strength and hue in degrees: how palettes are written down.
+/// Creates a color from lightness, chroma and hue in degrees, the notation of the palettes.
 pub(super) const fn oklch(lightness: f64, chroma: f64, hue: f64) -> OklchColor {
     OklchColor { lightness, chroma, hue }
 }
@@ -37,7 +37,7 @@ impl OklchColor {
         Self { lightness: lightness.clamp(0.0, 1.0), ..self }
     }
 
-    /// The same hue and lightness, as strong as a screen can show it.
+    /// Converts to OKLab, with the chroma reduced to what a screen can show.
     pub(super) fn to_oklab(self) -> OklabColor {
         let (sine, cosine) = (sin(self.hue / 360.0), cos(self.hue / 360.0));
         let mut chroma = self.chroma;
@@ -66,7 +66,7 @@ impl OklabColor {
         Self { lightness: (self.lightness + amount).clamp(0.0, 1.0), ..self }
     }
 
-    /// Red, green and blue in amounts of light; outside 0 to 1 no screen can show it.
+    /// Returns linear red, green and blue. A screen cannot show values outside 0 to 1.
     fn to_linear_rgb(self) -> [f64; 3] {
         let cubed = |x: f64| x * x * x;
         let l = cubed(self.lightness + 0.396_337_777_4 * self.a + 0.215_803_757_3 * self.b);
@@ -79,13 +79,13 @@ impl OklabColor {
         ]
     }
 
-    /// As a screen takes it. `threshold`, between 0 and 1, decides which way a value between two steps falls: taken from a
-    /// pattern, it hides the steps of slow gradients.
+    /// Converts to 8-bit sRGB. `threshold`, between 0 and 1, decides how a value between two steps is rounded: taken
+    /// from a dither pattern, it hides the steps of slow gradients.
     pub(super) fn to_srgb(self, threshold: f64) -> [u8; 3] {
         self.to_linear_rgb().map(|part| {
             let at = part.clamp(0.0, 1.0) * SRGB_TABLE_STEPS;
             let step = at.floor();
-            // In the table for sure: `part` is cut to 0 and 1, and one entry stands behind the end.
+            // Always in the table: `part` is clamped to 0 and 1, and the table has one entry more than steps.
             let index = step as usize;
             let value = lerp(SRGB_TABLE[index], SRGB_TABLE[index + 1], at - step);
             (value + threshold).floor().clamp(0.0, 255.0) as u8
@@ -93,10 +93,10 @@ impl OklabColor {
     }
 }
 
-/// Steps of the table from no light to full.
+/// Number of table steps from no light to full light.
 const SRGB_TABLE_STEPS: f64 = 8192.0;
 
-/// Amounts of light as a screen's values from 0 to 255 (sRGB).
+/// Maps linear light to sRGB values from 0 to 255.
 static SRGB_TABLE: LazyLock<Vec<f64>> = LazyLock::new(|| {
     (0..=8193u32)
         .map(|step| {
@@ -104,7 +104,7 @@ static SRGB_TABLE: LazyLock<Vec<f64>> = LazyLock::new(|| {
             let value = if intensity <= 0.003_130_8 {
                 12.92 * intensity
             } else {
-                // To the power of 1/2.4 = 1/3 + 1/12.
+                // The power 1/2.4 is 1/3 + 1/12.
                 let third = cube_root(intensity);
                 1.055 * third * third.sqrt().sqrt() - 0.055
             };

@@ -1,8 +1,8 @@
-//! Pixels as a PNG file.
+//! Encodes pixels as PNG.
 
 use png::{BitDepth, ColorType, Compression, Encoder, EncodingError};
 
-/// Eight bits of red, green and blue each, in the colours of screens.
+/// Encodes 8-bit sRGB pixels.
 pub(super) fn encode_png(pixels: &[u8], side: u32) -> Result<Vec<u8>, EncodingError> {
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, side, side);

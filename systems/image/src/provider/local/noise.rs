@@ -1,4 +1,4 @@
-//! Noise that changes smoothly from place to place: the ground's height, clouds, where the wind blows.
+//! Gradient noise for terrain, clouds and wind.
 
 use super::portable_math::lerp;
 use super::rng::{PromptRng, mix_bits};
@@ -6,7 +6,7 @@ use super::rng::{PromptRng, mix_bits};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GradientNoise(u64);
 
-/// Eight directions suffice and need no sine. A table, since which one it is cannot be foretold, by a processor neither.
+/// Eight directions suffice and need no sine. A table lookup avoids a branch that the processor would mispredict.
 const GRADIENTS: [(f64, f64); 8] = [
     (1.0, 0.0),
     (-1.0, 0.0),
@@ -23,11 +23,11 @@ impl GradientNoise {
         Self(rng.next_u64())
     }
 
-    /// From -1 to 1, with bumps about one unit wide.
+    /// Returns a value from -1 to 1 that varies over about one unit.
     pub(super) fn sample(self, x: f64, y: f64) -> f64 {
         let (left, top) = (x.floor(), y.floor());
         let (right, down) = (x - left, y - top);
-        // The sixth-degree ease has no visible creases where cells meet.
+        // This quintic fade has no visible creases where cells meet.
         let ease = |t: f64| t * t * t * (t * (t * 6.0 - 15.0) + 10.0);
         let (across, along) = (ease(right), ease(down));
         let corner = |cx: f64, cy: f64| self.corner_gradient(left + cx, top + cy, right - cx, down - cy);
@@ -36,7 +36,7 @@ impl GradientNoise {
         (lerp(upper, lower, along) * 1.5).clamp(-1.0, 1.0)
     }
 
-    /// Several sizes of bumps on top of one another, each half as large and half as high as the one before.
+    /// Sums octaves of noise, each with half the scale and half the amplitude of the one before.
     pub(super) fn fractal(self, x: f64, y: f64, octaves: u32) -> f64 {
         let (mut sum, mut height, mut total) = (0.0, 1.0, 0.0);
         let (mut x, mut y) = (x, y);
@@ -44,14 +44,14 @@ impl GradientNoise {
             sum += height * self.sample(x, y);
             total += height;
             height *= 0.5;
-            // Shifted, so that the layers' grids do not meet at the origin.
+            // Shifted so that the grids of the octaves do not coincide at the origin.
             x = x * 2.0 + 17.3;
             y = y * 2.0 + 5.9;
         }
         sum / total
     }
 
-    /// Sharp crests with valleys between, from 0 to 1: mountains.
+    /// Returns ridged noise from 0 to 1: sharp crests with valleys between, as of mountains.
     pub(super) fn ridged_fractal(self, x: f64, y: f64, octaves: u32) -> f64 {
         let (mut sum, mut height, mut total) = (0.0, 1.0, 0.0);
         let (mut x, mut y) = (x, y);
@@ -66,9 +66,9 @@ impl GradientNoise {
         sum / total
     }
 
-    /// A slope of its own at each corner of the grid, felt at a distance from it.
+    /// Returns the contribution of the gradient at a grid corner.
     fn corner_gradient(self, column: f64, row: f64, x: f64, y: f64) -> f64 {
-        // Whole numbers, far from the ends of an i64: pictures are a few units wide.
+        // Integers far from the limits of i64: images are a few units wide.
         let (column, row) = (column as i64 as u64, row as i64 as u64);
         let cell = column.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ row.wrapping_mul(0xC2B2_AE3D_27D4_EB4F);
         let bits = mix_bits(self.0 ^ cell);

@@ -1,11 +1,11 @@
-//! Colours that go together, picked by hand in OKLCH; chance only turns them a little.
+//! Hand-picked color palettes in OKLCH; the random generator only rotates their hues slightly.
 
 use super::color::{OklabColor, OklchColor, oklch};
 use super::portable_math::lerp;
 use super::prompt_hints::ColorTint;
 use super::rng::PromptRng;
 
-/// The light of a day or a season.
+/// Time of day or season.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LightMood {
     Dawn,
@@ -18,7 +18,7 @@ pub(super) enum LightMood {
     Desert,
 }
 
-/// Without a word for it, chance picks one of these: the ones that suit any place.
+/// Moods that suit any scene; the random generator chooses one if the prompt names none.
 pub(super) const DEFAULT_MOODS: [LightMood; 6] =
     [LightMood::Dawn, LightMood::Day, LightMood::Sunset, LightMood::Dusk, LightMood::Night, LightMood::Autumn];
 
@@ -27,7 +27,7 @@ impl LightMood {
         matches!(self, Self::Dusk | Self::Night)
     }
 
-    /// Top, middle and foot of the sky, what shines in it, the land far away and the land near by.
+    /// Returns the colors of the top, middle and bottom of the sky, the sun or moon, the far land and the near land.
     fn palette(self) -> [OklchColor; 6] {
         match self {
             Self::Dawn => [
@@ -98,7 +98,7 @@ impl LightMood {
     }
 }
 
-/// The colours of a place in its light.
+/// Colors of a landscape in its light.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SkyPalette {
     pub(super) mood: LightMood,
@@ -111,7 +111,7 @@ pub(super) struct SkyPalette {
 }
 
 impl SkyPalette {
-    /// The first tint is for the land and what shines on it, the second for the sky.
+    /// Creates the palette. The first tint is for the land and the sun, the second for the sky.
     pub(super) fn new(mood: LightMood, tints: &[ColorTint], rng: &mut PromptRng) -> Self {
         let hue_shift = rng.range(-14.0, 14.0);
         let mut colors = mood.palette().map(|colour| colour.rotate_hue(hue_shift));
@@ -131,13 +131,13 @@ impl SkyPalette {
         Self { mood, top, middle, bottom: foot, sun, far, near }
     }
 
-    /// The same light on a town, whose walls are no meadows.
+    /// Returns the palette for a city, where near colors are walls instead of meadows.
     pub(super) fn for_city(self) -> Self {
         let near = if self.mood == LightMood::Day { self.near.mix(self.top.lighten(-0.26), 0.8) } else { self.near };
         Self { near, ..self }
     }
 
-    /// The land's colour at a distance: 0 is far away, 1 near by.
+    /// Returns the land's color at a distance: 0 is far, 1 is near.
     pub(super) fn land_color(&self, near: f64) -> OklabColor {
         self.far.mix(self.near, near)
     }
@@ -147,16 +147,16 @@ fn apply_tint(color: OklchColor, tint: ColorTint, weight: f64, min_chroma: f64) 
     match tint {
         ColorTint::Gray => color.scale_chroma(0.12),
         ColorTint::Hue(hue) => {
-            // The shorter way around.
+            // Rotate the shorter way around.
             let hue_distance = (hue - color.hue + 540.0).rem_euclid(360.0) - 180.0;
             OklchColor { chroma: color.chroma.max(min_chroma), ..color.rotate_hue(hue_distance * weight) }
         }
     }
 }
 
-/// From the darkest to the lightest, but for the last, which stands out.
+/// Ordered from darkest to lightest, except for the last color, the accent.
 const INK_PALETTES: [[OklchColor; 5]; 10] = [
-    // Harbour.
+    // Harbor.
     [
         oklch(0.30, 0.07, 255.0),
         oklch(0.56, 0.10, 205.0),
@@ -238,12 +238,12 @@ const INK_PALETTES: [[OklchColor; 5]; 10] = [
     ],
 ];
 
-/// The colours of a picture that shows no place.
+/// Colors of an abstract image.
 #[derive(Clone, Debug)]
 pub(super) struct InkPalette {
-    /// What it is drawn on.
+    /// Background color.
     pub(super) paper: OklabColor,
-    /// What is drawn on it, in the order of their lightness, but for the last, which stands out.
+    /// Foreground colors, ordered by lightness, except for the last, the accent.
     pub(super) colors: Vec<OklabColor>,
     pub(super) is_dark: bool,
 }
@@ -263,7 +263,7 @@ impl InkPalette {
             }
         }
         if let Some(ColorTint::Hue(hue)) = tints.first() {
-            // Dark yellow is brown, and not what somebody means who says gold.
+            // Dark yellow looks brown, which does not match a prompt that says gold.
             let lift = if (70.0..=115.0).contains(hue) { 0.5 } else { 0.0 };
             for ink in &mut inks[..3] {
                 *ink = ink.with_lightness(lerp(ink.lightness, 0.9, lift));
@@ -288,13 +288,13 @@ impl InkPalette {
         Self { paper, colors: [first, second, third, fifth].map(OklchColor::to_oklab).to_vec(), is_dark }
     }
 
-    /// The one that stands out.
+    /// Returns the accent color.
     pub(super) fn accent(&self) -> OklabColor {
-        // There are always four.
+        // The list always has four colors.
         self.colors[3]
     }
 
-    /// A colour between those in order, as `part` goes from 0 to 1.
+    /// Returns the color at `fraction`, from 0 to 1, of the gradient through the ordered colors.
     pub(super) fn gradient(&self, fraction: f64) -> OklabColor {
         let position = fraction.clamp(0.0, 1.0) * 2.0;
         let step = usize::from(position >= 1.0);

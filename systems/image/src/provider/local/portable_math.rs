@@ -1,12 +1,12 @@
-//! Sines, angles and roots that are the same on every machine.
+//! Sine, angle and roots with the same result on every machine.
 //!
-//! The library's are as good as each platform makes them, and differ in the last bit. These are made of sums, products,
-//! quotients and square roots, which IEEE 754 defines exactly and Rust neither reorders nor fuses. They err by less than a
-//! hundred-thousandth, a small part of a pixel.
+//! The functions of `std` differ between platforms in the last bit. These use only sums, products, quotients and square
+//! roots, which IEEE 754 defines exactly and Rust neither reorders nor fuses. Their error is below 0.00001, a small
+//! part of a pixel.
 
-/// The sine of an angle in turns: 1 is once around.
+/// Returns the sine of an angle in turns; 1 is a full turn.
 pub(super) fn sin(turns: f64) -> f64 {
-    // Fold into a quarter turn either side of 0, where a short polynomial serves.
+    // Fold into a quarter turn on either side of 0, where a short polynomial suffices.
     let around = turns - (turns + 0.5).floor();
     let folded = if around > 0.25 {
         0.5 - around
@@ -24,7 +24,7 @@ pub(super) fn cos(turns: f64) -> f64 {
     sin(turns + 0.25)
 }
 
-/// The angle of a point seen from the origin, in turns from 0 up to 1; 0 at the origin itself.
+/// Returns the angle of a point seen from the origin, in turns from 0 to 1; 0 at the origin itself.
 pub(super) fn angle(x: f64, y: f64) -> f64 {
     let (across, along) = (x.abs(), y.abs());
     let (short, long) = if across < along { (across, along) } else { (along, across) };
@@ -32,7 +32,7 @@ pub(super) fn angle(x: f64, y: f64) -> f64 {
         return 0.0;
     }
     let slope = short / long;
-    // Half of the angle by the identity of the tangent, where the series closes in quickly.
+    // Halve the angle with the tangent identity, where the series converges quickly.
     let half = slope / (1.0 + (1.0 + slope * slope).sqrt());
     let s = half * half;
     let series =
@@ -43,7 +43,7 @@ pub(super) fn angle(x: f64, y: f64) -> f64 {
     if y < 0.0 { 1.0 - half_turn } else { half_turn }
 }
 
-/// The cube root of what is not negative, by Newton's method from above.
+/// Returns the cube root of a non-negative number, by Newton's method from above.
 pub(super) fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -59,13 +59,13 @@ pub(super) fn cube_root(x: f64) -> f64 {
     root
 }
 
-/// From 0 to 1 with a soft start and a soft end, as `x` goes from `low` to `high`.
+/// Rises from 0 to 1 with a soft start and end, as `x` goes from `low` to `high`.
 pub(super) fn smoothstep(low: f64, high: f64, x: f64) -> f64 {
     let t = ((x - low) / (high - low)).clamp(0.0, 1.0);
     t * t * (3.0 - 2.0 * t)
 }
 
-/// What lies between, `part` of the way.
+/// Interpolates linearly between `from` and `to`.
 pub(super) fn lerp(from: f64, to: f64, fraction: f64) -> f64 {
     from + (to - from) * fraction
 }

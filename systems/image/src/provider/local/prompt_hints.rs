@@ -1,20 +1,20 @@
-//! The words that steer the artist. Whatever else a prompt says only decides by its hash.
+//! Recognizes words that steer the built-in generator. The rest of the prompt only affects its seed.
 
 use super::palette::LightMood;
 use super::scenes::SceneKind;
 
-/// What a prompt asks for, as far as it is understood.
+/// The recognized hints of a prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PromptHints {
     pub(super) scene: Option<SceneKind>,
     pub(super) mood: Option<LightMood>,
-    /// The first colour is the picture's, the second its counterpart.
+    /// The first color is the main one, the second its counterpart.
     pub(super) tints: Vec<ColorTint>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ColorTint {
-    /// In degrees, as palettes count them.
+    /// In degrees of OKLCH.
     Hue(f64),
     Gray,
 }
@@ -104,7 +104,7 @@ impl PromptHints {
     }
 }
 
-/// The word, or more than one of it.
+/// Returns whether `word` is `known` or its plural.
 fn matches_word(word: &str, known: &str) -> bool {
     word.strip_prefix(known).is_some_and(|rest| matches!(rest, "" | "s" | "es"))
         || known.strip_suffix('y').is_some_and(|stem| word.strip_prefix(stem) == Some("ies"))

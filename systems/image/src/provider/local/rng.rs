@@ -1,17 +1,17 @@
-//! What looks like chance: a stream of numbers that the prompt alone decides.
+//! Pseudorandom numbers seeded by the prompt.
 
 use sha2::{Digest as _, Sha256};
 
-/// Numbers drawn one after another, the same for the same prompt.
+/// A random number generator with the same sequence for the same prompt.
 #[derive(Clone, Debug)]
 pub(super) struct PromptRng(u64);
 
-/// The step of a Weyl sequence: odd, and near the golden ratio of 2^64, so that its multiples spread evenly.
+/// Step of a Weyl sequence: odd and near 2^64 divided by the golden ratio, so that its multiples spread evenly.
 const WEYL_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl PromptRng {
-    /// The stream of a prompt; `part` tells the streams of a picture's parts from one another, so that a change to how one
-    /// is drawn leaves the others as they were.
+    /// Creates the generator of a prompt. Each part of an image has its own `stream_name`, so that changing how one
+    /// part is drawn leaves the others as they were.
     pub(super) fn for_prompt(prompt: &str, stream_name: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(Sha256::digest(prompt.as_bytes()));
@@ -27,9 +27,9 @@ impl PromptRng {
         mix_bits(self.0)
     }
 
-    /// From 0 up to but not 1.
+    /// Returns a number from 0 to below 1.
     pub(super) fn next_f64(&mut self) -> f64 {
-        // 53 bits, as many as a float keeps.
+        // A double has 53 bits of precision.
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
@@ -37,7 +37,7 @@ impl PromptRng {
         low + (high - low) * self.next_f64()
     }
 
-    /// From 0 up to but not `count`, which must not be 0.
+    /// Returns a number from 0 to below `count`, which must not be 0.
     pub(super) fn next_below(&mut self, count: usize) -> usize {
         (self.next_u64() % count as u64) as usize
     }
@@ -51,7 +51,7 @@ impl PromptRng {
     }
 }
 
-/// Every bit of the result hangs on every bit of what is given (the end of `SplitMix64`).
+/// Mixes the bits so that each output bit depends on every input bit (the finalizer of `SplitMix64`).
 pub(super) fn mix_bits(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,4 +1,4 @@
-//! Shapes with soft edges, laid on a canvas.
+//! Antialiased shapes.
 
 use super::canvas::{Canvas, CanvasRect};
 use super::color::OklabColor;
@@ -13,7 +13,7 @@ impl Canvas {
         });
     }
 
-    /// Light around a point that fades away.
+    /// Paints a glow that fades out with the distance from its center.
     pub(super) fn paint_glow(&mut self, (x, y): (f64, f64), radius: f64, color: OklabColor, strength: f64) {
         self.paint_rect(CanvasRect::square_around(x, y, radius), |px, py| {
             let (dx, dy) = (px - x, py - y);
@@ -22,7 +22,7 @@ impl Canvas {
         });
     }
 
-    /// A line with round ends, as thick as twice `from_radius` at one and twice `to_radius` at the other.
+    /// Draws a line with round ends; its radius changes from `from_radius` to `to_radius`.
     pub(super) fn draw_stroke(
         &mut self,
         from: (f64, f64),
@@ -59,7 +59,7 @@ impl Canvas {
         });
     }
 
-    /// A triangle, its corners in the order of the clock.
+    /// Fills a triangle whose corners are in clockwise order.
     pub(super) fn fill_triangle(&mut self, corners: [(f64, f64); 3], color: OklabColor) {
         let edge = self.edge_smoothing();
         let [a, b, c] = corners;
@@ -80,8 +80,7 @@ impl Canvas {
         });
     }
 
-    /// All below a line that `height` gives for each place across; `paint` is told the place and how far below the line it
-    /// lies.
+    /// Fills everything below the line `height(x)`. `paint` receives the point and its distance below the line.
     pub(super) fn fill_below(&mut self, height: impl Fn(f64) -> f64, paint: impl Fn(f64, f64, f64) -> OklabColor) {
         let edge = self.edge_smoothing();
         let width = self.pixel_width();
@@ -91,7 +90,7 @@ impl Canvas {
                 let x = (column as f64 + 0.5) * width;
                 let (before, here, after) = (height(x - width), height(x), height(x + width));
                 let slope = (after - before) / (2.0 * width);
-                // A steep edge is further away down the column than across it.
+                // On a steep edge, the vertical distance is longer than the distance to the edge.
                 (here, 1.0 / (1.0 + slope * slope).sqrt())
             })
             .collect();
@@ -104,14 +103,14 @@ impl Canvas {
         });
     }
 
-    /// What stands above `shore` seen again in the water below it.
+    /// Paints the reflection of everything above `shore` into the water below.
     pub(super) fn paint_reflection(&mut self, shore: f64, water: OklabColor, ripple: impl Fn(f64, f64) -> f64) {
         let above = self.clone();
         let edge = self.edge_smoothing();
         self.paint_rect(CanvasRect { top: shore, ..CanvasRect::FULL }, |x, y| {
             let depth = (y - shore).max(0.0);
             let wave = ripple(x, depth);
-            // The nearer the water, the longer its waves look.
+            // Near water has longer waves.
             let seen = above.sample(x + wave * 0.02 * (0.2 + depth * 3.0), shore - depth * 1.05 - wave * 0.012);
             let tint = 0.22 + 0.45 * smoothstep(0.0, 0.45, depth);
             (seen.mix(water, tint).lighten(wave * 0.025), edge.coverage(shore - y))

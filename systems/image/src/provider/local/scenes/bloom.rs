@@ -1,4 +1,4 @@
-//! Flowers of many petals: one large one, or several.
+//! Pattern: one large flower, or a bouquet.
 
 use super::super::canvas::{Canvas, CanvasRect};
 use super::super::color::{OklabColor, oklch};
@@ -6,10 +6,10 @@ use super::super::palette::InkPalette;
 use super::super::portable_math::{cos, lerp, sin, smoothstep};
 use super::super::rng::PromptRng;
 
-/// The part of a turn by which seeds in a flower's middle follow one another.
+/// Golden angle, the fraction of a turn between successive seeds in a flower's center.
 const GOLDEN_TURN: f64 = 0.381_966;
 
-/// What a flower wears: its petals from dark to light, and its middle.
+/// Colors of a flower: its petals from dark to light, and its center.
 #[derive(Clone, Copy, Debug)]
 struct FlowerColors {
     petals: [OklabColor; 3],
@@ -17,8 +17,8 @@ struct FlowerColors {
 }
 
 impl FlowerColors {
-    /// In the inks as they are, or, where it is `is_free` to choose, in shades of the one that stands out. Free petals are never as green as
-    /// leaves.
+    /// Chooses the colors from the palette or, if the prompt names no color, as shades of the accent. Shades are never
+    /// as green as leaves.
     fn new(inks: &InkPalette, is_free: bool, rng: &mut PromptRng) -> Self {
         let [dark, middle, light, bright] = [0, 1, 2, 3].map(|index| inks.colors[index]);
         let is_leafy = |colour: OklabColor| colour.a < -0.03 && colour.b > -0.02;
@@ -37,7 +37,7 @@ impl FlowerColors {
     }
 }
 
-/// `is_free` to choose its colours: no word names one.
+/// Paints the pattern. `is_free` means that the prompt names no color.
 pub(super) fn paint(canvas: &mut Canvas, inks: &InkPalette, is_free: bool, rng: &mut PromptRng) {
     let deep = inks.paper.lighten(if inks.is_dark { 0.09 } else { -0.06 }).mix(inks.colors[1], 0.08);
     canvas.fill(|x, y| {
@@ -54,7 +54,7 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &InkPalette, is_free: bool, rng: 
     }
 }
 
-/// Dots and arcs around a flower that stands alone.
+/// Paints dots and arcs around a single flower.
 fn paint_wreath(canvas: &mut Canvas, inks: &InkPalette, rng: &mut PromptRng) {
     let count = 36 + 12 * rng.next_below(3);
     let color = inks.paper.mix(inks.gradient(0.5), 0.65);
@@ -74,7 +74,7 @@ fn paint_wreath(canvas: &mut Canvas, inks: &InkPalette, rng: &mut PromptRng) {
     }
 }
 
-/// Several flowers that do not touch much, the large ones first, on stems that come from below.
+/// Paints several flowers that hardly overlap, large ones first, on stems that come from below.
 fn paint_bouquet(canvas: &mut Canvas, inks: &InkPalette, is_free: bool, rng: &mut PromptRng) {
     let mut placed: Vec<(f64, f64, f64)> = Vec::new();
     for round in 0..90 {
@@ -120,7 +120,7 @@ fn paint_stalk(canvas: &mut Canvas, rng: &mut PromptRng, head: (f64, f64), radiu
     }
 }
 
-/// Rings of petals from the outside in, each ring between the petals of the one before.
+/// Paints rings of petals from the outside in; each ring is offset by half a petal.
 fn paint_flower(
     canvas: &mut Canvas,
     flower_colors: FlowerColors,
@@ -142,7 +142,7 @@ fn paint_flower(
         let tone = lerp(rim, heart, part);
         let (base, tip) = (flower_colors.gradient(tone).lighten(-0.10), flower_colors.gradient(tone).lighten(0.05));
         let shift = if ring % 2 == 0 { 0.0 } else { 0.5 };
-        // Every other petal lies on top of its neighbours.
+        // Every other petal lies on top of its neighbors.
         for lot in 0..2 {
             for index in (lot..count).step_by(2) {
                 let turns = start + (f64::from(index) + shift) / f64::from(count);
@@ -168,7 +168,7 @@ fn paint_seeds(canvas: &mut Canvas, color: OklabColor, center: (f64, f64), radiu
     }
 }
 
-/// From its base, in a direction, so long and half so wide.
+/// Base point, direction, length and half width of a petal.
 #[derive(Clone, Copy, Debug)]
 struct PetalShape {
     base: (f64, f64),
@@ -177,7 +177,7 @@ struct PetalShape {
     half_width: f64,
 }
 
-/// The lens between two arcs, lighter to its tip, with a shadow on what lies below.
+/// Paints a petal: the lens between two arcs, lighter toward its tip, with a shadow around it.
 fn paint_petal(canvas: &mut Canvas, petal: PetalShape, base: OklabColor, tip: OklabColor) {
     let edge = canvas.edge_smoothing();
     let reach = petal.length / 2.0;
@@ -191,7 +191,7 @@ fn paint_petal(canvas: &mut Canvas, petal: PetalShape, base: OklabColor, tip: Ok
     canvas.paint_rect(CanvasRect::square_around(middle.0, middle.1, reach + soft), |x, y| {
         let (dx, dy) = (x - middle.0, y - middle.1);
         let (along, across) = (dx * cosine + dy * sine, (dy * cosine - dx * sine).abs());
-        // Widest beyond the middle: the base is drawn out.
+        // Widest beyond the middle, so that the base is elongated.
         let even = along - reach * 0.16 * (1.0 - (along / reach) * (along / reach));
         let outside = if (even.abs() - reach) * off > across * reach {
             (across * across + (even.abs() - reach) * (even.abs() - reach)).sqrt()

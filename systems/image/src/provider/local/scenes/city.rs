@@ -1,4 +1,4 @@
-//! Houses against the sky, and their lights in the water.
+//! Scene: houses against the sky, with their lights reflected in the water.
 
 use super::super::canvas::{Canvas, CanvasRect};
 use super::super::color::OklabColor;
@@ -20,12 +20,11 @@ pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng) 
     canvas.paint_reflection(shore, sky.near.mix(sky.middle, 0.35), |x, depth| {
         ripples.fractal(x * 7.0, 0.6 / (depth + 0.04) * 5.0, 3)
     });
-    // The quay.
     let quay = CanvasRect { left: 0.0, top: shore - 0.004, right: 1.0, bottom: shore + 0.004 };
     canvas.fill_rect(quay, sky.near.lighten(-0.03), 1.0);
 }
 
-/// One row of houses, highest around the middle of the town.
+/// Paints a row of houses, highest around the middle of the city.
 fn paint_house_row(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng, near: f64, shore: f64, middle: f64) {
     let outline = GradientNoise::new(rng);
     let shift = rng.range(0.0, 50.0);
@@ -60,7 +59,7 @@ fn paint_house(
             .fill_triangle([(middle, area.top - width * 0.5), (area.right, area.top), (area.left, area.top)], color),
         // A mast.
         1 => canvas.draw_stroke((middle, area.top - width * 1.1), (middle, area.top), (0.0012, 0.002), color, 1.0),
-        // A smaller storey on top.
+        // A smaller story on top.
         2 => {
             let inset = width * 0.22;
             let upper =
@@ -76,7 +75,7 @@ fn paint_house(
         let cover =
             edge.coverage((area.left - x).max(x - area.right)) * edge.coverage((area.top - y).max(y - area.bottom));
         let misty = (0.5 - 0.42 * near) * smoothstep(0.2, 1.0, (y - area.top) / high);
-        // Houses are round enough to the eye if one side is lit.
+        // Lighting one side is enough to make houses look solid.
         let lit = lerp(0.018, -0.018, (x - area.left) / width);
         (color.lighten(lit).mix(bottom, misty), cover)
     });

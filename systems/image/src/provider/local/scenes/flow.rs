@@ -1,4 +1,4 @@
-//! Strokes that follow a wind.
+//! Pattern: strokes that follow a vector field.
 
 use super::super::canvas::Canvas;
 use super::super::noise::GradientNoise;
@@ -6,10 +6,10 @@ use super::super::palette::InkPalette;
 use super::super::portable_math::{angle, cos, lerp, sin, smoothstep};
 use super::super::rng::PromptRng;
 
-/// Strokes start from a grid, each a little off its knot, so that no part of the picture stays empty.
+/// Strokes start at the knots of a jittered grid, so that no part of the image stays empty.
 const GRID_KNOTS: usize = 26;
 
-/// Pieces of a stroke, and how long each is.
+/// Maximum number of pieces in a stroke, and the length of each.
 const MAX_STROKE_PIECES: usize = 44;
 const PIECE_LENGTH: f64 = 0.0105;
 
@@ -18,10 +18,10 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &InkPalette, rng: &mut PromptRng)
     let scale = rng.range(0.9, 2.1);
     let heading = rng.next_f64();
     let turning = rng.range(0.25, 0.6);
-    // An eye that the wind circles, strongly or hardly.
+    // The center that the field circles, with random strength.
     let eye = (rng.range(0.25, 0.75), rng.range(0.25, 0.75));
     let pull = rng.range(0.0, 1.0);
-    // Where a stroke goes on from a place. The two winds are added, not their angles, so there is no seam where one turns over.
+    // Direction of a stroke at a point. It adds two vectors, not two angles: an angle has a seam where it wraps around.
     let direction_at = |x: f64, y: f64| {
         let (dx, dy) = (x - eye.0, y - eye.1);
         let near = pull * (1.0 - smoothstep(0.05, 0.55, (dx * dx + dy * dy).sqrt()));
@@ -50,7 +50,7 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &InkPalette, rng: &mut PromptRng)
             position = direction_at(position.0, position.1);
             path.push(position);
         }
-        // A rim in the paper's colour sets a stroke off from those below it.
+        // A rim in the background color separates a stroke from the strokes below it.
         let rim = width + 0.0016;
         for (index, ends) in path.windows(2).enumerate() {
             canvas.draw_stroke(
@@ -73,7 +73,7 @@ pub(super) fn paint(canvas: &mut Canvas, inks: &InkPalette, rng: &mut PromptRng)
     }
 }
 
-/// Thin at both ends of a stroke.
+/// Returns the width factor of a piece: strokes are thin at both ends.
 fn taper(index: usize, pieces: usize) -> f64 {
     let part = index as f64 / pieces as f64;
     (4.0 * part * (1.0 - part)).sqrt()

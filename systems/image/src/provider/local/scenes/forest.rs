@@ -1,4 +1,4 @@
-//! Firs on misty slopes.
+//! Scene: firs on misty slopes.
 
 use super::super::canvas::{Canvas, CanvasRect};
 use super::super::color::OklabColor;
@@ -23,10 +23,10 @@ pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng) 
             let size = high * rng.range(0.6, 1.15);
             let color = tree_color(sky, near, rng);
             paint_fir(canvas, (x, slope.top_at(x) + high * 0.08), size, color, sky.mood == LightMood::Winter);
-            // Clearings, now and then.
+            // Leave a clearing now and then.
             x += size * rng.range(0.16, 0.40) + if rng.one_in(9) { size * 0.7 } else { 0.0 };
         }
-        // The slope hides the feet of its trees.
+        // The slope hides the base of its trees.
         slope.paint(canvas, sky);
     }
 }
@@ -35,7 +35,7 @@ fn tree_color(sky: &SkyPalette, near: f64, rng: &mut PromptRng) -> OklabColor {
     sky.land_color(near).lighten(rng.range(-0.018, 0.03))
 }
 
-/// A fir by its foot: boughs in tiers, each wider than the one above.
+/// Paints a fir from its base up: boughs in tiers, each wider than the one above.
 fn paint_fir(canvas: &mut Canvas, (x, foot): (f64, f64), size: f64, color: OklabColor, is_snowy: bool) {
     let top = foot - size;
     let half = size * 0.21;
@@ -49,14 +49,14 @@ fn paint_fir(canvas: &mut Canvas, (x, foot): (f64, f64), size: f64, color: Oklab
         let within = tier - tier.floor();
         let width = half * (0.08 + 0.92 * down) * (0.58 + 0.42 * within);
         let away = (px - x).abs();
-        // Snow lies on each tier, most of it above, and thins out to the boughs' ends.
+        // Snow lies on the upper part of each tier and thins out toward the ends of the boughs.
         let snow = if is_snowy {
             0.75 * (1.0 - smoothstep(0.0, 0.6, within)) * smoothstep(0.0, 0.5, away / width + 0.2)
         } else {
             0.0
         };
         let bough = color.mix(white, snow);
-        // One side has a little more light.
+        // One side is slightly lighter.
         (bough.lighten(if px < x { 0.012 } else { -0.012 }), edge.coverage((away - width) * 0.9))
     });
 }

@@ -1,4 +1,4 @@
-//! Rolling hills, one behind the other into the haze.
+//! Scene: rolling hills, one behind the other into the haze.
 
 use super::super::canvas::Canvas;
 use super::super::noise::GradientNoise;
@@ -19,24 +19,23 @@ pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng) 
     }
 }
 
-/// How a line of hills lies.
+/// Position and shape of a ridge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RidgeShape {
-    /// 0 is far away, 1 near by.
+    /// 0 is far, 1 is near.
     pub(super) near: f64,
     pub(super) horizon: f64,
-    /// Hills to a picture's width.
+    /// Number of hills across the image.
     pub(super) hills_per_width: f64,
     pub(super) height: f64,
 }
 
-/// One line of hills.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HillRidge {
     shape: RidgeShape,
     base: f64,
     shift: f64,
-    /// Dunes have a windward and a lee side: their line leans over.
+    /// Slant of the ridge: dunes have a windward and a lee side.
     lean: f64,
     hills: GradientNoise,
     fields: GradientNoise,
@@ -54,7 +53,7 @@ impl HillRidge {
         }
     }
 
-    /// How far from the top it begins, at a place across.
+    /// Returns the ridge's distance from the top of the canvas at `x`.
     pub(super) fn top_at(&self, x: f64) -> f64 {
         let RidgeShape { hills_per_width: wide, height: high, .. } = self.shape;
         let leaning = x + self.lean * self.hills.sample(x * wide * 0.5, self.shift);
@@ -68,7 +67,7 @@ impl HillRidge {
             |x| self.top_at(x),
             |x, y, below| {
                 let misty = (0.55 - 0.45 * near) * smoothstep(0.0, 0.16, below);
-                // Fields: long, flat patches of a slightly other shade.
+                // Fields: long, flat patches in a slightly different shade.
                 let patch = self.fields.fractal(x * 3.0 + y * 2.0, below * 22.0 + self.shift, 3);
                 let lit = 0.035 * (1.0 - smoothstep(0.0, 0.035, below));
                 color.lighten(lit + patch * 0.022).mix(sky.bottom, misty)

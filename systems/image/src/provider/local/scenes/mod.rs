@@ -1,4 +1,4 @@
-//! What the artist can draw: five places on earth, the sky at night, and three patterns.
+//! Scenes of the built-in generator: five landscapes, the night sky, and three patterns.
 
 mod bloom;
 mod city;
@@ -43,7 +43,7 @@ const ALL_SCENES: [SceneKind; 10] = [
     SceneKind::Planet,
 ];
 
-/// The prompt, painted.
+/// Paints the scene of a prompt.
 pub(super) fn paint_prompt(prompt: &str, side: u32) -> Canvas {
     let hints = PromptHints::parse(prompt);
     let mut scene_rng = PromptRng::for_prompt(prompt, "scene");
@@ -74,7 +74,7 @@ pub(super) fn paint_prompt(prompt: &str, side: u32) -> Canvas {
         SceneKind::Tiles => {
             tiles::paint(&mut canvas, &InkPalette::new(hints.mood, &hints.tints, &mut color_rng), &mut shape_rng);
         }
-        // There are no stars by day, so their planets are painted in the colours of night.
+        // Stars and planets are painted in the colors of night, because there are no stars by day.
         SceneKind::Stars | SceneKind::Planet => {
             let inks = InkPalette::new(Some(LightMood::Night), &hints.tints, &mut color_rng);
             stars::paint(&mut canvas, &inks, hints.tints.first().copied(), &mut shape_rng, scene == SceneKind::Planet);

@@ -1,4 +1,4 @@
-//! Peaks with snow on them, now and then with a lake before them.
+//! Scene: snowy peaks, sometimes with a lake in front.
 
 use super::super::canvas::Canvas;
 use super::super::color::oklch;
@@ -35,7 +35,7 @@ pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng) 
     }
 }
 
-/// Where a peak stands, how far from the top, and how much it falls on its way to the left and to the right.
+/// Position of a peak and its slopes to the left and right.
 #[derive(Clone, Copy, Debug)]
 struct MountainPeak {
     x: f64,
@@ -50,7 +50,6 @@ impl MountainPeak {
     }
 }
 
-/// A row of peaks.
 #[derive(Clone, Debug)]
 struct MountainChain {
     near: f64,
@@ -76,7 +75,7 @@ impl MountainChain {
         Self { near, base, peaks, crags: GradientNoise::new(rng) }
     }
 
-    /// The peak that is the highest at a place across.
+    /// Returns the highest peak at `x`.
     fn highest_peak_at(&self, x: f64) -> MountainPeak {
         let first = self.peaks[0];
         self.peaks.iter().fold(first, |best, peak| if peak.top_at(x) < best.top_at(x) { *peak } else { best })
@@ -97,16 +96,16 @@ impl MountainChain {
         canvas.fill_below(
             |x| self.top_at(x),
             |x, y, below| {
-                // Hidden by the hills before it, or by the water.
+                // Hidden by the hills or the water in front.
                 if y > self.base + 0.22 {
                     return sky.bottom;
                 }
-                // Ridges run down from a peak with bends, and so do the creases between two peaks.
+                // Ridges and the creases between peaks run down in bends.
                 let bent = x + 0.05 * faces.fractal(x * 3.0 + 20.0, y * 5.0, 3) * smoothstep(0.0, 0.2, below);
                 let peak = self.highest_peak_at(bent);
                 let down = (y - peak.top).max(0.0);
                 let rough = faces.fractal(x * 14.0 - y * 6.0, y * 11.0 + 40.0, 4);
-                // To the foot light and shadow come together: valleys have no edges.
+                // Light and shadow merge toward the foot: valleys have no edges.
                 let sharp = 1.0 - smoothstep(0.03, 0.20 - 0.08 * self.near, down);
                 let mut lit = 0.45;
                 if sharp > 0.0 {
@@ -115,7 +114,7 @@ impl MountainChain {
                     lit = lerp(lit, smoothstep(-0.008, 0.008, side + 0.05 * rough), sharp);
                 }
                 let stone = rock.lighten(lerp(-0.045, 0.055, lit) + 0.02 * rough);
-                // Snow reaches further down in gullies, and at some height there is none.
+                // Snow reaches further down in gullies and ends at some height.
                 let mut white = 0.0;
                 if down < reach * 1.45 + 0.006 {
                     let gully = faces.ridged_fractal(x * 15.0 + 5.0, y * 4.0, 3);

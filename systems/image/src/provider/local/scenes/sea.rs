@@ -1,4 +1,4 @@
-//! The sea under a low sun, perhaps with a sail on it.
+//! Scene: the sea under a low sun, sometimes with a sail.
 
 use super::super::canvas::{Canvas, CanvasRect};
 use super::super::noise::GradientNoise;
@@ -43,13 +43,13 @@ fn paint_water(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng, horiz
     let edge = canvas.edge_smoothing();
     canvas.paint_rect(CanvasRect { top: horizon, ..CanvasRect::FULL }, |x, y| {
         let depth = ((y - horizon) / (1.0 - horizon)).max(0.0);
-        // Waves crowd together to the horizon.
+        // Waves get denser toward the horizon.
         let away = 1.0 / (depth * 0.9 + 0.045);
         let wave = swell.fractal(x * lerp(2.2, 0.5, depth) * away.sqrt() * 1.6, away * 2.6, 4);
         let seen = sky::gradient_color(sky, 1.0 - depth * 0.85);
         let body = seen.mix(deep, 0.28 + 0.55 * smoothstep(0.0, 0.9, depth));
         let ridges = body.lighten(wave * (0.03 + 0.05 * depth));
-        // The sun's road: narrow at the horizon, broken into pieces by the waves.
+        // The sun's reflection: narrow at the horizon, broken up by the waves.
         let width = sun.radius * (0.75 + 1.6 * depth);
         let off = ((x - sun.x) / width).abs();
         let glint = sparkle.fractal(x * 9.0 * (1.2 - depth * 0.7), away * 7.0, 3);

@@ -1,4 +1,4 @@
-//! The sky over a place: its colours from top to foot, the sun or the moon, clouds by day and stars by night.
+//! The sky of a scene: a gradient, the sun or the moon, clouds by day and stars by night.
 
 use super::super::canvas::{Canvas, CanvasRect};
 use super::super::color::OklabColor;
@@ -7,7 +7,7 @@ use super::super::palette::{LightMood, SkyPalette};
 use super::super::portable_math::smoothstep;
 use super::super::rng::PromptRng;
 
-/// Where the sun or the moon stands, and how large it is.
+/// Position and size of the sun or moon.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SunPosition {
     pub(super) x: f64,
@@ -15,7 +15,7 @@ pub(super) struct SunPosition {
     pub(super) radius: f64,
 }
 
-/// The whole canvas as sky, down to a horizon; what stands before it is painted over it.
+/// Paints the whole canvas as sky down to the horizon; the rest of the scene is painted over it.
 pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng, horizon: f64, sun: SunPosition) {
     let clouds = GradientNoise::new(rng);
     let cover = if sky.mood.is_dark() { rng.range(0.05, 0.2) } else { rng.range(0.2, 0.6) };
@@ -27,7 +27,7 @@ pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng, 
         let away = (dx * dx + dy * dy).sqrt();
         let near = 1.0 / (1.0 + (away / 0.16) * (away / 0.16));
         color = color.mix(sky.sun, near * if sky.mood.is_dark() { 0.22 } else { 0.45 });
-        // Clouds are wider than high, and thin out to the horizon.
+        // Clouds are wider than high, and thin out toward the horizon.
         let cloud = clouds.fractal(x * 2.4 + y * 0.8, y * 9.0, 5);
         let there = smoothstep(lowest, lowest + 0.55, cloud) * cover * smoothstep(0.0, 0.35, horizon - y);
         color.mix(bright, there)
@@ -38,7 +38,7 @@ pub(super) fn paint(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng, 
     paint_sun(canvas, sky, rng, sun);
 }
 
-/// The sky's colour from its top, 0, to its foot, 1.
+/// Returns the sky's color from the top, 0, to the bottom, 1.
 pub(super) fn gradient_color(sky: &SkyPalette, fraction: f64) -> OklabColor {
     let part = fraction.clamp(0.0, 1.0);
     if part < 0.55 {
@@ -66,7 +66,7 @@ fn paint_stars(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng, horiz
 fn paint_sun(canvas: &mut Canvas, sky: &SkyPalette, rng: &mut PromptRng, sun: SunPosition) {
     let center = (sun.x, sun.y);
     canvas.paint_glow(center, sun.radius * 5.0, sky.sun, 0.55);
-    // Half of the moons are not full.
+    // Half of the moons are crescents.
     let crescent = sky.mood == LightMood::Night && rng.one_in(2);
     let bite = (sun.x + sun.radius * rng.range(0.35, 0.6), sun.y - sun.radius * 0.25);
     let edge = canvas.edge_smoothing();

@@ -1,4 +1,4 @@
-//! A night sky with a figure in its stars, and sometimes a planet.
+//! Scene: a night sky with a constellation and sometimes a planet.
 
 use super::super::canvas::{Canvas, CanvasRect};
 use super::super::color::{OklabColor, oklch};
@@ -8,11 +8,11 @@ use super::super::portable_math::{cos, lerp, sin, smoothstep};
 use super::super::prompt_hints::ColorTint;
 use super::super::rng::PromptRng;
 
-/// The night's hues, where no word names one: blues and purples with two colours of dust each.
+/// Hues of the night if the prompt names none: blues and purples with two dust colors each.
 const NIGHT_HUES: [(f64, f64, f64); 5] =
     [(265.0, 250.0, 340.0), (285.0, 300.0, 20.0), (250.0, 200.0, 300.0), (275.0, 225.0, 60.0), (240.0, 190.0, 265.0)];
 
-/// What the picture is painted with, besides the planet.
+/// Colors of the scene, besides the planet's.
 #[derive(Clone, Copy, Debug)]
 struct NightPalette {
     sky: OklabColor,
@@ -60,7 +60,7 @@ pub(super) fn paint(
     }
 }
 
-/// Clouds of dust that glow, along a band across the picture.
+/// Paints glowing dust clouds along a band across the image.
 fn paint_nebula(canvas: &mut Canvas, night: NightPalette, rng: &mut PromptRng) {
     let (dust, drift) = (GradientNoise::new(rng), GradientNoise::new(rng));
     let turns = rng.next_f64();
@@ -78,7 +78,7 @@ fn paint_nebula(canvas: &mut Canvas, night: NightPalette, rng: &mut PromptRng) {
     });
 }
 
-/// Stars joined by lines, each to the nearest that is joined already.
+/// Paints a constellation: each star is joined by a line to the nearest star that is already joined.
 fn paint_constellation(canvas: &mut Canvas, night: NightPalette, rng: &mut PromptRng, white: OklabColor, height: f64) {
     let wanted = 7 + rng.next_below(6);
     let mut stars: Vec<(f64, f64)> = Vec::new();
@@ -95,7 +95,7 @@ fn paint_constellation(canvas: &mut Canvas, night: NightPalette, rng: &mut Promp
         let nearest =
             stars[..index].iter().copied().min_by(|one, other| distance(here, *one).total_cmp(&distance(here, *other)));
         if let Some(there) = nearest {
-            // The line stops short of either star.
+            // The line stops short of both stars.
             let gap = 0.017 / distance(here, there);
             let at = |part: f64| (lerp(here.0, there.0, part), lerp(here.1, there.1, part));
             canvas.draw_stroke(at(gap), at(1.0 - gap), (0.0011, 0.0011), line, 0.55);
@@ -117,7 +117,7 @@ fn distance(one: (f64, f64), other: (f64, f64)) -> f64 {
     ((one.0 - other.0) * (one.0 - other.0) + (one.1 - other.1) * (one.1 - other.1)).sqrt()
 }
 
-/// A planet with bands of cloud, lit from one side, with rings around every other one.
+/// Paints a planet with cloud bands, lit from one side; every other planet has rings.
 fn paint_planet(
     canvas: &mut Canvas,
     inks: &InkPalette,
@@ -156,7 +156,7 @@ fn paint_planet(
     }
 }
 
-/// The half of the rings that lies behind the planet (`half` below 0) or before it.
+/// Paints the half of the rings behind the planet (`half` below 0) or in front of it.
 fn paint_rings(
     canvas: &mut Canvas,
     (x, y): (f64, f64),

@@ -1,11 +1,10 @@
-//! A wall of tiles, each with a simple figure.
+//! Pattern: a wall of tiles, each with a simple figure.
 
 use super::super::canvas::{Canvas, CanvasRect, EdgeSmoothing};
 use super::super::color::OklabColor;
 use super::super::palette::InkPalette;
 use super::super::rng::PromptRng;
 
-/// What a tile shows.
 #[derive(Clone, Copy, Debug)]
 enum TileFigure {
     Plain,
@@ -31,7 +30,7 @@ const TILE_FIGURES: [TileFigure; 9] = [
     TileFigure::Waves,
 ];
 
-/// A tile: its figure, turned by so many quarters, in two colours and a third for small things.
+/// A tile: its figure, rotated by quarter turns, and its colors.
 #[derive(Clone, Copy, Debug)]
 struct TileSpec {
     figure: TileFigure,
@@ -43,7 +42,7 @@ struct TileSpec {
 
 pub(super) fn paint(canvas: &mut Canvas, inks: &InkPalette, rng: &mut PromptRng) {
     let count = 4 + 2 * rng.next_below(3);
-    // A wall that repeats few figures looks meant; one that has them all looks spilled.
+    // A wall with a few repeated figures looks deliberate; one with all of them looks random.
     let mut figures = TILE_FIGURES.to_vec();
     let kept = 3 + rng.next_below(4);
     while figures.len() > kept {
@@ -88,7 +87,7 @@ fn random_tile(figures: &[TileFigure], colors: &[OklabColor], rng: &mut PromptRn
     TileSpec { figure: *rng.pick(figures), quarters: rng.next_below(4), ground: colors[ground], ink: colors[ink], spot }
 }
 
-/// The colour at a place within a tile, whose sides are 1 and on the canvas `width`.
+/// Returns the color at a point of a tile. `u` and `v` go from 0 to 1; `width` is the tile's width on the canvas.
 fn color_at(tile: TileSpec, u: f64, v: f64, width: f64, edge: EdgeSmoothing) -> OklabColor {
     let (u, v) = match tile.quarters {
         0 => (u, v),
@@ -98,7 +97,7 @@ fn color_at(tile: TileSpec, u: f64, v: f64, width: f64, edge: EdgeSmoothing) -> 
     };
     let away = |x: f64, y: f64| ((u - x) * (u - x) + (v - y) * (v - y)).sqrt();
     let corner = away(0.0, 0.0);
-    // How far outside of the figure, in sides of the tile.
+    // Distance outside the figure, in sides of the tile.
     let outside = match tile.figure {
         TileFigure::Plain => 1.0,
         TileFigure::Quarter => corner - 1.0,
