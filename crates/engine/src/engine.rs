@@ -16,22 +16,23 @@ use tracing::info;
 use crate::api_keys::ApiKeyCache;
 use crate::checks::CheckFailureLog;
 use crate::config::EngineConfig;
+use crate::dispatch::{self, CandidateBroker, KeepWaiting, LeaseRequest, LeasedJob};
 use crate::error::EngineError;
 use crate::fair_semaphore::FairSemaphore;
 use crate::in_process_worker::WorkerHandle;
-use crate::leasing::{self, CandidateBroker, KeepWaiting, LeaseRequest, LeasedJob};
 use crate::metrics::{EngineCounters, EngineMetrics, MetricsSnapshot};
 use crate::notifier::Notifier;
 use crate::objects::{ObjectStorage, PayloadUpload, UploadedPayload};
-use crate::prune::{PruneOptions, PruneReport};
-use crate::queue::{Receipt, Submission, SubmissionQueue};
 use crate::refusal_limiter::RefusalLogLimiter;
 use crate::retention::RetentionPolicy;
+use crate::retention::prune;
+use crate::retention::prune::{PruneOptions, PruneReport};
+use crate::scheduler::BlockedRecords;
 use crate::shared::Shared;
 use crate::stream::LogStream;
-use crate::timers::BlockedRecords;
+use crate::submission::queue::{Receipt, Submission, SubmissionQueue};
 use crate::worker_registry::WorkerRegistry;
-use crate::{batch, elsewhere, inbox, objects, preflight, prune, stream, timers, worker_registry};
+use crate::{group_commit, inbox, objects, preflight, scheduler, stream, worker_registry};
 
 /// An engine on a store. Clones share one engine. [`close`](Self::close) drains it. Dropping the last clone aborts it;
 /// operations that were answered stay durable.
@@ -99,14 +100,14 @@ impl<S: Store + 'static> Engine<S> {
         });
         let EngineConfig { max_batch_operations: batch, max_queued_operations: queue, .. } = shared.config;
         info!(batch, queue, "engine started");
-        let writer_task = tokio::spawn(batch::run(Arc::clone(&shared), incoming));
-        let scheduler_task = tokio::spawn(timers::run(Arc::clone(&shared)));
+        let writer_task = tokio::spawn(group_commit::run(Arc::clone(&shared), incoming));
+        let scheduler_task = tokio::spawn(scheduler::run(Arc::clone(&shared)));
         let prune_task = tokio::spawn(prune::run(Arc::clone(&shared)));
         let worker_registry_task = tokio::spawn(worker_registry::run(Arc::clone(&shared)));
-        let dispatch_task = tokio::spawn(leasing::run(Arc::clone(&shared)));
+        let dispatch_task = tokio::spawn(dispatch::run(Arc::clone(&shared)));
         let mut engine_tasks = vec![writer_task, scheduler_task, prune_task, worker_registry_task, dispatch_task];
         if let Some(changes) = shared.store.change_notifications() {
-            engine_tasks.push(tokio::spawn(elsewhere::forward_remote_changes(Arc::clone(&shared), changes.clone())));
+            engine_tasks.push(tokio::spawn(forward_remote_changes(Arc::clone(&shared), changes.clone())));
             engine_tasks.push(tokio::spawn(inbox::run(Arc::clone(&shared), changes)));
         }
         let tasks = BackgroundTasks { engine_tasks: Mutex::new(engine_tasks), workers: Mutex::default() };
@@ -239,7 +240,7 @@ impl<S: Store + 'static> Engine<S> {
 
     /// Leases jobs to a worker by priority, then age. Waits up to `max_wait` for a first job.
     pub async fn lease(&self, actor: &Actor, request: &LeaseRequest) -> Result<Vec<LeasedJob>, EngineError> {
-        leasing::lease(&self.shared, actor, request).await
+        dispatch::lease(&self.shared, actor, request).await
     }
 
     /// Like [`lease`](Self::lease), but returns no jobs once `keep_waiting` returns false. The engine calls it at the
@@ -250,7 +251,7 @@ impl<S: Store + 'static> Engine<S> {
         request: &LeaseRequest,
         keep_waiting: &KeepWaiting,
     ) -> Result<Vec<LeasedJob>, EngineError> {
-        leasing::lease_while(&self.shared, actor, request, keep_waiting).await
+        dispatch::lease_while(&self.shared, actor, request, keep_waiting).await
     }
 
     pub async fn start(&self, actor: &Actor, record: RecordId, token: FencingToken) -> Result<Receipt, EngineError> {
@@ -377,5 +378,12 @@ impl<S: Store + 'static> Engine<S> {
             let _ = task.await;
         }
         info!("engine drained");
+    }
+}
+
+/// Wakes local pollers, timers and streams whenever another process commits.
+async fn forward_remote_changes<S: Store>(shared: Arc<Shared<S>>, mut changes: tokio::sync::watch::Receiver<u64>) {
+    while changes.changed().await.is_ok() {
+        shared.notifier.on_remote_change();
     }
 }

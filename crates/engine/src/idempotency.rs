@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::EngineError;
 use crate::queries;
-use crate::queue::{PendingReply, QueuedOperation, Receipt, Reply};
+use crate::submission::queue::{PendingReply, QueuedOperation, Receipt, Reply};
 
 /// Bounds the stored key.
 const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;

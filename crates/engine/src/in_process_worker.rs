@@ -13,13 +13,13 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::warn;
 
 use crate::checks::AbortOnDrop;
+use crate::dispatch::{self, KeepWaiting, LeaseRequest, LeasedJob};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::leasing::{self, KeepWaiting, LeaseRequest, LeasedJob};
 use crate::log_on_change::LogOnChange;
 use crate::notifier::duration_between;
-use crate::queue::Submission;
 use crate::shared::Shared;
+use crate::submission::queue::Submission;
 
 /// Long enough that idle workers cost little.
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -213,7 +213,7 @@ async fn run_worker<S, R, F>(
             replay_only: false,
             idempotency_key: None,
         };
-        match leasing::lease_while(&shared, &config.actor, &request, &keep_waiting).await {
+        match dispatch::lease_while(&shared, &config.actor, &request, &keep_waiting).await {
             Ok(jobs_leased) => {
                 error_log.reset();
                 for leased_job in jobs_leased {

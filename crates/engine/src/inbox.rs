@@ -17,8 +17,8 @@ use tracing::warn;
 
 use crate::error::EngineError;
 use crate::log_on_change::LogOnChange;
-use crate::queue::{Reply, Submission};
 use crate::shared::Shared;
+use crate::submission::queue::{Reply, Submission};
 
 /// Bounds the queue capacity that the inbox uses.
 const MAX_IN_FLIGHT_CALLS: usize = 500;

@@ -18,14 +18,14 @@
 //! beside it: delivery (sends messages to URLs), retention (prunes ended records), verify (replays the log)
 //! ```
 //!
-//! - The **submission queue** (`queue.rs`, `admission.rs`) validates a call, takes a permit for it and holds the permit
+//! - The **submission queue** (`submission/`) validates a call, takes a permit for it and holds the permit
 //!   until the reply.
-//! - The **group commit** (`batch.rs`, `deciding.rs`) takes all queued operations, loads what they read, decides them
+//! - The **group commit** (`group_commit/`) takes all queued operations, loads what they read, decides them
 //!   in order and saves them in one transaction. If the save finds a changed read, the batch is decided again; after
 //!   several conflicts it is split.
-//! - **Dispatch** (`leasing.rs`, `waiting.rs`) gives ready jobs to workers. A waiting poller is leased a job by the
+//! - **Dispatch** (`dispatch/`) gives ready jobs to workers. A waiting poller is leased a job by the
 //!   batch that creates the job (sync match).
-//! - The **scheduler** (`timers.rs`) fires due timers and expires leases.
+//! - The **scheduler** (`scheduler/`) fires due timers and expires leases.
 //! - The **notifier** wakes dispatch, the scheduler and log streams after each save, here or in another process. A
 //!   notification is only a hint: each of them also polls.
 //! - **Delivery** and **retention** run in the background; [`verify()`] checks a store, also beside an engine.
@@ -48,22 +48,18 @@
 //!   actor may see.
 //! - **Time:** the store's clock ([`Store::now`](onceward_store::Store::now)) decides. The engine reads no wall clock.
 
-mod admission;
 mod api_keys;
-mod batch;
 mod checks;
 mod config;
-mod deciding;
 mod delivery;
-mod elsewhere;
+mod dispatch;
 mod engine;
 mod error;
 mod fair_semaphore;
-mod http;
+mod group_commit;
 mod idempotency;
 mod in_process_worker;
 mod inbox;
-mod leasing;
 mod ledger;
 mod lifecycles;
 mod log_on_change;
@@ -71,33 +67,30 @@ mod metrics;
 mod notifier;
 mod objects;
 mod preflight;
-mod prune;
 mod queries;
-mod queue;
 mod refusal_limiter;
 mod relations;
 mod retention;
+mod scheduler;
 mod shared;
 mod spans;
 mod stream;
-mod timers;
+mod submission;
 mod tls_roots;
 mod verify;
 mod version_migration;
-mod waiting;
-mod weight;
 mod worker_registry;
 
 pub use api_keys::{ApiKeyCache, ApiKeys, Identity, NewApiKey, PlainApiKey, RevokedApiKey};
 pub use checks::{CheckError, CheckRegistry, CheckRequest};
 pub use config::EngineConfig;
+pub use delivery::http::HttpTransport;
 pub use delivery::{DELIVERY_LIFECYCLE, DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
+pub use dispatch::{KeepWaiting, LeaseRequest, LeasedJob};
 pub use engine::Engine;
 pub use error::EngineError;
-pub use http::HttpTransport;
 pub use idempotency::IdempotencyKey;
 pub use in_process_worker::{JobResult, WorkerConfig, WorkerHandle, WorkerJob};
-pub use leasing::{KeepWaiting, LeaseRequest, LeasedJob};
 pub use ledger::{AccountStatement, StatementCursor, StatementLine};
 pub use lifecycles::find_version;
 pub use metrics::{EngineCounters, LifecycleCounters, MetricsSnapshot};
@@ -105,13 +98,13 @@ pub use objects::{
     GcReport, MAX_INLINE_PAYLOAD_BYTES, ObjectError, ObjectStorage, ObjectWriter, PayloadReader, PayloadUpload,
     StaleNames, UploadedPayload, collect_orphans, verify_objects,
 };
-pub use prune::{PruneOptions, PruneReport, prune, prune_with_progress};
 pub use queries::{ExecutionPage, HistoryPage};
-pub use queue::{Receipt, Submission};
 pub use relations::{RecordRelations, RelatedPage, RelatedRecord, RelationsQuery};
 pub use retention::RetentionPolicy;
+pub use retention::prune::{PruneOptions, PruneReport, prune, prune_with_progress};
 pub use spans::{ExecutionSpan, OperationSpan, SpanSink, execution_trace};
 pub use stream::LogStream;
+pub use submission::queue::{Receipt, Submission};
 pub use tls_roots::root_certificates;
 pub use verify::{DecisionDrift, ProgressObserver, PrunedSummary, VerifyReport, verify};
 pub use version_migration::{

@@ -11,7 +11,7 @@ use onceward_core::value::RecordId;
 use onceward_store::{DecidedOperation, OperationOutcome};
 use tokio::sync::{Notify, watch};
 
-use crate::waiting::PollerQueues;
+use crate::dispatch::pollers::PollerQueues;
 
 /// Bounds memory. Polling finds jobs that become ready after these times.
 const MAX_READY_TIMES: usize = 10_000;

@@ -10,12 +10,12 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{ReadSet, Store};
 
-use crate::admission::SubmissionLimits;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::objects::MAX_INLINE_PAYLOAD_BYTES;
-use crate::queue::Submission;
 use crate::shared::Shared;
+use crate::submission::limits::SubmissionLimits;
+use crate::submission::queue::Submission;
 
 /// Removes doomed submissions; returns their errors by index.
 pub(crate) async fn reject_doomed<S: Store>(

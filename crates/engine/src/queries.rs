@@ -19,9 +19,9 @@ use onceward_store::{Catalog, ListQuery, LogEntry, ReadSet, RecordPage, StateCou
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::objects::PayloadReader;
+use crate::scheduler::await_due;
 use crate::shared::{Shared, due_submission};
-use crate::timers::await_due;
-use crate::weight::estimated_json_bytes;
+use crate::submission::json_size::estimated_json_bytes;
 
 /// Bounds the repetitions of one read while records keep falling due.
 const MAX_READ_ROUNDS: usize = 1_000;

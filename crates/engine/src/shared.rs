@@ -10,15 +10,15 @@ use onceward_store::{PageLimit, Store};
 use crate::api_keys::ApiKeyCache;
 use crate::checks::CheckFailureLog;
 use crate::config::EngineConfig;
+use crate::dispatch::CandidateBroker;
 use crate::error::EngineError;
 use crate::fair_semaphore::FairSemaphore;
-use crate::leasing::CandidateBroker;
 use crate::metrics::EngineMetrics;
 use crate::notifier::Notifier;
 use crate::objects::{MAX_INLINE_PAYLOAD_BYTES, PayloadReader};
-use crate::queue::{Submission, SubmissionQueue};
 use crate::refusal_limiter::RefusalLogLimiter;
-use crate::timers::BlockedRecords;
+use crate::scheduler::BlockedRecords;
+use crate::submission::queue::{Submission, SubmissionQueue};
 use crate::worker_registry::WorkerRegistry;
 
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::api_keys::require_operator;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lifecycles::{find_version, refusal_error};
-use crate::queue::Submission;
+use crate::submission::queue::Submission;
 
 /// More than any lifecycle needs.
 const MAX_DRY_RUN_LOADS: usize = 1_000;

@@ -85,8 +85,8 @@ pub struct IdempotencyId {
 /// Result of saving a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveResult {
-    /// The batch is durable and wrote log entries `first_seq` to `last_seq`. If it wrote none, `last_seq` is `first_seq
-    /// - 1`.
+    /// The batch is durable and wrote log entries `first_seq` to `last_seq`. If it wrote none,
+    /// `last_seq` is `first_seq - 1`.
     Saved { first_seq: u64, last_seq: u64 },
     /// Nothing was written, because loaded values have changed. The caller must load and decide again.
     Conflict(SaveConflict),

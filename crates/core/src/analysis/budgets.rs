@@ -170,9 +170,8 @@ impl BudgetSearch<'_> {
     }
 }
 
-/// Returns the facts under which only the counter decides the guard: other operands of `&&` hold, those of `
-///
-/// ` do not.
+/// Returns the facts under which only the counter decides the guard: other operands of `&&` hold, and other operands
+/// of `||` do not.
 fn env_where_decisive(
     evaluator: &mut AbstractEvaluator,
     budget: RetryBudget,

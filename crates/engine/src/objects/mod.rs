@@ -30,7 +30,7 @@ use onceward_core::record::PayloadRef;
 use sha2::{Digest, Sha256};
 
 use crate::error::EngineError;
-use crate::queue::Submission;
+use crate::submission::queue::Submission;
 use bucket::S3Bucket;
 use folder::ObjectFolder;
 use multipart::MultipartUpload;

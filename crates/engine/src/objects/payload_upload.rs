@@ -6,7 +6,7 @@ use onceward_store::PayloadBytes;
 
 use super::{MAX_INLINE_PAYLOAD_BYTES, ObjectStorage, ObjectWriter};
 use crate::error::EngineError;
-use crate::queue::Submission;
+use crate::submission::queue::Submission;
 
 /// The payload of a new record while it arrives. Up to [`MAX_INLINE_PAYLOAD_BYTES`] stay in memory, for the database. A
 /// larger payload goes to object storage, and memory holds at most [`MAX_INLINE_PAYLOAD_BYTES`] or the last chunk. If

@@ -172,7 +172,7 @@ fn find_transition<'a>(
     lifecycle.events.iter().find(|own| *own.name == *event)?.transitions.get(usize::from(number))
 }
 
-/// Allowed changes of an execution's status. A report on LEASED implies the start, so IN_PROGRESS may be skipped.
+/// Allowed changes of an execution's status. A report on `LEASED` implies the start, so `IN_PROGRESS` may be skipped.
 const fn is_forward(from: ExecutionStatus, to: ExecutionStatus) -> bool {
     use ExecutionStatus::{Aborted, Committed, Done, InProgress, Leased};
     matches!(

@@ -62,7 +62,7 @@ impl Telemetry {
         Self { request_metrics, cached_stats, exporter, ids: IdGenerator::new(sample_ratio), clock: Clock::machine() }
     }
 
-    /// Returns the span sink for [`EngineConfig`](onceward_engine::Config), or `None` if traces are not exported.
+    /// Returns the span sink for [`EngineConfig`](onceward_engine::EngineConfig), or `None` if traces are not exported.
     pub fn span_sink(self: &Arc<Self>) -> Option<Arc<dyn SpanSink>> {
         self.is_exporting().then(|| Arc::clone(self) as Arc<dyn SpanSink>)
     }

@@ -1,6 +1,6 @@
 //! Mutates an input deterministically by seed.
 
-/// SplitMix64: good enough to choose positions and bytes, and equal on every machine.
+/// A `SplitMix64` generator: good enough to choose positions and bytes, and equal on every machine.
 struct SplitMix64(u64);
 
 impl SplitMix64 {

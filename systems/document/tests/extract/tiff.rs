@@ -4,7 +4,7 @@
 pub(crate) struct TiffPage {
     pub(crate) width: u32,
     pub(crate) height: u32,
-    /// RGB with PackBits compression, about 60 times smaller than its pixels; otherwise uncompressed gray.
+    /// RGB with `PackBits` compression, about 60 times smaller than its pixels; otherwise uncompressed gray.
     pub(crate) is_packed: bool,
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
-use crate::leasing::{LeasedJob, ParkedRequest};
+use crate::dispatch::{LeasedJob, ParkedRequest};
 
 #[derive(Debug, Default)]
 pub(crate) struct PollerQueues {

@@ -1,5 +1,7 @@
 //! Group commit: takes the queued operations, decides them, saves them in one transaction, and replies.
 
+pub(crate) mod decide_batch;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tracing::{debug, trace, warn};
 
 use crate::checks;
-use crate::deciding::{DecidedBatch, RetryHints, decide_batch};
+use crate::dispatch::{self, SyncMatches};
 use crate::error::EngineError;
-use crate::leasing::{self, SyncMatches};
+use crate::group_commit::decide_batch::{DecidedBatch, RetryHints, decide_batch};
 use crate::metrics::{CALL_KINDS, call_kind_index};
-use crate::queue::{IncomingOperations, QueuedOperation, Reply, random_seed};
 use crate::shared::Shared;
 use crate::spans::{self, OperationSpan};
+use crate::submission::queue::{IncomingOperations, QueuedOperation, Reply, random_seed};
 
 /// A smaller batch finishes sooner and reads less, so it conflicts less often.
 const MAX_CONFLICTS_BEFORE_SPLIT: usize = 3;
@@ -335,7 +337,7 @@ async fn try_commit<S: Store + 'static>(
     }
     let mut sync_matches = SyncMatches::default();
     if request_batch.allows_sync_match {
-        let matched = leasing::match_pollers(shared, &catalog.definitions, &mut decided, now).await;
+        let matched = dispatch::match_pollers(shared, &catalog.definitions, &mut decided, now).await;
         sync_matches = matched.map_err(|error| AttemptError { error, caused_by_sync_match: true })?;
     }
     let DecidedBatch { read_set: base, mut writes, replies, checks: checks_needed, .. } = decided;

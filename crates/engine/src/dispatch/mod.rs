@@ -3,8 +3,9 @@
 //! engine. If two engines offer the same job, one gets a refusal and scans again. If no job is ready, the poller parks,
 //! and the batch that creates the next job leases it directly (sync match).
 
-mod desk;
-mod wish;
+pub(crate) mod candidates;
+pub(crate) mod pollers;
+pub(crate) mod sync_match;
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -19,15 +20,15 @@ use onceward_store::{IdempotencyId, Store};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use crate::dispatch::pollers::MatchResult;
 use crate::error::EngineError;
 use crate::idempotency::{self, IdempotencyKey};
-use crate::queue::{Receipt, Submission};
 use crate::shared::Shared;
-use crate::waiting::MatchResult;
+use crate::submission::queue::{Receipt, Submission};
 
-pub(crate) use desk::CandidateBroker;
-use desk::reserve;
-pub(crate) use wish::{ParkedRequest, SyncMatches, match_pollers};
+pub(crate) use candidates::CandidateBroker;
+use candidates::reserve;
+pub(crate) use sync_match::{ParkedRequest, SyncMatches, match_pollers};
 
 /// Rounds with refused candidates before the poller waits. Their concurrency keys are full, or they cannot be leased.
 const MAX_REFUSED_ROUNDS: usize = 5;

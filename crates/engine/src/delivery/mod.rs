@@ -4,6 +4,8 @@
 //! A delivery is a job of the built-in lifecycle `onceward.delivery`, whose file declares its lease, retries, budget
 //! and end. This module leases such jobs and sends them.
 
+pub(crate) mod http;
+
 use std::sync::Arc;
 use std::time::Duration;
 

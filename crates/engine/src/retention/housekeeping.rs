@@ -4,7 +4,7 @@ use onceward_core::time::Time;
 use onceward_store::{AnsweredCallsQuery, Catalog, ExpiredCountersQuery, Store, StoreError};
 use tokio::time::{Instant, sleep};
 
-use super::SCAN_PAGE_RECORDS;
+use super::prune::SCAN_PAGE_RECORDS;
 
 /// Deletes counters that are zero, and counters of windows that ended before the cutoff.
 pub(super) async fn delete_expired_counters<S: Store>(

@@ -14,7 +14,7 @@ use onceward_store::{DecidedOperation, IdempotencyId, OperationOutcome, ReadSet,
 
 use crate::error::EngineError;
 use crate::idempotency::{self, KeyReservation};
-use crate::queue::{QueuedOperation, Receipt, Reply};
+use crate::submission::queue::{QueuedOperation, Receipt, Reply};
 
 /// Bounds load rounds without progress, and due passes of one operation. `validate` bounds what an operation can reach
 /// far below this, so only a bug of the engine gets here.

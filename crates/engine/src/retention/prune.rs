@@ -5,8 +5,6 @@
 //! does a record whose lifecycle counts or reaches the records that reference it. A group is deleted as a whole, when
 //! all of its records are past their cutoff.
 
-mod leftovers;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +30,7 @@ use crate::verify::ProgressObserver;
 use crate::worker_registry;
 
 /// Records in one scanned page.
-const SCAN_PAGE_RECORDS: usize = 1_000;
+pub(super) const SCAN_PAGE_RECORDS: usize = 1_000;
 
 /// Keeps transactions short. A single reference group may exceed it.
 const MAX_TRANSACTION_ENTRIES: u64 = 20_000;
@@ -183,10 +181,11 @@ async fn run_pass<S: Store>(
     }
     if let (Some(cutoff), false) = (retention.idempotency_keys_cutoff(now), options.dry_run) {
         pass.prune_idempotency_keys(cutoff).await?;
-        leftovers::delete_answered_calls(store, cutoff).await?;
+        super::housekeeping::delete_answered_calls(store, cutoff).await?;
     }
     if !options.dry_run {
-        leftovers::delete_expired_counters(store, &pass.catalog, retention.idempotency_keys_cutoff(now)).await?;
+        super::housekeeping::delete_expired_counters(store, &pass.catalog, retention.idempotency_keys_cutoff(now))
+            .await?;
     }
     if let (Some(cutoff), false) = (now.checked_sub(worker_registry::WORKER_TTL), options.dry_run) {
         store.delete_stale_workers(cutoff, worker_registry::MAX_WORKERS).await?;

@@ -17,8 +17,8 @@ use tracing::{info, warn};
 use crate::error::EngineError;
 use crate::log_on_change::LogOnChange;
 use crate::notifier::duration_between;
-use crate::queue::{Reply, Submission, random_seed};
 use crate::shared::{Shared, due_submission};
+use crate::submission::queue::{Reply, Submission, random_seed};
 
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     let (mut orphans_expired, mut mode, mut error_log) = (false, PollMode::Eager, LogOnChange::default());

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::EngineConfig;
 use crate::error::EngineError;
-use crate::queue::Submission;
+use crate::submission::queue::Submission;
 
 /// JSON parsers stop at 128 levels, and the log and replies add a few.
 const MAX_JSON_DEPTH: usize = 100;

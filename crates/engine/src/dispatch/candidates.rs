@@ -13,8 +13,8 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::LeaseRequest;
 use crate::error::EngineError;
 use crate::notifier::Notifier;
-use crate::queue::random_seed;
 use crate::shared::Shared;
+use crate::submission::queue::random_seed;
 
 /// Pollers to wake if more jobs are ready than requested. Each of them wakes others in turn.
 const WAKE_FANOUT: usize = 2;

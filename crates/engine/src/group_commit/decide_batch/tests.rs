@@ -15,7 +15,7 @@ use serde_json::Map;
 
 use super::{DecidedBatch, RetryHints, decide_batch};
 use crate::error::EngineError;
-use crate::queue::QueuedOperation;
+use crate::submission::queue::QueuedOperation;
 
 const OPERATIONS_PER_CASE: usize = 200;
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use onceward_core::record::Actor;
 
 use super::*;
-use crate::leasing::{KeepWaiting, LeaseRequest};
+use crate::dispatch::{KeepWaiting, LeaseRequest};
 
 fn names(names: &[&str]) -> Vec<Arc<str>> {
     names.iter().map(|name| Arc::from(*name)).collect()

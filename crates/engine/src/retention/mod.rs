@@ -1,5 +1,8 @@
 //! The retention policy: how long ended records and stored replies are kept.
 
+pub(crate) mod housekeeping;
+pub(crate) mod prune;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -16,13 +16,13 @@ use onceward_core::value::RecordId;
 use onceward_store::{DecidedOperation, OperationOutcome, Store, priority_rank};
 
 use super::{KeepWaiting, LeaseRequest, LeasedJob, job_idempotency_id, leased_job};
-use crate::batch::ordered_seed;
-use crate::deciding::{DecidedBatch, ExtraOperation, ExtraOutcome, decide_extra};
+use crate::dispatch::pollers::PendingMatch;
 use crate::error::EngineError;
+use crate::group_commit::decide_batch::{DecidedBatch, ExtraOperation, ExtraOutcome, decide_extra};
+use crate::group_commit::ordered_seed;
 use crate::idempotency::{IdempotencyKey, KeyReservation};
-use crate::queue::random_seed;
 use crate::shared::Shared;
-use crate::waiting::PendingMatch;
+use crate::submission::queue::random_seed;
 
 /// A lease request of a poller that found no job.
 pub(crate) struct ParkedRequest {

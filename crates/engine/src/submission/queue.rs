@@ -12,10 +12,10 @@ use onceward_store::PayloadBytes;
 use tokio::sync::{Semaphore, TryAcquireError, mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::admission::{SubmissionLimits, estimated_bytes};
 use crate::config::EngineConfig;
 use crate::error::EngineError;
 use crate::idempotency::{IdempotencyKey, InFlightKeys, KeyReservation};
+use crate::submission::limits::{SubmissionLimits, estimated_bytes};
 
 /// About the time of a few batches.
 pub(crate) const OVERLOAD_RETRY_AFTER: Duration = Duration::from_millis(100);
