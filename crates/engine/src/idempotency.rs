@@ -86,7 +86,7 @@ pub(crate) struct KeyReservation {
     pub(crate) id: IdempotencyId,
     pub(crate) request_digest: [u8; 32],
     in_flight: Arc<InFlightKeys>,
-    /// Answered: another call may have reserved the key since.
+    /// Whether the reply was sent. Then `drop` must not remove the key: another call may have reserved it.
     is_released: bool,
 }
 

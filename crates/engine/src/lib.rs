@@ -15,14 +15,14 @@
 //!                                   |
 //!                                   +--jobs--> workers
 //!
-//! beside it: delivery (sends messages to URLs), retention (prunes ended records), verify (replays the log)
+//! beside it: delivery (webhooks: messages to URLs), retention (prunes ended records), verify (replays the log)
 //! ```
 //!
-//! - The **submission queue** (`submission/`) validates a call, takes a permit for it and holds the permit
-//!   until the reply.
-//! - The **group commit** (`group_commit/`) takes all queued operations, loads what they read, decides them
-//!   in order and saves them in one transaction. If the save finds a changed read, the batch is decided again; after
-//!   several conflicts it is split.
+//! - The **submission queue** (`submission/`) takes a permit for each operation, validates it, and holds the
+//!   permit until the reply.
+//! - The **group commit** (`group_commit/`) takes up to `max_batch_operations` queued operations, loads what they read,
+//!   decides them in order and saves them in one transaction. If the save finds a changed read, the batch is decided
+//!   again; after several conflicts it is split.
 //! - **Dispatch** (`dispatch/`) gives ready jobs to workers. A waiting poller is leased a job by the
 //!   batch that creates the job (sync match).
 //! - The **scheduler** (`scheduler/`) fires due timers and expires leases.

@@ -17,7 +17,7 @@ const DEFAULT_DATABASE_FILE: &str = "onceward.db";
 /// The address that `onceward serve` listens on by default.
 const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:7171";
 
-/// As such a verb is told it.
+/// Arguments that select the server or the database of a command.
 #[derive(Args)]
 pub(crate) struct TargetArgs {
     /// The database itself

@@ -148,8 +148,8 @@ impl ReadSet {
         }
     }
 
-    /// Updates an ordered queue. Core drops a queue that an operation touched, because it does not know the next job;
-    /// the read set does.
+    /// Moves a job between ordered concurrency queues in the overlay. [`Snapshot::apply`] drops a changed queue, because it
+    /// does not know the next job; the read set restores it.
     fn update_queue(&mut self, before: Option<&Record>, after: &Record) {
         let position = (after.created_at, after.id);
         let (old, new) = (before.and_then(ordered_queue_key), ordered_queue_key(after));

@@ -86,7 +86,8 @@ impl SymbolTable {
     }
 }
 
-/// Returns the names that a lifecycle declares.
+/// Returns the names that rows refer to by id: the lifecycle, its states, unique keys, limits and reference fields, and
+/// the fixed names `key` and `work.key`.
 pub(crate) fn declared_names(lifecycle: &Lifecycle) -> BTreeSet<&str> {
     let mut names: BTreeSet<&str> = ["key", "work.key", &lifecycle.name].into();
     names.extend(lifecycle.states.iter().map(|state| &*state.name));

@@ -12,7 +12,7 @@ use super::reachability::Reachability;
 use crate::expr::{Expr, ExprKind, PathRoot, PathStep, ValuePath};
 use crate::model::{EventDef, EventKind, FieldIndex, StateIndex, Transition};
 
-/// Counter of attempts.
+/// A counter that a guard may read: the attempt number, or a field.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RetryBudget {
     Attempts,
@@ -170,8 +170,8 @@ impl BudgetSearch<'_> {
     }
 }
 
-/// Returns the facts under which only the counter decides the guard: other operands of `&&` hold, and other operands
-/// of `||` do not.
+/// Narrows the facts so that only the counter decides the guard: other operands of `&&` hold, other operands of `||` do
+/// not. Returns `None` if that cannot happen.
 fn env_where_decisive(
     evaluator: &mut AbstractEvaluator,
     budget: RetryBudget,

@@ -211,7 +211,7 @@ impl<'a> Draft<'a> {
         self.record_index.get(&id).copied()
     }
 
-    /// Returns the record with the operation's changes so far. Halts if the record is due.
+    /// Returns the record with the operation's changes so far. Halts if the record is due, or was updated after `now`.
     pub(super) fn find(&self, id: RecordId) -> DecideResult<Option<&Arc<Record>>> {
         if let Some(at) = self.index_of(id) {
             return Ok(Some(&self.records[at].after));

@@ -1,4 +1,4 @@
-//! Delivery: sends the messages that lifecycles `deliver`, in order per record, until the receiver acknowledges them or
+//! Delivery (webhooks): sends the messages that lifecycles `deliver`, in order per record, until the receiver acknowledges them or
 //! they are dead.
 //!
 //! A delivery is a job of the built-in lifecycle `onceward.delivery`, whose file declares its lease, retries, budget

@@ -33,7 +33,7 @@ pub(crate) struct CandidateBroker {
     empty_scans: tokio::sync::Mutex<HashMap<Vec<Arc<str>>, EmptyScan>>,
     /// Candidates that a caller is about to lease.
     reserved: Mutex<HashSet<RecordId>>,
-    /// Waiting callers. The one that holds the lock scans for all callers with the same lifecycles.
+    /// Waiting callers. The one that scans does so for all callers with the same lifecycles.
     requests: Mutex<Vec<CandidateRequest>>,
     /// How many more candidates to choose from. 0 unless other processes lease the same candidates.
     spread: AtomicUsize,
@@ -60,7 +60,7 @@ impl CandidateBroker {
     }
 
     /// Adapts the spread to the result. If other processes leased some of the candidates first, the next scan spreads
-    /// further; otherwise it returns to the head of the queue.
+    /// further; otherwise the spread shrinks by the leased jobs, back toward the head of the queue.
     pub(super) fn adjust_spread<S: Store>(&self, shared: &Shared<S>, leased: usize, reserved: usize) {
         if shared.store.change_notifications().is_none() {
             return;
@@ -141,7 +141,7 @@ pub(super) async fn reserve<'a, S: Store>(
             return Ok(reservation);
         }
         Err(TryRecvError::Empty) => {}
-        // The caller that ran the query failed or was canceled.
+        // The scan failed, was canceled, or earlier requests took all its candidates: ask again.
         Err(TryRecvError::Closed) => reservation.receiver = broker.enqueue_request(&request.lifecycles, max_jobs),
     }
     loop {

@@ -103,8 +103,8 @@ impl SyncMatches {
         }
     }
 
-    /// Returns a parked poller that wants a job of this lifecycle and has capacity, but wants none of
-    /// `excluded_lifecycles`.
+    /// Returns the index of a match with capacity for this lifecycle, and claims a parked poller if there is none. Skips
+    /// pollers that want one of `excluded_lifecycles`.
     fn find_or_claim<S>(
         &mut self,
         shared: &Shared<S>,

@@ -35,7 +35,7 @@ const MAX_IN_FLIGHT_BATCHES: usize = 2;
 /// Lifecycle uploads during a batch are rare, so a few refreshes are enough.
 const MAX_CATALOG_REFRESHES: usize = 3;
 
-/// While a batch is in flight, the next one is sent when it is as large, or reaches this fraction of a full batch.
+/// While a batch is in flight, the next one is sent when it is as large, or a full batch divided by this.
 const EARLY_SEND_DIVISOR: usize = 4;
 
 /// Each batch costs an fsync. A smaller one waits for the batch before it and collects more operations.
@@ -80,7 +80,7 @@ struct PendingBatch {
     requests: Vec<QueuedOperation>,
     /// The next call, if its operations do not fit: the operations of one call stay in one batch.
     overflow: Vec<QueuedOperation>,
-    /// End of the linger of the oldest operation.
+    /// When to send the pending batch: its first operation's arrival, or the previous send, plus the linger.
     deadline: Instant,
     /// Reset only when it fires; a reset per batch costs more on a busy engine.
     timer: Pin<Box<Sleep>>,

@@ -154,7 +154,7 @@ pub(crate) async fn await_due<S: Store>(
     let mut result = DueResult { made_progress: false, already_done: 0, error: None };
     for ((_, record), receiver) in due_records.into_iter().zip(receivers) {
         match shared.queue.wait_reply(receiver).await {
-            // A no-op is progress too: a reader had fired it.
+            // A no-op is progress too: another caller or process had fired the record.
             Ok(answer) => {
                 result.made_progress = true;
                 result.already_done += usize::from(answer.no_op.is_some());
@@ -205,7 +205,7 @@ impl BlockedRecords {
         self.lock_state().records.len()
     }
 
-    /// Blocks a record; returns whether there was capacity.
+    /// Blocks a record. Returns false if it was already blocked or the capacity is used up.
     fn block(&self, record: RecordId) -> bool {
         let mut state = self.lock_state();
         if state.records.len() >= MAX_BLOCKED_RECORDS {

@@ -23,7 +23,7 @@ pub(super) enum CellOutcome {
     /// Nothing changed.
     Unchanged,
     Refused(String),
-    /// The trial does not apply: there is no lease, or nothing is due.
+    /// The record has no timer or lease that can become due.
     NotApplicable,
 }
 

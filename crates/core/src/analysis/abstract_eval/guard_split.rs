@@ -8,7 +8,7 @@ use crate::expr::{BinaryOperator, BuiltinFunction, Expr, ExprKind, PathRoot, Val
 type BranchEnvs = (Option<AbstractEnv>, Option<AbstractEnv>);
 
 impl AbstractEvaluator<'_> {
-    /// Visits each part once, so that the work is linear in the expression.
+    /// Splits the facts into the cases in which `expr` is true and false. Visits each part once: linear work.
     pub(crate) fn split_env(&mut self, expr: &Expr, env: &AbstractEnv) -> BranchEnvs {
         self.steps += 1;
         match &expr.kind {
