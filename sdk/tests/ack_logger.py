@@ -1,4 +1,4 @@
-"""A worker in Python for `killing.py`: commits by hand, and writes down each commit that the server has acknowledged."""
+"""A Python worker for `kill_test.py`. Commits explicitly and logs each commit that the server acknowledged."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import logging
 import sys
 from typing import Any
 
-from onceward import Client, Job, Worker
+from onceward import Client, Job, RetryPolicy, Worker
 
-url, lifecycle, book = sys.argv[1:]
-worker = Worker(Client(url, timeout=5.0), name="python", concurrency=4, lease=3.0, wait=1.0)
+url, lifecycle, ack_file = sys.argv[1:]
+client = Client(url, retry_policy=RetryPolicy(response_timeout=5.0))
+worker = Worker(client, name="python", concurrency=4, lease=3.0, max_wait=1.0)
 
 
 @worker.job(lifecycle)
-def toil(job: Job[Any]) -> None:
+def commit_and_log(job: Job[Any]) -> None:
     job.commit({"by": "python", "of": job.payload})
-    with open(book, "a", encoding="utf-8") as lines:
+    with open(ack_file, "a", encoding="utf-8") as lines:
         lines.write(f"{job.id} {job.token}\n")
 
 

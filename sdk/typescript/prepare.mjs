@@ -1,4 +1,4 @@
-// Run by npm when the library is installed from a checkout: npm links such a folder without what it takes to build it.
+// Builds the package when npm installs it from a checkout: npm links such a folder without its development dependencies.
 
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -6,8 +6,9 @@ import { fileURLToPath } from "node:url";
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
 const compiler = `${folder}node_modules/typescript/bin/tsc`;
-// Settings of the call that brought us here are not meant for this one.
-const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_config_(global|prefix|local_prefix|omit|include)$/i.test(name)));
+// Drop settings of the outer npm call, which would apply to this one.
+const outerSetting = /^npm_config_(global|prefix|local_prefix|omit|include)$/i;
+const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !outerSetting.test(name)));
 const options = { cwd: folder, env, stdio: "inherit" };
 if (!existsSync(compiler)) {
   execFileSync("npm", ["ci", "--ignore-scripts", "--include=dev", "--no-audit", "--no-fund"], options);

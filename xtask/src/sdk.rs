@@ -115,7 +115,7 @@ impl SdkTools {
         let tsc = self.typescript.join("node_modules/typescript/bin/tsc");
         run_captured(self.node_command(&self.node.to_string_lossy()).arg(tsc))?;
         let mut test = self.node_command(&self.node.to_string_lossy());
-        let tests = ["client", "worker", "trouble", "keys", "kill"].map(|name| format!("built/test/{name}.test.js"));
+        let tests = ["client", "worker", "faults", "api_keys", "kill"].map(|name| format!("built/test/{name}.test.js"));
         let output = run_captured(test.args(["--test", "--test-reporter=tap"]).args(tests))?;
         number_after(&output, "# pass ").context("the tests of sdk/typescript tell no count")
     }
@@ -124,7 +124,7 @@ impl SdkTools {
     fn run_kill_test(&self, words: &[&str]) -> Result<()> {
         let postgres = TestPostgres::start(&self.programs)?;
         let mut driver = self.python_command(&tree::root().join("sdk/tests"));
-        driver.args(["killing.py", "--db", "sqlite", "--db", &postgres.url]).arg("--node").arg(&self.node);
+        driver.args(["kill_test.py", "--db", "sqlite", "--db", &postgres.url]).arg("--node").arg(&self.node);
         shell::run(driver.args(words))
     }
 

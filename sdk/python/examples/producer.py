@@ -1,4 +1,4 @@
-"""Orders a count, once for each name given: running it again makes no second job."""
+"""Creates one job for each name. A second run with the same names creates no second job."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from onceward import Client
 
 with Client() as client:
     for name in sys.argv[1:] or ["first"]:
-        job = client.create("execution.job", payload={"words": f"words of {name}"}, once=f"count {name}")
+        job = client.create("execution.job", payload={"words": f"words of {name}"}, idempotency_key=f"count {name}")
         print(job.id)

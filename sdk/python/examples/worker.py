@@ -1,11 +1,11 @@
-"""Counts words. Start a server (`onceward serve`), then this, then `producer.py`."""
+"""Counts words. Start a server (`onceward serve`), then this program, then `producer.py`."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from onceward import Fail, Job, Worker
+from onceward import Job, TerminalFailure, Worker
 
 worker = Worker(concurrency=4)
 
@@ -14,7 +14,7 @@ worker = Worker(concurrency=4)
 def count(job: Job[Any]) -> dict[str, int]:
     words = job.payload.get("words") if isinstance(job.payload, dict) else None
     if not isinstance(words, str):
-        raise Fail("BAD_PAYLOAD", "there are no words in it")
+        raise TerminalFailure("BAD_PAYLOAD", "the payload has no `words`")
     return {"count": len(words.split())}
 
 

@@ -1,4 +1,4 @@
-"""Handlers run by a worker. Nothing here sleeps: tests wait for events, with a deadline that only a fault reaches."""
+"""Handlers run by a worker. The tests do not sleep: they wait for events, with a timeout that only a failing test reaches."""
 
 from __future__ import annotations
 
@@ -14,54 +14,54 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onceward import Client, Fail, Job, New, Record, Retry, Worker
+from onceward import Client, Job, NewRecord, Record, RetryableFailure, RetryPolicy, TerminalFailure, Worker
 
-from .serving import DEADLINE, TASK, Server, until
+from .server_process import TASK, TEST_TIMEOUT, ServerProcess, wait_for_state
 
-server: Server
+server: ServerProcess
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
-#: A lease that is not to be lost, in seconds: its hearts beat each second, and a machine that is busy for two of them loses nothing.
-KEPT = 3.0
+#: For leases that must not expire, in seconds. With a heartbeat each second, they survive two missed ones on a busy machine.
+SAFE_LEASE = 3.0
 
 
 def setUpModule() -> None:
     global server
-    server = Server()
+    server = ServerProcess()
 
 
 def tearDownModule() -> None:
     server.close()
 
 
-class Working(unittest.TestCase):
+class WorkerTest(unittest.TestCase):
     def setUp(self) -> None:
         self.client = Client(server.url)
         self.addCleanup(self.client.close)
 
     @contextlib.contextmanager
-    def working(self, handler: Any, **options: Any) -> Iterator[Worker]:
-        worker = Worker(server.url, **{"wait": 5.0, "grace": 5.0} | options)
+    def run_worker(self, handler: Any, **options: Any) -> Iterator[Worker]:
+        worker = Worker(server.url, **{"max_wait": 5.0, "shutdown_grace": 5.0} | options)
         worker.job(TASK)(handler)
         with worker:
             yield worker
 
-    def test_what_a_handler_returns_is_committed(self) -> None:
-        with self.working(lambda job: {"twice": job.payload * 2}):
-            made = self.client.create(TASK, payload=21)
-            until(self.client, made.id, "done")
-        self.assertEqual(self.client.effect(made.id).result, {"twice": 42})
+    def test_return_value_of_handler_is_committed(self) -> None:
+        with self.run_worker(lambda job: {"twice": job.payload * 2}):
+            created = self.client.create(TASK, payload=21)
+            wait_for_state(self.client, created.id, "done")
+        self.assertEqual(self.client.effect(created.id).result, {"twice": 42})
 
-    def test_a_large_payload_is_fetched(self) -> None:
+    def test_large_payload_is_downloaded(self) -> None:
         text = "ä" * 100_000
-        with self.working(lambda job: len(job.payload)):
-            made = self.client.create(TASK, payload=text)
-            until(self.client, made.id, "done")
-        self.assertEqual(self.client.effect(made.id).result, len(text))
+        with self.run_worker(lambda job: len(job.payload)):
+            created = self.client.create(TASK, payload=text)
+            wait_for_state(self.client, created.id, "done")
+        self.assertEqual(self.client.effect(created.id).result, len(text))
 
-    def test_a_payload_is_decoded_or_the_job_fails_for_good(self) -> None:
-        worker = Worker(server.url, wait=5.0)
+    def test_payload_is_decoded_and_decode_error_is_terminal(self) -> None:
+        worker = Worker(server.url, max_wait=5.0)
 
         @worker.job(TASK, decode=int)
         def double(job: Job[int]) -> int:
@@ -69,253 +69,253 @@ class Working(unittest.TestCase):
 
         with worker:
             good, bad = self.client.create(TASK, payload="21"), self.client.create(TASK, payload="x")
-            until(self.client, good.id, "done")
-            self.assertEqual(until(self.client, bad.id, "dead").fields["code"], "BAD_PAYLOAD")
+            wait_for_state(self.client, good.id, "done")
+            self.assertEqual(wait_for_state(self.client, bad.id, "dead").fields["code"], "BAD_PAYLOAD")
         self.assertEqual(self.client.effect(good.id).result, 42)
 
-    def test_several_at_a_time(self) -> None:
-        together = threading.Barrier(4)
+    def test_jobs_run_concurrently(self) -> None:
+        barrier = threading.Barrier(4)
 
-        def meet(job: Job[Any]) -> int:
-            return together.wait(DEADLINE)
+        def wait_for_others(job: Job[Any]) -> int:
+            return barrier.wait(TEST_TIMEOUT)
 
-        with self.working(meet, concurrency=4):
-            made = self.client.create_many(TASK, [New() for _ in range(8)])
-            for each in made:
-                assert isinstance(each, Record)
-                until(self.client, each.id, "done")
+        with self.run_worker(wait_for_others, concurrency=4):
+            created = self.client.create_batch(TASK, [NewRecord() for _ in range(8)])
+            for record in created:
+                assert isinstance(record, Record)
+                wait_for_state(self.client, record.id, "done")
 
-    def test_a_retryable_error_is_tried_again(self) -> None:
-        def second_time(job: Job[Any]) -> str:
+    def test_retryable_failure_is_retried(self) -> None:
+        def fail_first_attempt(job: Job[Any]) -> str:
             if job.attempt == 1:
-                raise Retry("BUSY", "not now", after=0.01)
+                raise RetryableFailure("BUSY", "not now", retry_after=0.01)
             return f"attempt {job.attempt}"
 
-        with self.working(second_time):
-            made = self.client.create(TASK)
-            done = until(self.client, made.id, "done")
+        with self.run_worker(fail_first_attempt):
+            created = self.client.create(TASK)
+            done = wait_for_state(self.client, created.id, "done")
         self.assertEqual((done.fields["failures"], done.fields["code"]), (1, "BUSY"))
-        self.assertEqual(self.client.effect(made.id).result, "attempt 2")
+        self.assertEqual(self.client.effect(created.id).result, "attempt 2")
 
-    def test_a_terminal_error_is_not(self) -> None:
-        def never(job: Job[Any]) -> None:
-            raise Fail("CORRUPT_DATA", "page 7")
+    def test_terminal_failure_is_not_retried(self) -> None:
+        def fail(job: Job[Any]) -> None:
+            raise TerminalFailure("CORRUPT_DATA", "page 7")
 
-        with self.working(never):
-            dead = until(self.client, self.client.create(TASK).id, "dead")
+        with self.run_worker(fail):
+            dead = wait_for_state(self.client, self.client.create(TASK).id, "dead")
         self.assertEqual((dead.attempt, dead.fields["code"], dead.fields["message"]), (1, "CORRUPT_DATA", "page 7"))
 
-    def test_any_other_exception_is_tried_again(self) -> None:
-        def stumbles(job: Job[Any]) -> None:
+    def test_other_exception_is_retried(self) -> None:
+        def raise_twice(job: Job[Any]) -> None:
             if job.attempt < 3:
                 raise KeyError("where is it?")
 
-        with self.assertLogs("onceward", "ERROR"), self.working(stumbles):
-            done = until(self.client, self.client.create(TASK).id, "done")
+        with self.assertLogs("onceward", "ERROR"), self.run_worker(raise_twice):
+            done = wait_for_state(self.client, self.client.create(TASK).id, "done")
         self.assertEqual((done.attempt, done.fields["code"]), (3, "EXCEPTION"))
         self.assertIn("KeyError", done.fields["message"])
 
-    def test_a_result_that_is_no_json_fails_the_job(self) -> None:
-        with self.assertLogs("onceward", "ERROR"), self.working(lambda job: object()):
-            dead = until(self.client, self.client.create(TASK).id, "dead")
+    def test_result_that_is_not_json_fails_job(self) -> None:
+        with self.assertLogs("onceward", "ERROR"), self.run_worker(lambda job: object()):
+            dead = wait_for_state(self.client, self.client.create(TASK).id, "dead")
         self.assertEqual(dead.fields["code"], "BAD_RESULT")
 
-    def test_a_result_that_is_too_large_fails_the_job(self) -> None:
-        with self.assertLogs("onceward", "ERROR"), self.working(lambda job: "x" * (2 << 20)):
-            dead = until(self.client, self.client.create(TASK).id, "dead")
+    def test_too_large_result_fails_job(self) -> None:
+        with self.assertLogs("onceward", "ERROR"), self.run_worker(lambda job: "x" * (2 << 20)):
+            dead = wait_for_state(self.client, self.client.create(TASK).id, "dead")
         self.assertEqual(dead.fields["code"], "SIZE_EXCEEDED")
 
-    def test_commit_first_and_tidy_up_after(self) -> None:
+    def test_exception_after_commit_does_not_repeat_job(self) -> None:
         states: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-        def in_two_phases(job: Job[Any]) -> str:
+        def commit_then_raise(job: Job[Any]) -> str:
             job.commit("the effect")
             states.put(self.client.effect(job.id).result)
-            raise RuntimeError("tidying up failed, which is no reason to do it all again")
+            raise RuntimeError("the cleanup failed")
 
-        with self.assertLogs("onceward", "ERROR"), self.working(in_two_phases):
-            made = self.client.create(TASK)
-            self.assertEqual(states.get(timeout=DEADLINE), "the effect")
-            done = until(self.client, made.id, "done")
+        with self.assertLogs("onceward", "ERROR"), self.run_worker(commit_then_raise):
+            created = self.client.create(TASK)
+            self.assertEqual(states.get(timeout=TEST_TIMEOUT), "the effect")
+            done = wait_for_state(self.client, created.id, "done")
         self.assertEqual(done.attempt, 1)
 
-    def test_a_job_that_is_to_stop_stops(self) -> None:
+    def test_stop_request_reaches_handler(self) -> None:
         running, reasons = threading.Event(), queue.SimpleQueue[Any]()
 
-        def long(job: Job[Any]) -> None:
+        def wait_for_stop(job: Job[Any]) -> None:
             running.set()
-            reasons.put((job.cancel_event.wait(DEADLINE), job.reason))
-            job.check()
+            reasons.put((job.stop_event.wait(TEST_TIMEOUT), job.stop_reason))
+            job.raise_if_stopping()
 
-        with self.working(long, lease=KEPT):
-            made = self.client.create(TASK)
-            self.assertTrue(running.wait(DEADLINE))
-            self.client.fire(made.id, "stop")
-            self.assertEqual(reasons.get(timeout=DEADLINE), (True, "stop"))
-            self.assertEqual(until(self.client, made.id, "dead").fields["code"], "yielded")
+        with self.run_worker(wait_for_stop, lease=SAFE_LEASE):
+            created = self.client.create(TASK)
+            self.assertTrue(running.wait(TEST_TIMEOUT))
+            self.client.fire(created.id, "stop")
+            self.assertEqual(reasons.get(timeout=TEST_TIMEOUT), (True, "stop"))
+            self.assertEqual(wait_for_state(self.client, created.id, "dead").fields["code"], "yielded")
 
-    def test_a_handler_that_does_not_hear_is_given_back(self) -> None:
-        running, go_on = threading.Event(), threading.Event()
+    def test_job_of_handler_that_ignores_stop_is_yielded(self) -> None:
+        running, release = threading.Event(), threading.Event()
 
-        def deaf(job: Job[Any]) -> str:
+        def ignore_stop(job: Job[Any]) -> str:
             running.set()
-            go_on.wait(DEADLINE)
+            release.wait(TEST_TIMEOUT)
             return "too late"
 
-        with self.working(deaf, lease=KEPT):
-            made = self.client.create(TASK)
-            self.assertTrue(running.wait(DEADLINE))
-            self.client.fire(made.id, "stop")
-            self.assertEqual(until(self.client, made.id, "dead").fields["code"], "yielded")
-            go_on.set()
-        self.assertEqual(self.client.get(made.id).state, "dead")
+        with self.run_worker(ignore_stop, lease=SAFE_LEASE):
+            created = self.client.create(TASK)
+            self.assertTrue(running.wait(TEST_TIMEOUT))
+            self.client.fire(created.id, "stop")
+            self.assertEqual(wait_for_state(self.client, created.id, "dead").fields["code"], "yielded")
+            release.set()
+        self.assertEqual(self.client.get(created.id).state, "dead")
 
-    def test_a_job_that_moved_away_is_dropped(self) -> None:
+    def test_dropped_record_stops_its_job(self) -> None:
         running, reasons = threading.Event(), queue.SimpleQueue[Any]()
 
-        def long(job: Job[Any]) -> str:
+        def wait_for_stop(job: Job[Any]) -> str:
             running.set()
-            reasons.put((job.cancel_event.wait(DEADLINE), job.reason))
-            return "nobody wants this"
+            reasons.put((job.stop_event.wait(TEST_TIMEOUT), job.stop_reason))
+            return "discarded"
 
-        with self.assertLogs("onceward", "WARNING"), self.working(long, lease=0.3):
-            made = self.client.create(TASK)
-            self.assertTrue(running.wait(DEADLINE))
-            self.client.fire(made.id, "drop")
-            self.assertEqual(reasons.get(timeout=DEADLINE), (True, "lease_lost"))
-        self.assertEqual(self.client.get(made.id).state, "dropped")
+        with self.assertLogs("onceward", "WARNING"), self.run_worker(wait_for_stop, lease=0.3):
+            created = self.client.create(TASK)
+            self.assertTrue(running.wait(TEST_TIMEOUT))
+            self.client.fire(created.id, "drop")
+            self.assertEqual(reasons.get(timeout=TEST_TIMEOUT), (True, "lease_lost"))
+        self.assertEqual(self.client.get(created.id).state, "dropped")
 
-    def test_a_worker_cut_off_knows_that_its_lease_is_gone(self) -> None:
-        with Server() as own, Client(own.url) as client:
+    def test_job_is_stopped_when_lease_expires_without_answer(self) -> None:
+        with ServerProcess() as own_server, Client(own_server.url) as client:
             running, reasons = threading.Event(), queue.SimpleQueue[Any]()
 
-            def first_time_cut_off(job: Job[Any]) -> str:
+            def wait_in_first_attempt(job: Job[Any]) -> str:
                 if job.attempt == 1:
                     running.set()
-                    reasons.put((job.cancel_event.wait(DEADLINE), job.reason))
+                    reasons.put((job.stop_event.wait(TEST_TIMEOUT), job.stop_reason))
                 return f"attempt {job.attempt}"
 
-            impatient = Client(own.url, timeout=0.5)
-            self.addCleanup(impatient.close)
-            worker = Worker(impatient, lease=0.5, wait=1.0, grace=5.0)
-            worker.job(TASK)(first_time_cut_off)
+            worker_client = Client(own_server.url, retry_policy=RetryPolicy(response_timeout=0.5))
+            self.addCleanup(worker_client.close)
+            worker = Worker(worker_client, lease=0.5, max_wait=1.0, shutdown_grace=5.0)
+            worker.job(TASK)(wait_in_first_attempt)
             with self.assertLogs("onceward", "WARNING"), worker:
-                made = client.create(TASK)
-                self.assertTrue(running.wait(DEADLINE))
-                own.tell(signal.SIGSTOP)
-                self.assertEqual(reasons.get(timeout=DEADLINE), (True, "lease_lost"))
-                own.tell(signal.SIGCONT)
-                until(client, made.id, "done")
-            self.assertEqual(client.effect(made.id).result, f"attempt {client.get(made.id).attempt}")
-            self.assertGreater(client.get(made.id).attempt, 1)
+                created = client.create(TASK)
+                self.assertTrue(running.wait(TEST_TIMEOUT))
+                own_server.send_signal(signal.SIGSTOP)
+                self.assertEqual(reasons.get(timeout=TEST_TIMEOUT), (True, "lease_lost"))
+                own_server.send_signal(signal.SIGCONT)
+                wait_for_state(client, created.id, "done")
+            self.assertEqual(client.effect(created.id).result, f"attempt {client.get(created.id).attempt}")
+            self.assertGreater(client.get(created.id).attempt, 1)
 
-    def test_heartbeats_keep_a_job_that_takes_long(self) -> None:
-        """Until another job, leased again and again for a third of that time, shows that its lease would have run out twice."""
-        running, go_on = threading.Event(), threading.Event()
+    def test_heartbeats_keep_lease_of_long_job(self) -> None:
+        """Another job, leased seven times for a third of the lease each, shows that the lease would have expired twice."""
+        running, release = threading.Event(), threading.Event()
 
-        def long(job: Job[Any]) -> int:
+        def wait_for_release(job: Job[Any]) -> int:
             running.set()
-            go_on.wait(DEADLINE)
+            release.wait(TEST_TIMEOUT)
             return job.attempt
 
-        with self.working(long, lease=KEPT):
-            made = self.client.create(TASK)
-            self.assertTrue(running.wait(DEADLINE))
+        with self.run_worker(wait_for_release, lease=SAFE_LEASE):
+            created = self.client.create(TASK)
+            self.assertTrue(running.wait(TEST_TIMEOUT))
             other = self.client.create(TASK)
             for attempt in range(1, 8):
-                [lease] = self.client.lease([TASK], "loses it", lease=KEPT / 3, wait=DEADLINE)
+                [lease] = self.client.lease([TASK], "lets leases expire", lease=SAFE_LEASE / 3, max_wait=TEST_TIMEOUT)
                 self.assertEqual((lease.record.id, lease.attempt), (other.id, attempt))
             self.client.fire(other.id, "drop")
-            go_on.set()
-            until(self.client, made.id, "done")
-        self.assertEqual(self.client.effect(made.id).result, 1)
+            release.set()
+            wait_for_state(self.client, created.id, "done")
+        self.assertEqual(self.client.effect(created.id).result, 1)
 
-    def test_a_stopped_worker_lets_its_job_finish(self) -> None:
-        running, go_on = threading.Event(), threading.Event()
+    def test_stopped_worker_lets_running_job_finish(self) -> None:
+        running, release = threading.Event(), threading.Event()
 
-        def long(job: Job[Any]) -> str | None:
+        def wait_for_release(job: Job[Any]) -> str | None:
             running.set()
-            go_on.wait(DEADLINE)
-            return job.reason
+            release.wait(TEST_TIMEOUT)
+            return job.stop_reason
 
-        with self.working(long) as worker:
-            made = self.client.create(TASK)
-            self.assertTrue(running.wait(DEADLINE))
+        with self.run_worker(wait_for_release) as worker:
+            created = self.client.create(TASK)
+            self.assertTrue(running.wait(TEST_TIMEOUT))
             worker.stop()
-            go_on.set()
-        self.assertEqual(self.client.effect(made.id).result, "shutdown")
+            release.set()
+        self.assertEqual(self.client.effect(created.id).result, "shutdown")
 
-    def test_a_stopped_worker_gives_back_what_it_cannot_finish(self) -> None:
-        running, go_on = threading.Event(), threading.Event()
+    def test_stopped_worker_yields_job_after_grace(self) -> None:
+        running, release = threading.Event(), threading.Event()
 
-        def deaf(job: Job[Any]) -> None:
+        def ignore_stop(job: Job[Any]) -> None:
             running.set()
-            go_on.wait(DEADLINE)
+            release.wait(TEST_TIMEOUT)
 
-        with self.working(deaf, grace=0.05):
-            made = self.client.create(TASK)
-            self.assertTrue(running.wait(DEADLINE))
-        back = self.client.get(made.id)
-        go_on.set()
-        self.assertEqual((back.state, back.fields["yields"], back.fields["failures"]), ("waiting", 1, 0))
-        self.client.fire(made.id, "drop")
+        with self.run_worker(ignore_stop, shutdown_grace=0.05):
+            created = self.client.create(TASK)
+            self.assertTrue(running.wait(TEST_TIMEOUT))
+        yielded = self.client.get(created.id)
+        release.set()
+        self.assertEqual((yielded.state, yielded.fields["yields"], yielded.fields["failures"]), ("waiting", 1, 0))
+        self.client.fire(created.id, "drop")
 
-    def test_it_says_how_it_begins_and_how_it_ends(self) -> None:
-        running, go_on = threading.Event(), threading.Event()
+    def test_worker_logs_start_and_end_without_payloads(self) -> None:
+        running, release = threading.Event(), threading.Event()
 
         def handler(job: Job[Any]) -> str:
             if job.payload == "secret: fail":
-                raise Fail("NO")
+                raise TerminalFailure("NO")
             if job.payload == "secret: hang":
                 running.set()
-                go_on.wait(DEADLINE)
+                release.wait(TEST_TIMEOUT)
             return "secret: done"
 
-        with self.assertLogs("onceward", "INFO") as logs, self.working(handler, name="w", concurrency=2, grace=0.05):
-            for ends in ("done", "dead"):
-                payload = "secret: fail" if ends == "dead" else "secret: go"
-                until(self.client, self.client.create(TASK, payload=payload).id, ends)
+        with self.assertLogs("onceward", "INFO") as logs, self.run_worker(handler, name="w", concurrency=2, shutdown_grace=0.05):
+            for final_state in ("done", "dead"):
+                payload = "secret: fail" if final_state == "dead" else "secret: go"
+                wait_for_state(self.client, self.client.create(TASK, payload=payload).id, final_state)
             hanging = self.client.create(TASK, payload="secret: hang")
-            self.assertTrue(running.wait(DEADLINE))
-        go_on.set()
+            self.assertTrue(running.wait(TEST_TIMEOUT))
+        release.set()
         self.client.fire(hanging.id, "drop")
-        said = [record.getMessage() for record in logs.records]
+        messages = [record.getMessage() for record in logs.records]
         self.assertEqual(
-            said,
+            messages,
             [
-                f"w works on {TASK} at {server.url}, 2 jobs at a time",
-                "ending, as asked: what runs may finish within 0.05 s",
-                "ended: 1 job committed, 1 failed, 1 given back",
+                f"worker w started: lifecycles {TASK}, server {server.url}, concurrency 2",
+                "worker is stopping (stop was called): running jobs have 0.05 s to finish",
+                "worker stopped: 1 job committed, 1 failed, 1 yielded",
             ],
         )
 
-    def test_no_handler_and_two_handlers_are_mistakes(self) -> None:
+    def test_missing_and_duplicate_handlers_are_rejected(self) -> None:
         worker = Worker(server.url)
         self.addCleanup(worker.join)
         self.assertRaises(ValueError, worker.run)
         worker.job(TASK)(lambda job: None)
         self.assertRaises(ValueError, worker.job(TASK), lambda job: None)
 
-    def test_a_lifecycle_that_is_not_there_ends_the_worker(self) -> None:
+    def test_unknown_lifecycle_ends_worker(self) -> None:
         worker = Worker(server.url)
         worker.job("no.such")(lambda job: None)
         with self.assertLogs("onceward", "ERROR"), self.assertRaisesRegex(Exception, "no_such_lifecycle"):
             worker.run(signals=False)
 
 
-class Processes(unittest.TestCase):
-    """The examples, as users run them."""
+class ExampleTest(unittest.TestCase):
+    """Runs the examples as users do."""
 
     def setUp(self) -> None:
         self.client = Client(server.url)
         self.addCleanup(self.client.close)
 
-    def test_a_signal_ends_a_worker_cleanly(self) -> None:
+    def test_shutdown_signal_ends_worker_with_status_zero(self) -> None:
         environment = os.environ | {"ONCEWARD_URL": server.url}
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            made = self.client.create("execution.job", payload={"words": "one two three"})
+            created = self.client.create("execution.job", payload={"words": "one two three"})
             run = [sys.executable, str(EXAMPLES / "worker.py")]
-            # Under `nohup`, as some gates run, it would be ignored.
+            # Reset SIGHUP, which is ignored if the tests run under `nohup`.
             process = subprocess.Popen(
                 run,
                 env=environment,
@@ -324,21 +324,25 @@ class Processes(unittest.TestCase):
                 text=True,
             )
             try:
-                until(self.client, made.id, "SUCCEEDED")
+                wait_for_state(self.client, created.id, "SUCCEEDED")
                 process.send_signal(number)
-                _, said = process.communicate(timeout=DEADLINE)
+                _, output = process.communicate(timeout=TEST_TIMEOUT)
                 self.assertEqual(process.returncode, 0, number)
             finally:
                 process.kill()
                 process.wait()
-            self.assertIn(f"works on execution.job at {server.url}, 4 jobs at a time", said)
-            self.assertIn(f"ending, on {number.name}: what runs may finish within 10 s; a second signal", said)
-            self.assertIn("ended: 1 job committed, 0 failed, 0 given back", said)
-            self.assertEqual(self.client.effect(made.id).result, {"count": 3})
+            self.assertIn(f"started: lifecycles execution.job, server {server.url}, concurrency 4", output)
+            self.assertIn(f"stopping ({number.name}): running jobs have 10 s to finish; a second signal", output)
+            self.assertIn("worker stopped: 1 job committed, 0 failed, 0 yielded", output)
+            self.assertEqual(self.client.effect(created.id).result, {"count": 3})
 
-    def test_the_producer_makes_jobs_once(self) -> None:
-        environment = os.environ | {"ONCEWARD_URL": server.url}
-        run = [sys.executable, str(EXAMPLES / "producer.py"), "invoice-7"]
-        first, again = (subprocess.run(run, env=environment, capture_output=True, text=True, check=True) for _ in range(2))
-        self.assertEqual(first.stdout, again.stdout)
-        self.assertEqual(self.client.get(first.stdout.strip()).lifecycle, "execution.job")
+    def test_repeated_producer_creates_no_second_job(self) -> None:
+        # Its own server, because the job stays and the other test counts jobs.
+        with ServerProcess() as own_server, Client(own_server.url) as client:
+            environment = os.environ | {"ONCEWARD_URL": own_server.url}
+            run = [sys.executable, str(EXAMPLES / "producer.py"), "invoice-7"]
+            first, repeated = (
+                subprocess.run(run, env=environment, capture_output=True, text=True, check=True) for _ in range(2)
+            )
+            self.assertEqual(first.stdout, repeated.stdout)
+            self.assertEqual(client.get(first.stdout.strip()).lifecycle, "execution.job")

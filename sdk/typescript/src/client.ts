@@ -1,293 +1,324 @@
-/** Calls to a server, typed. Each may be made again without harm, and is, as long as patience lasts. */
+/** HTTP client. Every call is safe to repeat, and the client retries it within its retry policy. */
 
-import { refused, type WorkError } from "./errors.js";
-import { Transport, type Ask } from "./http.js";
-import { Patience, problemMayPass } from "./patience.js";
-import type { Effect, Entry, Execution, Fired, Lease, Page, Problem, Record, Reported } from "./records.js";
-import { eventBody, newBody, newKey, reportBody, whole, type Event, type Lasting, type New, type Report } from "./requests.js";
-import { Stream, type StreamOptions } from "./stream.js";
+import { errorFromProblem, type Failure } from "./errors.js";
+import {
+  newIdempotencyKey,
+  toEventBody,
+  toReportBatchItem,
+  toReportBody,
+  toRecordBody,
+  toWholeMillis,
+  type EventRequest,
+  type LeaseLength,
+  type NewRecord,
+  type Report,
+} from "./requests.js";
+import { DEFAULT_RETRY_POLICY, isProblemRetryable, RetryTimer, type RetryPolicy } from "./retry_policy.js";
+import { LogStream, type StreamOptions } from "./stream.js";
+import { Transport, type ApiRequest } from "./transport.js";
+import type { Effect, Execution, FireResult, LeasedJob, LogEntry, Problem, Record, RecordPage, ReportResult } from "./types.js";
 
 export interface ClientOptions {
-  /** Else `ONCEWARD_URL`, else http://127.0.0.1:7171. */
+  /** Default: `ONCEWARD_URL`, or http://127.0.0.1:7171. */
   url?: string;
-  /** Else `ONCEWARD_KEY`. */
-  key?: string;
-  /** Bounds one try, in milliseconds. */
-  timeout?: number;
-  /** How long a call is tried again when the server cannot be reached, is overloaded or starts anew, in milliseconds. */
-  patience?: number;
+  /** Default: `ONCEWARD_KEY`. */
+  apiKey?: string;
+  retryPolicy?: Partial<RetryPolicy>;
 }
 
-export interface LeaseOptions extends Lasting {
-  max?: number;
-  /** How long to wait for a first job, in milliseconds. */
-  wait?: number;
+export interface LeaseOptions extends LeaseLength {
+  /** Default: 1. */
+  maxJobs?: number;
+  /** How long to wait for the first job, in milliseconds. Default: 0. */
+  maxWait?: number;
+  /** Whether to start the executions. Default: true. */
   start?: boolean;
-  /** The same key answers with the same jobs. Without one, a key is made up for this call and its retries. */
-  once?: string;
+  /** Calls with the same key return the same jobs. Without a key, the client generates one for this call. */
+  idempotencyKey?: string;
 }
 
-/** Records, events or reports in one call; longer lists are sent in several. */
-export const BATCH = 500;
+/** Records, events or reports in one request. The client splits longer lists. */
+export const MAX_BATCH_ITEMS = 500;
 
-/** Characters in one call; the server takes 16 MB, and a character has up to four bytes. */
-const BATCH_SIZE = 3 << 20;
+/** Characters in one request. The server accepts 16 MB, and a character has up to four bytes. */
+const MAX_BATCH_CHARS = 3 << 20;
 
 export class Client {
   readonly url: string;
-  readonly timeout: number;
-  readonly patience: number;
+  readonly retryPolicy: RetryPolicy;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
     this.url = options.url ?? process.env["ONCEWARD_URL"] ?? "http://127.0.0.1:7171";
-    this.timeout = options.timeout ?? 10_000;
-    this.patience = options.patience ?? 30_000;
-    this.#transport = new Transport(this.url, options.key ?? process.env["ONCEWARD_KEY"]);
+    this.retryPolicy = { ...DEFAULT_RETRY_POLICY, ...options.retryPolicy };
+    this.#transport = new Transport(this.url, options.apiKey ?? process.env["ONCEWARD_KEY"]);
   }
 
   // Producers
 
   /**
-   * Makes a record. `once` is the idempotency key: the same key answers with the same record, also tomorrow and from another
-   * process. Without one, a key is made up for this call, so that its own retries make no second record.
+   * Creates a record. Calls with the same idempotency key return the same record, at any time and from any process. Without a key, the
+   * client generates one for this call, so that its retries create no second record.
    */
-  async create(lifecycle: string, record: New = {}): Promise<Record> {
-    const headers = { "idempotency-key": record.once ?? newKey() };
+  async create(lifecycle: string, record: NewRecord = {}): Promise<Record> {
+    const headers = { "idempotency-key": record.idempotencyKey ?? newIdempotencyKey() };
     const path = `/v1/lifecycles/${encodeURIComponent(lifecycle)}/records`;
-    return (await this.#post(path, newBody(record), headers)) as Record;
+    return (await this.#post(path, toRecordBody(record), headers)) as Record;
   }
 
-  /** Makes many records, each on its own: what became of each stands at its place in the answer. */
-  async createMany(lifecycle: string, records: readonly New[]): Promise<(Record | Problem)[]> {
-    const bodies = records.map((record) => ({ ...newBody(record), key: record.once ?? newKey() }));
+  /** Creates many records. Each succeeds or fails on its own; the results have the order of `records`. */
+  async createBatch(lifecycle: string, records: readonly NewRecord[]): Promise<(Record | Problem)[]> {
+    const bodies = records.map((record) => ({ ...toRecordBody(record), key: record.idempotencyKey ?? newIdempotencyKey() }));
     const path = `/v1/lifecycles/${encodeURIComponent(lifecycle)}/records/batch`;
-    const results = await this.#batch(path, "records", bodies);
-    return results.map((result) => ("error" in result ? (result.error as Problem) : (result["record"] as Record)));
+    const items = await this.#postBatches(path, "records", bodies);
+    return items.map((item) => ("error" in item ? (item.error as Problem) : (item["record"] as Record)));
   }
 
-  /** Fires an event at a record; `version`: only if it is still at that version. */
-  async fire(record: string, event: string, options: Omit<Event, "record" | "event"> & { token?: number } = {}): Promise<Fired> {
-    const headers: { [name: string]: string } = { "idempotency-key": options.once ?? newKey() };
+  /** Fires an event on a record. If `version` is given, the server refuses the event unless the record has that version. */
+  async fire(
+    record: string,
+    event: string,
+    options: Omit<EventRequest, "record" | "event"> & { token?: number } = {},
+  ): Promise<FireResult> {
+    const headers: { [name: string]: string } = { "idempotency-key": options.idempotencyKey ?? newIdempotencyKey() };
     if (options.version !== undefined) headers["if-match"] = `"${options.version}"`;
     const path = `/v1/records/${encodeURIComponent(record)}/events/${encodeURIComponent(event)}`;
-    return (await this.#post(path, { input: options.input, token: options.token }, headers)) as Fired;
+    return (await this.#post(path, { input: options.input, token: options.token }, headers)) as FireResult;
   }
 
-  /** Fires many events, each on its own. */
-  async fireMany(events: readonly Event[]): Promise<(Fired | Problem)[]> {
-    const bodies = events.map((event) => eventBody(event, event.once ?? newKey()));
-    const results = await this.#batch("/v1/events/batch", "events", bodies);
-    return results.map((result) => ("error" in result ? (result.error as Problem) : (result as unknown as Fired)));
+  /** Fires many events. Each succeeds or fails on its own. */
+  async fireBatch(events: readonly EventRequest[]): Promise<(FireResult | Problem)[]> {
+    const bodies = events.map((event) => toEventBody(event, event.idempotencyKey ?? newIdempotencyKey()));
+    const items = await this.#postBatches("/v1/events/batch", "events", bodies);
+    return items.map((item) => ("error" in item ? (item.error as Problem) : (item as unknown as FireResult)));
   }
 
-  // Lookers
+  // Queries
 
   async get(record: string): Promise<Record> {
     return (await this.#get(`/v1/records/${encodeURIComponent(record)}`)) as Record;
   }
 
-  /** One page of records; `records` goes through all. */
+  /** Returns one page of records. `records` iterates over all pages. */
   async list(
     lifecycle: string,
     options: { state?: string; owner?: string; limit?: number; cursor?: string } = {},
-  ): Promise<Page> {
-    return (await this.#get(`/v1/records?${query({ lifecycle, ...options })}`)) as Page;
+  ): Promise<RecordPage> {
+    return (await this.#get(`/v1/records?${toQuery({ lifecycle, ...options })}`)) as RecordPage;
   }
 
+  /** Iterates over all records that match. */
   async *records(lifecycle: string, options: { state?: string; owner?: string } = {}): AsyncGenerator<Record> {
     let cursor: string | undefined;
     do {
-      const page: Page = await this.list(lifecycle, cursor === undefined ? options : { ...options, cursor });
+      const page: RecordPage = await this.list(lifecycle, cursor === undefined ? options : { ...options, cursor });
       yield* page.records;
       cursor = page.next ?? undefined;
     } while (cursor !== undefined);
   }
 
-  /** The whole log of a record, oldest entry first. */
-  async history(record: string): Promise<Entry[]> {
-    return (await this.#pages(`/v1/records/${encodeURIComponent(record)}/history`, "entries")) as Entry[];
+  /** Returns the complete log of a record, oldest entry first. */
+  async history(record: string): Promise<LogEntry[]> {
+    return (await this.#getPages(`/v1/records/${encodeURIComponent(record)}/history`, "entries")) as LogEntry[];
   }
 
-  /** The attempts at a job, oldest first. */
+  /** Returns all executions of a job, oldest first. */
   async executions(record: string): Promise<Execution[]> {
-    return (await this.#pages(`/v1/records/${encodeURIComponent(record)}/executions`, "executions")) as Execution[];
+    return (await this.#getPages(`/v1/records/${encodeURIComponent(record)}/executions`, "executions")) as Execution[];
   }
 
-  /** What the job's commit left; 404 where there is none. */
+  /** Returns the committed effect of a job. The server refuses with 404 if there is none. */
   async effect(record: string): Promise<Effect> {
-    const found = (await this.#get(`/v1/records/${encodeURIComponent(record)}/effect`)) as Effect & { result_base64?: string };
-    return found.result_base64 === undefined ? found : { ...found, result: unbase64(found.result_base64) };
+    const effect = (await this.#get(`/v1/records/${encodeURIComponent(record)}/effect`)) as Effect & { result_base64?: string };
+    return effect.result_base64 === undefined ? effect : { ...effect, result: fromBase64(effect.result_base64) };
   }
 
-  /** The bytes of its payload. */
+  /** Downloads the payload's bytes. */
   async payload(record: string): Promise<Uint8Array> {
     const path = `/v1/records/${encodeURIComponent(record)}/payload`;
-    return this.#patiently(() => this.#transport.bytes({ method: "GET", path, timeout: this.timeout }));
+    const timeout = this.retryPolicy.responseTimeout;
+    return this.#withRetries(() => this.#transport.sendForBytes({ method: "GET", path, timeout }));
   }
 
-  /** Its payload as a lease brings it: the value where it is JSON, else the bytes. */
+  /** Downloads the payload in the form that a lease has: the value if it is JSON, otherwise the bytes. */
   async payloadValue(record: string): Promise<unknown> {
-    return valueOf(await this.payload(record));
+    return parsePayload(await this.payload(record));
   }
 
-  /** The log as it grows, from the entry after `after` on (from now on, without it). It goes on by itself after a break. */
-  stream(options: StreamOptions = {}): Stream {
-    return new Stream(this.#transport, options);
+  /** Follows the log from the entry after `after`, by default from its end. The stream reconnects by itself. */
+  stream(options: StreamOptions = {}): LogStream {
+    return new LogStream(this.#transport, options);
   }
 
   // Workers
 
-  /** Takes up to `max` jobs and waits up to `wait` milliseconds for the first. */
-  async lease(lifecycles: readonly string[], worker: string, options: LeaseOptions = {}): Promise<Lease[]> {
-    const once = options.once ?? newKey();
-    return this.#patiently(() => this.leaseOnce(lifecycles, worker, { ...options, once }));
+  /** Leases up to `maxJobs` jobs. Waits up to `maxWait` milliseconds for the first. */
+  async lease(lifecycles: readonly string[], worker: string, options: LeaseOptions = {}): Promise<LeasedJob[]> {
+    const idempotencyKey = options.idempotencyKey ?? newIdempotencyKey();
+    return this.#withRetries(() => this.leaseOnce(lifecycles, worker, { ...options, idempotencyKey }));
   }
 
-  /** A single try of `lease`; after a failure the same `once` finds what may have been taken, with `again` only that. */
+  /**
+   * Like `lease`, without retries. After a failure, the same idempotency key returns the jobs that the failed call leased. With
+   * `replayOnly`, the server leases no new ones.
+   */
   async leaseOnce(
     lifecycles: readonly string[],
     worker: string,
-    options: LeaseOptions & { once: string; again?: boolean; signal?: AbortSignal; timeout?: number },
-  ): Promise<Lease[]> {
-    const { max = 1, wait = 0, start = true, lease, once, again, signal } = options;
-    const wait_ms = wait > 0 ? whole(wait) : undefined;
-    const body = { lifecycles, worker, max, start, lease_ms: whole(lease), wait_ms, again };
-    const timeout = (options.timeout ?? this.timeout) + wait;
-    const headers = { "idempotency-key": once };
-    const found = await this.#transport.json({ method: "POST", path: "/v1/leases", body, headers, timeout, signal });
-    return (found as { executions: Given[] }).executions.map((each) => {
-      if (typeof each.payload_base64 === "string") {
-        return { ...each, payload: unbase64(each.payload_base64), payload_elsewhere: false };
+    options: LeaseOptions & { idempotencyKey: string; replayOnly?: boolean; signal?: AbortSignal; responseTimeout?: number },
+  ): Promise<LeasedJob[]> {
+    const { maxJobs = 1, maxWait = 0, start = true, lease, idempotencyKey, replayOnly, signal } = options;
+    const body = {
+      lifecycles,
+      worker,
+      max: maxJobs,
+      start,
+      lease_ms: toWholeMillis(lease),
+      wait_ms: maxWait > 0 ? toWholeMillis(maxWait) : undefined,
+      again: replayOnly,
+    };
+    const timeout = (options.responseTimeout ?? this.retryPolicy.responseTimeout) + maxWait;
+    const headers = { "idempotency-key": idempotencyKey };
+    const response = await this.#transport.sendForJson({ method: "POST", path: "/v1/leases", body, headers, timeout, signal });
+    return (response as { executions: LeaseResponseItem[] }).executions.map((item) => {
+      if (typeof item.payload_base64 === "string") {
+        return { ...item, payload: fromBase64(item.payload_base64), needs_payload_fetch: false };
       }
-      // A JSON `null` has come along; anything larger has stayed behind.
-      const elsewhere = (each.payload ?? null) === null && (each.record.payload?.bytes ?? 0) > "null".length;
-      return { ...each, payload_elsewhere: elsewhere };
+      // `null` is either a payload of that text, or one that is too large for the response.
+      const isTooLarge = (item.payload ?? null) === null && (item.record.payload?.bytes ?? 0) > "null".length;
+      return { ...item, needs_payload_fetch: isTooLarge };
     });
   }
 
-  start(execution: string, token: number): Promise<Reported> {
-    return this.report({ execution, token, do: "start" });
+  start(execution: string, token: number): Promise<ReportResult> {
+    return this.report({ execution, token, kind: "start" });
   }
 
-  /** Keeps the lease; the answer's `stop` says that the job is to be given up. */
-  heartbeat(execution: string, token: number, options: Lasting = {}): Promise<Reported> {
-    return this.report({ execution, token, do: "heartbeat", ...options });
+  /** Extends the lease. If the result's `stop` is set, the worker must stop the job. */
+  heartbeat(execution: string, token: number, options: LeaseLength = {}): Promise<ReportResult> {
+    return this.report({ execution, token, kind: "heartbeat", ...options });
   }
 
-  /** Lets the effect land, at most once in the life of a job. `result` is a JSON value or bytes. */
-  commit(execution: string, token: number, result?: unknown, options: { finish?: boolean } = {}): Promise<Reported> {
-    return this.report({ execution, token, do: "commit", result, ...options });
+  /** Commits the effect, at most once per job. `result` is a JSON value or bytes. */
+  commit(execution: string, token: number, result?: unknown, options: { finish?: boolean } = {}): Promise<ReportResult> {
+    return this.report({ execution, token, kind: "commit", result, ...options });
   }
 
-  finish(execution: string, token: number): Promise<Reported> {
-    return this.report({ execution, token, do: "finish" });
+  finish(execution: string, token: number): Promise<ReportResult> {
+    return this.report({ execution, token, kind: "finish" });
   }
 
-  fail(execution: string, token: number, error: WorkError): Promise<Reported> {
-    return this.report({ execution, token, do: "fail", error });
+  fail(execution: string, token: number, failure: Failure): Promise<ReportResult> {
+    return this.report({ execution, token, kind: "fail", failure });
   }
 
-  /** Gives a job back unharmed. */
-  yield(execution: string, token: number): Promise<Reported> {
-    return this.report({ execution, token, do: "yield" });
+  /** Returns the job without counting a failure. */
+  yield(execution: string, token: number): Promise<ReportResult> {
+    return this.report({ execution, token, kind: "yield" });
   }
 
-  report(report: Report): Promise<Reported> {
-    return this.#patiently(() => this.reportOnce(report));
+  report(report: Report): Promise<ReportResult> {
+    return this.#withRetries(() => this.reportOnce(report));
   }
 
-  /** A single try of a report; `trace` is the W3C trace context (`traceparent`) that it belongs to. */
-  async reportOnce(report: Report, timeout = this.timeout, trace?: string | null): Promise<Reported> {
-    const path = `/v1/executions/${encodeURIComponent(report.execution)}/${report.do}`;
-    const headers: { [name: string]: string } = trace ? { traceparent: trace } : {};
-    return (await this.#transport.json({ method: "POST", path, body: reportBody(report), headers, timeout })) as Reported;
+  /** Like `report`, without retries. `traceparent` is the W3C trace context of the job. */
+  async reportOnce(report: Report, timeout = this.retryPolicy.responseTimeout, traceparent?: string | null): Promise<ReportResult> {
+    const path = `/v1/executions/${encodeURIComponent(report.execution)}/${report.kind}`;
+    const headers: { [name: string]: string } = traceparent ? { traceparent } : {};
+    const body = toReportBody(report);
+    return (await this.#transport.sendForJson({ method: "POST", path, body, headers, timeout })) as ReportResult;
   }
 
-  /** Many reports, each on its own. */
-  async reportMany(reports: readonly Report[]): Promise<(Reported | Problem)[]> {
-    const bodies = reports.map((each) => ({ execution: each.execution, do: each.do, ...reportBody(each) }));
-    return (await this.#batch("/v1/executions/batch", "reports", bodies)).map(reported);
+  /** Sends many reports. Each succeeds or fails on its own. */
+  async reportBatch(reports: readonly Report[]): Promise<(ReportResult | Problem)[]> {
+    return (await this.#postBatches("/v1/executions/batch", "reports", reports.map(toReportBatchItem))).map(toReportResult);
   }
 
-  /** A single try of one batch. */
-  async reportManyOnce(reports: readonly Report[], timeout = this.timeout): Promise<(Reported | Problem)[]> {
-    const body = { reports: reports.map((each) => ({ execution: each.execution, do: each.do, ...reportBody(each) })) };
-    const found = await this.#transport.json({ method: "POST", path: "/v1/executions/batch", body, timeout });
-    return (found as { results: Result[] }).results.map(reported);
+  /** Like `reportBatch`, in one request and without retries. */
+  async reportBatchOnce(
+    reports: readonly Report[],
+    timeout = this.retryPolicy.responseTimeout,
+  ): Promise<(ReportResult | Problem)[]> {
+    const body = { reports: reports.map(toReportBatchItem) };
+    const response = await this.#transport.sendForJson({ method: "POST", path: "/v1/executions/batch", body, timeout });
+    return (response as { results: BatchItem[] }).results.map(toReportResult);
   }
 
-  // Inside
+  // Requests with retries
 
-  async #patiently<T>(work: () => Promise<T>): Promise<T> {
-    const patience = new Patience(this.patience);
+  async #withRetries<T>(send: () => Promise<T>): Promise<T> {
+    const retryTimer = new RetryTimer(this.retryPolicy);
     for (;;) {
       try {
-        return await work();
+        return await send();
       } catch (error) {
-        await patience.after(error);
+        await retryTimer.waitOrThrow(error);
       }
     }
   }
 
   #get(path: string): Promise<unknown> {
-    return this.#patiently(() => this.#transport.json({ method: "GET", path, timeout: this.timeout }));
+    const request: ApiRequest = { method: "GET", path, timeout: this.retryPolicy.responseTimeout };
+    return this.#withRetries(() => this.#transport.sendForJson(request));
   }
 
   #post(path: string, body: object | string, headers: { [name: string]: string } = {}): Promise<unknown> {
-    const ask: Ask = { method: "POST", path, body, headers, timeout: this.timeout };
-    return this.#patiently(() => this.#transport.json(ask));
+    const request: ApiRequest = { method: "POST", path, body, headers, timeout: this.retryPolicy.responseTimeout };
+    return this.#withRetries(() => this.#transport.sendForJson(request));
   }
 
-  async #pages(path: string, name: string): Promise<unknown[]> {
+  async #getPages(path: string, member: string): Promise<unknown[]> {
     const all: unknown[] = [];
     let cursor: string | undefined;
     do {
-      const asked = cursor === undefined ? path : `${path}?${query({ cursor })}`;
-      const found = (await this.#get(asked)) as { [name: string]: unknown };
-      all.push(...(found[name] as unknown[]));
-      cursor = (found["next"] as string | null | undefined) ?? undefined;
+      const pagePath = cursor === undefined ? path : `${path}?${toQuery({ cursor })}`;
+      const page = (await this.#get(pagePath)) as { [name: string]: unknown };
+      all.push(...(page[member] as unknown[]));
+      cursor = (page["next"] as string | null | undefined) ?? undefined;
     } while (cursor !== undefined);
     return all;
   }
 
-  async #batch(path: string, name: string, bodies: readonly object[]): Promise<Result[]> {
-    const all: Result[] = [];
-    let [part, size]: [string[], number] = [[], 0];
+  async #postBatches(path: string, member: string, bodies: readonly object[]): Promise<BatchItem[]> {
+    const all: BatchItem[] = [];
+    let [batch, batchChars]: [string[], number] = [[], 0];
     for (const text of bodies.map((body) => JSON.stringify(body))) {
-      if (part.length > 0 && (part.length === BATCH || size + text.length > BATCH_SIZE)) {
-        all.push(...(await this.#part(path, name, part)));
-        [part, size] = [[], 0];
+      if (batch.length > 0 && (batch.length === MAX_BATCH_ITEMS || batchChars + text.length > MAX_BATCH_CHARS)) {
+        all.push(...(await this.#postBatch(path, member, batch)));
+        [batch, batchChars] = [[], 0];
       }
-      part.push(text);
-      size += text.length;
+      batch.push(text);
+      batchChars += text.length;
     }
-    return part.length === 0 ? all : [...all, ...(await this.#part(path, name, part))];
+    return batch.length === 0 ? all : [...all, ...(await this.#postBatch(path, member, batch))];
   }
 
-  /** One batch; those of its calls that may be taken after a moment are made again. */
-  async #part(path: string, name: string, bodies: readonly string[]): Promise<Result[]> {
-    const results = new Array<Result>(bodies.length);
-    const patience = new Patience(this.patience);
-    let waiting = bodies.map((_, at) => at);
+  /** Sends one batch and retries those of its items that failed temporarily. */
+  async #postBatch(path: string, member: string, bodies: readonly string[]): Promise<BatchItem[]> {
+    const items = new Array<BatchItem>(bodies.length);
+    const retryTimer = new RetryTimer(this.retryPolicy);
+    let pending = bodies.map((_, index) => index);
     for (;;) {
-      const text = `{"${name}":[${waiting.map((at) => bodies[at]).join(",")}]}`;
-      const found = (await this.#post(path, text)) as { results: Result[] };
-      waiting.forEach((at, number) => (results[at] = found.results[number] as Result));
-      waiting = waiting.filter((at) => results[at]?.error && problemMayPass(results[at].error));
-      const first = waiting[0];
-      if (first === undefined) return results;
+      const text = `{"${member}":[${pending.map((index) => bodies[index]).join(",")}]}`;
+      const response = (await this.#post(path, text)) as { results: BatchItem[] };
+      pending.forEach((index, position) => (items[index] = response.results[position] as BatchItem));
+      pending = pending.filter((index) => items[index]?.error && isProblemRetryable(items[index].error));
+      const first = pending[0];
+      if (first === undefined) return items;
       try {
-        await patience.after(refused(results[first]?.error as Problem));
+        await retryTimer.waitOrThrow(errorFromProblem(items[first]?.error as Problem));
       } catch {
-        return results;
+        return items;
       }
     }
   }
 }
 
-/** The value where it is JSON, whatever kind the server says it is: large ones it does not look into. Else the bytes. */
-export function valueOf(payload: Uint8Array): unknown {
+/**
+ * Returns the value if the payload is JSON, otherwise the bytes. Ignores the content type, because the server does not inspect large
+ * payloads.
+ */
+export function parsePayload(payload: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload)) as unknown;
   } catch {
@@ -295,23 +326,22 @@ export function valueOf(payload: Uint8Array): unknown {
   }
 }
 
-type Given = Omit<Lease, "payload_elsewhere"> & { readonly payload_base64?: string | null };
+type LeaseResponseItem = Omit<LeasedJob, "needs_payload_fetch"> & { readonly payload_base64?: string | null };
 
-interface Result {
+interface BatchItem {
   readonly error?: Problem;
   readonly [name: string]: unknown;
 }
 
-function reported(result: Result): Reported | Problem {
-  return result.error ?? (result as unknown as Reported);
+function toReportResult(item: BatchItem): ReportResult | Problem {
+  return item.error ?? (item as unknown as ReportResult);
 }
 
-function query(values: { [name: string]: string | number | undefined }): string {
-  const given = Object.entries(values).filter(([, value]) => value !== undefined);
-  return new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+function toQuery(values: { [name: string]: string | number | undefined }): string {
+  const defined = Object.entries(values).filter(([, value]) => value !== undefined);
+  return new URLSearchParams(defined.map(([name, value]) => [name, String(value)])).toString();
 }
 
-function unbase64(text: string): Uint8Array {
+function fromBase64(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(text, "base64"));
 }
-

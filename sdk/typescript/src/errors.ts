@@ -1,28 +1,28 @@
-/** What goes wrong, and what a handler may throw. */
+/** Errors of calls, and failures that a handler throws. */
 
-import type { Problem } from "./records.js";
+import type { Problem } from "./types.js";
 
-/** Whatever this library throws. */
+/** Base class of all errors of this library. */
 export class OncewardError extends Error {
   override name = this.constructor.name;
 }
 
-/** No answer from the server. Whether the call was carried out is not known. */
-export class Unreachable extends OncewardError {
-  /** Nobody was there to hear it, so that nothing was carried out. */
-  readonly unheard: boolean;
+/** The server did not answer. */
+export class UnreachableError extends OncewardError {
+  /** Whether the server certainly did not receive the call. Otherwise the outcome is unknown. */
+  readonly notSent: boolean;
 
-  constructor(message: string, options: ErrorOptions & { unheard?: boolean } = {}) {
+  constructor(message: string, options: ErrorOptions & { notSent?: boolean } = {}) {
     super(message, options);
-    this.unheard = options.unheard ?? false;
+    this.notSent = options.notSent ?? false;
   }
 }
 
-/** The server answered, and the answer is no. `problem` says why. */
-export class Refused extends OncewardError {
+/** The server refused the call. `problem` says why. */
+export class RefusedError extends OncewardError {
   constructor(readonly problem: Problem) {
-    const said = problem.reason ?? problem.detail ?? problem.title;
-    super(`${problem.status} ${problem.code}${said ? `: ${said}` : ""}`);
+    const message = problem.reason ?? problem.detail ?? problem.title;
+    super(`${problem.status} ${problem.code}${message ? `: ${message}` : ""}`);
   }
 
   get code(): string {
@@ -34,56 +34,56 @@ export class Refused extends OncewardError {
   }
 }
 
-/** The job is no longer this worker's: its lease ran out, or it moved on without it. Drop the work. */
-export class LeaseLost extends Refused {}
+/** The worker no longer holds the job: the lease expired, or the record left the leased state. Drop the work. */
+export class LeaseLostError extends RefusedError {}
 
-/** An effect has landed: another's, or one's own. Drop the work, it is done. */
-export class AlreadyCommitted extends Refused {
-  /** The token of the execution that won. */
-  get committed(): number | undefined {
+/** The job already has a committed effect, of this or another execution. Drop the work. */
+export class AlreadyCommittedError extends RefusedError {
+  /** The token of the execution that committed. */
+  get committedToken(): number | undefined {
     return this.problem.effect?.token;
   }
 }
 
-/** The error that suits a problem. */
-export function refused(problem: Problem): Refused {
+/** Returns the error for a problem. */
+export function errorFromProblem(problem: Problem): RefusedError {
   switch (problem.code) {
     case "lease_lost":
-      return new LeaseLost(problem);
+      return new LeaseLostError(problem);
     case "already_committed":
-      return new AlreadyCommitted(problem);
+      return new AlreadyCommittedError(problem);
     default:
-      return new Refused(problem);
+      return new RefusedError(problem);
   }
 }
 
-/** Thrown by `Job.check` when the job is to stop. Let it pass through your handler: the job is then given back. */
-export class Cancelled extends OncewardError {}
+/** The job must stop. If a handler lets it propagate, the worker yields the job. */
+export class JobStoppedError extends OncewardError {}
 
-/** Why a job failed, as the server is told. Throw `Retry` or `Fail`. */
-export abstract class WorkError extends OncewardError {
+/** Why a job failed. Throw `RetryableFailure` or `TerminalFailure`. */
+export abstract class Failure extends OncewardError {
   abstract readonly retryable: boolean;
 
   constructor(
     readonly code: string,
     message = "",
-    readonly after?: number,
+    readonly retryAfter?: number,
   ) {
     super(message);
   }
 }
 
-/** This attempt failed, another may succeed; not before `after` milliseconds. */
-export class Retry extends WorkError {
+/** A failure that another attempt may avoid. `retryAfter` is the shortest delay before it, in milliseconds. */
+export class RetryableFailure extends Failure {
   readonly retryable = true;
 
-  constructor(code: string, message = "", options: { after?: number } = {}) {
-    super(code, message, options.after);
+  constructor(code: string, message = "", options: { retryAfter?: number } = {}) {
+    super(code, message, options.retryAfter);
   }
 }
 
-/** The job cannot succeed. It is not tried again. */
-export class Fail extends WorkError {
+/** A failure that no retry can avoid. */
+export class TerminalFailure extends Failure {
   readonly retryable = false;
 
   constructor(code: string, message = "") {

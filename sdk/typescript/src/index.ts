@@ -1,13 +1,36 @@
 /**
- * Client and workers for Onceward, a durable lifecycle engine.
+ * Client and worker library for Onceward, a durable lifecycle engine.
  *
- * `Client` speaks to a server; `Worker` runs your functions for jobs, holds their leases and reports what became of them.
+ * `Client` calls a server. `Worker` leases jobs, runs your handlers, keeps the leases and reports the results.
  */
 export { Client, type ClientOptions } from "./client.js";
-export { AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Refused, Retry, Unreachable, WorkError } from "./errors.js";
-export type { Job, Reason } from "./job.js";
-export { isProblem } from "./records.js";
-export type { Effect, Entry, Execution, Fired, Json, Lease, Page, Problem, Record, Reported } from "./records.js";
-export type { Event, Lasting, New, Report } from "./requests.js";
-export type { Stream, StreamOptions } from "./stream.js";
-export { Worker, type Handler, type WorkerOptions } from "./worker.js";
+export {
+  AlreadyCommittedError,
+  Failure,
+  JobStoppedError,
+  LeaseLostError,
+  OncewardError,
+  RefusedError,
+  RetryableFailure,
+  TerminalFailure,
+  UnreachableError,
+} from "./errors.js";
+export type { Job, StopReason } from "./job.js";
+export type { EventRequest, LeaseLength, NewRecord, Report } from "./requests.js";
+export type { RetryPolicy } from "./retry_policy.js";
+export type { LogStream, StreamOptions } from "./stream.js";
+export { isProblem } from "./types.js";
+export type {
+  Effect,
+  Execution,
+  FireResult,
+  Json,
+  LeasedJob,
+  LogEntry,
+  PayloadRef,
+  Problem,
+  Record,
+  RecordPage,
+  ReportResult,
+} from "./types.js";
+export { Worker, type Handler, type WorkerConfig } from "./worker.js";

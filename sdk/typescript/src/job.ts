@@ -1,54 +1,55 @@
-/** A job, as a handler gets it. */
+/** The job that a handler gets. */
 
-import { Cancelled } from "./errors.js";
-import type { Lease, Record } from "./records.js";
+import { JobStoppedError } from "./errors.js";
+import type { LeasedJob, Record } from "./types.js";
 
-/** Why a job is to stop: its lifecycle says so, its lease is lost, or the worker shuts down. */
-export type Reason = "stop" | "lease_lost" | "shutdown";
+/** Why a job must stop: its lifecycle requests it, its lease is lost, or the worker shuts down. */
+export type StopReason = "stop" | "lease_lost" | "shutdown";
 
-/** One attempt at a job. `id` is the same in every attempt, so it is the key for effects outside. */
+/** One attempt at a job. `id` is the same in every attempt: use it as idempotency key for effects outside the store. */
 export class Job<Payload = unknown> {
   readonly record: Record;
-  /** The id of this attempt. */
+  /** Id of the execution. */
   readonly execution: string;
+  /** Fencing token, part of every report. */
   readonly token: number;
   readonly attempt: number;
-  /** W3C trace context of whoever made the job, where there is some; sent with its reports. */
+  /** W3C trace context, if the creator of the job sent one. The worker sends it with the reports. */
   readonly traceparent: string | undefined;
-  /** The JSON value or the bytes, or what the handler's `decode` made of them. */
+  /** The JSON value or the bytes, or the result of the handler's `decode`. */
   payload: Payload;
-  /** Aborted when the job is to stop: hand it to whatever takes a signal. */
+  /** Aborted when the job must stop. Pass it to calls that accept a signal. */
   readonly signal: AbortSignal;
-  /** Why it is to stop. */
-  reason: Reason | undefined;
-  /** Whether the effect has landed by `commit`. */
-  committed = false;
-  /** For the worker: how long the lease lasts after each heartbeat. */
-  readonly lasts: number;
+  /** Why the job must stop. */
+  stopReason: StopReason | undefined;
+  /** Whether `commit` succeeded. */
+  isCommitted = false;
+  /** For the worker: length of the lease after each heartbeat, in milliseconds. */
+  readonly leaseDuration: number;
   /**
-   * For the worker: when the lease is surely gone. The server says how much was left of it; one that does not say it has an answer
-   * that may have been long on its way, or found again by its key.
+   * For the worker: when the lease has certainly expired, by the local clock. A server that does not send the remaining lease gets the
+   * whole length, although its response may be late or replayed.
    */
-  goneAt: number;
-  /** For the worker: when reports are no longer tried, as the worker ends. */
-  giveUpAt = Number.POSITIVE_INFINITY;
-  readonly #stop = new AbortController();
+  leaseExpiresAt: number;
+  /** For the worker: when it stops retrying reports, because it shuts down. */
+  reportDeadline = Number.POSITIVE_INFINITY;
+  readonly #abortController = new AbortController();
   readonly #commit: (result: unknown) => Promise<void>;
-  #reported = false;
+  #isReportClaimed = false;
 
-  /** `lasts` overrides what the lifecycle says. */
-  constructor(lease: Lease, lasts: number | undefined, commit: (job: Job, result: unknown) => Promise<void>) {
-    this.payload = lease.payload as Payload;
-    this.record = lease.record;
-    this.execution = lease.id;
-    this.token = lease.token;
-    this.attempt = lease.attempt;
-    this.traceparent = lease.traceparent ?? undefined;
-    this.signal = this.#stop.signal;
-    // Taking it was the newest change of the record.
-    const taken = Date.parse(lease.expires_at) - Date.parse(lease.record.updated_at);
-    this.lasts = lasts ?? Math.max(taken, lease.expires_in_ms ?? 0);
-    this.goneAt = performance.now() + (lease.expires_in_ms ?? this.lasts);
+  /** `leaseDuration` overrides that of the lifecycle. */
+  constructor(leased: LeasedJob, leaseDuration: number | undefined, commit: (job: Job, result: unknown) => Promise<void>) {
+    this.payload = leased.payload as Payload;
+    this.record = leased.record;
+    this.execution = leased.id;
+    this.token = leased.token;
+    this.attempt = leased.attempt;
+    this.traceparent = leased.traceparent ?? undefined;
+    this.signal = this.#abortController.signal;
+    // Leasing was the record's latest change, so `updated_at` is the start of the lease.
+    const lifecycleDuration = Date.parse(leased.expires_at) - Date.parse(leased.record.updated_at);
+    this.leaseDuration = leaseDuration ?? Math.max(lifecycleDuration, leased.expires_in_ms ?? 0);
+    this.leaseExpiresAt = performance.now() + (leased.expires_in_ms ?? this.leaseDuration);
     this.#commit = (result) => commit(this as Job, result);
   }
 
@@ -60,44 +61,44 @@ export class Job<Payload = unknown> {
     return this.record.fields;
   }
 
-  /** Whether the job is to stop. */
-  get cancelled(): boolean {
+  /** Whether the job must stop. */
+  get shouldStop(): boolean {
     return this.signal.aborted;
   }
 
-  /** Throws `Cancelled` where the job is to stop. */
-  check(): void {
-    if (this.cancelled) throw new Cancelled(this.reason ?? "stop");
+  /** Throws `JobStoppedError` if the job must stop. */
+  throwIfStopping(): void {
+    if (this.shouldStop) throw new JobStoppedError(this.stopReason ?? "stop");
   }
 
   /**
-   * Lets the effect land now; what the handler does after it is tidying up, and is not repeated. Without this call, what the handler
-   * returns is committed. Throws `LeaseLost` or `AlreadyCommitted` where the job is no longer this worker's: let it pass through.
+   * Commits the result and lets the handler clean up. The job is not run again after that. Without this call, the worker commits the
+   * handler's return value. Throws `LeaseLostError` or `AlreadyCommittedError` if the worker no longer holds the job: let it propagate.
    */
   commit(result?: unknown): Promise<void> {
     return this.#commit(result);
   }
 
-  /** For the worker: tells the handler to stop. */
-  cancel(reason: Reason): void {
-    if (this.reason === undefined || reason === "lease_lost") this.reason = reason;
-    this.#stop.abort(new Cancelled(this.reason));
+  /** For the worker: asks the handler to stop. A lost lease replaces an earlier reason. */
+  requestStop(reason: StopReason): void {
+    if (this.stopReason === undefined || reason === "lease_lost") this.stopReason = reason;
+    this.#abortController.abort(new JobStoppedError(this.stopReason));
   }
 
-  /** For the worker: whoever comes first reports how the job ended, and nobody else does. */
+  /** For the worker: returns true to the first caller only, which sends the final report. */
   claimReport(): boolean {
-    const first = !this.#reported;
-    this.#reported = true;
-    return first;
+    const isFirst = !this.#isReportClaimed;
+    this.#isReportClaimed = true;
+    return isFirst;
   }
 
-  /** For the worker: whether somebody reports how it ended, or has. */
-  get reported(): boolean {
-    return this.#reported;
+  /** For the worker: whether the final report is being sent or was sent. */
+  get isReportClaimed(): boolean {
+    return this.#isReportClaimed;
   }
 
-  /** For the worker: the heartbeat that was sent then was answered. The lease was prolonged at that time or later. */
-  kept(sent: number): void {
-    this.goneAt = sent + this.lasts;
+  /** For the worker: extends the lease after an accepted heartbeat, counted from when it was sent. */
+  extendLease(sentAt: number): void {
+    this.leaseExpiresAt = sentAt + this.leaseDuration;
   }
 }

@@ -1,78 +1,82 @@
-/** What a caller sends, and how it looks as JSON. */
+/** Requests of callers and workers, and their JSON. */
 
-import type { WorkError } from "./errors.js";
+import type { Failure } from "./errors.js";
 
-/** A key that nobody has used before. */
-export function newKey(): string {
+/** Returns a random key. */
+export function newIdempotencyKey(): string {
   return crypto.randomUUID();
 }
 
-/** A record to make. */
-export interface New {
+/** A record to create. */
+export interface NewRecord {
   fields?: { readonly [name: string]: unknown };
   /** A JSON value, or bytes. */
   payload?: unknown;
   id?: string;
   owner?: string;
-  /** Its idempotency key. Without one, a key is made up, so that a retry of the call makes no second record. */
-  once?: string;
+  /** Without a key, the client generates one, so that a retry of the call creates no second record. */
+  idempotencyKey?: string;
 }
 
-/** An event to fire. */
-export interface Event {
+/** An event to fire on a record. */
+export interface EventRequest {
   record: string;
   event: string;
   input?: { readonly [name: string]: unknown };
-  /** Only if the record is still at this version. */
+  /** Refuse unless the record has this version. */
   version?: number;
-  once?: string;
+  idempotencyKey?: string;
 }
 
-/** How long a lease lasts, in milliseconds; without it, as the lifecycle says. */
-export interface Lasting {
+/** The length of a lease in milliseconds. Default: that of the lifecycle. */
+export interface LeaseLength {
   lease?: number;
 }
 
-/** A worker's report. */
+/** A worker's report on an execution. */
 export type Report = { execution: string; token: number } & (
-  | { do: "start" | "finish" | "yield" }
-  | ({ do: "heartbeat" } & Lasting)
-  | { do: "commit"; result?: unknown; finish?: boolean }
-  | { do: "fail"; error: WorkError }
+  | { kind: "start" | "finish" | "yield" }
+  | ({ kind: "heartbeat" } & LeaseLength)
+  | { kind: "commit"; result?: unknown; finish?: boolean }
+  | { kind: "fail"; failure: Failure }
 );
 
-export function newBody(record: New): object {
+export function toRecordBody(record: NewRecord): object {
   const { fields, id, owner } = record;
-  return { id, fields, owner, ...content("payload", record.payload) };
+  return { id, fields, owner, ...contentMembers("payload", record.payload) };
 }
 
-export function eventBody(event: Event, key: string): object {
+export function toEventBody(event: EventRequest, key: string): object {
   return { record: event.record, event: event.event, input: event.input, version: event.version, key };
 }
 
-export function reportBody(report: Report): object {
+export function toReportBody(report: Report): object {
   const { token } = report;
-  switch (report.do) {
+  switch (report.kind) {
     case "heartbeat":
-      return { token, lease_ms: whole(report.lease) };
+      return { token, lease_ms: toWholeMillis(report.lease) };
     case "commit":
-      return { token, ...(report.finish ? { finish: true } : {}), ...content("result", report.result) };
+      return { token, ...(report.finish ? { finish: true } : {}), ...contentMembers("result", report.result) };
     case "fail": {
-      const { code, message, retryable, after } = report.error;
-      return { token, error: { code, message, retryable, retry_after_ms: whole(after) } };
+      const { code, message, retryable, retryAfter } = report.failure;
+      return { token, error: { code, message, retryable, retry_after_ms: toWholeMillis(retryAfter) } };
     }
     default:
       return { token };
   }
 }
 
-/** Milliseconds as the server takes them. */
-export function whole(milliseconds: number | undefined): number | undefined {
+export function toReportBatchItem(report: Report): object {
+  return { execution: report.execution, do: report.kind, ...toReportBody(report) };
+}
+
+/** Rounds to whole milliseconds, at least one. */
+export function toWholeMillis(milliseconds: number | undefined): number | undefined {
   return milliseconds === undefined ? undefined : Math.max(1, Math.round(milliseconds));
 }
 
-/** A payload or a result: a JSON value as it is, bytes as base64, undefined as nothing. */
-function content(name: string, value: unknown): object {
+/** Returns the JSON member of a payload or result: a JSON value unchanged, bytes as base64, none for undefined. */
+function contentMembers(name: string, value: unknown): object {
   if (value === undefined) return {};
   if (value instanceof Uint8Array) return { [`${name}_base64`]: Buffer.from(value).toString("base64") };
   return { [name]: value };

@@ -1,29 +1,29 @@
-/** The log as it grows: server-sent events, read on across breaks. */
+/** Follows the log over server-sent events and reconnects where it broke off. */
 
-import { OncewardError, Unreachable, refused } from "./errors.js";
-import type { Transport } from "./http.js";
-import { askedOf, Backoff, mayPass, pause } from "./patience.js";
-import type { Entry, Problem } from "./records.js";
+import { errorFromProblem, OncewardError, UnreachableError } from "./errors.js";
+import { Backoff, isRetryable, retryAfterOf, sleep } from "./retry_policy.js";
+import type { Transport } from "./transport.js";
+import type { LogEntry, Problem } from "./types.js";
 
 export interface StreamOptions {
-  /** The entry after which to begin; without it, from now on. */
+  /** Start after this `seq`. Default: the end of the log. */
   after?: number;
   lifecycle?: string;
   record?: string;
   signal?: AbortSignal;
 }
 
-/** A server that says nothing for so long, not even that it is there, is taken for gone. */
-const SILENCE = 60_000;
+/** In milliseconds. The server sends a keep-alive every 15 seconds, so after four missed ones the connection is dead. */
+const STREAM_IDLE_TIMEOUT = 60_000;
 
 /**
- * Entries in their order, each once. `close`, or leaving the loop, ends it.
+ * Entries of the log, in order, each once. `close`, or leaving the loop, ends the stream.
  *
- * After a break it goes on behind `seq`: the last entry that was handed out, or, before the first, the place that the server has named
- * when the stream began. Keep that number to go on after a restart of your own. Where the log was pruned past it, `Refused` with the
- * code `pruned` is thrown.
+ * If the connection breaks, the stream reconnects after `seq`: the last entry that it returned, or, before the first one, the position
+ * that the server sent at the start. Store `seq` to continue after a restart of your program. Throws `RefusedError` with the code `pruned`
+ * if the log was pruned past it.
  */
-export class Stream implements AsyncIterable<Entry> {
+export class LogStream implements AsyncIterable<LogEntry> {
   seq: number | undefined;
   readonly #transport: Transport;
   readonly #options: StreamOptions;
@@ -41,28 +41,28 @@ export class Stream implements AsyncIterable<Entry> {
     this.#closed.abort();
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<Entry> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<LogEntry> {
     let backoff = new Backoff();
     while (!this.#closed.signal.aborted) {
       try {
-        for await (const entry of this.#once()) {
+        for await (const entry of this.#readConnection()) {
           backoff = new Backoff();
           yield entry;
         }
       } catch (error) {
         if (this.#closed.signal.aborted) return;
-        if (!(error instanceof OncewardError) || !mayPass(error)) throw error;
-        await pause(backoff.wait(askedOf(error)), this.#closed.signal);
+        if (!(error instanceof OncewardError) || !isRetryable(error)) throw error;
+        await sleep(backoff.nextDelay(retryAfterOf(error)), this.#closed.signal);
       }
     }
   }
 
-  /** One connection's worth of entries. */
-  async *#once(): AsyncGenerator<Entry> {
-    const own = new AbortController();
-    const abort = (): void => own.abort();
+  /** Returns the entries of one connection. Throws when it ends. */
+  async *#readConnection(): AsyncGenerator<LogEntry> {
+    const controller = new AbortController();
+    const abort = (): void => controller.abort();
     this.#closed.signal.addEventListener("abort", abort);
-    let silence = setTimeout(abort, SILENCE);
+    let idleTimer = setTimeout(abort, STREAM_IDLE_TIMEOUT);
     try {
       const query = new URLSearchParams();
       const headers: { [name: string]: string } = { accept: "text/event-stream" };
@@ -73,43 +73,43 @@ export class Stream implements AsyncIterable<Entry> {
         headers["last-event-id"] = String(this.seq);
       }
       const path = query.size > 0 ? `/v1/stream?${query}` : "/v1/stream";
-      const response = await this.#transport.open({ method: "GET", path, headers, signal: own.signal });
-      for await (const message of messages(response)) {
-        clearTimeout(silence);
-        silence = setTimeout(abort, SILENCE);
+      const response = await this.#transport.open({ method: "GET", path, headers, signal: controller.signal });
+      for await (const message of parseMessages(response)) {
+        clearTimeout(idleTimer);
+        idleTimer = setTimeout(abort, STREAM_IDLE_TIMEOUT);
         if (message === undefined) continue;
         if (message.data === "") {
-          // A place alone says how far the log has been looked through.
-          if (message.place !== undefined) this.seq = Math.max(this.seq ?? 0, message.place);
+          // An id without data says up to which `seq` the server has read the log.
+          if (message.seq !== undefined) this.seq = Math.max(this.seq ?? 0, message.seq);
           continue;
         }
-        if (message.name === "error" || message.name === "problem") throw refused(JSON.parse(message.data) as Problem);
-        const entry = JSON.parse(message.data) as Entry;
+        if (message.name === "error" || message.name === "problem") throw errorFromProblem(JSON.parse(message.data) as Problem);
+        const entry = JSON.parse(message.data) as LogEntry;
         if (this.seq !== undefined && entry.seq <= this.seq) continue;
         this.seq = entry.seq;
         yield entry;
       }
     } finally {
-      clearTimeout(silence);
+      clearTimeout(idleTimer);
       this.#closed.signal.removeEventListener("abort", abort);
-      own.abort();
+      controller.abort();
     }
-    throw new Unreachable("the stream has ended");
+    throw new UnreachableError("the server ended the stream");
   }
 }
 
-interface Message {
+interface SseMessage {
   name: string;
-  place: number | undefined;
+  seq: number | undefined;
   data: string;
 }
 
-/** What the server says; undefined for a sign of life. */
-async function* messages(response: Response): AsyncGenerator<Message | undefined> {
+/** Returns the messages of a response, and undefined for each received chunk, which also resets the idle timeout. */
+async function* parseMessages(response: Response): AsyncGenerator<SseMessage | undefined> {
   const decoder = new TextDecoder();
   let rest = "";
   let name = "";
-  let place: number | undefined;
+  let seq: number | undefined;
   let data: string[] = [];
   try {
     for await (const chunk of response.body ?? []) {
@@ -119,10 +119,10 @@ async function* messages(response: Response): AsyncGenerator<Message | undefined
       rest = lines.pop() ?? "";
       for (const line of lines.map((line) => line.replace(/\r$/, ""))) {
         if (line.startsWith("event:")) name = line.slice(6).trim();
-        else if (line.startsWith("id:")) place = placeOf(line.slice(3));
+        else if (line.startsWith("id:")) seq = parseSeq(line.slice(3));
         else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
         else if (line === "") {
-          yield { name, place, data: data.join("\n") };
+          yield { name, seq, data: data.join("\n") };
           name = "";
           data = [];
         }
@@ -130,12 +130,12 @@ async function* messages(response: Response): AsyncGenerator<Message | undefined
     }
   } catch (error) {
     if (error instanceof OncewardError) throw error;
-    throw new Unreachable(`the stream broke off: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UnreachableError(`the stream broke off: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
-function placeOf(text: string): number {
-  const place = Number(text);
-  if (!Number.isSafeInteger(place)) throw new Unreachable(`the stream tells a place that is none: ${text}`);
-  return place;
+function parseSeq(text: string): number {
+  const seq = Number(text);
+  if (!Number.isSafeInteger(seq)) throw new UnreachableError(`the stream has an id that is not a sequence number: ${text}`);
+  return seq;
 }

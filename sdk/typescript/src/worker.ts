@@ -1,396 +1,419 @@
-/** Runs functions for jobs: leases them, keeps the leases alive, reports what became of them, and stops cleanly. */
+/** A worker: leases jobs, runs a handler for each, keeps the leases and reports the results. */
 
 import { createHash } from "node:crypto";
 import { hostname } from "node:os";
 
-import { Client, valueOf, type ClientOptions } from "./client.js";
-import { AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Retry, Unreachable, WorkError } from "./errors.js";
-import { BEATS, Heart } from "./heart.js";
+import { Client, parsePayload, type ClientOptions } from "./client.js";
+import { JobCounters } from "./counters.js";
+import {
+  AlreadyCommittedError,
+  Failure,
+  JobStoppedError,
+  LeaseLostError,
+  OncewardError,
+  RetryableFailure,
+  TerminalFailure,
+  UnreachableError,
+} from "./errors.js";
+import { failureFromReportError, fallbackReport, isServerFault, sanitizeFailure } from "./failure_report.js";
+import { HEARTBEATS_PER_LEASE, HeartbeatScheduler } from "./heartbeat.js";
 import { Job } from "./job.js";
-import { askedOf, Backoff, isFinal, mayPass, pause } from "./patience.js";
-import type { Lease, Reported } from "./records.js";
-import { newKey, type Report } from "./requests.js";
-import { jobs, Tally } from "./tally.js";
-import { failureOf, instead, isBroken, short } from "./telling.js";
+import { newIdempotencyKey, type LeaseLength, type Report } from "./requests.js";
+import { Backoff, isFinal, isRetryable, retryAfterOf, sleep } from "./retry_policy.js";
+import type { LeasedJob, ReportResult } from "./types.js";
 
-/** What it returns is committed; what it throws fails the job. */
+/** The worker commits the return value. If the handler throws, the job fails. */
 export type Handler<Payload = unknown, Result = unknown> = (job: Job<Payload>) => Promise<Result> | Result;
 
-export interface WorkerOptions extends ClientOptions {
-  /** Instead of `url` and `key`. */
+export interface WorkerConfig extends ClientOptions {
+  /** Replaces the options of a client. */
   client?: Client;
-  /** What the worker calls itself; shown with its executions. */
+  /** The worker's name, shown with its executions. */
   name?: string;
-  /** Jobs at the same time. */
+  /** Maximum number of concurrent jobs. Default: 1. */
   concurrency?: number;
-  /** Overrides how long the lifecycle lends a job without a heartbeat, in milliseconds. */
+  /** Length of the leases in milliseconds, instead of that of the lifecycle. */
   lease?: number;
-  /** How long one call waits for a job, in milliseconds. */
-  wait?: number;
-  /** After SIGTERM, SIGINT, SIGHUP or `stop`, what still runs after so many milliseconds is given back. */
-  grace?: number;
-  /** What an error of no kind of ours is reported as; it may be tried again. */
+  /** How long one lease call waits for a job, in milliseconds. */
+  maxWait?: number;
+  /** After SIGTERM, SIGINT, SIGHUP or `stop`, the worker yields jobs that still run after this time, in milliseconds. */
+  shutdownGrace?: number;
+  /** The code of errors that are no `Failure`; they are retryable. */
   errorCode?: string;
-  /** Told of how the worker begins and ends, and of what else an operator may want to know; `console.error` if not given. */
+  /** Gets a line when the worker starts and ends, and for problems that need an operator. Default: `console.error`. */
   log?: (message: string) => void;
 }
 
-interface Handling {
+interface RegisteredHandler {
   handler: Handler<never>;
   decode: ((payload: unknown) => unknown) | undefined;
 }
 
-/** How long the last calls may take when the worker stops, in milliseconds. */
-const LAST = 2_000;
+/** Time for the last reports after the grace period, and to recall the jobs of an aborted lease call, in milliseconds. */
+const FINAL_REPORT_TIMEOUT = 2_000;
 
-/** Jobs asked for in one call: their payloads come along. */
-const AT_ONCE = 100;
+/** The server's limit for a request with an idempotency key. */
+const MAX_JOBS_PER_REQUEST = 100;
 
-/** A report that the server breaks at so often is not tried again: the server is in trouble for a moment, or it is the report. */
-const BROKEN = 5;
+/** After so many server errors in response to one report, the report itself is taken as the cause. */
+const MAX_SERVER_FAULTS = 5;
 
-/** A payload that is not that of its hash may have been harmed on the way here, and is fetched once more. */
-const FETCHES = 2;
+/** A payload that does not match its hash may have been damaged in transfer, so it is downloaded once more. */
+const MAX_PAYLOAD_DOWNLOADS = 2;
 
-/** What ends a worker. A terminal that is closed is no reason to leave jobs behind. */
-const SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
+/** A report, its fallback, and the fallback of that one. */
+const MAX_REPORT_ATTEMPTS = 3;
+
+/** SIGHUP is included: a closed terminal must not leave jobs leased. */
+const SHUTDOWN_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
 
 export class Worker {
   readonly client: Client;
   readonly name: string;
   readonly #concurrency: number;
-  readonly #lease: { lease?: number };
-  readonly #wait: number;
+  readonly #leaseLength: LeaseLength;
+  readonly #maxWait: number;
   readonly #errorCode: string;
   readonly #log: (message: string) => void;
-  readonly #handlers = new Map<string, Handling>();
-  /** Each with its end. */
+  readonly #handlers = new Map<string, RegisteredHandler>();
+  /** Running jobs, each with a promise of its end. */
   readonly #running = new Map<Job, Promise<void>>();
-  readonly #heart: Heart;
+  readonly #heartbeats: HeartbeatScheduler;
   readonly #closing = new AbortController();
-  /** The grace is over. */
-  readonly #over = new AbortController();
-  readonly #tally = new Tally();
-  #grace: number;
-  #runs = false;
-  #freed: (() => void) | undefined;
+  readonly #graceOver = new AbortController();
+  readonly #counters = new JobCounters();
+  #shutdownGrace: number;
+  #hasStarted = false;
+  #notifyChange: (() => void) | undefined;
 
-  constructor(options: WorkerOptions = {}) {
-    const { concurrency = 1 } = options;
-    if (!(concurrency >= 1)) throw new RangeError("a worker runs at least one job at a time");
-    this.client = options.client ?? new Client(options);
-    this.name = options.name ?? `${hostname()}-${process.pid}`;
+  constructor(config: WorkerConfig = {}) {
+    const { concurrency = 1 } = config;
+    if (!(concurrency >= 1)) throw new RangeError("concurrency must be at least 1");
+    this.client = config.client ?? new Client(config);
+    this.name = config.name ?? `${hostname()}-${process.pid}`;
     this.#concurrency = concurrency;
-    this.#lease = options.lease === undefined ? {} : { lease: options.lease };
-    this.#wait = options.wait ?? 20_000;
-    this.#grace = options.grace ?? 10_000;
-    this.#errorCode = options.errorCode ?? "EXCEPTION";
-    const log = options.log ?? ((message: string) => console.error(`onceward: ${message}`));
+    this.#leaseLength = config.lease === undefined ? {} : { lease: config.lease };
+    this.#maxWait = config.maxWait ?? 20_000;
+    this.#shutdownGrace = config.shutdownGrace ?? 10_000;
+    this.#errorCode = config.errorCode ?? "EXCEPTION";
+    const log = config.log ?? ((message: string) => console.error(`onceward: ${message}`));
     this.#log = (message) => {
       try {
         log(message);
       } catch {
-        // A log that breaks keeps no job from its end, and no worker from its own.
+        // A log function that throws must not affect jobs or the shutdown.
       }
     };
-    this.#heart = new Heart(this.client, this.#lease, {
-      overdue: (job) => void this.#giveBack(job),
-      lost: (job, why) => this.#log(`lost the lease of ${job.id}: ${why}`),
+    this.#heartbeats = new HeartbeatScheduler(this.client, this.#leaseLength, {
+      onStopIgnored: (job) => void this.#yieldJob(job),
+      onLeaseLost: (job, reason) => this.#log(`job ${job.id} lost its lease: ${reason}`),
     });
   }
 
   /**
-   * This function works on jobs of that lifecycle. `decode` turns the payload into what it wants; where that throws, the job fails
-   * for good (`BAD_PAYLOAD`).
+   * Registers the handler of a lifecycle. `decode` converts the payload. If it throws, the job fails without retries (`BAD_PAYLOAD`).
    */
   handle<Payload = unknown, Result = unknown>(
     lifecycle: string,
     handler: Handler<Payload, Result>,
     decode?: (payload: unknown) => Payload,
   ): this {
-    if (this.#handlers.has(lifecycle)) throw new Error(`${lifecycle} has a handler already`);
+    if (this.#handlers.has(lifecycle)) throw new Error(`lifecycle ${lifecycle} already has a handler`);
     this.#handlers.set(lifecycle, { handler: handler as Handler<never>, decode });
     return this;
   }
 
-  /** Works until SIGTERM, SIGINT, SIGHUP or `stop`. A second signal gives everything back at once. */
+  /** Runs until SIGTERM, SIGINT, SIGHUP or `stop`. A second signal yields all running jobs at once. */
   async run(options: { signals?: boolean } = {}): Promise<void> {
-    if (this.#handlers.size === 0) throw new Error("a worker without a handler has nothing to do");
-    const signals = options.signals === false ? [] : SIGNALS;
-    const heard = (signal: NodeJS.Signals): void => {
-      if (this.#closing.signal.aborted) this.#over.abort();
-      this.#end(`on ${signal}`, "; a second signal gives it back at once");
+    if (this.#handlers.size === 0) throw new Error("the worker has no handler; register one with `handle`");
+    const signals = options.signals === false ? [] : SHUTDOWN_SIGNALS;
+    const onSignal = (signal: NodeJS.Signals): void => {
+      if (this.#closing.signal.aborted) this.#graceOver.abort();
+      this.#startClose(signal, "; a second signal yields them at once");
     };
-    for (const name of signals) process.on(name, heard);
-    this.#runs = true;
+    for (const name of signals) process.on(name, onSignal);
+    this.#hasStarted = true;
     try {
-      const served = `${[...this.#handlers.keys()].join(", ")} at ${this.client.url}`;
-      this.#log(`${this.name} works on ${served}, ${jobs(this.#concurrency)} at a time`);
-      await this.#takeJobs();
+      const lifecycles = [...this.#handlers.keys()].join(", ");
+      this.#log(`worker ${this.name} started: lifecycles ${lifecycles}, server ${this.client.url}, concurrency ${this.#concurrency}`);
+      await this.#leaseUntilClosed();
     } finally {
-      this.#end("after an error");
+      this.#startClose("error");
       await this.#drain();
-      for (const name of signals) process.off(name, heard);
-      this.#log(`ended: ${this.#tally}`);
+      for (const name of signals) process.off(name, onSignal);
+      this.#log(`worker stopped: ${this.#counters}`);
     }
   }
 
-  /** Takes no more jobs and tells those that run to stop. Returns at once; `run` resolves when all is done. */
+  /** Leases no more jobs and asks the running ones to stop. Returns at once; `run` resolves when the worker has ended. */
   stop(): void {
-    this.#end("as asked");
+    this.#startClose("stop was called");
   }
 
-  #end(why: string, more = ""): void {
+  #startClose(cause: string, hint = ""): void {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
-    for (const job of this.#running.keys()) job.cancel("shutdown");
-    this.#freed?.();
-    if (this.#runs) this.#log(`ending, ${why}: what runs may finish within ${this.#grace / 1_000} s${more}`);
+    for (const job of this.#running.keys()) job.requestStop("shutdown");
+    this.#notifyChange?.();
+    if (!this.#hasStarted) return;
+    this.#log(`worker is stopping (${cause}): running jobs have ${this.#shutdownGrace / 1_000} s to finish${hint}`);
   }
 
   // Leasing
 
-  async #takeJobs(): Promise<void> {
+  async #leaseUntilClosed(): Promise<void> {
     while (!this.#closing.signal.aborted) {
-      const most = this.#concurrency - this.#running.size;
-      if (most === 0) {
-        await this.#change();
+      const freeSlots = this.#concurrency - this.#running.size;
+      if (freeSlots === 0) {
+        await this.#waitForChange();
         continue;
       }
-      await this.#ask(Math.min(most, AT_ONCE));
+      await this.#leaseWithRetries(Math.min(freeSlots, MAX_JOBS_PER_REQUEST));
     }
   }
 
-  /** Until a job has ended, or the worker is to stop. */
-  #change(): Promise<void> {
-    return new Promise((resolve) => (this.#freed = resolve));
+  /** Waits until a job has ended or the worker must stop. */
+  #waitForChange(): Promise<void> {
+    return new Promise((resolve) => (this.#notifyChange = resolve));
   }
 
-  /** Asks until there is an answer, with one key: jobs that were taken for an answer that got lost are found again. */
-  async #ask(most: number): Promise<void> {
-    const [once, backoff, closing] = [newKey(), new Backoff(), this.#closing.signal];
-    for (let isAgain = false; !closing.aborted; isAgain = true) {
+  /**
+   * Leases until the server answers. All attempts have the same idempotency key, so that a repeated call returns the jobs of a lost
+   * response.
+   */
+  async #leaseWithRetries(maxJobs: number): Promise<void> {
+    const [idempotencyKey, backoff, closing] = [newIdempotencyKey(), new Backoff(), this.#closing.signal];
+    for (let isRepeated = false; !closing.aborted; isRepeated = true) {
       try {
-        this.#begin(await this.#askOnce(most, once, { wait: this.#wait, signal: closing }), isAgain);
+        this.#startJobs(await this.#leaseOnce(maxJobs, idempotencyKey, { maxWait: this.#maxWait, signal: closing }), isRepeated);
         return;
       } catch (error) {
         if (closing.aborted) break;
         if (isFinal(error)) throw error;
-        this.#log(`no jobs to be had: ${text(error)}`);
-        await pause(backoff.wait(askedOf(error)), closing);
+        this.#log(`lease call failed, retrying: ${formatError(error)}`);
+        await sleep(backoff.nextDelay(retryAfterOf(error)), closing);
       }
     }
-    // The last of these calls may have taken jobs.
-    this.#begin(await this.#askLast(most, once), true);
+    // One of these calls may have leased jobs.
+    this.#startJobs(await this.#recallLeases(maxJobs, idempotencyKey), true);
   }
 
-  /** The call that was given up may have taken jobs: these are known by its key, and given back. */
-  async #askLast(most: number, once: string): Promise<Lease[]> {
-    const [backoff, until] = [new Backoff(), performance.now() + LAST];
+  /** Returns the jobs that an aborted call leased, so that the worker can yield them. */
+  async #recallLeases(maxJobs: number, idempotencyKey: string): Promise<LeasedJob[]> {
+    const [backoff, deadline] = [new Backoff(), performance.now() + FINAL_REPORT_TIMEOUT];
     for (;;) {
       try {
-        return await this.#askOnce(most, once, { timeout: LAST, again: true });
+        return await this.#leaseOnce(maxJobs, idempotencyKey, { responseTimeout: FINAL_REPORT_TIMEOUT, replayOnly: true });
       } catch (error) {
-        // The server may not have noticed yet that nobody listens any more.
-        if (!mayPass(error) || performance.now() > until) return []; // Their leases run out.
+        // `still_running` if the server has not yet noticed that the call was aborted.
+        if (!isRetryable(error) || performance.now() > deadline) return []; // Their leases expire.
       }
-      await pause(backoff.wait());
+      await sleep(backoff.nextDelay());
     }
   }
 
-  #askOnce(
-    max: number,
-    once: string,
-    more: { wait?: number; signal?: AbortSignal; timeout?: number; again?: boolean },
-  ): Promise<Lease[]> {
-    return this.client.leaseOnce([...this.#handlers.keys()], this.name, { max, once, start: true, ...this.#lease, ...more });
+  #leaseOnce(
+    maxJobs: number,
+    idempotencyKey: string,
+    options: { maxWait?: number; signal?: AbortSignal; responseTimeout?: number; replayOnly?: boolean },
+  ): Promise<LeasedJob[]> {
+    const lifecycles = [...this.#handlers.keys()];
+    return this.client.leaseOnce(lifecycles, this.name, { maxJobs, idempotencyKey, start: true, ...this.#leaseLength, ...options });
   }
 
-  /** `isAgain`: not the first call that may have taken them, so nobody knows how old these leases are. */
-  #begin(leases: readonly Lease[], isAgain: boolean): void {
-    for (const lease of leases) {
-      const job = new Job(lease, this.#lease.lease, (job, result) => this.#commitNow(job, result));
-      const end = this.#live(job, lease, isAgain).catch((error: unknown) => this.#log(`job ${job.id}: ${text(error)}`));
+  /** `isRepeated`: an earlier call may have leased the jobs, so the age of their leases is unknown. */
+  #startJobs(leasedJobs: readonly LeasedJob[], isRepeated: boolean): void {
+    for (const leased of leasedJobs) {
+      const job = new Job(leased, this.#leaseLength.lease, (job, result) => this.#commitJob(job, result));
+      const end = this.#runJob(job, leased, isRepeated).catch((error: unknown) => this.#log(`job ${job.id}: ${formatError(error)}`));
       this.#running.set(job, end);
     }
   }
 
   async #drain(): Promise<void> {
-    const timer = setTimeout(() => this.#over.abort(), this.#grace);
-    const over = new Promise<void>((resolve) => {
-      if (this.#over.signal.aborted) resolve();
-      this.#over.signal.addEventListener("abort", () => resolve());
+    const timer = setTimeout(() => this.#graceOver.abort(), this.#shutdownGrace);
+    const graceOver = new Promise<void>((resolve) => {
+      if (this.#graceOver.signal.aborted) resolve();
+      this.#graceOver.signal.addEventListener("abort", () => resolve());
     });
-    let late = false;
-    while (this.#running.size > 0 && !late) {
-      await Promise.race([this.#change(), over.then(() => (late = true))]);
+    let isGraceOver = false;
+    while (this.#running.size > 0 && !isGraceOver) {
+      await Promise.race([this.#waitForChange(), graceOver.then(() => (isGraceOver = true))]);
     }
     clearTimeout(timer);
-    const soon = new AbortController();
+    const allEnded = new AbortController();
     const ends = [...this.#running].map(([job, end]) => {
-      job.giveUpAt = performance.now() + LAST;
-      // One that reports already needs a moment; one that does not listen is not waited for.
-      return job.reported ? Promise.race([end, pause(LAST, soon.signal)]) : this.#giveBack(job);
+      job.reportDeadline = performance.now() + FINAL_REPORT_TIMEOUT;
+      // Wait for a report in progress. A handler that ignores the stop is not waited for; its job is yielded.
+      return job.isReportClaimed ? Promise.race([end, sleep(FINAL_REPORT_TIMEOUT, allEnded.signal)]) : this.#yieldJob(job);
     });
     await Promise.all(ends);
-    soon.abort();
+    allEnded.abort();
   }
 
-  // Working
+  // Running jobs
 
-  async #live(job: Job, lease: Lease, inDoubt: boolean): Promise<void> {
+  async #runJob(job: Job, leased: LeasedJob, isLeaseUncertain: boolean): Promise<void> {
     try {
       if (this.#closing.signal.aborted) {
-        // Not begun, so nothing is lost by giving it back.
-        job.giveUpAt = performance.now() + LAST;
-        await this.#giveBack(job);
+        // Its handler has not started, so no work is lost.
+        job.reportDeadline = performance.now() + FINAL_REPORT_TIMEOUT;
+        await this.#yieldJob(job);
         return;
       }
-      this.#heart.add(job);
-      if (await this.#isOurs(job, inDoubt)) await this.#report(job, await this.#outcome(job, lease));
+      this.#heartbeats.add(job);
+      if (await this.#confirmLease(job, isLeaseUncertain)) await this.#sendFinalReport(job, await this.#runHandler(job, leased));
     } finally {
-      this.#heart.remove(job);
+      this.#heartbeats.remove(job);
       this.#running.delete(job);
-      this.#freed?.();
+      this.#notifyChange?.();
     }
   }
 
   /**
-   * Whether its handler may begin: not on a lease that is over, and not on one that may be, before the server has said that it is not.
+   * Returns whether the handler may start: the lease has not expired, and if its age is unknown, the server accepted a heartbeat.
    */
-  async #isOurs(job: Job, inDoubt: boolean): Promise<boolean> {
-    const [{ execution, token }, sent] = [job, performance.now()];
+  async #confirmLease(job: Job, isLeaseUncertain: boolean): Promise<boolean> {
+    const [{ execution, token }, sentAt] = [job, performance.now()];
     try {
-      if (inDoubt && sent < job.goneAt) {
-        if ((await this.#send(job, { execution, token, do: "heartbeat", ...this.#lease })).stop) {
-          await this.#report(job, { execution, token, do: "yield" });
+      if (isLeaseUncertain && sentAt < job.leaseExpiresAt) {
+        if ((await this.#send(job, { execution, token, kind: "heartbeat", ...this.#leaseLength })).stop) {
+          await this.#sendFinalReport(job, { execution, token, kind: "yield" });
           return false;
         }
-        job.kept(sent);
+        job.extendLease(sentAt);
       }
     } catch (error) {
-      this.#log(`job ${job.id} is not begun: ${text(error)}`);
+      this.#log(`job ${job.id} was not started: ${formatError(error)}`);
       return false;
     }
-    if (performance.now() < job.goneAt) return true;
-    this.#log(`job ${job.id} is not begun: its lease was over when it came`);
+    if (performance.now() < job.leaseExpiresAt) return true;
+    this.#log(`job ${job.id} was not started: its lease had already expired`);
     return false;
   }
 
-  /** Runs the handler; what is to be told of it. Undefined: the job is no longer ours. */
-  async #outcome(job: Job, lease: Lease): Promise<Report | undefined> {
+  /** Runs the handler. Returns the final report, or undefined if the worker no longer holds the job. */
+  async #runHandler(job: Job, leased: LeasedJob): Promise<Report | undefined> {
     const { execution, token } = job;
-    const handling = this.#handlers.get(job.record.lifecycle);
+    const registered = this.#handlers.get(job.record.lifecycle);
     try {
-      if (handling === undefined) throw new Retry("NO_HANDLER", `nobody here works on ${job.record.lifecycle}`);
-      await this.#fetch(job, lease, handling.decode);
-      const result: unknown = await handling.handler(job as Job<never>);
-      return job.committed ? { execution, token, do: "finish" } : { execution, token, do: "commit", result, finish: true };
+      if (registered === undefined) {
+        throw new RetryableFailure("NO_HANDLER", `the worker has no handler for ${job.record.lifecycle}`);
+      }
+      await this.#preparePayload(job, leased, registered.decode);
+      const result: unknown = await registered.handler(job as Job<never>);
+      return job.isCommitted ? { execution, token, kind: "finish" } : { execution, token, kind: "commit", result, finish: true };
     } catch (error) {
-      if (error instanceof LeaseLost || error instanceof AlreadyCommitted) {
-        this.#log(`job ${job.id}: ${text(error)}`);
+      if (error instanceof LeaseLostError || error instanceof AlreadyCommittedError) {
+        this.#log(`job ${job.id} was dropped: ${formatError(error)}`);
         return undefined;
       }
-      if (error instanceof Cancelled) return { execution, token, do: "yield" };
-      if (error instanceof WorkError) return { execution, token, do: "fail", error: short(error) };
-      this.#log(`job ${job.id}: its handler threw: ${error instanceof Error ? (error.stack ?? text(error)) : text(error)}`);
-      return { execution, token, do: "fail", error: short(new Retry(this.#errorCode, text(error))) };
+      if (error instanceof JobStoppedError) return { execution, token, kind: "yield" };
+      if (error instanceof Failure) return { execution, token, kind: "fail", failure: sanitizeFailure(error) };
+      const details = error instanceof Error ? (error.stack ?? formatError(error)) : formatError(error);
+      this.#log(`job ${job.id}: handler threw an error: ${details}`);
+      const failure = new RetryableFailure(this.#errorCode, formatError(error));
+      return { execution, token, kind: "fail", failure: sanitizeFailure(failure) };
     }
   }
 
-  async #fetch(job: Job, lease: Lease, decode: Handling["decode"]): Promise<void> {
-    if (lease.payload_elsewhere) job.payload = await this.#payload(job);
+  async #preparePayload(job: Job, leased: LeasedJob, decode: RegisteredHandler["decode"]): Promise<void> {
+    if (leased.needs_payload_fetch) job.payload = await this.#fetchPayload(job);
     if (decode === undefined) return;
     try {
       job.payload = decode(job.payload);
     } catch (error) {
-      throw new Fail("BAD_PAYLOAD", text(error));
+      throw new TerminalFailure("BAD_PAYLOAD", formatError(error));
     }
   }
 
-  /** The bytes of its hash, and no others. */
-  async #payload(job: Job): Promise<unknown> {
-    const expected = job.record.payload?.sha256;
-    for (let tries = 0; tries < FETCHES; tries += 1) {
-      const found = await this.client.payload(job.id).catch((error: unknown) => {
-        // A server that is away or busy is no fault of the job's. What is not there, or breaks off, would be so for whoever has it
-        // next, too.
-        if (error instanceof Unreachable ? error.unheard : mayPass(error)) throw new Cancelled("no_payload", { cause: error });
-        throw error instanceof OncewardError ? new Retry("PAYLOAD_UNAVAILABLE", text(error)) : error;
+  /** Downloads a large payload and verifies its hash. */
+  async #fetchPayload(job: Job): Promise<unknown> {
+    const expectedHash = job.record.payload?.sha256;
+    for (let download = 0; download < MAX_PAYLOAD_DOWNLOADS; download += 1) {
+      const payload = await this.client.payload(job.id).catch((error: unknown) => {
+        // If the server is unavailable or busy, the job is yielded. If the payload is missing or its download breaks off, other workers
+        // would fail, too, so the job fails and the lifecycle limits the retries.
+        const isUnavailable = error instanceof UnreachableError ? error.notSent : isRetryable(error);
+        if (isUnavailable) throw new JobStoppedError("no_payload", { cause: error });
+        throw error instanceof OncewardError ? new RetryableFailure("PAYLOAD_UNAVAILABLE", formatError(error)) : error;
       });
-      if (expected === undefined || createHash("sha256").update(found).digest("hex") === expected) return valueOf(found);
-      this.#log(`job ${job.id}: the payload that came is not that of its hash`);
+      if (expectedHash === undefined || createHash("sha256").update(payload).digest("hex") === expectedHash) {
+        return parsePayload(payload);
+      }
+      this.#log(`job ${job.id}: the downloaded payload does not match its hash`);
     }
-    throw new Retry("PAYLOAD_UNAVAILABLE", "the payload that came is not that of its hash");
+    throw new RetryableFailure("PAYLOAD_UNAVAILABLE", "the downloaded payload does not match its hash");
   }
 
-  /** Yields a job whose handler does not come to an end; what it still does comes to nothing. */
-  async #giveBack(job: Job): Promise<void> {
+  /** Yields a job whose handler does not end. The handler's result is discarded. */
+  async #yieldJob(job: Job): Promise<void> {
     if (!job.claimReport()) return;
-    job.cancel("shutdown");
+    job.requestStop("shutdown");
     const { execution, token } = job;
-    const end: Report = { execution, token, do: job.committed ? "finish" : "yield" };
+    const report: Report = { execution, token, kind: job.isCommitted ? "finish" : "yield" };
     try {
-      await this.#send(job, end);
-      this.#tally.took(end);
+      await this.#send(job, report);
+      this.#counters.count(report);
     } catch (error) {
-      this.#log(`job ${job.id} could not be given back: ${text(error)}`);
+      this.#log(`job ${job.id} could not be yielded: ${formatError(error)}`);
     }
-    this.#heart.remove(job);
+    this.#heartbeats.remove(job);
   }
 
-  async #report(job: Job, wanted: Report | undefined): Promise<void> {
-    if (wanted === undefined || job.reason === "lease_lost" || !job.claimReport()) return;
+  async #sendFinalReport(job: Job, handlerReport: Report | undefined): Promise<void> {
+    if (handlerReport === undefined || job.stopReason === "lease_lost" || !job.claimReport()) return;
     const { execution, token } = job;
-    // The effect has landed, so what is left is tidying up, and no attempt follows.
-    let report: Report = job.committed ? { execution, token, do: "finish" } : wanted;
-    // What is sent instead may not be taken either, and is then told as plainly as can be.
-    for (let tries = 0; tries < 3; tries += 1) {
+    // Once the effect is committed, the job ends however the handler ended.
+    let report: Report = job.isCommitted ? { execution, token, kind: "finish" } : handlerReport;
+    for (let attempt = 0; attempt < MAX_REPORT_ATTEMPTS; attempt += 1) {
       try {
         await this.#send(job, report);
-        this.#tally.took(report);
+        this.#counters.count(report);
         return;
       } catch (error) {
-        this.#log(`job ${job.id}: ${report.do} was not taken: ${text(error)}`);
-        const other = instead(report, error, this.#errorCode);
-        if (other === undefined) return;
-        report = other;
+        this.#log(`job ${job.id}: ${report.kind} was not accepted: ${formatError(error)}`);
+        const fallback = fallbackReport(report, error, this.#errorCode);
+        if (fallback === undefined) return;
+        report = fallback;
       }
     }
   }
 
-  /** Until it is answered, or the lease is surely gone. The same report twice does no harm: its token sees to that. */
-  async #send(job: Job, report: Report): Promise<Reported> {
-    const backoff = new Backoff(Math.max(job.lasts / 10, 10));
-    for (let broken = 0; ; ) {
-      const timeout = Math.min(this.client.timeout, Math.max(job.giveUpAt - performance.now(), 50));
-      let wait: number;
+  /** Sends a report until the server accepts or refuses it, or the lease has expired. The fencing token makes repeats safe. */
+  async #send(job: Job, report: Report): Promise<ReportResult> {
+    const backoff = new Backoff(Math.max(job.leaseDuration / 10, 10));
+    for (let serverFaults = 0; ; ) {
+      const timeout = Math.min(this.client.retryPolicy.responseTimeout, Math.max(job.reportDeadline - performance.now(), 50));
+      let delay: number;
       try {
         return await this.client.reportOnce(report, timeout, job.traceparent);
       } catch (error) {
-        if (isBroken(error)) broken += 1;
-        wait = Math.min(backoff.wait(askedOf(error)), job.lasts / BEATS);
+        if (isServerFault(error)) serverFaults += 1;
+        delay = Math.min(backoff.nextDelay(retryAfterOf(error)), job.leaseDuration / HEARTBEATS_PER_LEASE);
         const now = performance.now();
-        if (!mayPass(error) || broken === BROKEN || now >= job.goneAt || now + wait > job.giveUpAt) throw error;
+        const isTooLate = now >= job.leaseExpiresAt || now + delay > job.reportDeadline;
+        if (!isRetryable(error) || serverFaults === MAX_SERVER_FAULTS || isTooLate) throw error;
       }
-      await pause(wait);
+      await sleep(delay);
     }
   }
 
-  async #commitNow(job: Job, result: unknown): Promise<void> {
-    if (job.committed) throw new Error("this job is committed already");
-    if (job.reason === "lease_lost") throw new Cancelled("lease_lost");
-    const report: Report = { execution: job.execution, token: job.token, do: "commit", result };
+  async #commitJob(job: Job, result: unknown): Promise<void> {
+    if (job.isCommitted) throw new Error("the job is already committed");
+    if (job.stopReason === "lease_lost") throw new JobStoppedError("lease_lost");
+    const report: Report = { execution: job.execution, token: job.token, kind: "commit", result };
     try {
       await this.#send(job, report);
-      this.#tally.took(report);
+      this.#counters.count(report);
     } catch (error) {
-      throw failureOf(error) ?? error;
+      throw failureFromReportError(error) ?? error;
     }
-    job.committed = true;
+    job.isCommitted = true;
   }
 }
 
-function text(error: unknown): string {
-  return error instanceof Error ? (error instanceof Unreachable ? error.message : `${error.name}: ${error.message}`) : String(error);
+function formatError(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error instanceof UnreachableError ? error.message : `${error.name}: ${error.message}`;
 }

@@ -1,4 +1,4 @@
-/** Handlers run by a worker. Nothing here sleeps: tests wait for moments, with a deadline that only a fault reaches. */
+/** Handlers run by a worker. The tests do not sleep: they wait for events, with a timeout that only a failing test reaches. */
 
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -7,27 +7,37 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { promisify } from "node:util";
 
-import { Client, Fail, isProblem, Refused, Retry, Worker, type Handler, type Reason, type WorkerOptions } from "onceward";
+import {
+  Client,
+  isProblem,
+  RefusedError,
+  RetryableFailure,
+  TerminalFailure,
+  Worker,
+  type Handler,
+  type StopReason,
+  type WorkerConfig,
+} from "onceward";
 
-import { aborted, DEADLINE, Moment, Server, TASK, until } from "./serving.js";
+import { OneShotEvent, ServerProcess, TASK, TEST_TIMEOUT, waitForAbort, waitForState } from "./server_process.js";
 
-/** A lease that is not to be lost: its hearts beat each second, and a machine that is busy for two of them loses nothing. */
-const KEPT = 3_000;
+/** For leases that must not expire, in milliseconds. With a heartbeat each second, they survive two missed ones on a busy machine. */
+const SAFE_LEASE = 3_000;
 
-let server: Server;
+let server: ServerProcess;
 let client: Client;
 
 before(async () => {
-  server = await Server.begin();
+  server = await ServerProcess.launch();
   client = new Client({ url: server.url });
 });
 after(() => server.close());
 
-/** Runs a worker while the test does its work; what it logged. */
-async function working(handler: Handler<never>, test: (worker: Worker) => Promise<void>, options: WorkerOptions = {}): Promise<string[]> {
-  const said: string[] = [];
-  const log = (message: string): void => void said.push(message);
-  const worker = new Worker({ url: server.url, wait: 5_000, grace: 5_000, log, ...options });
+/** Runs a worker during the test. Returns its log lines. */
+async function runWorker(handler: Handler<never>, test: (worker: Worker) => Promise<void>, options: WorkerConfig = {}): Promise<string[]> {
+  const logLines: string[] = [];
+  const log = (message: string): void => void logLines.push(message);
+  const worker = new Worker({ url: server.url, maxWait: 5_000, shutdownGrace: 5_000, log, ...options });
   worker.handle<never>(TASK, handler);
   const running = worker.run({ signals: false });
   try {
@@ -36,353 +46,353 @@ async function working(handler: Handler<never>, test: (worker: Worker) => Promis
     worker.stop();
     await running;
   }
-  return said;
+  return logLines;
 }
 
 describe("a worker", () => {
-  it("commits what its handler returns", async () => {
-    await working(
+  it("commits the return value of its handler", async () => {
+    await runWorker(
       (job) => ({ twice: (job.payload as number) * 2 }),
       async () => {
-        const made = await client.create(TASK, { payload: 21 });
-        await until(client, made.id, "done");
-        assert.deepEqual((await client.effect(made.id)).result, { twice: 42 });
+        const created = await client.create(TASK, { payload: 21 });
+        await waitForState(client, created.id, "done");
+        assert.deepEqual((await client.effect(created.id)).result, { twice: 42 });
       },
     );
   });
 
-  it("fetches a large payload", async () => {
+  it("downloads a large payload", async () => {
     const text = "ä".repeat(100_000);
-    await working(
+    await runWorker(
       (job) => (job.payload as string).length,
       async () => {
-        const made = await client.create(TASK, { payload: text });
-        await until(client, made.id, "done");
-        assert.equal((await client.effect(made.id)).result, text.length);
+        const created = await client.create(TASK, { payload: text });
+        await waitForState(client, created.id, "done");
+        assert.equal((await client.effect(created.id)).result, text.length);
       },
     );
   });
 
-  it("decodes a payload, or fails the job for good", async () => {
-    const worker = new Worker({ url: server.url, wait: 5_000, log: () => {} });
+  it("decodes a payload, or fails the job without retries", async () => {
+    const worker = new Worker({ url: server.url, maxWait: 5_000, log: () => {} });
     worker.handle(
       TASK,
       (job) => job.payload * 2,
       (payload: unknown): number => {
-        if (typeof payload !== "number") throw new TypeError("no number");
+        if (typeof payload !== "number") throw new TypeError("not a number");
         return payload;
       },
     );
     const running = worker.run({ signals: false });
     const [good, bad] = [await client.create(TASK, { payload: 21 }), await client.create(TASK, { payload: "x" })];
-    await until(client, good.id, "done");
-    assert.equal((await until(client, bad.id, "dead")).fields["code"], "BAD_PAYLOAD");
+    await waitForState(client, good.id, "done");
+    assert.equal((await waitForState(client, bad.id, "dead")).fields["code"], "BAD_PAYLOAD");
     assert.equal((await client.effect(good.id)).result, 42);
     worker.stop();
     await running;
   });
 
-  it("runs several at a time", async () => {
-    let here = 0;
-    const all = new Moment();
-    const meet = async (): Promise<void> => {
-      here += 1;
-      if (here === 4) all.set();
-      await all.wait();
+  it("runs jobs concurrently", async () => {
+    let arrived = 0;
+    const allArrived = new OneShotEvent();
+    const waitForOthers = async (): Promise<void> => {
+      arrived += 1;
+      if (arrived === 4) allArrived.set();
+      await allArrived.wait();
     };
-    await working(
-      meet,
+    await runWorker(
+      waitForOthers,
       async () => {
-        const made = await client.createMany(TASK, [{}, {}, {}, {}]);
-        for (const each of made) if (!isProblem(each)) await until(client, each.id, "done");
+        const created = await client.createBatch(TASK, [{}, {}, {}, {}]);
+        for (const record of created) if (!isProblem(record)) await waitForState(client, record.id, "done");
       },
       { concurrency: 4 },
     );
   });
 
-  it("has a retryable error tried again", async () => {
-    await working(
+  it("retries a retryable failure", async () => {
+    await runWorker(
       (job) => {
-        if (job.attempt === 1) throw new Retry("BUSY", "not now", { after: 10 });
+        if (job.attempt === 1) throw new RetryableFailure("BUSY", "not now", { retryAfter: 10 });
         return `attempt ${job.attempt}`;
       },
       async () => {
-        const made = await client.create(TASK);
-        const { fields } = await until(client, made.id, "done");
+        const created = await client.create(TASK);
+        const { fields } = await waitForState(client, created.id, "done");
         assert.deepEqual([fields["failures"], fields["code"]], [1, "BUSY"]);
-        assert.equal((await client.effect(made.id)).result, "attempt 2");
+        assert.equal((await client.effect(created.id)).result, "attempt 2");
       },
     );
   });
 
-  it("has a terminal error not tried again", async () => {
-    await working(
+  it("does not retry a terminal failure", async () => {
+    await runWorker(
       () => {
-        throw new Fail("CORRUPT_DATA", "page 7");
+        throw new TerminalFailure("CORRUPT_DATA", "page 7");
       },
       async () => {
-        const { attempt, fields } = await until(client, (await client.create(TASK)).id, "dead");
+        const { attempt, fields } = await waitForState(client, (await client.create(TASK)).id, "dead");
         assert.deepEqual([attempt, fields["code"], fields["message"]], [1, "CORRUPT_DATA", "page 7"]);
       },
     );
   });
 
-  it("has any other error tried again", async () => {
-    const said = await working(
+  it("retries any other error", async () => {
+    const logLines = await runWorker(
       (job) => {
         if (job.attempt < 3) throw new RangeError("where is it?");
       },
       async () => {
-        const { attempt, fields } = await until(client, (await client.create(TASK)).id, "done");
+        const { attempt, fields } = await waitForState(client, (await client.create(TASK)).id, "done");
         assert.deepEqual([attempt, fields["code"], fields["message"]], [3, "EXCEPTION", "RangeError: where is it?"]);
       },
     );
-    assert.equal(said.filter((line) => line.includes("its handler threw")).length, 2);
+    assert.equal(logLines.filter((line) => line.includes("handler threw an error")).length, 2);
   });
 
-  it("says how it begins and how it ends", async () => {
-    const [running, goOn] = [new Moment(), new Moment()];
+  it("logs start and end without payloads", async () => {
+    const [running, release] = [new OneShotEvent(), new OneShotEvent()];
     let hanging = "";
-    const said = await working(
+    const logLines = await runWorker(
       async (job) => {
-        if (job.payload === "secret: fail") throw new Fail("NO");
+        if (job.payload === "secret: fail") throw new TerminalFailure("NO");
         if (job.payload !== "secret: hang") return "secret: done";
         running.set();
-        await goOn.wait();
+        await release.wait();
         return undefined;
       },
       async () => {
-        await until(client, (await client.create(TASK, { payload: "secret: go" })).id, "done");
-        await until(client, (await client.create(TASK, { payload: "secret: fail" })).id, "dead");
+        await waitForState(client, (await client.create(TASK, { payload: "secret: go" })).id, "done");
+        await waitForState(client, (await client.create(TASK, { payload: "secret: fail" })).id, "dead");
         hanging = (await client.create(TASK, { payload: "secret: hang" })).id;
         await running.wait();
       },
-      { name: "w", concurrency: 2, grace: 50 },
+      { name: "w", concurrency: 2, shutdownGrace: 50 },
     );
-    goOn.set();
+    release.set();
     await client.fire(hanging, "drop");
-    assert.deepEqual(said, [
-      `w works on ${TASK} at ${server.url}, 2 jobs at a time`,
-      "ending, as asked: what runs may finish within 0.05 s",
-      "ended: 1 job committed, 1 failed, 1 given back",
+    assert.deepEqual(logLines, [
+      `worker w started: lifecycles ${TASK}, server ${server.url}, concurrency 2`,
+      "worker is stopping (stop was called): running jobs have 0.05 s to finish",
+      "worker stopped: 1 job committed, 1 failed, 1 yielded",
     ]);
   });
 
-  it("fails a job whose result is no JSON or too large", async () => {
+  it("fails a job whose result is not JSON or too large", async () => {
     for (const [result, code] of [[{ big: 1n }, "BAD_RESULT"], ["x".repeat(2 << 20), "SIZE_EXCEEDED"]]) {
-      await working(
+      await runWorker(
         () => result,
         async () => {
-          assert.equal((await until(client, (await client.create(TASK)).id, "dead")).fields["code"], code);
+          assert.equal((await waitForState(client, (await client.create(TASK)).id, "dead")).fields["code"], code);
         },
       );
     }
   });
 
-  it("commits first and tidies up after", async () => {
-    await working(
+  it("does not repeat a job that fails after its commit", async () => {
+    await runWorker(
       async (job) => {
         await job.commit("the effect");
-        throw new Error("tidying up failed, which is no reason to do it all again");
+        throw new Error("the cleanup failed");
       },
       async () => {
-        const done = await until(client, (await client.create(TASK)).id, "done");
+        const done = await waitForState(client, (await client.create(TASK)).id, "done");
         assert.equal(done.attempt, 1);
         assert.equal((await client.effect(done.id)).result, "the effect");
       },
     );
   });
 
-  it("stops a job that is to stop", async () => {
-    const [running, reason] = [new Moment(), new Moment<Reason | undefined>()];
-    await working(
+  it("passes a stop request to the handler", async () => {
+    const [running, reason] = [new OneShotEvent(), new OneShotEvent<StopReason | undefined>()];
+    await runWorker(
       async (job) => {
         running.set();
-        await aborted(job.signal);
-        reason.set(job.reason);
-        job.check();
+        await waitForAbort(job.signal);
+        reason.set(job.stopReason);
+        job.throwIfStopping();
       },
       async () => {
-        const made = await client.create(TASK);
+        const created = await client.create(TASK);
         await running.wait();
-        await client.fire(made.id, "stop");
+        await client.fire(created.id, "stop");
         assert.equal(await reason.wait(), "stop");
-        assert.equal((await until(client, made.id, "dead")).fields["code"], "yielded");
+        assert.equal((await waitForState(client, created.id, "dead")).fields["code"], "yielded");
       },
-      { lease: KEPT },
+      { lease: SAFE_LEASE },
     );
   });
 
-  it("gives back what a handler that does not hear holds", async () => {
-    const [running, goOn] = [new Moment(), new Moment()];
-    await working(
+  it("yields the job of a handler that ignores a stop request", async () => {
+    const [running, release] = [new OneShotEvent(), new OneShotEvent()];
+    await runWorker(
       async () => {
         running.set();
-        await goOn.wait();
+        await release.wait();
         return "too late";
       },
       async () => {
-        const made = await client.create(TASK);
+        const created = await client.create(TASK);
         await running.wait();
-        await client.fire(made.id, "stop");
-        assert.equal((await until(client, made.id, "dead")).fields["code"], "yielded");
-        goOn.set();
+        await client.fire(created.id, "stop");
+        assert.equal((await waitForState(client, created.id, "dead")).fields["code"], "yielded");
+        release.set();
       },
-      { lease: KEPT },
+      { lease: SAFE_LEASE },
     );
   });
 
-  it("drops a job that moved away", async () => {
-    const [running, reason] = [new Moment(), new Moment<Reason | undefined>()];
-    await working(
+  it("stops the job of a dropped record", async () => {
+    const [running, reason] = [new OneShotEvent(), new OneShotEvent<StopReason | undefined>()];
+    await runWorker(
       async (job) => {
         running.set();
-        await aborted(job.signal);
-        reason.set(job.reason);
-        return "nobody wants this";
+        await waitForAbort(job.signal);
+        reason.set(job.stopReason);
+        return "discarded";
       },
       async () => {
-        const made = await client.create(TASK);
+        const created = await client.create(TASK);
         await running.wait();
-        await client.fire(made.id, "drop");
+        await client.fire(created.id, "drop");
         assert.equal(await reason.wait(), "lease_lost");
-        assert.equal((await client.get(made.id)).state, "dropped");
+        assert.equal((await client.get(created.id)).state, "dropped");
       },
       { lease: 300 },
     );
   });
 
-  it("knows that its lease is gone when it is cut off", async () => {
-    const own = await Server.begin();
-    const client = new Client({ url: own.url });
+  it("stops a job whose lease expires without an answer", async () => {
+    const ownServer = await ServerProcess.launch();
+    const client = new Client({ url: ownServer.url });
     try {
-      const [running, reason] = [new Moment(), new Moment<Reason | undefined>()];
-      await working(
+      const [running, reason] = [new OneShotEvent(), new OneShotEvent<StopReason | undefined>()];
+      await runWorker(
         async (job) => {
           if (job.attempt === 1) {
             running.set();
-            await aborted(job.signal);
-            reason.set(job.reason);
+            await waitForAbort(job.signal);
+            reason.set(job.stopReason);
           }
           return job.attempt;
         },
         async () => {
-          const made = await client.create(TASK);
+          const created = await client.create(TASK);
           await running.wait();
-          own.tell("SIGSTOP");
+          ownServer.sendSignal("SIGSTOP");
           assert.equal(await reason.wait(), "lease_lost");
-          own.tell("SIGCONT");
-          const done = await until(client, made.id, "done");
+          ownServer.sendSignal("SIGCONT");
+          const done = await waitForState(client, created.id, "done");
           assert.ok(done.attempt > 1);
-          assert.equal((await client.effect(made.id)).result, done.attempt);
+          assert.equal((await client.effect(created.id)).result, done.attempt);
         },
-        { client: new Client({ url: own.url, timeout: 500 }), lease: 500, wait: 1_000 },
+        { client: new Client({ url: ownServer.url, retryPolicy: { responseTimeout: 500 } }), lease: 500, maxWait: 1_000 },
       );
     } finally {
-      await own.close();
+      await ownServer.close();
     }
   });
 
-  it("keeps a job that takes long by heartbeats", async () => {
-    // Until another job, leased again and again for a third of that time, shows that its lease would have run out twice.
-    const [running, goOn] = [new Moment(), new Moment()];
-    await working(
+  it("keeps the lease of a long job with heartbeats", async () => {
+    // Another job, leased seven times for a third of the lease each, shows that the lease would have expired twice.
+    const [running, release] = [new OneShotEvent(), new OneShotEvent()];
+    await runWorker(
       async (job) => {
         running.set();
-        await goOn.wait();
+        await release.wait();
         return job.attempt;
       },
       async () => {
-        const made = await client.create(TASK);
+        const created = await client.create(TASK);
         await running.wait();
         const other = await client.create(TASK);
         for (let attempt = 1; attempt <= 7; attempt += 1) {
-          const [lease] = await client.lease([TASK], "loses it", { lease: KEPT / 3, wait: DEADLINE });
+          const [lease] = await client.lease([TASK], "lets leases expire", { lease: SAFE_LEASE / 3, maxWait: TEST_TIMEOUT });
           assert.deepEqual([lease?.record.id, lease?.attempt], [other.id, attempt]);
         }
         await client.fire(other.id, "drop");
-        goOn.set();
-        await until(client, made.id, "done");
-        assert.equal((await client.effect(made.id)).result, 1);
+        release.set();
+        await waitForState(client, created.id, "done");
+        assert.equal((await client.effect(created.id)).result, 1);
       },
-      { lease: KEPT },
+      { lease: SAFE_LEASE },
     );
   });
 
-  it("lets its job finish when it is stopped", async () => {
-    const [running, goOn] = [new Moment(), new Moment()];
-    let made = "";
-    await working(
+  it("lets a running job finish when it is stopped", async () => {
+    const [running, release] = [new OneShotEvent(), new OneShotEvent()];
+    let created = "";
+    await runWorker(
       async (job) => {
         running.set();
-        await goOn.wait();
-        return job.reason;
+        await release.wait();
+        return job.stopReason;
       },
       async (worker) => {
-        made = (await client.create(TASK)).id;
+        created = (await client.create(TASK)).id;
         await running.wait();
         worker.stop();
-        goOn.set();
+        release.set();
       },
     );
-    assert.equal((await client.effect(made)).result, "shutdown");
+    assert.equal((await client.effect(created)).result, "shutdown");
   });
 
-  it("gives back what it cannot finish when it is stopped", async () => {
-    const [running, goOn] = [new Moment(), new Moment()];
-    let made = "";
-    await working(
+  it("yields a job that still runs after the grace period", async () => {
+    const [running, release] = [new OneShotEvent(), new OneShotEvent()];
+    let created = "";
+    await runWorker(
       async () => {
         running.set();
-        await goOn.wait();
+        await release.wait();
       },
       async () => {
-        made = (await client.create(TASK)).id;
+        created = (await client.create(TASK)).id;
         await running.wait();
       },
-      { grace: 50 },
+      { shutdownGrace: 50 },
     );
-    const back = await client.get(made);
-    goOn.set();
-    assert.deepEqual([back.state, back.fields["yields"], back.fields["failures"]], ["waiting", 1, 0]);
-    await client.fire(made, "drop");
+    const yielded = await client.get(created);
+    release.set();
+    assert.deepEqual([yielded.state, yielded.fields["yields"], yielded.fields["failures"]], ["waiting", 1, 0]);
+    await client.fire(created, "drop");
   });
 
-  it("ends where its lifecycle is not there", async () => {
+  it("ends if a lifecycle does not exist, and rejects missing or duplicate handlers", async () => {
     const worker = new Worker({ url: server.url, log: () => {} });
-    await assert.rejects(worker.run(), /nothing to do/);
+    await assert.rejects(worker.run(), /has no handler/);
     worker.handle("no.such", () => {});
     assert.throws(() => worker.handle("no.such", () => {}), /already/);
-    await assert.rejects(worker.run({ signals: false }), (error) => error instanceof Refused && error.code === "no_such_lifecycle");
+    await assert.rejects(worker.run({ signals: false }), (error) => error instanceof RefusedError && error.code === "no_such_lifecycle");
   });
 });
 
-describe("the examples, as users run them", () => {
+describe("the examples", () => {
   const examples = join(import.meta.dirname, "../examples");
 
-  it("ends a worker cleanly on a signal", async () => {
+  it("the worker ends with status zero after a shutdown signal", async () => {
     for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
-      const made = await client.create("execution.job", { payload: { words: "one two three" } });
+      const created = await client.create("execution.job", { payload: { words: "one two three" } });
       const env = { ...process.env, ONCEWARD_URL: server.url };
       const child = spawn(process.execPath, [join(examples, "worker.js")], { env, stdio: "inherit" });
       try {
-        const gone = once(child, "exit");
-        await until(client, made.id, "SUCCEEDED");
+        const exited = once(child, "exit");
+        await waitForState(client, created.id, "SUCCEEDED");
         child.kill(signal);
-        assert.deepEqual(await gone, [0, null]);
+        assert.deepEqual(await exited, [0, null]);
       } finally {
         child.kill("SIGKILL");
       }
-      assert.deepEqual((await client.effect(made.id)).result, { count: 3 });
+      assert.deepEqual((await client.effect(created.id)).result, { count: 3 });
     }
   });
 
-  it("makes jobs once", async () => {
+  it("a repeated producer creates no second job", async () => {
     const env = { ...process.env, ONCEWARD_URL: server.url };
     const produce = (): Promise<{ stdout: string }> =>
       promisify(execFile)(process.execPath, [join(examples, "producer.js"), "invoice-7"], { env });
-    const [first, again] = [await produce(), await produce()];
-    assert.equal(first.stdout, again.stdout);
+    const [first, repeated] = [await produce(), await produce()];
+    assert.equal(first.stdout, repeated.stdout);
     assert.equal((await client.get(first.stdout.trim())).lifecycle, "execution.job");
   });
 });

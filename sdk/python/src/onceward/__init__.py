@@ -1,62 +1,65 @@
-"""Client and workers for Onceward, a durable lifecycle engine.
+"""Client and worker library for Onceward, a durable lifecycle engine.
 
-`Client` speaks to a server; `Worker` runs your functions for jobs, holds their leases and reports what became of them.
+`Client` calls a server. `Worker` leases jobs, runs your handlers, keeps the leases and reports the results.
 """
 
 from .client import Client
 from .errors import (
-    AlreadyCommitted,
-    Cancelled,
-    Fail,
-    LeaseLost,
+    AlreadyCommittedError,
+    Failure,
+    JobStoppedError,
+    LeaseLostError,
     OncewardError,
-    Refused,
-    Retry,
-    Unreachable,
-    WorkError,
+    RefusedError,
+    RetryableFailure,
+    TerminalFailure,
+    UnreachableError,
 )
-from .job import Job
-from .records import (
+from .job import Job, StopReason
+from .requests import EventRequest, NewRecord, Report
+from .retry_policy import RetryPolicy
+from .stream import LogStream
+from .types import (
     JSON,
     Effect,
-    Entry,
     Execution,
-    Fired,
-    Lease,
-    Page,
+    FireResult,
+    LeasedJob,
+    LogEntry,
     Problem,
     Record,
-    Reported,
+    RecordPage,
+    ReportResult,
 )
-from .requests import Event, New, Report
-from .stream import Stream
 from .worker import Worker
 
 __all__ = [
     "JSON",
-    "AlreadyCommitted",
-    "Cancelled",
+    "AlreadyCommittedError",
     "Client",
     "Effect",
-    "Entry",
-    "Event",
+    "EventRequest",
     "Execution",
-    "Fail",
-    "Fired",
+    "Failure",
+    "FireResult",
     "Job",
-    "Lease",
-    "LeaseLost",
-    "New",
+    "JobStoppedError",
+    "LeaseLostError",
+    "LeasedJob",
+    "LogEntry",
+    "LogStream",
+    "NewRecord",
     "OncewardError",
-    "Page",
     "Problem",
     "Record",
-    "Refused",
+    "RecordPage",
+    "RefusedError",
     "Report",
-    "Reported",
-    "Retry",
-    "Stream",
-    "Unreachable",
-    "WorkError",
+    "ReportResult",
+    "RetryPolicy",
+    "RetryableFailure",
+    "StopReason",
+    "TerminalFailure",
+    "UnreachableError",
     "Worker",
 ]

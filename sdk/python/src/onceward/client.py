@@ -1,4 +1,4 @@
-"""Calls to a server, typed. Each may be made again without harm, and is, as long as patience lasts."""
+"""HTTP client. Every call is safe to repeat, and the client retries it within its retry policy."""
 
 from __future__ import annotations
 
@@ -10,46 +10,45 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from .dialing import Call
-from .errors import OncewardError, WorkError, refused
-from .patience import Patience, problem_may_pass
-from .records import Effect, Entry, Execution, Fired, Lease, Page, Problem, Record, Reported
-from .requests import Event, New, Report, given, milliseconds, new_key
-from .stream import Stream
-from .transport import Answer, Transport, text_of
+from .connection import AbortHandle
+from .errors import Failure, OncewardError, error_from_problem
+from .requests import EventRequest, NewRecord, Report, new_idempotency_key, omit_none, to_millis
+from .retry_policy import RetryPolicy, RetryTimer, is_problem_retryable
+from .stream import LogStream
+from .transport import Response, Transport, to_json
+from .types import Effect, Execution, FireResult, LeasedJob, LogEntry, Problem, Record, RecordPage, ReportResult
 
 DEFAULT_URL = "http://127.0.0.1:7171"
 
-#: Records, events or reports in one call; longer lists are sent in several.
-BATCH = 500
+#: Records, events or reports in one request. The client splits longer lists.
+MAX_BATCH_ITEMS = 500
 
-#: Characters in one call; the server takes 16 MB, and a character has up to four bytes.
-BATCH_SIZE = 3 << 20
+#: Characters in one request. The server accepts 16 MB, and a character has up to four bytes.
+MAX_BATCH_CHARS = 3 << 20
 
 
 class Client:
-    """A server, seen by one key. Any number of threads may share it.
-
-    `timeout` bounds one try; `patience` is how long a call is tried again when the server cannot be reached, is overloaded or
-    starts anew.
-    """
+    """A client for one server and API key. Threads may share it."""
 
     def __init__(
-        self, url: str | None = None, *, key: str | None = None, timeout: float = 10.0, patience: float = 30.0
+        self, url: str | None = None, *, api_key: str | None = None, retry_policy: RetryPolicy = RetryPolicy()
     ) -> None:
         self.url = url or os.environ.get("ONCEWARD_URL") or DEFAULT_URL
-        self.timeout = timeout
-        self.patience = patience
-        self._transport = Transport(self.url, key or os.environ.get("ONCEWARD_KEY"), connecting=timeout)
+        self.retry_policy = retry_policy
+        self._transport = Transport(
+            self.url, api_key or os.environ.get("ONCEWARD_KEY"), connect_timeout=retry_policy.response_timeout
+        )
 
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections that wait for a next call."""
+        """Closes the idle connections."""
         self._transport.close()
 
     # Producers
@@ -62,24 +61,30 @@ class Client:
         payload: Any = None,
         id: str | None = None,
         owner: str | None = None,
-        once: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Record:
-        """Makes a record. `payload` is a JSON value or bytes.
+        """Creates a record. `payload` is a JSON value or bytes.
 
-        `once` is the idempotency key: the same key answers with the same record, also tomorrow and from another process. Without
-        one, a key is made up for this call, so that its own retries make no second record.
+        Calls with the same idempotency key return the same record, at any time and from any process. Without a key, the client
+        generates one for this call, so that its retries create no second record.
         """
-        new = New(fields=fields, payload=payload, id=id, owner=owner, once=once or new_key())
-        path = f"/v1/lifecycles/{_segment(lifecycle)}/records"
-        return Record.of(self._post(path, new.body(), {"Idempotency-Key": new.once}))
+        new = NewRecord(
+            fields=fields,
+            payload=payload,
+            id=id,
+            owner=owner,
+            idempotency_key=idempotency_key or new_idempotency_key(),
+        )
+        path = f"/v1/lifecycles/{_path_segment(lifecycle)}/records"
+        return Record.from_json(self._post(path, new.to_body(), {"Idempotency-Key": new.idempotency_key}))
 
-    def create_many(self, lifecycle: str, records: Sequence[New]) -> list[Record | Problem]:
-        """Makes many records, each on its own: what became of each stands at its place in the answer."""
-        bodies = [new.body() | {"key": new.once} for new in records]
-        path = f"/v1/lifecycles/{_segment(lifecycle)}/records/batch"
+    def create_batch(self, lifecycle: str, records: Sequence[NewRecord]) -> list[Record | Problem]:
+        """Creates many records. Each succeeds or fails on its own; the results have the order of `records`."""
+        bodies = [new.to_body() | {"key": new.idempotency_key} for new in records]
+        path = f"/v1/lifecycles/{_path_segment(lifecycle)}/records/batch"
         return [
-            found if isinstance(found, Problem) else Record.of(found["record"])
-            for found in self._batch(path, "records", bodies)
+            result if isinstance(result, Problem) else Record.from_json(result["record"])
+            for result in self._post_batches(path, "records", bodies)
         ]
 
     def fire(
@@ -90,27 +95,27 @@ class Client:
         input: Mapping[str, Any] | None = None,
         token: int | None = None,
         version: int | None = None,
-        once: str | None = None,
-    ) -> Fired:
-        """Fires an event at a record; `version`: only if it is still at that version."""
-        headers = {"Idempotency-Key": once or new_key()}
+        idempotency_key: str | None = None,
+    ) -> FireResult:
+        """Fires an event on a record. If `version` is given, the server refuses the event unless the record has that version."""
+        headers = {"Idempotency-Key": idempotency_key or new_idempotency_key()}
         if version is not None:
             headers["If-Match"] = f'"{version}"'
-        path = f"/v1/records/{_segment(record)}/events/{_segment(event)}"
-        return Fired.of(self._post(path, given(input=input, token=token), headers))
+        path = f"/v1/records/{_path_segment(record)}/events/{_path_segment(event)}"
+        return FireResult.from_json(self._post(path, omit_none(input=input, token=token), headers))
 
-    def fire_many(self, events: Sequence[Event]) -> list[Fired | Problem]:
-        """Fires many events, each on its own."""
-        bodies = [event.body() for event in events]
+    def fire_batch(self, events: Sequence[EventRequest]) -> list[FireResult | Problem]:
+        """Fires many events. Each succeeds or fails on its own."""
+        bodies = [event.to_body() for event in events]
         return [
-            found if isinstance(found, Problem) else Fired.of(found)
-            for found in self._batch("/v1/events/batch", "events", bodies)
+            result if isinstance(result, Problem) else FireResult.from_json(result)
+            for result in self._post_batches("/v1/events/batch", "events", bodies)
         ]
 
-    # Lookers
+    # Queries
 
     def get(self, record: str) -> Record:
-        return Record.of(self._get(f"/v1/records/{_segment(record)}").json())
+        return Record.from_json(self._get(f"/v1/records/{_path_segment(record)}").json())
 
     def list(
         self,
@@ -120,13 +125,14 @@ class Client:
         owner: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Page:
-        """One page of records; `records` goes through all."""
-        query = given(lifecycle=lifecycle, state=state, owner=owner, limit=limit, cursor=cursor)
-        found = self._get(f"/v1/records?{urlencode(query)}").json()
-        return Page(tuple(Record.of(each) for each in found["records"]), found.get("next"))
+    ) -> RecordPage:
+        """Returns one page of records. `records` iterates over all pages."""
+        query = omit_none(lifecycle=lifecycle, state=state, owner=owner, limit=limit, cursor=cursor)
+        body = self._get(f"/v1/records?{urlencode(query)}").json()
+        return RecordPage(tuple(Record.from_json(item) for item in body["records"]), body.get("next"))
 
     def records(self, lifecycle: str, *, state: str | None = None, owner: str | None = None) -> Iterator[Record]:
+        """Iterates over all records that match."""
         cursor = None
         while True:
             page = self.list(lifecycle, state=state, owner=owner, cursor=cursor)
@@ -135,29 +141,31 @@ class Client:
             if cursor is None:
                 return
 
-    def history(self, record: str) -> tuple[Entry, ...]:
-        """The whole log of a record, oldest entry first."""
-        return tuple(Entry.of(each) for each in self._pages(f"/v1/records/{_segment(record)}/history", "entries"))
+    def history(self, record: str) -> tuple[LogEntry, ...]:
+        """Returns the complete log of a record, oldest entry first."""
+        path = f"/v1/records/{_path_segment(record)}/history"
+        return tuple(LogEntry.from_json(item) for item in self._get_pages(path, "entries"))
 
     def executions(self, record: str) -> tuple[Execution, ...]:
-        """The attempts at a job, oldest first."""
-        return tuple(Execution.of(each) for each in self._pages(f"/v1/records/{_segment(record)}/executions", "executions"))
+        """Returns all executions of a job, oldest first."""
+        path = f"/v1/records/{_path_segment(record)}/executions"
+        return tuple(Execution.from_json(item) for item in self._get_pages(path, "executions"))
 
     def effect(self, record: str) -> Effect:
-        """What the job's commit left; 404 where there is none."""
-        return Effect.of(self._get(f"/v1/records/{_segment(record)}/effect").json())
+        """Returns the committed effect of a job. The server refuses with 404 if there is none."""
+        return Effect.from_json(self._get(f"/v1/records/{_path_segment(record)}/effect").json())
 
     def payload(self, record: str) -> bytes:
-        """The bytes of its payload."""
-        return self._get(f"/v1/records/{_segment(record)}/payload").body
+        """Downloads the payload's bytes."""
+        return self._get(f"/v1/records/{_path_segment(record)}/payload").body
 
     def payload_value(self, record: str) -> Any:
-        """Its payload as a lease brings it: the value where it is JSON, else the bytes."""
-        return value_of(self.payload(record))
+        """Downloads the payload in the form that a lease has: the value if it is JSON, otherwise the bytes."""
+        return parse_payload(self.payload(record))
 
-    def stream(self, *, after: int | None = None, lifecycle: str | None = None, record: str | None = None) -> Stream:
-        """The log as it grows, from the entry after `after` on (from now on, without it). It goes on by itself after a break."""
-        return Stream(self._transport, after=after, query=given(lifecycle=lifecycle, record=record))
+    def stream(self, *, after: int | None = None, lifecycle: str | None = None, record: str | None = None) -> LogStream:
+        """Follows the log from the entry after `after`, by default from its end. The stream reconnects by itself."""
+        return LogStream(self._transport, after=after, query=omit_none(lifecycle=lifecycle, record=record))
 
     # Workers
 
@@ -166,174 +174,196 @@ class Client:
         lifecycles: Sequence[str],
         worker: str,
         *,
-        max: int = 1,
+        max_jobs: int = 1,
         lease: float | None = None,
-        wait: float = 0.0,
+        max_wait: float = 0.0,
         start: bool = True,
-        once: str | None = None,
-    ) -> builtins.list[Lease]:
-        """Takes up to `max` jobs, for `lease` seconds (or as the lifecycle says), and waits up to `wait` seconds for the first.
+        idempotency_key: str | None = None,
+    ) -> builtins.list[LeasedJob]:
+        """Leases up to `max_jobs` jobs for `lease` seconds (default: the lifecycle's length). Waits up to `max_wait` seconds for the
+        first.
 
-        `once`: the same key answers with the same jobs. Without one, a key is made up for this call and its retries.
+        Calls with the same idempotency key return the same jobs. Without a key, the client generates one for this call.
         """
-        key, patience = once or new_key(), Patience(self.patience)
+        key, retry_timer = idempotency_key or new_idempotency_key(), RetryTimer(self.retry_policy)
         while True:
             try:
-                return self.lease_once(lifecycles, worker, max=max, lease=lease, wait=wait, start=start, once=key)
+                return self.lease_once(
+                    lifecycles,
+                    worker,
+                    max_jobs=max_jobs,
+                    lease=lease,
+                    max_wait=max_wait,
+                    start=start,
+                    idempotency_key=key,
+                )
             except OncewardError as error:
-                patience.after(error)
+                retry_timer.wait_or_raise(error)
 
     def lease_once(
         self,
         lifecycles: Sequence[str],
         worker: str,
         *,
-        max: int,
+        max_jobs: int,
         lease: float | None,
-        wait: float,
+        max_wait: float,
         start: bool,
-        once: str,
-        again: bool = False,
-        call: Call | None = None,
-        timeout: float | None = None,
-    ) -> builtins.list[Lease]:
-        """A single try of `lease`; after a failure the same `once` finds what may have been taken, with `again` only that."""
-        body = {"lifecycles": [*lifecycles], "worker": worker, "max": max, "start": start}
-        body |= given(
-            lease_ms=milliseconds(lease), wait_ms=milliseconds(wait) if wait > 0 else None, again=again or None
+        idempotency_key: str,
+        replay_only: bool = False,
+        abort_handle: AbortHandle | None = None,
+        response_timeout: float | None = None,
+    ) -> builtins.list[LeasedJob]:
+        """Like `lease`, without retries. After a failure, the same idempotency key returns the jobs that the failed call leased. With
+        `replay_only`, the server leases no new ones."""
+        body = {"lifecycles": [*lifecycles], "worker": worker, "max": max_jobs, "start": start}
+        body |= omit_none(
+            lease_ms=to_millis(lease),
+            wait_ms=to_millis(max_wait) if max_wait > 0 else None,
+            again=replay_only or None,
         )
-        found = self._transport.send(
+        response = self._transport.send(
             "POST",
             "/v1/leases",
             body,
-            {"Idempotency-Key": once},
-            timeout=(timeout or self.timeout) + wait,
-            call=call,
+            {"Idempotency-Key": idempotency_key},
+            timeout=(response_timeout or self.retry_policy.response_timeout) + max_wait,
+            abort_handle=abort_handle,
         ).json()
-        return [Lease.of(each) for each in found["executions"]]
+        return [LeasedJob.from_json(item) for item in response["executions"]]
 
-    def start(self, execution: str, token: int) -> Reported:
+    def start(self, execution: str, token: int) -> ReportResult:
         return self.report(Report.start(execution, token))
 
-    def heartbeat(self, execution: str, token: int, *, lease: float | None = None) -> Reported:
-        """Keeps the lease; the answer's `stop` says that the job is to be given up."""
+    def heartbeat(self, execution: str, token: int, *, lease: float | None = None) -> ReportResult:
+        """Extends the lease. If the result's `stop` is set, the worker must stop the job."""
         return self.report(Report.heartbeat(execution, token, lease))
 
-    def commit(self, execution: str, token: int, result: Any = None, *, finish: bool = False) -> Reported:
-        """Lets the effect land, at most once in the life of a job. `result` is a JSON value or bytes."""
+    def commit(self, execution: str, token: int, result: Any = None, *, finish: bool = False) -> ReportResult:
+        """Commits the effect, at most once per job. `result` is a JSON value or bytes."""
         return self.report(Report.commit(execution, token, result, finish=finish))
 
-    def finish(self, execution: str, token: int) -> Reported:
+    def finish(self, execution: str, token: int) -> ReportResult:
         return self.report(Report.finish(execution, token))
 
-    def fail(self, execution: str, token: int, error: WorkError) -> Reported:
-        return self.report(Report.fail(execution, token, error))
+    def fail(self, execution: str, token: int, failure: Failure) -> ReportResult:
+        return self.report(Report.fail(execution, token, failure))
 
-    def yield_(self, execution: str, token: int) -> Reported:
-        """Gives a job back unharmed."""
+    def yield_(self, execution: str, token: int) -> ReportResult:
+        """Returns the job without counting a failure."""
         return self.report(Report.yield_(execution, token))
 
-    def report(self, report: Report) -> Reported:
-        patience = Patience(self.patience)
+    def report(self, report: Report) -> ReportResult:
+        retry_timer = RetryTimer(self.retry_policy)
         while True:
             try:
                 return self.report_once(report)
             except OncewardError as error:
-                patience.after(error)
+                retry_timer.wait_or_raise(error)
 
-    def report_once(self, report: Report, *, timeout: float | None = None, trace: str | None = None) -> Reported:
-        """A single try of a report; `trace` is the W3C trace context (`traceparent`) that it belongs to."""
-        path = f"/v1/executions/{_segment(report.execution)}/{report.do}"
-        headers = {} if trace is None else {"traceparent": trace}
-        answer = self._transport.send("POST", path, report.body(), headers, timeout=timeout or self.timeout)
-        return Reported.of(answer.json())
+    def report_once(
+        self, report: Report, *, response_timeout: float | None = None, traceparent: str | None = None
+    ) -> ReportResult:
+        """Like `report`, without retries. `traceparent` is the W3C trace context of the job."""
+        path = f"/v1/executions/{_path_segment(report.execution)}/{report.kind}"
+        headers = {} if traceparent is None else {"traceparent": traceparent}
+        timeout = response_timeout or self.retry_policy.response_timeout
+        response = self._transport.send("POST", path, report.to_body(), headers, timeout=timeout)
+        return ReportResult.from_json(response.json())
 
-    def report_many(self, reports: Sequence[Report]) -> builtins.list[Reported | Problem]:
-        """Many reports, each on its own."""
-        bodies = [{"execution": each.execution, "do": each.do, **each.body()} for each in reports]
+    def report_batch(self, reports: Sequence[Report]) -> builtins.list[ReportResult | Problem]:
+        """Sends many reports. Each succeeds or fails on its own."""
+        bodies = [report.to_batch_item() for report in reports]
         return [
-            found if isinstance(found, Problem) else Reported.of(found)
-            for found in self._batch("/v1/executions/batch", "reports", bodies)
+            result if isinstance(result, Problem) else ReportResult.from_json(result)
+            for result in self._post_batches("/v1/executions/batch", "reports", bodies)
         ]
 
-    def report_many_once(self, reports: Sequence[Report], *, timeout: float) -> builtins.list[Reported | Problem]:
-        """A single try of one batch."""
-        bodies = [{"execution": each.execution, "do": each.do, **each.body()} for each in reports]
-        answer = self._transport.send("POST", "/v1/executions/batch", {"reports": bodies}, timeout=timeout)
-        results = [_result(each) for each in answer.json()["results"]]
-        return [found if isinstance(found, Problem) else Reported.of(found) for found in results]
+    def report_batch_once(
+        self, reports: Sequence[Report], *, response_timeout: float
+    ) -> builtins.list[ReportResult | Problem]:
+        """Like `report_batch`, in one request and without retries."""
+        bodies = [report.to_batch_item() for report in reports]
+        response = self._transport.send("POST", "/v1/executions/batch", {"reports": bodies}, timeout=response_timeout)
+        results = [_parse_batch_item(item) for item in response.json()["results"]]
+        return [result if isinstance(result, Problem) else ReportResult.from_json(result) for result in results]
 
-    # Inside
+    # Requests with retries
 
-    def _get(self, path: str) -> Answer:
-        patience = Patience(self.patience)
+    def _get(self, path: str) -> Response:
+        retry_timer = RetryTimer(self.retry_policy)
         while True:
             try:
-                return self._transport.send("GET", path, timeout=self.timeout)
+                return self._transport.send("GET", path, timeout=self.retry_policy.response_timeout)
             except OncewardError as error:
-                patience.after(error)
+                retry_timer.wait_or_raise(error)
 
     def _post(self, path: str, body: Any, headers: Mapping[str, str]) -> Any:
-        patience = Patience(self.patience)
+        retry_timer = RetryTimer(self.retry_policy)
         while True:
             try:
-                return self._transport.send("POST", path, body, headers, timeout=self.timeout).json()
+                return self._transport.send(
+                    "POST", path, body, headers, timeout=self.retry_policy.response_timeout
+                ).json()
             except OncewardError as error:
-                patience.after(error)
+                retry_timer.wait_or_raise(error)
 
-    def _pages(self, path: str, name: str) -> Iterator[Any]:
+    def _get_pages(self, path: str, member: str) -> Iterator[Any]:
         cursor: str | None = None
         while True:
-            found = self._get(path if cursor is None else f"{path}?{urlencode({'cursor': cursor})}").json()
-            yield from found[name]
-            cursor = found.get("next")
+            page = self._get(path if cursor is None else f"{path}?{urlencode({'cursor': cursor})}").json()
+            yield from page[member]
+            cursor = page.get("next")
             if cursor is None:
                 return
 
-    def _batch(self, path: str, name: str, bodies: Sequence[dict[str, Any]]) -> Iterator[Any]:
-        part: builtins.list[str] = []
-        size = 0
+    def _post_batches(self, path: str, member: str, bodies: Sequence[dict[str, Any]]) -> Iterator[Any]:
+        batch: builtins.list[str] = []
+        batch_chars = 0
         for body in bodies:
-            text = text_of(body)
-            if part and (len(part) == BATCH or size + len(text) > BATCH_SIZE):
-                yield from self._part(path, name, part)
-                part, size = [], 0
-            part.append(text)
-            size += len(text)
-        if part:
-            yield from self._part(path, name, part)
+            text = to_json(body)
+            if batch and (len(batch) == MAX_BATCH_ITEMS or batch_chars + len(text) > MAX_BATCH_CHARS):
+                yield from self._post_batch(path, member, batch)
+                batch, batch_chars = [], 0
+            batch.append(text)
+            batch_chars += len(text)
+        if batch:
+            yield from self._post_batch(path, member, batch)
 
-    def _part(self, path: str, name: str, bodies: Sequence[str]) -> builtins.list[Any]:
-        """One batch; those of its calls that may be taken after a moment are made again."""
+    def _post_batch(self, path: str, member: str, bodies: Sequence[str]) -> builtins.list[Any]:
+        """Sends one batch and retries those of its items that failed temporarily."""
         results: builtins.list[Any] = [None] * len(bodies)
-        waiting = list(range(len(bodies)))
-        patience = Patience(self.patience)
+        pending = list(range(len(bodies)))
+        retry_timer = RetryTimer(self.retry_policy)
         while True:
-            text = f'{{"{name}":[{",".join(bodies[at] for at in waiting)}]}}'
-            found = self._post(path, text, {})["results"]
-            for at, each in zip(waiting, found, strict=True):
-                results[at] = _result(each)
-            waiting = [at for at in waiting if isinstance(results[at], Problem) and problem_may_pass(results[at])]
-            if not waiting:
+            text = f'{{"{member}":[{",".join(bodies[index] for index in pending)}]}}'
+            items = self._post(path, text, {})["results"]
+            for index, item in zip(pending, items, strict=True):
+                results[index] = _parse_batch_item(item)
+            pending = [
+                index for index in pending if isinstance(results[index], Problem) and is_problem_retryable(results[index])
+            ]
+            if not pending:
                 return results
             try:
-                patience.after(refused(results[waiting[0]]))
+                retry_timer.wait_or_raise(error_from_problem(results[pending[0]]))
             except OncewardError:
                 return results
 
 
-def value_of(payload: bytes) -> Any:
-    """The value where it is JSON, whatever kind the server says it is: large ones it does not look into. Else the bytes."""
+def parse_payload(payload: bytes) -> Any:
+    """Returns the value if the payload is JSON, otherwise the bytes. Ignores the content type, because the server does not inspect
+    large payloads."""
     try:
         return json.loads(payload)
     except ValueError:
         return payload
 
 
-def _segment(text: str) -> str:
-    """As one part of a path, whatever is in it."""
+def _path_segment(text: str) -> str:
+    """Encodes any text as one segment of a path."""
     return quote(text, safe="")
 
 
-def _result(found: Mapping[str, Any]) -> Any:
-    return Problem.of(found["error"]) if "error" in found else found
+def _parse_batch_item(item: Mapping[str, Any]) -> Any:
+    return Problem.from_json(item["error"]) if "error" in item else item

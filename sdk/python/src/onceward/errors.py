@@ -1,25 +1,24 @@
-"""What goes wrong, and what a handler may raise."""
+"""Errors of calls, and failures that a handler raises."""
 
 from __future__ import annotations
 
-from .records import Problem
+from .types import Problem
 
 
 class OncewardError(Exception):
-    """Whatever this library raises."""
+    """Base class of all errors of this library."""
 
 
-class Unreachable(OncewardError):
-    """No answer from the server. Whether the call was carried out is not known; but for one that was `unheard`, as nobody was there
-    to hear it."""
+class UnreachableError(OncewardError):
+    """The server did not answer. If `not_sent`, the server did not receive the call; otherwise the outcome is unknown."""
 
-    def __init__(self, message: str, *, unheard: bool = False) -> None:
+    def __init__(self, message: str, *, not_sent: bool = False) -> None:
         super().__init__(message)
-        self.unheard = unheard
+        self.not_sent = not_sent
 
 
-class Refused(OncewardError):
-    """The server answered, and the answer is no. `problem` says why."""
+class RefusedError(OncewardError):
+    """The server refused the call. `problem` says why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -34,52 +33,52 @@ class Refused(OncewardError):
         return self.problem.status
 
 
-class LeaseLost(Refused):
-    """The job is no longer this worker's: its lease ran out, or it moved on without it. Drop the work."""
+class LeaseLostError(RefusedError):
+    """The worker no longer holds the job: the lease expired, or the record left the leased state. Drop the work."""
 
 
-class AlreadyCommitted(Refused):
-    """An effect has landed: another's, or one's own. Drop the work, it is done."""
+class AlreadyCommittedError(RefusedError):
+    """The job already has a committed effect, of this or another execution. Drop the work."""
 
     @property
-    def committed(self) -> int | None:
-        """The token of the execution that won."""
-        return self.problem.committed
+    def committed_token(self) -> int | None:
+        """The token of the execution that committed."""
+        return self.problem.committed_token
 
 
-def refused(problem: Problem) -> Refused:
-    """The exception that suits a problem."""
+def error_from_problem(problem: Problem) -> RefusedError:
+    """Returns the exception for a problem."""
     if problem.code == "lease_lost":
-        return LeaseLost(problem)
+        return LeaseLostError(problem)
     if problem.code == "already_committed":
-        return AlreadyCommitted(problem)
-    return Refused(problem)
+        return AlreadyCommittedError(problem)
+    return RefusedError(problem)
 
 
-class Cancelled(OncewardError):
-    """Raised by `Job.check` when the job is to stop. Let it pass through your handler: the job is then given back."""
+class JobStoppedError(OncewardError):
+    """The job must stop. If a handler lets it propagate, the worker yields the job."""
 
 
-class WorkError(OncewardError):
-    """Why a job failed, as the server is told. Raise `Retry` or `Fail`."""
+class Failure(OncewardError):
+    """Why a job failed. Raise `RetryableFailure` or `TerminalFailure`."""
 
     retryable: bool
 
-    def __init__(self, code: str, message: str = "", *, after: float | None = None) -> None:
+    def __init__(self, code: str, message: str = "", *, retry_after: float | None = None) -> None:
         super().__init__(f"{code}: {message}" if message else code)
         self.code = code
         self.message = message
-        self.after = after
+        self.retry_after = retry_after
 
 
-class Retry(WorkError):
-    """This attempt failed, another may succeed; not before `after` seconds."""
+class RetryableFailure(Failure):
+    """A failure that another attempt may avoid. `retry_after` is the shortest delay before it, in seconds."""
 
     retryable = True
 
 
-class Fail(WorkError):
-    """The job cannot succeed. It is not tried again."""
+class TerminalFailure(Failure):
+    """A failure that no retry can avoid."""
 
     retryable = False
 

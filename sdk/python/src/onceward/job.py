@@ -1,4 +1,4 @@
-"""A job, as a handler gets it."""
+"""The job that a handler gets."""
 
 from __future__ import annotations
 
@@ -8,56 +8,67 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from .errors import Cancelled
-from .records import Lease, Record
+from .errors import JobStoppedError
+from .types import LeasedJob, Record
 
 P = TypeVar("P")
 
-#: Why a job is to stop: its lifecycle says so, its lease is lost, or the worker shuts down.
-Reason = Literal["stop", "lease_lost", "shutdown"]
+#: Why a job must stop: its lifecycle requests it, its lease is lost, or the worker shuts down.
+StopReason = Literal["stop", "lease_lost", "shutdown"]
 
 
-class Holder(Protocol):
-    """What a job needs of the worker that runs it."""
+class JobRunner(Protocol):
+    """The worker's methods that a job calls."""
 
-    def commit_now(self, job: Job[Any], result: Any) -> None: ...
+    def commit_job(self, job: Job[Any], result: Any) -> None: ...
 
-    def fetch(self, record: Record) -> Any: ...
+    def fetch_payload(self, record: Record) -> Any: ...
 
 
 class Job(Generic[P]):
-    """One attempt at a job. `id` is the same in every attempt, so it is the key for effects outside."""
+    """One attempt at a job. `id` is the same in every attempt: use it as idempotency key for effects outside the store."""
 
     def __init__(
-        self, lease: Lease, holder: Holder, decode: Callable[[Any], P] | None, seconds: float | None, *, in_doubt: bool = False
+        self,
+        leased: LeasedJob,
+        runner: JobRunner,
+        decode: Callable[[Any], P] | None,
+        lease_duration: float | None,
+        *,
+        is_lease_uncertain: bool = False,
     ) -> None:
-        self.record: Record = lease.record
-        self.execution: str = lease.id
-        self.token: int = lease.token
-        self.attempt: int = lease.attempt
-        #: W3C trace context of whoever made the job, where there is some; sent with its reports.
-        self.traceparent: str | None = lease.traceparent
-        #: Set when the job is to stop; `cancelled` asks it.
-        self.cancel_event = threading.Event()
-        #: Why it is to stop.
-        self.reason: Reason | None = None
-        self.committed = False
-        self._lease = lease
-        self._holder = holder
+        self.record: Record = leased.record
+        #: Id of the execution.
+        self.execution: str = leased.id
+        #: Fencing token, part of every report.
+        self.token: int = leased.token
+        self.attempt: int = leased.attempt
+        #: W3C trace context, if the creator of the job sent one. The worker sends it with the reports.
+        self.traceparent: str | None = leased.traceparent
+        #: Set when the job must stop.
+        self.stop_event = threading.Event()
+        #: Why the job must stop.
+        self.stop_reason: StopReason | None = None
+        #: Whether `commit` succeeded.
+        self.is_committed = False
+        self._leased = leased
+        self._runner = runner
         self._decode = decode
         self._payload: P | None = None
-        self._decoded = False
+        self._is_decoded = False
         self._lock = threading.Lock()
-        self._reported = False
-        #: How long the lease lasts after each heartbeat.
-        self.seconds: float = seconds if seconds is not None else max(lease.seconds, lease.expires_in or 0.0)
-        #: When the lease is surely gone. The server says how much was left of it; one that does not say it has an answer that may
-        #: have been long on its way, or found again by its key.
-        self.gone_at = time.monotonic() + (self.seconds if lease.expires_in is None else lease.expires_in)
-        #: Whether the lease may be older than it looks: the server is asked before the handler begins.
-        self.in_doubt = in_doubt
-        #: When reports are no longer tried: the worker ends.
-        self.give_up_at = math.inf
+        self._is_report_claimed = False
+        #: For the worker: length of the lease after each heartbeat, in seconds.
+        self.lease_duration: float = (
+            lease_duration if lease_duration is not None else max(leased.lease_duration, leased.expires_in or 0.0)
+        )
+        #: For the worker: when the lease has certainly expired, by the local clock. A server that does not send the remaining lease gets
+        #: the whole length, although its response may be late or replayed.
+        self.lease_expires_at = time.monotonic() + (self.lease_duration if leased.expires_in is None else leased.expires_in)
+        #: For the worker: whether the lease may be older than it seems. If so, a heartbeat must succeed before the handler starts.
+        self.is_lease_uncertain = is_lease_uncertain
+        #: For the worker: when it stops retrying reports, because it shuts down.
+        self.report_deadline = math.inf
 
     @property
     def id(self) -> str:
@@ -73,51 +84,51 @@ class Job(Generic[P]):
 
     @property
     def payload(self) -> P:
-        """The JSON value or the bytes, or what the handler's `decode` makes of them. Large ones are fetched on first use."""
-        if not self._decoded:
-            found = self._lease.payload
-            if self._lease.payload_bytes is not None:
-                found = self._holder.fetch(self.record)
-            self._payload = found if self._decode is None else self._decode(found)
-            self._decoded = True
+        """The JSON value or the bytes, or the result of the handler's `decode`. A large payload is downloaded on first use."""
+        if not self._is_decoded:
+            payload = self._leased.payload
+            if self._leased.unfetched_payload_bytes is not None:
+                payload = self._runner.fetch_payload(self.record)
+            self._payload = payload if self._decode is None else self._decode(payload)
+            self._is_decoded = True
         return self._payload  # type: ignore[return-value]
 
     @property
-    def cancelled(self) -> bool:
-        """Whether the job is to stop. Long work asks this now and then, or waits on `cancel_event`."""
-        return self.cancel_event.is_set()
+    def should_stop(self) -> bool:
+        """Whether the job must stop. Long work polls this or waits for `stop_event`."""
+        return self.stop_event.is_set()
 
-    def check(self) -> None:
-        """Raises `Cancelled` where the job is to stop."""
-        if self.cancelled:
-            raise Cancelled(self.reason or "stop")
+    def raise_if_stopping(self) -> None:
+        """Raises `JobStoppedError` if the job must stop."""
+        if self.should_stop:
+            raise JobStoppedError(self.stop_reason or "stop")
 
     def commit(self, result: Any = None) -> None:
-        """Lets the effect land now; what the handler does after it is tidying up, and is not repeated.
+        """Commits the result and lets the handler clean up. The job is not run again after that.
 
-        Without this call, what the handler returns is committed. Raises `LeaseLost` or `AlreadyCommitted` where the job is no
-        longer this worker's: let it pass through.
+        Without this call, the worker commits the handler's return value. Raises `LeaseLostError` or `AlreadyCommittedError` if the
+        worker no longer holds the job: let it propagate.
         """
-        self._holder.commit_now(self, result)
+        self._runner.commit_job(self, result)
 
-    def cancel(self, reason: Reason) -> None:
-        """For the worker: tells the handler to stop."""
+    def request_stop(self, reason: StopReason) -> None:
+        """For the worker: asks the handler to stop. A lost lease replaces an earlier reason."""
         with self._lock:
-            if self.reason is None or reason == "lease_lost":
-                self.reason = reason
-        self.cancel_event.set()
+            if self.stop_reason is None or reason == "lease_lost":
+                self.stop_reason = reason
+        self.stop_event.set()
 
     def claim_report(self) -> bool:
-        """For the worker: whoever comes first reports how the job ended, and nobody else does."""
+        """For the worker: returns True to the first caller only, which sends the final report."""
         with self._lock:
-            first, self._reported = not self._reported, True
-            return first
+            is_first, self._is_report_claimed = not self._is_report_claimed, True
+            return is_first
 
     @property
-    def reported(self) -> bool:
-        """For the worker: whether somebody reports how it ended, or has."""
-        return self._reported
+    def is_report_claimed(self) -> bool:
+        """For the worker: whether the final report is being sent or was sent."""
+        return self._is_report_claimed
 
-    def kept(self, sent: float) -> None:
-        """For the worker: the heartbeat that was sent then was answered. The lease was prolonged at that time or later."""
-        self.gone_at = sent + self.seconds
+    def extend_lease(self, sent_at: float) -> None:
+        """For the worker: extends the lease after an accepted heartbeat, counted from when it was sent."""
+        self.lease_expires_at = sent_at + self.lease_duration

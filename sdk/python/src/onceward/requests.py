@@ -1,4 +1,4 @@
-"""What a caller puts into a batch, and how it looks as JSON."""
+"""Requests of callers and workers, and their JSON."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import WorkError
+from .errors import Failure
 
 
-def new_key() -> str:
-    """A key that nobody has used before."""
+def new_idempotency_key() -> str:
+    """Returns a random key."""
     return uuid.uuid4().hex
 
 
-def content(name: str, value: Any) -> dict[str, Any]:
-    """A payload or a result: a JSON value as it is, bytes as base64, None as nothing."""
+def content_members(name: str, value: Any) -> dict[str, Any]:
+    """Returns the JSON member of a payload or result: a JSON value unchanged, bytes as base64, none for None."""
     if value is None:
         return {}
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -25,48 +25,47 @@ def content(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
-def given(**values: Any) -> dict[str, Any]:
-    """Only what was given."""
+def omit_none(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)
-class New:
-    """A record to make. `once` is its idempotency key: made up here, so that a retry makes no second record."""
+class NewRecord:
+    """A record to create. The default idempotency key is random, so that a retry creates no second record."""
 
     fields: Mapping[str, Any] | None = None
     payload: Any = None
     id: str | None = None
     owner: str | None = None
-    once: str = field(default_factory=new_key)
+    idempotency_key: str = field(default_factory=new_idempotency_key)
 
-    def body(self) -> dict[str, Any]:
-        return given(id=self.id, fields=self.fields, owner=self.owner) | content("payload", self.payload)
+    def to_body(self) -> dict[str, Any]:
+        return omit_none(id=self.id, fields=self.fields, owner=self.owner) | content_members("payload", self.payload)
 
 
 @dataclass(frozen=True)
-class Event:
-    """An event to fire. `version`: only if the record is still at that version."""
+class EventRequest:
+    """An event to fire on a record. If `version` is given, the server refuses it unless the record has that version."""
 
     record: str
     event: str
     input: Mapping[str, Any] | None = None
     version: int | None = None
-    once: str = field(default_factory=new_key)
+    idempotency_key: str = field(default_factory=new_idempotency_key)
 
-    def body(self) -> dict[str, Any]:
-        rest = given(input=self.input, version=self.version)
-        return {"record": self.record, "event": self.event, "key": self.once} | rest
+    def to_body(self) -> dict[str, Any]:
+        optional = omit_none(input=self.input, version=self.version)
+        return {"record": self.record, "event": self.event, "key": self.idempotency_key} | optional
 
 
 @dataclass(frozen=True)
 class Report:
-    """A worker's report; make it with one of the functions below."""
+    """A worker's report on an execution. Use the functions below to create one."""
 
     execution: str
     token: int
-    do: str
-    more: Mapping[str, Any] = field(default_factory=dict)
+    kind: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def start(execution: str, token: int) -> Report:
@@ -74,32 +73,35 @@ class Report:
 
     @staticmethod
     def heartbeat(execution: str, token: int, lease: float | None = None) -> Report:
-        """Keeps the lease: for `lease` seconds from now, or as long as the lifecycle says."""
-        return Report(execution, token, "heartbeat", given(lease_ms=milliseconds(lease)))
+        """Extends the lease by `lease` seconds (default: the lifecycle's length)."""
+        return Report(execution, token, "heartbeat", omit_none(lease_ms=to_millis(lease)))
 
     @staticmethod
     def commit(execution: str, token: int, result: Any = None, *, finish: bool = False) -> Report:
-        more = content("result", result) | ({"finish": True} if finish else {})
-        return Report(execution, token, "commit", more)
+        extra = content_members("result", result) | ({"finish": True} if finish else {})
+        return Report(execution, token, "commit", extra)
 
     @staticmethod
     def finish(execution: str, token: int) -> Report:
         return Report(execution, token, "finish")
 
     @staticmethod
-    def fail(execution: str, token: int, error: WorkError) -> Report:
-        told = {"code": error.code, "message": error.message, "retryable": error.retryable}
-        told |= given(retry_after_ms=milliseconds(error.after))
-        return Report(execution, token, "fail", {"error": told})
+    def fail(execution: str, token: int, failure: Failure) -> Report:
+        error = {"code": failure.code, "message": failure.message, "retryable": failure.retryable}
+        error |= omit_none(retry_after_ms=to_millis(failure.retry_after))
+        return Report(execution, token, "fail", {"error": error})
 
     @staticmethod
     def yield_(execution: str, token: int) -> Report:
-        """Gives the job back unharmed."""
+        """Returns the job without counting a failure."""
         return Report(execution, token, "yield")
 
-    def body(self) -> dict[str, Any]:
-        return {"token": self.token, **self.more}
+    def to_body(self) -> dict[str, Any]:
+        return {"token": self.token, **self.extra}
+
+    def to_batch_item(self) -> dict[str, Any]:
+        return {"execution": self.execution, "do": self.kind, **self.to_body()}
 
 
-def milliseconds(seconds: float | None) -> int | None:
+def to_millis(seconds: float | None) -> int | None:
     return None if seconds is None else max(1, round(seconds * 1000))

@@ -1,4 +1,4 @@
-"""HTTP with connections that are kept and shared by threads."""
+"""Sends single requests over pooled connections that threads share."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from .dialing import Call, Connection, has_news
-from .errors import Unreachable, refused
-from .records import Problem
+from .connection import AbortHandle, Connection, is_closed_by_peer
+from .errors import UnreachableError, error_from_problem
+from .types import Problem
 
-#: Connections that wait for the next call; more are closed after use.
-KEPT = 64
+#: Idle connections in the pool. More are closed after use.
+MAX_IDLE_CONNECTIONS = 64
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def header(self, name: str) -> str | None:
-        return next((value for found, value in self.headers.items() if found.lower() == name), None)
+        return next((value for key, value in self.headers.items() if key.lower() == name), None)
 
     def json(self) -> Any:
         try:
             return json.loads(self.body)
         except ValueError as error:
-            raise Unreachable(f"an answer that is no JSON (status {self.status})") from error
+            raise UnreachableError(f"the response is not JSON (status {self.status})") from error
 
 
 class Transport:
-    """Calls to one server. Any thread may use it. `connecting` bounds how long a connection may take to be made."""
+    """Connections to one server. Threads may share it. `connect_timeout` bounds the time to establish a connection."""
 
-    def __init__(self, url: str, key: str | None, *, connecting: float = 10.0) -> None:
+    def __init__(self, url: str, api_key: str | None, *, connect_timeout: float = 10.0) -> None:
         if "@" in url:
-            # Not shown, as it would be in every error from now on.
-            raise ValueError("a URL with a name or password in it is not taken: give the key by `key` or ONCEWARD_KEY")
+            # The message does not contain the URL, because errors are logged.
+            raise ValueError("the server URL contains a user name or password; pass the API key as `api_key` or in ONCEWARD_KEY")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"not the URL of a server: {url}")
+            raise ValueError(f"invalid server URL: {url}; write it as http://HOST:PORT")
         self.url = url
-        self._connecting = connecting
+        self._connect_timeout = connect_timeout
         self._host, self._port = parts.hostname, parts.port
         self._prefix = parts.path.rstrip("/")
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._headers = {"Accept": "application/json, application/problem+json", "User-Agent": "onceward-python/0.1"}
-        if key:
-            self._headers["Authorization"] = f"Bearer {key}"
+        if api_key:
+            self._headers["Authorization"] = f"Bearer {api_key}"
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
 
@@ -64,121 +64,127 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         *,
         timeout: float,
-        call: Call | None = None,
-    ) -> Answer:
-        """One try. `Unreachable` where no answer came, `Refused` where it was no."""
-        connection = self._take(timeout)
+        abort_handle: AbortHandle | None = None,
+    ) -> Response:
+        """Sends a request once. Raises `UnreachableError` without a response and `RefusedError` for an error status."""
+        connection = self._acquire(timeout)
         try:
-            response = self._ask(connection, method, path, body, headers, call or Call())
-            answer = Answer(response.status, dict(response.headers.items()), response.read())
+            received = self._request(connection, method, path, body, headers, abort_handle or AbortHandle())
+            response = Response(received.status, dict(received.headers.items()), received.read())
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            # Those that wait for a next call may be as dead as this one; a new one says so at once.
+            # Idle connections may be as dead as this one; a new one fails fast.
             self.close()
-            unheard = not connection.answered
-            raise Unreachable(f"{self.url}: {error or type(error).__name__}", unheard=unheard) from error
+            not_sent = not connection.was_connected
+            raise UnreachableError(f"{self.url}: {error or type(error).__name__}", not_sent=not_sent) from error
         except BaseException:
             connection.close()
             raise
         finally:
-            if call is not None:
-                call.end()
-        self._keep(connection, response)
-        if answer.status >= 400:
-            raise refused(problem_of(answer))
-        return answer
+            if abort_handle is not None:
+                abort_handle.detach()
+        self._release(connection, received)
+        if response.status >= 400:
+            raise error_from_problem(parse_problem(response))
+        return response
 
     def open(
-        self, path: str, headers: Mapping[str, str], *, timeout: float, call: Call
+        self, path: str, headers: Mapping[str, str], *, timeout: float, abort_handle: AbortHandle
     ) -> tuple[http.client.HTTPResponse, Connection]:
-        """An answer that is read as it comes, on a connection of its own."""
-        connection = self._connect(timeout)
+        """Opens a response that is read as it arrives, on its own connection."""
+        connection = self._new_connection(timeout)
         try:
-            response = self._ask(connection, "GET", path, None, headers, call)
+            response = self._request(connection, "GET", path, None, headers, abort_handle)
             if response.status >= 400:
-                raise refused(problem_of(Answer(response.status, dict(response.headers.items()), response.read())))
+                raise error_from_problem(
+                    parse_problem(Response(response.status, dict(response.headers.items()), response.read()))
+                )
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Unreachable(f"{self.url}: {error or type(error).__name__}") from error
+            raise UnreachableError(f"{self.url}: {error or type(error).__name__}") from error
         except BaseException:
             connection.close()
             raise
         return response, connection
 
     def close(self) -> None:
+        """Closes the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
-    def _ask(
+    def _request(
         self,
         connection: Connection,
         method: str,
         path: str,
         body: Any,
         headers: Mapping[str, str] | None,
-        call: Call,
+        abort_handle: AbortHandle,
     ) -> http.client.HTTPResponse:
-        told = dict(self._headers)
-        text = None
+        all_headers = dict(self._headers)
+        content = None
         if body is not None:
-            text = (body if isinstance(body, str) else text_of(body)).encode()
-            told["Content-Type"] = "application/json"
-        told.update(headers or {})
+            content = (body if isinstance(body, str) else to_json(body)).encode()
+            all_headers["Content-Type"] = "application/json"
+        all_headers.update(headers or {})
         if connection.sock is None:
-            connection.connect_for(call)
-        # The socket itself: a connection forgets it when the answer says that it is the last one.
-        call.begin(connection.sock)
-        # As UTF-8, which is how the server reads them; http.client would write Latin-1, or fail.
-        connection.request(method, self._prefix + path, text, {name: value.encode() for name, value in told.items()})
+            connection.connect_abortable(abort_handle)
+        # The socket itself: the connection drops it if the response is the last one.
+        abort_handle.attach(connection.sock)
+        # The server reads headers as UTF-8; http.client would write Latin-1 or fail.
+        encoded_headers = {name: value.encode() for name, value in all_headers.items()}
+        connection.request(method, self._prefix + path, content, encoded_headers)
         return connection.getresponse()
 
-    def _connect(self, timeout: float) -> Connection:
-        return Connection(self._host, self._port, timeout=timeout, connecting=self._connecting, tls=self._tls)
+    def _new_connection(self, timeout: float) -> Connection:
+        return Connection(self._host, self._port, timeout=timeout, connect_timeout=self._connect_timeout, tls=self._tls)
 
-    def _take(self, timeout: float) -> Connection:
+    def _acquire(self, timeout: float) -> Connection:
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                return self._connect(timeout)
-            if connection.sock is not None and not has_news(connection.sock):
+                return self._new_connection(timeout)
+            if connection.sock is not None and not is_closed_by_peer(connection.sock):
                 connection.timeout = timeout
                 connection.sock.settimeout(timeout)
                 return connection
             connection.close()
 
-    def _keep(self, connection: Connection, response: http.client.HTTPResponse) -> None:
+    def _release(self, connection: Connection, response: http.client.HTTPResponse) -> None:
         if response.will_close or connection.sock is None:
             connection.close()
             return
         with self._lock:
-            if len(self._idle) < KEPT:
+            if len(self._idle) < MAX_IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 return
         connection.close()
 
 
-def text_of(body: Any) -> str:
-    """As JSON. Letters outside of ASCII stay as they are: what is kept byte for byte is what was meant."""
+def to_json(body: Any) -> str:
+    """Serializes a body. Characters outside ASCII stay unescaped, because the server stores payloads byte for byte."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def problem_of(answer: Answer) -> Problem:
+def parse_problem(response: Response) -> Problem:
     try:
-        found = json.loads(answer.body)
+        body = json.loads(response.body)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        # Somebody else has answered: a proxy, say.
-        found = {"title": answer.body[:200].decode("utf-8", "replace")}
-    found.setdefault("code", f"http_{answer.status}")
-    return Problem.of(found | {"status": answer.status}, answer.status, seconds_of(answer.header("retry-after")))
+        body = None
+    if not isinstance(body, dict):
+        # Not Onceward's answer, for example that of a proxy.
+        body = {"title": response.body[:200].decode("utf-8", "replace")}
+    body.setdefault("code", f"http_{response.status}")
+    retry_after = parse_retry_after(response.header("retry-after"))
+    return Problem.from_json(body | {"status": response.status}, response.status, retry_after)
 
 
-def seconds_of(retry_after: str | None) -> float | None:
+def parse_retry_after(header: str | None) -> float | None:
+    """Returns the seconds of a `Retry-After` header. Ignores dates."""
     try:
-        return None if retry_after is None else float(retry_after)
+        return None if header is None else float(header)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""Runs functions for jobs: leases them, keeps the leases alive, reports what became of them, and stops cleanly."""
+"""A worker: leases jobs, runs a handler for each, keeps the leases and reports the results."""
 
 from __future__ import annotations
 
@@ -14,34 +14,53 @@ from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from .client import Client, value_of
-from .dialing import Call
-from .errors import AlreadyCommitted, Cancelled, Fail, LeaseLost, OncewardError, Refused, Retry, Unreachable, WorkError
-from .heart import BEATS, Heart
+from .client import Client, parse_payload
+from .connection import AbortHandle
+from .counters import JobCounters
+from .errors import (
+    AlreadyCommittedError,
+    Failure,
+    JobStoppedError,
+    LeaseLostError,
+    OncewardError,
+    RefusedError,
+    RetryableFailure,
+    TerminalFailure,
+    UnreachableError,
+)
+from .failure_report import (
+    SERIALIZATION_ERRORS,
+    failure_from_report_error,
+    fallback_report,
+    is_server_fault,
+    sanitize_failure,
+)
+from .heartbeat import HEARTBEATS_PER_LEASE, HeartbeatThread
 from .job import Job
-from .patience import Backoff, asked_of, is_final, may_pass
-from .records import Lease, Record, Reported
-from .requests import Report, new_key
-from .tally import Tally, jobs
-from .telling import UNSPEAKABLE, failure_of, instead, is_broken, short
+from .requests import Report, new_idempotency_key
+from .retry_policy import Backoff, is_final, is_retryable, retry_after_of
+from .types import LeasedJob, Record, ReportResult
 
 P = TypeVar("P")
 Handler = Callable[[Job[P]], Any]
 
-#: How long the last reports may take once the grace is over, in seconds.
-LAST = 2.0
+#: Time for the last reports after the grace period, and to recall the jobs of an aborted lease call, in seconds.
+FINAL_REPORT_TIMEOUT = 2.0
 
-#: Jobs asked for in one call: their payloads come along.
-AT_ONCE = 100
+#: The server's limit for a request with an idempotency key.
+MAX_JOBS_PER_REQUEST = 100
 
-#: A report that the server breaks at so often is not tried again: the server is in trouble for a moment, or it is the report.
-BROKEN = 5
+#: After so many server errors in response to one report, the report itself is taken as the cause.
+MAX_SERVER_FAULTS = 5
 
-#: A payload that is not that of its hash may have been harmed on the way here, and is fetched once more.
-FETCHES = 2
+#: A payload that does not match its hash may have been damaged in transfer, so it is downloaded once more.
+MAX_PAYLOAD_DOWNLOADS = 2
 
-#: What ends a worker. A terminal that is closed is no reason to leave jobs behind.
-SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
+#: A report, its fallback, and the fallback of that one.
+MAX_REPORT_ATTEMPTS = 3
+
+#: SIGHUP is included: a closed terminal must not leave jobs leased.
+SHUTDOWN_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 log = logging.getLogger("onceward")
 
@@ -49,9 +68,9 @@ log = logging.getLogger("onceward")
 class Worker:
     """Runs handlers for jobs, `concurrency` at a time, each in a thread.
 
-    `lease` overrides how long the lifecycle lends a job without a heartbeat, in seconds. `wait` is how long one call waits for a
-    job. On SIGTERM, SIGINT or SIGHUP no more jobs are taken, those that run are told to stop (`Job.cancelled`), and what still runs after
-    `grace` seconds is given back. `error_code` is what an exception of no kind of ours is reported as; it may be tried again.
+    `lease` is the length of the leases in seconds, instead of that of the lifecycle. `max_wait` is how long one lease call waits for a
+    job. On SIGTERM, SIGINT or SIGHUP the worker leases no more jobs and asks the running ones to stop (`Job.should_stop`). It yields
+    jobs that still run after `shutdown_grace` seconds. `error_code` is the code of exceptions that are no `Failure`; they are retryable.
     """
 
     def __init__(
@@ -61,407 +80,426 @@ class Worker:
         name: str | None = None,
         concurrency: int = 1,
         lease: float | None = None,
-        wait: float = 20.0,
-        grace: float = 10.0,
+        max_wait: float = 20.0,
+        shutdown_grace: float = 10.0,
         error_code: str = "EXCEPTION",
     ) -> None:
         if concurrency < 1:
-            raise ValueError("a worker runs at least one job at a time")
+            raise ValueError("concurrency must be at least 1")
         self.client = client if isinstance(client, Client) else Client(client)
         self._owns_client = not isinstance(client, Client)
         self.name = name or f"{socket.gethostname()}-{os.getpid()}"
         self.concurrency = concurrency
-        self.grace = grace
+        self.shutdown_grace = shutdown_grace
         self._lease = lease
-        self._wait = wait
+        self._max_wait = max_wait
         self._error_code = error_code
         self._handlers: dict[str, tuple[Handler[Any], Callable[[Any], Any] | None]] = {}
-        self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._job_queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._running: dict[str, Job[Any]] = {}
-        self._change = threading.Condition()
+        self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._call: Call | None = None
-        self._heart: Heart | None = None
+        self._lease_abort_handle: AbortHandle | None = None
+        self._heartbeats: HeartbeatThread | None = None
         self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        self._error: BaseException | None = None
         self._signal: str | None = None
-        self._tally = Tally()
-        # A signal handler may do next to nothing; a byte on a socket is heard by whoever waits in `run`.
-        self._ear, self._mouth = socket.socketpair()
+        self._counters = JobCounters()
+        # A signal handler can do little safely, so it sends a byte to `run`, which waits for it.
+        self._wake_receiver, self._wake_sender = socket.socketpair()
 
     def job(self, lifecycle: str, decode: Callable[[Any], P] | None = None) -> Callable[[Handler[P]], Handler[P]]:
-        """Decorator: this function works on jobs of that lifecycle. What it returns is committed.
+        """Decorator that registers the handler of a lifecycle. The worker commits its return value.
 
-        `decode` turns the payload into what the function wants; where it raises, the job fails for good (`BAD_PAYLOAD`).
+        `decode` converts the payload. If it raises, the job fails without retries (`BAD_PAYLOAD`).
         """
 
-        def keep(handler: Handler[P]) -> Handler[P]:
+        def register(handler: Handler[P]) -> Handler[P]:
             if lifecycle in self._handlers:
-                raise ValueError(f"{lifecycle} has a handler already")
+                raise ValueError(f"lifecycle {lifecycle} already has a handler")
             self._handlers[lifecycle] = (handler, decode)
             return handler
 
-        return keep
+        return register
 
     def run(self, *, signals: bool = True) -> None:
-        """Works until SIGTERM, SIGINT, SIGHUP or `stop`. A second signal gives everything back at once."""
-        before: dict[int, Any] = {}
-        for name in SIGNALS if signals else ():
+        """Runs until SIGTERM, SIGINT, SIGHUP or `stop`. A second signal yields all running jobs at once."""
+        previous_handlers: dict[int, Any] = {}
+        for name in SHUTDOWN_SIGNALS if signals else ():
             number = getattr(signal, name, None)
-            # Windows has no SIGHUP; and `nohup` wants it to be ignored, so it is.
+            # Windows has no SIGHUP, and `nohup` sets it to be ignored.
             if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
                 continue
-            before[number] = signal.signal(number, self._on_signal)
+            previous_handlers[number] = signal.signal(number, self._on_signal)
         try:
             self.start()
-            while self._ear.recv(1) == b"s":
+            while self._wake_receiver.recv(1) == b"s":
                 if self._closing.is_set():
-                    self.grace = 0.0
-                    with self._change:
-                        self._change.notify_all()
+                    self.shutdown_grace = 0.0
+                    with self._changed:
+                        self._changed.notify_all()
                 self.stop()
         finally:
-            for known, handler in before.items():
-                signal.signal(known, handler)
+            for number, handler in previous_handlers.items():
+                signal.signal(number, handler)
         self.join()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signal = signal.Signals(number).name
-        self._mouth.send(b"s")
+        self._wake_sender.send(b"s")
 
     def __enter__(self) -> Worker:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.stop()
         self.join()
 
     def start(self) -> None:
-        """Works in the background; `stop` and `join` end it."""
+        """Starts the worker in the background. `stop` and `join` end it."""
         if not self._handlers:
-            raise ValueError("a worker without a handler has nothing to do")
+            raise ValueError("the worker has no handler; register one with `job`")
         if self._thread is not None:
-            raise RuntimeError("this worker was started before")
-        served = f"{', '.join(self._handlers)} at {self.client.url}"
-        log.info("%s works on %s, %s at a time", self.name, served, jobs(self.concurrency))
-        self._heart = Heart(self.client, self._lease, lambda job: self._aside([job]))
+            raise RuntimeError("the worker was already started")
+        log.info(
+            "worker %s started: lifecycles %s, server %s, concurrency %d",
+            self.name,
+            ", ".join(self._handlers),
+            self.client.url,
+            self.concurrency,
+        )
+        self._heartbeats = HeartbeatThread(self.client, self._lease, lambda job: self._spawn_yields([job]))
         for number in range(self.concurrency):
-            threading.Thread(target=self._work, name=f"onceward-{number}", daemon=True).start()
-        self._thread = threading.Thread(target=self._live, name="onceward-leases", daemon=True)
+            threading.Thread(target=self._run_jobs, name=f"onceward-{number}", daemon=True).start()
+        self._thread = threading.Thread(target=self._run_worker, name="onceward-leases", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Takes no more jobs and tells those that run to stop. Returns at once."""
-        with self._change:
-            is_news = self._thread is not None and not self._closing.is_set()
+        """Leases no more jobs and asks the running ones to stop. Returns at once."""
+        with self._changed:
+            is_first_stop = self._thread is not None and not self._closing.is_set()
             self._closing.set()
-            call, running = self._call, list(self._running.values())
-            self._change.notify_all()
+            abort_handle, running = self._lease_abort_handle, list(self._running.values())
+            self._changed.notify_all()
         for job in running:
-            job.cancel("shutdown")
-        if call is not None:
-            call.abort()
-        if is_news:
-            log.info("ending, %s: what runs may finish within %g s%s", *self._why())
+            job.request_stop("shutdown")
+        if abort_handle is not None:
+            abort_handle.abort()
+        if is_first_stop:
+            log.info("worker is stopping (%s): running jobs have %g s to finish%s", *self._stop_details())
 
-    def _why(self) -> tuple[str, float, str]:
-        """Why it ends, how long what runs may take, and what else there is to know."""
+    def _stop_details(self) -> tuple[str, float, str]:
+        """Returns the cause, the grace period, and a hint for the log line."""
         if self._signal is not None:
-            return f"on {self._signal}", self.grace, "; a second signal gives it back at once"
-        return "as asked" if self._failure is None else "after an error", self.grace, ""
+            return self._signal, self.shutdown_grace, "; a second signal yields them at once"
+        return "stop was called" if self._error is None else "error", self.shutdown_grace, ""
 
     def join(self) -> None:
-        """Waits until it has stopped; raises what made it stop by itself."""
+        """Waits until the worker has ended. Raises the error that ended it, if any."""
         if self._thread is not None:
             self._thread.join()
-        self._ear.close()
-        self._mouth.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
         if self._owns_client:
             self.client.close()
-        if self._failure is not None:
-            raise self._failure
+        if self._error is not None:
+            raise self._error
 
     # Leasing
 
-    def _live(self) -> None:
+    def _run_worker(self) -> None:
         try:
-            self._take_jobs()
-        except BaseException as failure:
-            self._failure = failure
-            log.error("the worker stops: %s", failure)
+            self._lease_until_closed()
+        except BaseException as error:
+            self._error = error
+            log.error("worker failed: %s", error)
         finally:
             self.stop()
             self._drain()
             for _ in range(self.concurrency):
-                self._jobs.put(None)
-            if self._heart is not None:
-                self._heart.close()
-            log.info("ended: %s", self._tally)
-            self._mouth.send(b"e")
+                self._job_queue.put(None)
+            if self._heartbeats is not None:
+                self._heartbeats.close()
+            log.info("worker stopped: %s", self._counters)
+            self._wake_sender.send(b"e")
 
-    def _take_jobs(self) -> None:
+    def _lease_until_closed(self) -> None:
         while True:
-            with self._change:
-                self._change.wait_for(lambda: self._closing.is_set() or len(self._running) < self.concurrency)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing.is_set() or len(self._running) < self.concurrency)
                 if self._closing.is_set():
                     return
-                most = min(self.concurrency - len(self._running), AT_ONCE)
-            self._ask(most)
+                max_jobs = min(self.concurrency - len(self._running), MAX_JOBS_PER_REQUEST)
+            self._lease_with_retries(max_jobs)
 
-    def _ask(self, most: int) -> None:
-        """Asks until there is an answer, with one key: jobs that were taken for an answer that got lost are found again."""
-        key, backoff, is_again = new_key(), Backoff(), False
+    def _lease_with_retries(self, max_jobs: int) -> None:
+        """Leases until the server answers. All attempts have the same idempotency key, so that a repeated call returns the jobs of a lost
+        response."""
+        key, backoff, is_repeated = new_idempotency_key(), Backoff(), False
         while True:
-            call = Call()
-            with self._change:
+            abort_handle = AbortHandle()
+            with self._changed:
                 if self._closing.is_set():
-                    # The call before may have taken jobs.
+                    # An earlier attempt may have leased jobs.
                     break
-                self._call = call
+                self._lease_abort_handle = abort_handle
             try:
-                self._begin(self._ask_once(most, key, self._wait, call), is_again)
+                self._start_jobs(self._lease_once(max_jobs, key, self._max_wait, abort_handle), is_repeated)
                 return
             except OncewardError as error:
-                is_again = True
+                is_repeated = True
                 if self._closing.is_set():
                     break
                 if is_final(error):
                     raise
-                log.warning("no jobs to be had: %s", error)
-                self._closing.wait(backoff.wait(asked_of(error)))
+                log.warning("lease call failed, retrying: %s", error)
+                self._closing.wait(backoff.next_delay(retry_after_of(error)))
             finally:
-                with self._change:
-                    self._call = None
-        if is_again:
-            self._begin(self._ask_last(most, key), is_again)
+                with self._changed:
+                    self._lease_abort_handle = None
+        if is_repeated:
+            self._start_jobs(self._recall_leases(max_jobs, key), is_repeated)
 
-    def _ask_last(self, most: int, key: str) -> list[Lease]:
-        """The call that was given up may have taken jobs: these are known by its key, and given back."""
-        backoff, until = Backoff(), time.monotonic() + LAST
+    def _recall_leases(self, max_jobs: int, key: str) -> list[LeasedJob]:
+        """Returns the jobs that an aborted call leased, so that the worker can yield them."""
+        backoff, deadline = Backoff(), time.monotonic() + FINAL_REPORT_TIMEOUT
         while True:
             try:
-                return self._ask_once(most, key, 0.0, None, again=True)
+                return self._lease_once(max_jobs, key, 0.0, None, replay_only=True)
             except OncewardError as error:
-                # The server may not have noticed yet that nobody listens any more.
-                if not may_pass(error) or time.monotonic() > until:
-                    return []  # Their leases run out.
-            time.sleep(backoff.wait())
+                # `still_running` if the server has not yet noticed that the call was aborted.
+                if not is_retryable(error) or time.monotonic() > deadline:
+                    return []  # Their leases expire.
+            time.sleep(backoff.next_delay())
 
-    def _ask_once(self, most: int, key: str, wait: float, call: Call | None, *, again: bool = False) -> list[Lease]:
-        timeout = LAST if self._closing.is_set() else None
+    def _lease_once(
+        self, max_jobs: int, key: str, max_wait: float, abort_handle: AbortHandle | None, *, replay_only: bool = False
+    ) -> list[LeasedJob]:
         return self.client.lease_once(
             [*self._handlers],
             self.name,
-            max=most,
+            max_jobs=max_jobs,
             lease=self._lease,
-            wait=wait,
+            max_wait=max_wait,
             start=True,
-            once=key,
-            again=again,
-            call=call,
-            timeout=timeout,
+            idempotency_key=key,
+            replay_only=replay_only,
+            abort_handle=abort_handle,
+            response_timeout=FINAL_REPORT_TIMEOUT if self._closing.is_set() else None,
         )
 
-    def _begin(self, leases: Sequence[Lease], is_again: bool) -> None:
-        """`is_again`: not the first call that may have taken them, so nobody knows how old these leases are."""
+    def _start_jobs(self, leased_jobs: Sequence[LeasedJob], is_repeated: bool) -> None:
+        """`is_repeated`: an earlier call may have leased the jobs, so the age of their leases is unknown."""
         jobs: list[Job[Any]] = []
-        for lease in leases:
-            _, decode = self._handlers[lease.record.lifecycle]
-            jobs.append(Job(lease, self, decode, self._lease, in_doubt=is_again))
-        with self._change:
+        for leased in leased_jobs:
+            _, decode = self._handlers[leased.record.lifecycle]
+            jobs.append(Job(leased, self, decode, self._lease, is_lease_uncertain=is_repeated))
+        with self._changed:
             self._running.update((job.execution, job) for job in jobs)
-            closing = self._closing.is_set()
-        if closing:
-            # Not begun, so nothing is lost by giving them back.
-            self._give_back_now(jobs)
+            is_closing = self._closing.is_set()
+        if is_closing:
+            # Their handlers have not started, so no work is lost.
+            self._yield_now(jobs)
             return
         for job in jobs:
-            if self._heart is not None:
-                self._heart.add(job)
-            self._jobs.put(job)
+            if self._heartbeats is not None:
+                self._heartbeats.add(job)
+            self._job_queue.put(job)
 
-    def _give_back_now(self, jobs: Sequence[Job[Any]]) -> None:
-        """All at once: the last one has no more time than the first."""
+    def _yield_now(self, jobs: Sequence[Job[Any]]) -> None:
+        """Yields jobs in parallel, because all share one deadline."""
         for job in jobs:
-            job.give_up_at = time.monotonic() + LAST
-        for thread in self._aside(jobs):
+            job.report_deadline = time.monotonic() + FINAL_REPORT_TIMEOUT
+        for thread in self._spawn_yields(jobs):
             thread.join()
         for job in jobs:
-            self._end(job)
+            self._remove_job(job)
 
     def _drain(self) -> None:
-        began = time.monotonic()
-        with self._change:
+        began_at = time.monotonic()
+        with self._changed:
             while self._running:
-                # A second signal takes the grace away.
-                left = began + self.grace - time.monotonic()
-                if left <= 0:
+                # Computed anew, because a second signal sets the grace period to zero.
+                remaining = began_at + self.shutdown_grace - time.monotonic()
+                if remaining <= 0:
                     break
-                self._change.wait(left)
-            late = list(self._running.values())
-        reporting = [job for job in late if job.reported]
-        for job in late:
-            job.give_up_at = time.monotonic() + LAST
-        for thread in self._aside(late):
+                self._changed.wait(remaining)
+            late_jobs = list(self._running.values())
+        reporting = [job for job in late_jobs if job.is_report_claimed]
+        for job in late_jobs:
+            job.report_deadline = time.monotonic() + FINAL_REPORT_TIMEOUT
+        for thread in self._spawn_yields(late_jobs):
             thread.join()
-        with self._change:
-            self._change.wait_for(lambda: not any(job.execution in self._running for job in reporting), LAST)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not any(job.execution in self._running for job in reporting), FINAL_REPORT_TIMEOUT
+            )
 
-    def _aside(self, jobs: Sequence[Job[Any]]) -> list[threading.Thread]:
-        """Gives jobs back in threads of their own: whoever asks has other jobs to care for."""
-        threads = [threading.Thread(target=self._give_back, args=(job,), daemon=True) for job in jobs]
+    def _spawn_yields(self, jobs: Sequence[Job[Any]]) -> list[threading.Thread]:
+        """Yields each job in a new thread, so that the caller is not blocked."""
+        threads = [threading.Thread(target=self._yield_job, args=(job,), daemon=True) for job in jobs]
         for thread in threads:
             thread.start()
         return threads
 
-    # Working
+    # Running jobs
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
+    def _run_jobs(self) -> None:
+        while (job := self._job_queue.get()) is not None:
             try:
-                if self._is_ours(job):
-                    self._report(job, self._outcome(job))
+                if self._confirm_lease(job):
+                    self._send_final_report(job, self._run_handler(job))
             except Exception:
-                log.exception("job %s: its report failed", job.id)
+                log.exception("job %s: report failed", job.id)
             finally:
-                self._end(job)
+                self._remove_job(job)
 
-    def _end(self, job: Job[Any]) -> None:
-        if self._heart is not None:
-            self._heart.remove(job)
-        with self._change:
+    def _remove_job(self, job: Job[Any]) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.remove(job)
+        with self._changed:
             self._running.pop(job.execution, None)
-            self._change.notify_all()
+            self._changed.notify_all()
 
-    def _is_ours(self, job: Job[Any]) -> bool:
-        """Whether its handler may begin: not on a lease that is over, and not on one that may be, before the server has said
-        that it is not."""
+    def _confirm_lease(self, job: Job[Any]) -> bool:
+        """Returns whether the handler may start: the lease has not expired, and if its age is unknown, the server accepted a
+        heartbeat."""
         try:
-            if job.in_doubt and time.monotonic() < job.gone_at:
-                sent = time.monotonic()
+            if job.is_lease_uncertain and time.monotonic() < job.lease_expires_at:
+                sent_at = time.monotonic()
                 if self._send(job, Report.heartbeat(job.execution, job.token, self._lease)).stop:
-                    self._report(job, Report.yield_(job.execution, job.token))
+                    self._send_final_report(job, Report.yield_(job.execution, job.token))
                     return False
-                job.kept(sent)
+                job.extend_lease(sent_at)
         except OncewardError as error:
-            log.warning("job %s is not begun: %s", job.id, error)
+            log.warning("job %s was not started: %s", job.id, error)
             return False
-        if time.monotonic() < job.gone_at:
+        if time.monotonic() < job.lease_expires_at:
             return True
-        log.warning("job %s is not begun: its lease was over when it came", job.id)
+        log.warning("job %s was not started: its lease had already expired", job.id)
         return False
 
-    def _outcome(self, job: Job[Any]) -> Report | None:
-        """Runs the handler; what is to be told of it. None: the job is no longer ours."""
+    def _run_handler(self, job: Job[Any]) -> Report | None:
+        """Runs the handler. Returns the final report, or None if the worker no longer holds the job."""
         handler, decode = self._handlers[job.lifecycle]
-        name, token = job.execution, job.token
+        execution, token = job.execution, job.token
         try:
             if decode is not None:
-                self._decode(job)
+                self._decode_payload(job)
             result = handler(job)
-        except (LeaseLost, AlreadyCommitted) as error:
-            log.warning("job %s: %s", job.id, error)
+        except (LeaseLostError, AlreadyCommittedError) as error:
+            log.warning("job %s was dropped: %s", job.id, error)
             return None
-        except Cancelled:
-            return Report.yield_(name, token)
-        except WorkError as error:
-            return Report.fail(name, token, short(error))
+        except JobStoppedError:
+            return Report.yield_(execution, token)
+        except Failure as failure:
+            return Report.fail(execution, token, sanitize_failure(failure))
         except BaseException as error:
-            log.exception("job %s: its handler raised", job.id)
-            return Report.fail(name, token, short(Retry(self._error_code, f"{type(error).__name__}: {error}")))
-        return Report.finish(name, token) if job.committed else Report.commit(name, token, result, finish=True)
+            log.exception("job %s: handler raised an exception", job.id)
+            unexpected = RetryableFailure(self._error_code, f"{type(error).__name__}: {error}")
+            return Report.fail(execution, token, sanitize_failure(unexpected))
+        if job.is_committed:
+            return Report.finish(execution, token)
+        return Report.commit(execution, token, result, finish=True)
 
-    def _decode(self, job: Job[Any]) -> None:
+    def _decode_payload(self, job: Job[Any]) -> None:
         try:
             job.payload
         except OncewardError:
             raise
         except Exception as error:
-            raise Fail("BAD_PAYLOAD", f"{type(error).__name__}: {error}") from error
+            raise TerminalFailure("BAD_PAYLOAD", f"{type(error).__name__}: {error}") from error
 
-    def _give_back(self, job: Job[Any]) -> None:
-        """Yields a job whose handler does not come to an end; what it still does comes to nothing."""
+    def _yield_job(self, job: Job[Any]) -> None:
+        """Yields a job whose handler does not end. The handler's result is discarded."""
         if not job.claim_report():
             return
-        job.cancel("shutdown")
-        end = (Report.finish if job.committed else Report.yield_)(job.execution, job.token)
+        job.request_stop("shutdown")
+        report = (Report.finish if job.is_committed else Report.yield_)(job.execution, job.token)
         try:
-            self._send(job, end)
-            self._tally.took(end)
+            self._send(job, report)
+            self._counters.count(report)
         except OncewardError as error:
-            log.warning("job %s could not be given back: %s", job.id, error)
-        if self._heart is not None:
-            self._heart.remove(job)
+            log.warning("job %s could not be yielded: %s", job.id, error)
+        if self._heartbeats is not None:
+            self._heartbeats.remove(job)
 
-    def _report(self, job: Job[Any], report: Report | None) -> None:
-        if report is None or job.reason == "lease_lost" or not job.claim_report():
+    def _send_final_report(self, job: Job[Any], report: Report | None) -> None:
+        if report is None or job.stop_reason == "lease_lost" or not job.claim_report():
             return
-        if job.committed:
-            # What is left is tidying up; the effect has landed, and no attempt follows.
+        if job.is_committed:
+            # The effect is committed, so the job ends however the handler ended.
             report = Report.finish(job.execution, job.token)
-        # What is sent instead may not be taken either, and is then told as plainly as can be.
-        for _ in range(3):
+        for _ in range(MAX_REPORT_ATTEMPTS):
             try:
                 self._send(job, report)
-                self._tally.took(report)
+                self._counters.count(report)
                 return
-            except Unreachable as error:
-                log.error("job %s: %s was not heard before its lease ran out: %s", job.id, report.do, error)
+            except UnreachableError as error:
+                log.error("job %s: the lease expired before the server answered %s: %s", job.id, report.kind, error)
                 return
-            except (Refused, *UNSPEAKABLE) as error:
-                other = instead(report, error, self._error_code)
-                if other is None:
-                    log.warning("job %s: %s was refused: %s", job.id, report.do, error)
+            except (RefusedError, *SERIALIZATION_ERRORS) as error:
+                fallback = fallback_report(report, error, self._error_code)
+                if fallback is None:
+                    log.warning("job %s: the server refused %s: %s", job.id, report.kind, error)
                     return
-                log.error("job %s: its %s is not taken: %s", job.id, report.do, error)
-                report = other
+                log.error("job %s: %s was rejected, the job fails: %s", job.id, report.kind, error)
+                report = fallback
 
-    def _send(self, job: Job[Any], report: Report) -> Reported:
-        """Until it is answered, or the lease is surely gone. The same report twice does no harm: its token sees to that."""
-        backoff, broken = Backoff(max(job.seconds / 10, 0.01)), 0
+    def _send(self, job: Job[Any], report: Report) -> ReportResult:
+        """Sends a report until the server accepts or refuses it, or the lease has expired. The fencing token makes repeats safe."""
+        backoff, server_faults = Backoff(max(job.lease_duration / 10, 0.01)), 0
         while True:
-            timeout = min(self.client.timeout, max(job.give_up_at - time.monotonic(), 0.05))
+            response_timeout = min(
+                self.client.retry_policy.response_timeout, max(job.report_deadline - time.monotonic(), 0.05)
+            )
             try:
-                return self.client.report_once(report, timeout=timeout, trace=job.traceparent)
+                return self.client.report_once(
+                    report, response_timeout=response_timeout, traceparent=job.traceparent
+                )
             except OncewardError as error:
-                broken += is_broken(error)
-                wait = min(backoff.wait(asked_of(error)), job.seconds / BEATS)
+                server_faults += is_server_fault(error)
+                delay = min(backoff.next_delay(retry_after_of(error)), job.lease_duration / HEARTBEATS_PER_LEASE)
                 now = time.monotonic()
-                if not may_pass(error) or broken == BROKEN or now >= job.gone_at or now + wait > job.give_up_at:
+                is_too_late = now >= job.lease_expires_at or now + delay > job.report_deadline
+                if not is_retryable(error) or server_faults == MAX_SERVER_FAULTS or is_too_late:
                     raise
-            time.sleep(wait)
+            time.sleep(delay)
 
-    def commit_now(self, job: Job[Any], result: Any) -> None:
-        """For `Job.commit`."""
-        if job.committed:
-            raise RuntimeError("this job is committed already")
-        if job.reason == "lease_lost":
-            raise Cancelled("lease_lost")
+    def commit_job(self, job: Job[Any], result: Any) -> None:
+        """Implements `Job.commit`."""
+        if job.is_committed:
+            raise RuntimeError("the job is already committed")
+        if job.stop_reason == "lease_lost":
+            raise JobStoppedError("lease_lost")
         report = Report.commit(job.execution, job.token, result)
         try:
             self._send(job, report)
-            self._tally.took(report)
-        except (Refused, *UNSPEAKABLE) as error:
-            failure = failure_of(error)
+            self._counters.count(report)
+        except (RefusedError, *SERIALIZATION_ERRORS) as error:
+            failure = failure_from_report_error(error)
             if failure is None:
                 raise
             raise failure from error
-        job.committed = True
+        job.is_committed = True
 
-    def fetch(self, record: Record) -> Any:
-        """For `Job.payload`: the bytes of its hash, and no others."""
-        expected = (record.raw.get("payload") or {}).get("sha256")
-        for _ in range(FETCHES):
+    def fetch_payload(self, record: Record) -> Any:
+        """Implements `Job.payload`: downloads a large payload and verifies its hash."""
+        expected_hash = (record.raw.get("payload") or {}).get("sha256")
+        for _ in range(MAX_PAYLOAD_DOWNLOADS):
             try:
-                found = self.client.payload(record.id)
-            except (Refused, Unreachable) as error:
-                # A server that is away or busy is no fault of the job's. What is not there, or breaks off, would be so for whoever
-                # has it next, too.
-                if error.unheard if isinstance(error, Unreachable) else may_pass(error):
-                    raise Cancelled("no_payload") from error
-                raise Retry("PAYLOAD_UNAVAILABLE", str(error)) from error
-            if expected is None or hashlib.sha256(found).hexdigest() == expected:
-                return value_of(found)
-            log.warning("job %s: the payload that came is not that of its hash", record.id)
-        raise Retry("PAYLOAD_UNAVAILABLE", "the payload that came is not that of its hash")
+                payload = self.client.payload(record.id)
+            except (RefusedError, UnreachableError) as error:
+                # If the server is unavailable or busy, the job is yielded. If the payload is missing or its download breaks off, other
+                # workers would fail, too, so the job fails and the lifecycle limits the retries.
+                is_unavailable = error.not_sent if isinstance(error, UnreachableError) else is_retryable(error)
+                if is_unavailable:
+                    raise JobStoppedError("no_payload") from error
+                raise RetryableFailure("PAYLOAD_UNAVAILABLE", str(error)) from error
+            if expected_hash is None or hashlib.sha256(payload).hexdigest() == expected_hash:
+                return parse_payload(payload)
+            log.warning("job %s: the downloaded payload does not match its hash", record.id)
+        raise RetryableFailure("PAYLOAD_UNAVAILABLE", "the downloaded payload does not match its hash")
