@@ -162,7 +162,7 @@ impl KeyReservation {
         self.is_released = true;
         let call = self.in_flight.lock_calls().remove(&self.id);
         let mut replied = 0;
-        for follower in call.into_iter().flat_map(|asked| asked.followers) {
+        for follower in call.into_iter().flat_map(|call| call.followers) {
             follower.send(reply.clone().map(|answer| Receipt { replayed: true, ..answer }));
             replied += 1;
         }

@@ -188,8 +188,8 @@ async fn run_worker<S, R, F>(
     };
     let concurrency = config.concurrency.max(1);
     let keep_waiting: KeepWaiting = {
-        let heard = phase_updates.clone();
-        Arc::new(move || *heard.borrow() == WorkerPhase::Running)
+        let phase = phase_updates.clone();
+        Arc::new(move || *phase.borrow() == WorkerPhase::Running)
     };
     let mut error_log = LogOnChange::default();
     let wake_task = tokio::spawn(wake_pollers_on_close(phase_updates.clone(), Arc::clone(&shared)));
@@ -389,8 +389,8 @@ fn substitute_report(call: Call, error: &EngineError) -> Option<Call> {
             413 | 422 => (record, token, failure("BAD_RESULT", &refusal.reason)),
             _ => return None,
         },
-        (Call::Commit { record, token, .. }, EngineError::RequestTooLarge { max_bytes: most }) => {
-            (record, token, failure("SIZE_EXCEEDED", &format!("the result has more than {most} bytes")))
+        (Call::Commit { record, token, .. }, EngineError::RequestTooLarge { max_bytes }) => {
+            (record, token, failure("SIZE_EXCEEDED", &format!("the result has more than {max_bytes} bytes")))
         }
         (_, error) if error.is_engine_closed() => return None,
         (Call::Commit { record, token, .. }, other) => (record, token, failure(other.code(), &other.to_string())),

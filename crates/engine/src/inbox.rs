@@ -77,7 +77,7 @@ impl<'a, S: Store> InboxDrain<'a, S> {
         }
         let mut calls = shared.store.inbox_calls(limit).await?;
         // A call whose claim expired while it is in flight is returned again; submitting it would only wait for itself.
-        calls.retain(|letter| !self.in_flight_numbers.contains(&letter.id));
+        calls.retain(|call| !self.in_flight_numbers.contains(&call.id));
         if calls.is_empty() {
             return Ok(());
         }

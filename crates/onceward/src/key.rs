@@ -116,8 +116,8 @@ enum KeyOperation {
 impl KeyArgs {
     pub(crate) fn run(self) -> Result<CommandStatus> {
         let (operation, KeyTargetArgs { target: place, json }) = match self.command {
-            KeyCommand::Create(KeyCreateArgs { owner, roles, lifecycles, name, expires, target_args: desk }) => {
-                (KeyOperation::Create(NewApiKey { owner, roles, lifecycles, name, expires_at: expires }), desk)
+            KeyCommand::Create(KeyCreateArgs { owner, roles, lifecycles, name, expires, target_args }) => {
+                (KeyOperation::Create(NewApiKey { owner, roles, lifecycles, name, expires_at: expires }), target_args)
             }
             KeyCommand::List(KeyListArgs { target_args: desk }) => (KeyOperation::List, desk),
             KeyCommand::Revoke(KeyRevokeArgs { id, target_args: desk }) => {

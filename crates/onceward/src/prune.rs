@@ -79,7 +79,7 @@ impl PruneArgs {
         let pruned = match self.target.resolve() {
             Target::Server => self.prune_by_server(),
             Target::Database(database) | Target::Unreadable(database) => {
-                self.prune_database(&database).map(|pruned| as_json(&pruned))
+                self.prune_database(&database).map(|pruned| report_json(&pruned))
             }
         };
         let pruned = match pruned {
@@ -262,7 +262,7 @@ fn summary(pruned: &Value, dry_run: bool) -> String {
     summary_text
 }
 
-fn as_json(pruned: &PruneReport) -> Value {
+fn report_json(pruned: &PruneReport) -> Value {
     let shares: Vec<Value> = pruned
         .shares
         .iter()

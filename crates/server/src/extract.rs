@@ -317,7 +317,7 @@ pub fn parse_cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
 const MAX_CURSOR: u64 = 1 << 53;
 
 /// Parses the `limit` of a page request.
-pub fn parse_limit(requested: Option<u32>) -> Result<usize, Problem> {
+pub fn validate_limit(requested: Option<u32>) -> Result<usize, Problem> {
     match requested {
         None => Ok(DEFAULT_PAGE_SIZE),
         Some(limit) => match usize::try_from(limit) {

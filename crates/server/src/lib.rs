@@ -51,7 +51,7 @@ pub use caller::Caller;
 pub use config::ServerConfig;
 pub use error_pages::error_pages;
 pub use extract::{
-    JsonBody, PathParams, QueryParams, StrictObject, header_text, parse_cursor, parse_limit, require_octet_stream,
+    JsonBody, PathParams, QueryParams, StrictObject, header_text, parse_cursor, require_octet_stream, validate_limit,
     with_idempotency_key,
 };
 pub use openapi::openapi_document;

@@ -47,8 +47,8 @@ impl Wake for SelfWaker {
 
 impl<F> RepollOnSelfWake<F> {
     pub(crate) fn new(inner: F) -> Self {
-        let bell: Arc<SelfWaker> = Arc::default();
-        Self { inner, waker: Waker::from(Arc::clone(&bell)), self_waker: bell }
+        let self_waker: Arc<SelfWaker> = Arc::default();
+        Self { inner, waker: Waker::from(Arc::clone(&self_waker)), self_waker }
     }
 }
 

@@ -317,11 +317,11 @@ impl Store for AnyStore {
         }
     }
 
-    async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
+    async fn request(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
         match self {
-            Self::Memory(store) => store.prune(prune).await,
-            Self::Sqlite(store) => store.prune(prune).await,
-            Self::Postgres(store) => store.prune(prune).await,
+            Self::Memory(store) => store.request(prune).await,
+            Self::Sqlite(store) => store.request(prune).await,
+            Self::Postgres(store) => store.request(prune).await,
         }
     }
 

@@ -121,18 +121,18 @@ impl Catalog {
     pub fn versions(&self, name: &str) -> Vec<LifecycleVersion> {
         let current = self.definitions.get(name).map(|current| Arc::clone(&current.hash));
         let mut versions: BTreeMap<u32, LifecycleVersion> = BTreeMap::new();
-        for turn in &self.activations {
-            let Some(lifecycle) = self.by_number(turn.version_number).filter(|own| *own.name == *name) else {
+        for activation in &self.activations {
+            let Some(lifecycle) = self.by_number(activation.version_number).filter(|own| *own.name == *name) else {
                 continue;
             };
-            let version = versions.entry(turn.version_number).or_insert_with(|| LifecycleVersion {
+            let version = versions.entry(activation.version_number).or_insert_with(|| LifecycleVersion {
                 lifecycle: Arc::clone(lifecycle),
-                added_at: turn.activated_at,
-                current_since: turn.activated_at,
+                added_at: activation.activated_at,
+                current_since: activation.activated_at,
                 activated_by: None,
                 is_current: Some(&lifecycle.hash) == current.as_ref(),
             });
-            (version.current_since, version.activated_by) = (turn.activated_at, turn.activated_by.clone());
+            (version.current_since, version.activated_by) = (activation.activated_at, activation.activated_by.clone());
         }
         versions.into_values().collect()
     }

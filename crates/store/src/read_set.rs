@@ -155,9 +155,9 @@ impl ReadSet {
         let (old, new) = (before.and_then(ordered_queue_key), ordered_queue_key(after));
         if old != new {
             if let Some(key) = &old {
-                let line = self.overlay.queues.entry(key.clone()).or_default();
-                if !line.added.remove(&position) {
-                    line.removed.insert(position);
+                let delta = self.overlay.queues.entry(key.clone()).or_default();
+                if !delta.added.remove(&position) {
+                    delta.removed.insert(position);
                 }
             }
             if let Some(key) = &new {

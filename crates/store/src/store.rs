@@ -207,7 +207,7 @@ pub trait Store: Send + Sync {
 
     /// Deletes records with all their log entries and appends a checkpoint, in one transaction, after comparing the
     /// records and their links with the loaded ones.
-    fn prune(&self, prune: &Arc<PruneRequest>) -> impl Future<Output = Result<PruneResult, StoreError>> + Send;
+    fn request(&self, prune: &Arc<PruneRequest>) -> impl Future<Output = Result<PruneResult, StoreError>> + Send;
 
     /// Returns whether the caller should look for prunable records now: no process has done so for `min_interval`. If
     /// so, stores the current time. Always true if no other process can open the store.

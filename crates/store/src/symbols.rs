@@ -39,7 +39,7 @@ impl SymbolTable {
     /// Builds the symbol table of these versions, numbering names in this order.
     pub(crate) fn from_versions<'a>(versions: impl Iterator<Item = &'a Arc<Lifecycle>>) -> Self {
         let mut names = Self::default();
-        for name in versions.flat_map(|lifecycle| declared_names(lifecycle)) {
+        for name in versions.flat_map(|lifecycle| symbol_names(lifecycle)) {
             if !names.ids_by_name.contains_key(name) {
                 names.insert(names.last_id() + 1, name.into());
             }
@@ -88,7 +88,7 @@ impl SymbolTable {
 
 /// Returns the names that rows refer to by id: the lifecycle, its states, unique keys, limits and reference fields, and
 /// the fixed names `key` and `work.key`.
-pub(crate) fn declared_names(lifecycle: &Lifecycle) -> BTreeSet<&str> {
+pub(crate) fn symbol_names(lifecycle: &Lifecycle) -> BTreeSet<&str> {
     let mut names: BTreeSet<&str> = ["key", "work.key", &lifecycle.name].into();
     names.extend(lifecycle.states.iter().map(|state| &*state.name));
     names.extend(lifecycle.unique_constraints.iter().map(|unique| &*unique.name));

@@ -234,9 +234,9 @@ impl UploadStream {
 
 async fn with_total_timeout<T>(
     limits: UploadLimits,
-    transfer_body: impl Future<Output = Result<T, Problem>>,
+    body_future: impl Future<Output = Result<T, Problem>>,
 ) -> Result<T, Problem> {
-    timeout(limits.total_timeout, transfer_body)
+    timeout(limits.total_timeout, body_future)
         .await
         .unwrap_or_else(|_| Err(slow_body_problem("the document did not come in time")))
 }

@@ -49,8 +49,8 @@ pub fn start_image_worker<S: Store + 'static>(
     };
     let worker = Arc::new(ImageWorker { provider, objects: objects.clone() });
     engine.work(worker_config, move |job| {
-        let desk = Arc::clone(&worker);
-        async move { desk.run_job(&job).await }
+        let worker = Arc::clone(&worker);
+        async move { worker.run_job(&job).await }
     })
 }
 

@@ -14,7 +14,7 @@ use crate::model::{EventDef, EventKind, FieldIndex, StateIndex, Transition};
 
 /// A counter that a guard may read: the attempt number, or a field.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum RetryBudget {
+pub(super) enum RetryCounter {
     Attempts,
     Field(FieldIndex),
 }
@@ -31,15 +31,15 @@ pub(super) fn increments(transition: &Transition, field_index: FieldIndex) -> bo
 pub(super) fn find_budgets(
     reachability: &Reachability,
     state_facts: &StateFacts,
-    prospects: &JobOutcomes,
-) -> BTreeSet<RetryBudget> {
+    job_outcomes: &JobOutcomes,
+) -> BTreeSet<RetryCounter> {
     let fail_transitions = reachability.lifecycle.transitions(EventKind::Fail);
     let slots = fail_transitions
         .iter()
         .flat_map(|transition| transition.set.iter().filter(|(slot, _)| increments(transition, *slot)));
-    let counters: BTreeSet<RetryBudget> =
-        slots.map(|(slot, _)| RetryBudget::Field(*slot)).chain([RetryBudget::Attempts]).collect();
-    let mut search = BudgetSearch { reachability, state_facts, prospects, budgets: BTreeSet::new() };
+    let counters: BTreeSet<RetryCounter> =
+        slots.map(|(slot, _)| RetryCounter::Field(*slot)).chain([RetryCounter::Attempts]).collect();
+    let mut search = BudgetSearch { reachability, state_facts, prospects: job_outcomes, budgets: BTreeSet::new() };
     let is_engine_fired =
         |kind| matches!(kind, EventKind::Fail | EventKind::Enter | EventKind::Time | EventKind::Lease);
     for event in reachability.lifecycle.events.iter().filter(|event| is_engine_fired(event.kind)) {
@@ -57,34 +57,34 @@ pub(super) fn find_budgets(
 }
 
 /// Returns the counters that the transition's guard reads.
-fn budgets_in_guard(transition: &Transition, counters: &BTreeSet<RetryBudget>) -> BTreeSet<RetryBudget> {
+fn budgets_in_guard(transition: &Transition, counters: &BTreeSet<RetryCounter>) -> BTreeSet<RetryCounter> {
     let mut budgets = BTreeSet::new();
     let mut visit = |expr: &Expr| budgets.extend(budget_read_by(expr).filter(|budget| counters.contains(budget)));
     transition.when.iter().for_each(|when| for_each_subexpr(&when.expr, &mut visit));
     budgets
 }
 
-fn budget_read_by(expr: &Expr) -> Option<RetryBudget> {
+fn budget_read_by(expr: &Expr) -> Option<RetryCounter> {
     let ExprKind::Read(ValuePath { root: PathRoot::Record, steps, .. }) = &expr.kind else { return None };
     match steps.as_slice() {
-        [PathStep::Attempt] => Some(RetryBudget::Attempts),
-        [PathStep::Field { index: slot, .. }] => Some(RetryBudget::Field(*slot)),
+        [PathStep::Attempt] => Some(RetryCounter::Attempts),
+        [PathStep::Field { index: slot, .. }] => Some(RetryCounter::Field(*slot)),
         _ => None,
     }
 }
 
-fn reads_budget(expr: &Expr, budget: RetryBudget) -> bool {
+fn reads_budget(expr: &Expr, budget: RetryCounter) -> bool {
     any_subexpr(expr, &|part| budget_read_by(part) == Some(budget))
 }
 
 /// A transition, and the counters that its guard reads.
-type TransitionBudgets<'a> = (&'a Transition, BTreeSet<RetryBudget>);
+type TransitionBudgets<'a> = (&'a Transition, BTreeSet<RetryCounter>);
 
 struct BudgetSearch<'a> {
     reachability: &'a Reachability<'a>,
     state_facts: &'a StateFacts,
     prospects: &'a JobOutcomes<'a>,
-    budgets: BTreeSet<RetryBudget>,
+    budgets: BTreeSet<RetryCounter>,
 }
 
 impl BudgetSearch<'_> {
@@ -140,17 +140,17 @@ impl BudgetSearch<'_> {
     fn decides_outcome(
         &self,
         evaluator: &mut AbstractEvaluator,
-        budget: RetryBudget,
+        budget: RetryCounter,
         group: &[&TransitionBudgets],
         env: &AbstractEnv,
         kind: EventKind,
         state: StateIndex,
     ) -> bool {
-        let Some(((row, _), later)) = group.split_first() else { return false };
-        let Some(when) = &row.when else { return false };
-        let Some(env) = env_where_decisive(evaluator, budget, &when.expr, env) else { return false };
+        let Some(((transition, _), later)) = group.split_first() else { return false };
+        let Some(when) = &transition.when else { return false };
+        let Some(env) = narrow_env_to_counter(evaluator, budget, &when.expr, env) else { return false };
         let (Some(_), mut left) = evaluator.split_env(&when.expr, &env) else { return false };
-        let outcome = self.outcome_after(row, state);
+        let outcome = self.outcome_after(transition, state);
         for (other, _) in later {
             let Some(env) = left else { return false };
             let holds = other.when.as_ref().is_none_or(|when| evaluator.split_env(&when.expr, &env).0.is_some());
@@ -172,14 +172,14 @@ impl BudgetSearch<'_> {
 
 /// Narrows the facts so that only the counter decides the guard: other operands of `&&` hold, other operands of `||` do
 /// not. Returns `None` if that cannot happen.
-fn env_where_decisive(
+fn narrow_env_to_counter(
     evaluator: &mut AbstractEvaluator,
-    budget: RetryBudget,
+    budget: RetryCounter,
     guard: &Expr,
     env: &AbstractEnv,
 ) -> Option<AbstractEnv> {
     match &guard.kind {
-        ExprKind::Not(operand) => env_where_decisive(evaluator, budget, operand, env),
+        ExprKind::Not(operand) => narrow_env_to_counter(evaluator, budget, operand, env),
         ExprKind::And(left, right) | ExprKind::Or(left, right) => {
             let (other_operand, budget_operand) = match (reads_budget(left, budget), reads_budget(right, budget)) {
                 (false, true) => (left, right),
@@ -188,7 +188,7 @@ fn env_where_decisive(
             };
             let (yes, no) = evaluator.split_env(other_operand, env);
             let env = if matches!(guard.kind, ExprKind::And(..)) { yes } else { no };
-            env_where_decisive(evaluator, budget, budget_operand, &env?)
+            narrow_env_to_counter(evaluator, budget, budget_operand, &env?)
         }
         _ => Some(env.clone()),
     }

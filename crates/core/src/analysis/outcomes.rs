@@ -35,17 +35,17 @@ pub(super) struct JobOutcomes<'a> {
 impl<'a> JobOutcomes<'a> {
     pub(super) fn new(reachability: &Reachability<'a>, state_facts: &StateFacts) -> Self {
         let transitions = transitions_of(reachability.lifecycle);
-        let unasked: Vec<_> = transitions
+        let unattended: Vec<_> = transitions
             .filter(|(event, transition)| termination::is_unattended(reachability, state_facts, event, transition))
             .collect();
-        let edges = StateEdges::new(reachability, &unasked);
+        let edges = StateEdges::new(reachability, &unattended);
         reachability.spend_steps(edges.visited);
         let leads_to_lease = edges.states_leading_to_lease();
         let by_state = (0..64)
             .zip(&reachability.lifecycle.states)
             .map(|(state, _)| edges.outcome_from(state, leads_to_lease))
             .collect();
-        Self { unattended: unasked, leads_to_lease, by_state }
+        Self { unattended, leads_to_lease, by_state }
     }
 
     pub(super) const fn can_be_leased_again(&self, state: StateIndex) -> bool {

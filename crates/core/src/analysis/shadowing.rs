@@ -21,20 +21,20 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
             if froms.is_empty() {
                 continue;
             }
-            let turns: Vec<TransitionTurn> =
-                froms.iter().map(|from| evaluate_turn(reachability, state_facts, event, index, *from)).collect();
+            let turns: Vec<Selectability> =
+                froms.iter().map(|from| selectability(reachability, state_facts, event, index, *from)).collect();
             let is_never_taken =
-                |turn: &TransitionTurn| matches!(turn, TransitionTurn::Never | TransitionTurn::GuardNeverTrue);
+                |turn: &Selectability| matches!(turn, Selectability::Never | Selectability::GuardNeverTrue);
             let shadowed =
-                turns.iter().position(|turn| *turn == TransitionTurn::Never).map(|turn_index| froms[turn_index]);
+                turns.iter().position(|turn| *turn == Selectability::Never).map(|turn_index| froms[turn_index]);
             if let (true, Some(from)) = (turns.iter().all(is_never_taken), shadowed) {
                 diagnostics.push(shadowed_diagnostic(reachability, event, index, from));
             } else if let Some(Some(from)) = shadowed {
                 diagnostics.push(shadowed_from_diagnostic(reachability, event, index, from));
             } else if let Some(earlier) = froms.iter().find_map(|from| find_open_before(event, index, *from)) {
                 diagnostics.push(ineffective_by_diagnostic(transition, earlier));
-            } else if turns.iter().all(|turn| *turn != TransitionTurn::Possible)
-                && turns.contains(&TransitionTurn::Unknown)
+            } else if turns.iter().all(|turn| *turn != Selectability::Possible)
+                && turns.contains(&Selectability::Unknown)
             {
                 let earlier = earlier_deciding(reachability, event, index, froms[0]).next();
                 let mut warning = Diagnostic::warning(
@@ -54,7 +54,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum TransitionTurn {
+enum Selectability {
     Possible,
     Never,
     /// Its own guard never holds, which `dead-row` reports.
@@ -95,37 +95,37 @@ fn has_same_guard(earlier: &Transition, transition: &Transition) -> bool {
     }
 }
 
-fn evaluate_turn(
+fn selectability(
     reachability: &Reachability,
     state_facts: &StateFacts,
     event: &EventDef,
     index: usize,
     from: Option<StateIndex>,
-) -> TransitionTurn {
+) -> Selectability {
     let transition = &event.transitions[index];
     if reachability.ignores_shadowing() {
-        return TransitionTurn::Possible;
+        return Selectability::Possible;
     }
     let mut evaluator: AbstractEvaluator = evaluator_for(reachability, event, transition, None);
     let Some(env) =
         initial_env(state_facts, reachability.lifecycle, event, transition, from, &evaluator.input_values.clone())
     else {
-        return TransitionTurn::Possible;
+        return Selectability::Possible;
     };
     let matched_alone = match &transition.when {
         Some(when) => evaluator.split_env(&when.expr, &env).0,
         None => Some(env.clone()),
     };
     if matched_alone.is_none() {
-        return TransitionTurn::GuardNeverTrue;
+        return Selectability::GuardNeverTrue;
     }
     if earlier_deciding(reachability, event, index, from).next().is_none() {
-        return TransitionTurn::Possible;
+        return Selectability::Possible;
     }
     let has_remaining_case = has_case_left(reachability, &mut evaluator, event, index, from, &env);
     reachability.spend_steps(evaluator.steps);
     if !has_remaining_case {
-        return TransitionTurn::Never;
+        return Selectability::Never;
     }
     let fold = |transition: &Transition| {
         transition.when.as_ref().map(|when| fold_constants(&when.expr, reachability.lifecycle))
@@ -135,16 +135,16 @@ fn evaluate_turn(
     let guards: Vec<&Expr> = earlier.iter().chain(&own_guard).collect();
     // Inputs are numbered per transition, so cases of two guards that read inputs cannot be compared.
     if guards.iter().any(|guard| reads_input(guard)) {
-        return TransitionTurn::Possible;
+        return Selectability::Possible;
     }
-    let Some(cases) = GuardCases::enumerate(reachability, &guards, &env) else { return TransitionTurn::Possible };
+    let Some(cases) = GuardCases::enumerate(reachability, &guards, &env) else { return Selectability::Possible };
     let case = cases.find_case(|case| {
         own_guard.as_ref().is_none_or(|own| case.is_true(own)) && !earlier.iter().any(|guard| case.is_true(guard))
     });
     match case {
-        None => TransitionTurn::Never,
-        Some(_) if own_guard.is_some() && cases.has_related_opaque_tests() => TransitionTurn::Unknown,
-        Some(_) => TransitionTurn::Possible,
+        None => Selectability::Never,
+        Some(_) if own_guard.is_some() && cases.has_related_opaque_tests() => Selectability::Unknown,
+        Some(_) => Selectability::Possible,
     }
 }
 

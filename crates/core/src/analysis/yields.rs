@@ -7,7 +7,7 @@ use super::abstract_eval::{
     AbstractEnv, AbstractEvaluator, AbstractShape, StateFacts, env_in_state, env_when_passed_over,
     for_each_transition_expr,
 };
-use super::budgets::{self, RetryBudget};
+use super::budgets::{self, RetryCounter};
 use super::outcomes::JobOutcomes;
 use super::reachability::Reachability;
 use crate::diagnostic::Diagnostic;
@@ -31,7 +31,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
         .collect::<StateSet>();
     let outcomes = JobOutcomes::new(reachability, state_facts);
     let budgets = budgets::find_budgets(reachability, state_facts, &outcomes);
-    let budgets: Vec<Option<RetryBudget>> =
+    let budgets: Vec<Option<RetryCounter>> =
         event.transitions.iter().map(|transition| budget_of(transition, &budgets)).collect();
     let mut charged_indexes = BTreeSet::new();
     for from in reachability.leased_states.iter().filter(|from| !handled_states.contains(*from)) {
@@ -52,19 +52,19 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
 }
 
 /// Returns the counter that a failure through this transition spends.
-fn budget_of(transition: &Transition, budgets: &BTreeSet<RetryBudget>) -> Option<RetryBudget> {
+fn budget_of(transition: &Transition, budgets: &BTreeSet<RetryCounter>) -> Option<RetryCounter> {
     let is_incremented =
-        |budget: &&RetryBudget| matches!(budget, RetryBudget::Field(slot) if budgets::increments(transition, *slot));
-    budgets.iter().find(is_incremented).or_else(|| budgets.get(&RetryBudget::Attempts)).copied()
+        |budget: &&RetryCounter| matches!(budget, RetryCounter::Field(slot) if budgets::increments(transition, *slot));
+    budgets.iter().find(is_incremented).or_else(|| budgets.get(&RetryCounter::Attempts)).copied()
 }
 
-fn charged_yield_diagnostic(reachability: &Reachability, transition: &Transition, budget: RetryBudget) -> Diagnostic {
+fn charged_yield_diagnostic(reachability: &Reachability, transition: &Transition, budget: RetryCounter) -> Diagnostic {
     let (label, first) = match budget {
-        RetryBudget::Attempts => (
+        RetryCounter::Attempts => (
             "a job that is given back comes here too, and `record.attempt` counts that lease like any other".to_owned(),
             "let this row count in a field, and guards read that instead of `record.attempt`; then ",
         ),
-        RetryBudget::Field(slot) => {
+        RetryCounter::Field(slot) => {
             let field = &reachability.lifecycle.fields[usize::from(slot)].name;
             (format!("a job that is given back comes here too, and is counted in `{field}` like a failure"), "")
         }

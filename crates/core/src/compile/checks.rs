@@ -25,7 +25,7 @@ impl LifecycleBuilder<'_> {
                 .iter()
                 .filter(|reader| reader.check_indexes.iter().any(|read| usize::from(*read) == index))
                 .collect();
-            let ask = check
+            let arguments = check
                 .arguments
                 .iter()
                 .filter_map(|ask| Some((ask.name.text.clone(), self.compile_check_argument(ask, &readers)?)))
@@ -34,7 +34,7 @@ impl LifecycleBuilder<'_> {
             checks.push(ExternalCheck {
                 name: check.name.text.clone(),
                 sends_payload: check.sends_payload,
-                arguments: ask,
+                arguments,
                 answer_fields: answer,
                 rules: check.rules.clone(),
                 span: check.name.span(),
@@ -43,10 +43,10 @@ impl LifecycleBuilder<'_> {
         checks
     }
 
-    fn compile_check_argument(&mut self, ask: &NamedExpr, readers: &[&CheckReader]) -> Option<Formula> {
+    fn compile_check_argument(&mut self, argument: &NamedExpr, readers: &[&CheckReader]) -> Option<Formula> {
         let without_input =
             VisibleNames { actor: true, now: true, lookups: true, links: true, ..VisibleNames::default() };
-        let text = &ask.value;
+        let text = &argument.value;
         let formula = |expr| Some(Formula { expr, text: text.text.clone() });
         let Some(first) = readers.first() else { return self.compile_formula(text, without_input, &ExpectedType::Any) };
         if let Ok(expr) = self.try_compile_expr(&text.text, text.location, without_input, &ExpectedType::Any) {
@@ -62,7 +62,7 @@ impl LifecycleBuilder<'_> {
                     Diagnostic::error(
                         "check-asks-differently",
                         text.span(),
-                        format!("`{}` would not mean the same in every row", ask.name.text),
+                        format!("`{}` would not mean the same in every row", argument.name.text),
                     )
                     .label("reads the row's inputs")
                     .related(first.span, "one row that reads the answer")

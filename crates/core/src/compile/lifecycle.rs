@@ -121,7 +121,7 @@ impl<'a> LifecycleBuilder<'a> {
         // follow-up errors.
         let errors_so_far = self.diagnostics.len();
         let (events, readers) = if errors_so_far == 0 { self.compile_events() } else { (Vec::new(), Vec::new()) };
-        let (outside, outside_at) = self.compile_outside_accounts();
+        let (outside, outside_spans) = self.compile_outside_accounts();
         let lifecycle = Lifecycle {
             name: source.lifecycle.text.clone(),
             about: about_text(source.about.as_ref()),
@@ -129,7 +129,7 @@ impl<'a> LifecycleBuilder<'a> {
             natural_key: key,
             asset: source.asset.as_ref().map(|asset| asset.text.clone()),
             outside_accounts: outside,
-            outside_account_spans: outside_at,
+            outside_account_spans: outside_spans,
             clock: if source.operation_clock.is_some() { ClockSource::Operation } else { ClockSource::Engine },
             states: self.compile_states(),
             fields: self.own_signature.fields.clone(),

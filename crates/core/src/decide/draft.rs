@@ -64,7 +64,7 @@ pub(super) struct Draft<'a> {
     read_keys: RefCell<Vec<ReadKey>>,
     /// While the engine fires a due record: its due time and id. Only records with an earlier due time fire first, so
     /// that no two records wait for each other and overdue events happen in the order of their due times.
-    pub(super) due_turn: Option<(Time, RecordId)>,
+    pub(super) firing_due: Option<(Time, RecordId)>,
 }
 
 /// Reverts one change.
@@ -123,7 +123,7 @@ impl<'a> Draft<'a> {
             generated_ids: 0,
             undo_log: Vec::new(),
             read_keys: RefCell::new(Vec::new()),
-            due_turn: None,
+            firing_due: None,
         }
     }
 
@@ -221,7 +221,7 @@ impl<'a> Draft<'a> {
         if record.updated_at > self.now {
             return Err(Halt::ClockBehind(record.updated_at));
         }
-        if next_due(record).is_some_and(|due| due <= self.now && self.due_turn.is_none_or(|turn| (due, id) < turn)) {
+        if next_due(record).is_some_and(|due| due <= self.now && self.firing_due.is_none_or(|turn| (due, id) < turn)) {
             return Err(Halt::Due(vec![id]));
         }
         Ok(Some(record))

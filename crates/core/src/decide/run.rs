@@ -229,7 +229,7 @@ impl OperationRun<'_> {
             return Err(Halt::ClockBehind(record.updated_at));
         }
         let now = self.draft.now;
-        self.draft.due_turn = next_due(&record).map(|due| (due, id));
+        self.draft.firing_due = next_due(&record).map(|due| (due, id));
         match first_due(&record, now) {
             None => Ok(()),
             Some(DueKind::LeaseExpiry) => {
@@ -292,17 +292,17 @@ fn build_decision(draft: Draft, outcome: CallOutcome, now: Time) -> Decision {
         records: entries,
         unique_claims: uniques,
         counter_deltas: counts,
-        transfers: moves,
+        transfers,
         effects,
         payloads,
         audit_entries: audit,
         delivery_senders: senders,
-        existing: met,
+        existing,
         read_keys: reads,
     } = draft.into_parts();
     let mut records = Vec::with_capacity(entries.len());
     let mut executions = Vec::new();
-    let mut must_log: Vec<RecordId> = moves.iter().map(|transfer| transfer.caused_by).chain(senders).collect();
+    let mut must_log: Vec<RecordId> = transfers.iter().map(|transfer| transfer.caused_by).chain(senders).collect();
     must_log.sort_unstable();
     for entry in entries {
         // A transition that transfers money between named accounts, or sends a delivery, must appear in its record's
@@ -323,14 +323,14 @@ fn build_decision(draft: Draft, outcome: CallOutcome, now: Time) -> Decision {
         records.push(RecordChange { before: entry.before, after, transitions: entry.transitions });
     }
     if records.is_empty() && heartbeat.is_none() {
-        return Decision::NoOp(NoOp { subject, reason: NoOpReason::Unchanged, existing: met, read_keys: reads });
+        return Decision::NoOp(NoOp { subject, reason: NoOpReason::Unchanged, existing, read_keys: reads });
     }
     Decision::Changes(Box::new(Changes {
         now,
         records,
         unique_claims: uniques,
         counter_deltas: counts,
-        transfers: moves,
+        transfers,
         executions,
         effects,
         payloads,

@@ -153,14 +153,14 @@ type RowNeighbors = Vec<(Option<CellIndex>, Option<CellIndex>)>;
 
 /// Returns the left and right neighbor of each cell.
 fn row_neighbors(layers: &CellLayers) -> RowNeighbors {
-    let mut beside = vec![(None, None); layers.cells.len()];
+    let mut neighbors = vec![(None, None); layers.cells.len()];
     for row in &layers.rows {
         for pair in row.windows(2) {
-            beside[pair[0]].1 = Some(pair[1]);
-            beside[pair[1]].0 = Some(pair[0]);
+            neighbors[pair[0]].1 = Some(pair[1]);
+            neighbors[pair[1]].0 = Some(pair[0]);
         }
     }
-    beside
+    neighbors
 }
 
 /// Returns the range in which a cell can move while its neighbors stay.
@@ -289,8 +289,8 @@ fn port_positions(layers: &CellLayers, x: &[f64]) -> Vec<(f64, f64)> {
             }
             let gap = if steps > 0.0 { PORT_GAP.min(2.0 * reach / steps) } else { 0.0 };
             let rooms = vec![gap; edges.len().saturating_sub(1)];
-            let met = solve_positions(&wishes, &rooms, Some((x[cell] - reach, x[cell] + reach)));
-            for (edge, met) in edges.iter().zip(met) {
+            let solved = solve_positions(&wishes, &rooms, Some((x[cell] - reach, x[cell] + reach)));
+            for (edge, met) in edges.iter().zip(solved) {
                 if below {
                     ports[*edge].0 = met;
                 } else {

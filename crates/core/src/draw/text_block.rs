@@ -241,8 +241,8 @@ fn label_lines(label: &TransitionLabel, max_width: f64) -> Vec<TextLine> {
         TriggerKind::Timer => ("timer", Some(LineIcon::Clock)),
     };
     let (size, bold) = font_style(class);
-    let room = if icon.is_some() { max_width - ICON_WIDTH } else { max_width };
-    let head = fit_to_width(&label.numbered_head(), room, size, bold);
+    let available_width = if icon.is_some() { max_width - ICON_WIDTH } else { max_width };
+    let head = fit_to_width(&label.numbered_head(), available_width, size, bold);
     let mut lines = vec![measured_line(icon, vec![(class, head.clone())])];
     if let Some(caller) = &label.caller {
         let sign = if caller == RECORD_CALLER_NAME { " ← " } else { " · " };

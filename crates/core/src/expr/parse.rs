@@ -245,10 +245,10 @@ impl CelConverter<'_> {
         match name {
             operators::LOGICAL_NOT | operators::NEGATE if is_operator(1) => {
                 let operand = Box::new(self.convert(&call.args[0])?);
-                let at = self.token_range(token).start..self.range_with_brackets(&operand).end;
-                let what =
+                let range = self.token_range(token).start..self.range_with_brackets(&operand).end;
+                let kind =
                     if name == operators::NEGATE { ParsedKind::Negate(operand) } else { ParsedKind::Not(operand) };
-                Ok(ParsedExpr { kind: what, range: at })
+                Ok(ParsedExpr { kind, range })
             }
             operators::CONDITIONAL if is_operator(3) => {
                 let condition = self.convert(&call.args[0])?;

@@ -31,10 +31,10 @@ impl Contention {
         if positions.len() < 2 {
             return contention;
         }
-        for place in positions {
-            let Ok((operation, _)) = require_eligible(log, place) else { continue };
+        for position in positions {
+            let Ok((operation, _)) = require_eligible(log, position) else { continue };
             if let LogCall::Fire { record, event, .. } = &operation.call {
-                contention.rivals.entry((*record, Arc::clone(event))).or_default().push(place.clone());
+                contention.rivals.entry((*record, Arc::clone(event))).or_default().push(position.clone());
             }
         }
         contention.rivals.retain(|_, rivals| rivals.len() > 1);
@@ -77,8 +77,8 @@ impl Fold {
     ) -> Vec<FoldPosition> {
         let mut claims = Vec::new();
         for place in rivals {
-            let (ruling, heard) = self.decide_position(resolver, place);
-            contention.check_exchanges.entry(place.id).or_default().extend(heard);
+            let (ruling, exchanges) = self.decide_position(resolver, place);
+            contention.check_exchanges.entry(place.id).or_default().extend(exchanges);
             if matches!(&ruling, DecideOutcome::Changes(changes) if is_claim(changes, &place.author)) {
                 claims.push(place.clone());
             }

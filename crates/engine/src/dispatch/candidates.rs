@@ -76,7 +76,7 @@ impl CandidateBroker {
 
     /// Drops requests whose caller is gone.
     fn remove_closed_requests(&self) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).retain(|ask| !ask.sender.is_closed());
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).retain(|request| !request.sender.is_closed());
     }
 
     /// Takes the requests for the same lifecycles, in order of arrival.

@@ -129,9 +129,9 @@ impl PollerQueues {
         excluded_lifecycles: &HashSet<Arc<str>>,
     ) -> Option<PendingMatch> {
         loop {
-            let ParkedSlot { request: wish, sender: give } = self.pop_first_parked(lifecycle, excluded_lifecycles)?;
-            if !give.is_closed() && (wish.keep_waiting)() {
-                return Some(PendingMatch { request: wish, sender: Some(give) });
+            let ParkedSlot { request, sender } = self.pop_first_parked(lifecycle, excluded_lifecycles)?;
+            if !sender.is_closed() && (request.keep_waiting)() {
+                return Some(PendingMatch { request, sender: Some(sender) });
             }
         }
     }

@@ -89,17 +89,17 @@ impl SyncMatches {
 
     /// Returns the leased records, so that the notifier wakes no other poller for them.
     pub(crate) fn leased_records(&self) -> HashSet<RecordId> {
-        self.matches.iter().flat_map(|granted| &granted.jobs).map(|leased| leased.record.id).collect()
+        self.matches.iter().flat_map(|sync_match| &sync_match.jobs).map(|leased| leased.record.id).collect()
     }
 
     /// Delivers the jobs. Call it when the batch is durable.
     pub(crate) fn deliver<S>(self, shared: &Shared<S>, elapsed: Duration) {
-        for SyncMatch { pending: granting, jobs: leased, key_reservations: keyed, .. } in self.matches {
+        for SyncMatch { pending, jobs: leased, key_reservations, .. } in self.matches {
             for _ in &leased {
                 shared.metrics.record_sync_match(elapsed);
             }
-            drop(keyed);
-            granting.deliver(leased);
+            drop(key_reservations);
+            pending.deliver(leased);
         }
     }
 

@@ -114,8 +114,8 @@ impl PendingBatch {
     }
 
     fn is_ready(&self, min_operations: usize) -> bool {
-        let is_full = || !self.overflow.is_empty() || self.deadline <= Instant::now();
-        self.requests.len() >= min_operations || !self.requests.is_empty() && is_full()
+        let must_send = || !self.overflow.is_empty() || self.deadline <= Instant::now();
+        self.requests.len() >= min_operations || !self.requests.is_empty() && must_send()
     }
 
     fn take_batch(&mut self) -> Vec<QueuedOperation> {
@@ -340,17 +340,19 @@ async fn try_commit<S: Store + 'static>(
         let matched = dispatch::match_pollers(shared, &catalog.definitions, &mut decided, now).await;
         sync_matches = matched.map_err(|error| AttemptError { error, caused_by_sync_match: true })?;
     }
-    let DecidedBatch { read_set: base, mut writes, replies, checks: checks_needed, .. } = decided;
+    let DecidedBatch { read_set, mut writes, replies, checks: checks_needed, .. } = decided;
     // Only the scheduler gets this reply, and it polls again. It needs no validating save, unless the read came from
     // the cache.
-    if !base.used_cache() {
+    if !read_set.used_cache() {
         writes.retain(|write| !is_due_no_op(write));
     }
     let limiter_charge = shared.refusal_limiter.limit_entries(&mut writes, now);
     detach_for_checks(shared, request_batch, checks_needed);
     let replies: Vec<Reply> = replies.into_iter().flatten().collect();
-    let (base, batch) =
-        (Arc::new(base), Arc::new(Batch { operations: writes, decided_at: now, catalog_revision: catalog.revision() }));
+    let (base, batch) = (
+        Arc::new(read_set),
+        Arc::new(Batch { operations: writes, decided_at: now, catalog_revision: catalog.revision() }),
+    );
     if writes_nothing(&batch.operations) {
         shared.metrics.record_decisions(&batch.operations, &base);
         shared.metrics.record_unlogged_refusals(limiter_charge.unlogged_refusals);
@@ -443,10 +445,10 @@ fn detach_for_checks<S: Store + 'static>(
         return;
     }
     checks_needed.sort_unstable_by_key(|(at, _)| *at);
-    let mut asks = checks_needed.into_iter().peekable();
+    let mut checks = checks_needed.into_iter().peekable();
     let mut remaining = Vec::with_capacity(batch.requests.len());
     for (index, request) in std::mem::take(&mut batch.requests).into_iter().enumerate() {
-        match asks.next_if(|(asking, _)| *asking == index) {
+        match checks.next_if(|(asking, _)| *asking == index) {
             Some((_, questions)) => checks::spawn_checks(Arc::clone(shared), request, questions),
             None => remaining.push(request),
         }

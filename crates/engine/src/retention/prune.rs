@@ -249,7 +249,7 @@ impl<S: Store> PrunePass<'_, '_, S> {
                 }
                 self.select_group(*id).await?;
                 self.report_progress(scanned + index);
-                let entries: u64 = self.selected.iter().map(|kin| kin.record.version).sum();
+                let entries: u64 = self.selected.iter().map(|candidate| candidate.record.version).sum();
                 if self.selected.len() >= self.retention.max_batch_records || entries >= MAX_TRANSACTION_ENTRIES {
                     self.flush().await?;
                 }
@@ -273,9 +273,9 @@ impl<S: Store> PrunePass<'_, '_, S> {
     /// Selects a record with its reference group, or keeps it.
     async fn select_group(&mut self, id: RecordId) -> Result<(), StoreError> {
         match self.reference_group(id).await? {
-            Some(family) => {
-                self.decided.extend(family.iter().map(|kin| kin.record.id));
-                self.selected.extend(family);
+            Some(group) => {
+                self.decided.extend(group.iter().map(|kin| kin.record.id));
+                self.selected.extend(group);
             }
             // It is reported as damaged.
             None if self.damaged.contains(&id) => {}
@@ -344,8 +344,8 @@ impl<S: Store> PrunePass<'_, '_, S> {
     /// Returns whether the record is past the cutoff of its lifecycle.
     fn is_past_cutoff(&self, kin: &RecordWithReferrers) -> bool {
         let record = &*kin.record;
-        let over = self.retention.cutoff(&record.lifecycle, self.now);
-        over.is_some_and(|before| record.finished_at.is_some_and(|at| at <= before) && record.updated_at <= before)
+        let cutoff = self.retention.cutoff(&record.lifecycle, self.now);
+        cutoff.is_some_and(|before| record.finished_at.is_some_and(|at| at <= before) && record.updated_at <= before)
     }
 
     /// Returns whether the record is past its cutoff and can no longer change.
@@ -382,7 +382,7 @@ impl<S: Store> PrunePass<'_, '_, S> {
             let finished_until =
                 self.selected.iter().filter_map(|kin| kin.record.finished_at).max().unwrap_or(self.now);
             let plan = match PrunePlan::build(pruned_records, finished_until, &self.catalog) {
-                Ok(carry) => carry,
+                Ok(plan) => plan,
                 Err(blocked) => {
                     self.keep_damaged(blocked).await?;
                     continue;
@@ -395,7 +395,7 @@ impl<S: Store> PrunePass<'_, '_, S> {
                 }
                 break;
             }
-            match self.store.prune(&Arc::new(PruneRequest { plan, now: self.store.now().await? })).await? {
+            match self.store.request(&Arc::new(PruneRequest { plan, now: self.store.now().await? })).await? {
                 PruneResult::Saved(checkpoint_seq) => {
                     self.report.checkpoint_seq = Some(checkpoint_seq);
                     for kin in selected {

@@ -43,7 +43,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
                     .wait_due_before(next, duration_between(now, next).min(shared.config.poll_interval))
                     .await;
             }
-            Ok(PollOutcome::DeferToEager) => sleep(deferred_delay()).await,
+            Ok(PollOutcome::WaitForEager) => sleep(deferred_delay()).await,
             Ok(PollOutcome::WaitForWakeup) => {
                 shared.notifier.wait_due_before(Time::MIN, shared.config.poll_interval).await;
             }
@@ -74,7 +74,7 @@ enum PollOutcome {
     /// The next due time, and the current time.
     NextDue(Time, Time),
     /// Gives the eager process time to fire them.
-    DeferToEager,
+    WaitForEager,
     WaitForWakeup,
 }
 
@@ -115,7 +115,7 @@ async fn poll_due<S: Store>(shared: &Shared<S>, mode: &mut PollMode) -> Result<P
             let before = std::mem::replace(seen, found.iter().copied().collect());
             found.retain(|due| before.contains(due));
             if found.is_empty() {
-                return Ok(PollOutcome::DeferToEager);
+                return Ok(PollOutcome::WaitForEager);
             }
         }
     }
@@ -127,7 +127,7 @@ async fn poll_due<S: Store>(shared: &Shared<S>, mode: &mut PollMode) -> Result<P
     // If no other process can write, a local reader fired them, so no process competes.
     if result.already_done * 2 > total && shared.store.change_notifications().is_some() {
         *mode = PollMode::Deferred(HashSet::new());
-        return Ok(if result.made_progress { PollOutcome::DeferToEager } else { PollOutcome::WaitForWakeup });
+        return Ok(if result.made_progress { PollOutcome::WaitForEager } else { PollOutcome::WaitForWakeup });
     }
     if is_deferred && !is_backlog {
         *mode = PollMode::Eager;

@@ -299,10 +299,10 @@ impl SubmissionQueue {
             let (sender, receiver) = oneshot::channel();
             receivers.push(receiver);
             let pending = PendingReply { sender, permit };
-            if let Some((keyed, asking)) = self.admit(&submission, pending) {
+            if let Some((keyed, pending)) = self.admit(&submission, pending) {
                 let Submission { actor, call, payloads: contents, trace, .. } = submission;
                 let operation = Operation { seed, actor, call, check_answers: Vec::new(), trace };
-                let PendingReply { sender: answer, permit: place } = asking;
+                let PendingReply { sender: answer, permit } = pending;
                 let has_span = index < MAX_SPANS_PER_CALL;
                 requests.push(QueuedOperation {
                     operation,
@@ -312,7 +312,7 @@ impl SubmissionQueue {
                     received_at,
                     has_span,
                     sender: answer,
-                    _permit: place,
+                    _permit: permit,
                 });
             }
         }

@@ -51,9 +51,10 @@ impl<S: Scan> Verifier<'_, S> {
             let Some(known) = records.last() else { break };
             last_row = known.row_id;
             for known in &records {
-                for (met, short) in scanned_tables.iter().zip(&mut has_missing) {
-                    let is_found = met.seen_rows.contains(known.row_id) || known.head_seq > met.since_seq.unwrap_or(0);
-                    *short |= !is_found && self.expected_table(met.table, known).is_some();
+                for (scanned, short) in scanned_tables.iter().zip(&mut has_missing) {
+                    let is_found =
+                        scanned.seen_rows.contains(known.row_id) || known.head_seq > scanned.since_seq.unwrap_or(0);
+                    *short |= !is_found && self.expected_table(scanned.table, known).is_some();
                 }
             }
             self.report_progress("missing", last_row, total);

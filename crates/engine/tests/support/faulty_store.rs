@@ -245,8 +245,8 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.with_referrers(ids).await
     }
 
-    async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
-        self.inner.prune(prune).await
+    async fn request(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
+        self.inner.request(prune).await
     }
 
     async fn claim_prune_turn(&self, rest: std::time::Duration) -> Result<bool, StoreError> {

@@ -72,9 +72,9 @@ impl DoctorArgs {
         match &self.db {
             DatabaseUrl::Sqlite(path) => {
                 let view = SqliteScanner::open(path)?;
-                let look = runtime.block_on(view.status(clock.now()))?;
+                let status = runtime.block_on(view.status(clock.now()))?;
                 let (engine, free_bytes) = (view.lock_holder(), free(path));
-                Ok(HealthSnapshot { status: look, engine, is_embedded: true, free_bytes, clock_ahead_micros: 0 })
+                Ok(HealthSnapshot { status, engine, is_embedded: true, free_bytes, clock_ahead_micros: 0 })
             }
             DatabaseUrl::Postgres(url) => {
                 let look = runtime.block_on(async { PostgresScanner::open(url).await?.status().await })?;

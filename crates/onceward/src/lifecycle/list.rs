@@ -24,8 +24,8 @@ pub(crate) struct LifecycleListArgs {
 
 impl LifecycleListArgs {
     pub(super) fn run(&self) -> Result<CommandStatus> {
-        self.backend.run(self.json, async |desk| {
-            let versions = desk.versions(self.name.as_deref()).await?;
+        self.backend.run(self.json, async |backend| {
+            let versions = backend.versions(self.name.as_deref()).await?;
             print_stdout(&if self.json { format!("{:#}\n", as_json(&versions)) } else { render(&versions) })?;
             Ok(CommandStatus::Success)
         })

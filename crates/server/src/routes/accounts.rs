@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::caller::Caller;
-use crate::extract::{PathParams, QueryParams, parse_limit};
+use crate::extract::{PathParams, QueryParams, validate_limit};
 use crate::problem::Problem;
 use crate::response::{DisplayText, Rfc3339, json_ok};
 
@@ -163,7 +163,7 @@ async fn accounts(
     caller: Caller,
     QueryParams(params): QueryParams<AccountsParams>,
 ) -> Result<Response, Problem> {
-    let limit = parse_limit(params.limit)?;
+    let limit = validate_limit(params.limit)?;
     let after = params.cursor.as_deref().map(|text| parse_account_id(text).ok_or_else(invalid_cursor)).transpose()?;
     let found = app.engine().accounts(&caller.actor, &AccountsQuery { after, limit }).await?;
     // A full page may be the last one; the next page is then empty.
@@ -187,7 +187,7 @@ async fn entries(
     QueryParams(params): QueryParams<StatementParams>,
 ) -> Result<Response, Problem> {
     caller.require_operator()?;
-    let limit = parse_limit(params.limit)?;
+    let limit = validate_limit(params.limit)?;
     let not_found = || Problem::new(404, "not_found", "nothing ever moved on an account of this name");
     let account = parse_account_id(&id).ok_or_else(not_found)?;
     let from = params

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::caller::Caller;
-use crate::extract::{JsonBody, PathParams, QueryParams, parse_limit};
+use crate::extract::{JsonBody, PathParams, QueryParams, validate_limit};
 use crate::problem::Problem;
 use crate::response::{Rfc3339, json_ok, json_response};
 
@@ -176,7 +176,7 @@ async fn list(
     caller: Caller,
     QueryParams(params): QueryParams<ApiKeysParams>,
 ) -> Result<Response, Problem> {
-    let limit = parse_limit(params.limit)?;
+    let limit = validate_limit(params.limit)?;
     let mut keys = app.engine().api_keys().list(&caller.actor).await?;
     keys.sort_by(|one, other| sort_key(one).cmp(&sort_key(other)));
     // The cursor contains the sort key, so paging works even if that API key was deleted.

@@ -347,7 +347,7 @@ async fn report_batch(
     // An invalid report fails at its position and does not affect the others.
     let (mut execution_ids, mut submissions) = (Vec::new(), Vec::new());
     for report in new.reports.0 {
-        let read = report.and_then(|report| report.batch_target().map(|told| (report, told)));
+        let read = report.and_then(|report| report.batch_target().map(|target| (report, target)));
         execution_ids.push(read.as_ref().ok().map(|(_, (at, _))| *at));
         submissions.push(read.and_then(|(report, (at, what))| report.into_submission(&caller.actor, at, what)));
     }

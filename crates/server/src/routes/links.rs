@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::caller::Caller;
-use crate::extract::{PathParams, QueryParams, parse_cursor, parse_limit};
+use crate::extract::{PathParams, QueryParams, parse_cursor, validate_limit};
 use crate::problem::Problem;
 use crate::response::{DisplayText, json_ok};
 
@@ -95,7 +95,7 @@ async fn links(
     let query = RelationsQuery {
         link: params.name.as_deref().map(Arc::from),
         after: parse_cursor(params.cursor.as_deref())?,
-        limit: parse_limit(params.limit)?,
+        limit: validate_limit(params.limit)?,
     };
     let found = app.engine().relations(&caller.actor, id, &query).await?.ok_or_else(Problem::not_found)?;
     if params.name.is_some() && found.links.is_empty() {

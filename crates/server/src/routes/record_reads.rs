@@ -73,7 +73,7 @@ async fn list(
         state: params.state.map(Into::into),
         owner: params.owner.map(Into::into),
         after: extract::parse_cursor(params.cursor.as_deref())?,
-        limit: extract::parse_limit(params.limit)?,
+        limit: extract::validate_limit(params.limit)?,
         ..ListQuery::default()
     };
     let page = app.engine().list(&caller.actor, &query).await?;
@@ -143,7 +143,7 @@ async fn history(
     QueryParams(paging): QueryParams<PageParams>,
 ) -> Result<Response, Problem> {
     let (limit, after) =
-        (extract::parse_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
+        (extract::validate_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
     let page = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
     let include_transfers = reads_everything(&caller.actor);
     let entries =
@@ -174,7 +174,7 @@ async fn executions(
     QueryParams(paging): QueryParams<PageParams>,
 ) -> Result<Response, Problem> {
     let (limit, after) =
-        (extract::parse_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
+        (extract::validate_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
     let page =
         app.engine().executions(&caller.actor, id, FencingToken(after), limit).await?.ok_or_else(Problem::not_found)?;
     let executions = page.executions.iter().map(|execution| ExecutionJson::new(id, execution)).collect();

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 
 use crate::app::AppState;
 use crate::caller::Caller;
-use crate::extract::{QueryParams, parse_limit};
+use crate::extract::{QueryParams, validate_limit};
 use crate::problem::Problem;
 use crate::response::{Rfc3339, json_ok};
 
@@ -82,6 +82,6 @@ async fn workers(
     caller: Caller,
     QueryParams(params): QueryParams<WorkersParams>,
 ) -> Result<Response, Problem> {
-    let found = app.engine().workers(&caller.actor, parse_limit(params.limit)?).await?;
+    let found = app.engine().workers(&caller.actor, validate_limit(params.limit)?).await?;
     json_ok(&WorkersJson { workers: found.workers.iter().map(WorkerJson::new).collect(), complete: found.is_complete })
 }

@@ -43,20 +43,20 @@ impl CachedStats {
             let at = store.now().await?;
             Ok::<_, onceward_store::StoreError>((store.stats(at).await?, at))
         };
-        let (glance, at) = match query.await {
+        let (stats, at) = match query.await {
             Ok((glance, at)) => (Some(glance), at),
             Err(error) => {
                 warn!(code = error.code(), "the store cannot be looked at");
                 (None, Time::from_micros(0))
             }
         };
-        let look = StatsSample {
-            stats: glance,
+        let sample = StatsSample {
+            stats,
             sampled_at: at,
             expires_at: Instant::now() + MIN_STATS_TTL.max(begun.elapsed() * STATS_TTL_COST_FACTOR),
         };
-        *last = Some(look.clone());
-        look
+        *last = Some(sample.clone());
+        sample
     }
 }
 

@@ -63,9 +63,9 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     async fn load(&self, read_set: &mut ReadSet, keys: &[ReadKey]) -> Result<(), StoreError> {
-        let kept = self.lock_state();
-        read_set.set_generation(kept.generation);
-        kept.load(read_set, keys);
+        let state = self.lock_state();
+        read_set.set_generation(state.generation);
+        state.load(read_set, keys);
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Store for MemoryStore {
         Ok(self.lock_state().with_referrers(ids))
     }
 
-    async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
+    async fn request(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
         self.lock_state().prune(prune)
     }
 

@@ -50,9 +50,9 @@ impl MemoryState {
     pub(super) fn prune(&mut self, prune: &PruneRequest) -> Result<PruneResult, StoreError> {
         let plan = &prune.plan;
         for one in &plan.pruned {
-            let beside = self.record_meta.get(&one.record.id);
+            let meta = self.record_meta.get(&one.record.id);
             let same = self.snapshot.record(one.record.id).is_some_and(|kept| kept.version == one.record.version);
-            if !same || beside.is_none_or(|beside| beside.link_version != one.link_version) {
+            if !same || meta.is_none_or(|beside| beside.link_version != one.link_version) {
                 return Ok(PruneResult::Conflict);
             }
         }

@@ -16,7 +16,7 @@ use super::{PostgresInner, rows};
 use crate::catalog::{Activation, Catalog, CatalogChange};
 use crate::error::StoreError;
 use crate::query::VersionCount;
-use crate::symbols::{CatalogSnapshot, SymbolTable, declared_names};
+use crate::symbols::{CatalogSnapshot, SymbolTable, symbol_names};
 
 pub(super) const SELECT_NEWEST_REVISION_SQL: &str = "SELECT coalesce(max(number), 0) FROM onceward.turns";
 
@@ -111,7 +111,7 @@ async fn write_lifecycles(
     {
         let sql = "INSERT INTO onceward.definitions (number, name, hash, source) VALUES ($1::bigint, $2, $3, $4)";
         client.execute(sql, &[&number, &&*lifecycle.name, &&*lifecycle.hash, &source]).await?;
-        for name in declared_names(lifecycle) {
+        for name in symbol_names(lifecycle) {
             if symbols.id(name).is_none() {
                 symbols.insert(symbols.last_id() + 1, name.into());
                 client

@@ -104,13 +104,13 @@ async fn scan_ready(inner: &PostgresInner, query: &LeaseQuery) -> Result<LeaseSc
     for lifecycle in lifecycles {
         let snapshot = inner.catalog_with_lifecycle(&lifecycle).await?;
         let Some(number) = snapshot.symbols.id(&lifecycle) else { continue };
-        let look = inner.scan_cursors.begin_scan(ScannedIndex::Ready(number), seen_changes);
-        let after = (look.start, i64::MIN);
+        let scan_guard = inner.scan_cursors.begin_scan(ScannedIndex::Ready(number), seen_changes);
+        let after = (scan_guard.start, i64::MIN);
         open_scans.push(LifecycleScan {
             lifecycle,
             lifecycle_id: number,
             known: snapshot,
-            scan_guard: look,
+            scan_guard,
             last_row: after,
             free_slots: HashMap::new(),
             taken_jobs: 0,

@@ -107,9 +107,9 @@ impl PostgresStore {
     /// workers of earlier instances with this name end at once. Two running processes should not have the same name:
     /// the workers of the older one would lose their leases, although no effect would commit twice.
     pub async fn with_server_name(self, name: &str) -> Result<Self, StoreError> {
-        let opening = instance::start_instance(&self.inner, name).await?;
+        let instance = instance::start_instance(&self.inner, name).await?;
         // A second call has no effect.
-        let _ = self.inner.instance.set(opening);
+        let _ = self.inner.instance.set(instance);
         Ok(self)
     }
 
@@ -128,18 +128,18 @@ impl PostgresStore {
         let pool = pool::build_pool(url)?;
         migrate::create_if_missing(&pool, MIGRATIONS).await?;
         let sender_id: String = pool.get().await?.query_one("SELECT gen_random_uuid()::text", &[]).await?.try_get(0)?;
-        let news = NotifyChannel::start(pool::parse_url(url)?, pool.clone(), sender_id);
+        let notify_channel = NotifyChannel::start(pool::parse_url(url)?, pool.clone(), sender_id);
         let empty = CatalogSnapshot { catalog: Arc::default(), symbols: Arc::new(SymbolTable::default()) };
         let known = RwLock::new(Arc::new(empty));
-        let sweeps = Vacuum::start(pool.clone());
+        let vacuum = Vacuum::start(pool.clone());
         let inner = PostgresInner {
             pool,
             catalog_snapshot: known,
             scan_cursors: ScanCursors::default(),
             history_index: HistorySkipIndex::default(),
             record_cache: SoleWriterCache::default(),
-            notify_channel: news,
-            vacuum: sweeps,
+            notify_channel,
+            vacuum,
             clock,
             sampled_clock: SampledClock::default(),
             commit_latency: Histogram::new(LATENCY_BUCKETS_MICROS),

@@ -304,7 +304,7 @@ impl PruneTransaction<'_> {
         let number = pipeline.add(NEXT_BATCH_NUMBER_SQL, Vec::new());
         let answers = pipeline.run(transaction.client()?).await?;
         let Some(row) = answers[state_index].first() else { return Ok(None) };
-        let standing = read_prune_state(row)?;
+        let prune_state = read_prune_state(row)?;
         let mut found = HashMap::new();
         for row in &answers[locked_index] {
             found.insert(
@@ -318,14 +318,14 @@ impl PruneTransaction<'_> {
                 return Ok(None);
             }
         }
-        let places: Vec<i64> = answers[entry_ids].iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        if u64::try_from(places.len()).ok() != Some(self.plan.checkpoint.seqs.count()) {
+        let entry_ids: Vec<i64> = answers[entry_ids].iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        if u64::try_from(entry_ids.len()).ok() != Some(self.plan.checkpoint.seqs.count()) {
             return Err(StoreError::corrupt("entries that were to be pruned are not there"));
         }
         let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("a batch without a number"))?;
         let batch = batch.try_get(0)?;
         let rows = found.into_iter().map(|(id, (row, ..))| (id, row)).collect();
-        Ok(Some(PruneLocks { state: standing, row_ids: rows, entry_ids: places, batch_number: batch }))
+        Ok(Some(PruneLocks { state: prune_state, row_ids: rows, entry_ids, batch_number: batch }))
     }
 
     fn add_deletes(&self, pipeline: &mut Pipeline<'_>, locks: &PruneLocks) -> Result<(), StoreError> {

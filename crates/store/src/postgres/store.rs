@@ -215,7 +215,7 @@ impl Store for PostgresStore {
         prune::with_referrers(&self.inner, ids).await
     }
 
-    async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
+    async fn request(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
         // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = prune::prune(Arc::clone(&self.inner), Arc::clone(prune));
         let join_error =

@@ -81,12 +81,12 @@ impl RowCells<'_> {
                 let mut all = self.lifecycle_cell(0)?;
                 all.extend(self.named_cells(&["rank"], 1));
                 all.extend(self.named_cells(&["ready_at", "definition", "key"], 4));
-                let beside = if self.values[6].is_some() {
+                let context = if self.values[6].is_some() {
                     RowContext::LaneFront(self.parse_number(7)? == 1)
                 } else {
                     RowContext::Empty
                 };
-                StoredRow { subject: self.record_subject(3, 2), columns: all, context: beside }
+                StoredRow { subject: self.record_subject(3, 2), columns: all, context }
             }
             ProjectionTable::Lanes => {
                 let mut all = self.lifecycle_cell(0)?;

@@ -238,8 +238,8 @@ impl Store for SqliteStore {
                 Ok(saved) => return saved,
             }
         }
-        let (base, batch) = (Arc::clone(read_set), Arc::clone(batch));
-        self.inner.writer.run(move |writer| writer.save(&base, &batch, &encoded, OnBusy::Wait)).await
+        let (read_set, batch) = (Arc::clone(read_set), Arc::clone(batch));
+        self.inner.writer.run(move |writer| writer.save(&read_set, &batch, &encoded, OnBusy::Wait)).await
     }
 
     async fn lease_candidates(&self, query: &LeaseQuery) -> Result<Vec<LeaseCandidate>, StoreError> {
@@ -421,7 +421,7 @@ impl Store for SqliteStore {
         self.read(move |connection, known| prune::with_referrers(connection, known, &ids)).await
     }
 
-    async fn prune(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
+    async fn request(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {
         let prune = Arc::clone(prune);
         self.inner.writer.run(move |writer| writer.prune(&prune)).await
     }

@@ -4,7 +4,7 @@ use onceward_core::model::Lifecycle;
 use rusqlite::Connection;
 
 use crate::error::StoreError;
-use crate::symbols::{SymbolTable, declared_names};
+use crate::symbols::{SymbolTable, symbol_names};
 
 pub(super) fn load_symbols(connection: &Connection) -> Result<SymbolTable, StoreError> {
     let mut symbols = SymbolTable::default();
@@ -22,7 +22,7 @@ pub(super) fn insert_symbols(
     connection: &Connection,
     lifecycle: &Lifecycle,
 ) -> Result<(), StoreError> {
-    for name in declared_names(lifecycle) {
+    for name in symbol_names(lifecycle) {
         if symbols.id(name).is_none() {
             connection.execute("INSERT INTO names (name) VALUES (?1)", [name])?;
             symbols.insert(connection.last_insert_rowid(), name.into());

@@ -38,7 +38,7 @@ async fn load_for_prune(store: &AnyStore, ids: &[RecordId]) -> Vec<PrunedRecord>
 async fn prune_records(store: &AnyStore, records: Vec<PrunedRecord>) -> PruneResult {
     let catalog = store.catalog().await.unwrap();
     let plan = PrunePlan::build(records, start_time(), &catalog).expect("they are sound");
-    store.prune(&Arc::new(PruneRequest { plan, now: after_seconds(1) })).await.expect("pruning")
+    store.request(&Arc::new(PruneRequest { plan, now: after_seconds(1) })).await.expect("pruning")
 }
 
 async fn load_checkpoint(store: &AnyStore, seq: u64) -> Checkpoint {

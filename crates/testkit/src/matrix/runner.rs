@@ -24,7 +24,7 @@ pub(super) enum CellOutcome {
     Unchanged,
     Refused(String),
     /// The record has no timer or lease that can become due.
-    NotApplicable,
+    NothingDue,
 }
 
 pub(super) struct MatrixLine {
@@ -202,18 +202,18 @@ impl LifecycleMatrix {
     fn run_trial(&self, scene: &MatrixScene, trial: &MatrixTrial) -> Vec<(String, CellOutcome)> {
         let record = scene.subject.record;
         let own_token = FencingToken(scene.simulator.record(record).attempt);
-        let play = |actor: &Actor, call: Call| {
+        let run_call = |actor: &Actor, call: Call| {
             let mut simulator = scene.simulator.clone();
             let outcome = simulator.call(actor, call).run();
             outcome_of(&outcome.decision, &simulator, Some(record))
         };
         let by_all = |call: &dyn Fn() -> Call| -> Vec<(String, CellOutcome)> {
-            self.callers.iter().map(|caller| (caller.name.to_owned(), play(&caller.actor, call()))).collect()
+            self.callers.iter().map(|caller| (caller.name.to_owned(), run_call(&caller.actor, call()))).collect()
         };
         // Every caller tries a call with the correct token, and a worker tries it with another token.
         let by_token_holders = |call: &dyn Fn(FencingToken) -> Call| {
             let mut cells = by_all(&|| call(own_token));
-            cells.push(("other token".to_owned(), play(&worker("w1"), call(FencingToken(own_token.0 + 1)))));
+            cells.push(("other token".to_owned(), run_call(&worker("w1"), call(FencingToken(own_token.0 + 1)))));
             cells
         };
         match trial {
@@ -226,7 +226,7 @@ impl LifecycleMatrix {
                             scene.subject.lease.as_ref().filter(|_| caller.name == "worker").map(|lease| lease.token);
                         let (event, input) = (event.as_str().into(), input.clone());
                         let call = Call::Fire { record, event, input, token, if_version: None };
-                        (caller.name.to_owned(), play(&caller.actor, call))
+                        (caller.name.to_owned(), run_call(&caller.actor, call))
                     })
                     .collect();
                 // A driver record can send only the required inputs.
@@ -262,7 +262,7 @@ impl LifecycleMatrix {
             }),
             MatrixTrial::Yield => by_token_holders(&|token| Call::Yield { record, token }),
             MatrixTrial::LoseLease => {
-                vec![("engine".to_owned(), play(&Actor::engine(), Call::LoseLease { record, token: own_token }))]
+                vec![("engine".to_owned(), run_call(&Actor::engine(), Call::LoseLease { record, token: own_token }))]
             }
             MatrixTrial::WaitUntilDue => vec![("engine".to_owned(), wait_until_due(scene))],
         }
@@ -273,7 +273,7 @@ impl LifecycleMatrix {
 fn wait_until_due(scene: &MatrixScene) -> CellOutcome {
     let mut simulator = scene.simulator.clone();
     let record = simulator.record(scene.subject.record);
-    let Some(due) = next_due(&record) else { return CellOutcome::NotApplicable };
+    let Some(due) = next_due(&record) else { return CellOutcome::NothingDue };
     if let Some(length) = due.duration_since(simulator.now()) {
         simulator.advance_without_engine_by(length.max(onceward_core::time::Duration::ZERO));
     }
@@ -318,14 +318,14 @@ pub(super) fn render(lifecycle: &str, lines: &[MatrixLine]) -> String {
                 CellOutcome::Changed(to) => format!("-> {to}"),
                 CellOutcome::Unchanged => "same".to_owned(),
                 CellOutcome::Refused(code) => code.clone(),
-                CellOutcome::NotApplicable => "nothing is due".to_owned(),
+                CellOutcome::NothingDue => "nothing is due".to_owned(),
             };
             match groups.iter_mut().find(|(other, _)| *other == label) {
                 Some((_, callers)) => callers.push(caller),
                 None => groups.push((label, vec![caller])),
             }
         }
-        let cells: Vec<_> = groups.iter().map(|(told, callers)| format!("{}: {told}", callers.join(", "))).collect();
+        let cells: Vec<_> = groups.iter().map(|(label, callers)| format!("{}: {label}", callers.join(", "))).collect();
         let _ = writeln!(text, "  {:<24} {}", line.trial, cells.join(" | "));
     }
     text

@@ -78,8 +78,8 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
                 status = child.wait() => break status,
                 // The supervisor enforces the lease, too, in case this process is stopped or stuck.
                 Ok(()) = lease.changed() => {
-                    let gone = *lease.borrow_and_update();
-                    control_pipe.send_lease(gone.saturating_duration_since(Instant::now())).await;
+                    let expires_at = *lease.borrow_and_update();
+                    control_pipe.send_lease(expires_at.saturating_duration_since(Instant::now())).await;
                 }
                 changed = stop.changed(), if is_stop_watched => {
                     is_stop_watched = changed.is_ok();

@@ -34,7 +34,7 @@ const NO_SUPERVISOR_PID: u32 = 0;
 
 /// A terminal or service manager may signal all processes. The worker handles that and tells the supervisor over
 /// the pipe.
-const IGNORED_SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+const NOOP_HANDLED_SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +50,10 @@ enum SupervisorEvent {
 
 /// Runs a program under supervision and exits as the program does. `execute` launches a process that calls
 /// [`execute`]; `command` is the program with its arguments.
-pub fn supervise(execute: &SelfLauncher, command: &[OsString]) -> ExitCode {
+pub fn supervise(launcher: &SelfLauncher, command: &[OsString]) -> ExitCode {
     install_noop_signal_handlers();
     process_cleanup::become_subreaper();
-    let (child, stdin) = match retry_spawn(|| spawn_program(execute, command)) {
+    let (child, stdin) = match retry_spawn(|| spawn_program(launcher, command)) {
         Ok(started) => started,
         Err(error) => {
             let _ = writeln!(io::stderr(), "onceward: cannot start a process: {error}");
@@ -68,7 +68,7 @@ pub fn supervise(execute: &SelfLauncher, command: &[OsString]) -> ExitCode {
     });
     let exit = supervise_until_exit(pid, &events);
     kill_descendants(pid);
-    exit_like(execute, exit)
+    exit_like(launcher, exit)
 }
 
 /// Installs handlers that do nothing. Unlike ignored signals, the program does not inherit them. The handlers
@@ -76,7 +76,7 @@ pub fn supervise(execute: &SelfLauncher, command: &[OsString]) -> ExitCode {
 fn install_noop_signal_handlers() {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
     let _inside = runtime.enter();
-    for ignored in IGNORED_SIGNALS {
+    for ignored in NOOP_HANDLED_SIGNALS {
         let _ = signal(SignalKind::from_raw(ignored.as_raw()));
     }
 }
@@ -208,7 +208,7 @@ fn exit_like(execute: &SelfLauncher, exit: ProgramExit) -> ExitCode {
         ProgramExit::Code(code) => return ExitCode::from(code),
         ProgramExit::Signal(signal) => Signal::from_named_raw(signal).unwrap_or(Signal::KILL),
     };
-    if IGNORED_SIGNALS.contains(&signal) {
+    if NOOP_HANDLED_SIGNALS.contains(&signal) {
         // This process has handlers for these signals, so replace it by one without them.
         let number = signal.as_raw().to_string();
         let _ = launcher_command(execute).arg(NO_SUPERVISOR_PID.to_string()).arg("--").arg(number).exec();

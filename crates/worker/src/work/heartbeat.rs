@@ -99,7 +99,7 @@ impl Heartbeat {
     /// Waits for the next answered heartbeat. Cancel safe.
     pub(crate) async fn next_result(&mut self) -> HeartbeatResult {
         match self.results.recv().await {
-            Some(beaten) => beaten,
+            Some(result) => result,
             // The task has ended: the lease was lost and reported, or the program ends.
             None => std::future::pending().await,
         }

@@ -8,8 +8,8 @@ use onceward_core::record::{PayloadRef, Record};
 use onceward_core::value::RecordId;
 use onceward_engine::EngineError;
 use onceward_server::{
-    AppState, Caller, PathParams, Problem, QueryParams, Rfc3339, bytes_response, json_ok, parse_cursor, parse_limit,
-    require_visible,
+    AppState, Caller, PathParams, Problem, QueryParams, Rfc3339, bytes_response, json_ok, parse_cursor,
+    require_visible, validate_limit,
 };
 use onceward_store::ListQuery;
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ async fn list(
         state: Some("stored".into()),
         owner: Some(caller.actor.id.clone()),
         after: parse_cursor(query_params.cursor.as_deref())?,
-        limit: parse_limit(query_params.limit)?,
+        limit: validate_limit(query_params.limit)?,
         ..ListQuery::default()
     };
     let page = app.engine().list(&caller.actor, &query).await?;

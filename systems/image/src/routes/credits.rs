@@ -6,7 +6,7 @@ use onceward_core::decide::Account;
 use onceward_core::record::{Actor, Record};
 use onceward_engine::{StatementCursor, StatementLine};
 use onceward_server::{
-    AppState, Caller, JsonBody, Problem, ProblemBody, QueryParams, Rfc3339, json_ok, json_response, parse_limit,
+    AppState, Caller, JsonBody, Problem, ProblemBody, QueryParams, Rfc3339, json_ok, json_response, validate_limit,
 };
 use onceward_store::AccountName;
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,7 @@ async fn entries(
     let invalid_cursor = |_| Problem::bad_input("`cursor` is the `next` of the page before");
     let from =
         query.cursor.as_deref().map(|text| text.parse::<StatementCursor>().map_err(invalid_cursor)).transpose()?;
-    let statement = app.engine().statement(&Actor::engine(), &account, from, parse_limit(query.limit)?).await?;
+    let statement = app.engine().statement(&Actor::engine(), &account, from, validate_limit(query.limit)?).await?;
     let Some(statement) = statement else {
         // The account has never been used.
         return json_ok(&CreditStatementJson {

@@ -251,7 +251,7 @@ impl<'a> TransitionGenerator<'a> {
             let row = if annotates && number == 0 {
                 self.annotation_transition(event, must_succeed)
             } else {
-                self.state_transition(event, must_succeed)
+                self.random_state_transition(event, must_succeed)
             };
             self.transitions.push(row);
         }
@@ -268,11 +268,11 @@ impl<'a> TransitionGenerator<'a> {
         transition
     }
 
-    fn state_transition(&mut self, event: &str, must_succeed: bool) -> TransitionText {
-        let living = self.plan.non_final_states();
-        let mut from: Vec<&StatePlan> = living.iter().copied().filter(|_| self.rng.percent(45)).collect();
+    fn random_state_transition(&mut self, event: &str, must_succeed: bool) -> TransitionText {
+        let non_final = self.plan.non_final_states();
+        let mut from: Vec<&StatePlan> = non_final.iter().copied().filter(|_| self.rng.percent(45)).collect();
         if from.is_empty() {
-            from.extend(self.rng.pick(&living).copied());
+            from.extend(self.rng.pick(&non_final).copied());
         }
         if from.is_empty() {
             return self.annotation_transition(event, must_succeed);
