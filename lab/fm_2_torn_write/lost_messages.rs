@@ -246,7 +246,10 @@ fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: 
                 "{kind}: no commit {nth}"
             );
         }
-        assert_eq!(tally, LossCounts { dropped: 2, answered_anyway: 0, landed_unanswered: 1 }, "{kind}");
+        // The scheduler may repeat a due operation while its caller gets no reply; then both landed, each once.
+        let max_landed = if kind == "due" { 2 } else { 1 };
+        assert_eq!((tally.dropped, tally.answered_anyway), (2, 0), "{kind}");
+        assert!((1..=max_landed).contains(&tally.landed_unanswered), "{kind}: {tally}");
         for part in [MessagePhase::BeforeTransaction, MessagePhase::InTransaction]
             .into_iter()
             .filter(|_| !stops_server || std::env::var_os(ALL_POINTS_ENV_VAR).is_some())
