@@ -90,7 +90,7 @@ impl PruneArgs {
         Ok(if array_items(&pruned["damaged"]).is_empty() { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
-    /// Asks a server to prune. Its reply has the form of [`as_json`].
+    /// Asks a server to prune. Its reply has the form of [`report_json`].
     fn prune_by_server(&self) -> Result<Value> {
         let mut body = json!({ "only": self.only, "dry_run": self.dry_run });
         for (name, length) in [("older_than", self.older_than), ("keys_older_than", self.keys_older_than)] {
@@ -223,7 +223,7 @@ fn array_items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Formats the result of [`as_json`] or of the server.
+/// Formats the result of [`report_json`] or of the server.
 fn summary(pruned: &Value, dry_run: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let number = |name: &str| pruned[name].as_u64().unwrap_or(0);

@@ -48,7 +48,7 @@ enum SupervisorEvent {
     MessageReceived(ControlMessage),
 }
 
-/// Runs a program under supervision and exits as the program does. `execute` launches a process that calls
+/// Runs a program under supervision and exits as the program does. `launcher` starts a process that calls
 /// [`execute`]; `command` is the program with its arguments.
 pub fn supervise(launcher: &SelfLauncher, command: &[OsString]) -> ExitCode {
     install_noop_signal_handlers();
