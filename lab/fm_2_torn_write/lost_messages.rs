@@ -217,6 +217,10 @@ fn is_unreachable(answer: &str) -> bool {
     answer.contains("cannot be reached")
 }
 
+/// Rounds for a due operation. After the reconnect the scheduler may fire the record again before the clock is set back;
+/// such a round does not show what became of the lost COMMIT.
+const MAX_DUE_ROUNDS: usize = 5;
+
 /// Tests every message of an operation. Stopping the server takes a second or more each time, so the short form stops
 /// it only at the messages of the commit.
 fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: bool) -> LossCounts {
@@ -241,15 +245,20 @@ fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: 
         let mut tally = LossCounts::default();
         // If the COMMIT request is lost, the operation is not stored. If the reply is lost, it is.
         for nth in [1, 2] {
-            assert!(
-                engine_line.test_point(kind, (MessagePhase::Commit, nth), step, &mut tally).await,
-                "{kind}: no commit {nth}"
-            );
+            let mut round = LossCounts::default();
+            for _ in 0..MAX_DUE_ROUNDS {
+                round = LossCounts::default();
+                assert!(
+                    engine_line.test_point(kind, (MessagePhase::Commit, nth), step, &mut round).await,
+                    "{kind}: no commit {nth}"
+                );
+                if kind != "due" || round.landed_unanswered == nth - 1 {
+                    break;
+                }
+            }
+            tally = tally.plus(&round);
         }
-        // The scheduler may repeat a due operation while its caller gets no reply; then both landed, each once.
-        let max_landed = if kind == "due" { 2 } else { 1 };
-        assert_eq!((tally.dropped, tally.answered_anyway), (2, 0), "{kind}");
-        assert!((1..=max_landed).contains(&tally.landed_unanswered), "{kind}: {tally}");
+        assert_eq!(tally, LossCounts { dropped: 2, answered_anyway: 0, landed_unanswered: 1 }, "{kind}");
         for part in [MessagePhase::BeforeTransaction, MessagePhase::InTransaction]
             .into_iter()
             .filter(|_| !stops_server || std::env::var_os(ALL_POINTS_ENV_VAR).is_some())

@@ -21,14 +21,14 @@ const RETRYABLE_TESTS: &str = "xtask/retryable_tests.toml";
 /// Test binaries that run at the same time. Many wait for a disk, a server or a deadline, so two per core keep two cores busy.
 const MAX_PARALLEL_BINARIES: usize = 4;
 
-/// The lab's test binary, and how the modules of its failure modes begin: the step `lab` runs those.
+/// The lab's test binary, and the prefix of its failure-mode modules, which the step `lab` runs.
 const LAB: &str = "lab/lab.rs";
 const LAB_PAGES: &str = "fm_";
 
-/// Memory that one test binary may need, with the PostgreSQL server it starts. The largest one peaks at 1.1 GB.
+/// Memory set aside for one test binary and the PostgreSQL server it starts. Generous: most need a fraction.
 const BYTES_PER_BINARY: u64 = 2_000_000_000;
 
-/// Binaries that take longest, longest first. They start first, so that none is left over at the end.
+/// Folders of the slow binaries. They start first, so that none is left over at the end.
 const LONGEST_BINARIES: [&str; 6] = [
     "crates/store/tests/",
     "crates/engine/tests/",

@@ -70,7 +70,7 @@ pub(crate) fn nightly() -> Result<()> {
     Ok(())
 }
 
-/// Random cases per property: some twenty times as many as the gate runs.
+/// Random cases per property. The gate runs 30 to 200 of most.
 const NIGHTLY_CASES: &str = "5000";
 
 /// The steps of a run and how long each took.
