@@ -1,4 +1,4 @@
-"""What the contract cannot say: which lifecycles, records and executions are there, and that nobody has minutes to wait.
+"""Test data that the contract lacks: existing lifecycles, records and executions, and short waits.
 
 Everything here changes a request that keeps to the contract into another that does; one that does not is left as it is.
 """

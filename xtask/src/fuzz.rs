@@ -52,7 +52,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         ]));
     }
     if !shell::can_run(shell::command("cargo").args(["fuzz", "--version"])) {
-        println!("cargo-fuzz is missing: installing it (a few minutes, once)");
+        println!("installing cargo-fuzz, which is missing (a few minutes, once)");
         shell::run(shell::command("cargo").args([
             "install",
             "cargo-fuzz",
@@ -63,14 +63,14 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     }
     for target in FUZZ_TARGETS.iter().filter(|target| options.target.as_deref().is_none_or(|only| only == **target)) {
         println!("── {target}, {} s", options.seconds);
-        // New inputs go to a working folder. People minimize them and add them to the stored corpus (fuzz/README.md).
-        let working_corpus = tree::root().join("fuzz/found").join(target);
+        // New inputs go to a working folder. People minimize them and add them to the stored corpus (assurance/fuzz/README.md).
+        let working_corpus = tree::root().join("assurance/fuzz/found").join(target);
         std::fs::create_dir_all(&working_corpus)?;
         let mut command = cargo_fuzz_command("run", target);
-        command.arg(&working_corpus).arg(tree::root().join("fuzz/corpus").join(target));
+        command.arg(&working_corpus).arg(tree::root().join("assurance/fuzz/corpus").join(target));
         command.args(["--", MAX_INPUT_ARG, MEMORY_LIMIT_ARG, INPUT_TIMEOUT_ARG, "-print_final_stats=1"]);
         command.arg(format!("-max_total_time={}", options.seconds));
-        shell::run(&mut command).with_context(|| format!("{target} found something: see fuzz/artifacts/{target}"))?;
+        shell::run(&mut command).with_context(|| format!("{target} failed: see assurance/fuzz/artifacts/{target}"))?;
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
 fn cargo_fuzz_command(verb: &str, target: &str) -> std::process::Command {
     let mut command = shell::command("cargo");
     command
-        .current_dir(tree::root().join("fuzz"))
+        .current_dir(tree::root().join("assurance/fuzz"))
         // Coverage counters need a nightly flag; this variable makes the stable compiler accept it.
         .env("RUSTC_BOOTSTRAP", "1")
         // The workspace forbids unsafe code, so the address sanitizer would only slow it down.

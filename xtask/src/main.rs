@@ -4,18 +4,20 @@ mod bench;
 mod contract;
 mod copy;
 mod deny;
+mod diagrams;
+mod errors;
 mod fuzz;
 mod lab;
 mod mutants;
 mod packages;
-mod pictures;
 mod postgres;
 mod programs;
-mod prove;
 mod purity;
+mod rule_proofs;
 mod rules;
 mod sdk;
 mod shell;
+mod steps;
 mod suite;
 mod test;
 mod tidy;
@@ -30,34 +32,41 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test                 the gate: all tests, and the short form of everything below
-  nightly              the long forms: torture, mutants, fuzzing, simulation, contract, benchmark; hours
-  tidy                 file lengths, leftovers, links of the documentation
-  purity               core does no I/O, reads no clock, draws no lots
-  deny                 dependencies: bans, licenses, sources; records for which Cargo.lock it passed
-  rules [--check]      write docs/rules.md; --check: fail if it is stale
-  rules --prove [--rows | --code] [--sample N] [--seed N] [--only ID]
-                       take away each row and each piece of code that cites a rule, and expect a test of it to fail
+  test                 run the gate: all tests, and the short form of every check below
+  nightly              run the long forms: torture, mutants, fuzzing, simulation, contract, benchmark; hours
+  tidy                 check file lengths, leftovers, links, names, wording and commit subjects
+  purity               check that core and draw do no I/O, read no clock and draw no random numbers
+  deny                 check dependencies: bans, licenses, sources; records the Cargo.lock that passed
+  docs                 build the API documentation; a warning fails it
+  errors [--check]     generate docs/errors/ from docs/errors/errors.toml; --check: fail if a page is stale
+  diagrams [--check]   generate docs/diagrams/; --check: fail if a diagram is stale
+  rules [--check]      generate docs/generated/rules.md; --check: fail if it is stale
+  rules --prove [--transitions | --code] [--sample N] [--seed N] [--only ID]
+                       remove each transition and each piece of code that cites a rule, and expect a test of the rule to fail
+  rules --prove --build
+                       only build the copy of the repository in which proofs and the lab run
   bench [--short | --record]
-                       what an operation costs; --short: as in the gate; --record: write bench/baseline.toml
-  bench --lives        whole job lives a second on SQLite, beside a floor; minutes
+                       count the instructions of an operation; --short: as in the gate; --record: write
+                       assurance/bench/baseline.toml
+  bench --jobs         measure job throughput on SQLite next to a baseline; minutes
   torture [--short] [--kills N] [--races N] [--seed N]
-                       real engine processes killed at random moments, raced, and given broken disks and servers, on both
+                       kill real engine processes at random moments, race them, and break their disks and servers, on both
                        databases: 1,000 kills and 10,000 races; --short: 50 and 500, as in the gate
   sdk [--seed N] [--jobs N] [--kills N]
-                       the worker libraries for Python and TypeScript: types, tests against the real server, and the server
-                       killed under workers of all languages, on both databases
+                       check the Python and TypeScript worker libraries: types, tests against the real server, and server
+                       kills under workers of all languages, on both databases
   contract [--seed N] [--examples N]
-                       Schemathesis against the real server on both databases: no server error, no answer outside the contract
-  lab [--only FM-1]    every failure mode: the damage without its guard, prevented with it, recovered
+                       run Schemathesis against the real server on both databases: no server error, no answer outside the
+                       contract
+  lab [--only FM-1]    show each failure mode: the damage without its safeguard, the prevention with it, the recovery
   fuzz [--seconds N] [--short] [TARGET]
-                       libFuzzer on files, expressions and operations; --short: the kept corpus, as in the gate
+                       run libFuzzer on files, expressions and operations; --short: replay the stored corpus
   mutants [--short] [--system NAME] [--find TEXT] [--diff]
-                       break each shipped lifecycle file in every systematic way, say who notices, write docs/mutants.md;
-                       --short: a sample, as in the gate; --find: those whose name has the text; --diff: show each
+                       change each shipped lifecycle file in every systematic way, report which test notices, and generate
+                       docs/generated/mutants.md; --short: a sample, as in the gate; --find: mutants whose name contains the
+                       text; --diff: show each change
   mutants --code [--shard K/N] [--list] [FILE]
                        change the core's Rust code in small ways and expect a test to notice each; hours
-  pictures [--check]   write docs/pictures/; --check: fail if one is stale
 ";
 
 fn main() -> ExitCode {
@@ -77,15 +86,19 @@ fn run(arguments: &[String]) -> Result<()> {
         ["test"] => test::run(),
         ["nightly"] => test::nightly(),
         ["tidy"] => tidy::run(),
+        ["docs"] => test::document(),
         ["purity"] => purity::run(),
         ["deny"] => deny::run(),
+        ["errors"] => errors::write(),
+        ["errors", "--check"] => errors::check(),
         ["rules"] => rules::write(),
         ["rules", "--check"] => rules::check(),
-        ["rules", "--prove", options @ ..] => prove::run(&prove::ProofOptions::parse(options)?),
+        ["rules", "--prove", "--build"] => rule_proofs::build_copy(),
+        ["rules", "--prove", options @ ..] => rule_proofs::run(&rule_proofs::ProofOptions::parse(options)?),
         ["bench"] => bench::run(bench::BenchForm::Long),
         ["bench", "--short"] => bench::run(bench::BenchForm::Short),
         ["bench", "--record"] => bench::run(bench::BenchForm::Record),
-        ["bench", "--lives"] => bench::jobs::run(),
+        ["bench", "--jobs"] => bench::jobs::run(),
         ["lab", words @ ..] => lab::run(words),
         ["torture", words @ ..] => torture::run(words),
         ["sdk", words @ ..] => sdk::run(words),
@@ -93,8 +106,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ["fuzz", options @ ..] => fuzz::run(&fuzz::FuzzOptions::parse(options)?),
         ["mutants", "--code", options @ ..] => mutants::code::run(&mutants::code::CodeMutantOptions::parse(options)?),
         ["mutants", words @ ..] => mutants::run_with_args(words),
-        ["pictures"] => pictures::write(),
-        ["pictures", "--check"] => pictures::check(),
+        ["diagrams"] => diagrams::write(),
+        ["diagrams", "--check"] => diagrams::check(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

@@ -1,5 +1,5 @@
-//! Checks that core stays pure: no I/O, no clock, no randomness, no async. Clippy rejects single functions and types
-//! (`crates/core/clippy.toml`). This check rejects whole modules, and dependencies that are not on the list.
+//! Checks that core and draw stay pure: no I/O, no clock, no randomness, no async. For core, clippy also rejects single
+//! functions and types (`crates/core/clippy.toml`). This check rejects whole modules, and dependencies that are not on the list.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -8,9 +8,24 @@ use crate::rules::rust_file;
 use crate::tidy::has_word;
 use crate::{shell, tree};
 
-/// Allowed direct dependencies of core. A new one must bring no I/O, clock or randomness into `decide`.
-const ALLOWED_DEPENDENCIES: &[&str] =
-    &["cel", "jiff", "regex", "serde", "serde_json", "sha2", "thiserror", "toml", "unicode-width", "uuid"];
+/// Source folders and packages that must be pure.
+const PURE_SOURCES: &[&str] = &["crates/core/src/", "crates/draw/src/"];
+const PURE_PACKAGES: &[&str] = &["onceward-core", "onceward-draw"];
+
+/// Allowed direct dependencies of a pure package. A new one must bring no I/O, clock or randomness into `decide`.
+const ALLOWED_DEPENDENCIES: &[&str] = &[
+    "cel",
+    "jiff",
+    "onceward-core",
+    "regex",
+    "serde",
+    "serde_json",
+    "sha2",
+    "thiserror",
+    "toml",
+    "unicode-width",
+    "uuid",
+];
 
 /// Banned even as indirect dependencies.
 const BANNED_DEPENDENCIES: &[&str] = &[
@@ -27,7 +42,7 @@ const BANNED_DEPENDENCIES: &[&str] = &[
     "tokio",
 ];
 
-/// Paths that core's code must not name.
+/// Paths that pure code must not name.
 const IMPURE_PATHS: &[&str] = &[
     "std::env",
     "std::fs",
@@ -62,8 +77,13 @@ pub(crate) fn run() -> Result<()> {
         "--format-version=1",
         "--locked",
     ]))?;
-    let mut problems = disallowed_dependencies(&serde_json::from_str(&metadata)?)?;
-    for source in tree::sources(|path| path.starts_with("crates/core/src/") && tree::has_extension(path, "rs"))? {
+    let metadata = serde_json::from_str(&metadata)?;
+    let mut problems = Vec::new();
+    for package in PURE_PACKAGES {
+        problems.extend(disallowed_dependencies(&metadata, package)?);
+    }
+    let is_pure = |path: &str| PURE_SOURCES.iter().any(|folder| path.starts_with(folder));
+    for source in tree::sources(|path| is_pure(path) && tree::has_extension(path, "rs"))? {
         problems.extend(impure_lines(&source.path, &source.text));
     }
     let lib = std::fs::read_to_string(tree::root().join("crates/core/src/lib.rs"))?;
@@ -73,11 +93,11 @@ pub(crate) fn run() -> Result<()> {
     if problems.is_empty() {
         return Ok(());
     }
-    bail!("core is not pure:\n  {}", problems.join("\n  "))
+    bail!("core or draw is not pure:\n  {}", problems.join("\n  "))
 }
 
-/// Returns direct dependencies that are not allowed, and banned ones anywhere below core.
-fn disallowed_dependencies(metadata: &Value) -> Result<Vec<String>> {
+/// Returns direct dependencies that are not allowed, and banned ones anywhere below `package`.
+fn disallowed_dependencies(metadata: &Value, package: &str) -> Result<Vec<String>> {
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let name_of = |id: &Value| packages.iter().find(|package| package["id"] == *id).and_then(|p| p["name"].as_str());
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata has no graph")?;
@@ -92,18 +112,18 @@ fn disallowed_dependencies(metadata: &Value) -> Result<Vec<String>> {
             .map(|dependency| dependency["pkg"].clone())
             .collect()
     };
-    let core = packages
+    let root = packages
         .iter()
-        .find(|package| package["name"] == "onceward-core")
-        .context("there is no package onceward-core")?;
+        .find(|entry| entry["name"] == package)
+        .with_context(|| format!("cargo metadata lists no package {package}"))?;
     let mut wrong = Vec::new();
-    for id in normal(&core["id"]) {
+    for id in normal(&root["id"]) {
         let name = name_of(&id).unwrap_or("?");
         if !ALLOWED_DEPENDENCIES.contains(&name) {
-            wrong.push(format!("onceward-core depends on {name}, which is not in the list of xtask/src/purity.rs"));
+            wrong.push(format!("{package} depends on {name}, which is not in the list of xtask/src/purity.rs"));
         }
     }
-    let (mut seen, mut open) = (vec![core["id"].clone()], vec![core["id"].clone()]);
+    let (mut seen, mut open) = (vec![root["id"].clone()], vec![root["id"].clone()]);
     while let Some(id) = open.pop() {
         for below in normal(&id) {
             if seen.contains(&below) {
@@ -111,7 +131,7 @@ fn disallowed_dependencies(metadata: &Value) -> Result<Vec<String>> {
             }
             let name = name_of(&below).unwrap_or("?");
             if BANNED_DEPENDENCIES.contains(&name) {
-                wrong.push(format!("{name} comes into onceward-core through {}", name_of(&id).unwrap_or("?")));
+                wrong.push(format!("{name} comes into {package} through {}", name_of(&id).unwrap_or("?")));
             }
             seen.push(below.clone());
             open.push(below);
@@ -172,7 +192,7 @@ mod tests {
                 { "id": "b", "deps": [{ "pkg": "c", "dep_kinds": normal }] },
             ] },
         });
-        let wrong = disallowed_dependencies(&metadata)?;
+        let wrong = disallowed_dependencies(&metadata, "onceward-core")?;
         assert_eq!(wrong.len(), 2, "{wrong:?}");
         assert!(wrong[0].contains("chrono") && wrong[1].contains("tokio comes into onceward-core through serde"));
         Ok(())

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
@@ -12,6 +13,38 @@ pub(crate) fn command(program: &str) -> Command {
         return Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     }
     Command::new(program)
+}
+
+/// The compiler that also lints, for the gate's builds. A step that is a process of its own gets it from the gate.
+const LINTING_COMPILER_ENV_VAR: &str = "ONCEWARD_LINTING_COMPILER";
+
+static LINTING_COMPILER: OnceLock<String> = OnceLock::new();
+
+/// From here on, builds of the workspace run clippy, so that linting and code generation are one pass.
+pub(crate) fn lint_builds() -> Result<()> {
+    let sysroot = output(command("rustc").args(["--print", "sysroot"]))?;
+    LINTING_COMPILER.get_or_init(|| format!("{}/bin/clippy-driver", sysroot.trim()));
+    Ok(())
+}
+
+fn linting_compiler() -> Option<String> {
+    LINTING_COMPILER.get().cloned().or_else(|| std::env::var(LINTING_COMPILER_ENV_VAR).ok())
+}
+
+/// Makes a command of xtask share the linted builds.
+pub(crate) fn pass_on_linting(command: &mut Command) {
+    if let Some(compiler) = linting_compiler() {
+        command.env(LINTING_COMPILER_ENV_VAR, compiler);
+    }
+}
+
+/// Creates the cargo command for the workspace's own development build, which the gate lints.
+pub(crate) fn workspace_cargo() -> Command {
+    let mut command = command("cargo");
+    if let Some(compiler) = linting_compiler() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", compiler);
+    }
+    command
 }
 
 fn display_command(command: &Command) -> String {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use crate::prove::binaries::{self, Binary};
+use crate::rule_proofs::binaries::{self, Binary};
 use crate::workers::at_once_with;
 use crate::{packages, shell, tree};
 
@@ -22,17 +22,22 @@ const RETRYABLE_TESTS: &str = "xtask/retryable_tests.toml";
 const MAX_PARALLEL_BINARIES: usize = 4;
 
 /// The lab's test binary, and the prefix of its failure-mode modules, which the step `lab` runs.
-const LAB: &str = "lab/lab.rs";
+const LAB: &str = "assurance/lab/lab.rs";
 const LAB_PAGES: &str = "fm_";
 
 /// Memory set aside for one test binary and the PostgreSQL server it starts. Generous: most need a fraction.
 const BYTES_PER_BINARY: u64 = 2_000_000_000;
 
-/// Folders of the slow binaries. They start first, so that none is left over at the end.
-const LONGEST_BINARIES: [&str; 6] = [
-    "crates/store/tests/",
+/// Folders of the slow binaries, slowest first. They start first, so that none is left over at the end.
+const LONGEST_BINARIES: [&str; 11] = [
+    "crates/engine/tests/verify/",
+    "crates/engine/tests/engine/",
+    "crates/onceward/tests/image/",
+    "crates/store/tests/differential/",
+    "assurance/lab/",
     "crates/engine/tests/",
     "crates/onceward/tests/",
+    "crates/store/tests/",
     "crates/core/tests/",
     "systems/image/tests/",
     "crates/worker/tests/",
@@ -217,7 +222,7 @@ fn retry_alone(binary: &Binary, test: &str, summary: &mut SuiteSummary) -> Resul
 }
 
 fn run_doc_tests(summary: &mut SuiteSummary) -> Result<()> {
-    let mut command = shell::command("cargo");
+    let mut command = shell::workspace_cargo();
     command.current_dir(tree::root()).args(["test", "--quiet", "--workspace", "--doc", "--no-fail-fast"]);
     clear_environment(&mut command);
     let succeeded = shell::for_each_line(&mut command, |line| {

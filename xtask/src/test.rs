@@ -1,17 +1,37 @@
 //! Runs the gate (`cargo xtask test`) and its long form (`cargo xtask nightly`), with the same commands for people and
 //! CI. The gate skips nothing, and no measured time fails it.
 
-use std::time::Instant;
-
 use anyhow::{Context, Result};
 
+use crate::steps::{CommandStep, Steps};
 use crate::{
-    bench, contract, deny, fuzz, lab, mutants, pictures, programs, prove, purity, rules, sdk, shell, suite, tidy,
-    torture, tree,
+    bench, contract, deny, errors, fuzz, mutants, programs, purity, rules, sdk, shell, suite, tidy, torture, tree,
 };
 
+/// Run beside the tests, which leave a third of two cores idle.
+const BESIDE_TESTS: &[CommandStep] = &[
+    CommandStep { name: "build of the copy", words: &["rules", "--prove", "--build"] },
+    CommandStep { name: "documentation", words: &["docs"] },
+];
+
+/// Proofs compute; the steps of the other lane mostly wait for processes and disks.
+const COMPUTING_LANE: &[CommandStep] = &[
+    CommandStep { name: "rule proofs: code", words: &["rules", "--prove", "--code"] },
+    CommandStep { name: "rule proofs: transitions", words: &["rules", "--prove", "--transitions"] },
+    CommandStep { name: "lifecycle mutants, sample", words: &["mutants", "--short"] },
+    CommandStep { name: "diagrams", words: &["diagrams", "--check"] },
+    CommandStep { name: "benchmark, short form", words: &["bench", "--short"] },
+];
+
+const WAITING_LANE: &[CommandStep] = &[
+    CommandStep { name: "lab", words: &["lab"] },
+    CommandStep { name: "SDKs", words: &["sdk"] },
+    CommandStep { name: "HTTP contract", words: &["contract"] },
+    CommandStep { name: "torture, short form", words: &["torture", "--short"] },
+];
+
 pub(crate) fn run() -> Result<()> {
-    let mut steps = Steps::begin();
+    let steps = Steps::begin();
     let mut summary = suite::SuiteSummary::default();
     steps.run("formatting", || {
         component("rustfmt", "fmt")?;
@@ -19,30 +39,18 @@ pub(crate) fn run() -> Result<()> {
     })?;
     steps.run("tidy", tidy::run)?;
     steps.run("rules index", rules::check)?;
-    steps.run("purity of core", purity::run)?;
-    steps.run("clippy", || {
-        component("clippy", "clippy")?;
-        shell::run(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
-    })?;
+    steps.run("error pages", errors::check)?;
+    steps.run("purity of core and draw", purity::run)?;
     let mut binaries = Vec::new();
-    steps.run("build of the tests", || {
+    steps.run("build and clippy", || {
+        component("clippy", "clippy")?;
+        shell::lint_builds()?;
+        programs::build_all()?;
         binaries = suite::build()?;
         Ok(())
     })?;
-    steps.run("tests", || suite::run(&binaries, &mut summary))?;
-    steps.run("documentation", || {
-        let mut doc = cargo(&["doc", "--quiet", "--no-deps", "--lib", "--bins"]);
-        shell::run(doc.args(programs::AS_FOR_TESTS).env("RUSTDOCFLAGS", "-D warnings"))
-    })?;
-    steps.run("diagrams", pictures::check)?;
-    steps.run("benchmark, short form", || bench::run(bench::BenchForm::Short))?;
-    steps.run("rule proofs: transitions", || prove::run(&prove::ProofOptions::all_transitions()))?;
-    steps.run("rule proofs: code", || prove::run(&prove::ProofOptions::all_code()))?;
-    steps.run("lab", || lab::run(&[]))?;
-    steps.run("SDKs", || sdk::run(&[]))?;
-    steps.run("HTTP contract", || contract::run(&[]))?;
-    steps.run("torture, short form", || torture::run(&["--short"]))?;
-    steps.run("lifecycle mutants, sample", || mutants::run(&mutants::MutantOptions::sample()))?;
+    steps.run_beside(&[BESIDE_TESTS], || steps.run("tests", || suite::run(&binaries, &mut summary)))?;
+    steps.run_lanes(&[COMPUTING_LANE, WAITING_LANE])?;
     steps.run("dependencies", deny::run_if_changed)?;
     steps.print();
     for test in &summary.flaky {
@@ -52,9 +60,15 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
+/// Builds the documentation of the workspace, without warnings.
+pub(crate) fn document() -> Result<()> {
+    let mut doc = cargo(&["doc", "--quiet", "--no-deps", "--lib", "--bins"]);
+    shell::run(doc.args(programs::AS_FOR_TESTS).env("RUSTDOCFLAGS", "-D warnings"))
+}
+
 /// Runs the long forms of what the gate runs in short. Takes hours.
 pub(crate) fn nightly() -> Result<()> {
-    let mut steps = Steps::begin();
+    let steps = Steps::begin();
     steps.run("torture", || torture::run(&[]))?;
     steps.run("lifecycle mutants", || mutants::run_with_args(&[]))?;
     steps.run("fuzzing", || fuzz::run(&fuzz::FuzzOptions::parse(&[])?))?;
@@ -72,50 +86,6 @@ pub(crate) fn nightly() -> Result<()> {
 
 /// Random cases per property. The gate runs 30 to 200 of most.
 const NIGHTLY_CASES: &str = "5000";
-
-/// The steps of a run and how long each took.
-struct Steps {
-    began: Instant,
-    finished: Vec<(String, f64, f64)>,
-}
-
-impl Steps {
-    fn begin() -> Self {
-        Self { began: Instant::now(), finished: Vec::new() }
-    }
-
-    fn run(&mut self, name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        println!("── {name}");
-        let (began, before) = (Instant::now(), processor_seconds());
-        let result = work();
-        let (seconds, busy) = (began.elapsed().as_secs_f64(), processor_seconds() - before);
-        match &result {
-            Ok(()) => println!("── {name}: passed in {seconds:.1} s, {busy:.1} s of processor time\n"),
-            Err(_) => println!("── {name}: FAILED after {seconds:.1} s\n"),
-        }
-        self.finished.push((name.to_owned(), seconds, busy));
-        result.with_context(|| format!("the step `{name}` failed"))
-    }
-
-    fn print(&self) {
-        println!("{:<28} {:>8} {:>10}", "step", "seconds", "processor");
-        for (name, seconds, busy) in &self.finished {
-            println!("{name:<28} {seconds:>8.1} {busy:>10.1}");
-        }
-        println!("all steps passed in {} s\n", self.began.elapsed().as_secs());
-    }
-}
-
-/// Processor time of this process and of the children it has waited for: the better measure on a busy machine.
-fn processor_seconds() -> f64 {
-    /// Clock ticks per second, fixed by the kernel's interface.
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let own = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The program's name is in brackets and may contain anything. Fields 14 to 17 are user and system time, of the process and
-    // of its children.
-    let words = own.rsplit(')').next().unwrap_or_default().split_whitespace();
-    words.skip(11).take(4).filter_map(|word| word.parse::<f64>().ok()).sum::<f64>() / TICKS_PER_SECOND
-}
 
 fn cargo(arguments: &[&str]) -> std::process::Command {
     let mut command = shell::command("cargo");

@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for ExecutionId {
 
 /// The text is not an execution id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an execution's id is its record's id, a point and the number of the attempt")]
+#[error("an execution id is the record id, a dot and the attempt number")]
 pub struct ParseExecutionIdError;
 
 impl FromStr for ExecutionId {

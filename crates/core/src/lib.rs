@@ -1,4 +1,4 @@
-//! The pure core of Onceward: parses, compiles, analyzes and draws lifecycle files, and decides with
+//! The pure core of Onceward: parses, compiles and analyzes lifecycle files, and decides with
 //! [`decide`](decide::decide) what an operation changes. No I/O, no clock, no randomness, no async.
 
 // This crate's clippy.toml lists the impure methods and types. Tests may use them.
@@ -9,7 +9,6 @@ pub mod bounds;
 pub mod compile;
 pub mod decide;
 pub mod diagnostic;
-pub mod draw;
 pub mod execution_id;
 pub mod expr;
 pub mod fold;

@@ -93,7 +93,7 @@ pub struct Execution {
     pub concurrency_key: Option<Vec<Arc<str>>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires the signature")]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }

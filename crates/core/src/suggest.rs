@@ -52,7 +52,7 @@ pub(crate) fn suggestion_text<'a>(
     if names.len() > MAX_LISTED_NAMES {
         names[MAX_LISTED_NAMES] = "…".into();
     }
-    format!("the {noun}: {}", names.join(", "))
+    format!("{noun}: {}", names.join(", "))
 }
 
 /// Returns the candidate with an edit distance of at most one, ignoring case.

@@ -16,9 +16,9 @@ pub struct Duration(i64);
 /// The text is not a valid time or duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    #[error("`{0}` is not a time: write RFC 3339, as 2026-01-31T12:00:00Z")]
+    #[error("`{0}` is not a time: write RFC 3339, such as 2026-01-31T12:00:00Z")]
     InvalidTime(String),
-    #[error("`{0}` is not a duration: write a number and us, ms, s, m, h or d, as 30s or 1h30m")]
+    #[error("`{0}` is not a duration: write a number and us, ms, s, m, h or d, such as 30s or 1h30m")]
     InvalidDuration(String),
     #[error("`{0}` is longer than 10,000 years")]
     DurationTooLong(String),

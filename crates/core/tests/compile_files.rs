@@ -116,10 +116,10 @@ fn transitions_record_source_line_and_span() {
 
 #[test]
 fn guard_and_refuse_prove_field_non_null_in_same_transition() {
-    let file = |row: &str| {
+    let file = |transition: &str| {
         single_file(&format!(
             "language = 1\nlifecycle = \"a.b\"\n[states]\nA = {{ rest = true }}\n[fields]\nn = {{ type = \"int\", default = 0 }}\n\
-             m = {{ type = \"int\", optional = true }}\n[[on.create]]\ngo = \"-> A\"\n[[on.x]]\ngo = \"A\"\n{row}\n"
+             m = {{ type = \"int\", optional = true }}\n[[on.create]]\ngo = \"-> A\"\n[[on.x]]\ngo = \"A\"\n{transition}\n"
         ))
     };
     let set = "set = { n = \"record.m\" }";

@@ -66,7 +66,7 @@ fn oversized_cases() -> Vec<(&'static str, InputFiles)> {
         ("too-many-states", one(format!("{top}[states]\n{}", many(65, &|n| format!("S{n} = {{ rest = true }}\n"))))),
         ("too-many-fields", one(format!("{top}{states}[fields]\n{}", many(257, &|n| format!("f{n} = \"bool\"\n"))))),
         ("too-many-events", one(format!("{top}{states}{}", many(257, &|n| format!("[[on.e{n}]]\ngo = \"OPEN\"\n"))))),
-        ("too-many-rows", one(format!("{top}{states}{}", create.repeat(1_001)))),
+        ("too-many-transitions", one(format!("{top}{states}{}", create.repeat(1_001)))),
         (
             "too-many-patterns",
             InputFiles {

@@ -8,7 +8,7 @@ use onceward_core::diagnostic::{InputFile, InputFiles, render_all};
 use onceward_testkit::{Simulator, user};
 use serde_json::{Value as Json, json};
 
-/// An order with a moderation check. Tests replace `{keys}` and `{row}`.
+/// An order with a moderation check. Tests replace `{keys}` and `{transition}`.
 const ORDER_LIFECYCLE: &str = r#"
 language = 1
 lifecycle = "shop.order"
@@ -44,7 +44,7 @@ nobody = { is = "false" }
 [[on.create]]
 go = "-> open"
 take = ["text", "key", "price", "level"]
-{row}
+{transition}
 "#;
 
 const PAYMENT_KEYS: &str = r#"
@@ -59,7 +59,7 @@ struct CheckScenario {
 }
 
 fn new_scenario(keys: &str, transition: &str) -> CheckScenario {
-    let text = ORDER_LIFECYCLE.replace("{keys}", keys).replace("{row}", transition);
+    let text = ORDER_LIFECYCLE.replace("{keys}", keys).replace("{transition}", transition);
     let files = InputFiles { files: vec![InputFile { name: "order.toml".into(), text: text.into() }] };
     let compiled = compile(&files);
     let definitions =
@@ -166,8 +166,8 @@ fn existing_record_is_returned_without_non_refusing_check() {
 #[test]
 fn limits_and_transfers_wait_for_unique_key_from_check_answer() {
     let keys = RETURNING_UNIQUE_KEYS.replace("\"key\"]", "\"digest\"]");
-    let row = format!("set = {{ digest = \"checks.guard.digest\" }}\n{}", PAYMENT_KEYS.trim());
-    let mut scenario = new_scenario(&keys, &row);
+    let transition = format!("set = {{ digest = \"checks.guard.digest\" }}\n{}", PAYMENT_KEYS.trim());
+    let mut scenario = new_scenario(&keys, &transition);
     scenario.fund_owner();
     let first = scenario.create_order(json!({ "text": "one", "price": 100 })).expect_ok();
     scenario.take_query_count();
@@ -214,14 +214,14 @@ move = [
 /// Without the answer, the first refusal that can be evaluated applies.
 #[test]
 fn refusals_apply_in_file_order_once_check_is_answered() {
-    let row = r#"
+    let transition = r#"
 refuse = [
   { if = "!checks.guard.pass", as = "422 blocked" },
   { if = "record.level > checks.guard.level", as = "409 level" },
   { if = "record.price > 50", as = "422 dear" },
 ]
 "#;
-    let mut scenario = new_scenario("", row);
+    let mut scenario = new_scenario("", transition);
     scenario.create_order(json!({ "text": "bad", "price": 60 })).expect_refusal(422, "dear");
     assert_eq!(scenario.take_query_count(), 0);
     scenario.create_order(json!({ "text": "bad", "level": 9 })).expect_refusal(422, "blocked");
@@ -232,12 +232,12 @@ refuse = [
 /// An expression may rely on facts that the check still has to establish.
 #[test]
 fn expression_fault_is_not_raised_before_check_is_asked() {
-    let row = r#"
+    let transition = r#"
 refuse = [{ if = "!checks.guard.pass || record.key == null", as = "422 blocked" }]
 set = { share = "size(record.key)" }
 move = [{ from = "user:{record.key}", to = "hold", amount = "record.price" }]
 "#;
-    let mut scenario = new_scenario("", row);
+    let mut scenario = new_scenario("", transition);
     scenario.create_order(json!({ "text": "fine" })).expect_refusal(422, "blocked");
     assert_eq!(scenario.take_query_count(), 1);
 }

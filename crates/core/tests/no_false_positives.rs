@@ -37,7 +37,7 @@ fn waiting_order(timers: &str) -> String {
 /// Entering a state resets its timers, even from the state itself. A changed time field also sets a timer.
 #[test]
 fn renewed_timer_gives_no_orphan_state() {
-    let rows = [
+    let transitions = [
         "[[on.time]]\ngo = \"WAIT -> WAIT\"\nafter = \"1m\"\n",
         "[[on.time]]\ngo = \"WAIT -> WAIT\"\nat = \"due\"\nset = { due = \"now + duration('1m')\" }\n",
         "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { due = \"now + duration('1m')\" }\n",
@@ -48,14 +48,14 @@ fn renewed_timer_gives_no_orphan_state() {
         "[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"2m\"\n\
          [[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n",
     ];
-    for row in rows {
-        assert_no_diagnostics(&[&waiting_order(row)]);
+    for transition in transitions {
+        assert_no_diagnostics(&[&waiting_order(transition)]);
     }
 }
 
 #[test]
 fn timer_that_may_be_spent_gives_orphan_state() {
-    let rows = [
+    let transitions = [
         "[[on.time]]\ngo = \"WAIT\"\nafter = \"1m\"\n",
         // If both are due at once, the one that stays fires first and no timer remains.
         "[[on.time]]\ngo = \"WAIT\"\nat = \"due\"\nset = { looks = \"record.looks + 1\" }\n\
@@ -63,8 +63,8 @@ fn timer_that_may_be_spent_gives_orphan_state() {
         "[[on.time]]\ngo = \"WAIT -> WAIT\"\nafter = \"1m\"\nwhen = \"record.looks < 3\"\n\
          set = { looks = \"record.looks + 1\" }\n",
     ];
-    for row in rows {
-        assert_eq!(diagnostic_codes(&[&waiting_order(row)]), ["orphan-state"], "{row}");
+    for transition in transitions {
+        assert_eq!(diagnostic_codes(&[&waiting_order(transition)]), ["orphan-state"], "{transition}");
     }
 }
 
@@ -78,9 +78,9 @@ fn timers_cycling_without_delay_give_endless_timer() {
     assert_eq!(diagnostic_codes(&[&waiting_order(&same)]), ["endless-timer"]);
     let between = |there: &str, back: &str| {
         let states = "AWAY = {}\nDONE";
-        let rows =
+        let transitions =
             timed(&format!("go = \"WAIT -> AWAY\"\n{there}")) + &timed(&format!("go = \"AWAY -> WAIT\"\n{back}"));
-        waiting_order(&rows).replacen("DONE", states, 1)
+        waiting_order(&transitions).replacen("DONE", states, 1)
     };
     assert_eq!(diagnostic_codes(&[&between("after = \"0s\"", "after = \"0s\"")]), ["endless-timer"]);
     assert_eq!(diagnostic_codes(&[&between("at = \"due\"", "at = \"due\"")]), ["endless-timer"]);
@@ -163,10 +163,10 @@ fn unbounded_retries_give_unproven_retries() {
 /// Transfers in other files count, and a placeholder matches any name.
 #[test]
 fn account_paid_into_by_other_file_gives_no_warning() {
-    let file = |name: &str, rows: &str| {
+    let file = |name: &str, transitions: &str| {
         format!(
             "language = 1\nlifecycle = \"shop.{name}\"\nasset = \"credit\"\noutside = [\"bank\"]\n[states]\n\
-             NEW = {{ rest = true }}\n[[on.create]]\ngo = \"-> NEW\"\n{rows}"
+             NEW = {{ rest = true }}\n[[on.create]]\ngo = \"-> NEW\"\n{transitions}"
         )
     };
     let transfer_event = |event: &str, from: &str, to: &str| {
@@ -188,14 +188,14 @@ fn account_paid_into_by_other_file_gives_no_warning() {
 /// The test may be in `by`, in `when`, in an earlier `refuse` entry or in a condition.
 #[test]
 fn null_tested_earlier_gives_no_may_be_null() {
-    let file = |row: &str| {
+    let file = |transition: &str| {
         format!(
             "language = 1\nlifecycle = \"shop.order\"\nkey = \"number\"\n[states]\nOPEN = {{ rest = true }}\n\
              [fields]\nnumber = \"string\"\nmost = {{ type = \"int\", optional = true }}\n\
              [who]\nknown = \"refs.other != null\"\n[refs]\nother = {{ to = \"shop.order\", key = \"actor.id\" }}\n\
              [[on.create]]\ngo = \"-> OPEN\"\ntake = [\"number\", \"most\"]\n\
              [[on.note]]\ngo = \"OPEN\"\nby = \"known\"\naudit = \"NOTED\"\n\
-             [[on.look]]\ngo = \"OPEN\"\naudit = \"SEEN\"\n{row}\n"
+             [[on.look]]\ngo = \"OPEN\"\naudit = \"SEEN\"\n{transition}\n"
         )
     };
     let tested = [
@@ -205,8 +205,8 @@ fn null_tested_earlier_gives_no_may_be_null() {
         "when = \"record.most == null ? true : record.most > 3\"",
         "refuse = [{ if = \"record.most == null\", as = \"409 none\" }, { if = \"record.most > 3\", as = \"409 many\" }]",
     ];
-    for row in tested {
-        assert_no_diagnostics(&[&file(row)]);
+    for transition in tested {
+        assert_no_diagnostics(&[&file(transition)]);
     }
     let untested = [
         "when = \"refs.other.number != record.number\"",
@@ -214,11 +214,11 @@ fn null_tested_earlier_gives_no_may_be_null() {
         "when = \"record.most > 3\"",
         "refuse = [{ if = \"record.most > 3\", as = \"409 many\" }, { if = \"record.most == null\", as = \"409 none\" }]",
     ];
-    for row in untested {
+    for transition in untested {
         assert!(
-            diagnostic_codes(&[&file(row)]).contains(&"may-be-null"),
-            "{row}: {:?}",
-            diagnostic_codes(&[&file(row)])
+            diagnostic_codes(&[&file(transition)]).contains(&"may-be-null"),
+            "{transition}: {:?}",
+            diagnostic_codes(&[&file(transition)])
         );
     }
 }
@@ -226,8 +226,8 @@ fn null_tested_earlier_gives_no_may_be_null() {
 /// The remainder overflows if the smallest int is divided by -1. An owner has at most 1,000 characters.
 #[test]
 fn engine_transition_that_may_overflow_or_exceed_bounds_is_error() {
-    let timed = |fields: &str, row: &str| {
-        waiting_order(&format!("[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"1m\"\n{row}"))
+    let timed = |fields: &str, transition: &str| {
+        waiting_order(&format!("[[on.time]]\ngo = \"WAIT -> DONE\"\nafter = \"1m\"\n{transition}"))
             .replace("[fields]\n", &format!("[fields]\n{fields}"))
             .replace("take = [\"due\"]", "take = [\"due\", \"a\", \"b\"]")
     };
@@ -242,9 +242,9 @@ fn engine_transition_that_may_overflow_or_exceed_bounds_is_error() {
     assert_no_diagnostics(&[&timed(&bounded, rest)]);
     let texts = "a = { type = \"string\", max = 1001 }\nb = { type = \"string\", max = 1000 }\n";
     let made = |owner: &str| {
-        let row = format!("spawn = [{{ lifecycle = \"shop.note\", owner = \"record.{owner}\" }}]\n");
+        let transition = format!("spawn = [{{ lifecycle = \"shop.note\", owner = \"record.{owner}\" }}]\n");
         let note = "language = 1\nlifecycle = \"shop.note\"\n[states]\nNEW = { rest = true }\n[[on.create]]\ngo = \"-> NEW\"\n";
-        diagnostic_codes(&[&timed(texts, &row), note])
+        diagnostic_codes(&[&timed(texts, &transition), note])
     };
     assert_eq!(made("a"), ["may-exceed-bounds"]);
     assert_eq!(made("b"), Vec::<&str>::new());
@@ -265,6 +265,6 @@ fn commit_transition_that_always_refuses_needs_no_finish() {
     };
     assert_no_diagnostics(&[&file("refuse = [{ if = \"true\", as = \"422 foreign\" }]")]);
     for taken in ["", "refuse = [{ if = \"result.url == 'x'\", as = \"422 foreign\" }]"] {
-        assert!(diagnostic_codes(&[&file(taken)]).contains(&"unanswered-work"), "{taken}");
+        assert!(diagnostic_codes(&[&file(taken)]).contains(&"unhandled-work"), "{taken}");
     }
 }

@@ -8,7 +8,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use serde_json::{Map, json};
 
-const BELIEF_LIFECYCLE: &str = include_str!("../../../bench/lifecycles/belief.toml");
+const BELIEF_LIFECYCLE: &str = include_str!("../../../assurance/bench/lifecycles/belief.toml");
 
 const TEST_NOW: Time = Time::from_secs(1_800_000_000);
 

@@ -53,8 +53,8 @@ fn transitions_diagnosed_dead_are_never_taken() {
         properties,
         |_| (),
     );
-    println!("dead: {} rows", dead_count.get());
-    assert!(report.cases < CASE_COUNT || dead_count.get() > 0, "no row was called dead, so nothing was shown");
+    println!("dead: {} transitions", dead_count.get());
+    assert!(report.cases < CASE_COUNT || dead_count.get() > 0, "no transition was called dead, so nothing was shown");
 }
 
 #[test]

@@ -69,6 +69,6 @@ fn transition_with_untaken_require_leaves_no_change() {
         properties,
         |_| (),
     );
-    println!("no trace: {} operations had rows undone", undone_count.get());
-    assert!(undone_count.get() > 0 || std::env::var_os("ONCEWARD_SEED").is_some(), "no row was ever undone");
+    println!("no trace: {} operations had transitions undone", undone_count.get());
+    assert!(undone_count.get() > 0 || std::env::var_os("ONCEWARD_SEED").is_some(), "no transition was ever undone");
 }

@@ -301,18 +301,21 @@ fn migration_refuses_non_operators_leased_and_final_records() {
     assert_eq!(&*shop.expect_refusal(&Actor::new("eve", &["producer"]), call).code, "not_found");
     let to_nowhere = shop.migrate_call(id, &[]);
     let refusal = shop.expect_refusal(&ops(), to_nowhere);
-    assert_eq!((&*refusal.code, &*refusal.reason), ("cannot_move", "there is no state `new` in the other version"));
+    assert_eq!(
+        (&*refusal.code, &*refusal.reason),
+        ("incompatible_lifecycle_version", "the other version has no state `new`")
+    );
     let unknown = Call::MigrateVersion(RecordMigration {
         record: id,
         target_hash: "abc".into(),
         state_map: BTreeMap::new(),
         include_ended: false,
     });
-    assert_eq!(&*shop.expect_refusal(&ops(), unknown).code, "no_such_version");
+    assert_eq!(&*shop.expect_refusal(&ops(), unknown).code, "unknown_version");
     // No worker would lease it there.
     let call = shop.migrate_call(id, &[("new", "working")]);
     let refusal = shop.expect_refusal(&ops(), call);
-    assert!(refusal.reason.contains("left for ever in `working`"), "{}", refusal.reason);
+    assert!(refusal.reason.contains("stay in `working` forever"), "{}", refusal.reason);
     // A worker holds a lease.
     shop.fire(id, "hand_in", json!({}));
     let lease = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
@@ -331,7 +334,7 @@ fn migration_refuses_non_operators_leased_and_final_records() {
         state_map: state_map(&[("done", "waiting")]),
         ..migration.clone()
     });
-    assert!(shop.expect_refusal(&ops(), back).reason.contains("stays so"));
+    assert!(shop.expect_refusal(&ops(), back).reason.contains("is not final in the other version"));
     let finished = shop.record(id).finished_at;
     shop.expect_changes(&ops(), Call::MigrateVersion(RecordMigration { include_ended: true, ..migration.clone() }));
     assert_eq!(shop.record(id).finished_at, finished);
@@ -353,7 +356,10 @@ fn migration_refuses_values_that_do_not_fit_new_version() {
     shop.expect_changes(&ops(), call);
     let call = shop.migrate_call(blue, &[("new", "fresh")]);
     let refusal = shop.expect_refusal(&ops(), call);
-    assert_eq!((&*refusal.code, &*refusal.reason), ("cannot_move", "`colour` must be one of: red, green"));
+    assert_eq!(
+        (&*refusal.code, &*refusal.reason),
+        ("incompatible_lifecycle_version", "`colour` must be one of: red, green")
+    );
     // The asset of a hold cannot change.
     let mut shop =
         MigrationFixture::new(&new_order_lifecycle().replace("asset     = \"cents\"", "asset     = \"pence\""));

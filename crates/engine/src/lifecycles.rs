@@ -50,23 +50,23 @@ pub fn find_version(catalog: &Catalog, name: &str, hash_prefix: &str) -> Result<
         return Err(refusal_error(
             "use",
             404,
-            "no_such_lifecycle",
+            "unknown_lifecycle",
             catalog.definitions.unknown_lifecycle_message(name),
         ));
     }
     if hash_prefix.len() < MIN_HASH_PREFIX_CHARS {
         let reason = format!("at least {MIN_HASH_PREFIX_CHARS} characters of the version's hash are wanted");
-        return Err(refusal_error("use", 422, "bad_input", reason));
+        return Err(refusal_error("use", 422, "invalid_input", reason));
     }
     let mut matching = versions.iter().filter(|version| version.lifecycle.hash.starts_with(hash_prefix));
     match (matching.next(), matching.next()) {
         (Some(version), None) => Ok(Arc::clone(&version.lifecycle)),
         (Some(_), Some(_)) => {
             let reason = format!("more than one version of {name} begins with {hash_prefix}: give more of the hash");
-            Err(refusal_error("use", 422, "bad_input", reason))
+            Err(refusal_error("use", 422, "invalid_input", reason))
         }
         (None, _) => {
-            Err(refusal_error("use", 404, "no_such_version", format!("no version of {name} begins with {hash_prefix}")))
+            Err(refusal_error("use", 404, "unknown_version", format!("no version of {name} begins with {hash_prefix}")))
         }
     }
 }

@@ -112,7 +112,7 @@ impl<S: Store + 'static> Engine<S> {
             return Ok(plan);
         }
         let reason = format!("no record can be moved to {} so:\n{}", short_hash(&to.hash), problems.trim_end());
-        Err(refusal_error("move", 409, "cannot_move", reason))
+        Err(refusal_error("move", 409, "incompatible_lifecycle_version", reason))
     }
 
     /// Migrates up to `limit` records after `after`. Requires an operator.
@@ -204,7 +204,7 @@ fn resolve_versions(
     let to = match &migration.to {
         Some(hash) => find_version(catalog, name, hash)?,
         None => catalog.definitions.get(name).cloned().ok_or_else(|| {
-            refusal_error("move", 404, "no_such_lifecycle", catalog.definitions.unknown_lifecycle_message(name))
+            refusal_error("move", 404, "unknown_lifecycle", catalog.definitions.unknown_lifecycle_message(name))
         })?,
     };
     let from = match &migration.from {

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use onceward_core::compile::compile;
 use onceward_core::diagnostic::{Diagnostic, InputFile, InputFiles, Severity};
-use onceward_core::draw;
 use onceward_core::model::{Definitions, Lifecycle};
 
 use crate::files::{self, LoadedFiles};
@@ -59,8 +58,8 @@ impl DrawArgs {
         };
         let Some(lifecycle) = found else { return Ok(CommandStatus::Failure) };
         let picture = match form {
-            DiagramFormat::Svg => draw::render_svg(&lifecycle),
-            DiagramFormat::Mermaid => draw::render_mermaid(&lifecycle),
+            DiagramFormat::Svg => onceward_draw::render_svg(&lifecycle),
+            DiagramFormat::Mermaid => onceward_draw::render_mermaid(&lifecycle),
         };
         match &self.output {
             None => print_stdout(&picture)?,

@@ -80,7 +80,7 @@ fn unknown_lifecycle_or_state_error_suggests_known_names() {
     assert_refused(
         &run(&["new", "nothing.like.it"]),
         1,
-        "`nothing.like.it`; the lifecycles: `document.job`, `execution.job`",
+        "`nothing.like.it`; known lifecycles: `document.job`, `execution.job`",
     );
     let states =
         |state: &str| format!("execution.job has no state `{state}`; it has PENDING, RUNNING, SUCCEEDED, FAILED\n");
@@ -92,10 +92,10 @@ fn unknown_lifecycle_or_state_error_suggests_known_names() {
     assert_eq!(utf8(&run(&["list", "execution.job", "--state", "FAILED"]).stdout), "no records\n");
     assert_eq!(utf8(&run(&["list", "onceward.delivery"]).stdout), "no records\n", "the engine's own are there, too");
     for (path, status, words) in [
-        ("/v1/records?lifecycle=no.such", 404, "no_such_lifecycle"),
-        ("/v1/stream?lifecycle=no.such", 404, "no_such_lifecycle"),
-        ("/v1/records?lifecycle=execution.job&state=x", 404, "no_such_state"),
-        ("/v1/records?state=x", 404, "no_such_state"),
+        ("/v1/records?lifecycle=no.such", 404, "unknown_lifecycle"),
+        ("/v1/stream?lifecycle=no.such", 404, "unknown_lifecycle"),
+        ("/v1/records?lifecycle=execution.job&state=x", 404, "unknown_state"),
+        ("/v1/records?state=x", 404, "unknown_state"),
         ("/v1/records?state=FAILED", 200, "\"records\":[]"),
         ("/v1/records?lifecyle=x", 422, "behind the `?`: lifecyle: unknown field"),
     ] {
@@ -137,14 +137,18 @@ fn unknown_event_error_lists_callable_events() {
     let server = serve_door_lifecycle(&folder, DOOR_LIFECYCLE);
     let run = |more: &[&str]| run_with_timeout(&folder, &server.url(), more);
     let door = create_record(&folder, &server.url(), "door.door");
-    assert_refused(&run(&["fire", &door, "destory"]), 1, "door.door declares no `destory`; did you mean `destroy`?");
-    assert_refused(&run(&["fire", &door, "paint"]), 1, "`paint`; the events that can be called: `destroy`, `knock`");
+    assert_refused(
+        &run(&["fire", &door, "destory"]),
+        1,
+        "door.door declares no event `destory`; did you mean `destroy`?",
+    );
+    assert_refused(&run(&["fire", &door, "paint"]), 1, "`paint`; events for callers: `destroy`, `knock`");
     let job = create_record(&folder, &server.url(), "execution.job");
-    assert_refused(&run(&["fire", &job, "cancel"]), 1, "declares no `cancel`; there are no events that can be called");
+    assert_refused(&run(&["fire", &job, "cancel"]), 1, "declares no event `cancel`; there are no events for callers");
     let key = utf8(&run(&["key", "create", "--owner", "ops", "--role", "operator"]).stdout);
     let door = utf8(&run(&["new", "door.door", "--key", key.trim()]).stdout);
     let refused = run(&["fire", door.trim(), "destroy", "--key", key.trim()]);
-    assert_refused(&refused, 1, "`destroy` is not for this caller in shut; it is for smith");
+    assert_refused(&refused, 1, "the caller may not fire `destroy` in shut; allowed callers: smith");
     server.stop();
 }
 

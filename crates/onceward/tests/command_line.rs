@@ -366,5 +366,5 @@ fn draw_reports_errors_of_given_file_only() {
     assert!(said.contains("unknown-state") && said.contains("did you mean `gone`?"), "{said}");
     assert_eq!(said.matches("error[").count(), 1, "{said}");
     let said = stderr_text(&run_onceward(&["check", &door]));
-    assert!(said.contains("or the folder: onceward check DIR"), "{said}");
+    assert!(said.contains("or its directory: onceward check DIR"), "{said}");
 }

@@ -50,10 +50,10 @@ fn doctor_reports_overdue_timers_with_advice() {
     let (code, told) = run_doctor_json(&folder, &[]);
     assert_eq!((code, &told["fine"], &told["seen"]["engine"]), (Some(0), &json!(true), &Value::Null));
     assert_eq!(told["seen"]["records"], json!([{ "lifecycle": "desk.note", "state": "open", "count": 3 }]));
-    execute_sql(&folder, "INSERT INTO timers (due, record) VALUES (1000000, 1)");
+    execute_sql(&folder, "INSERT INTO timers (due_at, record) VALUES (1000000, 1)");
     let done = run_onceward(&folder, &["doctor"]);
     assert!(utf8(&done.stdout).contains("wrong: overdue: 1 record is overdue, by "), "{}", utf8(&done.stdout));
-    execute_sql(&folder, "INSERT INTO timers (due, record) VALUES (2000000, 2)");
+    execute_sql(&folder, "INSERT INTO timers (due_at, record) VALUES (2000000, 2)");
     let (code, told) = run_doctor_json(&folder, &[]);
     assert_eq!((code, finding_codes(&told)), (Some(1), vec!["overdue"]));
     assert_eq!(told["seen"]["overdue"], json!({ "count": 2, "first": "1970-01-01T00:00:01Z" }));
@@ -73,7 +73,7 @@ fn doctor_stops_counting_at_limit() {
     execute_sql(
         &folder,
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 12000) \
-         INSERT INTO timers (due, record) SELECT x, x FROM n",
+         INSERT INTO timers (due_at, record) SELECT x, x FROM n",
     );
     let (_, told) = run_doctor_json(&folder, &[]);
     assert_eq!(told["seen"]["overdue"]["count"], told["seen"]["counted_up_to"]);

@@ -60,7 +60,7 @@ fn key_commands_work_on_database_without_server() {
     let none = run_onceward(&folder, &[&["key", "revoke", "0123"], &db[..]].concat());
     assert_eq!(none.status.code(), Some(1), "{none:?}");
     let wrong = create(&["--owner", "engine", "--role", "operator"]);
-    assert!(wrong.status.code() == Some(1) && utf8(&wrong.stderr).contains("bad_api_key"), "{wrong:?}");
+    assert!(wrong.status.code() == Some(1) && utf8(&wrong.stderr).contains("invalid_api_key"), "{wrong:?}");
     assert_eq!(run_onceward(&folder, &["key", "list", "--db", "sqlite:none.db"]).status.code(), Some(2));
     assert!(!folder.join("none.db").exists());
     let verify = run_onceward(&folder, &["verify", "--db", "sqlite:new.db"]);
@@ -88,10 +88,10 @@ fn first_key_makes_server_require_keys() {
     server.call("GET", "/v1/records", &[("origin", "http://evil.example")], None).assert_problem(403, "foreign_origin");
     // Behind a proxy, every caller would look local.
     for (name, value) in [("x-forwarded-for", "203.0.113.7"), ("forwarded", "for=203.0.113.7"), ("via", "1.1 edge")] {
-        server.call("GET", "/v1/records", &[(name, value)], None).assert_problem(403, "forwarded");
+        server.call("GET", "/v1/records", &[(name, value)], None).assert_problem(403, "proxied_request");
     }
     let jobs = "/v1/lifecycles/execution.job/records";
-    server.call("POST", jobs, &[("content-type", "text/plain")], Some(b"{}")).assert_problem(415, "not_json");
+    server.call("POST", jobs, &[("content-type", "text/plain")], Some(b"{}")).assert_problem(415, "json_required");
     // Without a flag and with the file in use, the command asks the server.
     let url = ["--server", &server.url()];
     let first = printed_key(&run_onceward(
@@ -154,7 +154,10 @@ fn missing_key_or_role_error_says_what_to_do() {
     assert!(!utf8(&wrong.stderr).contains("no key was given"), "{wrong:?}");
     let refused = run(&["new", "execution.job", "--key", &printed_key(&workers)]);
     let said = utf8(&refused.stderr);
-    assert!(said.contains("it has no role but `worker`, and making and moving records is for `producer`"), "{said}");
+    assert!(
+        said.contains("it has only `worker`, and only the role `producer` may create and change records"),
+        "{said}"
+    );
     let served =
         run(&["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "no.such", "--key", &operator]);
     assert!(utf8(&served.stderr).contains("no lifecycle `no.such` here yet\n"), "{served:?}");

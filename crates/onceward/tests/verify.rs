@@ -32,12 +32,12 @@ fn verify_succeeds_while_engine_runs() {
 fn verify_names_each_difference_and_exits_1() {
     let folder = create_test_folder("verify_harmed");
     drop(database_with_notes(&folder));
-    corrupt(&folder, "UPDATE records SET fields = '[\"beer\"]' WHERE row = 2; DELETE FROM tallies");
+    corrupt(&folder, "UPDATE records SET fields = '[\"beer\"]' WHERE row = 2; DELETE FROM state_counts");
     let done = run_verify(&folder, &["--db", "sqlite:onceward.db"]);
     assert_eq!(done.status.code(), Some(1), "{}", utf8(&done.stderr));
     let said = utf8(&done.stdout);
     assert!(said.contains("fields: kept is [\"beer\"], the log says [\"bread\"] (INV-3)"), "{said}");
-    assert!(said.contains("tallies desk.note 1 ann open: not there"), "{said}");
+    assert!(said.contains("state_counts desk.note 1 ann open: not there"), "{said}");
     assert!(said.ends_with("found wanting: 2 differences, 0 drifts\n"), "{said}");
 }
 

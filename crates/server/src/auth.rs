@@ -137,7 +137,7 @@ fn require_local_request(method: &Method, uri: &Uri, headers: &HeaderMap, is_bin
         let detail = format!(
             "no keys are set up here, and `{name}` says that a proxy has passed this on, perhaps for others than this machine: make a key first"
         );
-        return Err(Problem::new(403, "forwarded", detail));
+        return Err(Problem::new(403, "proxied_request", detail));
     }
     for origin in headers.get_all(header::ORIGIN) {
         let site = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
@@ -242,7 +242,7 @@ mod tests {
         }
         for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"] {
             let passed_on = [own.clone(), json.clone(), (HeaderName::from_static(name), "203.0.113.7")];
-            assert_eq!(rejection_code(&Method::POST, &passed_on).as_deref(), Some("forwarded"), "{name}");
+            assert_eq!(rejection_code(&Method::POST, &passed_on).as_deref(), Some("proxied_request"), "{name}");
         }
         let rebound = [(header::HOST, "evil.example:7171"), json.clone()];
         assert_eq!(rejection_code(&Method::POST, &rebound).as_deref(), Some("foreign_host"));
@@ -250,9 +250,9 @@ mod tests {
             ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp"]
         {
             let said = rejection_code(&Method::POST, &[own.clone(), (header::CONTENT_TYPE, kind)]);
-            assert_eq!(said.as_deref(), Some("not_json"), "{kind}");
+            assert_eq!(said.as_deref(), Some("json_required"), "{kind}");
         }
-        assert_eq!(rejection_code(&Method::POST, std::slice::from_ref(&own)).as_deref(), Some("not_json"));
+        assert_eq!(rejection_code(&Method::POST, std::slice::from_ref(&own)).as_deref(), Some("json_required"));
         // Binary paths accept only `application/octet-stream`.
         for (kind, is_taken) in [("application/octet-stream", true), ("application/json", false), ("text/plain", false)]
         {

@@ -89,7 +89,7 @@ impl Capacity {
         self.long_polls.try_acquire(api_key).map_err(|full| match full {
             SlotError::Exhausted => Problem::new(
                 503,
-                "too_many_waiting",
+                "too_many_long_polls",
                 "as many leases wait for work as may: try again, or ask without wait_ms",
             ),
             SlotError::KeyShareExceeded(used) => api_key_share_exceeded(count_noun(
@@ -140,7 +140,7 @@ impl Capacity {
 
 /// The server has free slots, but this API key has used its share.
 fn api_key_share_exceeded(detail: String) -> Problem {
-    Problem::new(429, "too_many_of_key", detail)
+    Problem::new(429, "api_key_share_exceeded", detail)
 }
 
 /// Counts one open connection until dropped.

@@ -54,7 +54,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
         let reading = read_body(request.into_body(), config.max_body_bytes, |bytes| body_budget.try_reserve(bytes));
         let bytes = match tokio::time::timeout(config.body_timeout, reading).await {
             Ok(read) => read?,
-            Err(_) => return Err(Problem::new(408, "slow_body", "the body did not come in time")),
+            Err(_) => return Err(Problem::new(408, "request_body_timeout", "the body did not come in time")),
         };
         parse_json(&bytes).map(Self)
     }
@@ -66,7 +66,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     if has_content_type(headers, "application/json") {
         return Ok(());
     }
-    Err(Problem::new(415, "not_json", "send Content-Type: application/json"))
+    Err(Problem::new(415, "json_required", "send Content-Type: application/json"))
 }
 
 /// Returns an error unless the body is `application/octet-stream`.
@@ -74,7 +74,7 @@ pub fn require_octet_stream(headers: &HeaderMap) -> Result<(), Problem> {
     if has_content_type(headers, "application/octet-stream") {
         return Ok(());
     }
-    Err(Problem::new(415, "not_bytes", "send Content-Type: application/octet-stream"))
+    Err(Problem::new(415, "octet_stream_required", "send Content-Type: application/octet-stream"))
 }
 
 fn has_content_type(headers: &HeaderMap, expected: &str) -> bool {
@@ -88,7 +88,8 @@ async fn read_body(
     mut try_reserve: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, Problem> {
     let too_large = || {
-        Problem::new(413, "too_large", format!("a body has at most {max_bytes} bytes")).with_member("most", max_bytes)
+        Problem::new(413, "request_too_large", format!("a body has at most {max_bytes} bytes"))
+            .with_member("most", max_bytes)
     };
     let announced = usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).unwrap_or(usize::MAX);
     if announced > max_bytes {
@@ -96,7 +97,7 @@ async fn read_body(
     }
     let mut bytes = Vec::with_capacity(announced.min(64 << 10));
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
+        let frame = frame.map_err(|_| Problem::new(400, "incomplete_request_body", "the body ended before its end"))?;
         let Ok(data) = frame.into_data() else { continue };
         if bytes.len() + data.len() > max_bytes {
             return Err(too_large());
@@ -111,9 +112,9 @@ async fn read_body(
 
 fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map(|StrictObject(given)| given).map_err(|error| match error.classify() {
-        Category::Data => Problem::bad_input(error.to_string()),
-        _ if bytes.is_empty() => Problem::new(400, "bad_json", "the body is empty: send at least {}"),
-        _ => Problem::new(400, "bad_json", format!("the body is not JSON that can be read: {error}")),
+        Category::Data => Problem::invalid_input(error.to_string()),
+        _ if bytes.is_empty() => Problem::new(400, "invalid_json", "the body is empty: send at least {}"),
+        _ => Problem::new(400, "invalid_json", format!("the body is not JSON that can be read: {error}")),
     })
 }
 
@@ -234,7 +235,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for QueryParams<T> {
             Err(error) => {
                 let text = error.body_text();
                 let message = text.split_once("query string: ").map_or(&*text, |(_, said)| said);
-                Err(Problem::bad_input(format!("behind the `?`: {message}")))
+                Err(Problem::invalid_input(format!("behind the `?`: {message}")))
             }
         }
     }
@@ -245,7 +246,7 @@ pub fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     let Some(value) = headers.get(name) else { return Ok(None) };
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => Ok(Some(text)),
-        Err(_) => Err(Problem::bad_input(format!("the header {name} is not UTF-8"))),
+        Err(_) => Err(Problem::invalid_input(format!("the header {name} is not UTF-8"))),
     }
 }
 
@@ -264,10 +265,10 @@ pub(crate) fn parse_payload(
 ) -> Result<Option<PayloadBytes>, Problem> {
     let bytes: Arc<[u8]> = match (json, base64) {
         (None, None) => return Ok(None),
-        (Some(_), Some(_)) => return Err(Problem::bad_input("give payload or payload_base64, not both")),
+        (Some(_), Some(_)) => return Err(Problem::invalid_input("give payload or payload_base64, not both")),
         (Some(json), None) => {
             if json_depth(json.get().as_bytes()) > MAX_JSON_DEPTH {
-                return Err(Problem::bad_input(format!("a payload is nested at most {MAX_JSON_DEPTH} deep")));
+                return Err(Problem::invalid_input(format!("a payload is nested at most {MAX_JSON_DEPTH} deep")));
             }
             json.get().as_bytes().into()
         }
@@ -277,7 +278,7 @@ pub(crate) fn parse_payload(
 }
 
 pub(crate) fn decode_base64(text: &str, name: &str) -> Result<Vec<u8>, Problem> {
-    STANDARD.decode(text).map_err(|error| Problem::bad_input(format!("`{name}` is not base64: {error}")))
+    STANDARD.decode(text).map_err(|error| Problem::invalid_input(format!("`{name}` is not base64: {error}")))
 }
 
 /// Returns the bytes as JSON if a response can contain them unchanged.
@@ -308,7 +309,7 @@ fn json_depth(json: &[u8]) -> usize {
 
 /// Parses the `cursor` of a page request.
 pub fn parse_cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
-    let bad = |_| Problem::bad_input("`cursor` is the `next` of the page before");
+    let bad = |_| Problem::invalid_input("`cursor` is the `next` of the page before");
     // A forged cursor may exceed the integer range of the database.
     text.map(|text| text.parse().map(|place: u64| place.min(MAX_CURSOR)).map_err(bad)).transpose()
 }
@@ -322,7 +323,7 @@ pub fn validate_limit(requested: Option<u32>) -> Result<usize, Problem> {
         None => Ok(DEFAULT_PAGE_SIZE),
         Some(limit) => match usize::try_from(limit) {
             Ok(limit @ 1..=MAX_PAGE_SIZE) => Ok(limit),
-            _ => Err(Problem::bad_input(format!("`limit` is from 1 to {MAX_PAGE_SIZE}"))),
+            _ => Err(Problem::invalid_input(format!("`limit` is from 1 to {MAX_PAGE_SIZE}"))),
         },
     }
 }
@@ -331,7 +332,7 @@ pub fn validate_limit(requested: Option<u32>) -> Result<usize, Problem> {
 pub(crate) fn parse_wait(app: &AppState, requested_ms: Option<u64>) -> Result<Duration, Problem> {
     let (wait, max_wait) = (Duration::from_millis(requested_ms.unwrap_or(0)), app.config().max_wait);
     if wait > max_wait {
-        return Err(Problem::bad_input(format!("`wait_ms` is at most {}", max_wait.as_millis())));
+        return Err(Problem::invalid_input(format!("`wait_ms` is at most {}", max_wait.as_millis())));
     }
     Ok(wait)
 }

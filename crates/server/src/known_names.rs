@@ -44,23 +44,23 @@ fn validate_names(
         }
     }
     let Some(name) = lifecycle else {
-        return Err(Problem::new(404, "no_such_state", format!("no lifecycle has a state `{state}`")));
+        return Err(Problem::new(404, "unknown_state", format!("no lifecycle has a state `{state}`")));
     };
     let states: Vec<&str> = states.into_iter().map(|state| &**state).collect();
     let detail = format!("{name} has no state `{state}`; it has {}", states.join(", "));
-    Err(Problem::new(404, "no_such_state", detail))
+    Err(Problem::new(404, "unknown_state", detail))
 }
 
 /// Builds the 404 response for an unknown lifecycle.
 pub(crate) fn lifecycle_not_found(app: &AppState, catalog: &Catalog, name: &str) -> Problem {
     let detail = skip_reason(app, name).unwrap_or_else(|| catalog.definitions.unknown_lifecycle_message(name));
-    Problem::new(404, "no_such_lifecycle", detail)
+    Problem::new(404, "unknown_lifecycle", detail)
 }
 
 /// Adds the server's reason to the engine's error if the lifecycle was skipped at startup.
 pub(crate) fn explain_missing_lifecycle(app: &AppState, error: EngineError, name: &str) -> Problem {
     match (error, skip_reason(app, name)) {
-        (EngineError::Refused(mut refusal), Some(reason)) if *refusal.code == *"no_such_lifecycle" => {
+        (EngineError::Refused(mut refusal), Some(reason)) if *refusal.code == *"unknown_lifecycle" => {
             refusal.reason = reason;
             EngineError::Refused(refusal).into()
         }

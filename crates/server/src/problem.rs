@@ -53,7 +53,7 @@ impl Problem {
 
     /// 404: the record does not exist, or the caller may not see it.
     pub fn not_found() -> Self {
-        Self::new(404, "not_found", "there is no such record, or you may not see it")
+        Self::new(404, "not_found", "the record does not exist, or the caller may not read it")
     }
 
     /// 410: an earlier call with this idempotency key succeeded, but the caller cannot see its record any more.
@@ -63,8 +63,8 @@ impl Problem {
     }
 
     /// 422: the request can be parsed but is invalid.
-    pub fn bad_input(detail: impl Into<String>) -> Self {
-        Self::new(422, "bad_input", detail)
+    pub fn invalid_input(detail: impl Into<String>) -> Self {
+        Self::new(422, "invalid_input", detail)
     }
 
     pub(crate) fn draining() -> Self {

@@ -49,12 +49,12 @@ const V1_RESOURCES: [&str; 10] =
 
 pub(crate) async fn route_not_found(method: Method, uri: Uri) -> Problem {
     let detail = "nothing is here; /openapi.json says what is where";
-    Problem::new(404, "no_such_route", with_hint(detail, &method, uri.path()))
+    Problem::new(404, "unknown_route", with_hint(detail, &method, uri.path()))
 }
 
 pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let detail = "this path does not take that method; the header Allow says which";
-    Problem::new(405, "no_such_method", with_hint(detail, &method, uri.path()))
+    Problem::new(405, "method_not_allowed", with_hint(detail, &method, uri.path()))
 }
 
 fn with_hint(detail: &str, method: &Method, path: &str) -> String {

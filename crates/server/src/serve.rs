@@ -192,7 +192,7 @@ async fn serve_connection(
     match ended {
         // If part of a request arrived, the client gets a response. An idle connection is closed without one.
         Err(error) if error.is_timeout() && !rest.read_buf.is_empty() => {
-            let slow = Problem::new(408, "slow_head", "the request's line and headers did not come in time");
+            let slow = Problem::new(408, "request_head_timeout", "the request's line and headers did not come in time");
             close_with_response(stream, &slow.to_http_response()).await;
         }
         Err(error) if error.is_parse() && !had_request => {
@@ -201,9 +201,9 @@ async fn serve_connection(
                 let detail = format!(
                     "a request's line has at most {max_head_bytes} bytes, and its headers, 100 at most, have twice as many"
                 );
-                Problem::new(431, "head_too_large", detail).with_member("most", max_head_bytes)
+                Problem::new(431, "request_head_too_large", detail).with_member("most", max_head_bytes)
             } else {
-                Problem::new(400, "bad_head", "this is no request of HTTP/1.1 that can be read")
+                Problem::new(400, "invalid_request_head", "this is no request of HTTP/1.1 that can be read")
             };
             close_with_response(stream, &problem.to_http_response()).await;
         }

@@ -46,7 +46,7 @@ fn if_match_accepts_any_of_the_listed_versions() {
             fire_drop(house, &id, &[("if-match", other)]).assert_problem(412, "version_mismatch");
         }
         for wrong in ["1", "\"1", "\"1\" \"2\"", "*, \"1\"", "\"1\", 2"] {
-            fire_drop(house, &id, &[("if-match", wrong)]).assert_problem(422, "bad_input");
+            fire_drop(house, &id, &[("if-match", wrong)]).assert_problem(422, "invalid_input");
         }
         let nobody = "0199a000-0000-7000-8000-000000000001";
         fire_drop(house, nobody, &[("if-match", "\"1\", \"2\"")]).assert_problem(404, "not_found");
@@ -62,8 +62,8 @@ fn idempotency_key_covers_the_if_match_list() {
         let fire = |tags: &str| fire_drop(house, &id, &[("if-match", tags), ("idempotency-key", "k1")]);
         let first = fire("\"7\", \"1\"").expect_ok();
         assert_eq!(fire("\"7\", \"1\"").expect_ok(), first);
-        fire("\"8\", \"1\"").assert_problem(422, "key_reused");
-        fire("\"1\"").assert_problem(422, "key_reused");
+        fire("\"8\", \"1\"").assert_problem(422, "idempotency_key_reused");
+        fire("\"1\"").assert_problem(422, "idempotency_key_reused");
     });
 }
 

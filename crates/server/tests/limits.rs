@@ -72,7 +72,7 @@ fn slow_request_head_returns_slow_head() {
         });
         assert_eq!(&first, b"HTTP/1.1 408");
         for stream in begun {
-            read_response(&stream).assert_problem(408, "slow_head");
+            read_response(&stream).assert_problem(408, "request_head_timeout");
             assert_eq!(read_to_end(stream), b"", "nothing comes after it");
         }
         for stream in silent {
@@ -94,7 +94,7 @@ fn slow_request_body_returns_slow_body() {
         );
         slow.write_all(b"{").expect("sent");
         assert_serves(house);
-        read_response(&slow).assert_problem(408, "slow_body");
+        read_response(&slow).assert_problem(408, "request_body_timeout");
         assert_eq!(read_to_end(slow), b"", "what comes after it cannot be told from its rest");
         assert_serves(house);
     });
@@ -167,7 +167,7 @@ fn long_poll_over_limit_returns_too_many_waiting() {
         http::write_request(&mut first, "POST", "/v1/leases", &[], Some(wanted(300_000).as_bytes()));
         wait_until("it waits", || house.metric_value("onceward_http_long_polls") == 1);
         let second = send_request(house, "POST", "/v1/leases", Some(&wanted(300_000)));
-        second.assert_problem(503, "too_many_waiting");
+        second.assert_problem(503, "too_many_long_polls");
         assert_eq!(second.header("retry-after"), Some("1"));
         // A call without `wait_ms` needs no slot.
         assert_eq!(
@@ -237,7 +237,7 @@ fn calls_over_api_key_share_return_too_many_of_key() {
         wait_until("those without a key are gone", || held("onceward_http_streams") == 0);
         let mut anns: Vec<_> = (0..2).map(|_| streams(Some(ann)).expect("half of them")).collect();
         let third = read_response(&open(Some(ann), "/v1/stream"));
-        third.assert_problem(429, "too_many_of_key");
+        third.assert_problem(429, "api_key_share_exceeded");
         assert_eq!((third.header("retry-after"), &third.json()["retry_after_ms"]), (Some("1"), &json!(1_000)));
         let bobs: Vec<_> = (0..2).map(|_| streams(Some(bob)).expect("there is room for others")).collect();
         read_response(&open(Some(bob), "/v1/stream")).assert_problem(503, "too_many_streams");
@@ -247,7 +247,7 @@ fn calls_over_api_key_share_return_too_many_of_key() {
         // The same for long polls.
         let waiting: Vec<_> = (0..2).map(|_| open(Some(ann), "/v1/leases")).collect();
         wait_until("they wait", || held("onceward_http_long_polls") == 2);
-        read_response(&open(Some(ann), "/v1/leases")).assert_problem(429, "too_many_of_key");
+        read_response(&open(Some(ann), "/v1/leases")).assert_problem(429, "api_key_share_exceeded");
         let others = open(Some(bob), "/v1/leases");
         wait_until("he waits", || held("onceward_http_long_polls") == 3);
         drop((waiting, others));
@@ -262,13 +262,13 @@ fn invalid_request_head_returns_problem() {
         };
         let many = format!("GET /livez HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(200));
         for (text, status, code) in [
-            ("nonsense\r\n\r\n".to_owned(), 400, "bad_head"),
-            ("GET /livez HTTP/9.9\r\n\r\n".to_owned(), 400, "bad_head"),
-            ("GET /livez HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "bad_head"),
-            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 400, "bad_head"),
-            ("\u{16}\u{3}\u{1}\u{2}\0 as TLS begins\r\n\r\n".to_owned(), 400, "bad_head"),
-            (long("x", 20_000), 431, "head_too_large"),
-            (many, 431, "head_too_large"),
+            ("nonsense\r\n\r\n".to_owned(), 400, "invalid_request_head"),
+            ("GET /livez HTTP/9.9\r\n\r\n".to_owned(), 400, "invalid_request_head"),
+            ("GET /livez HTTP/1.1\r\nno colon\r\n\r\n".to_owned(), 400, "invalid_request_head"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 400, "invalid_request_head"),
+            ("\u{16}\u{3}\u{1}\u{2}\0 as TLS begins\r\n\r\n".to_owned(), 400, "invalid_request_head"),
+            (long("x", 20_000), 431, "request_head_too_large"),
+            (many, 431, "request_head_too_large"),
         ] {
             let mut stream = http::connect(house.address());
             let _ = stream.write_all(text.as_bytes());
@@ -368,7 +368,7 @@ fn response_arrives_though_body_was_not_read() {
             let mut stream = http::connect(house.address());
             http::write_request(&mut stream, "POST", CREATE_RECORD_PATH, &[], Some(&b" ".repeat(400_000)));
             let _ = stream.shutdown(Shutdown::Write);
-            read_response(&stream).assert_problem(413, "too_large");
+            read_response(&stream).assert_problem(413, "request_too_large");
         }
         assert_serves(house);
     });

@@ -115,7 +115,7 @@ fn stream_with_wait_ms_ends_after_existing_entries() {
         assert_eq!(all.matches("event: entry").count(), 5, "{all}");
         assert_eq!(read("wait_ms=20").text(), "id: 5\n\n");
         assert_eq!(read("after=0&lifecycle=house.other&wait_ms=20").text(), "id: 0\n\nid: 5\n\n");
-        read("wait_ms=300001").assert_problem(422, "bad_input");
+        read("wait_ms=300001").assert_problem(422, "invalid_input");
         house.close().await;
     });
 }

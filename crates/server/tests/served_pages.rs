@@ -13,7 +13,7 @@ use support::with_sqlite_server;
 fn stream_after_end_of_log_returns_beyond_the_log() {
     with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
         let said = house.send(None, "GET", "/v1/stream?after=1000000", None);
-        assert_eq!((said.status, said.problem_code().as_str()), (409, "beyond_the_log"));
+        assert_eq!((said.status, said.problem_code().as_str()), (409, "past_end_of_log"));
         let last = said.json()["last"].as_u64().expect("how far it reaches");
         let said = house.send(None, "GET", &format!("/v1/stream?after={last}&wait_ms=0"), None);
         assert_eq!(said.status, 200);

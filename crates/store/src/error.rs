@@ -65,15 +65,15 @@ impl StoreError {
             Self::DiskFull => "store_full",
             Self::ReadOnly(_) => "store_read_only",
             Self::Corrupt(_) => "store_corrupt",
-            Self::ForeignDatabase(_) => "store_no_database",
+            Self::ForeignDatabase(_) => "store_foreign_database",
             Self::Unavailable(_) => "store_unavailable",
             Self::Locked { .. } => "store_locked",
             Self::Rejected(_) => "store_rejected",
             Self::SchemaTooNew { .. } => "store_too_new",
             Self::SchemaTooOld { .. } => "store_too_old",
             Self::LogPruned { .. } => "pruned",
-            Self::UnknownVersion { .. } => "unknown_definition",
-            Self::InvalidLifecycles(_) => "unsound_lifecycle",
+            Self::UnknownVersion { .. } => "store_unknown_version",
+            Self::InvalidLifecycles(_) => "invalid_lifecycle",
         }
     }
 

@@ -96,7 +96,7 @@ async fn run_concurrent_saves(files: &InputFiles, seed: u64) -> (usize, usize) {
         saved += task.await.expect("no panic");
     }
     let ready_jobs = assert_state_equals_replay(&stores[0]).await;
-    let placement_sql = "SELECT count(*) || ' ' || count(DISTINCT record) FROM (SELECT record FROM onceward.later UNION ALL \
+    let placement_sql = "SELECT count(*) || ' ' || count(DISTINCT record) FROM (SELECT record FROM onceward.delayed UNION ALL \
                  SELECT record FROM onceward.ready WHERE key IS NULL UNION ALL SELECT record FROM onceward.lanes) w";
     assert_eq!(psql(&url, placement_sql), format!("{ready_jobs} {ready_jobs}"), "each stands once where it belongs");
     let fronts_sql = "SELECT (SELECT count(*) FROM onceward.ready WHERE key IS NOT NULL) - \

@@ -83,7 +83,7 @@ fn schema_constraints_reject_invalid_rows() {
             ("INSERT INTO onceward.effects SELECT * FROM onceward.effects", "effects_pkey"),
             ("INSERT INTO onceward.accounts VALUES ('coin', 'x', false, -1)", "accounts_check"),
             ("UPDATE onceward.records SET hold = -1", "records_hold_check"),
-            ("UPDATE onceward.tallies SET count = -1", "tallies_count_check"),
+            ("UPDATE onceward.state_counts SET count = -1", "state_counts_count_check"),
             ("INSERT INTO onceward.counts VALUES (1, 1, 'x', 1, -1)", "counts_count_check"),
             ("INSERT INTO onceward.batches SELECT last, first, batch + 1 FROM onceward.batches", "batches_pkey"),
         ] {
@@ -328,8 +328,7 @@ fn log_pages_continue_past_pruned_gaps() {
         for _ in 0..20 {
             driver.create_record(&user("ann"), "suite.task", json!({}), start_time()).await;
         }
-        let delete_sql =
-            "DELETE FROM onceward.history h USING onceward.batches b WHERE h.place >> 20 = b.batch AND b.last BETWEEN";
+        let delete_sql = "DELETE FROM onceward.history h USING onceward.batches b WHERE h.entry_id >> 20 = b.batch AND b.last BETWEEN";
         psql(&url, &format!("{delete_sql} 3 AND 9"));
         psql(&url, &format!("{delete_sql} 12 AND 17"));
         psql(&url, "DELETE FROM onceward.batches WHERE last BETWEEN 13 AND 16");

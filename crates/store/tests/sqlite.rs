@@ -108,7 +108,7 @@ fn schema_constraints_reject_invalid_rows() {
             ("INSERT INTO effects SELECT record, token, result FROM effects", "effects.record"),
             ("INSERT INTO accounts VALUES ('coin', 'purse:ann', 0, -1)", "balance"),
             ("UPDATE records SET hold = -1", "hold"),
-            ("UPDATE tallies SET count = -1", "count"),
+            ("UPDATE state_counts SET count = -1", "count"),
             ("UPDATE records SET version = 'two'", "version"),
         ] {
             let error = connection.execute(sql, []).unwrap_err().to_string();

@@ -11,11 +11,11 @@ use crate::Simulator;
 
 /// `FILE:LINE`, relative to the repository: loads the system without the transition or entry at that line, and without
 /// static analysis. A test that still passes does not test it (`cargo xtask rules --prove`).
-pub const REMOVAL_ENV_VAR: &str = "ONCEWARD_TAKE_AWAY";
+pub const REMOVAL_ENV_VAR: &str = "ONCEWARD_REMOVED_ENTRY";
 
 /// A folder with changed files of shipped systems, such as `image/job.toml`. They replace the files of the repository
 /// and skip static analysis. A test that still passes does not notice the change (`cargo xtask mutants`).
-pub const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT";
+pub const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT_DIR";
 
 pub fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

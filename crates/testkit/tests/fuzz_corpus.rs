@@ -16,7 +16,7 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_MEMORY_KB: u64 = 1024 * 1024;
 
 fn replay_corpus(target: FuzzTarget, mutations: u32) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name());
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assurance/fuzz/corpus").join(target.name());
     let program = env!("CARGO_BIN_EXE_fuzz_replay");
     let mut child = Command::new("sh")
         .arg("-c")

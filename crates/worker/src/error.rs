@@ -108,14 +108,20 @@ impl Problem {
     }
 
     fn is_retryable(&self) -> bool {
-        matches!(self.status, 429 | 502 | 503 | 504 | 507) || self.code == "still_running"
+        matches!(self.status, 429 | 502 | 503 | 504 | 507) || self.code == "idempotency_key_in_use"
     }
 
     /// Returns whether the server refused before execution. `closed` and `store_unavailable` are not included:
     /// their batch may have been written.
     fn was_not_executed(&self) -> bool {
-        let not_executed_codes =
-            ["overloaded", "contended", "store_busy", "store_full", "check_unavailable", "bad_answer"];
+        let not_executed_codes = [
+            "overloaded",
+            "too_many_conflicts",
+            "store_busy",
+            "store_full",
+            "check_unavailable",
+            "invalid_check_answer",
+        ];
         self.status == 429 || not_executed_codes.contains(&&*self.code)
     }
 }

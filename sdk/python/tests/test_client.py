@@ -72,7 +72,7 @@ class ProducerTest(unittest.TestCase):
         self.assertEqual(self.client.create(TASK, payload=1, idempotency_key="order 7").id, first.id)
         with self.assertRaises(RefusedError) as refused:
             self.client.create(TASK, payload=2, idempotency_key="order 7")
-        self.assertEqual((refused.exception.status, refused.exception.code), (422, "key_reused"))
+        self.assertEqual((refused.exception.status, refused.exception.code), (422, "idempotency_key_reused"))
 
     def test_idempotency_key_accepts_any_unicode_text(self) -> None:
         for key in ("count Müller", "12 € an hour", "数える"):
@@ -284,4 +284,4 @@ class WorkerCallTest(unittest.TestCase):
         assert isinstance(first, ReportResult) and isinstance(third, ReportResult)
         self.assertEqual([record_of(each).state for each in (first, third)], ["done", "done"])
         assert isinstance(second, Problem)
-        self.assertEqual(second.code, "bad_input")
+        self.assertEqual(second.code, "invalid_input")

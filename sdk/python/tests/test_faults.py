@@ -326,7 +326,7 @@ class FaultTest(unittest.TestCase):
         self.assertEqual((dead.fields["code"], dead.fields["message"]), ("BROKEN", "half an emoji: ?"))
 
     def test_rejected_failure_message_is_replaced(self) -> None:
-        responses = [problem_response(422, "bad_input")]
+        responses = [problem_response(422, "invalid_input")]
 
         def respond(request: ProxyRequest) -> ProxyResponse:
             return responses.pop() if request.path.endswith("/fail") and responses else request.forward()

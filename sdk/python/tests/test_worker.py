@@ -299,7 +299,7 @@ class WorkerTest(unittest.TestCase):
     def test_unknown_lifecycle_ends_worker(self) -> None:
         worker = Worker(server.url)
         worker.job("no.such")(lambda job: None)
-        with self.assertLogs("onceward", "ERROR"), self.assertRaisesRegex(Exception, "no_such_lifecycle"):
+        with self.assertLogs("onceward", "ERROR"), self.assertRaisesRegex(Exception, "unknown_lifecycle"):
             worker.run(signals=False)
 
 

@@ -33,7 +33,7 @@ export function isRetryable(error: unknown): boolean {
 
 /** Returns whether the cause is temporary, for example an overloaded server, a full disk or an internal error. */
 export function isProblemRetryable(problem: Problem): boolean {
-  if (problem.code === "still_running" || problem.status === 429) return true;
+  if (problem.code === "idempotency_key_in_use" || problem.status === 429) return true;
   return problem.status >= 500 && problem.status !== 501 && problem.status !== 505;
 }
 

@@ -205,7 +205,7 @@ export class Worker {
       try {
         return await this.#leaseOnce(maxJobs, idempotencyKey, { responseTimeout: FINAL_REPORT_TIMEOUT, replayOnly: true });
       } catch (error) {
-        // `still_running` if the server has not yet noticed that the call was aborted.
+        // `idempotency_key_in_use` if the server has not yet noticed that the call was aborted.
         if (!isRetryable(error) || performance.now() > deadline) return []; // Their leases expire.
       }
       await sleep(backoff.nextDelay());

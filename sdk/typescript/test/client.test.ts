@@ -62,7 +62,7 @@ describe("producers", () => {
     const first = await client.create(TASK, { payload: 1, idempotencyKey: "order 7" });
     assert.equal((await client.create(TASK, { payload: 1, idempotencyKey: "order 7" })).id, first.id);
     const refused = await expectRefusal(client.create(TASK, { payload: 2, idempotencyKey: "order 7" }));
-    assert.deepEqual([refused.status, refused.code], [422, "key_reused"]);
+    assert.deepEqual([refused.status, refused.code], [422, "idempotency_key_reused"]);
   });
 
   it("accepts any Unicode text as idempotency key", async () => {
@@ -276,6 +276,6 @@ describe("the calls of a worker", () => {
       finish: true,
     }));
     const answers = await client.reportBatch(reports);
-    assert.deepEqual(answers.map((each) => (isProblem(each) ? each.code : each.record?.state)), ["done", "bad_input", "done"]);
+    assert.deepEqual(answers.map((each) => (isProblem(each) ? each.code : each.record?.state)), ["done", "invalid_input", "done"]);
   });
 });

@@ -381,7 +381,7 @@ describe("reports that the server rejects", () => {
   });
 
   it("a rejected failure message is replaced", async () => {
-    const responses = [problemResponse(422, "bad_input")];
+    const responses = [problemResponse(422, "invalid_input")];
     await runWorker(
       (request) => (request.path.endsWith("/fail") ? responses.pop() : undefined) ?? request.forward(),
       () => {

@@ -363,7 +363,7 @@ describe("a worker", () => {
     await assert.rejects(worker.run(), /has no handler/);
     worker.handle("no.such", () => {});
     assert.throws(() => worker.handle("no.such", () => {}), /already/);
-    await assert.rejects(worker.run({ signals: false }), (error) => error instanceof RefusedError && error.code === "no_such_lifecycle");
+    await assert.rejects(worker.run({ signals: false }), (error) => error instanceof RefusedError && error.code === "unknown_lifecycle");
   });
 });
 

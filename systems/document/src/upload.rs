@@ -113,15 +113,17 @@ async fn upload(
 /// Returns the caller's `Client-Request-Id`, checked against the bounds of the field `requestId`.
 fn client_request_id<'a>(headers: &'a HeaderMap, lifecycle: &Lifecycle) -> Result<&'a str, Problem> {
     if headers.get_all(&CLIENT_REQUEST_ID).iter().count() > 1 {
-        return Err(Problem::bad_input("send one Client-Request-Id"));
+        return Err(Problem::invalid_input("send one Client-Request-Id"));
     }
     let id = header_text(headers, &CLIENT_REQUEST_ID)?
-        .ok_or_else(|| Problem::bad_input("send a header Client-Request-Id: your own name for this upload"))?;
+        .ok_or_else(|| Problem::invalid_input("send a header Client-Request-Id: your own name for this upload"))?;
     let field = lifecycle.field_index("requestId").and_then(|slot| lifecycle.fields.get(usize::from(slot)));
     let (min_chars, max_chars) = field.and_then(|field| field.bounds.size).unwrap_or((0, u64::MAX));
     let characters = u64::try_from(id.chars().count()).unwrap_or(u64::MAX);
     if characters < min_chars || characters > max_chars {
-        return Err(Problem::bad_input(format!("Client-Request-Id has from {min_chars} to {max_chars} characters")));
+        return Err(Problem::invalid_input(format!(
+            "Client-Request-Id has from {min_chars} to {max_chars} characters"
+        )));
     }
     Ok(id)
 }
@@ -151,9 +153,9 @@ impl UploadSizeLimit {
         let problem = if self.needs_object_storage {
             let detail =
                 format!("into its database this server takes {max_bytes} bytes at most; with --objects it takes more");
-            Problem::new(413, "no_objects", detail)
+            Problem::new(413, "object_storage_not_configured", detail)
         } else {
-            Problem::new(413, "too_large", format!("a document has at most {max_bytes} bytes"))
+            Problem::new(413, "request_too_large", format!("a document has at most {max_bytes} bytes"))
         };
         Err(problem.with_member("most", max_bytes))
     }
@@ -197,7 +199,8 @@ impl UploadStream {
             else {
                 return Ok(None);
             };
-            let frame = frame.map_err(|_| Problem::new(400, "broken_body", "the body ended before its end"))?;
+            let frame =
+                frame.map_err(|_| Problem::new(400, "incomplete_request_body", "the body ended before its end"))?;
             let Ok(chunk) = frame.into_data() else { continue };
             let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
             if !self.rate_meter.record_chunk(waited, bytes) {
@@ -242,5 +245,5 @@ async fn with_total_timeout<T>(
 }
 
 fn slow_body_problem(detail: &str) -> Problem {
-    Problem::new(408, "slow_body", detail)
+    Problem::new(408, "request_body_timeout", detail)
 }

@@ -104,7 +104,7 @@ fn missing_chunk_returns_408_and_frees_request_id() {
     with_server(limits, async |server| {
         for sent_bytes in [0, 10, 200_000] {
             let (status, text) = read_response(server.start_upload("a", 1_000_000, sent_bytes).await).await;
-            assert!(status == 408 && text.contains("slow_body"), "{text}");
+            assert!(status == 408 && text.contains("request_body_timeout"), "{text}");
         }
         let (status, text) = read_response(server.start_upload("a", 200_000, 200_000).await).await;
         assert_eq!(status, 201, "the name is still free: {text}");
@@ -120,7 +120,7 @@ fn upload_over_total_timeout_returns_408() {
     };
     with_server(limits, async |server| {
         let (status, text) = read_response(server.start_upload("a", 1_000_000, 200_000).await).await;
-        assert!(status == 408 && text.contains("slow_body"), "{text}");
+        assert!(status == 408 && text.contains("request_body_timeout"), "{text}");
     });
 }
 
@@ -137,7 +137,7 @@ fn upload_below_min_rate_returns_408() {
     with_server(limits, async |server| {
         for sent_bytes in [1, 200_000] {
             let (status, text) = read_response(server.start_upload("a", 1_000_000, sent_bytes).await).await;
-            assert!(status == 408 && text.contains("slow_body"), "{text}");
+            assert!(status == 408 && text.contains("request_body_timeout"), "{text}");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench --lives`: measures job throughput on SQLite, next to a baseline that writes the same rows.
+//! `cargo xtask bench --jobs`: measures job throughput on SQLite, next to a baseline that writes the same rows.
 //!
 //! Takes about five minutes on a quiet machine. Only a wrong number of transactions fails it: times depend on the load
 //! of the machine, so only ratios within one run are comparable.
@@ -21,8 +21,8 @@ const JOB_REPORTS: &[(&str, &[&str])] = &[
 pub(crate) fn run() -> Result<()> {
     let mut build = shell::command("cargo");
     build.current_dir(tree::root());
-    shell::run(build.args(["build", "--quiet", "--release", "--package", "onceward-bench", "--bin", "lives"]))?;
-    let program = binary_path("release", "lives")?;
+    shell::run(build.args(["build", "--quiet", "--release", "--package", "onceward-bench", "--bin", "jobs"]))?;
+    let program = binary_path("release", "jobs")?;
     for (title, words) in JOB_REPORTS {
         println!("\n# {title}");
         shell::run(shell::command(path_str(&program)?).args(*words))?;

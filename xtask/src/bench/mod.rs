@@ -20,7 +20,7 @@ use callgrind::CallgrindProfile;
 /// between compilers and C libraries, so 1.5 means that the code changed.
 const MAX_INSTRUCTION_RATIO: f64 = 1.5;
 
-const BASELINE_FILE: &str = "bench/baseline.toml";
+const BASELINE_FILE: &str = "assurance/bench/baseline.toml";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BenchForm {
@@ -45,7 +45,7 @@ pub(crate) fn run(form: BenchForm) -> Result<()> {
     if form != BenchForm::Short {
         let lines = measure_cases("release", 500, BenchForm::Long)?;
         table::print(&lines);
-        let program = binary_path("release", "spread")?;
+        let program = binary_path("release", "fanout")?;
         fanout::print(path_str(&program)?)?;
         fanout::assert_linear_cost(path_str(&program)?)?;
         if form == BenchForm::Record {
@@ -60,7 +60,7 @@ pub(crate) fn run(form: BenchForm) -> Result<()> {
             write_baseline(&mut baseline, "dev", &lines)?;
         } else {
             compare_with_baseline(&baseline, "dev", &lines)?;
-            fanout::assert_linear_cost(path_str(&binary_path("dev", "spread")?)?)?;
+            fanout::assert_linear_cost(path_str(&binary_path("dev", "fanout")?)?)?;
             println!("{} cases counted, none above its ceiling", lines.len());
         }
     }
@@ -69,7 +69,7 @@ pub(crate) fn run(form: BenchForm) -> Result<()> {
 
 fn measure_cases(profile: &str, rounds: u32, form: BenchForm) -> Result<Vec<BenchLine>> {
     if profile == "dev" {
-        programs::build(&["hotpath", "spread"])?;
+        programs::build(&["hotpath", "fanout"])?;
     } else {
         let mut build = shell::command("cargo");
         build.current_dir(tree::root()).args(["build", "--quiet", "--profile", profile, "--package", "onceward-bench"]);
@@ -96,7 +96,7 @@ fn measure_cases(profile: &str, rounds: u32, form: BenchForm) -> Result<Vec<Benc
         Ok(BenchLine { name: (*name).to_owned(), profile, nanos_median_and_min: nanoseconds.get(*name).copied() })
     })?;
     if lines.is_empty() {
-        bail!("hotpath knows no case");
+        bail!("hotpath has no case");
     }
     Ok(lines)
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::lab::safeguards::{self, Safeguards};
-use crate::prove::binaries::{self, Binary, Build};
+use crate::rule_proofs::binaries::{self, Binary, Build};
 use crate::rules::id::RuleId;
 use crate::rules::index::RuleIndex;
 use crate::rules::lifecycle_file::{self, RuleEntry};
@@ -20,14 +20,14 @@ use crate::rules::rule_removals::CodeEdit;
 use crate::tree;
 
 /// The number of the active edit.
-pub(crate) const EDIT_ENV_VAR: &str = "ONCEWARD_EDIT";
+pub(crate) const EDIT_ENV_VAR: &str = "ONCEWARD_REMOVED_RULE";
 
 /// The function that the copy adds to core: returns whether an edit is active in this process.
 const SWITCH_FUNCTION: &str = r#"
 /// Only in the copy that proofs run in: whether this edit is made.
-pub fn edit_is_made(number: u32) -> bool {
+pub fn is_rule_removed(number: u32) -> bool {
     static MADE: std::sync::OnceLock<Option<u32>> = std::sync::OnceLock::new();
-    *MADE.get_or_init(|| std::env::var("ONCEWARD_EDIT").ok().and_then(|made| made.parse().ok())) == Some(number)
+    *MADE.get_or_init(|| std::env::var("ONCEWARD_REMOVED_RULE").ok().and_then(|made| made.parse().ok())) == Some(number)
 }
 "#;
 
@@ -54,8 +54,6 @@ pub(crate) struct RuleRemoval {
 pub(crate) struct RepositoryCopy {
     /// A removal's number is its index here.
     pub(crate) removals: Vec<RuleRemoval>,
-    /// Numbers of the removals that could not be put behind a switch.
-    unswitched: BTreeSet<usize>,
     /// Files that differ from the repository.
     edited_files: BTreeMap<String, String>,
 }
@@ -65,13 +63,8 @@ impl RepositoryCopy {
         let removals = collect_removals(index)?;
         let safeguarded = safeguards.switched_files()?;
         let mut by_file: BTreeMap<&str, Vec<(usize, &CodeEdit)>> = BTreeMap::new();
-        let mut alone = BTreeSet::new();
         for (number, RuleRemoval { edit, .. }) in removals.iter().enumerate() {
-            if edit.needs_own_build || !tree::has_extension(&edit.file, "rs") {
-                alone.insert(number);
-            } else {
-                by_file.entry(&edit.file).or_default().push((number, edit));
-            }
+            by_file.entry(&edit.file).or_default().push((number, edit));
         }
         let mut edited_files = safeguarded.clone();
         for (file, edits) in by_file {
@@ -79,8 +72,7 @@ impl RepositoryCopy {
             let switched =
                 switch::add_switches(&original, safeguarded.get(file).unwrap_or(&original), &edits, core_path(file))
                     .with_context(|| file.to_owned())?;
-            alone.extend(switched.unswitched);
-            edited_files.insert(file.to_owned(), switched.text);
+            edited_files.insert(file.to_owned(), switched);
         }
         let core = match edited_files.get(CORE_LIB_FILE) {
             Some(text) => text.clone(),
@@ -92,24 +84,12 @@ impl RepositoryCopy {
             read_source(MANIFEST_FILE)?.replacen(DEBUG_SETTING_REPLACEMENT.0, DEBUG_SETTING_REPLACEMENT.1, 1)
                 + COPY_PROFILE,
         );
-        Ok(Self { removals, unswitched: alone, edited_files })
-    }
-
-    pub(crate) fn needs_own_build(&self, number: usize) -> bool {
-        self.unswitched.contains(&number)
+        Ok(Self { removals, edited_files })
     }
 
     /// Builds the tests that `cargo_args` select, with every switch.
     pub(crate) fn build_tests(&self, cargo_args: &[String]) -> Result<Vec<Binary>> {
         build_copy(&self.edited_files, cargo_args)
-    }
-
-    /// Like [`build_tests`](Self::build_tests), but with one edit applied unconditionally.
-    pub(crate) fn build_tests_with_edit(&self, number: usize, cargo_args: &[String]) -> Result<Vec<Binary>> {
-        let edit = &self.removals[number].edit;
-        let mut edited = self.edited_files.clone();
-        edited.insert(edit.file.clone(), edit.apply(&read_source(&edit.file)?)?);
-        build_copy(&edited, cargo_args)
     }
 }
 
@@ -163,7 +143,6 @@ fn removal_of_compiled_entry(entry: &RuleEntry) -> Result<CodeEdit> {
                     file: code.path.clone(),
                     find: format!("{head}{name}\")"),
                     replace: format!("{:?}", lifecycle_file::without_entry(&read_source(&entry.path)?, entry)),
-                    needs_own_build: false,
                 });
             }
         }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::copy::{self, RepositoryCopy};
 use crate::packages;
-use crate::prove::binaries::{self, Binary};
+use crate::rule_proofs::binaries::{self, Binary};
 use crate::rules::id::RuleId;
 use crate::rules::index::RuleIndex;
 use crate::workers::at_once;
@@ -23,13 +23,13 @@ use trial::LabTrial;
 const LAB_TEST_ARGS: [&str; 3] = ["--workspace", "--test", "lab"];
 
 /// Names a folder with lifecycle files that testkit loads instead of the shipped ones.
-const LIFECYCLES_ENV_VAR: &str = "ONCEWARD_MUTANT";
+const LIFECYCLES_ENV_VAR: &str = "ONCEWARD_MUTANT_DIR";
 
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let only = match words {
         [] => None,
-        ["--only", rule] => Some(RuleId::parse(rule).context("--only wants an id, as FM-1")?),
-        other => bail!("lab knows no {}", other.join(" ")),
+        ["--only", rule] => Some(RuleId::parse(rule).context("--only needs an id, such as FM-1")?),
+        other => bail!("lab has no option {}", other.join(" ")),
     };
     packages::have_postgres()?;
     packages::have_strace()?;
@@ -37,7 +37,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     let failure_modes: Vec<&FailureMode> =
         safeguards.failure_modes.iter().filter(|page| only.as_ref().is_none_or(|id| page.rule == *id)).collect();
     if failure_modes.is_empty() {
-        bail!("no such page in {}", safeguards::SAFEGUARDS_FILE);
+        bail!("{} has no such failure mode", safeguards::SAFEGUARDS_FILE);
     }
     let harness = LabHarness::build(&safeguards)?;
     let reports = at_once(&failure_modes, |page| {
@@ -50,7 +50,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     if wrong.is_empty() {
         return Ok(());
     }
-    bail!("the lab does not show what it should:\n  {}", wrong.join("\n  "))
+    bail!("lab results differ from assurance/lab/guards.toml:\n  {}", wrong.join("\n  "))
 }
 
 /// The lab's tests in an unchanged build and in a build with switchable safeguards.
@@ -125,7 +125,7 @@ impl<'a> LabHarness<'a> {
                 LabTestKind::Damage => {
                     report.duration += trial.duration;
                     if trial.passed {
-                        problems.push(format!("{test} passes with every guard in"));
+                        problems.push(format!("{test} passes with every safeguard in place"));
                     }
                 }
                 kind => {
@@ -144,7 +144,10 @@ impl<'a> LabHarness<'a> {
             let trial = self.run_trial(&self.switched, test, &[])?;
             report.duration += trial.duration;
             if !trial.passed {
-                problems.push(format!("{test} fails in the copy with every guard in:\n{}", indent(&trial.output)));
+                problems.push(format!(
+                    "{test} fails in the copy with every safeguard in place:\n{}",
+                    indent(&trial.output)
+                ));
             }
         }
         for without in &failure_mode.removals {
@@ -168,14 +171,14 @@ impl<'a> LabHarness<'a> {
                 report.detected_removals.0 += usize::from(!trial.passed);
                 report.detected_removals.1 += 1;
                 if trial.passed {
-                    problems.push(format!("without {guards}, {test} passes all the same"));
+                    problems.push(format!("without {guards}, {test} still passes"));
                 }
             }
         }
         Ok(report)
     }
 
-    /// Returns the full names of the failure mode's tests. Reports tests that lab/guards.toml lists but that do not
+    /// Returns the full names of the failure mode's tests. Reports tests that assurance/lab/guards.toml lists but that do not
     /// exist, and the reverse.
     fn tests_of(&self, failure_mode: &FailureMode, problems: &mut Vec<String>) -> Vec<String> {
         let own = format!("{}::", failure_mode.module);
@@ -196,8 +199,7 @@ impl<'a> LabHarness<'a> {
         }
         for test in tests.iter().filter(|test| test_kind(test) != LabTestKind::Recovered) {
             if !named_tests.iter().any(|name| short_test_name(test) == name.as_str()) {
-                problems
-                    .push(format!("{} does not name {test}: nobody knows what it shows", safeguards::SAFEGUARDS_FILE));
+                problems.push(format!("{} does not list {test}", safeguards::SAFEGUARDS_FILE));
             }
         }
         tests
@@ -220,7 +222,10 @@ impl<'a> LabHarness<'a> {
 }
 
 fn find_lab_binary(binaries: Vec<Binary>) -> Result<Binary> {
-    binaries.into_iter().find(|binary| Path::new(&binary.main).ends_with("lab/lab.rs")).context("the lab has no tests")
+    binaries
+        .into_iter()
+        .find(|binary| Path::new(&binary.main).ends_with("assurance/lab/lab.rs"))
+        .context("the lab has no tests")
 }
 
 /// What a test shows, by its name. Also the index of its column.

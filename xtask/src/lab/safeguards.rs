@@ -1,4 +1,4 @@
-//! Parses `lab/guards.toml`: the safeguards, how to remove them, and which tests must fail then.
+//! Parses `assurance/lab/guards.toml`: the safeguards, how to remove them, and which tests must fail then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use crate::rules::id::{self, RuleId};
 use crate::rules::rule_removals::CodeEdit;
 use crate::tree;
 
-pub(crate) const SAFEGUARDS_FILE: &str = "lab/guards.toml";
+pub(crate) const SAFEGUARDS_FILE: &str = "assurance/lab/guards.toml";
 
 /// The placeholder for "this safeguard is removed" in an edit's `replace`.
 const REMOVED_PLACEHOLDER: &str = "WITHOUT";
 
 /// Names of the removed safeguards.
-pub(super) const REMOVED_ENV_VAR: &str = "ONCEWARD_LAB_WITHOUT";
+pub(super) const REMOVED_ENV_VAR: &str = "ONCEWARD_REMOVED_SAFEGUARDS";
 
 /// The function that the copy adds to core: returns whether a safeguard is removed in this process.
 pub(crate) const SWITCH_FUNCTION: &str = r#"
 /// Only in the copy that proofs run in: whether a guard is out.
-pub fn guard_is_out(guard: &str) -> bool {
+pub fn is_safeguard_removed(guard: &str) -> bool {
     static OUT: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    let names = || std::env::var("ONCEWARD_LAB_WITHOUT").unwrap_or_default().split(',').map(str::to_owned).collect();
+    let names = || std::env::var("ONCEWARD_REMOVED_SAFEGUARDS").unwrap_or_default().split(',').map(str::to_owned).collect();
     OUT.get_or_init(names).iter().any(|out| out == guard)
 }
 "#;
@@ -111,7 +111,7 @@ impl SafeguardEdit {
 
     /// Returns the edit with the placeholder replaced by a call of the switch.
     fn switched_edit(&self) -> CodeEdit {
-        let question = format!("{}::guard_is_out({:?})", core_path(&self.edit.file), self.safeguard);
+        let question = format!("{}::is_safeguard_removed({:?})", core_path(&self.edit.file), self.safeguard);
         CodeEdit { replace: self.edit.replace.replace(REMOVED_PLACEHOLDER, &question), ..self.edit.clone() }
     }
 }
@@ -133,14 +133,14 @@ fn text_list(entry: &Value, key: &str) -> Result<Vec<String>> {
 fn parse_edit(entry: &Value) -> Result<SafeguardEdit> {
     let rules: Vec<RuleId> = text_list(entry, "rule")?.iter().flat_map(|rule| id::find_rule_ids(rule)).collect();
     let (file, find, replace) = (text_value(entry, "file")?, text_value(entry, "find")?, text_value(entry, "replace")?);
-    let edit = CodeEdit { rules, file, find, replace, needs_own_build: false };
+    let edit = CodeEdit { rules, file, find, replace };
     let edit_of_safeguard = SafeguardEdit { safeguard: text_value(entry, "guard")?, edit };
     if edit_of_safeguard.edit.rules.is_empty() {
-        bail!("the guard `{}` names no rule", edit_of_safeguard.safeguard);
+        bail!("the safeguard `{}` names no rule", edit_of_safeguard.safeguard);
     }
     if edit_of_safeguard.is_lifecycle() == edit_of_safeguard.edit.replace.contains(REMOVED_PLACEHOLDER) {
         bail!(
-            "the guard `{}`: {REMOVED_PLACEHOLDER} stands in edits of code, and only there",
+            "the safeguard `{}`: {REMOVED_PLACEHOLDER} belongs in edits of code, and only there",
             edit_of_safeguard.safeguard
         );
     }
@@ -190,7 +190,7 @@ fails = ["prevented_a"]
     fn safeguard_edit_becomes_runtime_switch() -> Result<()> {
         let guards = Safeguards::parse(SAMPLE_FILE)?;
         let edited = guards.edits[0].switched_edit().apply("if late {")?;
-        assert_eq!(edited, "if late && !onceward_core::guard_is_out(\"fence\") {");
+        assert_eq!(edited, "if late && !onceward_core::is_safeguard_removed(\"fence\") {");
         assert_eq!(guards.failure_modes[0].removals[0].failing_tests, ["prevented_a"]);
         Ok(())
     }

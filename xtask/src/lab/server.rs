@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::prove::binaries::Binary;
+use crate::rule_proofs::binaries::Binary;
 use crate::shell;
 
 /// The tests use this server instead of starting their own.

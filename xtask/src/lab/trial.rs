@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::prove::binaries::Binary;
+use crate::rule_proofs::binaries::Binary;
 use crate::shell;
 
 /// A test without its safeguard may hang, which counts as a failure.

@@ -34,7 +34,7 @@ impl CodeMutantOptions {
             match *word {
                 "--list" => options.list_only = true,
                 "--shard" => options.shard = Some((*words.next().context("--shard wants K/N")?).to_owned()),
-                other if other.starts_with('-') => bail!("mutants --code knows no {other}"),
+                other if other.starts_with('-') => bail!("mutants --code has no option {other}"),
                 file => options.files.push(file.to_owned()),
             }
         }

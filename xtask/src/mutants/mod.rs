@@ -1,5 +1,5 @@
 //! `cargo xtask mutants`: mutates every shipped lifecycle file systematically. The static analysis, a scenario test or
-//! a property test must catch each mutant; docs/mutants.md lists which does. `--code` mutates the Rust code of the core
+//! a property test must catch each mutant; docs/generated/mutants.md lists which does. `--code` mutates the Rust code of the core
 //! instead.
 
 mod analysis;
@@ -28,7 +28,7 @@ use self::generator::LifecycleMutant;
 use self::operator::MutationOperator;
 use self::survivors::KnownSurvivors;
 use self::trial::{RETRY_TIMEOUT, SuiteOutcome, SuitePart, SystemSuite, TRIAL_TIMEOUT};
-use crate::prove::binaries::{self, Binary};
+use crate::rule_proofs::binaries::{self, Binary};
 use crate::workers::at_once;
 use crate::{shell, tree};
 
@@ -50,22 +50,18 @@ pub(crate) struct MutantOptions {
 }
 
 impl MutantOptions {
-    pub(crate) fn sample() -> Self {
-        Self { sample_only: true, ..Self::default() }
-    }
-
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
         let mut options = Self::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value =
-                || words.next().map(|word| (*word).to_owned()).with_context(|| format!("{word} wants a value"));
+                || words.next().map(|word| (*word).to_owned()).with_context(|| format!("{word} needs a value"));
             match *word {
                 "--short" => options.sample_only = true,
                 "--diff" => options.show_diff = true,
                 "--system" => options.system = Some(value()?),
                 "--find" => options.name_filters.push(value()?),
-                other => bail!("mutants knows no {other}"),
+                other => bail!("mutants has no option {other}"),
             }
         }
         Ok(options)
@@ -190,7 +186,7 @@ pub(crate) fn run(options: &MutantOptions) -> Result<()> {
     }
     let text = report::report_page(&tried, &files, &survivors, &fingerprint);
     if options.is_full_run() {
-        tree::generate("docs/mutants.md", &text, false, "cargo xtask mutants")?;
+        tree::generate("docs/generated/mutants.md", &text, false, "cargo xtask mutants")?;
     }
     print!("{}", report::terminal_report(&tried, &files, &survivors));
     judge_results(&tried, &survivors, options)
@@ -199,16 +195,14 @@ pub(crate) fn run(options: &MutantOptions) -> Result<()> {
 fn judge_results(tested: &[TestedMutant], survivors: &KnownSurvivors, options: &MutantOptions) -> Result<()> {
     let unknown = tested.iter().filter(|tried| tried.survives() && survivors.reason(&tried.mutant).is_none()).count();
     if unknown > 0 {
-        bail!(
-            "{unknown} mutants that nobody notices and nobody explains: test them, or say why in xtask/survivors.toml"
-        );
+        bail!("{unknown} mutants survive without a reason: test them, or give the reason in xtask/survivors.toml");
     }
     if let Some(caught) = tested.iter().find(|tried| !tried.survives() && survivors.reason(&tried.mutant).is_some()) {
-        bail!("xtask/survivors.toml excuses a mutant that is noticed: {} {}", caught.mutant.file, caught.mutant.name);
+        bail!("xtask/survivors.toml lists a mutant that a test catches: {} {}", caught.mutant.file, caught.mutant.name);
     }
     let score = report::caught_percent(tested.iter());
     if options.is_full_run() && score < MIN_SCORE_PERCENT {
-        bail!("{score:.1} % noticed: at least {MIN_SCORE_PERCENT} % must be");
+        bail!("{score:.1} % of the mutants are caught; at least {MIN_SCORE_PERCENT} % must be");
     }
     Ok(())
 }
@@ -367,7 +361,7 @@ fn test_mutant(
         std::fs::remove_dir_all(folder)?;
     }
     let file = folder.join(tested.mutant.file.trim_start_matches("systems/"));
-    std::fs::create_dir_all(file.parent().context("a file stands in a folder")?)?;
+    std::fs::create_dir_all(file.parent().context("file has a folder")?)?;
     std::fs::write(&file, &tested.mutant.text)?;
     tested.scenario = suite.run_part(SuitePart::Scenarios, folder, limit)?;
     // A mutant that loops forever in scenario tests does so in the others, and takes as long.

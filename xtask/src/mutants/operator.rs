@@ -80,80 +80,83 @@ impl MutationOperator {
         self.label_and_description().0
     }
 
-    /// Returns the description for docs/mutants.md.
+    /// Returns the description for docs/generated/mutants.md.
     pub(super) const fn description(self) -> &'static str {
         self.label_and_description().1
     }
 
     const fn label_and_description(self) -> (&'static str, &'static str) {
         match self {
-            Self::DropTransition => ("drop a row", "one `[[on.…]]` goes"),
-            Self::SwapTransitions => ("swap rows", "two neighbouring rows of one event change places"),
-            Self::RetargetTransition => {
-                ("retarget a row", "it leads to each other state in turn; a move becomes a stay, a stay a move")
-            }
-            Self::ChangeFromStates => ("change from-states", "one fewer, or one more, for each state"),
-            Self::WidenBy => ("widen `by`", "`by` goes, so that any key that may write is let in"),
-            Self::SwapBy => {
-                ("swap `by`", "a name of it goes, or another that the file knows stands for it or beside it")
-            }
-            Self::DropGuard => ("drop a guard", "`when` goes"),
-            Self::NegateGuard => ("negate a guard", "`when`, or the `if` of a refusal, says the opposite"),
-            Self::DropOperand => ("drop a part", "one side of `&&` or `||` goes, in any expression"),
-            Self::ShiftComparison => ("shift a comparison", "`<` becomes `<=`, `>` becomes `>=`, and back"),
+            Self::DropTransition => ("drop a transition", "remove one `[[on.…]]`"),
+            Self::SwapTransitions => ("swap transitions", "swap two adjacent transitions of one event"),
+            Self::RetargetTransition => (
+                "retarget a transition",
+                "change the target to each other state; make a transition internal, and the reverse",
+            ),
+            Self::ChangeFromStates => ("change from-states", "remove or add each state"),
+            Self::WidenBy => ("widen `by`", "remove `by`, so that every API key with write access is admitted"),
+            Self::SwapBy => ("swap `by`", "remove a name, replace it by another name of the file, or add one"),
+            Self::DropGuard => ("drop a guard", "remove `when`"),
+            Self::NegateGuard => ("negate a guard", "negate `when` or the `if` of a refusal"),
+            Self::DropOperand => ("drop an operand", "remove one side of `&&` or `||` in any expression"),
+            Self::ShiftComparison => ("shift a comparison", "replace `<` by `<=` and `>` by `>=`, and the reverse"),
             Self::ShiftConstant => {
-                ("shift a constant", "a number in an expression is one more, or one less; 0.01 where it has a point")
+                ("shift a constant", "add 1 to a number in an expression, or subtract 1; 0.01 for decimals")
             }
             Self::ChangeSign => (
-                "change a sign",
-                "`==` and `!=`, `+` and `-`, `*` and `/`, `min` and `max` change places; a `!` goes; the two branches of `?` change places",
+                "change an operator",
+                "swap `==` and `!=`, `+` and `-`, `*` and `/`, `min` and `max`; remove a `!`; swap the two branches of `?`",
             ),
             Self::ChangeName => {
-                ("change a name", "`true` and `false`, names of a closed list change places; a text gets a letter more")
+                ("change a literal", "swap `true` and `false` or the values of an enum; append a letter to a text")
             }
-            Self::DropRefusal => ("drop a refusal", "an entry of `refuse` goes"),
+            Self::DropRefusal => ("drop a refusal", "remove an entry of `refuse`"),
             Self::ChangeRefusalCode => {
-                ("change an answer", "the code or the status of a refusal, of a clash or of `short` is another")
+                ("change a refusal", "change the code or the status of a refusal, of `clash` or of `short`")
             }
-            Self::DropSet => ("drop a set", "an entry of `set` goes"),
-            Self::DropTransfer => ("drop a move", "an entry of `move` goes"),
+            Self::DropSet => ("drop a set", "remove an entry of `set`"),
+            Self::DropTransfer => ("drop a transfer", "remove an entry of `move`"),
             Self::ChangeTransfer => {
-                ("change a move", "its direction turns, its amount is one more, one of its accounts is another")
+                ("change a transfer", "reverse its direction, add 1 to its amount, replace one of its accounts")
             }
-            Self::DropAction => ("drop a consequence", "an entry of `spawn`, `require`, `cascade` or `deliver` goes"),
+            Self::DropAction => ("drop an action", "remove an entry of `spawn`, `require`, `cascade` or `deliver`"),
             Self::ChangeAction => (
-                "change a consequence",
-                "its `if` goes or turns, one of its fields or inputs goes; `require` becomes `cascade` and back",
+                "change an action",
+                "remove or negate its `if`, remove a field or an input, replace `require` by `cascade`, and the reverse",
             ),
-            Self::DropInput => ("drop an input", "a name of `take`, or an entry of `input`, goes"),
+            Self::DropInput => ("drop an input", "remove a name of `take` or an entry of `input`"),
             Self::DropBound => {
-                ("drop a bound", "`min`, `max`, `pattern` or a name of `enum` goes; `optional` comes or goes")
+                ("drop a bound", "remove `min`, `max`, `pattern` or a value of `enum`; add or remove `optional`")
             }
             Self::ShiftBound => (
                 "shift a bound",
-                "`min`, `max`, `const` or `default` is one more, or one less (0.01 where it has a point, a byte where it is a size), or the opposite, or another text",
+                "change `min`, `max`, `const` or `default` by 1 (0.01 for decimals, a byte for sizes), negate it, or replace its text",
             ),
             Self::DropConstraint => {
-                ("drop a key or limit", "an entry of `unique`, `limit` or `links` goes, or the natural key")
+                ("drop a key or limit", "remove an entry of `unique`, `limit` or `links`, or the natural key")
             }
-            Self::ChangeConstraint => (
-                "change a key or limit",
-                "a field of `on` or a state of `in` goes, `in` or `per` goes, `max` is one more or one less",
-            ),
-            Self::MoveErrorCode => ("move an error code", "it leaves its list, or stands in the other"),
+            Self::ChangeConstraint => {
+                ("change a key or limit", "remove a field of `on`, a state of `in`, `in` or `per`; change `max` by 1")
+            }
+            Self::MoveErrorCode => {
+                ("reclassify an error code", "remove it from its list, or put it into the other list")
+            }
             Self::DoubleDuration => {
-                ("stretch a time", "`lease`, `after`, `per` and every length in an expression is twice as long")
+                ("double a duration", "double `lease`, `after`, `per` and every duration in an expression")
             }
-            Self::UnmarkState => ("unmark a state", "`final`, `rest` or `ready` goes; `final` becomes `rest`"),
-            Self::RenameState => ("rename a state", "where it is declared, and lawfully in the whole file"),
-            Self::ChangeCaller => ("change a caller", "a reader goes, or anyone reads; a name of `[who]` is everybody"),
+            Self::UnmarkState => ("unmark a state", "remove `final`, `rest` or `ready`; replace `final` by `rest`"),
+            Self::RenameState => ("rename a state", "only in its declaration, and consistently in the whole file"),
+            Self::ChangeCaller => (
+                "change a caller",
+                "remove a reader, let every caller read, or let a name of `[who]` match every caller",
+            ),
             Self::ShiftPayloadBound => {
-                ("shift the payload", "its least or greatest size is one byte more or less, or goes")
+                ("shift the payload", "change the smallest or largest payload size by one byte, or remove it")
             }
-            Self::DropAudit => ("drop an audit", "the tag of a row or of a refusal goes, or is another"),
+            Self::DropAudit => ("drop an audit", "remove or change the audit tag of a transition or a refusal"),
             Self::DropSetting => (
                 "drop a setting",
-                "`stop`, `priority`, `key`, `result`, `asset`, `outside`, `clock`, what a check asks, and the time of a timed row go",
+                "remove `stop`, `priority`, `key`, `result`, `asset`, `outside`, `clock`, the input of a check, or the time of a timed transition",
             ),
         }
     }

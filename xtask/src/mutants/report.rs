@@ -1,4 +1,4 @@
-//! Reports which tests catch which mutants, on the terminal and as docs/mutants.md.
+//! Reports which tests catch which mutants, on the terminal and as docs/generated/mutants.md.
 
 use std::fmt::Write as _;
 
@@ -15,27 +15,26 @@ use crate::tree;
 
 const PAGE_INTRODUCTION: &str = "\
 <!-- Written by `cargo xtask mutants`; do not edit. -->
-# What happens to a wrong lifecycle
+# Lifecycle mutants
 
-A lifecycle file is a program, and somebody will change it wrongly. `cargo xtask mutants` takes every file of `systems/`, breaks it in every
-systematic way listed below, one way at a time, and looks who notices: the **checker** (`onceward check` refuses the file), a **scenario test** of
-the system, or its **properties** (random operations of all kinds of callers, held against what must hold of the system).
+`cargo xtask mutants` changes every lifecycle file of `systems/` in each systematic way listed below, one change at a time. The page shows which
+changes are caught: by the **checker** (`onceward check` rejects the file), by a **scenario test** of the system, or by its **properties**
+(invariants under random operations of all kinds of callers).
 
-A mutant whose compiled form is the same as the original's is no mutant and leaves the count. Nothing else does. The reviewed matrix of a system
-would notice nearly everything, because it is a picture of what the file does; so it does not count. Two more things are shown and do not
-count: a **warning** of the checker, and the **typed moves**, the list of allowed moves that a matrix is held against. Scenarios, properties and typed
-moves are each played on every mutant that the checker lets through, so a mutant may stand in several of these columns.
+A mutant whose compiled form equals the original is not counted. Every other mutant is. The reviewed matrix of a system would catch nearly every
+change, because it records the file's behavior; so it does not count. Two more columns do not count either: a **warning** of the checker, and
+**typed transitions**, the list of allowed transitions that a matrix is compared with. Scenarios, properties and typed transitions each run on
+every mutant that the checker accepts, so a mutant can appear in several of these columns.
 
-Some scenario tests go through all states, events and callers of a system and hold each against a **table** typed by hand. A table asserts
-its rules by name, so it counts; but it stands nearer to the file than a story does. Tables are played only where no story fails: *tables alone* is what
-they notice and neither a story nor a property does, *without tables* what the score would be if there were none. `TABLES` in
-`xtask/src/mutants/trial.rs` names them.
+Some scenario tests enumerate all states, events and callers of a system and compare each with a handwritten **table**. Tables assert rules by
+name, so they count. They run only if no other scenario fails. *Tables alone*: caught by a table, but by no other scenario and no property.
+*Without tables*: the score without tables. `TABLES` in `xtask/src/mutants/trial.rs` lists them.
 
-Where no test fails and the tests die or are not done in 40 seconds, the mutant is tried once more, alone and with a quarter of an hour. If they
-die again that counts, in a column of its own. **No end** does not: such a mutant is a survivor like any other.
+If no test fails, but the tests crash or take longer than 40 seconds, the mutant is tested once more, alone, for up to 15 minutes. A second crash
+counts as caught. A **timeout** does not: the mutant counts as a survivor.
 ";
 
-const TABLE_HEADER: &str = "mutants | identical | checker | scenarios | tables alone | properties | properties alone | died | no end | warned | typed moves | without tables | noticed";
+const TABLE_HEADER: &str = "mutants | identical | checker | scenarios | tables alone | properties | properties alone | crashed | timed out | warned | typed transitions | without tables | caught";
 
 struct ReportLine {
     total: usize,
@@ -121,13 +120,11 @@ pub(super) fn fingerprint(mutants: &[LifecycleMutant]) -> String {
     format!("{} mutants, fingerprint {hash:016x}", mutants.len())
 }
 
-/// Fails if docs/mutants.md was written for other files.
+/// Fails if docs/generated/mutants.md was written for other files.
 pub(super) fn ensure_page_current(fingerprint: &str) -> Result<()> {
-    let text = std::fs::read_to_string(tree::root().join("docs/mutants.md")).unwrap_or_default();
+    let text = std::fs::read_to_string(tree::root().join("docs/generated/mutants.md")).unwrap_or_default();
     if !text.contains(fingerprint) {
-        bail!(
-            "docs/mutants.md tells of other mutants than there are now: run `cargo xtask mutants` (minutes) and commit it"
-        );
+        bail!("docs/generated/mutants.md describes other mutants: run `cargo xtask mutants` (minutes) and commit it");
     }
     Ok(())
 }
@@ -150,8 +147,11 @@ pub(super) fn terminal_report(tried: &[TestedMutant], files: &[LifecycleFile], s
     let mut out = String::new();
     for tried in tried.iter().filter(|tried| tried.survives()) {
         let _ = write!(out, "{}", describe_mutant(tried, files));
-        let _ =
-            writeln!(out, "    {}\n", survivors.reason(&tried.mutant).unwrap_or("NOBODY NOTICES, and nobody says why"));
+        let _ = writeln!(
+            out,
+            "    {}\n",
+            survivors.reason(&tried.mutant).unwrap_or("NOT CAUGHT, and xtask/survivors.toml gives no reason")
+        );
     }
     let _ = write!(out, "{:<24}", "");
     for name in TABLE_HEADER.split(" | ") {
@@ -169,7 +169,7 @@ pub(super) fn terminal_report(tried: &[TestedMutant], files: &[LifecycleFile], s
     }
     let _ = writeln!(
         out,
-        "{} survive; {:.1} % noticed",
+        "{} survive; {:.1} % caught",
         ReportLine::from_tested(&all).survivors,
         caught_percent(tried.iter())
     );
@@ -184,8 +184,8 @@ pub(super) fn describe_mutant(tried: &TestedMutant, files: &[LifecycleFile]) -> 
     let test = |name: &str, outcome: &SuiteOutcome| match outcome {
         SuiteOutcome::Passed => String::new(),
         SuiteOutcome::Failed(test) => format!("{name} {test}"),
-        SuiteOutcome::Crashed => format!("{name}: the tests died"),
-        SuiteOutcome::TimedOut => format!("{name}: no end in time, which is no notice"),
+        SuiteOutcome::Crashed => format!("{name}: the tests crashed"),
+        SuiteOutcome::TimedOut => format!("{name}: timed out, not caught"),
     };
     let verdict_text = match tried.verdict {
         AnalysisVerdict::Identical => "identical".to_owned(),
@@ -193,7 +193,7 @@ pub(super) fn describe_mutant(tried: &TestedMutant, files: &[LifecycleFile]) -> 
         AnalysisVerdict::Warned(code) => format!("warned {code}"),
         AnalysisVerdict::Sound => String::new(),
     };
-    let noticed_by = [
+    let catchers = [
         verdict_text,
         test("scenario", &tried.scenario),
         test("table", &tried.table),
@@ -202,8 +202,8 @@ pub(super) fn describe_mutant(tried: &TestedMutant, files: &[LifecycleFile]) -> 
     ];
     let _ = writeln!(
         out,
-        "    noticed by: {}",
-        noticed_by.iter().filter(|who| !who.is_empty()).cloned().collect::<Vec<_>>().join("; ")
+        "    caught by: {}",
+        catchers.iter().filter(|catcher| !catcher.is_empty()).cloned().collect::<Vec<_>>().join("; ")
     );
     out
 }
@@ -225,7 +225,7 @@ fn diff_lines(mutant: &LifecycleMutant, files: &[LifecycleFile]) -> String {
     out
 }
 
-/// Formats docs/mutants.md.
+/// Formats docs/generated/mutants.md.
 pub(super) fn report_page(
     tried: &[TestedMutant],
     files: &[LifecycleFile],
@@ -239,8 +239,8 @@ pub(super) fn report_page(
     let mut out = PAGE_INTRODUCTION.to_owned();
     let _ = writeln!(
         out,
-        "\n**{:.1} %** of {} mutants are noticed ({:.1} % without the tables); {} survive. The command fails below 95 %. Of those that survive, {warned_survivors} have a warning of the checker,\n\
-         and {} are noticed by the typed moves; the score counts neither. ({fingerprint})\n",
+        "\n**{:.1} %** of {} mutants are caught ({:.1} % without tables); {} survive. The command fails below 95 %. Of the survivors, {warned_survivors} have a checker warning\n\
+         and {} differ in typed transitions; the score counts neither. ({fingerprint})\n",
         total.score,
         total.total - total.identical,
         total.score_without_tables,
@@ -250,7 +250,7 @@ pub(super) fn report_page(
     if !survivors.pending_systems.is_empty() {
         let _ = writeln!(
             out,
-            "**Not gone through yet, and not in these figures: {}.**\n",
+            "**Not reviewed yet, and not in these figures: {}.**\n",
             survivors.pending_systems.join(", ")
         );
     }
@@ -259,7 +259,7 @@ pub(super) fn report_page(
         "system",
         lines_by_system(tried, files).into_iter().chain([("all", total)]).map(|(name, line)| (name.to_owned(), line)),
     );
-    out.push_str("\n## How files are broken\n");
+    out.push_str("\n## Mutation operators\n");
     let about = |name: &str| {
         MutationOperator::ALL
             .iter()
@@ -273,20 +273,26 @@ pub(super) fn report_page(
             .into_iter()
             .map(|(name, line)| (format!("**{name}**: {}", about(name).replace('|', "\\|")), line)),
     );
-    out.push_str("\n## Survivors\nEach is here because no caller, worker or operator could see a difference. The gate knows them from `xtask/survivors.toml`.\n");
+    out.push_str("\n## Survivors\nNo caller, worker or operator can see a difference. `xtask/survivors.toml` lists the reasons.\n");
+    let mut by_reason: Vec<(&str, Vec<&LifecycleMutant>)> = Vec::new();
     for tried in all.iter().filter(|tried| tried.survives()) {
         let why = survivors.reason(&tried.mutant).unwrap_or("Not explained yet.");
-        let _ = writeln!(out, "\n- `{}` {}: {}", tried.mutant.file, tried.mutant.name, why.trim());
-        let _ = writeln!(out, "  ```diff");
-        diff_lines(&tried.mutant, files).lines().for_each(|line| {
-            let _ = writeln!(out, "  {line}");
-        });
-        let _ = writeln!(out, "  ```");
+        match by_reason.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, mutants)) => mutants.push(&tried.mutant),
+            None => by_reason.push((why, vec![&tried.mutant])),
+        }
+    }
+    for (why, mutants) in by_reason {
+        let _ = writeln!(out, "\n{why}\n");
+        for mutant in mutants {
+            let _ = writeln!(out, "- `{}` {}", mutant.file, mutant.name);
+        }
     }
     out.push_str(
-        "\n## Running it\n`cargo xtask mutants` tries all and writes this page. `--system image` and `--find on.fail` (more than once, if need be) try some, `--diff` shows each. The gate tries\n\
-         a fixed sample (`--short`), fails when a sampled mutant survives that is not in the list above, and fails when this page tells of other files\n\
-         than those that stand there. `cargo xtask mutants --code` is another thing: small changes to the Rust code of the core.\n",
+        "\n## Run it\n\
+         `cargo xtask mutants` tests all mutants and writes this page. `--system image` and `--find on.fail` (repeatable) select mutants; `--diff` shows\n\
+         each change. The gate tests a fixed sample (`--short`). It fails if a sampled mutant survives without a reason in `xtask/survivors.toml`, and if\n\
+         this page describes other files. `cargo xtask mutants --code` mutates the Rust code of the core instead.\n",
     );
     out
 }

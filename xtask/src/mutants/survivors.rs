@@ -1,54 +1,78 @@
-//! Parses `xtask/survivors.toml`: mutants that no test can catch, each with the reason, and the pending systems.
+//! Parses `xtask/survivors.toml`: mutants that no test can catch, grouped by reason, and the pending systems.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
 use super::generator::LifecycleMutant;
 use crate::tree;
 
 const SURVIVORS_FILE: &str = "xtask/survivors.toml";
 
-pub(super) struct KnownSurvivor {
-    file: String,
-    mutant: String,
-    pub(super) reason: String,
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KnownSurvivors {
+    /// Systems whose surviving mutants are not reviewed yet.
+    #[serde(rename = "pending")]
+    pub(super) pending_systems: Vec<String>,
+    #[serde(rename = "reason")]
+    reasons: Vec<SurvivorReason>,
 }
 
-pub(super) struct KnownSurvivors {
-    entries: Vec<KnownSurvivor>,
-    /// Systems whose surviving mutants are not reviewed yet.
-    pub(super) pending_systems: Vec<String>,
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SurvivorReason {
+    why: String,
+    /// The mutants' names, by lifecycle file.
+    mutants: BTreeMap<String, Vec<String>>,
 }
 
 impl KnownSurvivors {
     pub(super) fn read() -> Result<Self> {
-        let text = std::fs::read_to_string(tree::root().join(SURVIVORS_FILE))
-            .with_context(|| format!("cannot read {SURVIVORS_FILE}"))?;
-        let table: toml::Table = toml::from_str(&text).with_context(|| format!("cannot read {SURVIVORS_FILE}"))?;
-        let mut all = Vec::new();
-        for entry in table.get("survivor").and_then(toml::Value::as_array).into_iter().flatten() {
-            let part = |name: &str| {
-                let found = entry.get(name).and_then(toml::Value::as_str).filter(|text| !text.trim().is_empty());
-                found.map(str::to_owned).with_context(|| format!("{SURVIVORS_FILE}: an entry has no `{name}`"))
-            };
-            all.push(KnownSurvivor { file: part("file")?, mutant: part("mutant")?, reason: part("why")? });
+        let text = std::fs::read_to_string(tree::root().join(SURVIVORS_FILE)).context(SURVIVORS_FILE)?;
+        Self::parse(&text).context(SURVIVORS_FILE)
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let survivors: Self = toml::from_str(text)?;
+        if survivors.reasons.iter().any(|reason| reason.why.trim().is_empty() || reason.mutants.is_empty()) {
+            bail!("a [[reason]] needs `why` and at least one mutant");
         }
-        let waiting = table.get("waiting").and_then(toml::Value::as_array).into_iter().flatten();
-        let waiting = waiting.filter_map(toml::Value::as_str).map(str::to_owned).collect();
-        Ok(Self { entries: all, pending_systems: waiting })
+        Ok(survivors)
     }
 
     pub(super) fn reason(&self, mutant: &LifecycleMutant) -> Option<&str> {
-        let found = self.entries.iter().find(|entry| entry.file == mutant.file && entry.mutant == mutant.name);
-        found.map(|found| found.reason.as_str())
+        let found = self
+            .reasons
+            .iter()
+            .find(|reason| reason.mutants.get(&mutant.file).is_some_and(|names| names.contains(&mutant.name)));
+        found.map(|found| found.why.as_str())
     }
 
     /// Fails if an entry names a mutant that does not exist.
     pub(super) fn ensure_all_exist(&self, mutants: &[LifecycleMutant]) -> Result<()> {
-        for entry in &self.entries {
-            if !mutants.iter().any(|mutant| mutant.file == entry.file && mutant.name == entry.mutant) {
-                bail!("{SURVIVORS_FILE}: {} has no mutant `{}` (any more)", entry.file, entry.mutant);
+        for (file, names) in self.reasons.iter().flat_map(|reason| &reason.mutants) {
+            if let Some(name) =
+                names.iter().find(|name| !mutants.iter().any(|mutant| mutant.file == *file && mutant.name == **name))
+            {
+                bail!("{SURVIVORS_FILE}: {file} has no mutant `{name}`");
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KnownSurvivors;
+
+    #[test]
+    fn reason_without_text_or_mutant_is_rejected() {
+        let text = "pending = []\n[[reason]]\nwhy = 'same states'\n[reason.mutants]\n'a.toml' = ['one', 'two']\n";
+        assert!(KnownSurvivors::parse(text).is_ok());
+        assert!(KnownSurvivors::parse(&text.replace("same states", " ")).is_err());
+        assert!(KnownSurvivors::parse(&text.replace("'a.toml' = ['one', 'two']", "")).is_err());
+        assert!(KnownSurvivors::parse(&text.replace("why", "reason")).is_err());
     }
 }

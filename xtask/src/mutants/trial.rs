@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::prove::binaries::Binary;
+use crate::rule_proofs::binaries::Binary;
 use crate::shell;
 
 /// Read by testkit.
-const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT";
+const MUTANT_DIR_ENV_VAR: &str = "ONCEWARD_MUTANT_DIR";
 
 /// A mutant may loop forever, or the machine may be busy. A test that exceeds this runs again alone.
 pub(super) const TRIAL_TIMEOUT: Duration = Duration::from_secs(40);

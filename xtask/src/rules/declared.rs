@@ -20,7 +20,7 @@ pub(crate) fn declared_rules() -> Result<Vec<DeclaredRule>> {
     let mut rules: Vec<DeclaredRule> = Vec::new();
     for rule in pages.iter().flat_map(rules_on_page) {
         if let Some(first) = rules.iter().find(|first| first.id == rule.id) {
-            bail!("{} stands twice: in systems/{} and systems/{}", rule.id, first.system, rule.system);
+            bail!("{} is declared twice: in systems/{} and systems/{}", rule.id, first.system, rule.system);
         }
         rules.push(rule);
     }

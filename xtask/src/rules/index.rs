@@ -14,7 +14,7 @@ use crate::lab::safeguards::{self, Safeguards};
 use crate::tree;
 
 /// Rules that are not implemented yet, each with the reason.
-const PLANNED_RULES_FILE: &str = "docs/rules-later.toml";
+const PLANNED_RULES_FILE: &str = "docs/rules-planned.toml";
 
 pub(crate) struct RuleIndex {
     pub(crate) rules: Vec<DeclaredRule>,
@@ -33,7 +33,8 @@ pub(crate) struct RuleIndex {
 
 /// Returns whether citations are read from this file. xtask is excluded, because it cites rules only as examples.
 fn is_code(path: &str) -> bool {
-    tree::has_extension(path, "rs") && ["crates/", "lab/", "systems/"].iter().any(|room| path.starts_with(room))
+    tree::has_extension(path, "rs")
+        && ["crates/", "assurance/lab/", "systems/"].iter().any(|room| path.starts_with(room))
 }
 
 fn is_lifecycle(path: &str) -> bool {
@@ -179,26 +180,26 @@ impl RuleIndex {
         )
     }
 
-    /// Renders `docs/rules.md`.
+    /// Renders `docs/generated/rules.md`.
     pub(crate) fn render_page(&self) -> String {
         let mut page = String::from(
             "# Rules index\n\n<!-- Written by `cargo xtask rules`. -->\n\n\
-             Every rule of the systems that ship with Onceward: what it asks, where it lives, and the tests that fail when it is taken\n\
-             away. Rules that a later part brings say so.\n",
+             Every rule of the systems that ship with Onceward: its text, where it is implemented, and the tests that cite it. `cargo xtask rules\n\
+             --prove` removes each rule and expects one of its tests to fail. Planned rules give the reason.\n",
         );
         let systems: BTreeSet<&str> = self.rules.iter().map(|rule| rule.system.as_str()).collect();
         for system in systems {
             let _ = write!(
                 page,
-                "\n## [{system}](../systems/{system}/README.md)\n\n| id | rule | lives in | shown by |\n| --- | --- | --- | --- |\n"
+                "\n## [{system}](../../systems/{system}/README.md)\n\n| id | rule | implemented in | tested by |\n| --- | --- | --- | --- |\n"
             );
             for rule in self.rules.iter().filter(|rule| rule.system == system) {
                 let entries = self.entries_of(&rule.id);
-                let mut lives: Vec<String> = entries
+                let mut places: Vec<String> = entries
                     .iter()
                     .map(|entry| {
                         format!(
-                            "[{} `{}`](../{}#L{})",
+                            "[{} `{}`](../../{}#L{})",
                             short_path(&entry.path),
                             entry.path_in_file,
                             entry.path,
@@ -206,15 +207,22 @@ impl RuleIndex {
                         )
                     })
                     .collect();
-                lives.extend(self.code_of(&rule.id).iter().map(|path| format!("[{}](../{path})", short_path(path))));
+                places
+                    .extend(self.code_of(&rule.id).iter().map(|path| format!("[{}](../../{path})", short_path(path))));
                 let tests = self.tests_of(&rule.id);
-                let mut shown: Vec<String> =
-                    tests.iter().map(|test| format!("[`{}`](../{})", test.name, test.path)).collect();
+                let mut tested_by: Vec<String> =
+                    tests.iter().map(|test| format!("[`{}`](../../{})", test.name, test.path)).collect();
                 if let Some(reason) = self.planned.get(&rule.id) {
-                    shown.push(format!("*later: {reason}*"));
+                    tested_by.push(format!("*planned: {reason}*"));
                 }
-                let _ =
-                    writeln!(page, "| {} | {} | {} | {} |", rule.id, rule.wording, lives.join(", "), shown.join(", "));
+                let _ = writeln!(
+                    page,
+                    "| {} | {} | {} | {} |",
+                    rule.id,
+                    rule.wording,
+                    places.join(", "),
+                    tested_by.join(", ")
+                );
             }
         }
         page
@@ -268,7 +276,6 @@ mod tests {
                 file: "crates/core/src/x.rs".into(),
                 find: "a".into(),
                 replace: "b".into(),
-                needs_own_build: false,
             }],
             safeguard_edits: Vec::new(),
             planned: BTreeMap::from([(id("EXE-3"), "the store".to_owned())]),
@@ -281,7 +288,7 @@ mod tests {
         let index = complete_index();
         assert_eq!(index.find_problems(), Vec::<String>::new());
         assert!(index.render_page().contains(
-            "| EXE-1 | w | [execution/job.toml `on.lease`](../systems/execution/job.toml#L4) | [`shows`](../t.rs) |"
+            "| EXE-1 | w | [execution/job.toml `on.lease`](../../systems/execution/job.toml#L4) | [`shows`](../../t.rs) |"
         ));
         assert!(index.render_page().contains("*later: the store*"));
     }

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::tree;
 use index::RuleIndex;
 
-const RULES_PAGE: &str = "docs/rules.md";
+const RULES_PAGE: &str = "docs/generated/rules.md";
 
 pub(crate) fn write() -> Result<()> {
     let index = RuleIndex::read_all()?;

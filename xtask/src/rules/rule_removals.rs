@@ -14,8 +14,6 @@ pub(crate) struct CodeEdit {
     pub(crate) file: String,
     pub(crate) find: String,
     pub(crate) replace: String,
-    /// Whether the edit needs a build of its own because it does not compile behind a switch.
-    pub(crate) needs_own_build: bool,
 }
 
 pub(crate) fn read_edits() -> Result<Vec<CodeEdit>> {
@@ -39,14 +37,7 @@ fn parse_edits(text: &str) -> Result<Vec<CodeEdit>> {
             if rules.is_empty() {
                 bail!("an edit names no rule");
             }
-            let alone = entry.get("alone").is_some_and(|alone| alone.as_bool() == Some(true));
-            Ok(CodeEdit {
-                rules,
-                file: word("file")?,
-                find: word("find")?,
-                replace: word("replace")?,
-                needs_own_build: alone,
-            })
+            Ok(CodeEdit { rules, file: word("file")?, find: word("find")?, replace: word("replace")? })
         })
         .collect()
 }
@@ -63,9 +54,9 @@ impl CodeEdit {
         let mut places = text.match_indices(&self.find);
         match (places.next(), places.next()) {
             (Some((place, _)), None) => Ok(place),
-            (None, _) => bail!("{}: the text to find for {} does not stand there", self.file, self.rule_names()),
+            (None, _) => bail!("{}: the text to find for {} does not occur", self.file, self.rule_names()),
             (Some(_), Some(_)) => {
-                bail!("{}: the text to find for {} stands there more than once", self.file, self.rule_names())
+                bail!("{}: the text to find for {} occurs more than once", self.file, self.rule_names())
             }
         }
     }

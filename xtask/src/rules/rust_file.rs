@@ -21,7 +21,7 @@ pub(crate) struct TestFunction {
 
 /// Returns whether the whole file is tests: in the lab, in a `tests` folder, or a module with such a name.
 pub(crate) fn is_test_file(path: &str) -> bool {
-    path.starts_with("lab/")
+    path.starts_with("assurance/lab/")
         || path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
 }
 

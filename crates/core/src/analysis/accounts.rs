@@ -170,9 +170,9 @@ fn unfunded_diagnostic(same_asset: &[&Lifecycle], edge: &TransferEdge, template:
     Diagnostic::warning(
         "never-filled-account",
         edge.action.span,
-        format!("nothing here pays into `{name}`, so this runs short"),
+        format!("no transfer in the given files fills `{name}`, so the transfer from it is refused"),
     )
-    .label(format!("no move of {searched} pays into it"))
+    .label(format!("no transfer of {searched} goes to it"))
     .help(funding_help(template))
 }
 
@@ -181,12 +181,12 @@ fn cycle_diagnostic(edge: &TransferEdge, template: &AccountTemplate, return_edge
     let warning = Diagnostic::warning(
         "never-filled-account",
         edge.action.span,
-        format!("no money ever comes into `{name}`, so this runs short"),
+        format!("no money ever reaches `{name}`, so the transfer from it is refused"),
     )
-    .label("no way of moves leads here from an `outside` account")
+    .label("no chain of transfers leads to it from an `outside` account")
     .help(funding_help(template));
     match return_edge {
-        Some(back) => warning.related(back.action.span, "this only gives back what came from there"),
+        Some(back) => warning.related(back.action.span, "only returns money that came from there"),
         None => warning,
     }
 }
@@ -194,14 +194,12 @@ fn cycle_diagnostic(edge: &TransferEdge, template: &AccountTemplate, return_edge
 fn funding_help(template: &AccountTemplate) -> String {
     match template.parts.as_slice() {
         [TemplatePart::Literal(name)] => format!(
-            "correct the name, move money there first, check these files together with the one that does, or say that it stands \
-             for the world with `outside = [\"{name}\"]`"
+            "correct the name, transfer money there first, check the files together with the one that does, or declare \
+             that the account may go below zero: `outside = [\"{name}\"]`"
         ),
-        _ => {
-            "correct the name, move money there first (from an `outside` account), or check these files together with \
-              the one that does"
-                .to_owned()
-        }
+        _ => "correct the name, transfer money there first (from an `outside` account), or check the files together \
+              with the one that does"
+            .to_owned(),
     }
 }
 
@@ -216,9 +214,13 @@ fn find_unused_outside(same_asset: &[&Lifecycle], diagnostics: &mut Vec<Diagnost
             lifecycle.outside_accounts.iter().zip(&lifecycle.outside_account_spans).filter(|(name, _)| !is_named(name))
         {
             diagnostics.push(
-                Diagnostic::warning("unused-outside", *span, format!("no move names `{name}`"))
-                    .label("declared, and never used")
-                    .help("take it away, or correct its name here or in the moves"),
+                Diagnostic::warning(
+                    "unused-outside",
+                    *span,
+                    format!("no transfer names the `outside` account `{name}`"),
+                )
+                .label("declared but never used")
+                .help("remove it, or correct the name in `outside` or in `move`"),
             );
         }
     }

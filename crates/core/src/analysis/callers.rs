@@ -13,17 +13,17 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
             let Some(state) = reached.first() else { continue };
             if reachability.firing_states(event, transition).is_empty() {
                 let reason = match event.kind {
-                    EventKind::Lease => "is not ready, so no worker takes it there",
-                    EventKind::Finish => "is left by the commit itself, or never committed in",
+                    EventKind::Lease => "is not ready, so no worker leases it there",
+                    EventKind::Finish => "is left by the commit itself, or no commit happens there",
                     _ => "is never leased",
                 };
                 diagnostics.push(
                     Diagnostic::warning(
-                        "dead-row",
+                        "dead-transition",
                         transition.span,
-                        format!("this row never fires: `{}` {reason}", reachability.state_name(*state)),
+                        format!("the transition never fires: `{}` {reason}", reachability.state_name(*state)),
                     )
-                    .help("take it away, or correct its `go` or the state"),
+                    .help("remove the transition, or correct its `go` or the state"),
                 );
             }
             let is_leased = reached.iter().any(|state| reachability.leased_states.contains(*state));
@@ -33,13 +33,13 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
                         "never-admitted",
                         transition.span,
                         format!(
-                            "no worker can do this: {} {} never leased",
+                            "no worker can fire the transition: {} {} never leased",
                             reachability.state_names(reached.iter().copied()),
                             if reached.len() == 1 { "is" } else { "are" }
                         ),
                     )
-                    .label("`worker` is whoever holds the lease")
-                    .help("name another caller in `by`, or let the row start from a leased state"),
+                    .label("`worker` means the holder of the lease")
+                    .help("name another caller in `by`, or start the transition from a leased state"),
                 );
             }
         }

@@ -68,12 +68,16 @@ fn dead_transition_diagnostic(
     transition: &Transition,
 ) -> Option<Diagnostic> {
     let when = transition.when.as_ref()?;
-    let warning = Diagnostic::warning("dead-row", when.expr.span, "this row is never taken: its guard never holds");
+    let warning = Diagnostic::warning(
+        "dead-transition",
+        when.expr.span,
+        "the transition is never taken: its guard is never true",
+    );
     let warning = if event.kind == EventKind::Create {
-        warning.label("true for no new record")
+        warning.label("false for every new record")
     } else {
         let states = reachability.state_names(reachability.firing_states(event, transition));
-        warning.label(format!("true for no record in {states}"))
+        warning.label(format!("false for every record in {states}"))
     };
     let mut evaluator: AbstractEvaluator = evaluator_for(reachability, event, transition, None);
     evaluator.muted = 1;
@@ -83,10 +87,10 @@ fn dead_transition_diagnostic(
     });
     reachability.spend_steps(evaluator.steps);
     Some(warning.help(if is_satisfiable {
-        "no row brings a record there with such values: set or take them somewhere, correct the guard, or take the row \
-         away"
+        "no transition brings a record there with such values: set or take them in one, correct the guard, or remove \
+         the transition"
     } else {
-        "correct the guard, or take the row away"
+        "correct the guard, or remove the transition"
     }))
 }
 
@@ -112,18 +116,21 @@ fn find_dead_refusals(
         if predictions_here.iter().all(|outlook| *outlook == RefusalPrediction::Always) {
             if !(is_literally_true(&refuse.condition.expr) && always_refuses_unchanged(transition)) {
                 diagnostics.push(
-                    Diagnostic::warning("always-refused", span, "this row is never taken: it always refuses")
-                        .label("true wherever the row's guard holds")
-                        .help("correct the condition, or let the row do nothing but refuse: `if = \"true\"`, and no change"),
+                    Diagnostic::warning("always-refused", span, "the transition is never taken: it always refuses")
+                        .label("true whenever the guard is true")
+                        .help(
+                            "correct the condition; if the transition is meant to refuse every call, write `if = \
+                             \"true\"` and no changes",
+                        ),
                 );
             }
             return;
         }
         if predictions_here.iter().all(|outlook| *outlook == RefusalPrediction::Never) {
             diagnostics.push(
-                Diagnostic::warning("never-refuses", span, format!("this never refuses with `{}`", refuse.code))
-                    .label("false wherever the row's guard holds")
-                    .help("correct the condition, or take it away: what it forbids cannot be"),
+                Diagnostic::warning("never-refuses", span, format!("the entry never refuses with `{}`", refuse.code))
+                    .label("false whenever the guard is true")
+                    .help("correct the condition, or remove the entry: the case it refuses cannot occur"),
             );
         }
     }

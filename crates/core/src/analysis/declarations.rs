@@ -12,13 +12,13 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
     let references = DeclarationReferences::collect(lifecycle);
     let mut unused = |table: &str, name: &str, at: Span, help: &str| {
         diagnostics.push(
-            Diagnostic::warning("unused-declaration", at, format!("`{name}` of `[{table}]` is named nowhere"))
-                .label("declared, and never used")
-                .help(format!("take it away, or {help}")),
+            Diagnostic::warning("unused-declaration", at, format!("`{name}` of `[{table}]` is never used"))
+                .label("declared but never used")
+                .help(format!("remove it, or {help}")),
         );
     };
     for (who, _) in lifecycle.caller_predicates.iter().zip(&references.who).filter(|(_, named)| !**named) {
-        unused("who", &who.name, who.span, &format!("name it in a row's `by = \"{}\"`, or in `read`", who.name));
+        unused("who", &who.name, who.span, &format!("name it in a transition's `by = \"{}\"`, or in `read`", who.name));
     }
     for (check, _) in lifecycle.checks.iter().zip(&references.checks).filter(|(_, named)| !**named) {
         unused("checks", &check.name, check.span, &format!("read its answer: `checks.{}.…`", check.name));

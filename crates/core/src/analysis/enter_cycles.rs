@@ -43,9 +43,9 @@ fn visit(
                 path[start..].iter().map(|at| format!("`{}`", reachability.state_name(*at))).collect();
             cycle.push(format!("`{}`", reachability.state_name(to)));
             diagnostics.push(
-                Diagnostic::error("enter-cycle", transition.span, "`enter` rows lead round in a circle")
-                    .label(format!("{}, all in one operation", cycle.join(" → ")))
-                    .help("break the circle: let one of these rows answer a called event or a timer instead"),
+                Diagnostic::error("enter-cycle", transition.span, "`enter` transitions form a cycle")
+                    .label(format!("{}, without end in one operation", cycle.join(" → ")))
+                    .help("break the cycle: let a caller or a timer fire one of the transitions"),
             );
         } else {
             visit(reachability, transitions, to, visit_states, path, diagnostics);

@@ -22,9 +22,16 @@ pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagn
                 && let Some(transition) = event.transitions.first()
             {
                 diagnostics.push(
-                    Diagnostic::warning("never-caused", transition.span, format!("no lifecycle here sends `{}` to a `{}`", event.name, lifecycle.name))
-                        .label("only another record may do this")
-                        .help("check the files together with the lifecycle that sends it, or let somebody else do it with `by`"),
+                    Diagnostic::warning(
+                        "never-sent",
+                        transition.span,
+                        format!("no lifecycle in the given files sends `{}` to a `{}`", event.name, lifecycle.name),
+                    )
+                    .label("`by` admits only other records")
+                    .help(
+                        "check the files together with the lifecycle that sends the event, or name another caller in \
+                         `by`",
+                    ),
                 );
             }
         }
@@ -82,16 +89,19 @@ fn find_never_taken(
     if !handlers.is_empty()
         && !handlers.iter().any(|(_, transitions)| transitions.iter().any(|transition| can_take(transition)))
     {
-        let manner = if required { "required" } else { "offered" };
+        let manner = if required { "required" } else { "cascaded" };
         let targets = join_with_and(names.iter().map(|name| format!("`{name}`")));
         diagnostics.push(
             Diagnostic::error(
                 "never-taken",
                 action.span,
-                format!("`{}` is {manner}, and no row of {targets} can take it from here", action.event),
+                format!(
+                    "`{}` is {manner}, but no transition of {targets} can take it from another record",
+                    action.event
+                ),
             )
-            .label("no row admits another record")
-            .help("let a row of it have `by = \"record\"`"),
+            .label("no transition admits another record")
+            .help("add `record` to the `by` of a transition of the target"),
         );
     }
 }
@@ -133,15 +143,18 @@ fn find_unproven_cascades(
                 "unproven-cascade",
                 transition.span,
                 format!(
-                    "unknown whether a cascaded `{}` is taken in {}",
+                    "a cascaded `{}` may not be taken in {}",
                     event.name,
                     studied.reachability.state_names(uncertain_states)
                 ),
             )
-            .label("only under its guard, or for some callers; else it is passed by without a word")
-            .help("if it must never be passed by, add a last row with `by = \"record\"` and no `when`");
+            .label(
+                "taken only if the guard is true and `by` admits the caller; otherwise the event is skipped without an \
+                 error",
+            )
+            .help("if the event must always be taken, add a last transition with `by = \"record\"` and no `when`");
             diagnostics.push(
-                cascades.iter().take(3).fold(warning, |warning, cause| warning.related(cause.span, "sent from here")),
+                cascades.iter().take(3).fold(warning, |warning, cause| warning.related(cause.span, "sends the event")),
             );
         }
     }

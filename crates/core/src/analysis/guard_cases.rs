@@ -58,10 +58,12 @@ fn compute_coverage(
         return CoverageResult::Complete;
     }
     if unconditional.len() < transitions.len() && unconditional.is_empty() {
-        return CoverageResult::Unknown("another record may not take what this row requires".to_owned());
+        return CoverageResult::Unknown(
+            "another record may not take the event that the transition requires".to_owned(),
+        );
     }
     if reachability.ignores_shadowing() {
-        return CoverageResult::Unknown("its guards have more cases than can be tried".to_owned());
+        return CoverageResult::Unknown("its guards have more cases than the analysis tries".to_owned());
     }
     let Some(facts) = state_facts.facts_for(kind, state) else { return CoverageResult::Complete };
     let guards: Vec<Expr> = unconditional
@@ -80,12 +82,12 @@ fn compute_coverage(
         return CoverageResult::Complete;
     }
     let Some(cases) = GuardCases::enumerate(reachability, &guards, &AbstractEnv::new(facts)) else {
-        return CoverageResult::Unknown("its guards have more cases than can be tried".to_owned());
+        return CoverageResult::Unknown("its guards have more cases than the analysis tries".to_owned());
     };
     match cases.find_case(|case| !guards.iter().any(|guard| case.is_true(guard))) {
         None => CoverageResult::Complete,
         Some(case) if cases.is_exact() => CoverageResult::Gap(case),
-        Some(_) => CoverageResult::Unknown("its guards are not known to cover every case".to_owned()),
+        Some(_) => CoverageResult::Unknown("its guards may not cover every case".to_owned()),
     }
 }
 
@@ -261,7 +263,7 @@ impl GuardCase<'_> {
             self.cases.variables.iter().zip(self.value_indexes).filter(|(variable, _)| !variable.is_opaque).take(4);
         let words: Vec<String> = words
             .map(|(variable, at)| match &variable.values[*at] {
-                value if *value == other_value() => format!("`{}` is none of the values named", variable.name),
+                value if *value == other_value() => format!("`{}` is none of the named values", variable.name),
                 Value::Text(text) => format!("`{}` is `{text}`", variable.name),
                 value => format!("`{}` is {}", variable.name, value.to_json()),
             })

@@ -102,15 +102,16 @@ fn find_trapped_holds(reachability: &Reachability, filled: &[Option<HoldPath>], 
         let error = Diagnostic::error(
             "trapped-hold",
             state.span,
-            format!("money may come into the hold in `{}`, and no row ever takes it out", state.name),
+            format!("the hold may have money in `{}`, and no transition ever transfers it out", state.name),
         )
-        .label("no row from here on empties the hold")
+        .label("no transition from this state on empties the hold")
         .help(format!(
-            "add a row from `{}`, or from a state after it, with `move = [{{ from = \"hold\", to = \"…\", amount = \"rest\" }}]`",
+            "add a transition from `{}`, or from a later state, with `move = [{{ from = \"hold\", to = \"…\", amount = \
+             \"rest\" }}]`",
             state.name
         ));
         diagnostics.push(match filling_transition {
-            Some((_, row)) => error.related(row.span, "fills it"),
+            Some((_, transition)) => error.related(transition.span, "fills the hold"),
             None => error,
         });
     }
@@ -191,9 +192,9 @@ fn filled_hold_diagnostic(
     }
     let path = path.replace("→ →", "→");
     let to_name = reachability.state_name(to);
-    let message = format!("a record may come to its end in `{to_name}` with money in its hold");
+    let message = format!("a record may reach the final state `{to_name}` with money in its hold");
     Diagnostic::error("filled-hold", transition.span, message)
-        .label(format!("the hold may be filled: {path}"))
+        .label(format!("the hold may have money: {path}"))
         .related(reachability.lifecycle.states[usize::from(to)].span, "final")
-        .help("empty it in this row for certain: `move = [{ from = \"hold\", to = \"…\", amount = \"rest\" }]`")
+        .help("empty the hold in the transition: `move = [{ from = \"hold\", to = \"…\", amount = \"rest\" }]`")
 }

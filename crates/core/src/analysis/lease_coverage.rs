@@ -22,7 +22,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
             state_facts,
             EventKind::Finish,
             state,
-            "is left by `finish` after a commit that stays",
+            "needs `finish` after a commit that stays",
             diagnostics,
         );
         find_staying_finishes(reachability, state, diagnostics);
@@ -53,24 +53,24 @@ fn require_certain_answer(
     let span = reachability.lifecycle.states[usize::from(state)].span;
     let Some(last) = transitions.last() else {
         diagnostics.push(
-            Diagnostic::error("unanswered-work", span, format!("`{name}` does not answer `{event}`"))
+            Diagnostic::error("unhandled-work", span, format!("`{name}` has no transition for `{event}`"))
                 .label(reason)
-                .help(format!("add an `[[on.{event}]]` row from `{name}`")),
+                .help(format!("add an `[[on.{event}]]` transition from `{name}`")),
         );
         return;
     };
-    let message = format!("`{name}` is not sure to answer `{event}`");
+    let message = format!("`{name}` may have no matching transition for `{event}`");
     let error = match GuardCoverage::analyze(reachability, state_facts, kind, &transitions, state).result {
         CoverageResult::Complete => return,
         CoverageResult::Gap(case) => {
-            Diagnostic::error("unanswered-work", last.span, message).label(format!("no row holds where {case}"))
+            Diagnostic::error("unhandled-work", last.span, message).label(format!("no transition matches if {case}"))
         }
-        CoverageResult::Unknown(why) => Diagnostic::error("unanswered-work", last.span, message).label(why),
+        CoverageResult::Unknown(why) => Diagnostic::error("unhandled-work", last.span, message).label(why),
     };
     diagnostics.push(
         error
             .related(span, reason)
-            .help(format!("add a last `[[on.{event}]]` row from `{name}` without `when` and `require`")),
+            .help(format!("add a last `[[on.{event}]]` transition from `{name}` without `when` and `require`")),
     );
 }
 
@@ -95,10 +95,10 @@ fn find_stranding_failures(
                 Diagnostic::error(
                     "orphan-state",
                     transition.span,
-                    format!("this row leaves a record in `{}` with no worker on it", reachability.state_name(state)),
+                    format!("the transition leaves a record in `{}` without a worker", reachability.state_name(state)),
                 )
-                .label("stays, and the lease has ended")
-                .help("go to a ready, final or timed state"),
+                .label("stays in the state after the lease has ended")
+                .help("lead to a ready state, a final state, or a state with a timer"),
             );
         }
     }
@@ -111,10 +111,10 @@ fn find_staying_finishes(reachability: &Reachability, state: StateIndex, diagnos
                 Diagnostic::error(
                     "finish-stays",
                     transition.span,
-                    format!("after its commit a record would stay in `{}`", reachability.state_name(state)),
+                    format!("after its commit a record would stay in `{}` forever", reachability.state_name(state)),
                 )
                 .label("does not leave the state")
-                .help("let the `finish` row go to another state"),
+                .help("let the `finish` transition lead to another state"),
             );
         }
     }

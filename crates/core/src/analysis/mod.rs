@@ -5,7 +5,6 @@
 
 mod abstract_eval;
 mod accounts;
-mod budgets;
 mod callers;
 mod dead_transitions;
 mod declarations;
@@ -17,7 +16,6 @@ mod holds;
 mod lease_coverage;
 mod never_leased_states;
 mod orphans;
-mod outcomes;
 mod outside_declarations;
 mod reachability;
 mod retries;
@@ -28,7 +26,6 @@ mod termination;
 mod timer_cycles;
 mod unsatisfiable_callers;
 mod unset_timers;
-mod yields;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -65,9 +62,8 @@ pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
     outside_declarations::analyze(&analyses, &mut diagnostics);
     accounts::analyze(&analyses, &mut diagnostics);
     // Last, because on files that cost too much work, a missing warning is better than a missing proof.
-    for studied in analyses.values() {
-        dead_transitions::analyze(&studied.reachability, &studied.state_facts, &mut diagnostics);
-        yields::analyze(&studied.reachability, &studied.state_facts, &mut diagnostics);
+    for analyzed in analyses.values() {
+        dead_transitions::analyze(&analyzed.reachability, &analyzed.state_facts, &mut diagnostics);
     }
     diagnostics.sort_by(|a, b| (a.span, a.severity, a.code).cmp(&(b.span, b.severity, b.code)));
     diagnostics

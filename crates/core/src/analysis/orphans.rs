@@ -118,46 +118,55 @@ fn is_time_non_null(
     }
 }
 
+const NEVER_LEFT_LABEL: &str = "no timer or worker is certain to change the state";
+
 fn orphan_diagnostic(reachability: &Reachability, state_facts: &StateFacts, state: StateIndex) -> Diagnostic {
     let name = reachability.state_name(state);
     let declared = &reachability.lifecycle.states[usize::from(state)];
-    let error = Diagnostic::error("orphan-state", declared.span, format!("a record can be left for ever in `{name}`"));
+    let error = Diagnostic::error("orphan-state", declared.span, format!("a record can stay in `{name}` forever"));
     let timed_transition =
         reachability.lifecycle.transitions(EventKind::Time).iter().find(|transition| transition.from.contains(state));
     match timed_transition {
         // Resting would leave the money in the hold.
-        None if super::holds::can_be_filled(reachability) => error.label("nothing is sure to move it on").help(format!(
-            "add an `[[on.time]]` row from `{name}` that gives back what is in the hold, let workers take it with \
-             `ready = true`, or say that this is meant with `rest = true`"
+        None if super::holds::can_be_filled(reachability) => error.label(NEVER_LEFT_LABEL).help(format!(
+            "add an `[[on.time]]` transition from `{name}` that empties the hold, let workers lease it with `ready = \
+             true`, or declare with `rest = true` that records may stay"
         )),
-        None => error.label("nothing is sure to move it on").help(format!(
-            "say that this is meant with `rest = true` (or `final = true`), let workers take it with `ready = true`, or add \
-             an `[[on.time]]` row from `{name}`"
+        None => error.label(NEVER_LEFT_LABEL).help(format!(
+            "declare with `rest = true` (or `final = true`) that records may stay, let workers lease it with `ready = \
+             true`, or add an `[[on.time]]` transition from `{name}`"
         )),
         Some(transition) if !rearms_or_leaves(reachability, transition) => error
-            .label("its timed row does not leave the state")
-            .related(transition.span, "stays, and its timer is then spent")
+            .label("its timer does not leave the state")
+            .related(transition.span, "stays in the state, and the timer does not fire again")
             .help(format!(
-                "let a timed row go from `{name}` to another state (or `{name} -> {name}`, which starts its timers anew), or mark \
-                 the state `rest = true`"
+                "let an `[[on.time]]` transition lead from `{name}` to another state (or `{name} -> {name}`, which \
+                 restarts its timers), or mark the state `rest = true`"
             )),
         Some(transition) if !is_time_non_null(reachability, state_facts, transition, state) => {
             let field = match &transition.timer {
                 Some(TimerSpec::AtField(slot)) => reachability.lifecycle.fields[usize::from(*slot)].name.to_string(),
                 _ => "after".to_owned(),
             };
-            let error = error.label("its timer may never be set").related(transition.span, format!("`{field}` may be null here, and null is no timer"));
+            let error = error
+                .label("its timer may never be set")
+                .related(transition.span, format!("`{field}` may be null, and then no timer is set"));
             let null_paths = paths_leaving_time_null(reachability, state_facts, transition, state);
             let error = null_paths.into_iter().fold(error, |error, (at, label)| error.related(at, label));
             error.help(format!(
-                "set `{field}` on every way into `{name}` and do not clear it there, or add a row with `after`, or mark the \
-                 state `rest = true`"
+                "set `{field}` in every transition to `{name}` and do not clear it there, add a transition with \
+                 `after`, or mark the state `rest = true`"
             ))
         }
         Some(transition) => error
-            .label("no timed row is sure to hold")
-            .related(transition.span, "holds only under its guard; a timer whose row does not hold is spent")
-            .help(format!("add an `[[on.time]]` row from `{name}` with the same time and no `when`, after the others")),
+            .label("no timer is certain to match")
+            .related(
+                transition.span,
+                "matches only if its guard is true; otherwise the timer is skipped and does not fire again",
+            )
+            .help(format!(
+                "add an `[[on.time]]` transition from `{name}` with the same time and no `when`, after the others"
+            )),
     }
 }
 
@@ -184,7 +193,7 @@ fn paths_leaving_time_null(
                 after.is_some_and(|after| after[usize::from(slot)].may_be_null)
             });
             if leaves_null && null_paths.len() < 3 {
-                null_paths.push((transition.span, "may leave it null".to_owned()));
+                null_paths.push((transition.span, "may leave the field null".to_owned()));
             }
         }
     }
@@ -205,12 +214,12 @@ fn find_unleased_arrivals(reachability: &Reachability, state: StateIndex) -> Vec
             Diagnostic::error(
                 "orphan-state",
                 transition.span,
-                format!("this row leaves a record in `{name}` with no worker on it"),
+                format!("the transition leaves a record in `{name}` without a worker"),
             )
-            .label("comes here without a lease")
-            .related(reachability.lifecycle.states[usize::from(state)].span, "moves on only when its lease ends")
+            .label("enters the state without a lease")
+            .related(reachability.lifecycle.states[usize::from(state)].span, "left only when a lease ends")
             .help(format!(
-                "go to a ready state instead, or let `{name}` have an `[[on.time]]` row, or mark it `rest = true`"
+                "lead to a ready state instead, add an `[[on.time]]` transition from `{name}`, or mark it `rest = true`"
             ))
         })
         .collect()

@@ -19,10 +19,10 @@ pub(super) fn analyze(studies: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagno
                             Diagnostic::warning(
                                 "outside-elsewhere",
                                 action.span,
-                                format!("`{name}` may go below zero, as `{}` says", other.name),
+                                format!("`{name}` may go below zero, but only `{}` declares it", other.name),
                             )
-                            .label("not to be seen from this file")
-                            .help(format!("add `outside = [\"{name}\"]` here too")),
+                            .label("not declared in the file of the transfer")
+                            .help(format!("add `outside = [\"{name}\"]` to this file, too")),
                         );
                     }
                 }

@@ -20,25 +20,29 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
         match transition.forever_span {
             Some(span) if is_bounded => {
                 diagnostics.push(
-                    Diagnostic::warning("needless-forever", span, "retries of this row end all the same")
-                        .label("says that a job may fail this way without end")
-                        .help("take it out"),
+                    Diagnostic::warning(
+                        "needless-forever",
+                        span,
+                        "`forever` is not needed: the retries of the transition are bounded",
+                    )
+                    .label("allows unbounded retries")
+                    .help("remove it"),
                 );
                 continue;
             }
             None if !is_bounded => {}
             _ => continue,
         }
-        let mut warning = Diagnostic::warning("unproven-retries", transition.span, "unknown whether retries end")
-                .label("a job that fails this way comes back to the workers, and nothing on the way has a bound")
-                .help(
-                    "bound the failures (`when = \"record.failures < 5\"`, an int field that this row counts up) or the time \
-                     (`when = \"now < record.created_at + duration('1h')\"`), and give up in another row; or say with \
-                     `forever = true` that it is meant",
-                );
+        let mut warning = Diagnostic::warning("unproven-retries", transition.span, "retries may never end")
+            .label("a job that fails this way becomes ready again, and no bound on the way stops it")
+            .help(
+                "bound the failures (`when = \"record.failures < 5\"`, an int field that the transition increments) or \
+                 the time (`when = \"now < record.created_at + duration('1h')\"`), and give up in another transition; \
+                 or allow unbounded retries with `forever = true`",
+            );
         if let Some((span, slot)) = termination::find_counter_reset(reachability, state_facts, transition) {
             let field = &reachability.lifecycle.fields[usize::from(slot)].name;
-            warning = warning.related(span, format!("`{field}` counts from here anew, and nobody has to call for it"));
+            warning = warning.related(span, format!("resets `{field}` without a call"));
         }
         diagnostics.push(warning);
     }

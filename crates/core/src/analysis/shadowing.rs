@@ -37,15 +37,12 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
                 && turns.contains(&Selectability::Unknown)
             {
                 let earlier = earlier_deciding(reachability, event, index, froms[0]).next();
-                let mut warning = Diagnostic::warning(
-                    "unproven-turn",
-                    transition.span,
-                    "unknown whether this row ever has its turn",
-                )
-                .label("its guard and earlier ones compare the same values with each other")
-                .help("compare with constants, or test the opposite of the earlier guard, so that it can be decided");
+                let mut warning =
+                    Diagnostic::warning("unproven-shadowing", transition.span, "the transition may never be chosen")
+                        .label("its guard and earlier ones compare the same values")
+                        .help("compare with constants, or test the opposite of the earlier guard");
                 if let Some(earlier) = earlier {
-                    warning = warning.related(earlier.span, "may hold wherever this row does");
+                    warning = warning.related(earlier.span, "may match whenever the later transition does");
                 }
                 diagnostics.push(warning);
             }
@@ -57,7 +54,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
 enum Selectability {
     Possible,
     Never,
-    /// Its own guard never holds, which `dead-row` reports.
+    /// Its own guard never holds, which `dead-transition` reports.
     GuardNeverTrue,
     Unknown,
 }
@@ -90,7 +87,7 @@ fn find_open_before(event: &EventDef, index: usize, from: Option<StateIndex>) ->
 
 fn has_same_guard(earlier: &Transition, transition: &Transition) -> bool {
     match (&earlier.when, &transition.when) {
-        (Some(earlier), Some(row)) => earlier.text == row.text,
+        (Some(earlier), Some(later)) => earlier.text == later.text,
         _ => false,
     }
 }
@@ -186,10 +183,11 @@ fn shadowed_diagnostic(
 ) -> Diagnostic {
     let is_open = earlier_deciding(reachability, event, index, from)
         .all(|earlier| is_open_to_all_before(earlier, &event.transitions[index]));
-    let help = if is_open { CLOSE_EARLIER_HELP } else { "put it before them, narrow their guards, or take it away" };
-    let error = Diagnostic::error("shadowed-row", event.transitions[index].span, "this row never has its turn")
-        .label("wherever it holds, an earlier row is taken")
-        .help(help);
+    let help = if is_open { CLOSE_EARLIER_HELP } else { "put it before them, narrow their guards, or remove it" };
+    let error =
+        Diagnostic::error("shadowed-transition", event.transitions[index].span, "the transition is never chosen")
+            .label("whenever it matches, an earlier transition is taken")
+            .help(help);
     with_earlier_transitions(reachability, event, index, from, error)
 }
 
@@ -199,13 +197,13 @@ fn is_open_to_all_before(earlier: &Transition, transition: &Transition) -> bool 
 }
 
 const CLOSE_EARLIER_HELP: &str =
-    "give the earlier row a `by`, or take it away; or put this one first, if everybody else may have that one";
+    "give the earlier transition a `by`, or remove it; if all other callers may take it, put the later one first";
 
 fn ineffective_by_diagnostic(transition: &Transition, earlier: &Transition) -> Diagnostic {
-    Diagnostic::warning("shadowed-by", transition.span, "the `by` of this row closes nothing")
-        .label("all who may write take an earlier row, whoever they are")
+    Diagnostic::warning("shadowed-by", transition.span, "the `by` of the transition restricts nothing")
+        .label("every caller that may write takes an earlier transition")
         .help(CLOSE_EARLIER_HELP)
-        .related(earlier.span, "says no `by`, so that it is for everybody")
+        .related(earlier.span, "has no `by`, so it admits every caller")
 }
 
 /// The transition can be taken in other states, but not in this state of its `go`.
@@ -216,10 +214,10 @@ fn shadowed_from_diagnostic(
     from: StateIndex,
 ) -> Diagnostic {
     let name = reachability.state_name(from);
-    let message = format!("this row never has its turn in `{name}`");
+    let message = format!("the transition is never chosen in `{name}`");
     let error = Diagnostic::error("shadowed-from", event.transitions[index].span, message)
-        .label(format!("wherever it holds in `{name}`, an earlier row is taken"))
-        .help(format!("take `{name}` out of `go`, or put the row before the others"));
+        .label(format!("whenever it matches in `{name}`, an earlier transition is taken"))
+        .help(format!("remove `{name}` from `go`, or put the transition before the others"));
     with_earlier_transitions(reachability, event, index, Some(from), error)
 }
 
@@ -233,12 +231,12 @@ fn with_earlier_transitions(
 ) -> Diagnostic {
     for earlier in earlier_deciding(reachability, event, index, from).take(3) {
         let note = match (&earlier.when, from) {
-            (None, Some(from)) => format!("holds always in `{}`", reachability.state_name(from)),
-            (None, None) => "holds always".to_owned(),
-            (Some(when), _) => format!("holds where {}", when.text),
+            (None, Some(from)) => format!("always matches in `{}`", reachability.state_name(from)),
+            (None, None) => "always matches".to_owned(),
+            (Some(when), _) => format!("matches if {}", when.text),
         };
         let note = if is_open_to_all_before(earlier, &event.transitions[index]) {
-            format!("{note}, and is for everybody: it says no `by`")
+            format!("{note}, and admits every caller because it has no `by`")
         } else {
             note
         };

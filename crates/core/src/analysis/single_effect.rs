@@ -46,8 +46,15 @@ fn second_effect_diagnostic(
         path = format!("`{}` → ({event}) {path}", reachability.state_name(from));
         state = from;
     }
-    Diagnostic::error("effect-twice", transition.span, format!("after this commit the job could be leased again in `{}`", reachability.state_name(leasable_again)))
-        .label(format!("leads on to {path}"))
-        .related(reachability.lifecycle.states[usize::from(leasable_again)].span, "ready for workers")
-        .help("a job has one effect, ever: end in a state from which no row leads to a ready one, and spawn a new record for more work")
+    Diagnostic::error(
+        "repeated-effect",
+        transition.span,
+        format!("after the commit the job could be leased again in `{}`", reachability.state_name(leasable_again)),
+    )
+    .label(format!("leads to {path}"))
+    .related(reachability.lifecycle.states[usize::from(leasable_again)].span, "ready for workers")
+    .help(
+        "a job commits one effect: lead to a state from which no transition reaches a ready state, and spawn a new \
+         record for more work",
+    )
 }

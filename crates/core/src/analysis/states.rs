@@ -8,9 +8,9 @@ pub(super) fn analyze(reachability: &Reachability, diagnostics: &mut Vec<Diagnos
         // An error, not a warning: an unreachable state is a mistake unless the file declares it `reserved`.
         if !reachability.reachable.contains(index) && !state.is_reserved {
             diagnostics.push(
-                Diagnostic::error("unreachable-state", state.span, format!("nothing leads to `{}`", state.name))
-                    .label("no row that can fire goes here")
-                    .help("add the row that is missing, or say `reserved = true` if the name is only kept free"),
+                Diagnostic::error("unreachable-state", state.span, format!("no transition leads to `{}`", state.name))
+                    .label("no transition that can fire leads to the state")
+                    .help("add the missing transition, or declare `reserved = true` if the name is for later use"),
             );
         }
     }

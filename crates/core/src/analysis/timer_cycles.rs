@@ -35,21 +35,21 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
     let unconditional: Vec<&InstantEdge> = edges.iter().filter(|way| way.is_unconditional()).collect();
     if let Some(cycle) = find_cycle(reachability, &unconditional) {
         diagnostics.push(
-            Diagnostic::error(
-                "endless-timer",
-                cycle[0].transition.span,
-                "these timers may fire again at once, for ever",
-            )
-            .label(describe_cycle(reachability, &cycle))
-            .help(cycle_help(reachability, &cycle)),
+            Diagnostic::error("endless-timer", cycle[0].transition.span, "the timers may fire again at once, forever")
+                .label(describe_cycle(reachability, &cycle))
+                .help(cycle_help(reachability, &cycle)),
         );
         return;
     }
     if let Some(cycle) = find_cycle(reachability, &edges.iter().collect::<Vec<_>>()) {
         diagnostics.push(
-            Diagnostic::warning("unproven-timers", cycle[0].transition.span, "unknown whether these timers ever rest")
-                .label(describe_cycle(reachability, &cycle))
-                .help(cycle_help(reachability, &cycle)),
+            Diagnostic::warning(
+                "unproven-timers",
+                cycle[0].transition.span,
+                "the timers may fire again at once, forever, unless a guard stops them",
+            )
+            .label(describe_cycle(reachability, &cycle))
+            .help(cycle_help(reachability, &cycle)),
         );
     }
 }
@@ -68,10 +68,10 @@ fn find_self_spawning_timer(reachability: &Reachability, edge: &InstantEdge) -> 
         Diagnostic::error(
             "endless-timer",
             self_spawn.span,
-            format!("each `{lifecycle_name}` makes another at once, for ever"),
+            format!("each `{lifecycle_name}` spawns another at once, forever"),
         )
-        .label("made by a timer with no delay that is sure")
-        .help("give the timer a delay, or make it under an `if` that comes to be false")
+        .label("spawned by a timer without a certain delay")
+        .help("give the timer a delay, or spawn under an `if` that becomes false")
     })
 }
 
@@ -165,10 +165,10 @@ fn describe_cycle(reachability: &Reachability, cycle: &[&InstantEdge]) -> String
     match cycle[0].transition.timer {
         Some(TimerSpec::AtField(slot)) if cycle.len() == 1 => {
             let field = &reachability.lifecycle.fields[usize::from(slot)].name;
-            format!("`{field}` has passed by then, and is still past in {start_state}")
+            format!("`{field}` is in the past by then, and still is in {start_state}")
         }
-        _ if cycle.len() == 1 => format!("comes back to {start_state} with no delay that is sure"),
-        _ => format!("from {} back to {start_state}, with no delay on the way that is sure", names.join(" to ")),
+        _ if cycle.len() == 1 => format!("comes back to {start_state} without a certain delay"),
+        _ => format!("leads from {} back to {start_state} without a certain delay", names.join(" to ")),
     }
 }
 
@@ -179,8 +179,10 @@ fn cycle_help(reachability: &Reachability, cycle: &[&InstantEdge]) -> String {
     });
     match field {
         Some(field) => {
-            format!("set `{field}` to a later time on the way, as `now + duration('1m')`, or lead elsewhere")
+            format!(
+                "set `{field}` to a later time on the way, such as `now + duration('1m')`, or lead to another state"
+            )
         }
-        None => "give one of them a delay that is always more than nothing, or lead elsewhere".to_owned(),
+        None => "give one of the timers a delay that is always above zero, or lead to another state".to_owned(),
     }
 }

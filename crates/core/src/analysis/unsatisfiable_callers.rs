@@ -18,14 +18,20 @@ pub(super) fn find_unsatisfiable_by(
     {
         return None;
     }
-    let mut warning =
-        Diagnostic::warning("dead-row", transition.span, "this row is never taken: its `by` admits nobody");
+    let mut warning = Diagnostic::warning(
+        "dead-transition",
+        transition.span,
+        "the transition is never taken: its `by` admits no caller",
+    );
     for who in transition.by.iter().filter_map(|by| caller_predicate(reachability, by)) {
-        warning = warning.related(who.span, "true for nobody who could call the row");
+        warning = warning.related(who.span, "false for every caller that could fire the transition");
     }
-    let label =
-        if transition.when.is_some() { "nobody is admitted where its guard holds" } else { "nobody may call it" };
-    Some(warning.label(label).help("correct `by`, the formula in `[who]` or the guard, or take the row away"))
+    let label = if transition.when.is_some() {
+        "no caller is admitted when the guard is true"
+    } else {
+        "no caller is admitted"
+    };
+    Some(warning.label(label).help("correct `by`, the expression in `[who]` or the guard, or remove the transition"))
 }
 
 fn caller_predicate<'a>(

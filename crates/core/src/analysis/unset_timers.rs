@@ -41,17 +41,17 @@ fn find_never_set(
     let (time_source, help) = match &transition.timer {
         Some(TimerSpec::AtField(slot)) => {
             let field = &reachability.lifecycle.fields[usize::from(*slot)].name;
-            (format!("`{field}`"), format!("set or take `{field}` on a way there, or use `after`"))
+            (format!("`{field}`"), format!("set or take `{field}` in a transition that leads there, or use `after`"))
         }
         _ => ("`after`".to_owned(), "give it a delay".to_owned()),
     };
     Some(
         Diagnostic::warning(
-            "dead-row",
+            "dead-transition",
             transition.span,
-            format!("this timer is never set: {time_source} is always null"),
+            format!("the timer is never set: {time_source} is always null"),
         )
-        .label(format!("null for every record in {}, and null is no timer", reachability.state_names(states)))
+        .label(format!("null for every record in {}, so no timer is set", reachability.state_names(states)))
         .help(help),
     )
 }

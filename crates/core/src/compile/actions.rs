@@ -37,10 +37,10 @@ impl LifecycleBuilder<'_> {
                     Diagnostic::error(
                         "reserved-lifecycle",
                         entry.lifecycle.span(),
-                        format!("`{}` is not spawned by hand", entry.lifecycle.text),
+                        format!("`{}` cannot be spawned by a lifecycle file", entry.lifecycle.text),
                     )
                     .label("built in")
-                    .help("use `deliver = [{ to, body }]` to send a message"),
+                    .help("use `deliver = [{ to, body }]` to send a delivery"),
                 );
                 continue;
             }
@@ -76,16 +76,20 @@ impl LifecycleBuilder<'_> {
         if !fits {
             let (message, help) = if own_bounds.is_some() {
                 (
-                    format!("this record's payload may not fit {}", entry.lifecycle.text),
+                    format!("the record's payload may not fit {}", entry.lifecycle.text),
                     "give both lifecycles the same [payload] bounds",
                 )
             } else {
                 (
                     format!("{} needs a payload", entry.lifecycle.text),
-                    "add payload = \"same\" to pass this record's own on",
+                    "add payload = \"same\" to pass on the record's own payload",
                 )
             };
-            self.report(Diagnostic::error("payload-mismatch", entry.span, message).label("this spawn").help(help));
+            self.report(
+                Diagnostic::error("payload-mismatch", entry.span, message)
+                    .label("spawned without a fitting payload")
+                    .help(help),
+            );
         }
     }
 
@@ -106,10 +110,10 @@ impl LifecycleBuilder<'_> {
                     Diagnostic::error(
                         "engine-event",
                         entry.event.span(),
-                        format!("`{}` is the engine's own event", entry.event.text),
+                        format!("only the engine fires `{}`", entry.event.text),
                     )
-                    .label("no record can send it")
-                    .help("send an event of another name; to make a record, use `spawn`"),
+                    .label("records cannot send it")
+                    .help("send an event of another name; to create a record, use `spawn`"),
                 );
                 continue;
             }
@@ -152,13 +156,17 @@ impl LifecycleBuilder<'_> {
             let help = suggest::suggestion_text(
                 self.diagnostic_count(),
                 &event.text,
-                "events it knows",
+                "events of the target",
                 events.collect::<Vec<_>>(),
             );
             self.report(
-                Diagnostic::error("unknown-event", event.span(), format!("{target} knows no event `{}`", event.text))
-                    .label("nobody answers it there")
-                    .help(help),
+                Diagnostic::error(
+                    "unknown-event",
+                    event.span(),
+                    format!("{target} declares no event `{}`", event.text),
+                )
+                .label("no transition of the target answers it")
+                .help(help),
             );
         }
         known
@@ -272,13 +280,13 @@ impl LifecycleBuilder<'_> {
             InputMismatch::MissingInput(_) => 1,
             InputMismatch::UnknownInput(_) => 2,
         });
-        let message = format!("no row of {target} under `{event}` takes this");
+        let message = format!("no `{event}` transition of {target} accepts the given inputs");
         match mismatches.into_iter().next() {
             Some(InputMismatch::InvalidExpression(diagnostics)) => self.report_expr_errors(diagnostics),
             Some(InputMismatch::MissingInput(name)) => self.report(
-                Diagnostic::error("no-row-fits", span, message)
-                    .label(format!("`{name}` is not given"))
-                    .help(format!("give `{name}`; that row cannot do without it")),
+                Diagnostic::error("no-matching-transition", span, message)
+                    .label(format!("`{name}` is missing"))
+                    .help(format!("give `{name}`; the transition requires it")),
             ),
             Some(InputMismatch::UnknownInput(index)) => {
                 let name = &given[index].name;
@@ -290,20 +298,25 @@ impl LifecycleBuilder<'_> {
                     .into_iter()
                     .flatten();
                 let mut known: Vec<&str> =
-                    signatures.flat_map(|row| row.inputs.iter().map(|input| &*input.field.name)).collect();
+                    signatures.flat_map(|signature| signature.inputs.iter().map(|input| &*input.field.name)).collect();
                 known.sort_unstable();
                 known.dedup();
-                let help = suggest::suggestion_text(self.diagnostic_count(), &name.text, "inputs its rows take", known);
+                let help = suggest::suggestion_text(
+                    self.diagnostic_count(),
+                    &name.text,
+                    "inputs that its transitions accept",
+                    known,
+                );
                 self.report(
-                    Diagnostic::error("no-row-fits", name.span(), message)
-                        .label(format!("`{}` is not taken", name.text))
-                        .help(format!("{help}\none row must take all that is given")),
+                    Diagnostic::error("no-matching-transition", name.span(), message)
+                        .label(format!("`{}` is not accepted", name.text))
+                        .help(format!("{help}\none transition must accept all given inputs")),
                 );
             }
             None => self.report(
-                Diagnostic::error("no-row-fits", span, message)
-                    .label("it has no such row at all")
-                    .help(format!("add a row under [[on.{event}]] to {target}")),
+                Diagnostic::error("no-matching-transition", span, message)
+                    .label("it has no such transition")
+                    .help(format!("add an [[on.{event}]] transition to {target}")),
             ),
         }
     }
@@ -314,16 +327,16 @@ impl LifecycleBuilder<'_> {
 fn distinct_signatures(signatures: &[TransitionSignature]) -> Vec<&TransitionSignature> {
     const MAX_TRIED_SIGNATURES: usize = 32;
     let mut distinct: Vec<&TransitionSignature> = Vec::new();
-    for row in signatures {
+    for signature in signatures {
         let same = |other: &&TransitionSignature| {
-            other.required == row.required
-                && other.inputs.len() == row.inputs.len()
-                && other.inputs.iter().zip(&row.inputs).all(|(a, b)| {
+            other.required == signature.required
+                && other.inputs.len() == signature.inputs.len()
+                && other.inputs.iter().zip(&signature.inputs).all(|(a, b)| {
                     a.field.name == b.field.name && a.field.ty == b.field.ty && a.field.nullable == b.field.nullable
                 })
         };
         if !distinct.iter().any(same) {
-            distinct.push(row);
+            distinct.push(signature);
         }
         if distinct.len() == MAX_TRIED_SIGNATURES {
             break;

@@ -60,13 +60,13 @@ impl LifecycleBuilder<'_> {
             let callers = allowed.iter().copied().chain(self.source.callers.iter().map(|who| &*who.name.text));
             let help =
                 if matches!(text, "anyone" | "anybody" | "everyone" | "any" | "*") && !allowed.contains(&"anyone") {
-                    "leave `by` out: then every key that may write is let in".to_owned()
+                    "remove `by`: then every API key that may write is admitted".to_owned()
                 } else {
-                    suggest::suggestion_text(self.diagnostic_count(), text, "callers that may stand here", callers)
+                    suggest::suggestion_text(self.diagnostic_count(), text, "allowed callers", callers)
                 };
             self.report(
-                Diagnostic::error("unknown-caller", name.span(), format!("`{text}` is nobody that may stand here"))
-                    .label("not a caller")
+                Diagnostic::error("unknown-caller", name.span(), format!("`{text}` is not an allowed caller"))
+                    .label("not allowed")
                     .help(help),
             );
         }

@@ -60,14 +60,14 @@ impl LifecycleBuilder<'_> {
             if found.as_ref().is_some_and(|before| !same(before)) {
                 self.report(
                     Diagnostic::error(
-                        "check-asks-differently",
+                        "inconsistent-check-inputs",
                         text.span(),
-                        format!("`{}` would not mean the same in every row", argument.name.text),
+                        format!("`{}` would differ between transitions", argument.name.text),
                     )
-                    .label("reads the row's inputs")
-                    .related(first.span, "one row that reads the answer")
-                    .related(reader.span, "another, whose inputs are declared differently")
-                    .help("declare the same inputs in the same order in both rows"),
+                    .label("reads the transition's inputs")
+                    .related(first.span, "a transition that reads the answer")
+                    .related(reader.span, "another one, which declares other inputs")
+                    .help("declare the same inputs in the same order in both transitions"),
                 );
                 return None;
             }

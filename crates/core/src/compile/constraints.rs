@@ -19,12 +19,12 @@ impl LifecycleBuilder<'_> {
                 if parts.contains(&part) {
                     self.report(
                         Diagnostic::error(
-                            "duplicate-part",
+                            "duplicate-key-field",
                             name.span(),
-                            format!("`{}` stands in the key twice", name.text),
+                            format!("`{}` is in the key twice", name.text),
                         )
-                        .label("a second time")
-                        .help("keep it once"),
+                        .label("the second time")
+                        .help("remove one of them"),
                     );
                 }
                 parts.push(part);
@@ -35,9 +35,7 @@ impl LifecycleBuilder<'_> {
 
     pub(super) fn report_empty_key(&mut self, span: Span, message: &str) {
         self.report(
-            Diagnostic::error("empty-key", span, message)
-                .label("`on` is empty")
-                .help("list the fields that make the key"),
+            Diagnostic::error("empty-key", span, message).label("`on` is empty").help("list the fields of the key"),
         );
     }
 
@@ -56,10 +54,14 @@ impl LifecycleBuilder<'_> {
         }
         for unique in &source.uniques {
             if &*unique.name.text == "key" {
-                self.declaration_compiler().report_reserved_name(&unique.name, "a unique", "it is the natural key's");
+                self.declaration_compiler().report_reserved_name(
+                    &unique.name,
+                    "a unique key",
+                    "it belongs to the natural key",
+                );
             }
             if unique.on.is_empty() {
-                self.report_empty_key(unique.name.span(), "a unique on nothing would allow one record in all");
+                self.report_empty_key(unique.name.span(), "a unique key without fields would allow only one record");
             }
             let clash = match &unique.on_duplicate {
                 ast::DuplicatePolicyDecl::Return => DuplicatePolicy::ReturnExisting,
@@ -90,9 +92,9 @@ impl LifecycleBuilder<'_> {
                         per.span,
                         "a limit counts records in states or creations per window, not both",
                     )
-                    .label("`per` here")
-                    .related(within.span, "`in` here")
-                    .help("make two limits of it"),
+                    .label("`per` counts creations")
+                    .related(within.span, "`in` counts records in states")
+                    .help("declare two limits"),
                 );
             }
             let view = VisibleNames { actor: true, now: true, lookups: true, links: true, ..VisibleNames::default() };

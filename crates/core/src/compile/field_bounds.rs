@@ -40,9 +40,9 @@ impl DeclarationCompiler<'_> {
                 let name = if matches!(ty, DataType::Enum(_)) { "string with `enum`" } else { &declared.ty.text };
                 self.report_invalid_bound(
                     at,
-                    &format!("`{key}` means nothing for the type {name}"),
-                    "without meaning here",
-                    "take it out, or choose the type it belongs to",
+                    &format!("`{key}` does not apply to the type {name}"),
+                    "does not apply",
+                    "remove it, or choose a type that has it",
                 );
                 return None;
             }
@@ -95,16 +95,16 @@ impl DeclarationCompiler<'_> {
         } else {
             match regex::RegexBuilder::new(&pattern.text).size_limit(MAX_PATTERN_AUTOMATON_BYTES).build() {
                 Ok(regex) => return Some(regex),
-                Err(regex::Error::CompiledTooBig(_)) => "it would take too much memory to match".to_owned(),
+                Err(regex::Error::CompiledTooBig(_)) => "matching it would take too much memory".to_owned(),
                 Err(error) => {
                     error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
                 }
             }
         };
         self.diagnostics.push(
-            Diagnostic::error("invalid-pattern", pattern.span(), "the pattern cannot be used")
+            Diagnostic::error("invalid-pattern", pattern.span(), "the pattern is not a valid regular expression")
                 .label(why)
-                .help("write a regular expression in a literal string, as '^[a-z]{3,20}$'"),
+                .help("write a regular expression in a literal string, such as '^[a-z]{3,20}$'"),
         );
         None
     }
@@ -135,7 +135,7 @@ impl DeclarationCompiler<'_> {
                     other.span,
                     "the bound of a double must be a number",
                     other.value.kind(),
-                    "write a number, as 0.5",
+                    "write a number, such as 0.5",
                 );
                 None
             }
@@ -151,7 +151,7 @@ impl DeclarationCompiler<'_> {
                     other.span,
                     "the bound of a duration must be a duration",
                     other.value.kind(),
-                    "write a number and a unit, as \"30s\"",
+                    "write a number and a unit, such as \"30s\"",
                 );
                 None
             }
@@ -165,9 +165,9 @@ impl DeclarationCompiler<'_> {
             Some(other) => {
                 self.report_invalid_bound(
                     other.span,
-                    "a length must be a whole number from 0 on, or a size",
+                    "a length must be a whole number of at least 0, or a size",
                     "not a length",
-                    "write a number, as 200, or a size, as \"8 KB\"",
+                    "write a number, such as 200, or a size, such as \"8 KB\"",
                 );
                 None
             }
@@ -183,7 +183,7 @@ impl DeclarationCompiler<'_> {
             let at = declared.max.as_ref().or(declared.min.as_ref()).map_or(declared.ty.span(), |bound| bound.span);
             self.report_invalid_bound(
                 at,
-                &format!("`{}` could have no value at all", declared.name.text),
+                &format!("the bounds of `{}` allow no value", declared.name.text),
                 "`max` is below `min`",
                 "make `max` at least as large as `min`",
             );

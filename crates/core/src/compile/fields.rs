@@ -49,7 +49,7 @@ pub(super) fn suggest_type<'a>(
         "object" | "map" | "table" => "json",
         _ => return suggest::suggestion_text(diagnostic_count, name, what, known),
     };
-    format!("it is called `{ours}` here")
+    format!("the type is called `{ours}`")
 }
 
 /// Compiles field declarations and reports errors in them.
@@ -65,7 +65,7 @@ impl DeclarationCompiler<'_> {
         for field in declared {
             let name: &str = &field.name.text;
             let why = if METADATA_FIELD_NAMES.contains(&name) {
-                "every record has it already"
+                "every record already has it"
             } else if TYPE_NAMES.contains(&name) || name == "enum" {
                 "it is the name of a type"
             } else {
@@ -80,7 +80,7 @@ impl DeclarationCompiler<'_> {
 
     pub(super) fn report_reserved_name(&mut self, name: &SourceText, what: &str, why: &str) {
         self.diagnostics.push(
-            Diagnostic::error("reserved-name", name.span(), format!("{what} cannot be called `{}`", name.text))
+            Diagnostic::error("reserved-name", name.span(), format!("{what} cannot be named `{}`", name.text))
                 .label(why)
                 .help("choose another name"),
         );
@@ -92,10 +92,14 @@ impl DeclarationCompiler<'_> {
         let literal = match (&declared.default, &declared.constant) {
             (Some(default), Some(constant)) => {
                 self.diagnostics.push(
-                    Diagnostic::error("conflicting-keys", default.span, "a field is either `const` or has a `default`")
-                        .label("`default` here")
-                        .related(constant.span, "`const` here")
-                        .help("keep one of them"),
+                    Diagnostic::error(
+                        "conflicting-keys",
+                        default.span,
+                        "a field has either `const` or `default`, not both",
+                    )
+                    .label("`default`")
+                    .related(constant.span, "`const`")
+                    .help("remove one of them"),
                 );
                 return None;
             }
@@ -175,11 +179,11 @@ impl DeclarationCompiler<'_> {
         let mut names: Vec<Arc<str>> = Vec::new();
         for value in &values.value {
             let why = if value.text.is_empty() || value.text.len() > bounds::MAX_NAME_BYTES {
-                "a value has 1 to 100 bytes"
+                "a value must have 1 to 100 bytes"
             } else if value.text.chars().any(char::is_control) {
-                "a value has no control characters"
+                "a value must not have control characters"
             } else if names.contains(&value.text) {
-                "it stands here twice"
+                "it is listed twice"
             } else {
                 names.push(value.text.clone());
                 continue;
@@ -188,14 +192,14 @@ impl DeclarationCompiler<'_> {
                 value.span(),
                 &format!("`{}` cannot be a value of `{}`", value.text, declared.name.text),
                 why,
-                "list each value once, as enum = [\"new\", \"paid\"]",
+                "list each value once, such as enum = [\"new\", \"paid\"]",
             );
             return None;
         }
         if names.is_empty() {
             self.report_invalid_bound(
                 values.span,
-                &format!("`{}` could have no value at all", declared.name.text),
+                &format!("the bounds of `{}` allow no value", declared.name.text),
                 "no values",
                 "list at least one value",
             );
@@ -206,7 +210,7 @@ impl DeclarationCompiler<'_> {
 
     fn compile_ref_targets(&mut self, declared: &ast::FieldDecl) -> Option<Arc<[Arc<str>]>> {
         let Some(to) = &declared.ref_targets else {
-            self.report_missing_key(declared, "to", "name the lifecycle it points to, as to = \"relay.job\"");
+            self.report_missing_key(declared, "to", "name the lifecycle that it refers to, such as to = \"relay.job\"");
             return None;
         };
         let mut all_known = !to.value.is_empty();
@@ -230,12 +234,12 @@ impl DeclarationCompiler<'_> {
         let known = self.lifecycle_names.contains(&name.text);
         if !known {
             let shown = self.lifecycle_names.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
-            let help = suggest::suggestion_text(self.diagnostics.len(), &name.text, "lifecycles given", shown);
+            let help = suggest::suggestion_text(self.diagnostics.len(), &name.text, "given lifecycles", shown);
             self.diagnostics.push(
                 Diagnostic::error("unknown-lifecycle", name.span(), format!("there is no lifecycle `{}`", name.text))
-                    .label("not among the files given")
+                    .label("not in the given files")
                     .help(format!(
-                        "{help}\nif it is in another file, give that file too, or the folder: onceward check DIR"
+                        "{help}\nif it is in another file, give that file, too, or its directory: onceward check DIR"
                     )),
             );
         }
@@ -244,20 +248,20 @@ impl DeclarationCompiler<'_> {
 
     fn compile_element_type(&mut self, declared: &ast::FieldDecl) -> Option<DataType> {
         let Some(of) = &declared.element_type else {
-            self.report_missing_key(declared, "of", "say what the list holds, as of = \"string\"");
+            self.report_missing_key(declared, "of", "name the type of the elements, such as of = \"string\"");
             return None;
         };
         let name: &str = &of.text;
         if ELEMENT_TYPE_NAMES.contains(&name) {
             return self.compile_scalar_type(name, declared);
         }
-        let mut help = suggest_type(self.diagnostics.len(), name, "types a list may hold", ELEMENT_TYPE_NAMES);
+        let mut help = suggest_type(self.diagnostics.len(), name, "element types", ELEMENT_TYPE_NAMES);
         if name == "ref" {
             help = "write type = \"refs\", to = \"…\"".into();
         }
         self.diagnostics.push(
-            Diagnostic::error("unknown-type", of.span(), format!("a list cannot hold `{name}`"))
-                .label("not a type a list may hold")
+            Diagnostic::error("unknown-type", of.span(), format!("`{name}` cannot be the element type of a list"))
+                .label("not an element type")
                 .help(help),
         );
         None
@@ -270,7 +274,7 @@ impl DeclarationCompiler<'_> {
                 declared.ty.span(),
                 format!("`{}` needs the key `{key}`", declared.name.text),
             )
-            .label(format!("this type needs `{key}`"))
+            .label(format!("the type needs `{key}`"))
             .help(help),
         );
     }

@@ -72,13 +72,9 @@ fn run_stages(files: &InputFiles, out: &mut Vec<Diagnostic>) -> Option<Definitio
 fn parse_files(files: &InputFiles, diagnostics: &mut Vec<Diagnostic>) -> Vec<LifecycleSource> {
     if files.files.len() > bounds::MAX_FILES {
         diagnostics.push(
-            Diagnostic::error(
-                "too-many-files",
-                Span::default(),
-                format!("{} files are too many at once", files.files.len()),
-            )
-            .label("the first of them")
-            .help(format!("give at most {} files together", bounds::MAX_FILES)),
+            Diagnostic::error("too-many-files", Span::default(), format!("{} files are too many", files.files.len()))
+                .label("the first file")
+                .help(format!("give at most {} files at once", bounds::MAX_FILES)),
         );
         return Vec::new();
     }
@@ -96,10 +92,10 @@ fn parse_files(files: &InputFiles, diagnostics: &mut Vec<Diagnostic>) -> Vec<Lif
                 Diagnostic::error(
                     "reserved-lifecycle",
                     source.lifecycle.span(),
-                    "names in `onceward.` belong to the built-in lifecycles",
+                    "names that start with `onceward.` are reserved for built-in lifecycles",
                 )
                 .label("reserved")
-                .help("name it after your own system, as \"document.job\""),
+                .help("name it after your system, such as \"document.job\""),
             );
             continue;
         }
@@ -110,9 +106,9 @@ fn parse_files(files: &InputFiles, diagnostics: &mut Vec<Diagnostic>) -> Vec<Lif
                     source.lifecycle.span(),
                     format!("`{}` is declared twice", source.lifecycle.text),
                 )
-                .label("a second time")
+                .label("the second time")
                 .related(first.lifecycle.span(), "the first time")
-                .help("give one of the two another name, or leave one file out"),
+                .help("rename one of the two, or leave out one file"),
             );
             continue;
         }

@@ -25,7 +25,7 @@ pub(super) struct CompileContext {
 
 /// The names an expression may use besides `record`.
 #[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a name that may be visible by itself")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag makes one name visible")]
 pub(super) struct VisibleNames<'v> {
     pub(super) input: Option<&'v [FieldDef]>,
     pub(super) result: bool,
@@ -65,7 +65,7 @@ pub(super) fn compile_payload_bounds(source: &LifecycleSource, diagnostics: &mut
     let max = payload.max.map_or(bounds::DEFAULT_MAX_PAYLOAD_BYTES.max(min), |max| max.value);
     if let Some(at) = payload.max.filter(|max| max.value < min).map(|max| max.span) {
         diagnostics.push(
-            Diagnostic::error("invalid-bound", at, "no payload could be given at all")
+            Diagnostic::error("invalid-bound", at, "the bounds allow no payload")
                 .label("`max` is below `min`")
                 .help("make `max` at least as large as `min`"),
         );
@@ -185,11 +185,11 @@ impl<'a> LifecycleBuilder<'a> {
         }
     }
 
-    /// Reports errors of an expression. After an unreadable guard, omits `maybe-null`: the guard may have excluded
+    /// Reports errors of an expression. After an unreadable guard, omits `null-not-allowed`: the guard may have excluded
     /// null.
     pub(super) fn report_expr_errors(&mut self, mut diagnostics: Vec<Diagnostic>) {
         if self.has_unreadable_guard {
-            diagnostics.retain(|diagnostic| diagnostic.code != "maybe-null");
+            diagnostics.retain(|diagnostic| diagnostic.code != "null-not-allowed");
         }
         self.diagnostics.extend(diagnostics);
     }
@@ -275,7 +275,7 @@ impl<'a> LifecycleBuilder<'a> {
                 self.declaration_compiler().report_reserved_name(
                     &who.name,
                     "a caller",
-                    "every lifecycle knows it already",
+                    "every lifecycle already has it",
                 );
             }
         }
@@ -286,8 +286,8 @@ impl<'a> LifecycleBuilder<'a> {
                     source.lifecycle.span(),
                     format!("{} has no states", self.own_signature.name),
                 )
-                .label("nothing to be in")
-                .help("declare at least one under [states], as DONE = { final = true }"),
+                .label("a record needs a state")
+                .help("declare at least one under [states], such as DONE = { final = true }"),
             );
         }
     }
@@ -300,8 +300,8 @@ impl<'a> LifecycleBuilder<'a> {
             self.report(
                 Diagnostic::error("invalid-key", key.span(), format!("`{}` cannot be a natural key", key.text))
                     .label("neither a string nor an int")
-                    .related(at, "declared here")
-                    .help("a natural key is a string or an int field"),
+                    .related(at, "declaration of the field")
+                    .help("name a string or int field"),
             );
             return None;
         }
@@ -342,8 +342,8 @@ impl<'a> LifecycleBuilder<'a> {
             let at = field.span;
             self.report(
                 Diagnostic::error("not-a-time", name.span(), format!("`{}` is not a time field", name.text))
-                    .label("a time is needed here")
-                    .related(at, "declared here")
+                    .label("a time field is required")
+                    .related(at, "declaration of the field")
                     .help("name a field with type = \"time\""),
             );
             return None;

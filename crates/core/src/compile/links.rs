@@ -25,7 +25,7 @@ impl LifecycleBuilder<'_> {
 
     fn resolve_link_source(&mut self, from: &SourceText) -> Option<LinkSource> {
         let Some((lifecycle, field)) = from.text.rsplit_once('.') else {
-            self.report_invalid_link(from, "it names no field", None);
+            self.report_invalid_link(from, "it does not name a field of another lifecycle", None);
             return None;
         };
         let named = |range: std::ops::Range<usize>| SourceText {
@@ -47,7 +47,7 @@ impl LifecycleBuilder<'_> {
         if !matches!(target, DataType::Ref(to) if to.contains(&self.own_signature.name)) {
             self.report_invalid_link(
                 from,
-                &format!("that field does not point to {}", self.own_signature.name),
+                &format!("the field does not refer to {}", self.own_signature.name),
                 Some(declared.span),
             );
             return None;
@@ -56,15 +56,15 @@ impl LifecycleBuilder<'_> {
     }
 
     fn report_invalid_link(&mut self, from: &SourceText, why: &str, declared: Option<Span>) {
-        let mut diagnostic = Diagnostic::error(
-            "not-a-link",
-            from.span(),
-            format!("`{}` cannot be followed: {why}", from.text),
-        )
-        .label("not a ref to this lifecycle")
-        .help("name a `ref` or `refs` field of another lifecycle that may point here, as \"relay.submission.job\"");
+        let mut diagnostic =
+            Diagnostic::error("not-a-link", from.span(), format!("`{}` cannot be followed: {why}", from.text))
+                .label("not a ref to this lifecycle")
+                .help(
+                    "name a `ref` or `refs` field of another lifecycle that may refer to this one, such as \
+                     \"relay.submission.job\"",
+                );
         if let Some(declared) = declared {
-            diagnostic = diagnostic.related(declared, "declared here");
+            diagnostic = diagnostic.related(declared, "declaration of the field");
         }
         self.report(diagnostic);
     }
@@ -87,8 +87,8 @@ impl LifecycleBuilder<'_> {
                         lookup.target_lifecycle.span(),
                         format!("{} has no natural key", target.name),
                     )
-                    .label("nothing to find its records by")
-                    .help("give that lifecycle a `key`, or keep a `ref` field here"),
+                    .label("its records cannot be looked up")
+                    .help("give that lifecycle a `key`, or use a `ref` field instead"),
                 );
                 continue;
             };

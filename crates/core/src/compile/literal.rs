@@ -27,7 +27,7 @@ pub(super) fn literal_value(literal: &FieldLiteral, ty: &DataType, bounds: &Fiel
             Value::Time(text.text.parse().map_err(|_| "is not a time in RFC 3339".to_owned())?)
         }
         (DataType::Duration, FieldLiteral::Text(text)) => {
-            Value::Duration(text.text.parse().map_err(|_| "is not a duration, as \"30s\"".to_owned())?)
+            Value::Duration(text.text.parse().map_err(|_| "is not a duration, such as \"30s\"".to_owned())?)
         }
         (DataType::Duration, FieldLiteral::Int(number)) => {
             return Err(format!("is a number without a unit: write \"{number}s\" for seconds"));
@@ -39,7 +39,7 @@ pub(super) fn literal_value(literal: &FieldLiteral, ty: &DataType, bounds: &Fiel
                 items.iter().map(|item| self::literal_value(&item.value, of, element)).collect();
             Value::List(items?)
         }
-        (DataType::Json | DataType::Ref(_), _) => return Err("is not possible: this type has no literals".into()),
+        (DataType::Json | DataType::Ref(_), _) => return Err("is not possible: the type has no literals".into()),
         (_, literal) => return Err(format!("is {}, which does not fit its type", literal.kind())),
     };
     if is_within_bounds(bounds, &value) { Ok(value) } else { Err("is outside the field's bounds".into()) }

@@ -55,12 +55,12 @@ pub(super) fn compile_transition_signatures(
     let mut found = SignaturesByEvent::new();
     for event in &source.events {
         let creates = EventKind::from_name(&event.name.text) == EventKind::Create;
-        let rows = event
+        let signatures = event
             .transitions
             .iter()
-            .map(|row| compile_transition_signature(row, creates, signature, compiler))
+            .map(|transition| compile_transition_signature(transition, creates, signature, compiler))
             .collect();
-        found.insert(event.name.text.clone(), rows);
+        found.insert(event.name.text.clone(), signatures);
     }
     found
 }
@@ -85,12 +85,13 @@ fn compile_transition_signature(
                 Diagnostic::error(
                     "take-and-set",
                     name.span(),
-                    format!("`{}` is both taken and set by this row", name.text),
+                    format!("the transition both takes and sets `{}`", name.text),
                 )
-                .label("taken from the caller here")
-                .related(set.name.span(), "set here")
+                .label("taken from the caller")
+                .related(set.name.span(), "set by the transition")
                 .help(
-                    "drop one; to compute from what the caller gives, declare an `input` and `set` the field from it",
+                    "remove one; to compute the field from a value of the caller, declare an `input` and `set` the \
+                     field from it",
                 ),
             );
         }
@@ -129,7 +130,7 @@ fn compile_input_field(
                 input.ty.span(),
                 format!("`{}` is neither a type nor a field", input.ty.text),
             )
-            .label("not known")
+            .label("unknown")
             .help(help),
         );
         return None;
@@ -152,9 +153,9 @@ fn report_if_repeated(
     let first = transition_signature.inputs.iter().find(|input| input.field.name == name.text);
     if first.is_some() {
         out.push(
-            Diagnostic::error("duplicate-input", name.span(), format!("`{}` is taken twice by this row", name.text))
-                .label("a second time")
-                .help("keep it once, in `take` or in `input`"),
+            Diagnostic::error("duplicate-input", name.span(), format!("the transition takes `{}` twice", name.text))
+                .label("the second time")
+                .help("keep it in `take` or in `input`"),
         );
     }
     first.is_some()
@@ -169,9 +170,9 @@ pub(super) fn resolve_field(
     let found = signature.fields.iter().position(|field| field.name == name.text);
     if found.is_none() {
         let help = match &*name.text {
-            "state" => "a row changes the state with `go`, as go = \"A -> B\"".to_owned(),
+            "state" => "a transition changes the state with `go`, such as go = \"A -> B\"".to_owned(),
             own if METADATA_FIELD_NAMES.contains(&own) => {
-                format!("every record has `{own}`; it is not given or set like a field")
+                format!("every record has `{own}`; callers and transitions cannot give or set it")
             }
             other => suggest::suggestion_text(
                 diagnostics.len(),
@@ -191,9 +192,9 @@ pub(super) fn resolve_field(
 
 pub(super) fn report_const_changed(name: &SourceText, field: &FieldDef, diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.push(
-        Diagnostic::error("const-changed", name.span(), format!("`{}` is const: nothing may change it", name.text))
-            .label("would change it")
-            .related(field.span, "declared const here")
-            .help("leave it out here, or declare it with `default` in place of `const`"),
+        Diagnostic::error("const-changed", name.span(), format!("`{}` is const and cannot change", name.text))
+            .label("would change the field")
+            .related(field.span, "declared const")
+            .help("remove it, or declare the field with `default` instead of `const`"),
     );
 }

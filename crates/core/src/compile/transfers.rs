@@ -34,9 +34,9 @@ impl LifecycleBuilder<'_> {
             return;
         }
         self.report(
-            Diagnostic::error(NEEDS_ASSET_CODE, span, "money is moved, but the lifecycle names no unit of it")
-                .label("of what?")
-                .help("add `asset = \"credit\"` (or whatever it counts) at the top of the file"),
+            Diagnostic::error(NEEDS_ASSET_CODE, span, "the file has transfers, but the lifecycle declares no asset")
+                .label("needs `asset`")
+                .help("add `asset = \"credit\"` (or another unit) at the top of the file"),
         );
     }
 
@@ -57,11 +57,11 @@ impl LifecycleBuilder<'_> {
                         Diagnostic::error(
                             "rest-not-from-hold",
                             entry.amount.span(),
-                            "`rest` empties the record's own hold only",
+                            "`rest` works only for the record's hold",
                         )
-                        .label("all of what?")
+                        .label("only the hold has a `rest`")
                         .related(entry.from.span(), "not the hold")
-                        .help("move from \"hold\", or write an amount"),
+                        .help("transfer from \"hold\", or write an amount"),
                     );
                 }
                 Some(TransferAmount::Rest)
@@ -89,7 +89,7 @@ impl LifecycleBuilder<'_> {
             let rest = &whole[offset..];
             if rest.starts_with('{') {
                 let Some(end) = rest.find('}') else {
-                    self.report_invalid_account(text, text.part_span(offset..offset + 1), "this brace is never closed");
+                    self.report_invalid_account(text, text.part_span(offset..offset + 1), "the brace is never closed");
                     return None;
                 };
                 let content =
@@ -136,9 +136,9 @@ impl LifecycleBuilder<'_> {
             Diagnostic::error(
                 "invalid-account",
                 text.part_span(path.clone()),
-                format!("`{bare}` is not looked up here"),
+                format!("`{bare}` is used as plain text"),
             )
-            .label("outside braces these are mere letters, so all records would share this one account")
+            .label("outside braces it is not evaluated, so all records would share one account")
             .help(format!("write \"{before}{{{bare}}}{after}\"")),
         );
     }
@@ -147,7 +147,10 @@ impl LifecycleBuilder<'_> {
         self.report(
             Diagnostic::error("invalid-account", span, format!("`{}` cannot be an account", text.text))
                 .label(label)
-                .help("write a name, as \"revenue\", with expressions in braces, as \"user:{record.owner}\"; \"hold\" is the record's own"),
+                .help(
+                    "write a name, such as \"revenue\", with expressions in braces, such as \"user:{record.owner}\"; \
+                     \"hold\" is the record's own account",
+                ),
         );
     }
 }

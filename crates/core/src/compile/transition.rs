@@ -115,11 +115,11 @@ impl LifecycleBuilder<'_> {
         }
         for check in &transition.checks {
             let Some((name, _)) = self.checks.get(usize::from(*check)) else { continue };
-            let message = format!("a row that the engine fires cannot read the check `{name}`");
+            let message = format!("a transition that the engine fires cannot read the check `{name}`");
             self.report(
-                Diagnostic::error("misplaced", transition.span, message)
-                    .label("nobody is there to wait for the answer")
-                    .help("ask in an earlier row that somebody calls, and keep the answer in a field"),
+                Diagnostic::error("misplaced", transition.span, message).label("no caller waits for the answer").help(
+                    "read the check in an earlier transition that a caller fires, and set a field from the answer",
+                ),
             );
         }
     }
@@ -128,9 +128,9 @@ impl LifecycleBuilder<'_> {
         let Some(by) = &transition.by else { return Vec::new() };
         if by.value.is_empty() {
             self.report(
-                Diagnostic::error("empty-by", by.span, "nobody may call a row with an empty `by`")
+                Diagnostic::error("empty-by", by.span, "an empty `by` admits no caller")
                     .label("no callers")
-                    .help("name callers, or drop `by` to allow any key that may write"),
+                    .help("name callers, or remove `by` to admit every API key that may write"),
             );
         }
         let allowed: &[&str] = if self.source.work.is_some() {
@@ -192,9 +192,9 @@ impl LifecycleBuilder<'_> {
                 Diagnostic::error(
                     "field-without-value",
                     transition.path.span,
-                    format!("a record created here would have no `{}`", field.name),
+                    format!("a new record would have no `{}`", field.name),
                 )
-                .label("neither takes nor sets it")
+                .label("the transition neither takes nor sets it")
                 .related(field.span, "declared without `default` or `optional`")
                 .help(format!(
                     "add \"{}\" to `take`, set it, or declare it `optional` or with a `default`",
@@ -224,20 +224,17 @@ impl LifecycleBuilder<'_> {
             Err(_) if is_negative_duration(&after.text) || after.text.starts_with(|c: char| c.is_ascii_digit()) => {
                 let (label, help) = if is_negative_duration(&after.text) {
                     (
-                        "a timer cannot have run out before the state was entered",
-                        "`after` counts from entering the state; for a point in time, use `at` with a time field",
+                        "a timer cannot be due before the state is entered",
+                        "`after` counts from the entry into the state; for a point in time, use `at` with a time field",
                     )
                 } else {
-                    (
-                        "a number and a unit are needed",
-                        "write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\"",
-                    )
+                    ("not a number and a unit", "write a number and us, ms, s, m, h or d, such as \"30s\" or \"1h30m\"")
                 };
                 self.report(
                     Diagnostic::error(
                         "invalid-duration",
                         after.span(),
-                        format!("`{}` cannot be a duration here", after.text),
+                        format!("`{}` is not a valid duration", after.text),
                     )
                     .label(label)
                     .help(help),
@@ -257,13 +254,13 @@ impl LifecycleBuilder<'_> {
         let field = text.text.strip_prefix("record.").filter(|name| is_name(name));
         let help = match field {
             Some(name) => format!("write at = \"{name}\""),
-            None => "keep the time in a field (type = \"time\"), `set` it in the row that enters the state, and name \
-                     that field here\nor count from entering the state: after = \"1h\""
+            None => "declare a field with type = \"time\", `set` it in the transition that enters the state, and name \
+                     that field\nor count from the entry into the state: after = \"1h\""
                 .to_owned(),
         };
         self.report(
-            Diagnostic::error("not-a-time", text.span(), "`at` names a time field; it takes no expression")
-                .label("not a field's name")
+            Diagnostic::error("not-a-time", text.span(), "`at` must name a time field, not an expression")
+                .label("not the name of a field")
                 .help(help),
         );
     }

@@ -20,14 +20,10 @@ impl LifecycleBuilder<'_> {
         for (key, at) in others {
             if let (Some(at), Some(end)) = (at, state.final_span) {
                 self.report(
-                    Diagnostic::error(
-                        "conflicting-keys",
-                        at,
-                        format!("`{name}` is final: `{key}` means nothing there"),
-                    )
-                    .label(format!("`{key}` here"))
-                    .related(end, "`final` here")
-                    .help("keep one of them"),
+                    Diagnostic::error("conflicting-keys", at, format!("`{name}` is final, so `{key}` has no effect"))
+                        .label(format!("`{key}`"))
+                        .related(end, "`final`")
+                        .help("remove one of them"),
                 );
             }
         }
@@ -53,11 +49,11 @@ impl LifecycleBuilder<'_> {
                 Diagnostic::error(
                     "operation-clock",
                     span,
-                    format!("a lifecycle on the operation's clock has no {what}"),
+                    format!("a lifecycle with `clock = \"operation\"` cannot have {what}"),
                 )
-                .label("would need the engine's clock")
-                .related(clock, "the clock is chosen here")
-                .help("take it out, or drop `clock`"),
+                .label("needs the engine's clock")
+                .related(clock, "the clock of the lifecycle")
+                .help("remove it, or remove `clock`"),
             );
         }
     }
@@ -73,23 +69,23 @@ impl LifecycleBuilder<'_> {
         if !source.states.is_empty() && !source.events.iter().any(creates) {
             self.report(
                 Diagnostic::error(
-                    "no-create-row",
+                    "no-create-transition",
                     source.lifecycle.span(),
-                    format!("no record of {} can come into being", self.own_signature.name),
+                    format!("no record of {} can be created", self.own_signature.name),
                 )
-                .label("no create row")
-                .help("add a row under [[on.create]] with go = \"-> A\""),
+                .label("no `create` transition")
+                .help("add an [[on.create]] transition with go = \"-> A\""),
             );
         }
         for event in &source.events {
             let kind = EventKind::from_name(&event.name.text);
             if matches!(kind, EventKind::Lease | EventKind::Commit | EventKind::Finish | EventKind::Fail) {
-                self.require_work(event.name.span(), &format!("`{}` is a worker's event", event.name.text));
+                self.require_work(event.name.span(), &format!("workers fire `{}`", event.name.text));
             }
             if kind == EventKind::Time {
                 self.forbid_on_operation_clock(event.name.span(), "timers");
             }
-            if kind == EventKind::Called && event.transitions.iter().any(|row| row.by.is_none()) {
+            if kind == EventKind::Called && event.transitions.iter().any(|transition| transition.by.is_none()) {
                 self.reject_near_engine_event(&event.name);
             }
         }
@@ -105,10 +101,10 @@ impl LifecycleBuilder<'_> {
             Diagnostic::error(
                 "near-engine-event",
                 name.span(),
-                format!("`{}` is too much like `{near}`, which the engine fires", name.text),
+                format!("`{}` looks like a typo of `{near}`, which the engine fires", name.text),
             )
-            .label("would be an event that callers fire")
-            .help(format!("did you mean `{near}`? If not, say with `by` who may call it")),
+            .label("would be an event for callers")
+            .help(format!("did you mean `{near}`? If not, name the callers in `by`")),
         );
     }
 
@@ -117,21 +113,17 @@ impl LifecycleBuilder<'_> {
         let fired_by_engine = !matches!(kind, EventKind::Called | EventKind::Create);
         if fired_by_engine {
             let misplaced = [
-                ("by", transition.by.as_ref().map(|by| by.span), "the engine fires it: nobody calls it"),
-                (
-                    "take",
-                    transition.take.as_ref().map(|take| take.span),
-                    "the engine fires it: nobody gives it anything",
-                ),
+                ("by", transition.by.as_ref().map(|by| by.span), "the engine fires the event, not a caller"),
+                ("take", transition.take.as_ref().map(|take| take.span), "the engine fires the event without inputs"),
                 (
                     "input",
                     transition.input.as_ref().map(|input| input.span),
-                    "the engine fires it: nobody gives it anything",
+                    "the engine fires the event without inputs",
                 ),
             ];
             for (key, at, why) in misplaced {
                 if let Some(at) = at {
-                    self.report_misplaced(at, &format!("`{key}` cannot stand under `{name}`"), why, "take it out");
+                    self.report_misplaced(at, &format!("a `{name}` transition cannot have `{key}`"), why, "remove it");
                 }
             }
         }
@@ -142,20 +134,20 @@ impl LifecycleBuilder<'_> {
         if kind == EventKind::Time {
             if let [(_, Some(after)), (_, Some(until))] = timing {
                 self.report(
-                    Diagnostic::error("conflicting-keys", until, "a timer has one time")
-                        .label("`at` here")
-                        .related(after, "`after` here")
-                        .help("keep one of them, or make two rows of it"),
+                    Diagnostic::error("conflicting-keys", until, "a timer has either `at` or `after`, not both")
+                        .label("`at`")
+                        .related(after, "`after`")
+                        .help("remove one of them, or write two transitions"),
                 );
             } else if timing.iter().all(|(_, at)| at.is_none()) {
                 self.report(
                     Diagnostic::error(
                         "missing-key",
                         transition.path.span,
-                        "a row under `time` needs the key `after` or `at`",
+                        "a `time` transition needs the key `after` or `at`",
                     )
                     .label("when?")
-                    .help("add `after = \"1s\"` (since entering) or `at = \"field\"` (a time field)"),
+                    .help("add `after = \"1s\"` (since the entry into the state) or `at = \"field\"` (a time field)"),
                 );
             }
         } else {
@@ -163,27 +155,27 @@ impl LifecycleBuilder<'_> {
                 if let Some(at) = at {
                     self.report_misplaced(
                         at,
-                        &format!("`{key}` cannot stand under `{name}`"),
-                        "only timers have a time",
-                        "move the row under [[on.time]]",
+                        &format!("a `{name}` transition cannot have `{key}`"),
+                        "only timers have a due time",
+                        "move the transition to [[on.time]]",
                     );
                 }
             }
         }
         if let Some(at) = transition.forever_span.filter(|_| kind != EventKind::Fail) {
-            let message = format!("`forever` cannot stand under `{name}`");
-            self.report_misplaced(at, &message, "only a failure is retried", "take it out");
+            let message = format!("a `{name}` transition cannot have `forever`");
+            self.report_misplaced(at, &message, "only failures are retried", "remove it");
         }
         if (kind == EventKind::Create) != transition.path.is_creation() {
             let (message, help) = if transition.path.is_creation() {
                 (
-                    format!("a row under `{name}` cannot create a record"),
-                    "name the states it answers in, or move it under [[on.create]]",
+                    format!("a `{name}` transition cannot create a record"),
+                    "name the states from which it starts, or move it to [[on.create]]",
                 )
             } else {
-                ("a row under `create` starts from nothing".to_owned(), "write go = \"-> A\"")
+                ("a `create` transition starts from no state".to_owned(), "write go = \"-> A\"")
             };
-            self.report_misplaced(transition.path.span, &message, "wrong shape for this event", help);
+            self.report_misplaced(transition.path.span, &message, "wrong form for the event", help);
         }
         self.validate_from_and_to_states(transition);
     }
@@ -201,26 +193,26 @@ impl LifecycleBuilder<'_> {
             if let Some(end) = declared(&from.value).and_then(|state| state.final_span) {
                 self.report(
                     Diagnostic::error(
-                        "final-left",
+                        "leaves-final-state",
                         from.span,
-                        format!("`{}` is final: no row may leave it", from.value),
+                        format!("`{}` is final, so no transition may leave it", from.value),
                     )
-                    .label("would be left")
-                    .related(end, "declared final here")
-                    .help(format!("write go = \"{}\" to annotate it there, or spawn a new record", from.value)),
+                    .label("leaves a final state")
+                    .related(end, "declared final")
+                    .help(format!("write go = \"{}\" to stay in the state, or spawn a new record", from.value)),
                 );
             }
         }
         if let Some(reserved) = declared(&to.value).and_then(|state| state.reserved_span) {
             self.report(
                 Diagnostic::error(
-                    "reserved-reached",
+                    "enters-reserved-state",
                     to.span,
-                    format!("`{}` is reserved: no row may go there", to.value),
+                    format!("`{}` is reserved, so no transition may enter it", to.value),
                 )
-                .label("would be reached")
-                .related(reserved, "declared reserved here")
-                .help("drop `reserved` once the state is in use"),
+                .label("enters a reserved state")
+                .related(reserved, "declared reserved")
+                .help("remove `reserved` once the state is in use"),
             );
         }
     }

@@ -48,13 +48,13 @@ impl LifecycleBuilder<'_> {
     fn compile_concurrency_policy(&mut self, work: &ast::WorkDecl, key: &ast::ConcurrencyDecl) -> ConcurrencyPolicy {
         if let (Some(limit), true) = (key.limit, key.ordered) {
             self.report(
-                Diagnostic::error("conflicting-keys", limit.span, "jobs that go one after another need no `limit`")
+                Diagnostic::error("conflicting-keys", limit.span, "jobs that run one after another need no `limit`")
                     .label("`limit` beside `ordered = true`")
-                    .help("keep one of them"),
+                    .help("remove one of them"),
             );
         }
         if key.on.is_empty() {
-            self.report_empty_key(work.span, "a key of nothing would hold all jobs together");
+            self.report_empty_key(work.span, "a concurrency key without fields would be shared by all jobs");
         }
         let on = self.compile_key_parts(&key.on);
         ConcurrencyPolicy { on, limit: key.limit.map(|limit| limit.value), ordered: key.ordered }

@@ -102,9 +102,8 @@ pub(super) fn denial_hint<'a>(
         |transition: &Transition| transition.by.is_empty() || transition.by.contains(&AllowedCaller::Owner);
     if !actor.can_produce() && transitions.clone().into_iter().any(is_for_producers) {
         let roles: Vec<String> = actor.roles.iter().map(|role| format!("`{role}`")).collect();
-        let roles =
-            if roles.is_empty() { "no role".to_owned() } else { format!("no role but {}", roles.join(" and ")) };
-        return format!("; it has {roles}, and making and moving records is for `producer`");
+        let roles = if roles.is_empty() { "no role".to_owned() } else { format!("only {}", roles.join(" and ")) };
+        return format!("; it has {roles}, and only the role `producer` may create and change records");
     }
     let mut caller_names: Vec<&str> = Vec::new();
     for by in transitions.into_iter().flat_map(|transition| &transition.by) {
@@ -121,7 +120,7 @@ pub(super) fn denial_hint<'a>(
             caller_names.push(name);
         }
     }
-    if caller_names.is_empty() { String::new() } else { format!("; it is for {}", caller_names.join(", ")) }
+    if caller_names.is_empty() { String::new() } else { format!("; allowed callers: {}", caller_names.join(", ")) }
 }
 
 fn matches_caller(

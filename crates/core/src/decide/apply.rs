@@ -267,8 +267,8 @@ impl<'a> OperationRun<'a> {
             Ok(Err(reason)) => {
                 let spawner = self.draft.expect_record(from)?;
                 let reason = match reason {
-                    NoMatch::Input(reason) => format!("a {lifecycle} cannot be made: {reason}"),
-                    _ => format!("no row of {lifecycle} takes the creation"),
+                    NoMatch::Input(reason) => format!("a {lifecycle} cannot be created: {reason}"),
+                    _ => format!("no `create` transition of {lifecycle} matches"),
                 };
                 Err(Halt::Refuse(record_refusal(&spawner, "create", 409, "spawn_not_taken", reason)))
             }
@@ -290,8 +290,8 @@ impl<'a> OperationRun<'a> {
     ) -> DecideResult<T> {
         if self.depth == MAX_ACTION_DEPTH {
             let record = self.draft.expect_record(record_id)?;
-            let reason = format!("more than {MAX_ACTION_DEPTH} records make or require one another");
-            return Err(Halt::Refuse(record_refusal(&record, "require", 409, "too_deep", reason)));
+            let reason = format!("more than {MAX_ACTION_DEPTH} records spawn or require one another");
+            return Err(Halt::Refuse(record_refusal(&record, "require", 409, "nesting_too_deep", reason)));
         }
         self.reached_records += 1;
         self.enforce_limits()?;
@@ -337,16 +337,16 @@ impl<'a> OperationRun<'a> {
         self.enforce_limits()?;
         match task {
             PendingTask::OfferEvent { record, event, input } => self.offer_event(record, &event, &input),
-            PendingTask::FireEnter { record, transition_index: row, enter_chain: chain } => {
+            PendingTask::FireEnter { record, transition_index, enter_chain: chain } => {
                 // The static analysis rejects cycles of `enter` transitions. This limit stops a lifecycle that was not
                 // analyzed.
                 if chain > bounds::MAX_STATES {
                     let record = self.draft.expect_record(record)?;
-                    let reason = "its enter rows go round in a circle";
-                    return Err(Halt::Refuse(record_refusal(&record, "enter", 409, "endless_enter", reason)));
+                    let reason = "its `enter` transitions form a cycle";
+                    return Err(Halt::Refuse(record_refusal(&record, "enter", 409, "enter_cycle", reason)));
                 }
                 self.enter_chain = chain + 1;
-                self.fire_enter(record, row)?;
+                self.fire_enter(record, transition_index)?;
                 self.enter_chain = 0;
                 Ok(())
             }
@@ -358,7 +358,7 @@ impl<'a> OperationRun<'a> {
         let reason = if self.reached_records > bounds::MAX_RECORDS_PER_OPERATION {
             format!("the operation reaches more than {} records", bounds::MAX_RECORDS_PER_OPERATION)
         } else if self.offered_events > bounds::MAX_OFFERS_PER_OPERATION {
-            format!("the operation offers more than {} events", bounds::MAX_OFFERS_PER_OPERATION)
+            format!("the operation sends more than {} events", bounds::MAX_OFFERS_PER_OPERATION)
         } else {
             return Ok(());
         };

@@ -49,8 +49,9 @@ pub(super) fn resolve_checks(draft: &Draft, transition: &Transition, env: &EvalE
             Some(answer) => {
                 let parts = input::parse_fields(&check.answer_fields, &Json::Object(answer.answer.clone()));
                 let parts = parts.map_err(|reason| {
-                    let reason = format!("the answer to the check `{}` is not as declared: {reason}", check.name);
-                    Halt::Refuse(record_refusal(env.record, "check", 503, "bad_answer", reason))
+                    let reason =
+                        format!("the answer of the check `{}` does not match its declaration: {reason}", check.name);
+                    Halt::Refuse(record_refusal(env.record, "check", 503, "invalid_check_answer", reason))
                 })?;
                 answers[usize::from(*number)] = Some(parts.into());
             }

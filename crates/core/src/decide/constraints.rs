@@ -133,7 +133,7 @@ fn resolve_duplicate(
     if *policy == DuplicatePolicy::ReturnExisting && before.is_none() && holder_record.is_none() {
         // The existing record was pruned, so the reply cannot show it.
         let gone =
-            record_refusal(after, event, 410, "gone", "the record that was made with this key is no longer there");
+            record_refusal(after, event, 410, "gone", "the record that was created with the unique key was pruned");
         return Ok(Halt::Refuse(Box::new(Refusal { record: None, state: None, ..*gone })));
     }
     let is_readable = match holder_record {
@@ -146,10 +146,10 @@ fn resolve_duplicate(
         // Not even the holder's owner sees it if the lifecycle admits other readers only.
         DuplicatePolicy::ReturnExisting if before.is_none() && is_readable => Halt::ExistingRecord(holder),
         DuplicatePolicy::ReturnExisting => {
-            Halt::Refuse(record_refusal(after, event, 409, "key_taken", "another record has this key"))
+            Halt::Refuse(record_refusal(after, event, 409, "key_taken", "another record has the same unique key"))
         }
         DuplicatePolicy::Refuse { status, code } => {
-            Halt::Refuse(record_refusal(after, event, *status, code, "another record has this key"))
+            Halt::Refuse(record_refusal(after, event, *status, code, "another record has the same unique key"))
         }
     })
 }

@@ -28,19 +28,19 @@ impl OperationRun<'_> {
         let actor = &self.draft.operation.actor;
         let owner = match &create.owner {
             Some(owner) if *owner != actor.id && !actor.has_role("operator") => {
-                let reason = "only an operator may make a record for another owner";
+                let reason = "only an operator may create a record for another owner";
                 return Err(Halt::Refuse(recordless_refusal("create", 403, "not_allowed", reason)));
             }
             Some(owner) => Arc::clone(owner),
             None => Arc::clone(&actor.id),
         };
         if owner.is_empty() || !is_valid_name(&owner) {
-            let reason = "an owner has from 1 to 1000 characters, and no NUL";
-            return Err(Halt::Refuse(recordless_refusal("create", 422, "bad_input", reason)));
+            let reason = "an owner must have from 1 to 1000 characters and no NUL";
+            return Err(Halt::Refuse(recordless_refusal("create", 422, "invalid_input", reason)));
         }
         if create.id.is_some_and(|id| id.0.get_version_num() != 7) {
             let reason = "the id of a new record must be a UUID of version 7";
-            return Err(Halt::Refuse(recordless_refusal("create", 422, "bad_input", reason)));
+            return Err(Halt::Refuse(recordless_refusal("create", 422, "invalid_input", reason)));
         }
         let input = EventInput::Json(&create.fields);
         let id = create.id.map_or_else(|| NewRecordId::Generated(self.draft.generate_id()), NewRecordId::FromCaller);
@@ -48,15 +48,15 @@ impl OperationRun<'_> {
             self.create_record(&create.lifecycle, id, owner, input, create.payload, EventCaller::ApiKey(None))?;
         created.map_err(|no_match| {
             let (status, code, reason) = match no_match {
-                NoMatch::State | NoMatch::Guard => (409, "not_taken", "no row takes this creation".to_owned()),
+                NoMatch::State | NoMatch::Guard => (409, "not_taken", "no `create` transition matches".to_owned()),
                 NoMatch::Caller => {
                     let lifecycle = self.draft.definitions.get(&create.lifecycle);
                     let hint = lifecycle
                         .map(|lifecycle| denial_hint(actor, lifecycle, lifecycle.transitions(EventKind::Create)));
                     let hint = hint.unwrap_or_default();
-                    (403, "not_allowed", format!("no row lets this caller create one{hint}"))
+                    (403, "not_allowed", format!("the caller may not create a record{hint}"))
                 }
-                NoMatch::Input(reason) => (422, "bad_input", reason),
+                NoMatch::Input(reason) => (422, "invalid_input", reason),
             };
             let mut refusal = recordless_refusal("create", status, code, reason);
             refusal.lifecycle = Some(Arc::clone(&create.lifecycle));
@@ -76,7 +76,7 @@ impl OperationRun<'_> {
     ) -> DecideResult<Result<RecordId, NoMatch>> {
         let Some(lifecycle) = self.draft.definitions.get(lifecycle).cloned() else {
             let reason = self.draft.definitions.unknown_lifecycle_message(lifecycle);
-            return Err(Halt::Refuse(recordless_refusal("create", 404, "no_such_lifecycle", reason)));
+            return Err(Halt::Refuse(recordless_refusal("create", 404, "unknown_lifecycle", reason)));
         };
         if let Err(reason) = validate_payload_size(lifecycle.payload_bounds, payload) {
             return Ok(Err(NoMatch::Input(reason)));
@@ -95,7 +95,7 @@ impl OperationRun<'_> {
             match evaluate(&self.draft, &record, transition, context)? {
                 Err(reason) => closest = closest.max(reason),
                 Ok(_) if id_exists => {
-                    let reason = "a record has this id already";
+                    let reason = "a record with the same id exists";
                     return Err(Halt::Refuse(recordless_refusal("create", 409, "id_taken", reason)));
                 }
                 Ok(Evaluation::NeedsChecks(queries, partial_plan)) => {
@@ -151,11 +151,11 @@ pub(super) fn validate_payload_size(bounds: PayloadBounds, payload: Option<Paylo
     let bytes = payload.map_or(0, |payload| payload.bytes);
     if bytes < bounds.min_bytes {
         let min_text = count_noun(bounds.min_bytes, "byte", "bytes");
-        return Err(format!("the payload must have at least {min_text}, this one has {bytes}"));
+        return Err(format!("the payload must have at least {min_text}, not {bytes}"));
     }
     if bytes > bounds.max_bytes {
         let max_text = count_noun(bounds.max_bytes, "byte", "bytes");
-        return Err(format!("the payload must have at most {max_text}, this one has {bytes}"));
+        return Err(format!("the payload must have at most {max_text}, not {bytes}"));
     }
     Ok(())
 }

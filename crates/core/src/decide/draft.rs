@@ -156,9 +156,9 @@ impl<'a> Draft<'a> {
                         self.record_index.clear();
                     }
                 }
-                Some(UndoStep::Replaced { index: at, old, transition_count: rows }) => {
+                Some(UndoStep::Replaced { index: at, old, transition_count }) => {
                     self.records[at].after = old;
-                    self.records[at].transitions.truncate(rows);
+                    self.records[at].transitions.truncate(transition_count);
                 }
                 Some(UndoStep::Unique { key, old: PreviousClaim::Claimed(old) }) => {
                     self.unique_claims.insert(key, old);

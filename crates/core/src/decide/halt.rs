@@ -89,14 +89,14 @@ pub(super) fn recordless_refusal(event: &str, status: u16, code: &str, reason: i
 }
 
 /// Reply to a worker whose token is not that of a live lease.
-pub(super) const LEASE_LOST_REASON: &str = "the token is not that of a live lease on this record";
+pub(super) const LEASE_LOST_REASON: &str = "the record has no live lease with the given token";
 
 /// Builds the refusal for a worker whose lease has ended (EXE-8).
 pub(super) fn lease_lost_refusal(record: &Record, event: &str, token: FencingToken) -> Box<Refusal> {
     match record.committed_token {
         Some(winner) if winner != token => {
             let mut refusal =
-                record_refusal(record, event, 409, "already_committed", "another execution's effect has landed");
+                record_refusal(record, event, 409, "already_committed", "another execution committed its effect");
             refusal.committed_token = Some(winner);
             refusal
         }

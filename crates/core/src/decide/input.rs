@@ -40,9 +40,9 @@ pub(super) fn parse_inputs(
         transition.inputs.iter().position(|input| *input.field.name == *name).ok_or_else(|| {
             let input_names: Vec<&str> = transition.inputs.iter().map(|input| &*input.field.name).collect();
             if input_names.is_empty() {
-                format!("`{name}` is given, but nothing is taken here")
+                format!("`{name}` is not accepted; the transition has no inputs")
             } else {
-                format!("`{name}` is not taken here; these are: {}", input_names.join(", "))
+                format!("`{name}` is not accepted; allowed inputs: {}", input_names.join(", "))
             }
         })
     };
@@ -100,10 +100,10 @@ pub(super) fn parse_fields(fields: &[FieldDef], json: &Json) -> Result<Vec<Value
     let map = match json {
         Json::Object(map) => map,
         Json::Null => &empty,
-        _ => return Err("an object is wanted here".to_owned()),
+        _ => return Err("expected an object".to_owned()),
     };
     if let Some(name) = map.keys().find(|name| !fields.iter().any(|field| *field.name == **name)) {
-        return Err(format!("`{name}` is not declared here"));
+        return Err(format!("`{name}` is not declared"));
     }
     fields
         .iter()

@@ -53,10 +53,10 @@ impl OperationRun<'_> {
         let refuse =
             |status, code, reason: &str| Err(Halt::Refuse(record_refusal(&record, "lease", status, code, reason)));
         let Some(work) = &record.lifecycle.work else {
-            return refuse(409, "not_work", "nobody works on records of this lifecycle");
+            return refuse(409, "not_a_job", "the lifecycle has no [work], so its records cannot be leased");
         };
         if record.stuck_reason.is_some() {
-            return refuse(409, "stuck", "one of the engine's own events faulted on this record");
+            return refuse(409, "stuck", "the record is stuck: an event of the engine failed");
         }
         // EXE-15: a duplicate lease of a committed record changes nothing.
         if record.committed_token.is_some() {
@@ -74,17 +74,17 @@ impl OperationRun<'_> {
             },
         };
         if !is_ready {
-            return refuse(409, "not_ready", "the record is not waiting for a worker now");
+            return refuse(409, "not_ready", "the record is not ready for a worker");
         }
         let lease = lease.unwrap_or(work.lease_duration);
         if lease <= Duration::ZERO || lease > MAX_LEASE_DURATION {
-            return refuse(422, "bad_input", "a lease lasts more than nothing and at most a day");
+            return refuse(422, "invalid_input", "a lease must last more than zero and at most one day");
         }
         let Some(expires_at) = self.draft.now.checked_add(lease) else {
-            return refuse(422, "bad_input", "the lease would end beyond all time");
+            return refuse(422, "invalid_input", "the lease would end after the year 9999");
         };
         if !input::is_valid_name(worker) {
-            return refuse(422, "bad_input", "a worker's name has at most 1000 characters, and no NUL");
+            return refuse(422, "invalid_input", "the name of a worker must have at most 1000 characters and no NUL");
         }
         let key = self.claim_concurrency_key(&record)?;
         let mut leased = (*record).clone();
@@ -145,8 +145,8 @@ impl OperationRun<'_> {
         let new_expiry =
             (Duration::ZERO < lease && lease <= MAX_LEASE_DURATION).then(|| self.draft.now.checked_add(lease));
         let Some(Some(expires_at)) = new_expiry else {
-            let reason = "a lease lasts more than nothing and at most a day";
-            return Err(Halt::Refuse(record_refusal(&record, "heartbeat", 422, "bad_input", reason)));
+            let reason = "a lease must last more than zero and at most one day";
+            return Err(Halt::Refuse(record_refusal(&record, "heartbeat", 422, "invalid_input", reason)));
         };
         let stop = match &work.stop_condition {
             Some(stop) if execution.status != ExecutionStatus::Committed => {
@@ -178,7 +178,13 @@ impl OperationRun<'_> {
         }
         let typed = match record.lifecycle.work.as_ref().and_then(|work| work.result.as_ref()) {
             Some(fields) => input::parse_fields(fields, result).map_err(|reason| {
-                Halt::Refuse(record_refusal(&record, "commit", 422, "bad_input", format!("the result: {reason}")))
+                Halt::Refuse(record_refusal(
+                    &record,
+                    "commit",
+                    422,
+                    "invalid_input",
+                    format!("the result does not match its declaration: {reason}"),
+                ))
             })?,
             None => Vec::new(),
         };
@@ -203,9 +209,13 @@ impl OperationRun<'_> {
         match self.token_status(&record, "finish", token)? {
             TokenStatus::Committed => self.close_execution(id).map(|()| WorkerCallResult::Changed),
             TokenStatus::Done => Ok(WorkerCallResult::Repeated),
-            TokenStatus::Live => {
-                Err(Halt::Refuse(record_refusal(&record, "finish", 409, "not_committed", "commit comes before finish")))
-            }
+            TokenStatus::Live => Err(Halt::Refuse(record_refusal(
+                &record,
+                "finish",
+                409,
+                "not_committed",
+                "the execution must commit before it finishes",
+            ))),
             TokenStatus::Aborted(_) => Err(Halt::Refuse(lease_lost_refusal(&record, "finish", token))),
         }
     }
@@ -239,7 +249,7 @@ impl OperationRun<'_> {
         match self.token_status(&record, event, token)? {
             TokenStatus::Live => {}
             TokenStatus::Committed | TokenStatus::Done => {
-                let reason = "this execution's own effect has landed";
+                let reason = "the execution has already committed its effect";
                 let mut refusal = record_refusal(&record, event, 409, "already_committed", reason);
                 refusal.committed_token = Some(token);
                 return Err(Halt::Refuse(refusal));
@@ -319,9 +329,13 @@ impl OperationRun<'_> {
         let actor = &self.draft.operation.actor;
         match self.draft.find(id)? {
             Some(record) if is_worker(actor) => Ok(Arc::clone(record)),
-            Some(record) if can_read(&self.draft, record, actor, None)? => {
-                Err(Halt::Refuse(record_refusal(record, event, 403, "not_allowed", "only a worker may do this")))
-            }
+            Some(record) if can_read(&self.draft, record, actor, None)? => Err(Halt::Refuse(record_refusal(
+                record,
+                event,
+                403,
+                "not_allowed",
+                "the caller lacks the role `worker`",
+            ))),
             // The record was pruned, so the worker's lease is lost.
             None if is_worker(actor) && !reads_everything(actor) && event != "lease" => {
                 Err(Halt::Refuse(unknown_lease_refusal(event)))
@@ -343,8 +357,8 @@ impl OperationRun<'_> {
             Err(reason) => {
                 let record = self.draft.expect_record(id)?;
                 let reason = match reason {
-                    NoMatch::State => format!("`{event}` is not taken in {}", record.state_name()),
-                    _ => format!("no row of `{event}` holds"),
+                    NoMatch::State => format!("no transition of `{event}` starts from {}", record.state_name()),
+                    _ => format!("no transition of `{event}` matches"),
                 };
                 Err(Halt::Refuse(record_refusal(&record, event, 409, "not_taken", reason)))
             }
@@ -367,15 +381,19 @@ impl OperationRun<'_> {
             if let Some(first) = first.filter(|first| *first != record.id) {
                 // Fires the older job's due timers first, since they may end it.
                 self.draft.find(first)?;
-                let reason = "an older job of the same key is not finished";
-                return Err(Halt::Refuse(record_refusal(record, "lease", 409, "not_first", reason)));
+                let reason = "an older job with the same concurrency key has not ended";
+                return Err(Halt::Refuse(record_refusal(record, "lease", 409, "older_job_unfinished", reason)));
             }
         }
         let Some(limit) = key.limit else { return Ok(None) };
         let count = concurrency_counter(record, parts.clone());
         if self.draft.counter_value(&count)? >= u64::from(limit) {
-            let reason = count_noun(limit, "job of the same key is running", "jobs of the same key are running");
-            return Err(Halt::Refuse(record_refusal(record, "lease", 409, "key_busy", reason)));
+            let reason = count_noun(
+                limit,
+                "job with the same concurrency key is running",
+                "jobs with the same concurrency key are running",
+            );
+            return Err(Halt::Refuse(record_refusal(record, "lease", 409, "concurrency_limit_reached", reason)));
         }
         self.draft.add_to_counter(count, 1);
         Ok(Some(parts))
@@ -384,7 +402,8 @@ impl OperationRun<'_> {
 
 /// The same refusal for a missing record and for one that the caller may not read.
 pub(super) fn not_found_refusal(event: &str) -> Box<super::changes::Refusal> {
-    let mut refusal = recordless_refusal(event, 404, "not_found", "there is no such record");
+    let mut refusal =
+        recordless_refusal(event, 404, "not_found", "the record does not exist, or the caller may not read it");
     refusal.is_denial = true;
     refusal
 }

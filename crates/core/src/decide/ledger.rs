@@ -90,7 +90,13 @@ pub(super) fn apply_transfers(
         }
         let shortage_halt = |record: &Record, name: &str| {
             let (status, code) = planned.shortage_refusal.clone().unwrap_or_else(|| (402, "insufficient_funds".into()));
-            Halt::Refuse(record_refusal(record, event, status, &code, format!("`{name}` holds less than {amount}")))
+            Halt::Refuse(record_refusal(
+                record,
+                event,
+                status,
+                &code,
+                format!("the balance of `{name}` is less than {amount}"),
+            ))
         };
         let account = |party: &TransferParty, record: &Record| match party {
             TransferParty::Hold => Account::Hold { asset: Arc::clone(&asset), record: record.id },

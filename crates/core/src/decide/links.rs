@@ -20,7 +20,8 @@ pub(super) fn enforce_link_limits(
             let is_source =
                 link.sources.iter().any(|from| from.lifecycle == after.lifecycle.name && from.field == *field);
             if is_source && draft.linked_ids(target.id, link)?.len() >= max as usize {
-                let reason = format!("`{}` of the record that `{field}` names has its {max} already", link.name);
+                let reason =
+                    format!("the link `{}` of the record in `{field}` already has its maximum of {max}", link.name);
                 return Err(Halt::Refuse(record_refusal(after, event, 409, "link_full", reason)));
             }
         }

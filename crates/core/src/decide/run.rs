@@ -115,12 +115,7 @@ impl OperationRun<'_> {
             }
             Call::Yield { record, token } => to_outcome(
                 *record,
-                self.fail_execution(
-                    *record,
-                    *token,
-                    &FailureReport::new("yielded", "given back by the worker"),
-                    "yield",
-                )?,
+                self.fail_execution(*record, *token, &FailureReport::new("yielded", "yielded by the worker"), "yield")?,
             ),
             Call::FireDue { record } => {
                 self.fire_due(*record)?;
@@ -141,7 +136,7 @@ impl OperationRun<'_> {
                         self.fail_execution(
                             *record,
                             *token,
-                            &FailureReport::new("lost", "the worker is gone"),
+                            &FailureReport::new("lost", "the worker stopped"),
                             "lost",
                         )?,
                     ),
@@ -169,14 +164,17 @@ impl OperationRun<'_> {
         match record.lifecycle.event(event) {
             Some(declared) if declared.kind == EventKind::Called => {}
             Some(_) => {
-                return refuse(404, "no_such_event", format!("`{event}` is the engine's own and cannot be called"));
+                return refuse(404, "unknown_event", format!("only the engine fires `{event}`"));
             }
             None => {
                 let lifecycle = &record.lifecycle;
                 let callable = lifecycle.events.iter().filter(|declared| declared.kind == EventKind::Called);
-                let suggestion =
-                    suggestion_text(0, event, "events that can be called", callable.map(|known| &*known.name));
-                return refuse(404, "no_such_event", format!("{} declares no `{event}`; {suggestion}", lifecycle.name));
+                let suggestion = suggestion_text(0, event, "events for callers", callable.map(|known| &*known.name));
+                return refuse(
+                    404,
+                    "unknown_event",
+                    format!("{} declares no event `{event}`; {suggestion}", lifecycle.name),
+                );
             }
         }
         if if_version.is_some_and(|version| version != record.version) {
@@ -193,7 +191,7 @@ impl OperationRun<'_> {
                 event,
                 409,
                 "already_committed",
-                "the effect has landed; only the finish is left",
+                "the effect is committed; only `finish` is allowed",
             );
             refusal.committed_token = record.committed_token;
             return Err(Halt::Refuse(refusal));
@@ -202,7 +200,7 @@ impl OperationRun<'_> {
         match self.fire_event(id, context)? {
             Ok(()) => self.run_tasks(0),
             Err(NoMatch::State) => {
-                refuse(409, "wrong_state", format!("`{event}` is not taken in {}", record.state_name()))
+                refuse(409, "wrong_state", format!("no transition of `{event}` starts from {}", record.state_name()))
             }
             Err(NoMatch::Caller) => {
                 let transitions = record.lifecycle.event(event).into_iter().flat_map(|event| &event.transitions);
@@ -211,11 +209,15 @@ impl OperationRun<'_> {
                     &record.lifecycle,
                     transitions.filter(|transition| transition.from.contains(record.state)),
                 );
-                refuse(403, "not_allowed", format!("`{event}` is not for this caller in {}{hint}", record.state_name()))
+                refuse(
+                    403,
+                    "not_allowed",
+                    format!("the caller may not fire `{event}` in {}{hint}", record.state_name()),
+                )
             }
-            Err(NoMatch::Input(reason)) => refuse(422, "bad_input", reason),
+            Err(NoMatch::Input(reason)) => refuse(422, "invalid_input", reason),
             Err(NoMatch::Guard) => {
-                refuse(409, "not_taken", format!("no row of `{event}` holds in {}", record.state_name()))
+                refuse(409, "not_taken", format!("no transition of `{event}` matches in {}", record.state_name()))
             }
         }
     }
@@ -242,7 +244,7 @@ impl OperationRun<'_> {
                 self.fail_execution(
                     id,
                     FencingToken(record.attempt),
-                    &FailureReport::new("lost", "the lease ran out"),
+                    &FailureReport::new("lost", "the lease expired"),
                     "lost",
                 )
                 .map(drop)
@@ -415,12 +417,8 @@ fn fault_refusal(snapshot: &Snapshot, call: &Call, fault: &EvalFault) -> Box<Ref
         Call::MigrateVersion(moving) => (Some(moving.record), "move"),
         _ => (None, "time"),
     };
-    let mut refusal = super::halt::recordless_refusal(
-        event,
-        422,
-        "fault",
-        format!("the lifecycle cannot carry this out: {}", fault.kind),
-    );
+    let mut refusal =
+        super::halt::recordless_refusal(event, 422, "fault", format!("the lifecycle failed: {}", fault.kind));
     refusal.record = record.filter(|id| snapshot.record(*id).is_some());
     refusal
 }

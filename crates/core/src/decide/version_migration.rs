@@ -40,15 +40,19 @@ impl fmt::Display for VersionMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingState { from, to } if from == to => {
-                write!(f, "there is no state `{to}` there: say with {from}=… where its records go")
+                write!(f, "the other version has no state `{to}`; map it with {from}=STATE")
             }
             Self::MissingState { from, to } => {
-                write!(f, "records in `{from}` cannot go to `{to}`: there is no such state")
+                write!(f, "records in `{from}` cannot be mapped to `{to}`: the other version has no such state")
             }
             Self::MissingField { field } => {
-                write!(f, "`{field}` is new there: it must be optional or have a default, since old records have none")
+                write!(
+                    f,
+                    "the other version adds `{field}`, which needs `optional` or a `default`, because existing records \
+                     have no value"
+                )
             }
-            Self::FieldTypeChanged { field } => write!(f, "`{field}` is of another type there"),
+            Self::FieldTypeChanged { field } => write!(f, "`{field}` has another type in the other version"),
         }
     }
 }
@@ -103,12 +107,12 @@ impl OperationRun<'_> {
         };
         // INV-9: changing the rules of a record amounts to full control over it.
         if !is_operator {
-            let reason = "only an operator may move a record to another version";
+            let reason = "only an operator may migrate a record to another version";
             return Err(Halt::Refuse(record_refusal(&before, MIGRATION_EVENT, 403, "not_allowed", reason)));
         }
         let Some(to) = self.draft.definitions.find_version(&migration.target_hash).cloned() else {
-            let reason = format!("no version {} of any lifecycle is known", migration.target_hash);
-            return Err(Halt::Refuse(recordless_refusal(MIGRATION_EVENT, 404, "no_such_version", reason)));
+            let reason = format!("no lifecycle has the version {}", migration.target_hash);
+            return Err(Halt::Refuse(recordless_refusal(MIGRATION_EVENT, 404, "unknown_version", reason)));
         };
         if before.lifecycle.hash == to.hash {
             return Ok(WorkerCallResult::Repeated);
@@ -125,39 +129,41 @@ impl OperationRun<'_> {
         to: &Arc<Lifecycle>,
         migration: &RecordMigration,
     ) -> DecideResult<Record> {
-        let refuse =
-            |reason: String| Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "cannot_move", reason)));
+        let refuse = |reason: String| {
+            Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "incompatible_lifecycle_version", reason)))
+        };
         if before.lifecycle.name != to.name {
-            return refuse(format!("{} is a version of {}", to.hash, to.name));
+            return refuse(format!("{} is a version of the lifecycle {}", to.hash, to.name));
         }
         // The worker started under the old version, so that version must handle its report.
         if before.live_execution().is_some() {
-            let reason = "a worker holds it: it can be moved when that one is done";
+            let reason = "a worker holds a lease on the record; retry when the lease has ended";
             return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "already_leased", reason)));
         }
         if before.is_final() && !migration.include_ended {
-            let reason = format!("it has ended in {}; only on demand is it moved all the same", before.state_name());
+            let reason =
+                format!("the record has ended in {}; include ended records to migrate it", before.state_name());
             return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "wrong_state", reason)));
         }
         if before.hold != 0 && before.lifecycle.asset != to.asset {
-            return refuse(format!("it holds {}, and the other version holds another asset", before.hold));
+            return refuse(format!("the hold has {}, and the other version has another asset", before.hold));
         }
         if before.lifecycle.clock != to.clock {
-            return refuse("the other version goes by another clock".to_owned());
+            return refuse("the other version uses another clock".to_owned());
         }
         let name = migration.state_map.get(before.state_name()).unwrap_or(before.state_name());
         let Some(state) = to.state_index(name) else {
-            return refuse(format!("there is no state `{name}` in the other version"));
+            return refuse(format!("the other version has no state `{name}`"));
         };
         let target_state = &to.states[usize::from(state)];
         if target_state.is_reserved {
-            return refuse(format!("`{name}` is reserved in the other version: no record is ever in it"));
+            return refuse(format!("`{name}` is reserved in the other version, so no record may be in it"));
         }
         if before.is_final() && !target_state.is_final {
-            return refuse(format!("what has ended stays so, and `{name}` is not final"));
+            return refuse(format!("the record has ended, and `{name}` is not final in the other version"));
         }
         if before.committed_token.is_some() && target_state.readiness != StateReadiness::NotReady {
-            return refuse(format!("its work is done, and in `{name}` it would wait for a worker"));
+            return refuse(format!("the job has committed, and `{name}` would make it ready again"));
         }
         if let Err(reason) = validate_payload_size(to.payload_bounds, before.payload) {
             return refuse(reason);
@@ -203,7 +209,7 @@ impl OperationRun<'_> {
         self.draft.require_loaded(&ids)?;
         for id in ids {
             if !lifecycles.contains(&self.draft.expect_record(id)?.lifecycle.name) {
-                return Ok(Err(format!("`{}` must be a {}", field.name, lifecycles.join(" or "))));
+                return Ok(Err(format!("`{}` must refer to a {}", field.name, lifecycles.join(" or "))));
             }
         }
         Ok(Ok(value))
@@ -219,8 +225,14 @@ impl OperationRun<'_> {
             if self.draft.linked_ids(after.id, link)?.len() > max as usize {
                 let allowed =
                     count_noun(max, "record that the other version allows", "records that the other version allows");
-                let reason = format!("`{}` has more than the {allowed}", link.name);
-                return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "cannot_move", reason)));
+                let reason = format!("the link `{}` has more than the {allowed}", link.name);
+                return Err(Halt::Refuse(record_refusal(
+                    before,
+                    MIGRATION_EVENT,
+                    409,
+                    "incompatible_lifecycle_version",
+                    reason,
+                )));
             }
         }
         timers::arm_timers(&self.draft, &mut after)?;
@@ -229,8 +241,14 @@ impl OperationRun<'_> {
         if !state.is_final && !state.can_rest && state.readiness == StateReadiness::NotReady && after.timers.is_empty()
         {
             let reason =
-                format!("it would be left for ever in `{}`: no worker, no timer takes it from there", state.name);
-            return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "cannot_move", reason)));
+                format!("the record would stay in `{}` forever: no worker or timer changes the state", state.name);
+            return Err(Halt::Refuse(record_refusal(
+                before,
+                MIGRATION_EVENT,
+                409,
+                "incompatible_lifecycle_version",
+                reason,
+            )));
         }
         self.draft.put_record(after)
     }

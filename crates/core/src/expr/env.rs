@@ -59,22 +59,22 @@ pub struct EvalFault {
 pub enum FaultKind {
     #[error("an operand is null")]
     Null,
-    #[error("the number does not fit")]
+    #[error("the number is out of range")]
     Overflow,
     #[error("division by zero")]
     DivisionByZero,
     #[error("not a number")]
     NotANumber,
-    #[error("a record that is referred to does not exist")]
+    #[error("a referenced record does not exist")]
     DanglingRef,
     #[error("the evaluation costs too much")]
     CostExceeded,
     #[error("a value is outside its field's bounds")]
     OutOfBounds,
-    #[error("a negative amount of money")]
+    #[error("the amount is negative")]
     NegativeAmount,
-    #[error("a final state with money in the hold")]
+    #[error("the hold has money in a final state")]
     FilledHold,
-    #[error("a value of another type than was checked")]
+    #[error("a value has another type than the analysis proved")]
     WrongType,
 }

@@ -82,14 +82,14 @@ pub(super) fn tokenize(text: &str) -> Result<TokenList, ExprSyntaxError> {
         return Err(ExprSyntaxError::new(
             "expression-too-long",
             0..text.len(),
-            format!("the expression has {} bytes; at most {} are read", text.len(), bounds::MAX_EXPRESSION_BYTES),
-            "split it over several rows, or keep a part of it in a field",
+            format!("the expression has {} bytes; at most {} are allowed", text.len(), bounds::MAX_EXPRESSION_BYTES),
+            "split it over several transitions, or set a field to a part of it",
         ));
     }
     let mut tokens = TokenList { tokens: split_tokens(text)? };
     if tokens.tokens.is_empty() {
         return Err(ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             0..text.len(),
             "the expression is empty",
             "write an expression",
@@ -136,7 +136,7 @@ fn next_token(text: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynta
         b'/' if rest.starts_with("//") => Err(ExprSyntaxError::new(
             "not-in-subset",
             offset..text.len(),
-            "comments have no place inside an expression",
+            "an expression cannot contain comments",
             "write the comment in the file, with `#`",
         )),
         b'<' | b'>' | b'+' | b'*' | b'/' | b'%' => single(ExprToken::Operator),
@@ -156,19 +156,19 @@ fn next_token(text: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynta
             "not-in-subset",
             offset..offset + 1,
             "maps and messages are not part of the expression language",
-            "name each value in a field of its own",
+            "use one field for each value",
         )),
         _ => {
             let odd = rest.chars().next().unwrap_or_default();
             Err(ExprSyntaxError::new(
-                "bad-expression",
+                "invalid-expression",
                 offset..offset + odd.len_utf8(),
-                format!("`{}` means nothing here", odd.escape_default()),
+                format!("unexpected `{}`", odd.escape_default()),
                 match odd {
                     '=' => "compare with `==`".to_owned(),
                     '&' => "write `&&`".to_owned(),
                     '|' => "write `||`".to_owned(),
-                    _ => "text stands in quotes, as 'text'".to_owned(),
+                    _ => "write text in quotes, such as 'text'".to_owned(),
                 },
             ))
         }
@@ -187,7 +187,7 @@ fn scan_name(rest: &str, offset: usize) -> Result<(ExprToken, usize), ExprSyntax
             "not-in-subset",
             offset..offset + length,
             "raw strings and bytes are not part of the expression language",
-            "write plain text in quotes, as 'text'",
+            "write plain text in quotes, such as 'text'",
         ));
     }
     Ok((if word == "in" { ExprToken::Operator } else { ExprToken::Name }, length))
@@ -215,12 +215,12 @@ fn scan_number(rest: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynt
         length += tail;
         let written = &rest[..length];
         let help = if written.parse::<Duration>().is_ok() {
-            format!("a duration stands in single quotes: '{written}', or duration('{written}') beside an operator")
+            format!("write a duration in single quotes: '{written}', or duration('{written}') next to an operator")
         } else {
-            "numbers are whole (`60`), with a point (`0.5`) or hexadecimal (`0x3c`)".to_owned()
+            "write a whole number (`60`), a decimal (`0.5`) or a hexadecimal number (`0x3c`)".to_owned()
         };
         return Err(ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             offset..offset + length,
             format!("`{written}` is not a number"),
             help,
@@ -233,10 +233,10 @@ fn scan_string(rest: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynt
     let quote = rest.as_bytes()[0];
     let unclosed = |end: usize| {
         ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             offset..offset + end,
             "the text is not closed",
-            "end it with the quote it begins with",
+            "end it with the same quote",
         )
     };
     if rest.len() >= 3 && rest.as_bytes()[1] == quote && rest.as_bytes()[2] == quote {
@@ -244,7 +244,7 @@ fn scan_string(rest: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynt
             "not-in-subset",
             offset..offset + 3,
             "triple quotes are not part of the expression language",
-            "write plain text in quotes, as 'text'",
+            "write plain text in quotes, such as 'text'",
         ));
     }
     let mut escaped = false;
@@ -256,7 +256,7 @@ fn scan_string(rest: &str, offset: usize) -> Result<(ExprToken, usize), ExprSynt
                     return Err(ExprSyntaxError::new(
                         "not-in-subset",
                         offset + index - 1..offset + index + rest[index..].chars().next().map_or(1, char::len_utf8),
-                        "this escape is not part of the expression language",
+                        "the escape is not part of the expression language",
                         r#"only \n, \r, \t, \\, \' and \" are; write other characters as they are"#,
                     ));
                 }
@@ -281,8 +281,8 @@ fn reject_doubled_signs(tokens: &TokenList) -> Result<(), ExprSyntaxError> {
             return Err(ExprSyntaxError::new(
                 "not-in-subset",
                 at.start..end.end,
-                "two signs in a row undo each other",
-                "write neither",
+                "two consecutive signs cancel each other",
+                "remove both",
             ));
         }
     }
@@ -385,19 +385,16 @@ impl TreeHeightMeter {
                 return Err(ExprSyntaxError::new(
                     "expression-too-deep",
                     at,
-                    format!(
-                        "more than {} brackets and operators stand on each other here",
-                        bounds::MAX_EXPRESSION_DEPTH
-                    ),
-                    "split the expression over several rows, or join its parts with && and ||",
+                    format!("brackets and operators are nested more than {} levels deep", bounds::MAX_EXPRESSION_DEPTH),
+                    "split the expression over several transitions, or join its parts with && and ||",
                 ));
             }
         }
         match self.frames.last() {
             Some(frame) if self.frames.len() > 1 => Err(ExprSyntaxError::new(
-                "bad-expression",
+                "invalid-expression",
                 tokens.tokens[frame.open_index].1.clone(),
-                "this bracket is never closed",
+                "the bracket is never closed",
                 "close it",
             )),
             _ => Ok(()),
@@ -410,5 +407,10 @@ fn closing_bracket(open: &str) -> &'static str {
 }
 
 fn unbalanced_bracket(range: Range<usize>) -> ExprSyntaxError {
-    ExprSyntaxError::new("bad-expression", range, "this bracket closes none that is open", "remove it, or open one")
+    ExprSyntaxError::new(
+        "invalid-expression",
+        range,
+        "the bracket has no opening bracket",
+        "remove it, or add the opening bracket",
+    )
 }

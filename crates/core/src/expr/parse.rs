@@ -45,10 +45,10 @@ pub(super) fn parse_expr(text: &str) -> Result<ParsedExpr, ExprSyntaxError> {
     let tokens = lex::tokenize(text)?;
     let unreadable = || {
         ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             0..text.len(),
-            "the expression cannot be read",
-            "write it in a simpler way",
+            "the expression cannot be parsed",
+            "simplify the expression",
         )
     };
     std::thread::scope(|scope| {
@@ -80,17 +80,17 @@ fn syntax_error(text: &str, tokens: &TokenList, errors: &cel::ParseErrors) -> Ex
     let token = tokens.tokens.iter().find(|(_, at)| at.end > offset);
     let Some((_, at)) = token.filter(|(_, at)| at.start <= offset || offset < text.len()) else {
         return ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             tokens.tokens.last().map_or(0..text.len(), |(_, at)| at.clone()),
             "the expression ends too early",
-            "something must follow",
+            "complete the expression",
         );
     };
     let word = &text[at.clone()];
     let message = first.map_or("", |error| error.msg.as_str());
     if message.starts_with("reserved identifier") {
         return ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             at.clone(),
             format!("`{word}` is a reserved word of CEL"),
             "choose another name",
@@ -98,41 +98,41 @@ fn syntax_error(text: &str, tokens: &TokenList, errors: &cel::ParseErrors) -> Ex
     }
     if message.starts_with("invalid int") {
         return ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             at.clone(),
-            format!("`{word}` does not fit"),
-            "whole numbers have 64 bits",
+            format!("the number `{word}` is out of range"),
+            "use a number that fits a signed 64-bit integer",
         );
     }
     if message.starts_with("invalid double") {
         return ExprSyntaxError::new(
-            "bad-expression",
+            "invalid-expression",
             at.clone(),
-            format!("`{word}` does not fit"),
+            format!("the number `{word}` is out of range"),
             "write a smaller number",
         );
     }
     let token = tokens.tokens.partition_point(|(_, other)| other.start < at.start);
     let before = token.checked_sub(1).map(|before| &text[tokens.tokens[before].1.clone()]);
     if tokens.tokens.iter().all(|(token, _)| *token == ExprToken::Name) && !matches!(before, Some("not" | "is")) {
-        let help = format!("text stands in single quotes: '{text}'");
-        return ExprSyntaxError::new("bad-expression", 0..text.len(), "words alone are no expression", help);
+        let help = format!("write text in single quotes: '{text}'");
+        return ExprSyntaxError::new("invalid-expression", 0..text.len(), "bare words are not an expression", help);
     }
     let is_choice = tokens.tokens.iter().any(|(token, _)| *token == ExprToken::Question);
     if tokens.tokens[token].0 == ExprToken::Colon && !is_choice && !text.contains(['\'', '"']) {
-        let help = format!("text stands in single quotes: '{text}'");
-        return ExprSyntaxError::new("bad-expression", at.clone(), format!("`{word}` cannot stand here"), help);
+        let help = format!("write text in single quotes: '{text}'");
+        return ExprSyntaxError::new("invalid-expression", at.clone(), format!("unexpected `{word}`"), help);
     }
     let help = match tokens.tokens[token].0 {
         _ if before == Some("not") => "write `!` for `not`",
-        _ if word == "is" || before == Some("is") => "compare with `==` or `!=`, as in record.note == null",
+        _ if word == "is" || before == Some("is") => "compare with `==` or `!=`, such as record.note == null",
         ExprToken::Question => "optional syntax is not part of the expression language; compare with null",
         _ if word == "and" => "write `&&`",
         _ if word == "or" => "write `||`",
-        _ if word == "then" || word == "else" => "write `condition ? this : that`",
-        _ => "an operator or a bracket is missing or in the wrong place",
+        _ if word == "then" || word == "else" => "write `condition ? a : b`",
+        _ => "add the missing operator or bracket, or remove the extra one",
     };
-    ExprSyntaxError::new("bad-expression", at.clone(), format!("`{word}` cannot stand here"), help)
+    ExprSyntaxError::new("invalid-expression", at.clone(), format!("unexpected `{word}`"), help)
 }
 
 struct CelConverter<'a> {
@@ -147,10 +147,10 @@ impl CelConverter<'_> {
         let start = self.source_info.offset_for(id).map(|(start, _)| start as usize);
         start.and_then(|start| self.tokens.token_at(start)).ok_or_else(|| {
             ExprSyntaxError::new(
-                "bad-expression",
+                "invalid-expression",
                 0..self.text.len(),
-                "the expression cannot be read",
-                "write it in a simpler way",
+                "the expression cannot be parsed",
+                "simplify the expression",
             )
         })
     }
@@ -204,8 +204,8 @@ impl CelConverter<'_> {
                 Err(ExprSyntaxError::new(
                     "not-in-subset",
                     at,
-                    "this is not part of the expression language",
-                    "write it in another way",
+                    "the construct is not part of the expression language",
+                    "use one of the documented operators and functions",
                 ))
             }
         }
@@ -274,7 +274,7 @@ impl CelConverter<'_> {
                 "not-in-subset",
                 self.bracketed_range(token),
                 "indexing is not part of the expression language",
-                "use `in`, `exists` or `filter`, or keep the element in a field of its own",
+                "use `in`, `exists` or `filter`, or use a field for the element",
             )),
             _ => self.convert_function(call, token),
         }

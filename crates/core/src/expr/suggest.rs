@@ -13,10 +13,10 @@ pub(super) fn suggestion_help<'a>(
     let known: Vec<&str> = known.into_iter().collect();
     match suggest_name(diagnostic_count, unknown_name, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
-        None if known.is_empty() => "none is declared: declare it in this file first".to_owned(),
+        None if known.is_empty() => "none is declared: declare it in the file first".to_owned(),
         None => {
             let names: Vec<String> = known.iter().take(MAX_LISTED_NAMES).map(|name| format!("`{name}`")).collect();
-            format!("known are {}{}", names.join(", "), if known.len() > MAX_LISTED_NAMES { ", …" } else { "" })
+            format!("known names: {}{}", names.join(", "), if known.len() > MAX_LISTED_NAMES { ", …" } else { "" })
         }
     }
 }

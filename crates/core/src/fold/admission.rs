@@ -10,13 +10,13 @@ const MAX_DEPENDENCIES: usize = 256;
 /// Why an operation is never admitted to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    #[error("its clock says a time that cannot be written")]
+    #[error("its timestamp is out of range")]
     InvalidTime,
-    #[error("its author has no name, or one that is too long")]
+    #[error("its author has an empty or too long name")]
     InvalidAuthor,
-    #[error("it builds on more than {MAX_DEPENDENCIES} operations")]
+    #[error("it has more than {MAX_DEPENDENCIES} dependencies")]
     TooManyDependencies,
-    #[error("it builds on itself")]
+    #[error("it depends on itself")]
     DependsOnItself,
 }
 

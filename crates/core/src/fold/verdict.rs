@@ -101,13 +101,13 @@ impl fmt::Display for ApplyStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed => f.write_str("applied"),
-            Self::NoOp(_) => f.write_str("applied: all was so already"),
+            Self::NoOp(_) => f.write_str("applied: no change"),
             Self::Waiting(WaitReason::DependencyAbsent(id)) => write!(f, "waiting: {id} has not arrived"),
             Self::Waiting(WaitReason::DependencyUnapplied(id)) => write!(f, "waiting: {id} is not applied"),
             Self::Waiting(WaitReason::CheckUnanswered { lifecycle, check }) => {
-                write!(f, "waiting: nobody answers the check `{check}` of {lifecycle}")
+                write!(f, "waiting: the check `{check}` of {lifecycle} has no answer")
             }
-            Self::AuthorSuspended { reason: why } => write!(f, "held: its author was suspended ({why})"),
+            Self::AuthorSuspended { reason: why } => write!(f, "held: its author is suspended ({why})"),
             Self::Refused(reason) => write!(f, "refused: {reason}"),
         }
     }
@@ -117,13 +117,13 @@ impl fmt::Display for FoldRefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAdmitted => f.write_str("it is not on the log"),
-            Self::ClockReused => f.write_str("its author used this clock for another operation"),
-            Self::DependencyNotEarlier(id) => write!(f, "it builds on {id}, whose clock is not before its own"),
-            Self::DependencyRefused(id) => write!(f, "it builds on {id}, which can never be applied"),
-            Self::NoAuthority { reason: why } => write!(f, "no valid chain covers it ({why})"),
-            Self::Contended { with } => write!(f, "{with} asked for the same at the same time"),
+            Self::ClockReused => f.write_str("its author used the same timestamp for another operation"),
+            Self::DependencyNotEarlier(id) => write!(f, "it depends on {id}, whose timestamp is not earlier"),
+            Self::DependencyRefused(id) => write!(f, "it depends on {id}, which can never be applied"),
+            Self::NoAuthority { reason: why } => write!(f, "its author has no authority for it ({why})"),
+            Self::Contended { with } => write!(f, "it conflicts with {with}, which has the same timestamp"),
             Self::RefusedByLifecycle(refusal) => write!(f, "{} {}: {}", refusal.status, refusal.code, refusal.reason),
-            Self::Undecidable => f.write_str("its lifecycle asks for more than a fold has"),
+            Self::Undecidable => f.write_str("its lifecycle needs data that a fold does not have"),
         }
     }
 }

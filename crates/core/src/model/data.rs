@@ -71,7 +71,7 @@ pub struct FieldBounds {
     pub element: Option<Box<FieldBounds>>,
 }
 
-#[expect(clippy::ref_option, reason = "the shape that serde asks for")]
+#[expect(clippy::ref_option, reason = "serde requires the signature")]
 fn pattern_text<S: serde::Serializer>(pattern: &Option<regex::Regex>, out: S) -> Result<S::Ok, S::Error> {
     pattern.as_ref().map(regex::Regex::as_str).serialize(out)
 }

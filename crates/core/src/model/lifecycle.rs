@@ -353,7 +353,7 @@ impl Definitions {
     /// Returns the error message for an unknown lifecycle name.
     pub fn unknown_lifecycle_message(&self, name: &str) -> String {
         let known = self.lifecycles.keys().map(|known| &**known).filter(|known| !known.starts_with("onceward."));
-        format!("there is no lifecycle `{name}`; {}", suggest::suggestion_text(0, name, "lifecycles", known))
+        format!("there is no lifecycle `{name}`; {}", suggest::suggestion_text(0, name, "known lifecycles", known))
     }
 
     /// Finds a version by its hash, current or not.

@@ -1,5 +1,5 @@
-//! The compiled form of a lifecycle: names resolved to indexes, expressions typed. `decide` runs on it, `draw` draws
-//! it, and a lifecycle's hash covers it.
+//! The compiled form of a lifecycle: names resolved to indexes, expressions typed. `decide` runs on it, the crate
+//! `onceward-draw` draws it, and a lifecycle's hash covers it.
 
 mod data;
 mod lifecycle;

@@ -115,7 +115,7 @@ impl TomlReader<'_> {
             .require_key(
                 table,
                 "type",
-                "add `type`, one of string, int, double, bool, time, duration, list, json, ref, refs",
+                "add `type`: string, int, double, bool, time, duration, list, json, ref or refs",
             )
             .and_then(|node| self.read_text(node, "`type`"))?;
         let (min, max) = (self.read_bound_at(table, "min", &ty.text), self.read_bound_at(table, "max", &ty.text));
@@ -146,13 +146,13 @@ impl TomlReader<'_> {
             let (at, key) = (self.span(key), key.get_ref());
             let name = &name.text;
             self.report(
-                Diagnostic::error("unknown-key", at, format!("`{name}` only passes by: it has no `{key}`"))
-                    .label("only what a record keeps has one")
+                Diagnostic::error("unknown-key", at, format!("the input `{name}` cannot have `{key}`"))
+                    .label("only fields have it")
                     .help(if key == "default" {
-                        "write optional = true, and say where it is read what stands in: x == null ? … : x\n\
-                         or declare a field with that `default` in [fields] and let the row `take` it"
+                        "write optional = true, and replace null where it is read: x == null ? … : x\nor declare a \
+                         field with that `default` in [fields] and let the transition `take` it"
                     } else {
-                        "leave it out, and write the value where it is read"
+                        "remove it, and write the value where it is read"
                     }),
             );
         }
@@ -182,7 +182,11 @@ impl TomlReader<'_> {
         {
             let Some(table) = self.read_table(node, "a link") else { continue };
             self.allow_only_keys(table, &["from", "max"]);
-            let from = self.require_key(table, "from", "name the field that points here, as \"relay.submission.job\"");
+            let from = self.require_key(
+                table,
+                "from",
+                "name the field that refers to this lifecycle, such as \"relay.submission.job\"",
+            );
             let Some(from) = from else { continue };
             links.push(LinkDecl { name, from: self.read_texts(from, "`from`"), max: self.read_count_at(table, "max") });
         }
@@ -194,17 +198,18 @@ impl TomlReader<'_> {
         for (name, node) in
             self.named_entries(top, "unique", "[unique]", (bounds::MAX_TRANSITION_ENTRIES, "too-many-entries"))
         {
-            let Some(table) = self.read_table(node, "a unique") else { continue };
+            let Some(table) = self.read_table(node, "a unique key") else { continue };
             self.allow_only_keys(table, &["on", "in", "clash", "rule"]);
             let on = self.require_key(
                 table,
                 "on",
-                "list the fields that must be unique together, as on = [\"owner\", \"requestId\"]",
+                "list the fields that must be unique together, such as on = [\"owner\", \"requestId\"]",
             );
             let clash = self.require_key(
                 table,
                 "clash",
-                "say what a clash answers: \"return\" the holder, or a code, as \"409 taken\"",
+                "add the answer to a duplicate: \"return\" for the existing record, or a status and a code, such as \
+                 \"409 taken\"",
             );
             let (Some(on), Some(clash)) = (on, clash) else { continue };
             let on = self.read_texts(on, "`on`");
@@ -235,8 +240,8 @@ impl TomlReader<'_> {
         {
             let Some(table) = self.read_table(node, "a limit") else { continue };
             self.allow_only_keys(table, &["on", "in", "per", "max", "clash", "rule"]);
-            let max = self.require_key(table, "max", "say how many: a number or an expression");
-            let clash = self.require_key(table, "clash", "say what a full limit answers, as \"429 quota\"");
+            let max = self.require_key(table, "max", "add the maximum: a number or an expression");
+            let clash = self.require_key(table, "clash", "add the answer of a full limit, such as \"429 quota\"");
             let (Some(max), Some(clash)) = (max, clash) else { continue };
             let on = self.read_texts_at(table, "on").map_or_else(Vec::new, |on| on.value);
             let Some(max) = self.read_expression(max, "`max`") else { continue };
@@ -264,7 +269,7 @@ impl TomlReader<'_> {
         let lease = self.require_key(
             table,
             "lease",
-            "say how long a worker holds the job without a heartbeat, as lease = \"30s\"",
+            "add how long a worker may hold the job without a heartbeat, such as lease = \"30s\"",
         )?;
         let lease = self.read_duration_text(lease, "lease").and_then(|lease| self.parse_positive_duration(&lease))?;
         Some(WorkDecl {
@@ -281,15 +286,15 @@ impl TomlReader<'_> {
     fn read_concurrency(&mut self, work: TomlTable) -> Option<ConcurrencyDecl> {
         let table = self.read_table_at(work, "key", "`key` of [work]")?;
         self.allow_only_keys(table, &["on", "limit", "ordered"]);
-        let on = self.require_key(table, "on", "list the fields that make the key, as on = [\"customer\"]")?;
+        let on = self.require_key(table, "on", "list the fields of the key, such as on = [\"customer\"]")?;
         let on = self.read_texts(on, "`on`");
         let limit = self.read_count_at(table, "limit");
         let ordered = self.read_flag_at(table, "ordered").is_some();
         if limit.is_none() && !ordered {
             self.report(
-                Diagnostic::error("missing-key", table.span, "`key` of [work] says nothing")
+                Diagnostic::error("missing-key", table.span, "`key` of [work] has no effect")
                     .label("neither `limit` nor `ordered`")
-                    .help("add `limit = 3` (at most so many running per key) or `ordered = true` (one after another)"),
+                    .help("add `limit = 3` (at most 3 running jobs per key) or `ordered = true` (one after another)"),
             );
             return None;
         }
@@ -305,13 +310,13 @@ impl TomlReader<'_> {
             if let Some(first) = retryable.iter().find(|other| other.text == code.text) {
                 self.report(
                     Diagnostic::error(
-                        "error-classed-twice",
+                        "conflicting-error-class",
                         code.span(),
                         format!("`{}` is both retryable and terminal", code.text),
                     )
-                    .label("terminal here")
-                    .related(first.span(), "retryable here")
-                    .help("keep it in one of the two lists"),
+                    .label("listed as terminal")
+                    .related(first.span(), "listed as retryable")
+                    .help("remove it from one of the two lists"),
                 );
             }
         }
@@ -326,7 +331,7 @@ impl TomlReader<'_> {
             let Some(table) = self.read_table(node, "a check") else { continue };
             self.allow_only_keys(table, &["ask", "answer", "payload", "rule"]);
             let ask = self.read_named_exprs_at(table, "ask", "`ask`");
-            self.require_key(table, "answer", "say what is answered, as answer = { ok = \"bool\" }");
+            self.require_key(table, "answer", "declare the answer, such as answer = { ok = \"bool\" }");
             let Some(answer) = self.read_fields_at(table, "answer", "`answer`", FieldStorage::Transient) else {
                 continue;
             };
@@ -349,8 +354,8 @@ impl TomlReader<'_> {
         {
             let Some(table) = self.read_table(node, "a lookup in [refs]") else { continue };
             self.allow_only_keys(table, &["to", "key"]);
-            let to = self.require_key(table, "to", "name the lifecycle whose record is looked up");
-            let key = self.require_key(table, "key", "give the expression whose value is the record's natural key");
+            let to = self.require_key(table, "to", "name the lifecycle of the record");
+            let key = self.require_key(table, "key", "add the expression for the record's natural key");
             let (Some(to), Some(key)) = (to, key) else { continue };
             let (Some(to), Some(key)) = (self.read_text(to, "`to`"), self.read_expression(key, "`key`")) else {
                 continue;
@@ -372,7 +377,7 @@ impl TomlReader<'_> {
             }
             let Some(table) = self.read_table(node, "a caller in [who]") else { continue };
             self.allow_only_keys(table, &["is", "rule"]);
-            let Some(is) = self.require_key(table, "is", "give the expression that is true for this caller") else {
+            let Some(is) = self.require_key(table, "is", "add the expression that is true for the caller") else {
                 continue;
             };
             let Some(is) = self.read_expression(is, "`is`") else { continue };

@@ -52,8 +52,8 @@ pub(crate) fn parse(
     if file.text.len() > bounds::MAX_FILE_BYTES {
         diagnostics.push(
             Diagnostic::error("file-too-large", start, format!("the file has {} bytes", file.text.len()))
-                .label("too large to be read")
-                .help(format!("a lifecycle file has at most {} bytes", bounds::MAX_FILE_BYTES)),
+                .label("too large")
+                .help(format!("keep a lifecycle file below {} bytes", bounds::MAX_FILE_BYTES)),
         );
         return None;
     }
@@ -71,10 +71,10 @@ pub(crate) fn parse(
             Diagnostic::error(
                 "nesting-too-deep",
                 at,
-                format!("more than {} tables and arrays inside each other", bounds::MAX_NESTING_DEPTH),
+                format!("tables and arrays are nested more than {} levels deep", bounds::MAX_NESTING_DEPTH),
             )
             .label("too deep")
-            .help("no part of a lifecycle file needs that"),
+            .help("nest fewer tables and arrays; no key needs that depth"),
         );
         return None;
     }
@@ -88,22 +88,22 @@ fn toml_error(file_index: u32, file: &InputFile, document: &DeTable, error: &tom
     let key = file.text.get(range.clone()).unwrap_or_default().trim_matches(['"', '\'']);
     if error.message() != "duplicate key" || key.is_empty() {
         let help = if is_string_closed_early(&file.text, range.start) {
-            "the string ends at the quote before this; inside it, write text in single quotes, as 'text'"
+            "the string ends at the quote before; inside a string, write text in single quotes, such as 'text'"
         } else {
             "lifecycle files are TOML: strings in quotes, tables in braces or under a [header]"
         };
         return Diagnostic::error("invalid-toml", at, format!("not valid TOML: {}", error.message()))
-            .label("here")
+            .label("unexpected")
             .help(help);
     }
     let line = file.text[..range.start].rfind('\n').map_or(0, |end| end + 1);
     let header = file.text[line..range.start].trim_start().starts_with('[');
-    let diagnostic = Diagnostic::error("invalid-toml", at, format!("`{key}` stands here a second time"))
-        .label(if header { "this table is there already" } else { "this key is there already" })
+    let diagnostic = Diagnostic::error("invalid-toml", at, format!("`{key}` is defined twice"))
+        .label(if header { "the table already exists" } else { "the key already exists" })
         .help(if header {
-            "put what stands here under the first header; rows have double brackets, as [[on.create]]"
+            "move the keys below to the first header; transitions have double brackets, such as [[on.create]]"
         } else {
-            "keep one of the two, or give one another name"
+            "remove or rename one of the two"
         });
     let first = if header {
         // The second table has replaced the first in the document.
@@ -168,8 +168,7 @@ fn find_too_deep(node: &TomlNode, depth: usize) -> Option<Range<usize>> {
 
 /// Returns whether the node holds transitions.
 fn holds_transitions(node: &TomlNode) -> bool {
-    let is_transition =
-        |node: &TomlNode| matches!(node.get_ref(), DeValue::Table(row) if row.keys().any(|key| key.get_ref() == "go"));
+    let is_transition = |node: &TomlNode| matches!(node.get_ref(), DeValue::Table(table) if table.keys().any(|key| key.get_ref() == "go"));
     match node.get_ref() {
         DeValue::Array(items) => items.first().is_some_and(is_transition),
         _ => is_transition(node),
@@ -184,9 +183,13 @@ impl TomlReader<'_> {
             if !TOP_LEVEL_KEYS.contains(&name) && holds_transitions(node) {
                 let at = self.span(key);
                 self.report(
-                    Diagnostic::error("unknown-key", at, format!("rows of the event `{name}` stand under `on`"))
-                        .label("`on.` is missing")
-                        .help(format!("write [[on.{name}]]")),
+                    Diagnostic::error(
+                        "unknown-key",
+                        at,
+                        format!("transitions of the event `{name}` must be under `on`"),
+                    )
+                    .label("`on.` is missing")
+                    .help(format!("write [[on.{name}]]")),
                 );
             }
         }
@@ -199,7 +202,7 @@ impl TomlReader<'_> {
         self.report_events_without_on(top);
         self.allow_only_keys_besides(top, &TOP_LEVEL_KEYS, |name| Self::get(top, name).is_some_and(holds_transitions));
         let lifecycle = self
-            .require_key(top, "lifecycle", "name it after its system, as lifecycle = \"document.job\"")
+            .require_key(top, "lifecycle", "name it after its system, such as lifecycle = \"document.job\"")
             .and_then(|node| self.read_text(node, "`lifecycle`"))
             .filter(|name| self.validate_lifecycle_name(name))?;
         self.require_key(top, "states", "add a [states] table with at least one state");
@@ -240,9 +243,13 @@ impl TomlReader<'_> {
         if version != 1 {
             let at = self.span(node);
             self.report(
-                Diagnostic::error("unsupported-language", at, format!("this program does not know language {version}"))
-                    .label("unknown version of the language")
-                    .help("it knows `language = 1`; a newer program may know more"),
+                Diagnostic::error(
+                    "unsupported-language",
+                    at,
+                    format!("this version of onceward does not support language {version}"),
+                )
+                .label("unsupported version")
+                .help("write `language = 1`, or use a newer version of onceward"),
             );
         }
         version == 1

@@ -49,7 +49,7 @@ impl TomlReader<'_> {
             self.report(
                 Diagnostic::error("invalid-name", name.span(), format!("`{}` cannot be {what}", name.text))
                     .label("not a name")
-                    .help("a name is a letter, then letters, digits and `_`"),
+                    .help("start with a letter, then use letters, digits and `_`"),
             );
             return false;
         }
@@ -63,21 +63,25 @@ impl TomlReader<'_> {
             self.report(
                 Diagnostic::error("name-too-long", name.span(), format!("`{shown}…` is too long to be {what}"))
                     .label(format!("{} bytes", name.text.len()))
-                    .help(format!("a name has at most {} bytes", bounds::MAX_NAME_BYTES)),
+                    .help(format!("use at most {} bytes", bounds::MAX_NAME_BYTES)),
             );
         }
         fits
     }
 
     pub(crate) fn validate_lifecycle_name(&mut self, name: &SourceText) -> bool {
-        if !self.require_short_name(name, "a lifecycle's name") {
+        if !self.require_short_name(name, "the name of a lifecycle") {
             return false;
         }
         if !is_lifecycle_name(&name.text) {
             self.report(
-                Diagnostic::error("invalid-name", name.span(), format!("`{}` cannot be a lifecycle's name", name.text))
-                    .label("not a lifecycle's name")
-                    .help("write the system and the thing in lower case, as `document.job`"),
+                Diagnostic::error(
+                    "invalid-name",
+                    name.span(),
+                    format!("`{}` cannot be the name of a lifecycle", name.text),
+                )
+                .label("not the name of a lifecycle")
+                .help("write system and noun in lower case, such as `document.job`"),
             );
             return false;
         }
@@ -92,12 +96,15 @@ impl TomlReader<'_> {
         if extra.is_some() {
             let second =
                 whole.find("->").and_then(|first| whole[first + 2..].find("->").map(|at| first + 2 + at)).unwrap_or(0);
-            self.report_invalid_go(text.part_span(second..second + 2), "a row goes to one state: one `->` only");
+            self.report_invalid_go(
+                text.part_span(second..second + 2),
+                "a transition leads to one state, so write `->` once",
+            );
             return None;
         }
         let from = if left.trim().is_empty() {
             if right.is_none() {
-                self.report_invalid_go(text.span(), "no state is named");
+                self.report_invalid_go(text.span(), "it names no state");
                 return None;
             }
             Vec::new()
@@ -110,7 +117,7 @@ impl TomlReader<'_> {
                 let mut states = self.parse_states(text, left.len() + 2, right)?;
                 if states.len() != 1 {
                     let at = states[1].span;
-                    self.report_invalid_go(at, "a row goes to one state");
+                    self.report_invalid_go(at, "a transition leads to one state");
                     return None;
                 }
                 states.pop()
@@ -128,7 +135,7 @@ impl TomlReader<'_> {
             let at = text.part_span(start + lead..start + lead + name.len().max(1));
             if !is_name(name) {
                 let why = if name.is_empty() {
-                    "a state's name is missing".into()
+                    "the name of a state is missing".into()
                 } else {
                     format!("`{name}` is not a name")
                 };
@@ -136,7 +143,7 @@ impl TomlReader<'_> {
                 return None;
             }
             if states.iter().any(|state| *state.value == *name) {
-                self.report_invalid_go(at, &format!("`{name}` stands here twice"));
+                self.report_invalid_go(at, &format!("`{name}` is listed twice"));
                 return None;
             }
             states.push(WithSpan { value: name.into(), span: at });
@@ -147,9 +154,9 @@ impl TomlReader<'_> {
 
     fn report_invalid_go(&mut self, span: Span, why: &str) {
         self.report(
-            Diagnostic::error("invalid-go", span, format!("`go` cannot be read: {why}"))
-                .label("here")
-                .help("write \"A | B -> C\" to move, \"A | B\" to stay, \"-> A\" to create"),
+            Diagnostic::error("invalid-go", span, format!("`go` is malformed: {why}"))
+                .label("unexpected")
+                .help("write \"A | B -> C\" to change the state, \"A | B\" to stay, \"-> A\" to create"),
         );
     }
 
@@ -169,7 +176,7 @@ impl TomlReader<'_> {
             self.report(
                 Diagnostic::error("invalid-size", text.span(), format!("`{}` is not a size", text.text))
                     .label("not a size")
-                    .help("write a whole number, a space and B, KB, MB or GB (powers of 1024), as \"100 MB\""),
+                    .help("write a whole number, a space and B, KB, MB or GB (powers of 1024), such as \"100 MB\""),
             );
         }
         parsed
@@ -179,7 +186,7 @@ impl TomlReader<'_> {
     pub(crate) fn parse_positive_duration(&mut self, text: &SourceText) -> Option<Duration> {
         let length = self.parse_duration(text)?;
         if length == Duration::ZERO {
-            self.report_invalid_duration(text, "nothing would ever be in time");
+            self.report_invalid_duration(text, "must be above zero");
             return None;
         }
         Some(length)
@@ -194,11 +201,11 @@ impl TomlReader<'_> {
                 None
             }
             Err(_) if is_negative_duration(&text.text) => {
-                self.report_invalid_duration(text, "a length of time is not negative");
+                self.report_invalid_duration(text, "must not be negative");
                 None
             }
             Err(_) => {
-                self.report_invalid_duration(text, "a number and a unit are needed");
+                self.report_invalid_duration(text, "not a number and a unit");
                 None
             }
         }
@@ -221,7 +228,7 @@ impl TomlReader<'_> {
         let is_non_negative_int = matches!(node.get_ref(), DeValue::Integer(_)) && !written.starts_with('-');
         let example = if is_non_negative_int { written.trim_start_matches('+') } else { "30" };
         self.report(
-            Diagnostic::error("invalid-duration", at, format!("`{key}` is a length of time: it needs a unit"))
+            Diagnostic::error("invalid-duration", at, format!("`{key}` is a duration and needs a unit"))
                 .label("a number without a unit")
                 .help(format!(
                     "write {key} = \"{example}s\" for seconds, in quotes; the units are us, ms, s, m, h and d"
@@ -232,9 +239,9 @@ impl TomlReader<'_> {
 
     fn report_invalid_duration(&mut self, text: &SourceText, why: &str) {
         self.report(
-            Diagnostic::error("invalid-duration", text.span(), format!("`{}` cannot be a duration here", text.text))
+            Diagnostic::error("invalid-duration", text.span(), format!("`{}` is not a valid duration", text.text))
                 .label(why)
-                .help("write a number and us, ms, s, m, h or d, as \"30s\" or \"1h30m\""),
+                .help("write a number and us, ms, s, m, h or d, such as \"30s\" or \"1h30m\""),
         );
     }
 
@@ -247,9 +254,9 @@ impl TomlReader<'_> {
         });
         if parsed.is_none() {
             self.report(
-                Diagnostic::error("invalid-answer", text.span(), format!("`{}` is not an answer", text.text))
+                Diagnostic::error("invalid-answer", text.span(), format!("`{}` is not a status and a code", text.text))
                     .label("not a status from 400 to 499 and a code")
-                    .help("write a status from 400 to 499 and a code in lower case, as \"409 already_claimed\""),
+                    .help("write a status from 400 to 499 and a code in lower case, such as \"409 already_claimed\""),
             );
         }
         parsed
@@ -273,7 +280,7 @@ impl TomlReader<'_> {
                     format!("`{id}` is not a rule id"),
                 )
                 .label("not a rule id")
-                .help("write capitals, a hyphen and a number, as \"DOC-5\"; several with spaces between"),
+                .help("write capitals, a hyphen and a number, such as \"DOC-5\"; separate several ids by spaces"),
             );
         }
         rules
@@ -293,9 +300,13 @@ impl TomlReader<'_> {
         let example =
             if !ids.is_empty() && ids.iter().all(|id| is_rule_id(id)) { ids.join(" ") } else { "DOC-5".into() };
         self.report(
-            Diagnostic::error("wrong-kind", self.span(node), "the ids of `rule` stand in one string, not in an array")
-                .label("this is an array")
-                .help(format!("write rule = \"{example}\"")),
+            Diagnostic::error(
+                "wrong-kind",
+                self.span(node),
+                "the ids of `rule` must be in one string, not in an array",
+            )
+            .label("an array")
+            .help(format!("write rule = \"{example}\"")),
         );
         None
     }

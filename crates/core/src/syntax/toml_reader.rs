@@ -35,9 +35,9 @@ pub(crate) struct TomlReader<'a> {
 /// Returns the help for a code that reports too many entries.
 fn help_for_excess(code: &str) -> &'static str {
     match code {
-        "too-many-entries" => "say it with fewer entries, or spread them over several rows",
-        "too-many-fields" => "keep what belongs together in one `json` field, or split the lifecycle in two",
-        _ => "split the lifecycle in two that refer to each other",
+        "too-many-entries" => "use fewer entries, or split them over several transitions",
+        "too-many-fields" => "combine fields in one `json` field, or split the lifecycle into two",
+        _ => "split the lifecycle into two that refer to each other",
     }
 }
 
@@ -83,12 +83,12 @@ impl TomlReader<'_> {
             if !allowed.contains(&name) && !is_reported(name) {
                 let at = self.span(key);
                 let help = match suggest::suggest_name(self.diagnostics.len(), name, allowed.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?\nkeys allowed here: {}", allowed.join(", ")),
-                    None => format!("keys allowed here: {}", allowed.join(", ")),
+                    Some(near) => format!("did you mean `{near}`?\nallowed keys: {}", allowed.join(", ")),
+                    None => format!("allowed keys: {}", allowed.join(", ")),
                 };
                 self.report(
                     Diagnostic::error("unknown-key", at, format!("{} has no key `{name}`", table.what))
-                        .label("not known here")
+                        .label("unknown")
                         .help(help),
                 );
             }
@@ -102,8 +102,8 @@ impl TomlReader<'_> {
             let at = self.span(key);
             self.report(
                 Diagnostic::error("unknown-key", at, format!("the condition of {} is called `if`", table.what))
-                    .label("only a row has a `when`")
-                    .help("write `if` in its place"),
+                    .label("only a transition has a `when`")
+                    .help("write `if` instead"),
             );
         }
         wrong.is_some()
@@ -138,7 +138,7 @@ impl TomlReader<'_> {
         let at = self.span(node);
         self.report(
             Diagnostic::error("wrong-kind", at, format!("{what} must be {expected}, not {found}"))
-                .label(format!("this is {found}"))
+                .label(found.to_string())
                 .help(format!("write {expected}")),
         );
     }
@@ -265,7 +265,7 @@ impl TomlReader<'_> {
         match u32::try_from(value) {
             Ok(value) if value > 0 => Some(WithSpan { value, span: self.span(node) }),
             _ => {
-                self.report_wrong_kind(node, &format!("`{key}`"), "a whole number from 1 on");
+                self.report_wrong_kind(node, &format!("`{key}`"), "a whole number of at least 1");
                 None
             }
         }
@@ -348,12 +348,16 @@ impl TomlReader<'_> {
             0 => None,
             1 => {
                 self.report(
-                    Diagnostic::error("too-many-patterns", pattern.span(), "too many patterns in these files together")
-                        .label("one more than is allowed")
-                        .help(format!(
-                            "files that are given together have at most {} patterns: bound the length of texts instead",
-                            bounds::MAX_PATTERNS_TOTAL
-                        )),
+                    Diagnostic::error(
+                        "too-many-patterns",
+                        pattern.span(),
+                        "too many patterns in all given files together",
+                    )
+                    .label("exceeds the maximum")
+                    .help(format!(
+                        "use at most {} patterns in all given files; bound the length of texts instead",
+                        bounds::MAX_PATTERNS_TOTAL
+                    )),
                 );
                 None
             }
@@ -376,9 +380,9 @@ impl TomlReader<'_> {
             let name = self.key(name);
             if let ("record", DeValue::Table(_)) = (&*name.text, node.get_ref()) {
                 self.report(
-                    Diagnostic::error("wrong-kind", name.span(), format!("{what} names fields without `record.`"))
-                        .label("TOML reads this as a table")
-                        .help("write the field's name alone before the `=`, as amount = \"record.amount + 1\""),
+                    Diagnostic::error("wrong-kind", name.span(), format!("{what} must name fields without `record.`"))
+                        .label("TOML reads it as a table")
+                        .help("write only the field's name before the `=`, such as amount = \"record.amount + 1\""),
                 );
                 continue;
             }

@@ -30,23 +30,29 @@ impl TomlReader<'_> {
             }
             let DeValue::Array(items) = node.get_ref() else {
                 self.report(
-                    Diagnostic::error("wrong-kind", name.span(), format!("`{}` must be a list of rows", name.text))
-                        .label("this is a single table")
-                        .help(format!("write each row under its own [[on.{}]], with double brackets", name.text)),
+                    Diagnostic::error(
+                        "wrong-kind",
+                        name.span(),
+                        format!("`{}` must be a list of transitions", name.text),
+                    )
+                    .label("a single table")
+                    .help(format!("write each transition under its own [[on.{}]], with double brackets", name.text)),
                 );
                 continue;
             };
             total += items.len();
             let mut transitions = Vec::new();
             for item in items.iter().take(remaining_transitions) {
-                if let Some(transition) = self.read_table(item, "a row").and_then(|table| self.read_transition(table)) {
+                if let Some(transition) =
+                    self.read_table(item, "a transition").and_then(|table| self.read_transition(table))
+                {
                     transitions.push(transition);
                 }
             }
             remaining_transitions = remaining_transitions.saturating_sub(items.len());
             events.push(EventDecl { name, transitions });
         }
-        self.limit_count(total, bounds::MAX_TRANSITIONS, "too-many-rows", on.span, "rows in one file");
+        self.limit_count(total, bounds::MAX_TRANSITIONS, "too-many-transitions", on.span, "transitions in one file");
         events
     }
 
@@ -54,7 +60,11 @@ impl TomlReader<'_> {
         let mut allowed = TRANSITION_KEYS.to_vec();
         allowed.push("rule");
         self.allow_only_keys(table, &allowed);
-        let go = self.require_key(table, "go", "add `go`: \"A | B -> C\" moves, \"A | B\" stays, \"-> A\" creates")?;
+        let go = self.require_key(
+            table,
+            "go",
+            "add `go`: \"A | B -> C\" changes the state, \"A | B\" stays, \"-> A\" creates",
+        )?;
         let go = self.read_text(go, "`go`").and_then(|text| self.parse_state_path(&text))?;
         let line = self
             .source
@@ -98,7 +108,8 @@ impl TomlReader<'_> {
                 "if",
                 "add `if`: the expression that is true when the operation must be refused",
             );
-            let answer = self.require_key(table, "as", "add `as`: the answer, as \"409 already_claimed\"");
+            let answer =
+                self.require_key(table, "as", "add `as`: the status and code, such as \"409 already_claimed\"");
             let (Some(condition), Some(answer)) = (condition, answer) else { continue };
             let condition = self.read_expression(condition, "`if`");
             let answer = self.read_text(answer, "`as`").and_then(|answer| self.parse_response(&answer));
@@ -112,13 +123,20 @@ impl TomlReader<'_> {
         let mut entries = Vec::new();
         for table in self.read_tables_at(transition, "move", "an entry of `move`") {
             self.allow_only_keys(table, &["from", "to", "amount", "short"]);
-            let from =
-                self.require_key(table, "from", "name the account the money comes from; `hold` is the record's own");
-            let to = self.require_key(table, "to", "name the account the money goes to; `hold` is the record's own");
+            let from = self.require_key(
+                table,
+                "from",
+                "name the account that the money comes from; `hold` is the record's own account",
+            );
+            let to = self.require_key(
+                table,
+                "to",
+                "name the account that the money goes to; `hold` is the record's own account",
+            );
             let amount = self.require_key(
                 table,
                 "amount",
-                "say how much: an expression, or \"rest\" for all that is in the hold",
+                "add the amount: an expression, or \"rest\" for everything in the hold",
             );
             let (Some(from), Some(to), Some(amount)) = (from, to, amount) else { continue };
             let (from, to) = (self.read_text(from, "`from`"), self.read_text(to, "`to`"));
@@ -173,9 +191,9 @@ impl TomlReader<'_> {
     /// Reports an unknown word for a key that accepts only one.
     pub(crate) fn report_only_word(&mut self, span: Span, what: &str, word: &str) {
         self.report(
-            Diagnostic::error("unknown-word", span, format!("{what} knows only one word: \"{word}\""))
-                .label("not known here")
-                .help(format!("write \"{word}\" or leave the key out")),
+            Diagnostic::error("unknown-option", span, format!("{what} allows only \"{word}\""))
+                .label("unknown")
+                .help(format!("write \"{word}\" or remove the key")),
         );
     }
 
@@ -187,8 +205,12 @@ impl TomlReader<'_> {
                 continue;
             }
             self.allow_only_keys(table, &["to", "event", "input", "if"]);
-            let to = self.require_key(table, "to", "say which records: a ref, or a link, as \"links.submissions\"");
-            let event = self.require_key(table, "event", "name the event they are sent");
+            let to = self.require_key(
+                table,
+                "to",
+                "name the target records: a ref, or a link such as \"links.submissions\"",
+            );
+            let event = self.require_key(table, "event", "name the event to send");
             let (Some(to), Some(event)) = (to, event) else { continue };
             let (Some(to), Some(event)) = (self.read_expression(to, "`to`"), self.read_text(event, "`event`")) else {
                 continue;
@@ -211,9 +233,11 @@ impl TomlReader<'_> {
                 continue;
             }
             self.allow_only_keys(table, &["to", "body", "if"]);
-            let Some(to) =
-                self.require_key(table, "to", "give the address as an expression, as \"'https://example.org/hook'\"")
-            else {
+            let Some(to) = self.require_key(
+                table,
+                "to",
+                "add the address as an expression, such as \"'https://example.org/hook'\"",
+            ) else {
                 continue;
             };
             let Some(to) = self.read_expression(to, "`to`") else { continue };

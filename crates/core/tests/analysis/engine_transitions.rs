@@ -26,11 +26,11 @@ fn engine_transition_with_refuse_is_error() {
 fn engine_transfer_from_exhaustible_account_is_error() {
     assert_only_error(
         &[(TIMER_AT, "at = \"retryAt\"\nmove = [{ from = \"user:{record.owner}\", to = \"hold\", amount = \"1\" }]")],
-        "engine-short",
+        "engine-overdraft",
     );
     assert_only_error(
         &[(TIMER_AT, "at = \"retryAt\"\nmove = [{ from = \"hold\", to = \"fee\", amount = \"1\" }]")],
-        "engine-short",
+        "engine-overdraft",
     );
     assert_no_diagnostics(&[(
         TIMER_AT,
@@ -47,10 +47,10 @@ fn engine_transition_entering_unique_or_limit_is_error() {
     let unique = |states: &str| {
         format!("[unique]\none = {{ on = [\"owner\"], in = [{states}], clash = \"409 taken\" }}\n\n[work]")
     };
-    assert_only_error(&[("[work]", &unique("\"RUNNING\""))], "engine-clash");
+    assert_only_error(&[("[work]", &unique("\"RUNNING\""))], "engine-duplicate");
     // The record already has the key when the engine moves it.
     assert_no_diagnostics(&[("[work]", &unique("\"QUEUED\", \"RUNNING\", \"WAITING\""))]);
-    assert_only_error(&[("[work]", &unique("\"QUEUED\", \"RUNNING\""))], "engine-clash");
+    assert_only_error(&[("[work]", &unique("\"QUEUED\", \"RUNNING\""))], "engine-duplicate");
     let limit = |states: &str| {
         format!("[limit]\nfew = {{ on = [\"owner\"], in = [{states}], max = 3, clash = \"429 few\" }}\n\n[work]")
     };
@@ -58,7 +58,7 @@ fn engine_transition_entering_unique_or_limit_is_error() {
     assert_no_diagnostics(&[("[work]", &limit("\"QUEUED\", \"RUNNING\", \"WAITING\""))]);
     // The key changes in the transition.
     let on_note = "[unique]\none = { on = [\"note\"], clash = \"409 taken\" }\n\n[work]";
-    assert_only_error(&[("[work]", on_note)], "engine-clash");
+    assert_only_error(&[("[work]", on_note)], "engine-duplicate");
     assert_no_diagnostics(&[
         ("[work]", on_note),
         ("set   = { note = \"result.note\" }", "set   = { note = \"null\" }"),
@@ -80,12 +80,12 @@ fn engine_spawn_that_may_be_refused_is_error() {
         vec!["engine-refuse"]
     );
     let unique = |clash: &str| format!("[unique]\none = {{ on = [\"job\"], clash = \"{clash}\" }}\n\n[[on.create]]");
-    assert_eq!(spawning(&[("[[on.create]]", &unique("409 taken"))]), vec!["engine-clash"]);
+    assert_eq!(spawning(&[("[[on.create]]", &unique("409 taken"))]), vec!["engine-duplicate"]);
     // The holder belongs to the same job, and so to the same owner.
     assert_eq!(spawning(&[("[[on.create]]", &unique("return"))]), Vec::<&str>::new());
     // The holder may belong to another owner.
     let anyone = "[unique]\none = { on = [\"count\"], clash = \"return\" }\n\n[[on.create]]";
-    assert_eq!(spawning(&[("[[on.create]]", anyone)]), vec!["engine-clash"]);
+    assert_eq!(spawning(&[("[[on.create]]", anyone)]), vec!["engine-duplicate"]);
     let limit = "[limit]\nfew = { on = [\"job\"], max = 1, clash = \"429 few\" }\n\n[[on.create]]";
     assert_eq!(spawning(&[("[[on.create]]", limit)]), vec!["engine-limit"]);
     // A bounded link may be full when the spawned record refers to it; an unbounded link never is.

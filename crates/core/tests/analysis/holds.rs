@@ -57,7 +57,7 @@ fn outside_account_of_other_file_gives_warning() {
     assert_eq!(found, vec!["outside-elsewhere"]);
     assert_only_warning(
         &[("[[on.lease]]", "[[on.ask]]\ngo = \"QUEUED\"\nby = \"record\"\n\n[[on.lease]]")],
-        "never-caused",
+        "never-sent",
     );
 }
 

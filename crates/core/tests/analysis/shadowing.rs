@@ -12,7 +12,7 @@ fn two_transitions(first: &str, second: &str) -> String {
 
 #[track_caller]
 fn assert_shadowed(first: &str, second: &str) {
-    assert_only_error(&[(INSERT_BEFORE, &two_transitions(first, second))], "shadowed-row");
+    assert_only_error(&[(INSERT_BEFORE, &two_transitions(first, second))], "shadowed-transition");
 }
 
 #[track_caller]
@@ -42,7 +42,7 @@ fn transition_without_by_shadows_later_named_callers() {
     let named = |formula: &str| format!("[who]\nclerk = \"{formula}\"\n\n[fields]");
     let behind = two_transitions("", "by = \"clerk\"");
     for role in ["'clerk' in actor.roles", "record.price > 3 && 'clerk' in actor.roles", "actor.user"] {
-        assert_only_error(&[("[fields]", &named(role)), (INSERT_BEFORE, &behind)], "shadowed-row");
+        assert_only_error(&[("[fields]", &named(role)), (INSERT_BEFORE, &behind)], "shadowed-transition");
     }
     // An API key with only the worker role may match one of these, and a transition without `by` excludes it.
     for other in ["actor.id == record.note", "'worker' in actor.roles", "'clerk' in actor.roles || actor.id == 'ann'"] {
@@ -73,7 +73,7 @@ fn shadowing_is_decided_for_enums_booleans_and_nulls() {
         "[[on.mark]]\ngo = \"NEW\"\nset = {{ price = \"3\" }}\nwhen = \"record.kind == small && record.note == null\"\n\n{}",
         two_transitions("when = \"record.kind == small && record.note != null\"", "when = \"record.kind == small\"")
     );
-    assert_only_error(&[(INSERT_BEFORE, &three)], "shadowed-row");
+    assert_only_error(&[(INSERT_BEFORE, &three)], "shadowed-transition");
     assert_shadowed("when = \"record.note == 'a' || record.note == 'b'\"", "when = \"record.note in ['b', 'a']\"");
     assert_both_reachable(
         "when = \"record.note == 'a' || record.note == 'b'\"",
@@ -102,7 +102,7 @@ fn undecidable_shadowing_gives_unproven_turn_warning() {
                 &two_transitions("when = \"record.price > record.low\"", "when = \"record.price > record.low + 1\""),
             ),
         ],
-        "unproven-turn",
+        "unproven-shadowing",
     );
     assert_no_diagnostics(&[
         fields,
@@ -121,7 +121,7 @@ fn undecidable_shadowing_gives_unproven_turn_warning() {
                 ),
             ),
         ],
-        "shadowed-row",
+        "shadowed-transition",
     );
 }
 

@@ -66,7 +66,7 @@ fn many_counted_fail_transitions_are_analyzed() {
     }
     let _ = write!(text, "[[on.fail]]\ngo = \"{all} -> Q\"\n");
     let found = diagnostic_codes(&[&text]);
-    assert!(found.contains(&"unanswered-work"), "{found:?}");
+    assert!(found.contains(&"unhandled-work"), "{found:?}");
 }
 
 /// The conditions alternate at maximum depth; following both branches at each would take exponential time.

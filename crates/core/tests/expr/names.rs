@@ -38,8 +38,8 @@ fn unknown_name_is_rejected_at_its_span() {
         ("record.state == RUNNING", "unknown-name", "RUNNING"),
         ("record.state == 'RUNNING'", "unknown-value", "'RUNNING'"),
         ("record.kind in [payout, 'refnd']", "unknown-value", "'refnd'"),
-        ("record", "bad-expression", "record"),
-        ("input", "bad-expression", "input"),
+        ("record", "invalid-expression", "record"),
+        ("input", "invalid-expression", "input"),
         ("record.blob.x == 1", "unknown-field", "x"),
         ("record.tags.x == 1", "unknown-field", "x"),
         ("record.note == pending", "unknown-name", "pending"),
@@ -80,7 +80,7 @@ fn name_outside_scope_is_rejected_as_not_here() {
     for text in ["error.code == 'x'", "result.url == 'x'", "input.amount == 1", "actor.id == 'x'", "now > record.at"] {
         let errors = onceward_core::expr::compile(text, crate::support::location_of(text), &scope, &ExpectedType::Any)
             .unwrap_err();
-        assert_eq!(errors[0].code, "not-here", "{text}");
+        assert_eq!(errors[0].code, "not-available", "{text}");
     }
 }
 
@@ -164,8 +164,8 @@ fn duration_and_time_literals_are_folded_at_compile() {
     assert!(matches!(second.kind, ExprKind::Const(Value::Duration(_))));
     assert!(matches!(compile_any("duration('1h30m')").kind, ExprKind::Const(Value::Duration(_))));
     assert!(matches!(compile_any("timestamp('2026-01-31T12:00:00Z')").kind, ExprKind::Const(Value::Time(_))));
-    assert_eq!(rejection("duration('soon')").0, "bad-duration");
-    assert_eq!(rejection("timestamp('soon')").0, "bad-time");
+    assert_eq!(rejection("duration('soon')").0, "invalid-duration");
+    assert_eq!(rejection("timestamp('soon')").0, "invalid-time");
     assert_eq!(rejection("duration(record.note)").0, "type-mismatch");
-    assert_eq!(rejection_for("'soon'", &expect_type(DataType::Duration, false)).0, "bad-duration");
+    assert_eq!(rejection_for("'soon'", &expect_type(DataType::Duration, false)).0, "invalid-duration");
 }

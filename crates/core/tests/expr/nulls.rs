@@ -34,7 +34,7 @@ fn null_comparison_narrows_nullable_type() {
         "record.limit == record.limit ? record.limit : 0",
         "record.nums.exists(n, record.limit != null) ? record.limit : 0",
     ] {
-        assert_eq!(rejection_for(text, &expect_type(DataType::Int, false)).0, "maybe-null", "{text}");
+        assert_eq!(rejection_for(text, &expect_type(DataType::Int, false)).0, "null-not-allowed", "{text}");
         house.compile(text, &expect_type(DataType::Int, true)).unwrap();
     }
 }

@@ -24,7 +24,7 @@ fn lifecycle_on_engine_clock_is_rejected() {
     assert_eq!(error, FoldError::EngineClock { lifecycle: "document.job".into() });
     assert_eq!(
         error.to_string(),
-        "document.job lives by the engine's clock and cannot be folded: add `clock = \"operation\"` or leave it out"
+        "document.job uses the engine's clock and cannot be folded: add `clock = \"operation\"` or leave it out"
     );
 }
 

@@ -119,11 +119,11 @@ move = [{{ from = \"mint\", to = \"pool\", amount = 3 }}]
 
 fn random_thing_transition(rng: &mut Rng, event: &str) -> String {
     let go = if event == "claim" { "go = \"s0 | s1 -> s2\"\n".to_owned() } else { random_go(rng) };
-    let mut row = format!("[[on.{event}]]\n{go}");
+    let mut transition = format!("[[on.{event}]]\n{go}");
     let by = rng.pick_word(&["", "by = \"user\"\n", "by = \"able\"\n", "by = [\"mine\", \"user\"]\n"]);
-    row += if event == "told" { "by = [\"record\", \"able\"]\n" } else { by };
-    row += rng.pick_word(&["", "", "when = \"record.n < 3\"\n", "when = \"record.holder == null\"\n"]);
-    row += rng.pick_word(&[
+    transition += if event == "told" { "by = [\"record\", \"able\"]\n" } else { by };
+    transition += rng.pick_word(&["", "", "when = \"record.n < 3\"\n", "when = \"record.holder == null\"\n"]);
+    transition += rng.pick_word(&[
         "",
         "",
         "refuse = [{ if = \"record.until != null && now < record.until\", as = \"409 not_yet\" }]\n",
@@ -131,34 +131,35 @@ fn random_thing_transition(rng: &mut Rng, event: &str) -> String {
         "refuse = [{ if = \"links.nearby.exists(t, t.n > 2)\", as = \"409 crowded\" }]\n",
     ]);
     match event {
-        "claim" => row += "set = { holder = \"actor.id\", until = \"now + duration('3s')\" }\n",
+        "claim" => transition += "set = { holder = \"actor.id\", until = \"now + duration('3s')\" }\n",
         "join" => {
-            row += "input = { group = \"group\", near = \"near\" }\n";
-            row += "set = { group = \"input.group\", near = \"input.near\", n = \"record.n + 1\" }\n";
+            transition += "input = { group = \"group\", near = \"near\" }\n";
+            transition += "set = { group = \"input.group\", near = \"input.near\", n = \"record.n + 1\" }\n";
         }
         "pay" => {
-            row += rng.pick_word(&[
+            transition += rng.pick_word(&[
                 "move = [{ from = \"pool\", to = \"user:{actor.id}\", amount = \"record.n\" }]\n",
                 "move = [{ from = \"user:{actor.id}\", to = \"pool\", amount = 1, short = \"402 poor\" }]\n",
             ]);
-            row += rng.pick_word(&["", "spawn = [{ lifecycle = \"r.group\", fields = { name = \"record.word\" } }]\n"]);
+            transition +=
+                rng.pick_word(&["", "spawn = [{ lifecycle = \"r.group\", fields = { name = \"record.word\" } }]\n"]);
         }
         _ => {
-            row += rng.pick_word(&[
+            transition += rng.pick_word(&[
                 "",
                 "set = { holder = \"null\" }\n",
                 "set = { n = \"record.n + 1\" }\n",
                 "set = { word = \"actor.id\" }\n",
             ]);
-            row += rng.pick_word(&["", "", "cascade = [{ to = \"links.nearby\", event = \"told\" }]\n"]);
-            row += rng.pick_word(&[
+            transition += rng.pick_word(&["", "", "cascade = [{ to = \"links.nearby\", event = \"told\" }]\n"]);
+            transition += rng.pick_word(&[
                 "",
                 "",
                 "require = [{ to = \"record.group\", event = \"grow\", if = \"record.group != null\" }]\n",
             ]);
         }
     }
-    row
+    transition
 }
 
 fn random_group(rng: &mut Rng) -> String {

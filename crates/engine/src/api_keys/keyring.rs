@@ -113,7 +113,7 @@ mod tests {
         let role = ApiKey { roles: vec!["engine".into()], ..api_key(&other, "bob") };
         for conflicting in [same_secret, same_id, engine, role] {
             let error = keyring_of(vec![api_key(&one, "ann"), conflicting]).expect_err("a clash");
-            assert_eq!((error.code(), error.status()), ("key_clash", 500));
+            assert_eq!((error.code(), error.status()), ("api_keys_inconsistent", 500));
         }
     }
 

@@ -128,14 +128,17 @@ mod tests {
     #[test]
     fn full_bucket_maps_to_objects_full() {
         for (text, code) in [
-            ("Server returned non-2xx status code: 507 Insufficient Storage: ", "objects_full"),
-            ("Server returned non-2xx status code: 400 Bad Request: <Code>XMinioStorageFull</Code>", "objects_full"),
-            ("Server returned non-2xx status code: 403 Forbidden: <Code>QuotaExceeded</Code>", "objects_full"),
+            ("Server returned non-2xx status code: 507 Insufficient Storage: ", "object_storage_full"),
+            (
+                "Server returned non-2xx status code: 400 Bad Request: <Code>XMinioStorageFull</Code>",
+                "object_storage_full",
+            ),
+            ("Server returned non-2xx status code: 403 Forbidden: <Code>QuotaExceeded</Code>", "object_storage_full"),
             (
                 "Server returned non-2xx status code: 503 Service Unavailable: <Code>SlowDown</Code>",
-                "objects_unavailable",
+                "object_storage_unavailable",
             ),
-            ("anything else", "objects_unavailable"),
+            ("anything else", "object_storage_unavailable"),
         ] {
             assert_eq!(to_object_error(generic_error(text)).code(), code, "{text}");
         }

@@ -78,12 +78,12 @@ impl ObjectError {
     /// Returns the stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Unavailable(error) if error.kind() == std::io::ErrorKind::StorageFull => "objects_full",
-            Self::Unavailable(_) => "objects_unavailable",
+            Self::Unavailable(error) if error.kind() == std::io::ErrorKind::StorageFull => "object_storage_full",
+            Self::Unavailable(_) => "object_storage_unavailable",
             Self::Damaged(_) => "object_damaged",
-            Self::ObjectTooLarge { .. } => "too_large",
-            Self::InvalidObjectName(_) => "bad_object_name",
-            Self::Misconfigured(_) => "objects_misconfigured",
+            Self::ObjectTooLarge { .. } => "request_too_large",
+            Self::InvalidObjectName(_) => "invalid_object_name",
+            Self::Misconfigured(_) => "object_storage_misconfigured",
         }
     }
 }

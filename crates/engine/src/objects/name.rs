@@ -44,7 +44,7 @@ mod tests {
             ["", "/", "/a", "a/", "a//b", "..", "a/../b", ".", "a/.", ".hidden", "a b", "a\\b", "ä", "a\0", "a%2e"];
         let (long, wide) = ("a/".repeat(256) + "a", "a".repeat(201));
         for bad in bad.into_iter().chain([long.as_str(), wide.as_str()]) {
-            assert_eq!(ObjectName::new(bad).map_err(|error| error.code()), Err("bad_object_name"), "{bad}");
+            assert_eq!(ObjectName::new(bad).map_err(|error| error.code()), Err("invalid_object_name"), "{bad}");
         }
     }
 }

@@ -179,7 +179,11 @@ mod tests {
             assert!(matches!(opened.backend, ObjectBackend::Folder(_)), "{good}");
         }
         for bad in ["", "file://", "gs://bucket", "http://host/bucket"] {
-            assert_eq!(ObjectStorage::open_with(bad, []).await.unwrap_err().code(), "objects_misconfigured", "{bad}");
+            assert_eq!(
+                ObjectStorage::open_with(bad, []).await.unwrap_err().code(),
+                "object_storage_misconfigured",
+                "{bad}"
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use onceward_store::{Catalog, LogEntry, StoreError};
 use super::Verifier;
 use super::log::HISTORY_TABLE;
 
-const ACTIVATIONS_TABLE: &str = "turns";
+const ACTIVATIONS_TABLE: &str = "activations";
 
 /// The activations that were stored at the start. Later ones appear later in the log.
 pub(super) struct Activations {

@@ -195,10 +195,10 @@ impl<S: Scan> Verifier<'_, S> {
             | RowContext::AlsoReady(false)
             | RowContext::LeaseEnd(_) => {}
         }
-        if let Some((_, Some(links))) = row.columns.iter().find(|(name, _)| *name == "links") {
+        if let Some((_, Some(links))) = row.columns.iter().find(|(name, _)| *name == "link_version") {
             let (min_links, max_links) = (replayed.incoming_links, replayed.link_version);
             if !links.parse().is_ok_and(|links: u64| (min_links..=max_links).contains(&links)) {
-                problems.push(differs_in("links", links, format!("{min_links} to {max_links}")));
+                problems.push(differs_in("link_version", links, format!("{min_links} to {max_links}")));
             }
         }
         Ok(())
@@ -330,7 +330,7 @@ impl<S: Scan> Verifier<'_, S> {
             seen_rows.mark(1);
             compare_columns(
                 &row.columns,
-                &vec![("one", to_cell(1)), ("changes", to_cell(self.replay.api_keys_revision))],
+                &vec![("one", to_cell(1)), ("revision", to_cell(self.replay.api_keys_revision))],
                 problems,
             );
             return Ok(());
@@ -408,7 +408,7 @@ pub(super) const fn violated_rule(table: ProjectionTable) -> Option<&'static str
 
 fn compare_columns(stored: &ColumnCells, expected: &ColumnCells, problems: &mut Vec<DifferenceKind>) {
     for (column, stored_cell) in stored {
-        if *column == "links" {
+        if *column == "link_version" {
             continue;
         }
         let expected_cell = expected.iter().find(|(name, _)| name == column).map(|(_, told)| told);

@@ -68,7 +68,10 @@ fn revoked_key_is_rejected_immediately() {
         assert_eq!(status_and_code(keys.authenticate(&text.reveal()).await), (401, "unauthorized".to_owned()));
         clock.set(start_time().checked_add(Duration::from_secs(9)).unwrap());
         assert_eq!(keys.revoke(&operator_actor(), &key.id).await.unwrap(), revoked, "it stays as it is");
-        assert_eq!(status_and_code(keys.revoke(&operator_actor(), "nobody").await), (404, "no_such_key".to_owned()));
+        assert_eq!(
+            status_and_code(keys.revoke(&operator_actor(), "nobody").await),
+            (404, "api_key_not_found".to_owned())
+        );
         assert!(keys.is_auth_required().await.unwrap());
     });
 }
@@ -121,7 +124,10 @@ fn creating_keys_requires_operator_and_valid_fields() {
             narrow,
             over,
         ] {
-            assert_eq!(status_and_code(keys.create(&operator_actor(), wrong).await), (422, "bad_api_key".to_owned()));
+            assert_eq!(
+                status_and_code(keys.create(&operator_actor(), wrong).await),
+                (422, "invalid_api_key".to_owned())
+            );
         }
         assert!(keys.list(&operator_actor()).await.unwrap().is_empty() && !keys.is_auth_required().await.unwrap());
     });

@@ -50,7 +50,7 @@ fn repeated_create_with_key_returns_first_record() {
         assert_replay(&again, &first);
         assert_eq!(again.record.expect("its owner may see it").id, first.subject);
         let other = engine.submit(create_lane("b").with_idempotency_key("k")).await;
-        assert_eq!((reply_code(&other), other.unwrap_err().status()), ("key_reused".to_owned(), 422));
+        assert_eq!((reply_code(&other), other.unwrap_err().status()), ("idempotency_key_reused".to_owned(), 422));
         let mut bobs = create_lane("a").with_idempotency_key("k");
         bobs.actor = user("bob");
         assert_ne!(engine.submit(bobs).await.unwrap().subject, first.subject);
@@ -72,7 +72,7 @@ fn duplicate_keys_in_batch_execute_once() {
         };
         let first = engine.submit_all(calls()).await.unwrap();
         let codes: Vec<String> = first.iter().map(reply_code).collect();
-        assert_eq!(codes, ["ok", "ok", "ok", "key_reused", "ok"]);
+        assert_eq!(codes, ["ok", "ok", "ok", "idempotency_key_reused", "ok"]);
         let subject = |reply: &Result<Receipt, EngineError>| reply.as_ref().ok().map(|answer| answer.subject);
         assert_eq!(subject(&first[0]), subject(&first[2]));
         let again = engine.submit_all(calls()).await.unwrap();
@@ -205,7 +205,7 @@ fn repeated_lease_call_while_first_waits_returns_still_running() {
             }
             tokio::task::yield_now().await;
         };
-        assert_eq!((refusal.status(), refusal.code()), (409, "still_running"));
+        assert_eq!((refusal.status(), refusal.code()), (409, "idempotency_key_in_use"));
         let id = create_job(engine).await;
         let leased = first.await.unwrap().unwrap();
         assert_eq!(leased[0].record.id, id);
@@ -240,13 +240,13 @@ fn concurrent_calls_with_same_key_share_one_result() {
             (0..10).map(|_| spawn_submit(&engine, create_lane("a").with_idempotency_key("k"))).collect();
         assert_eq!(
             reply_code(&engine.submit(create_lane("b").with_idempotency_key("k")).await),
-            "key_reused",
+            "idempotency_key_reused",
             "told at once"
         );
         // The same owner with other roles may get another reply, so it must retry.
         let mut other = create_lane("a").with_idempotency_key("k");
         other.actor = Actor::new("ann", &["moderator"]);
-        assert_eq!(reply_code(&engine.submit(other).await), "still_running");
+        assert_eq!(reply_code(&engine.submit(other).await), "idempotency_key_in_use");
         wait_until_queued(&engine, 11).await;
         store.save_gate.add_permits(10);
         let first = first.await.unwrap().unwrap();
@@ -282,7 +282,7 @@ fn second_engine_replays_reply_of_first() {
         quick.submit(create_lane("c").with_idempotency_key("l")).await.unwrap();
         store.save_gate.add_permits(10);
         let replies = losing.await.unwrap().unwrap();
-        assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "ok", "key_reused"]);
+        assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "ok", "idempotency_key_reused"]);
         assert_replay(replies[1].as_ref().unwrap(), &first);
         assert_eq!((late.counters().conflicts, log_length(&quick).await), (1, 3));
         quick.close().await;
@@ -338,7 +338,16 @@ fn invalid_idempotency_keys_return_bad_key() {
         let calls =
             ["", "a\u{1f}0", "a\0", &long, &long[1..]].map(|key| new_job_submission().with_idempotency_key(key));
         let codes: Vec<String> = engine.submit_all(calls.into()).await.unwrap().iter().map(reply_code).collect();
-        assert_eq!(codes, ["bad_key", "bad_key", "bad_key", "bad_key", "ok"]);
+        assert_eq!(
+            codes,
+            [
+                "invalid_idempotency_key",
+                "invalid_idempotency_key",
+                "invalid_idempotency_key",
+                "invalid_idempotency_key",
+                "ok"
+            ]
+        );
         let told =
             Submission { idempotency_key: Some(IdempotencyKey::new("own digest", [7; 32])), ..new_job_submission() };
         assert!(!engine.submit(told.clone()).await.unwrap().replayed);

@@ -85,16 +85,19 @@ fn oversized_call_returns_too_large() {
         let (id, bob) = (create_job(engine).await, worker("bob"));
         let large = poke("ann", id, &"x".repeat(100));
         let replies = engine.submit_all(vec![new_job_submission(), large, new_job_submission()]).await.unwrap();
-        assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "too_large", "ok"]);
+        assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "request_too_large", "ok"]);
         assert_eq!(replies[1].as_ref().unwrap_err().status(), 413);
         let name = "x".repeat(101);
-        assert_eq!(reply_code(&engine.create(&user("ann"), &name, json_object(json!({}))).await), "too_large");
-        assert_eq!(reply_code(&engine.fire(&user("ann"), id, &name, json_object(json!({}))).await), "too_large");
+        assert_eq!(reply_code(&engine.create(&user("ann"), &name, json_object(json!({}))).await), "request_too_large");
+        assert_eq!(
+            reply_code(&engine.fire(&user("ann"), id, &name, json_object(json!({}))).await),
+            "request_too_large"
+        );
         let held = lease_one(engine).await.expect("the job");
         let deep = json!([[["x".repeat(50)]]]);
-        assert_eq!(reply_code(&engine.commit(&bob, held.record.id, held.token, deep, true).await), "too_large");
+        assert_eq!(reply_code(&engine.commit(&bob, held.record.id, held.token, deep, true).await), "request_too_large");
         let error = FailureReport::new("broken", &"x".repeat(100));
-        assert_eq!(reply_code(&engine.fail(&bob, held.record.id, held.token, error).await), "too_large");
+        assert_eq!(reply_code(&engine.fail(&bob, held.record.id, held.token, error).await), "request_too_large");
         engine.commit(&bob, held.record.id, held.token, json!("x".repeat(40)), true).await.unwrap();
         assert_eq!(engine.store().log(0, 100).await.unwrap().len(), 5);
     });
@@ -109,7 +112,7 @@ fn nested_json(depth: usize) -> serde_json::Value {
 fn json_deeper_than_limit_is_rejected() {
     on_each_store(EngineConfig::default(), async |engine, _| {
         let (id, bob) = (create_job(engine).await, worker("bob"));
-        for (by, expected) in [(99, ""), (100, ""), (101, "bad_input"), (120, "bad_input")] {
+        for (by, expected) in [(99, ""), (100, ""), (101, "invalid_input"), (120, "invalid_input")] {
             let fired = engine.fire(&user("ann"), id, "nothing", json_object(json!({ "text": nested_json(by) }))).await;
             let refused = fired.expect_err("there is no such event");
             assert_eq!(matches!(refused, EngineError::NestingTooDeep { .. }), !expected.is_empty(), "{by}: {refused}");
@@ -118,7 +121,7 @@ fn json_deeper_than_limit_is_rejected() {
             assert_eq!(matches!(made, Err(EngineError::NestingTooDeep { .. })), !expected.is_empty(), "{by}");
         }
         let held = lease_one(engine).await.expect("the job");
-        assert_eq!(reply_code(&engine.commit(&bob, id, held.token, nested_json(101), true).await), "bad_input");
+        assert_eq!(reply_code(&engine.commit(&bob, id, held.token, nested_json(101), true).await), "invalid_input");
         engine.commit(&bob, id, held.token, nested_json(100), true).await.expect("as deep as may be");
         assert!(engine.effect(&user("ann"), id).await.expect("it can be read").is_some());
         for entry in engine.store().log(0, 100).await.unwrap() {
@@ -143,7 +146,7 @@ fn mismatched_payload_bytes_return_bad_content() {
         ];
         for (call, content) in lies {
             let submission = Submission { payloads: vec![content], ..Submission::new(&user("ann"), call) };
-            assert_eq!(reply_code(&engine.submit(submission).await), "bad_content");
+            assert_eq!(reply_code(&engine.submit(submission).await), "payload_mismatch");
         }
         let create = CreateRecord {
             lifecycle: JOB_LIFECYCLE.into(),
@@ -154,7 +157,7 @@ fn mismatched_payload_bytes_return_bad_content() {
         };
         let large = vec![0; (1 << 20) + 1];
         let reply = engine.create_with_payload(&user("ann"), create, large).await;
-        assert_eq!(reply_code(&reply), "bad_input", "larger than its lifecycle takes");
+        assert_eq!(reply_code(&reply), "invalid_input", "larger than its lifecycle takes");
     });
 }
 

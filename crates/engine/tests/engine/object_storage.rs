@@ -155,7 +155,7 @@ fn written_object_is_accepted_as_payload_and_mismatch_rejected() {
             let call = Call::Create(CreateRecord { payload: Some(named), ..new_create() });
             let contents = vec![PayloadBytes { payload: said, bytes: Arc::clone(&whole) }];
             let reply = engine.submit(Submission { payloads: contents, ..Submission::new(&user("ann"), call) }).await;
-            assert_eq!(reply.map(|answer| answer.subject).unwrap_err().code(), "bad_content");
+            assert_eq!(reply.map(|answer| answer.subject).unwrap_err().code(), "payload_mismatch");
         }
     });
 }

@@ -222,8 +222,8 @@ fn panicked_writer_returns_engine_broken() {
         let engine = open_engine(FaultyStore::new(memory_store(), breaks), EngineConfig::default()).await;
         let mut fatal = new_job_submission();
         fatal.actor.id = "eve".into();
-        assert_eq!(reply_code(&engine.submit(fatal).await), "engine_broken");
-        assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "engine_broken");
+        assert_eq!(reply_code(&engine.submit(fatal).await), "writer_died");
+        assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "writer_died");
         tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("in time");
         assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "closed");
     });
@@ -235,7 +235,7 @@ fn unsound_lifecycle_returns_its_diagnostics() {
         let engine = open_engine(memory_store(), EngineConfig::default()).await;
         let file = InputFile { name: "bad.toml".to_owned(), text: "language = 1\nlifecycle = \"bad.one\"\n".into() };
         let error = engine.put_lifecycles(&InputFiles { files: vec![file] }).await.expect_err("unsound");
-        assert_eq!((error.status(), error.code()), (422, "unsound_lifecycle"));
+        assert_eq!((error.status(), error.code()), (422, "invalid_lifecycle"));
         let EngineError::Store(store) = &error else { panic!("{error}") };
         let StoreError::InvalidLifecycles(found) = &**store else { panic!("{error}") };
         assert!(error.to_string().contains(&found.diagnostics[0].message), "{error}");

@@ -103,7 +103,7 @@ fn migration_moves_eligible_records_and_reports_skipped() {
         // Problems that affect all records are found before the first step.
         let why =
             refusal_text(engine.migrate_records(&operator_actor(), &new_migration(&[]), None, 10).await.unwrap_err());
-        assert!(why.starts_with("409 cannot_move") && why.contains("say with ready=…"), "{why}");
+        assert!(why.starts_with("409 incompatible_lifecycle_version") && why.contains("say with ready=…"), "{why}");
         let why = refusal_text(
             engine.plan_migration(&operator_actor(), &new_migration(&[("reddy", "waiting")])).await.unwrap_err(),
         );
@@ -128,7 +128,7 @@ fn migration_moves_eligible_records_and_reports_skipped() {
         assert_eq!(moved.skipped, tried.skipped);
         let codes: Vec<_> = moved.skipped.iter().map(|left| (&*left.code, &*left.reason)).collect();
         assert_eq!(codes[0].0, "already_leased");
-        assert_eq!(codes[1], ("cannot_move", "`grams` must be from -9223372036854775808 to 500"));
+        assert_eq!(codes[1], ("incompatible_lifecycle_version", "`grams` must be from -9223372036854775808 to 500"));
         // Once the worker is gone, its job is migrated too; migrated records are skipped.
         engine.yield_job(&worker("bob"), held.record.id, held.token).await.unwrap();
         let moved = migrate_all(engine, &migration, 10).await;

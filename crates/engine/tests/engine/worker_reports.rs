@@ -85,7 +85,7 @@ fn freed_concurrency_key_wakes_waiting_worker() {
 #[test]
 fn long_record_chain_is_prefetched() {
     on_each_store(EngineConfig::default(), async |engine, _| {
-        let text = include_str!("../../../../bench/lifecycles/belief.toml");
+        let text = include_str!("../../../../assurance/bench/lifecycles/belief.toml");
         let file = InputFile { name: "belief.toml".to_owned(), text: text.into() };
         engine.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a sound file");
         let ann = user("ann");

@@ -136,7 +136,7 @@ fn committed_inbox_calls_execute_once_and_rolled_back_never() {
         let codes =
             client.query("SELECT code FROM onceward.inbox WHERE code IS NOT NULL ORDER BY key", &[]).await.unwrap();
         let codes: Vec<&str> = codes.iter().map(|row| row.get(0)).collect();
-        assert_eq!(codes, ["bad_letter", "key_reused"]);
+        assert_eq!(codes, ["bad_letter", "idempotency_key_reused"]);
         for engine in &engines {
             engine.close().await;
         }

@@ -79,10 +79,10 @@ fn named_object_is_overwritten_read_and_removed() {
         }
         for bad in ["", "..", "a/../../b", "/etc/passwd", "a//b", "a/", ".a"] {
             let code = |error: onceward_engine::ObjectError| error.code();
-            assert_eq!(spot.storage.put_named(bad, test_bytes(1, 1)).await.map_err(code), Err("bad_object_name"));
+            assert_eq!(spot.storage.put_named(bad, test_bytes(1, 1)).await.map_err(code), Err("invalid_object_name"));
             let got = spot.storage.get_named(bad, &payload_of(b"")).await;
-            assert_eq!(got.map(|reader| reader.is_some()).map_err(code), Err("bad_object_name"));
-            assert_eq!(spot.storage.remove_named(bad).await.map_err(code), Err("bad_object_name"));
+            assert_eq!(got.map(|reader| reader.is_some()).map_err(code), Err("invalid_object_name"));
+            assert_eq!(spot.storage.remove_named(bad).await.map_err(code), Err("invalid_object_name"));
         }
     });
 }
@@ -166,7 +166,7 @@ fn canceled_read_fails_instead_of_ending() {
         let is_there = is_there.await;
         drop(left);
         if !is_there {
-            assert_eq!(reader.next_chunk().await.unwrap_err().code(), "objects_unavailable");
+            assert_eq!(reader.next_chunk().await.unwrap_err().code(), "object_storage_unavailable");
         }
     });
 }

@@ -34,14 +34,14 @@ fn unreachable_bucket_returns_unavailable_and_recovers() {
         writer.write(test_bytes(6 << 20, 3)).await.unwrap();
         server.kill();
         let error = writer.write(test_bytes(6 << 20, 3)).await.unwrap_err();
-        assert_eq!((error.status(), error.code()), (503, "objects_unavailable"), "{error}");
-        assert_eq!(writer.finish().await.unwrap_err().code(), "objects_unavailable");
+        assert_eq!((error.status(), error.code()), (503, "object_storage_unavailable"), "{error}");
+        assert_eq!(writer.finish().await.unwrap_err().code(), "object_storage_unavailable");
         let refused = engine
             .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
             .await
             .unwrap_err();
-        assert_eq!((refused.status(), refused.code()), (503, "objects_unavailable"), "{refused}");
-        assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "objects_unavailable");
+        assert_eq!((refused.status(), refused.code()), (503, "object_storage_unavailable"), "{refused}");
+        assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "object_storage_unavailable");
         let made = engine.create_with_payload(&user("ann"), new_create(), small).await;
         assert!(made.is_ok(), "this one stands in the database");
         let all = engine.store().list(&ListQuery { limit: 10, ..ListQuery::default() }).await.unwrap();
@@ -80,7 +80,7 @@ fn unresponsive_bucket_times_out() {
         tokio::time::pause();
         let began = tokio::time::Instant::now();
         let error = spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap_err();
-        assert_eq!(error.code(), "objects_unavailable");
+        assert_eq!(error.code(), "object_storage_unavailable");
         assert!(error.to_string().contains("does not answer"), "{error}");
         // Four attempts: their total time uses the machine's clock, which the test does not advance.
         let waited = began.elapsed().as_secs();
@@ -102,7 +102,7 @@ fn misconfigured_storage_is_reported_on_open() {
             settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
             let opened = async { ObjectStorage::open_with(url, settings).await?.probe_write().await };
             let error = opened.await.expect_err("it is wrong");
-            assert_eq!(error.code(), "objects_misconfigured", "{error}");
+            assert_eq!(error.code(), "object_storage_misconfigured", "{error}");
             let text = error.to_string();
             assert!(text.starts_with(url) && !text.contains(SECRET_ACCESS_KEY) && !text.contains("hidden"), "{text}");
             println!("{text}");
@@ -121,7 +121,7 @@ fn misconfigured_storage_is_reported_on_open() {
         let folder = TempDir::new();
         std::fs::write(folder.database_path(), "no folder").unwrap();
         let objects = ObjectStorage::open_with(&folder.database_path().display().to_string(), []).await.unwrap();
-        assert_eq!(objects.probe_write().await.unwrap_err().code(), "objects_misconfigured");
+        assert_eq!(objects.probe_write().await.unwrap_err().code(), "object_storage_misconfigured");
     });
 }
 

@@ -15,14 +15,14 @@ use crate::support::{block_on, start_time};
 use crate::test_database::{PrintSeedOnPanic, TestDatabase, verify_file};
 
 /// Tables that the log does not cover (docs/verify-columns.toml).
-const UNVERIFIED_TABLES: [&str; 2] = ["requests", "workers"];
+const UNVERIFIED_TABLES: [&str; 2] = ["idempotency_keys", "workers"];
 
 /// Condition for rows that the log proves and that have a meaning.
 fn verified_rows_condition(table: &str) -> &'static str {
     match table {
         // Zero equals no row. Counters of windows have a test below.
-        "counts" => "count <> 0 AND window = -9223372036854775808",
-        "tallies" => "count <> 0",
+        "counts" => "count <> 0 AND window_start = -9223372036854775808",
+        "state_counts" => "count <> 0",
         // Bytes that no record references are not verified.
         "contents" => "refs <> 0",
         _ => "true",
@@ -67,10 +67,10 @@ fn deleted_row_is_reported() {
         row
     };
     damage_each_table("verify gone", remove, |table, report| {
-        // Only the counter shows that the last entry is missing.
-        let missed = reports_table(report, &table.name) || table.name == "history" && reports_table(report, "counter");
+        // Only log_seq shows that the last entry is missing.
+        let missed = reports_table(report, &table.name) || table.name == "history" && reports_table(report, "log_seq");
         // Which queue table has a ready job depends on when the store moved it: it is missed where it should be now.
-        let waits = |name: &str| ["ready", "lanes", "later"].contains(&name);
+        let waits = |name: &str| ["ready", "lanes", "delayed"].contains(&name);
         missed || waits(&table.name) && report.differences.iter().any(|other| waits(other.table))
     });
 }
@@ -139,8 +139,8 @@ fn truncated_log_is_reported() {
         let connection = copy.connection();
         let sql = "DELETE FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history)";
         connection.execute(sql, [cut]).unwrap();
-        assert!(reports_table(&copy.verify(), "counter"), "the counter knows how far it went");
-        connection.execute("UPDATE counter SET seq = (SELECT max(seq) FROM history)", []).unwrap();
+        assert!(reports_table(&copy.verify(), "log_seq"), "log_seq has the last seq");
+        connection.execute("UPDATE log_seq SET seq = (SELECT max(seq) FROM history)", []).unwrap();
         drop(connection);
         let refusals_only =
             "SELECT count(*) = 0 FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history) AND record > 0";
@@ -186,16 +186,16 @@ fn partly_verified_values_are_reported_beyond_their_bounds() {
     let built = TestDatabase::new(3, 20);
     let live = "record || ':' || token IN (SELECT record || ':' || token FROM executions WHERE status < 3)";
     let heartbeat = format!(
-        "UPDATE timers SET due = due + 1000000 WHERE (due, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
+        "UPDATE timers SET due_at = due_at + 1000000 WHERE (due_at, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
          UPDATE executions SET expires_at = expires_at + 1000000 WHERE {live}"
     );
     let back = format!(
-        "UPDATE timers SET due = due - 1000000 WHERE (due, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
+        "UPDATE timers SET due_at = due_at - 1000000 WHERE (due_at, record) IN (SELECT expires_at, record FROM executions WHERE {live}); \
          UPDATE executions SET expires_at = expires_at - 100000000 WHERE {live}"
     );
     let far = format!("UPDATE executions SET expires_at = expires_at + 31536000000000 WHERE {live}");
     let ended = "UPDATE executions SET expires_at = expires_at + 1 WHERE status >= 3";
-    let twice = "SELECT row FROM records WHERE links > 1 ORDER BY row LIMIT 1";
+    let twice = "SELECT row FROM records WHERE link_version > 1 ORDER BY row LIMIT 1";
     let comment = "UPDATE sources SET files = replace(files, 'about     = \\\"Holds things\\\"', 'about     = \\\"Holds what it can\\\"')";
     let state = "UPDATE sources SET files = replace(files, 'about     = \\\"Holds things\\\"', 'about     = 7')";
     for (what, sql, column) in [
@@ -205,11 +205,15 @@ fn partly_verified_values_are_reported_beyond_their_bounds() {
         ("the lease of an ended execution", ended, Some(("executions", "expires_at"))),
         (
             "one link that came and went in a batch",
-            &*format!("UPDATE records SET links = links - 1 WHERE row = ({twice})"),
+            &*format!("UPDATE records SET link_version = link_version - 1 WHERE row = ({twice})"),
             None,
         ),
-        ("more links than ever came", "UPDATE records SET links = links + 1", Some(("records", "links"))),
-        ("fewer links than there are", "UPDATE records SET links = 0", Some(("records", "links"))),
+        (
+            "more links than ever came",
+            "UPDATE records SET link_version = link_version + 1",
+            Some(("records", "link_version")),
+        ),
+        ("fewer links than there are", "UPDATE records SET link_version = 0", Some(("records", "link_version"))),
         ("another description", comment, None),
         ("another lifecycle", state, Some(("sources", "files"))),
     ] {

@@ -82,7 +82,7 @@ impl FlippedValue<'_> {
             Some(column) => column == self.column_name(),
         };
         // Which queue table has a ready job depends on when the store moved it: it is missed where it should be now.
-        let waits = |table: &str| ["ready", "lanes", "later"].contains(&table);
+        let waits = |table: &str| ["ready", "lanes", "delayed"].contains(&table);
         let is_missed = waits(&self.table.name) && waits(difference.table) && difference.column().is_none();
         (difference.table == self.table.name || is_missed)
             && names_column
@@ -103,7 +103,7 @@ impl FlippedValue<'_> {
             match &*self.table.name {
                 "history" => hints.extend(value("seq").map(value_text)),
                 "records" | "queues" => record = value("id"),
-                "executions" | "effects" | "ready" | "lanes" | "later" | "timers" => {
+                "executions" | "effects" | "ready" | "lanes" | "delayed" | "timers" => {
                     let number = value("record").map(value_text).unwrap();
                     hints.push(format!("row {number}"));
                     let sql = "SELECT id FROM records WHERE row = ?1";
@@ -116,13 +116,13 @@ impl FlippedValue<'_> {
                     record = original.query_row(sql, [number], |row| row.get(0)).ok();
                 }
                 "uniques" | "counts" => hints.extend(value("parts").map(value_text)),
-                "tallies" => hints.extend(value("owner").map(value_text)),
-                "accounts" | "entries" => hints.extend(value("name").map(value_text)),
+                "state_counts" => hints.extend(value("owner").map(value_text)),
+                "accounts" | "account_entries" => hints.extend(value("name").map(value_text)),
                 "workers" => hints.extend(value("worker").map(value_text)),
-                "counter" | "pruned" | "key_changes" => hints.extend(value("one").map(value_text)),
+                "log_seq" | "prune_state" | "api_keys_revision" => hints.extend(value("one").map(value_text)),
                 "contents" => hints.extend(value("sha256").map(value_text)),
                 "names" | "sources" | "api_keys" => hints.extend(value("id").map(value_text)),
-                "definitions" | "turns" => hints.extend(value("number").map(value_text)),
+                "definitions" | "activations" => hints.extend(value("number").map(value_text)),
                 other => panic!("{other} is a new table: say what its rows are called"),
             }
             if let Some(Value::Blob(bytes)) = record {

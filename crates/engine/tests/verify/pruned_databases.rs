@@ -170,11 +170,11 @@ fn deleted_entry_of_pruned_log_is_reported() {
         let copy = built.copy();
         assert_eq!(copy.connection().execute("DELETE FROM history WHERE seq = ?1", [seq]).unwrap(), 1);
         let report = copy.verify();
-        // Only the counter shows that the last entry is missing.
+        // Only log_seq shows that the last entry is missing.
         let is_last = seqs.last() == Some(&seq);
-        let (table, key) = if is_last { ("counter", "1".to_owned()) } else { ("history", seq.to_string()) };
+        let (table, key) = if is_last { ("log_seq", "1".to_owned()) } else { ("history", seq.to_string()) };
         let missed = report.differences.iter().any(|found| found.table == table && found.key == key);
-        assert!(missed, "place {seq}: {report:#?}");
+        assert!(missed, "seq {seq}: {report:#?}");
     }
 }
 
@@ -207,7 +207,7 @@ fn forged_checkpoint_is_reported() {
     drop(connection);
     let report = copy.verify();
     let named: Vec<_> = report.differences.iter().map(|found| (found.table, found.column())).collect();
-    assert_eq!(named, [("pruned", Some("head"))], "{report:#?}");
+    assert_eq!(named, [("prune_state", Some("head"))], "{report:#?}");
 }
 
 /// Prunes its store after a number of scans.

@@ -1,7 +1,7 @@
 //! Databases of every released schema, migrated to the newest one and used.
 //!
 //! `tests/released` has a file per schema number and database: the schema migrations up to it, and rows of random
-//! operations of all five systems. `ONCEWARD_BLESS=1 cargo test -p onceward-engine --test verify upgraded` writes the
+//! operations of all five systems. `ONCEWARD_BLESS=1 cargo test -p onceward-engine --test verify released` writes the
 //! files of the newest schema.
 
 use std::fmt::Write as _;
@@ -174,16 +174,16 @@ async fn postgres_rows() -> String {
     fill_randomly(&store, FILL_SEED, FILL_OPERATIONS).await;
     let client = connect(&url).await;
     let letter = "INSERT INTO onceward.inbox (owner, key, lifecycle) VALUES ('ann', 'one', 'suite.box'); \
-                  INSERT INTO onceward.openings (name, number) VALUES ('alpha', 3)";
+                  INSERT INTO onceward.instances (name, number) VALUES ('alpha', 3)";
     client.batch_execute(letter).await.expect("a letter");
     let mut text = String::new();
     // Referenced tables come first.
     let mut tables = query_texts(&client, LIST_TABLES_SQL).await;
-    tables.sort_by_key(|table| table != "sources");
+    tables.sort_by_key(|table| (table != "sources", table != "definitions"));
     for table in tables {
         // A schema migration inserts this row, and it has changed since.
-        if table == "key_changes" {
-            text.push_str("DELETE FROM onceward.key_changes;\n");
+        if table == "api_keys_revision" {
+            text.push_str("DELETE FROM onceward.api_keys_revision;\n");
         }
         let rows = format!(
             "SELECT format('INSERT INTO onceward.{table} OVERRIDING SYSTEM VALUE SELECT * FROM \

@@ -99,7 +99,7 @@ fn cancel_stops_waiting_and_running_jobs_only() {
         assert_eq!(server.job(&won)["state"], "SUCCEEDED");
         server
             .post(&server.alice, &format!("/document/jobs/{won}/cancel"), &json!({ "why": 1 }))
-            .assert_problem(422, "bad_input");
+            .assert_problem(422, "invalid_input");
     }
 }
 

@@ -75,7 +75,7 @@ fn upload_one_byte_too_many(server: &DocumentServer) {
         stream.write_all(b"\r\n").expect("it reads");
     }
     stream.write_all(b"1\r\nx\r\n").expect("it reads");
-    http::read_response(&stream).assert_problem(413, "too_large");
+    http::read_response(&stream).assert_problem(413, "request_too_large");
     let jobs = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
     assert_eq!(jobs["records"].as_array().map(Vec::len), Some(2), "the first, and the whole one");
     let drafts = std::fs::read_dir(server.objects().join("drafts")).expect("a folder").count();

@@ -66,7 +66,7 @@ fn repeated_upload_writes_nothing() {
         assert_eq!(made.status, 201, "{}", made.text());
         std::fs::remove_dir_all(server.objects().join("drafts")).expect("drafts are written there");
         std::fs::write(server.objects().join("drafts"), "in the way").expect("a file");
-        server.upload(&server.alice, "b", &large).assert_problem(503, "objects_unavailable");
+        server.upload(&server.alice, "b", &large).assert_problem(503, "object_storage_unavailable");
         let again = server.upload(&server.alice, "a", &large);
         assert_eq!((again.status, again.json()), (200, made.json()));
         let head = [
@@ -78,7 +78,7 @@ fn repeated_upload_writes_nothing() {
         let response =
             http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
         assert_eq!((response.status, response.json()), (200, made.json()), "without a byte of it");
-        server.upload(&server.alice, "a", b"").assert_problem(422, "bad_input");
+        server.upload(&server.alice, "a", b"").assert_problem(422, "invalid_input");
         // Two requests on one connection: the first leaves no bytes unread.
         let mut stream = server.process.connect();
         let bearer = format!("Bearer {}", server.alice);
@@ -95,14 +95,14 @@ fn invalid_upload_creates_no_job() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);
     let send = |headers: &[(&str, &str)], body: &[u8]| server.send(&server.alice, headers, body);
     let name = ("client-request-id", "a");
-    send(&[BINARY_CONTENT_TYPE, name], b"").assert_problem(422, "bad_input");
-    send(&[BINARY_CONTENT_TYPE], b"x").assert_problem(422, "bad_input");
-    send(&[BINARY_CONTENT_TYPE, ("client-request-id", "")], b"x").assert_problem(422, "bad_input");
-    send(&[BINARY_CONTENT_TYPE, ("client-request-id", &"n".repeat(201))], b"x").assert_problem(422, "bad_input");
-    send(&[BINARY_CONTENT_TYPE, name, ("client-request-id", "b")], b"x").assert_problem(422, "bad_input");
-    send(&[JSON_CONTENT_TYPE, name], b"{}").assert_problem(415, "not_bytes");
-    send(&[("content-type", "text/plain"), name], b"x").assert_problem(415, "not_bytes");
-    send(&[name], b"x").assert_problem(415, "not_bytes");
+    send(&[BINARY_CONTENT_TYPE, name], b"").assert_problem(422, "invalid_input");
+    send(&[BINARY_CONTENT_TYPE], b"x").assert_problem(422, "invalid_input");
+    send(&[BINARY_CONTENT_TYPE, ("client-request-id", "")], b"x").assert_problem(422, "invalid_input");
+    send(&[BINARY_CONTENT_TYPE, ("client-request-id", &"n".repeat(201))], b"x").assert_problem(422, "invalid_input");
+    send(&[BINARY_CONTENT_TYPE, name, ("client-request-id", "b")], b"x").assert_problem(422, "invalid_input");
+    send(&[JSON_CONTENT_TYPE, name], b"{}").assert_problem(415, "octet_stream_required");
+    send(&[("content-type", "text/plain"), name], b"x").assert_problem(415, "octet_stream_required");
+    send(&[name], b"x").assert_problem(415, "octet_stream_required");
     server.upload("", "a", b"x").assert_problem(401, "unauthorized");
     // A worker may not upload.
     server.upload(&server.worker, "a", b"x").assert_problem(403, "forbidden");
@@ -119,7 +119,7 @@ fn oversized_upload_returns_413() {
     let head = [BINARY_CONTENT_TYPE, ("client-request-id", "a"), ("content-length", &*(max_bytes + 1).to_string())];
     let response =
         http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
-    response.assert_problem(413, "too_large");
+    response.assert_problem(413, "request_too_large");
     assert_eq!(response.json()["most"], max_bytes);
     // Without object storage, documents are stored whole in the database, with a smaller limit.
     let server = DocumentServer::without_objects();
@@ -131,7 +131,7 @@ fn oversized_upload_returns_413() {
     ];
     let response =
         http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
-    response.assert_problem(413, "no_objects");
+    response.assert_problem(413, "object_storage_not_configured");
     assert_eq!(response.json()["most"], max_bytes_without_objects);
     let document: Vec<u8> = (0..3_000_000_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
     let made = server.upload(&server.alice, "b", &document);

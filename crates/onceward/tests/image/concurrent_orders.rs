@@ -72,7 +72,7 @@ fn concurrent_orders_with_same_key_create_one_job() {
         assert!(replies.iter().all(|reply| matches!(reply.status, 200 | 201)), "{:?}", replies[0].text());
         assert_eq!(distinct_ids(&replies).len(), 1);
         assert_eq!(server.balance(&key), 15);
-        once(br#"{"prompt": "a dog"}"#).assert_problem(422, "key_reused");
+        once(br#"{"prompt": "a dog"}"#).assert_problem(422, "idempotency_key_reused");
     }
 }
 

@@ -88,9 +88,9 @@ fn refused_prompt_is_not_echoed() {
     assert_eq!(refused.json()["detail"], "policy violation");
     assert!(!refused.text().contains("window"));
     assert_eq!(server.balance(""), 5);
-    server.post("", "/image/jobs", &json!({ "prompt": " " })).assert_problem(422, "bad_input");
-    server.post("", "/image/jobs", &json!({ "prompt": "a", "size": "1x1" })).assert_problem(422, "bad_input");
-    server.post("", "/image/jobs", &json!({ "prompt": "a".repeat(33_000) })).assert_problem(422, "bad_input");
+    server.post("", "/image/jobs", &json!({ "prompt": " " })).assert_problem(422, "invalid_input");
+    server.post("", "/image/jobs", &json!({ "prompt": "a", "size": "1x1" })).assert_problem(422, "invalid_input");
+    server.post("", "/image/jobs", &json!({ "prompt": "a".repeat(33_000) })).assert_problem(422, "invalid_input");
 }
 
 #[test]
@@ -216,5 +216,5 @@ fn image_system_is_not_served_without_object_storage() {
         &DatabaseKind::Postgres.new_url(&TempDir::new()),
     ));
     let answer = server.post("/image/jobs", &json!({ "prompt": "a cat" }));
-    answer.assert_problem(404, "no_such_lifecycle");
+    answer.assert_problem(404, "unknown_lifecycle");
 }

@@ -67,7 +67,7 @@ fn ambiguous_order_payload_is_refused() {
             create(&format!(r#"{{"payload":{payload}}}"#)).assert_problem(422, "bad_order");
         }
         create(r#"{"payload":{"prompt":"\u0070orn"}}"#).assert_problem(422, "policy_violation");
-        server.post(&ann, "/image/jobs", &json!({ "prompt": "\u{200b}" })).assert_problem(422, "bad_input");
+        server.post(&ann, "/image/jobs", &json!({ "prompt": "\u{200b}" })).assert_problem(422, "invalid_input");
         assert_eq!(server.balance(&ann), 5);
         assert_eq!(create(r#"{"payload":{"prompt":"a \u0063at"}}"#).status, 201);
     }
@@ -88,9 +88,9 @@ fn commit_of_foreign_picture_is_refused() {
     };
     let (own, hash) = (format!("originals/{id}.png"), "ab".repeat(32));
     commit("originals/01936f0e-0000-7000-8000-000000000001-1.png", &hash).assert_problem(422, "foreign_picture");
-    commit(&format!("https://evil.example/{own}"), &hash).assert_problem(422, "bad_input");
-    commit(&format!("../../{own}"), &hash).assert_problem(422, "bad_input");
-    commit(&own, &"xy".repeat(32)).assert_problem(422, "bad_input");
+    commit(&format!("https://evil.example/{own}"), &hash).assert_problem(422, "invalid_input");
+    commit(&format!("../../{own}"), &hash).assert_problem(422, "invalid_input");
+    commit(&own, &"xy".repeat(32)).assert_problem(422, "invalid_input");
     assert_eq!(server.get(&ann, &format!("/image/jobs/{id}"))["state"], "running");
     assert_eq!(commit(&own, &hash).status, 200);
 }

@@ -76,14 +76,17 @@ fn repeated_idempotency_key_returns_first_record() {
         let again = create_with_key("k", r#"{ "payload": 1 }"#);
         assert_eq!((first.status, again.status), (201, 200));
         assert_eq!(first.json(), again.json());
-        create_with_key("k", r#"{"payload": 2}"#).assert_problem(422, "key_reused");
-        create_with_key("", r#"{"payload": 2}"#).assert_problem(422, "bad_key");
+        create_with_key("k", r#"{"payload": 2}"#).assert_problem(422, "idempotency_key_reused");
+        create_with_key("", r#"{"payload": 2}"#).assert_problem(422, "invalid_idempotency_key");
         let batch = json!({ "records": [{ "payload": 1, "key": "k" }, { "payload": 5, "key": "l" }, { "fields": { "no": 1 } }] });
         let made = server.post(&format!("{path}/batch"), &batch).json();
         let results = made["results"].as_array().unwrap();
         assert_eq!((&results[0]["record"]["id"], &results[0]["created"]), (&first.json()["id"], &json!(false)));
         assert_eq!(results[1]["created"], true);
-        assert_eq!((&results[2]["error"]["code"], &results[2]["error"]["status"]), (&json!("bad_input"), &json!(422)));
+        assert_eq!(
+            (&results[2]["error"]["code"], &results[2]["error"]["status"]),
+            (&json!("invalid_input"), &json!(422))
+        );
         let all = server.get("/v1/records?lifecycle=execution.job").json();
         assert_eq!(all["records"].as_array().unwrap().len(), 2);
     }
@@ -98,8 +101,8 @@ fn event_with_stale_version_returns_412() {
     let id = made.json()["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/records/{id}/events/cancel");
     server.call("POST", &path, &[("If-Match", "\"7\"")], Some(b"{}")).assert_problem(412, "version_mismatch");
-    server.call("POST", &path, &[("If-Match", "7")], Some(b"{}")).assert_problem(422, "bad_input");
-    server.post(&format!("/v1/records/{id}/events/nothing"), &json!({})).assert_problem(404, "no_such_event");
+    server.call("POST", &path, &[("If-Match", "7")], Some(b"{}")).assert_problem(422, "invalid_input");
+    server.post(&format!("/v1/records/{id}/events/nothing"), &json!({})).assert_problem(404, "unknown_event");
     let same = server.call("GET", &format!("/v1/records/{id}"), &[("If-None-Match", "\"1\"")], None);
     assert_eq!((same.status, same.body.len()), (304, 0));
     let cancel = || server.call("POST", &path, &[("If-Match", "\"1\""), ("Idempotency-Key", "k")], Some(b"{}"));
@@ -139,9 +142,9 @@ fn record_list_is_paged_without_duplicates() {
             Some("image/svg+xml")
         );
         assert!(server.get("/v1/lifecycles/execution.job/diagram.mmd").text().starts_with("stateDiagram"));
-        server.get("/v1/lifecycles/none").assert_problem(404, "no_such_lifecycle");
-        server.get("/v1/records?limit=0").assert_problem(422, "bad_input");
-        server.get("/v1/records?sate=x").assert_problem(422, "bad_input");
+        server.get("/v1/lifecycles/none").assert_problem(404, "unknown_lifecycle");
+        server.get("/v1/records?limit=0").assert_problem(422, "invalid_input");
+        server.get("/v1/records?sate=x").assert_problem(422, "invalid_input");
     }
 }
 
@@ -157,7 +160,7 @@ fn binary_payload_and_result_round_trip() {
     assert_eq!(server.post(&format!("/v1/executions/{id}.1/commit"), &commit).json()["record"]["state"], "SUCCEEDED");
     assert_eq!(server.get(&format!("/v1/records/{id}/effect")).json()["result_base64"], "AP8=");
     let nul = json!({ "fields": { "budget": 1 }, "owner": "a\u{0}b" });
-    server.post("/v1/lifecycles/execution.job/records", &nul).assert_problem(422, "bad_input");
+    server.post("/v1/lifecycles/execution.job/records", &nul).assert_problem(422, "invalid_input");
 }
 
 #[test]

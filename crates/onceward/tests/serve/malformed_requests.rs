@@ -15,26 +15,26 @@ fn malformed_bodies_return_specific_errors() {
     let server = start_server(DatabaseKind::Sqlite);
     let send = |body: &str| server.call("POST", RECORDS_PATH, &[], Some(body.as_bytes()));
     for bad in ["", "{", "nonsense", "{\"payload\": }", "{\"payload\": 1} 2", "\u{0}"] {
-        send(bad).assert_problem(400, "bad_json");
+        send(bad).assert_problem(400, "invalid_json");
     }
     for bad in ["[]", "1", "null", "{\"no\": 1}", "{\"id\": \"x\"}", "{\"fields\": []}", "{\"payload_base64\": \"?\"}"]
     {
-        send(bad).assert_problem(422, "bad_input");
+        send(bad).assert_problem(422, "invalid_input");
     }
-    send(r#"{"payload": 1, "payload_base64": ""}"#).assert_problem(422, "bad_input");
+    send(r#"{"payload": 1, "payload_base64": ""}"#).assert_problem(422, "invalid_input");
     let deep = |by: usize| format!("{}{}", "[".repeat(by), "]".repeat(by));
-    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(100_000))).assert_problem(422, "bad_input");
-    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(110))).assert_problem(422, "bad_input");
-    send(&format!("{{\"payload\": {}}}", deep(100_000))).assert_problem(422, "bad_input");
+    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(100_000))).assert_problem(422, "invalid_input");
+    send(&format!("{{\"fields\": {{\"budget\": {}}}}}", deep(110))).assert_problem(422, "invalid_input");
+    send(&format!("{{\"payload\": {}}}", deep(100_000))).assert_problem(422, "invalid_input");
     assert_eq!(send(&format!("{{\"payload\": {}}}", deep(100))).status, 201);
-    server.call("POST", RECORDS_PATH, &[], Some(b"{\"payload\": \"\xff\"}")).assert_problem(400, "bad_json");
+    server.call("POST", RECORDS_PATH, &[], Some(b"{\"payload\": \"\xff\"}")).assert_problem(400, "invalid_json");
 }
 
 #[test]
 fn non_json_content_type_returns_415() {
     let server = start_server(DatabaseKind::Sqlite);
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "", "application/jsonp"] {
-        server.call("POST", RECORDS_PATH, &[("content-type", kind)], Some(b"{}")).assert_problem(415, "not_json");
+        server.call("POST", RECORDS_PATH, &[("content-type", kind)], Some(b"{}")).assert_problem(415, "json_required");
     }
     let made = server.call("POST", RECORDS_PATH, &[("content-type", "Application/JSON; charset=utf-8")], Some(b"{}"));
     assert_eq!(made.status, 201, "{}", made.text());
@@ -45,7 +45,7 @@ fn oversized_request_returns_413_before_body_is_read() {
     let server = start_server(DatabaseKind::Sqlite);
     let stream =
         server.begin_request_as("", "POST", RECORDS_PATH, &[JSON_CONTENT_TYPE, ("content-length", "99999999999")]);
-    read_response(&stream).assert_problem(413, "too_large");
+    read_response(&stream).assert_problem(413, "request_too_large");
     // A request without a length.
     let mut stream =
         server.begin_request_as("", "POST", RECORDS_PATH, &[JSON_CONTENT_TYPE, ("transfer-encoding", "chunked")]);
@@ -53,7 +53,7 @@ fn oversized_request_returns_413_before_body_is_read() {
     let reading = stream.try_clone().unwrap();
     let response = std::thread::spawn(move || read_response(&reading));
     while stream.write_all(chunk.as_bytes()).is_ok() && !response.is_finished() {}
-    response.join().unwrap().assert_problem(413, "too_large");
+    response.join().unwrap().assert_problem(413, "request_too_large");
     let many: Vec<_> = (0..1_001).map(|_| json!({})).collect();
     server.post(&format!("{RECORDS_PATH}/batch"), &json!({ "records": many })).assert_problem(422, "batch_too_large");
     let huge = "a".repeat(200_000);
@@ -73,22 +73,22 @@ fn invalid_requests_return_client_errors() {
         let _ = stream.read_to_end(&mut answer);
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&answer));
     }
-    server.get("/nowhere").assert_problem(404, "no_such_route");
+    server.get("/nowhere").assert_problem(404, "unknown_route");
     server.get("/v1/records/%ff").assert_problem(404, "not_found");
     server.get("/v1/records/not-an-id").assert_problem(404, "not_found");
     let wrong = server.call("DELETE", "/v1/records", &[], None);
-    wrong.assert_problem(405, "no_such_method");
+    wrong.assert_problem(405, "method_not_allowed");
     assert!(wrong.header("allow").is_some_and(|allow| allow.contains("GET")), "{:?}", wrong.header("allow"));
-    server.call("POST", "/livez", &[], Some(b"{}")).assert_problem(405, "no_such_method");
+    server.call("POST", "/livez", &[], Some(b"{}")).assert_problem(405, "method_not_allowed");
     // A similar route gets a hint.
     let near = server.call("POST", "/v1/records", &[], Some(b"{}"));
-    near.assert_problem(405, "no_such_method");
+    near.assert_problem(405, "method_not_allowed");
     assert!(near.text().contains("`POST /v1/lifecycles/{name}/records` makes a record"), "{}", near.text());
     assert!(server.get("/records").text().contains("routes begin with /v1"));
     // An unknown report says nothing about whether the job exists.
     let report = "/v1/executions/0199a000-0000-7000-8000-000000000001.1/comit";
     let unknown = server.call("POST", report, &[], Some(b"{\"token\": 1}"));
-    unknown.assert_problem(404, "no_such_route");
+    unknown.assert_problem(404, "unknown_route");
     assert!(unknown.text().contains("commit, finish"), "{}", unknown.text());
 }
 

@@ -68,7 +68,7 @@ fn large_payload_is_stored_in_bucket_and_verified() {
 
     bucket.kill();
     let other = json!("y".repeat(1 << 20));
-    create(&other).assert_problem(503, "objects_unavailable");
+    create(&other).assert_problem(503, "object_storage_unavailable");
     let listed = server.get("/v1/records?lifecycle=desk.parcel").json();
     assert_eq!(listed["records"].as_array().map(Vec::len), Some(1), "{listed}");
     bucket.restart();

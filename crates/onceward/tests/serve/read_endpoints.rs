@@ -56,7 +56,7 @@ fn links_endpoint_pages_related_records() {
         let none = "00000000-0000-7000-8000-000000000000";
         server.get(&format!("/v1/records/{none}/links")).assert_problem(404, "not_found");
         for wrong in ["name=nothing", "cursor=1", "name=tasks&cursor=x", "limit=0", "other=1"] {
-            server.get(&format!("/v1/records/{second}/links?{wrong}")).assert_problem(422, "bad_input");
+            server.get(&format!("/v1/records/{second}/links?{wrong}")).assert_problem(422, "invalid_input");
         }
     }
 }
@@ -109,8 +109,8 @@ fn account_entries_match_transfers() {
         assert_eq!(rest["entries"].as_array().unwrap(), &lines[2..].to_vec());
         server.get("/v1/accounts/coin:nobody/entries").assert_problem(404, "not_found");
         server.get("/v1/accounts/nothing/entries").assert_problem(404, "not_found");
-        server.get("/v1/accounts/coin:mint/entries?cursor=7").assert_problem(422, "bad_input");
-        server.get("/v1/accounts?cursor=7").assert_problem(422, "bad_input");
+        server.get("/v1/accounts/coin:mint/entries?cursor=7").assert_problem(422, "invalid_input");
+        server.get("/v1/accounts?cursor=7").assert_problem(422, "invalid_input");
     }
 }
 
@@ -131,7 +131,7 @@ fn workers_endpoint_shows_leasing_worker() {
             (&json!("w"), &json!("local"), &json!(["execution.job"]), &json!(1))
         );
         assert!(worker["last_seen"].is_string(), "{shown}");
-        server.get("/v1/workers?limit=0").assert_problem(422, "bad_input");
+        server.get("/v1/workers?limit=0").assert_problem(422, "invalid_input");
     }
 }
 

@@ -52,9 +52,9 @@ fn stream_filters_by_record_and_lifecycle() {
         (&from_now.next_entry().unwrap().1["event"], &of_lifecycle.next_entry().unwrap().1["record"]),
         (&json!("lease"), &json!(two))
     );
-    server.get("/v1/stream?after=x").assert_problem(422, "bad_input");
-    server.get("/v1/stream?record=x").assert_problem(422, "bad_input");
-    server.call("GET", "/v1/stream", &[("Last-Event-ID", "x")], None).assert_problem(422, "bad_input");
+    server.get("/v1/stream?after=x").assert_problem(422, "invalid_input");
+    server.get("/v1/stream?record=x").assert_problem(422, "invalid_input");
+    server.call("GET", "/v1/stream", &[("Last-Event-ID", "x")], None).assert_problem(422, "invalid_input");
 }
 
 #[test]

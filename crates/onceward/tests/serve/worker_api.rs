@@ -32,12 +32,12 @@ fn invalid_lease_request_is_refused() {
         server.post("/v1/leases", &lease_body)
     };
     assert_eq!(request_lease(json!({})).json(), json!({ "executions": [] }));
-    request_lease(json!({ "lifecycles": ["no.such"] })).assert_problem(404, "no_such_lifecycle");
-    request_lease(json!({ "lifecycles": [] })).assert_problem(422, "bad_input");
-    request_lease(json!({ "max": 0 })).assert_problem(422, "bad_input");
-    request_lease(json!({ "wait_ms": 300_001 })).assert_problem(422, "bad_input");
-    request_lease(json!({ "lease_ms": 0 })).assert_problem(422, "bad_input");
-    request_lease(json!({ "max": -1 })).assert_problem(422, "bad_input");
+    request_lease(json!({ "lifecycles": ["no.such"] })).assert_problem(404, "unknown_lifecycle");
+    request_lease(json!({ "lifecycles": [] })).assert_problem(422, "invalid_input");
+    request_lease(json!({ "max": 0 })).assert_problem(422, "invalid_input");
+    request_lease(json!({ "wait_ms": 300_001 })).assert_problem(422, "invalid_input");
+    request_lease(json!({ "lease_ms": 0 })).assert_problem(422, "invalid_input");
+    request_lease(json!({ "max": -1 })).assert_problem(422, "invalid_input");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn batch_reports_are_answered_individually() {
         let states: Vec<_> = results.iter().map(|one| one["record"]["state"].as_str().unwrap_or("")).collect();
         assert_eq!(states, ["SUCCEEDED", "FAILED", "PENDING", "RUNNING", "", ""], "{response}");
         let codes: Vec<_> = results.iter().map(|one| one["error"]["code"].as_str().unwrap_or("")).collect();
-        assert_eq!(codes, ["", "", "", "", "bad_input", "not_committed"]);
+        assert_eq!(codes, ["", "", "", "", "invalid_input", "not_committed"]);
         assert_eq!(results[1]["execution"]["aborted"]["code"], "NO");
     }
 }
@@ -102,7 +102,7 @@ fn malformed_batch_item_is_refused_alone() {
         };
         let records = json!({ "records": [{ "payload": 1 }, { "id": "none" }, [], { "payload": 2 }] });
         let made = server.post("/v1/lifecycles/execution.job/records/batch", &records).json();
-        assert_eq!(codes(&made), ["", "bad_input", "bad_input", ""], "{db:?} {made}");
+        assert_eq!(codes(&made), ["", "invalid_input", "invalid_input", ""], "{db:?} {made}");
         let lease_body = json!({ "lifecycles": ["execution.job"], "worker": "w", "max": 2, "start": true });
         let leased = server.post("/v1/leases", &lease_body).json();
         let id = |at: usize| leased["executions"][at]["id"].clone();
@@ -114,13 +114,13 @@ fn malformed_batch_item_is_refused_alone() {
             { "execution": id(1), "token": 1, "do": "commit", "finish": true },
         ] });
         let response = server.post("/v1/executions/batch", &reports).json();
-        assert_eq!(codes(&response), ["", "bad_input", "bad_input", "bad_input", ""], "{db:?} {response}");
+        assert_eq!(codes(&response), ["", "invalid_input", "invalid_input", "invalid_input", ""], "{db:?} {response}");
         assert_eq!(response["results"][4]["record"]["state"], "SUCCEEDED");
         let job = server.create_job(&json!(3));
         let events = json!({ "events": [{ "record": 7, "event": "cancel" }, { "event": "cancel" }, { "record": job, "event": "cancel" }] });
         let fired = server.post("/v1/events/batch", &events).json();
-        assert_eq!(codes(&fired), ["bad_input", "bad_input", "no_such_event"], "{db:?} {fired}");
-        server.post("/v1/events/batch", &json!({ "events": {} })).assert_problem(422, "bad_input");
+        assert_eq!(codes(&fired), ["invalid_input", "invalid_input", "unknown_event"], "{db:?} {fired}");
+        server.post("/v1/events/batch", &json!({ "events": {} })).assert_problem(422, "invalid_input");
     }
 }
 
@@ -133,7 +133,7 @@ fn heartbeat_after_yield_returns_lease_lost() {
     let late = server.post(&format!("/v1/executions/{id}.1/heartbeat"), &json!({ "token": 1 }));
     late.assert_problem(409, "lease_lost");
     assert_eq!((&late.json()["event"], &late.json()["state"]), (&json!("heartbeat"), &json!("PENDING")));
-    server.post(&format!("/v1/executions/{id}.1/dance"), &json!({ "token": 1 })).assert_problem(404, "no_such_route");
+    server.post(&format!("/v1/executions/{id}.1/dance"), &json!({ "token": 1 })).assert_problem(404, "unknown_route");
     server.post("/v1/executions/x.1/start", &json!({ "token": 1 })).assert_problem(404, "not_found");
-    server.post(&format!("/v1/executions/{id}.1/fail"), &json!({ "token": 1 })).assert_problem(422, "bad_input");
+    server.post(&format!("/v1/executions/{id}.1/fail"), &json!({ "token": 1 })).assert_problem(422, "invalid_input");
 }

@@ -40,7 +40,7 @@ pub(crate) fn parse_if_match(headers: &HeaderMap) -> Result<Option<Vec<u64>>, Pr
             versions.dedup();
             Ok(Some(versions))
         }
-        None => Err(Problem::bad_input("If-Match is `*`, or ETags as records' answers gave them, such as \"3\"")),
+        None => Err(Problem::invalid_input("If-Match is `*`, or ETags as records' answers gave them, such as \"3\"")),
     }
 }
 

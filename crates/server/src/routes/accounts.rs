@@ -205,7 +205,7 @@ async fn entries(
 }
 
 fn invalid_cursor() -> Problem {
-    Problem::bad_input("`cursor` is the `next` of the page before")
+    Problem::invalid_input("`cursor` is the `next` of the page before")
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ async fn create(
     let expires_at = match body.expires_at.as_deref().map(str::parse::<Time>) {
         None => None,
         Some(Ok(time)) => Some(time),
-        Some(Err(_)) => return Err(Problem::bad_input("`expires_at` is a time as in RFC 3339")),
+        Some(Err(_)) => return Err(Problem::invalid_input("`expires_at` is a time as in RFC 3339")),
     };
     let NewApiKeyBody { owner, roles, lifecycles, name, .. } = body;
     let new_key = NewApiKey { owner, roles, lifecycles, name: name.unwrap_or_default(), expires_at };
@@ -187,7 +187,7 @@ async fn list(
     {
         None => 0,
         Some(Some(last)) => keys.partition_point(|key| sort_key(key) <= last),
-        Some(None) => return Err(Problem::bad_input("`cursor` is the `next` of the page before")),
+        Some(None) => return Err(Problem::invalid_input("`cursor` is the `next` of the page before")),
     };
     let page = keys.iter().skip(from).take(limit);
     let next =

@@ -51,7 +51,7 @@ impl ReportKind {
     fn parse(name: String) -> Result<Self, Problem> {
         serde_json::from_value(Json::String(name)).map_err(|_| {
             let detail = "there is no such report: start, heartbeat, commit, finish, fail and yield are the reports";
-            Problem::new(404, "no_such_route", detail)
+            Problem::new(404, "unknown_route", detail)
         })
     }
 }
@@ -132,10 +132,10 @@ impl NewReport {
     ) -> Result<Submission, Problem> {
         let ExecutionId { record, token } = execution_id;
         if self.execution.is_some_and(|told| told != execution_id) || self.kind.is_some_and(|told| told != kind) {
-            return Err(Problem::bad_input("`execution` and `do` are not those of the path"));
+            return Err(Problem::invalid_input("`execution` and `do` are not those of the path"));
         }
         if token != FencingToken(self.token) {
-            return Err(Problem::bad_input("`token` is not this execution's"));
+            return Err(Problem::invalid_input("`token` is not this execution's"));
         }
         let call = match kind {
             ReportKind::Start => Call::Start { record, token },
@@ -147,7 +147,7 @@ impl NewReport {
             ReportKind::Finish => Call::Finish { record, token },
             ReportKind::Fail => {
                 let Some(StrictObject(error)) = self.error else {
-                    return Err(Problem::bad_input("a failure needs its `error`"));
+                    return Err(Problem::invalid_input("a failure needs its `error`"));
                 };
                 Call::Fail { record, token, error: error.into_failure_report()? }
             }
@@ -159,7 +159,7 @@ impl NewReport {
 }
 
 fn missing_batch_target() -> Problem {
-    Problem::bad_input("each report of a batch names its `execution`, and says what to `do`")
+    Problem::invalid_input("each report of a batch names its `execution`, and says what to `do`")
 }
 
 fn duration_from_millis(ms: u64) -> Duration {
@@ -168,10 +168,10 @@ fn duration_from_millis(ms: u64) -> Duration {
 
 fn parse_result(json: Option<BoundedJson<Json>>, base64: Option<&str>) -> Result<Json, Problem> {
     match (json.map(BoundedJson::into_inner).transpose()?, base64) {
-        (Some(json), _) if is_wrapped_base64(&json) => {
-            Err(Problem::bad_input("an object with nothing but `$base64` is how bytes are kept: give result_base64"))
-        }
-        (Some(_), Some(_)) => Err(Problem::bad_input("give result or result_base64, not both")),
+        (Some(json), _) if is_wrapped_base64(&json) => Err(Problem::invalid_input(
+            "an object with nothing but `$base64` is how bytes are kept: give result_base64",
+        )),
+        (Some(_), Some(_)) => Err(Problem::invalid_input("give result or result_base64, not both")),
         (json, None) => Ok(json.unwrap_or_default()),
         (None, Some(text)) => decode_base64(text, "result_base64").map(|_| wrap_base64(text)),
     }
@@ -180,10 +180,10 @@ fn parse_result(json: Option<BoundedJson<Json>>, base64: Option<&str>) -> Result
 impl FailureBody {
     fn into_failure_report(self) -> Result<FailureReport, Problem> {
         if self.code.is_empty() {
-            return Err(Problem::bad_input("an error's `code` is not empty"));
+            return Err(Problem::invalid_input("an error's `code` is not empty"));
         }
         if self.retry_after_ms.is_some_and(|ms| ms > MAX_RETRY_AFTER_MS) {
-            return Err(Problem::bad_input("`retry_after_ms` is at most a year"));
+            return Err(Problem::invalid_input("`retry_after_ms` is at most a year"));
         }
         Ok(FailureReport {
             retryable: self.retryable,

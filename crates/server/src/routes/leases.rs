@@ -79,24 +79,24 @@ impl LeaseBody {
     fn into_lease_request(self, app: &AppState, idempotency_key: Option<&str>) -> Result<LeaseRequest, Problem> {
         let max_jobs = usize::try_from(self.max).unwrap_or(usize::MAX);
         if max_jobs == 0 || max_jobs > app.config().max_batch_items {
-            return Err(Problem::bad_input(format!("`max` is from 1 to {}", app.config().max_batch_items)));
+            return Err(Problem::invalid_input(format!("`max` is from 1 to {}", app.config().max_batch_items)));
         }
         if self.lifecycles.is_empty() || self.lifecycles.len() > MAX_LEASE_LIFECYCLES {
-            return Err(Problem::bad_input(format!("`lifecycles` names from 1 to {MAX_LEASE_LIFECYCLES} of them")));
+            return Err(Problem::invalid_input(format!("`lifecycles` names from 1 to {MAX_LEASE_LIFECYCLES} of them")));
         }
         let lease = match self.lease_ms {
             None => None,
             Some(ms @ 1..=MAX_LEASE_MS) => Some(Length::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
-            Some(_) => return Err(Problem::bad_input("`lease_ms` is from 1 to a day")),
+            Some(_) => return Err(Problem::invalid_input("`lease_ms` is from 1 to a day")),
         };
         // Checked even if there is no job, so that a name that is too long fails at once and not with the first
         // job.
         if self.worker.chars().count() > MAX_WORKER_NAME_CHARS {
-            return Err(Problem::bad_input(format!("`worker` has at most {MAX_WORKER_NAME_CHARS} characters")));
+            return Err(Problem::invalid_input(format!("`worker` has at most {MAX_WORKER_NAME_CHARS} characters")));
         }
         let wait = extract::parse_wait(app, self.wait_ms)?;
         if self.again == Some(true) && idempotency_key.is_none() {
-            return Err(Problem::bad_input("`again` goes with the Idempotency-Key of the call before"));
+            return Err(Problem::invalid_input("`again` goes with the Idempotency-Key of the call before"));
         }
         Ok(LeaseRequest {
             lifecycles: self.lifecycles,
@@ -238,7 +238,7 @@ async fn require_work_lifecycles(app: &AppState, request: &LeaseRequest) -> Resu
             return Err(known_names::lifecycle_not_found(app, &catalog, name));
         };
         if lifecycle.work.is_none() {
-            return Err(Problem::new(409, "not_work", format!("nobody works on records of `{name}`")));
+            return Err(Problem::new(409, "not_a_job", format!("nobody works on records of `{name}`")));
         }
     }
     Ok(())

@@ -203,7 +203,7 @@ impl From<SkippedRecord> for SkippedRecordJson {
 /// Migrate records to another version
 ///
 /// For operators. Each call migrates a limited number of records: send the response's `next` as `after` until it is
-/// null. If the versions are incompatible, responds with `cannot_move` and changes nothing. `skipped` lists single
+/// null. If the versions are incompatible, responds with `incompatible_lifecycle_version` and changes nothing. `skipped` lists single
 /// records that cannot be migrated.
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/move", tag = "operators",
@@ -219,10 +219,10 @@ async fn migrate_records(
 ) -> Result<Response, Problem> {
     caller.require_operator()?;
     if !new.limit.is_none_or(|limit| (1..=MAX_RECORDS_PER_STEP).contains(&limit)) {
-        return Err(Problem::bad_input(format!("`limit` must be from 1 to {MAX_RECORDS_PER_STEP}")));
+        return Err(Problem::invalid_input(format!("`limit` must be from 1 to {MAX_RECORDS_PER_STEP}")));
     }
     if new.after.is_some_and(|after| i64::try_from(after).is_err()) {
-        return Err(Problem::bad_input("`after` is the `next` of the step before"));
+        return Err(Problem::invalid_input("`after` is the `next` of the step before"));
     }
     let MigrateRecordsBody { map, from, to, ended, dry_run, after, limit } = new;
     let migration =

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use onceward_core::draw;
 use onceward_core::model::{EventKind, Lifecycle, StateReadiness};
 use onceward_store::StateCount;
 use serde::Serialize;
@@ -139,7 +138,7 @@ async fn svg(
     PathParams(name): PathParams<String>,
 ) -> Result<Response, Problem> {
     let lifecycle = find_lifecycle(&app, &name).await?;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("image/svg+xml"))], draw::render_svg(&lifecycle))
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("image/svg+xml"))], onceward_draw::render_svg(&lifecycle))
         .into_response())
 }
 
@@ -156,5 +155,5 @@ async fn mermaid(
 ) -> Result<Response, Problem> {
     let lifecycle = find_lifecycle(&app, &name).await?;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind)], draw::render_mermaid(&lifecycle)).into_response())
+    Ok(([(header::CONTENT_TYPE, kind)], onceward_draw::render_mermaid(&lifecycle)).into_response())
 }

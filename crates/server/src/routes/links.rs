@@ -90,7 +90,7 @@ async fn links(
     QueryParams(params): QueryParams<LinksParams>,
 ) -> Result<Response, Problem> {
     if params.cursor.is_some() && params.name.is_none() {
-        return Err(Problem::bad_input("a `cursor` goes with the `name` of its link"));
+        return Err(Problem::invalid_input("a `cursor` goes with the `name` of its link"));
     }
     let query = RelationsQuery {
         link: params.name.as_deref().map(Arc::from),
@@ -99,7 +99,7 @@ async fn links(
     };
     let found = app.engine().relations(&caller.actor, id, &query).await?.ok_or_else(Problem::not_found)?;
     if params.name.is_some() && found.links.is_empty() {
-        return Err(Problem::bad_input("the record's lifecycle has no link of this `name`"));
+        return Err(Problem::invalid_input("the record's lifecycle has no link of this `name`"));
     }
     let refs = found.refs.iter().map(|(field, records)| (&**field, related_records(records))).collect();
     let links = found.links.iter().map(|(name, page)| {

@@ -48,7 +48,7 @@ pub(crate) struct PruneBody {
 
 fn parse_duration(text: Option<&str>, name: &str) -> Result<Option<Duration>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    let length: Length = text.parse().map_err(|error| Problem::bad_input(format!("`{name}`: {error}")))?;
+    let length: Length = text.parse().map_err(|error| Problem::invalid_input(format!("`{name}`: {error}")))?;
     Ok(Some(Duration::from_micros(u64::try_from(length.micros()).unwrap_or(0))))
 }
 

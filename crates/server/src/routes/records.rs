@@ -101,7 +101,7 @@ async fn create(
 ) -> Result<Response, Problem> {
     if let Some(key) = extract::header_text(&headers, &IDEMPOTENCY_KEY)? {
         if new.key.as_ref().is_some_and(|other| *other != *key) {
-            return Err(Problem::bad_input("`key` and the header Idempotency-Key differ"));
+            return Err(Problem::invalid_input("`key` and the header Idempotency-Key differ"));
         }
         new.key = Some(key.to_owned());
     }

@@ -99,14 +99,14 @@ async fn stream(
     known_names::require_known(&app, params.lifecycle.as_deref(), None).await?;
     let store = app.engine().store();
     let last_event_id = extract::header_text(&headers, &LAST_EVENT_ID)?
-        .map(|text| text.parse().map_err(|_| Problem::bad_input("Last-Event-ID is a place in the log")))
+        .map(|text| text.parse().map_err(|_| Problem::invalid_input("Last-Event-ID is a place in the log")))
         .transpose()?;
     let last = store.last_seq().await?;
     let after = last_event_id.or(params.after).unwrap_or(last);
     if after > last {
         let detail =
             "the log does not reach that far: it is not the one that this place was read from, or an older copy of it";
-        return Err(Problem::new(409, "beyond_the_log", detail).with_member("last", last));
+        return Err(Problem::new(409, "past_end_of_log", detail).with_member("last", last));
     }
     // Detect a pruned start before the response begins.
     store.log(after, 1).await?;

@@ -145,7 +145,7 @@ fn routes_reject_missing_key_and_missing_operator_role() {
             }
             for (stranger, key) in strangers.iter().filter(|_| route.2 == StrangerAccess::OperatorsOnly) {
                 for (path, said) in call_route(&house, Some(key), route, MISSING_RECORD_ID) {
-                    let refused = said.status == 403 || said.problem_code() == "no_such_route";
+                    let refused = said.status == 403 || said.problem_code() == "unknown_route";
                     assert!(refused, "{stranger}, {path}: {said:?}");
                 }
             }

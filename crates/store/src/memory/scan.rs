@@ -110,7 +110,7 @@ impl World {
                 let row = |known: ReplayedRecord| {
                     let mut columns = expected_columns(table, &known, &self.catalog, RowContext::Empty)?;
                     if table == ProjectionTable::Records {
-                        columns.push(("links", number_cell(known.link_version)));
+                        columns.push(("link_version", number_cell(known.link_version)));
                     }
                     if table == ProjectionTable::Queues && !self.is_queued(&known) {
                         return None;
@@ -185,7 +185,7 @@ impl World {
                 self.api_keys.keys.iter().map(row).collect()
             }
             ProjectionTable::ApiKeysRevision => {
-                let columns = vec![("one", number_cell(1)), ("changes", number_cell(self.api_keys.revision))];
+                let columns = vec![("one", number_cell(1)), ("revision", number_cell(self.api_keys.revision))];
                 vec![StoredRow::new(RowSubject::Key("1".to_owned()), columns)]
             }
             ProjectionTable::AccountEntries

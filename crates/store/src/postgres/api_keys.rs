@@ -1,5 +1,5 @@
 //! API keys in PostgreSQL. They are few and change rarely, so they are read as a whole. An edit locks the row of
-//! `key_changes`.
+//! `api_keys_revision`.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::write::{APPEND_BATCH_SQL, INSERT_HISTORY_SQL, LOCK_LOG_END_SQL};
 use crate::api_keys::{ApiKey, ApiKeyEdit, ApiKeySaveResult, ApiKeySet, read_names, write_names};
 use crate::error::StoreError;
 
-const SELECT_REVISION_SQL: &str = "SELECT changes FROM onceward.key_changes";
+const SELECT_REVISION_SQL: &str = "SELECT revision FROM onceward.api_keys_revision";
 
 /// One statement, so that keys and revision match.
-const SELECT_API_KEYS_SQL: &str = "SELECT c.changes, k.id, k.hash, k.owner, k.roles, k.lifecycles, k.name, k.created_at, k.expires_at, k.revoked_at \
-     FROM onceward.key_changes c LEFT JOIN onceward.api_keys k ON true ORDER BY k.created_at, k.id";
+const SELECT_API_KEYS_SQL: &str = "SELECT c.revision, k.id, k.hash, k.owner, k.roles, k.lifecycles, k.name, k.created_at, k.expires_at, k.revoked_at \
+     FROM onceward.api_keys_revision c LEFT JOIN onceward.api_keys k ON true ORDER BY k.created_at, k.id";
 
-const LOCK_REVISION_SQL: &str = "SELECT changes FROM onceward.key_changes FOR UPDATE";
+const LOCK_REVISION_SQL: &str = "SELECT revision FROM onceward.api_keys_revision FOR UPDATE";
 
 const NEXT_BATCH_NUMBER_SQL: &str = "SELECT nextval('onceward.batch_numbers')";
 
@@ -31,7 +31,7 @@ const REVOKE_API_KEY_SQL: &str = "UPDATE onceward.api_keys SET revoked_at = $2 W
 const INSERT_API_KEY_SQL: &str = "INSERT INTO onceward.api_keys (id, hash, owner, roles, lifecycles, name, created_at, expires_at) \
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
-const RAISE_REVISION_SQL: &str = "UPDATE onceward.key_changes SET changes = changes + 1";
+const RAISE_REVISION_SQL: &str = "UPDATE onceward.api_keys_revision SET revision = revision + 1";
 
 pub(super) async fn revision(inner: &PostgresInner) -> Result<u64, StoreError> {
     let mut pipeline = Pipeline::default();
@@ -41,7 +41,7 @@ pub(super) async fn revision(inner: &PostgresInner) -> Result<u64, StoreError> {
 }
 
 fn read_revision(found: &[Row]) -> Result<u64, StoreError> {
-    rows::unsigned_column(found.first().ok_or_else(|| StoreError::corrupt("`key_changes` has no row"))?, 0)
+    rows::unsigned_column(found.first().ok_or_else(|| StoreError::corrupt("`api_keys_revision` has no row"))?, 0)
 }
 
 pub(super) async fn api_keys(inner: &PostgresInner) -> Result<ApiKeySet, StoreError> {

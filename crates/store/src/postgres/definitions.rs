@@ -18,10 +18,10 @@ use crate::error::StoreError;
 use crate::query::VersionCount;
 use crate::symbols::{CatalogSnapshot, SymbolTable, symbol_names};
 
-pub(super) const SELECT_NEWEST_REVISION_SQL: &str = "SELECT coalesce(max(number), 0) FROM onceward.turns";
+pub(super) const SELECT_NEWEST_REVISION_SQL: &str = "SELECT coalesce(max(number), 0) FROM onceward.activations";
 
 const SELECT_ACTIVATIONS_SQL: &str =
-    "SELECT definition, at, actor FROM onceward.turns WHERE number > $1::bigint ORDER BY number";
+    "SELECT definition, at, actor FROM onceward.activations WHERE number > $1::bigint ORDER BY number";
 
 /// Loads the catalog. Compiles only versions that are not in `snapshot`.
 pub(super) async fn load_catalog(
@@ -67,7 +67,8 @@ async fn load_version_counts(
 
 async fn write_activations(client: &PooledClient, before: &Catalog, after: &Catalog) -> Result<(), StoreError> {
     for (number, turn) in after.activations_since(before.revision()) {
-        let sql = "INSERT INTO onceward.turns (number, definition, at, actor) VALUES ($1::bigint, $2::bigint, $3, $4)";
+        let sql =
+            "INSERT INTO onceward.activations (number, definition, at, actor) VALUES ($1::bigint, $2::bigint, $3, $4)";
         let (number, definition) = (i64::from(number), i64::from(turn.version_number));
         client
             .execute(sql, &[&number, &definition, &turn.activated_at.micros(), &turn.activated_by.as_deref()])

@@ -26,7 +26,7 @@ use crate::error::StoreError;
 /// Bounds the time that saves wait for one promotion.
 const MAX_PROMOTED_JOBS: i64 = 500;
 
-const SELECT_DUE_SQL: &str = "SELECT ready_at, record, lifecycle, key FROM onceward.later \
+const SELECT_DUE_SQL: &str = "SELECT ready_at, record, lifecycle, key FROM onceward.delayed \
      WHERE ready_at >= $1 AND ready_at <= $2 ORDER BY ready_at, record LIMIT $3";
 
 /// A lost promotion is harmless, because the next query repeats it. So its commit need not wait for the disk.
@@ -34,8 +34,8 @@ const BEGIN_ASYNC_COMMIT_SQL: &str =
     "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL synchronous_commit = off";
 
 /// Skips rows that another transaction is moving or deleting.
-const PROMOTE_JOBS_SQL: &str = "WITH gone AS (DELETE FROM onceward.later WHERE ctid = ANY (ARRAY(SELECT x.ctid \
-     FROM (SELECT unnest($1::bigint[]) AS a, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL (SELECT ctid FROM onceward.later \
+const PROMOTE_JOBS_SQL: &str = "WITH gone AS (DELETE FROM onceward.delayed WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+     FROM (SELECT unnest($1::bigint[]) AS a, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL (SELECT ctid FROM onceward.delayed \
      WHERE ready_at = k.a AND record = k.r OFFSET 0 FOR UPDATE SKIP LOCKED) x)) RETURNING *), \
      made AS (INSERT INTO onceward.ready (lifecycle, rank, record, ready_at, definition) \
      SELECT lifecycle, rank, record, ready_at, definition FROM gone WHERE key IS NULL ON CONFLICT DO NOTHING), \

@@ -11,17 +11,17 @@ use crate::columns::{write_parts, write_status};
 use crate::error::StoreError;
 
 const INSERT_EXECUTIONS_SQL: &str = "INSERT INTO onceward.executions (record, token, worker, holder, status, leased_at, expires_at, \
-     started_at, finished_at, abort_code, abort_retryable, finish_moves, key) SELECT unnest($1::bigint[]), \
+     started_at, finished_at, abort_code, abort_retryable, finish_pending, key) SELECT unnest($1::bigint[]), \
      unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::smallint[]), unnest($6::bigint[]), \
      unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::text[]), unnest($11::bool[]), \
      unnest($12::bool[]), unnest($13::text[])";
 
 const UPDATE_EXECUTIONS_SQL: &str = "WITH changed AS (UPDATE onceward.executions e SET status = n.status, \
      expires_at = n.expires_at, started_at = n.started_at, finished_at = n.finished_at, abort_code = n.abort_code, \
-     abort_retryable = n.abort_retryable, finish_moves = n.finish_moves, key = n.key FROM (SELECT \
+     abort_retryable = n.abort_retryable, finish_pending = n.finish_pending, key = n.key FROM (SELECT \
      unnest($1::bigint[]) AS record, unnest($2::bigint[]) AS token, unnest($3::smallint[]) AS status, \
      unnest($4::bigint[]) AS expires_at, unnest($5::bigint[]) AS started_at, unnest($6::bigint[]) AS finished_at, \
-     unnest($7::text[]) AS abort_code, unnest($8::bool[]) AS abort_retryable, unnest($9::bool[]) AS finish_moves, \
+     unnest($7::text[]) AS abort_code, unnest($8::bool[]) AS abort_retryable, unnest($9::bool[]) AS finish_pending, \
      unnest($10::text[]) AS key) n WHERE e.record = n.record AND e.token = n.token RETURNING 1) \
      SELECT 1 / (count(*) = $11::bigint)::int FROM changed";
 

@@ -13,14 +13,14 @@ use crate::prune::{AnsweredCallsPage, AnsweredCallsQuery, CounterCursor, Expired
 /// Skips locked counters. A save that has claimed such a counter but not locked it yet finds it missing and starts
 /// again. A concurrency key's counter stored under a hash is kept: a promotion knows only the hash and could not create
 /// the counter again.
-const DELETE_COUNTERS_SQL: &str = "WITH looked AS (SELECT lifecycle, name, parts, span FROM onceward.counts \
-     WHERE (lifecycle, name, parts, span) > ($1::integer, $2::integer, $3::text, $4::bigint) \
-     ORDER BY lifecycle, name, parts, span LIMIT $5), \
+const DELETE_COUNTERS_SQL: &str = "WITH looked AS (SELECT lifecycle, name, parts, window_start FROM onceward.counts \
+     WHERE (lifecycle, name, parts, window_start) > ($1::integer, $2::integer, $3::text, $4::bigint) \
+     ORDER BY lifecycle, name, parts, window_start LIMIT $5), \
      gone AS (DELETE FROM onceward.counts WHERE ctid = ANY (ARRAY(SELECT c.ctid FROM looked l JOIN onceward.counts c \
-     ON c.lifecycle = l.lifecycle AND c.name = l.name AND c.parts = l.parts AND c.span = l.span \
-     WHERE c.count = 0 AND c.whole IS NULL OR c.span <> $6 AND c.span < $7 FOR UPDATE OF c SKIP LOCKED)) RETURNING 1) \
-     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), lifecycle, name, parts, span FROM looked \
-     ORDER BY lifecycle DESC, name DESC, parts DESC, span DESC LIMIT 1";
+     ON c.lifecycle = l.lifecycle AND c.name = l.name AND c.parts = l.parts AND c.window_start = l.window_start \
+     WHERE c.count = 0 AND c.full_parts IS NULL OR c.window_start <> $6 AND c.window_start < $7 FOR UPDATE OF c SKIP LOCKED)) RETURNING 1) \
+     SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), lifecycle, name, parts, window_start FROM looked \
+     ORDER BY lifecycle DESC, name DESC, parts DESC, window_start DESC LIMIT 1";
 
 /// By number, which is roughly insertion order: after the first call that is too recent, all are.
 const DELETE_CALLS_SQL: &str = "WITH looked AS (SELECT number, sent_at, answered_at FROM onceward.inbox WHERE number > $1 \
@@ -38,7 +38,8 @@ pub(super) async fn delete_expired_counters(
     let number = |number: i64| i32::try_from(number).unwrap_or(i32::MAX);
     let window_cutoff = query.window_cutoff.map_or(NO_WINDOW, Time::micros);
     let mut pipeline = Pipeline::default();
-    let from = vec![param(number(after.lifecycle)), param(number(after.name)), param(after.parts), param(after.window)];
+    let from =
+        vec![param(number(after.lifecycle)), param(number(after.name)), param(after.parts), param(after.window_start)];
     let rest = vec![param(to_limit(query.limit)), param(NO_WINDOW), param(window_cutoff)];
     pipeline.add(DELETE_COUNTERS_SQL, from.into_iter().chain(rest).collect());
     let answers = inner.run_pipeline(&pipeline).await?;
@@ -48,7 +49,7 @@ pub(super) async fn delete_expired_counters(
         lifecycle: lifecycle.into(),
         name: name.into(),
         parts: row.try_get(4)?,
-        window: row.try_get(5)?,
+        window_start: row.try_get(5)?,
     };
     let next = (row.try_get::<_, i64>(1)? >= to_limit(query.limit)).then_some(last);
     Ok(ExpiredCountersPage { deleted: rows::unsigned_column(row, 0)?, next })

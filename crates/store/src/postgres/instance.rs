@@ -13,7 +13,7 @@ use super::rows::{self, to_limit};
 use crate::error::StoreError;
 use crate::query::in_process_worker_name;
 
-const INSERT_INSTANCE_SQL: &str = "INSERT INTO onceward.openings AS o (name, number) VALUES ($1, 1) \
+const INSERT_INSTANCE_SQL: &str = "INSERT INTO onceward.instances AS o (name, number) VALUES ($1, 1) \
      ON CONFLICT (name) DO UPDATE SET number = o.number + 1 RETURNING number";
 
 /// Scans only timers, because each live lease has one for its expiry. Returns only leases of earlier instances, so that

@@ -28,7 +28,7 @@ const UNLIMITED_JOBS: i64 = i64::MAX / 4;
 /// Selects the first jobs at the front or at the back of each lane, and how many can be at the front.
 const SELECT_LANES_SQL: &str = "SELECT k.i, l.rank, l.record, l.ready_at, l.definition, greatest(0, k.most - coalesce(c.count, 0)) \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[]) WITH ORDINALITY k(l, p, most, i) \
-     LEFT JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = $4::bigint AND c.parts = k.p AND c.span = $5::bigint \
+     LEFT JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = $4::bigint AND c.parts = k.p AND c.window_start = $5::bigint \
      CROSS JOIN LATERAL (SELECT rank, record, ready_at, definition FROM onceward.lanes \
      WHERE lifecycle = k.l AND key = k.p AND front = $6::bool \
      ORDER BY rank, record LIMIT greatest(0, k.most - coalesce(c.count, 0)) + $7::bigint) l ORDER BY k.i, l.rank, l.record";
@@ -36,9 +36,9 @@ const SELECT_LANES_SQL: &str = "SELECT k.i, l.rank, l.record, l.ready_at, l.defi
 /// Selects the first job of each ordered key.
 const SELECT_FIRST_JOBS_SQL: &str = "SELECT w.*, k.i FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY k(l, p, i) CROSS JOIN LATERAL \
      (SELECT id FROM onceward.queues WHERE lifecycle = k.l AND parts = k.p ORDER BY created_at, id LIMIT 1) q \
-     JOIN onceward.whole w ON w.id = q.id";
+     JOIN onceward.records_with_execution w ON w.id = q.id";
 
-/// Column of the key's ordinal, after the columns of the view `whole`.
+/// Column of the key's ordinal, after the columns of the view `records_with_execution`.
 const FIRST_JOB_KEY_COLUMN: usize = 34;
 
 /// Has no effect on delayed jobs, which are in no lane.
@@ -51,7 +51,7 @@ const SET_FRONT_SQL: &str = "WITH turned AS (UPDATE onceward.lanes l SET front =
 const DELAY_LANE_JOBS_SQL: &str = "WITH gone AS (DELETE FROM onceward.lanes WHERE ctid = ANY (ARRAY(SELECT x.ctid \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, p, k, r) CROSS JOIN LATERAL (SELECT ctid \
      FROM onceward.lanes WHERE lifecycle = k.l AND key = k.p AND front IN (false, true) AND rank = k.k AND record = k.r \
-     OFFSET 0) x)) RETURNING *) INSERT INTO onceward.later (ready_at, record, lifecycle, rank, definition, key) \
+     OFFSET 0) x)) RETURNING *) INSERT INTO onceward.delayed (ready_at, record, lifecycle, rank, definition, key) \
      SELECT ready_at, record, lifecycle, rank, definition, key FROM gone";
 
 /// A concurrency key whose lane is rebalanced.

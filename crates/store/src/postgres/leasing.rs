@@ -17,14 +17,14 @@ use crate::error::StoreError;
 use crate::query::{LeaseCandidate, LeaseQuery};
 use crate::symbols::CatalogSnapshot;
 
-const SELECT_DUE_SQL: &str = "SELECT t.due, r.id FROM onceward.timers t JOIN onceward.records r ON r.row = t.record \
-     WHERE t.due >= $1 AND t.due <= $2 ORDER BY t.due, t.record LIMIT $3";
+const SELECT_DUE_SQL: &str = "SELECT t.due_at, r.id FROM onceward.timers t JOIN onceward.records r ON r.row = t.record \
+     WHERE t.due_at >= $1 AND t.due_at <= $2 ORDER BY t.due_at, t.record LIMIT $3";
 
 /// Selects ready jobs after a rank and row, with the number of running jobs of their keys. For concurrency keys, also
 /// selects jobs at the front that are not due, because the clock was set back.
 const SELECT_READY_SQL: &str = "SELECT w.rank, w.record, w.definition, w.key, r.id, c.count, w.ready_at <= $4 \
      FROM onceward.ready w JOIN onceward.records r ON r.row = w.record \
-     LEFT JOIN onceward.counts c ON c.lifecycle = w.lifecycle AND c.name = $6::bigint AND c.parts = w.key AND c.span = $7 \
+     LEFT JOIN onceward.counts c ON c.lifecycle = w.lifecycle AND c.name = $6::bigint AND c.parts = w.key AND c.window_start = $7 \
      WHERE w.lifecycle = $1::bigint AND (w.rank, w.record) > ($2::bigint, $3::bigint) AND (w.ready_at <= $4 OR w.key IS NOT NULL) \
      ORDER BY w.rank, w.record LIMIT $5";
 

@@ -18,10 +18,10 @@ const SELECT_ACCOUNT_SQL: &str =
 /// One statement, so that balance and entries match. The entry's id follows from its seq and its batch.
 const SELECT_STATEMENT_SQL: &str = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash, a.asset, a.name, a.outside, a.balance \
      FROM onceward.accounts a \
-     LEFT JOIN LATERAL (SELECT seq FROM onceward.entries WHERE asset = a.asset AND name = a.name AND seq < $3 \
+     LEFT JOIN LATERAL (SELECT seq FROM onceward.account_entries WHERE asset = a.asset AND name = a.name AND seq < $3 \
      ORDER BY seq DESC LIMIT $4) e ON true \
      LEFT JOIN LATERAL (SELECT first, batch FROM onceward.batches WHERE last >= e.seq ORDER BY last LIMIT 1) b ON true \
-     LEFT JOIN onceward.history h ON h.place = (b.batch << 20) + (e.seq - b.first) \
+     LEFT JOIN onceward.history h ON h.entry_id = (b.batch << 20) + (e.seq - b.first) \
      LEFT JOIN onceward.records r ON r.row = h.record \
      WHERE a.asset = $1 AND a.name = $2 ORDER BY e.seq DESC";
 

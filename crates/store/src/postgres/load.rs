@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::read_set::{QueuePosition, ReadSet, RecordMeta};
 use crate::symbols::{CatalogSnapshot, SymbolTable};
 
-const SELECT_RECORDS_SQL: &str = "SELECT * FROM onceward.whole WHERE id = ANY($1::uuid[])";
+const SELECT_RECORDS_SQL: &str = "SELECT * FROM onceward.records_with_execution WHERE id = ANY($1::uuid[])";
 
 /// Selects only the metadata of records.
 const SELECT_RECORD_META_SQL: &str = "SELECT r.id, r.row, r.version, e.expires_at, r.head, r.entry FROM onceward.records r \
@@ -28,22 +28,22 @@ const SELECT_UNIQUES_SQL: &str = "SELECT k.i, u.holder FROM unnest($1::bigint[],
 
 const SELECT_COUNTERS_SQL: &str = "SELECT k.i, c.count FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) \
      WITH ORDINALITY k(l, n, p, w, i) \
-     JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w";
+     JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.window_start = k.w";
 
 const SELECT_ACCOUNTS_SQL: &str = "SELECT k.i, a.balance FROM unnest($1::text[], $2::text[]) WITH ORDINALITY k(a, n, i) \
      JOIN onceward.accounts a ON a.asset = k.a AND a.name = k.n";
 
-const SELECT_LINKS_SQL: &str = "SELECT k.i, t.links, s.id FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY k(t, l, f, i) \
+const SELECT_LINKS_SQL: &str = "SELECT k.i, t.link_version, s.id FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY k(t, l, f, i) \
      JOIN onceward.records t ON t.id = k.t \
      LEFT JOIN onceward.links l ON l.target = t.row AND l.lifecycle = k.l AND l.field = k.f \
      LEFT JOIN onceward.records s ON s.row = l.source ORDER BY k.i, l.source";
 
 /// Selects only the link version of the target.
-const SELECT_LINK_VERSIONS_SQL: &str = "SELECT k.i, t.links, NULL::uuid FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) \
+const SELECT_LINK_VERSIONS_SQL: &str = "SELECT k.i, t.link_version, NULL::uuid FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) \
      WITH ORDINALITY k(t, l, f, i) JOIN onceward.records t ON t.id = k.t";
 
 const SELECT_EXECUTIONS_SQL: &str = "SELECT k.i, e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, \
-     e.finished_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key \
+     e.finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key \
      FROM unnest($1::uuid[], $2::bigint[]) WITH ORDINALITY k(r, t, i) \
      JOIN onceward.records r ON r.id = k.r JOIN onceward.executions e ON e.record = r.row AND e.token = k.t";
 

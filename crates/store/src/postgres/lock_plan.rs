@@ -26,16 +26,16 @@ use crate::read_set::{ReadSet, RecordMeta};
 use crate::symbols::CatalogSnapshot;
 use crate::write_set::WriteSet;
 
-const CLAIM_UNIQUES_SQL: &str = "INSERT INTO onceward.uniques (lifecycle, name, parts, holder, whole) \
+const CLAIM_UNIQUES_SQL: &str = "INSERT INTO onceward.uniques (lifecycle, name, parts, holder, full_parts) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::uuid[], $5::text[]) \
      ON CONFLICT DO NOTHING RETURNING lifecycle, name, parts";
 
-const CLAIM_IDEMPOTENCY_KEYS_SQL: &str = "INSERT INTO onceward.requests (owner, key, digest, answer, at) \
+const CLAIM_IDEMPOTENCY_KEYS_SQL: &str = "INSERT INTO onceward.idempotency_keys (owner, key, digest, reply, at) \
      SELECT k.*, $5 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::text[]) k \
      ON CONFLICT DO NOTHING RETURNING owner, key";
 
 /// A zero counter can be pruned until it is locked. In that case the save starts again.
-pub(super) const CLAIM_COUNTERS_SQL: &str = "INSERT INTO onceward.counts (lifecycle, name, parts, span, whole, count) \
+pub(super) const CLAIM_COUNTERS_SQL: &str = "INSERT INTO onceward.counts (lifecycle, name, parts, window_start, full_parts, count) \
      SELECT k.*, 0 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) k ON CONFLICT DO NOTHING";
 
 const CLAIM_ACCOUNTS_SQL: &str = "INSERT INTO onceward.accounts (asset, name, outside, balance) \
@@ -47,8 +47,8 @@ pub(super) const LOCK_UNIQUES_SQL: &str = "SELECT FROM unnest($1::bigint[], $2::
      ORDER BY u.lifecycle, u.name, u.parts FOR UPDATE OF u";
 
 pub(super) const LOCK_COUNTERS_SQL: &str = "SELECT FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[]) k(l, n, p, w) \
-     JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w \
-     ORDER BY c.lifecycle, c.name, c.parts, c.span FOR UPDATE OF c";
+     JOIN onceward.counts c ON c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.window_start = k.w \
+     ORDER BY c.lifecycle, c.name, c.parts, c.window_start FOR UPDATE OF c";
 
 const LOCK_ACCOUNTS_SQL: &str = "SELECT FROM unnest($1::text[], $2::text[]) k(a, n) \
      JOIN onceward.accounts a ON a.asset = k.a AND a.name = k.n ORDER BY a.asset, a.name FOR UPDATE OF a";
@@ -349,7 +349,7 @@ impl<'a> LockPlan<'a> {
             keys.clone().map(|(key, _)| key.0).collect(),
             keys.clone().map(|(key, _)| key.1).collect(),
             keys.clone().map(|(key, _)| &*key.2).collect(),
-            keys.map(|(_, span)| *span).collect(),
+            keys.map(|(_, window_start)| *window_start).collect(),
         )
     }
 

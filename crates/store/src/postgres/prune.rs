@@ -25,44 +25,44 @@ use crate::prune::{
 };
 use crate::write_set::StateCountKey;
 
-pub(super) const SELECT_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.pruned";
+pub(super) const SELECT_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.prune_state";
 
 /// Scans a bounded number of records in the order of creation. An index by end time would cost every save.
 const SELECT_PRUNABLE_SQL: &str = "SELECT row, id, created_at, updated_at, finished_at FROM onceward.records \
      WHERE row > $1 ORDER BY row LIMIT $2";
 
-const SELECT_RECORDS_SQL: &str = "SELECT * FROM onceward.whole WHERE id = ANY($1::uuid[])";
+const SELECT_RECORDS_SQL: &str = "SELECT * FROM onceward.records_with_execution WHERE id = ANY($1::uuid[])";
 
-const SELECT_REFERRERS_SQL: &str = "SELECT r.id, r.links, ARRAY(SELECT DISTINCT s.id FROM onceward.links l \
+const SELECT_REFERRERS_SQL: &str = "SELECT r.id, r.link_version, ARRAY(SELECT DISTINCT s.id FROM onceward.links l \
      JOIN onceward.records s ON s.row = l.source WHERE l.target = r.row ORDER BY s.id) \
      FROM onceward.records r WHERE r.id = ANY($1::uuid[])";
 
-const LOCK_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.pruned FOR UPDATE SKIP LOCKED";
+const LOCK_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward.prune_state FOR UPDATE SKIP LOCKED";
 
 /// A locked row means that another process is pruning.
-const CLAIM_PRUNE_TURN_SQL: &str = "UPDATE onceward.pruned SET looked_at = n.now FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n \
-     WHERE one = (SELECT one FROM onceward.pruned WHERE looked_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1 \
+const CLAIM_PRUNE_TURN_SQL: &str = "UPDATE onceward.prune_state SET last_run_at = n.now FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n \
+     WHERE one = (SELECT one FROM onceward.prune_state WHERE last_run_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1 \
      FOR UPDATE SKIP LOCKED) RETURNING one";
 
 const LOCK_RECORDS_SQL: &str = "SELECT FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR UPDATE";
 
 /// Must run after the records are locked.
 const SELECT_LOCKED_RECORDS_SQL: &str =
-    "SELECT id, row, version, links FROM onceward.records WHERE id = ANY($1::uuid[])";
+    "SELECT id, row, version, link_version FROM onceward.records WHERE id = ANY($1::uuid[])";
 
 /// Selects the ids of all entries of records, following each history backwards.
 const SELECT_ENTRY_IDS_SQL: &str = "WITH RECURSIVE back AS ( \
-     SELECT h.place, h.previous, h.record FROM onceward.records r JOIN onceward.history h ON h.place = r.entry AND h.record = r.row \
+     SELECT h.entry_id, h.previous, h.record FROM onceward.records r JOIN onceward.history h ON h.entry_id = r.entry AND h.record = r.row \
      WHERE r.id = ANY($1::uuid[]) \
-     UNION ALL SELECT h.place, h.previous, h.record FROM back b JOIN onceward.history h ON h.place = b.previous \
-     WHERE h.place < b.place AND h.record = b.record) SELECT place FROM back";
+     UNION ALL SELECT h.entry_id, h.previous, h.record FROM back b JOIN onceward.history h ON h.entry_id = b.previous \
+     WHERE h.entry_id < b.entry_id AND h.record = b.record) SELECT entry_id FROM back";
 
 pub(super) const NEXT_BATCH_NUMBER_SQL: &str = "SELECT nextval('onceward.batch_numbers')";
 
-const DELETE_HISTORY_SQL: &str = "DELETE FROM onceward.history WHERE place = ANY($1::bigint[])";
+const DELETE_HISTORY_SQL: &str = "DELETE FROM onceward.history WHERE entry_id = ANY($1::bigint[])";
 
 const DELETE_BATCHES_SQL: &str = "DELETE FROM onceward.batches b WHERE b.batch = ANY($1::bigint[]) AND NOT EXISTS ( \
-     SELECT FROM onceward.history h WHERE h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20)";
+     SELECT FROM onceward.history h WHERE h.entry_id >= b.batch << 20 AND h.entry_id < (b.batch + 1) << 20)";
 
 const DELETE_RECORDS_SQL: [&str; 4] = [
     "DELETE FROM onceward.executions WHERE record = ANY($1::bigint[])",
@@ -82,13 +82,13 @@ const LOWER_CONTENT_REFS_SQL: &str = "UPDATE onceward.contents c SET refs = c.re
 const DELETE_CONTENTS_SQL: &str = "DELETE FROM onceward.contents WHERE sha256 = ANY($1::bytea[]) AND refs = 0";
 
 /// Deletes account index rows. Balances do not change.
-const DELETE_ACCOUNT_ENTRIES_SQL: &str = "DELETE FROM onceward.entries e USING unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, s) \
+const DELETE_ACCOUNT_ENTRIES_SQL: &str = "DELETE FROM onceward.account_entries e USING unnest($1::text[], $2::text[], $3::bigint[]) k(a, n, s) \
      WHERE e.asset = k.a AND e.name = k.n AND e.seq = k.s";
 
 const DELETE_LINKS_SQL: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
      k(t, l, f, s) WHERE l.target = k.t AND l.lifecycle = k.l AND l.field = k.f AND l.source = k.s";
 
-const RAISE_LINK_VERSIONS_SQL: &str = "UPDATE onceward.records r SET links = r.links + k.n \
+const RAISE_LINK_VERSIONS_SQL: &str = "UPDATE onceward.records r SET link_version = r.link_version + k.n \
      FROM (SELECT t, count(*) AS n FROM unnest($1::bigint[]) t GROUP BY t) k WHERE r.row = k.t";
 
 const DELETE_UNIQUES_SQL: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[], $4::uuid[]) \
@@ -96,20 +96,20 @@ const DELETE_UNIQUES_SQL: &str = "DELETE FROM onceward.uniques u USING unnest($1
 
 const UPDATE_COUNTERS_SQL: &str = "UPDATE onceward.counts c SET count = c.count + k.d \
      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[]) k(l, n, p, w, d) \
-     WHERE c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w";
+     WHERE c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.window_start = k.w";
 
 /// Runs after the checkpoint was appended, when its seq is final.
 const UPDATE_PRUNE_STATE_SQL: &str =
-    "UPDATE onceward.pruned SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
+    "UPDATE onceward.prune_state SET checkpoint = (SELECT max(last) FROM onceward.batches), floor = $1, head = $2";
 
 /// Also deletes zero rows of earlier states, because the remaining log no longer mentions them.
-const DELETE_ZERO_STATE_COUNTS_SQL: &str = "DELETE FROM onceward.tallies t USING unnest($1::bigint[], $2::text[]) k(d, o), \
+const DELETE_ZERO_STATE_COUNTS_SQL: &str = "DELETE FROM onceward.state_counts t USING unnest($1::bigint[], $2::text[]) k(d, o), \
      onceward.definitions own, onceward.definitions every WHERE own.number = k.d AND every.name = own.name \
      AND t.definition = every.number AND t.owner = k.o AND t.count = 0";
 
-const DELETE_EXPIRED_KEYS_SQL: &str = "WITH looked AS (SELECT owner, key, at FROM onceward.requests WHERE (owner, key) > ($1, $2) \
+const DELETE_EXPIRED_KEYS_SQL: &str = "WITH looked AS (SELECT owner, key, at FROM onceward.idempotency_keys WHERE (owner, key) > ($1, $2) \
      ORDER BY owner, key LIMIT $3), \
-     gone AS (DELETE FROM onceward.requests r USING looked l WHERE r.owner = l.owner AND r.key = l.key AND l.at <= $4 RETURNING 1), \
+     gone AS (DELETE FROM onceward.idempotency_keys r USING looked l WHERE r.owner = l.owner AND r.key = l.key AND l.at <= $4 RETURNING 1), \
      last AS (SELECT owner, key FROM looked ORDER BY owner DESC, key DESC LIMIT 1) \
      SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM looked), owner, key FROM last";
 
@@ -134,7 +134,7 @@ pub(super) async fn prune_state(inner: &PostgresInner) -> Result<PruneState, Sto
     let mut pipeline = Pipeline::default();
     pipeline.add(SELECT_PRUNE_STATE_SQL, Vec::new());
     let answers = inner.run_pipeline(&pipeline).await?;
-    answers[0].first().map_or_else(|| Err(StoreError::corrupt("`pruned` has no row")), read_prune_state)
+    answers[0].first().map_or_else(|| Err(StoreError::corrupt("`prune_state` has no row")), read_prune_state)
 }
 
 pub(super) async fn prunable(inner: &PostgresInner, query: &PrunableQuery) -> Result<PrunablePage, StoreError> {

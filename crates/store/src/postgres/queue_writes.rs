@@ -26,15 +26,15 @@ const INSERT_LINKS_SQL: &str = "INSERT INTO onceward.links (target, lifecycle, f
 const DELETE_LINKS_SQL: &str = "DELETE FROM onceward.links l USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
      k(t, l, f, s) WHERE l.target = k.t AND l.lifecycle = k.l AND l.field = k.f AND l.source = k.s";
 
-const RAISE_LINK_VERSIONS_SQL: &str = "UPDATE onceward.records r SET links = r.links + k.n \
+const RAISE_LINK_VERSIONS_SQL: &str = "UPDATE onceward.records r SET link_version = r.link_version + k.n \
      FROM (SELECT t, count(*) AS n FROM unnest($1::bigint[]) t GROUP BY t) k WHERE r.row = k.t";
 
 const INSERT_TIMERS_SQL: &str =
-    "INSERT INTO onceward.timers (due, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
+    "INSERT INTO onceward.timers (due_at, record) SELECT unnest($1::bigint[]), unnest($2::bigint[])";
 
 const DELETE_TIMERS_SQL: &str = "DELETE FROM onceward.timers WHERE ctid = ANY (ARRAY(SELECT x.ctid \
      FROM (SELECT unnest($1::bigint[]) AS d, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
-     (SELECT ctid FROM onceward.timers WHERE due = k.d AND record = k.r OFFSET 0) x))";
+     (SELECT ctid FROM onceward.timers WHERE due_at = k.d AND record = k.r OFFSET 0) x))";
 
 const INSERT_QUEUES_SQL: &str = "INSERT INTO onceward.queues (lifecycle, parts, created_at, id) \
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[])";
@@ -51,13 +51,13 @@ const DELETE_READY_SQL: &str = "DELETE FROM onceward.ready WHERE ctid = ANY (ARR
      FROM (SELECT unnest($1::bigint[]) AS l, unnest($2::bigint[]) AS k, unnest($3::bigint[]) AS r) k CROSS JOIN LATERAL \
      (SELECT ctid FROM onceward.ready WHERE lifecycle = k.l AND rank = k.k AND record = k.r OFFSET 0) x))";
 
-const INSERT_DELAYED_SQL: &str = "INSERT INTO onceward.later (lifecycle, rank, record, ready_at, definition, key) \
+const INSERT_DELAYED_SQL: &str = "INSERT INTO onceward.delayed (lifecycle, rank, record, ready_at, definition, key) \
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
      unnest($5::bigint[]), unnest($6::text[])";
 
-const DELETE_DELAYED_SQL: &str = "DELETE FROM onceward.later WHERE ctid = ANY (ARRAY(SELECT x.ctid \
+const DELETE_DELAYED_SQL: &str = "DELETE FROM onceward.delayed WHERE ctid = ANY (ARRAY(SELECT x.ctid \
      FROM (SELECT unnest($1::bigint[]) AS a, unnest($2::bigint[]) AS r) k CROSS JOIN LATERAL \
-     (SELECT ctid FROM onceward.later WHERE ready_at = k.a AND record = k.r OFFSET 0) x))";
+     (SELECT ctid FROM onceward.delayed WHERE ready_at = k.a AND record = k.r OFFSET 0) x))";
 
 const INSERT_LANES_SQL: &str = "INSERT INTO onceward.lanes (lifecycle, key, front, rank, record, ready_at, definition) \
      SELECT k.l, k.p, false, k.k, k.r, k.a, k.d \

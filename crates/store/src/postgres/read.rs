@@ -28,45 +28,45 @@ pub(super) const NEXT_BATCH_END_SQL: &str = "SELECT min(last) FROM onceward.batc
 /// Selects the batches of a page and their entries. Seqs are dense except for pruned ones, so it reads one page and one
 /// batch at most. Stops one entry after the byte limit; PostgreSQL knows the length of a text without reading it.
 const SELECT_LOG_SQL: &str = "SELECT seq, id, version, at, text, hash FROM ( \
-     SELECT b.first + (h.place & 1048575) AS seq, r.id, h.version, h.at, h.text, h.hash, \
-     sum(octet_length(h.text)) OVER (ORDER BY b.first, h.place) - octet_length(h.text) AS before \
+     SELECT b.first + (h.entry_id & 1048575) AS seq, r.id, h.version, h.at, h.text, h.hash, \
+     sum(octet_length(h.text)) OVER (ORDER BY b.first, h.entry_id) - octet_length(h.text) AS before \
      FROM (SELECT first, batch FROM onceward.batches WHERE last > $1 \
      AND last <= coalesce((SELECT min(last) FROM onceward.batches WHERE last >= $3), $3) ORDER BY last LIMIT $2) b \
-     JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
+     JOIN onceward.history h ON h.entry_id >= b.batch << 20 AND h.entry_id < (b.batch + 1) << 20 \
      LEFT JOIN onceward.records r ON r.row = h.record \
-     WHERE b.first + (h.place & 1048575) > $1 ORDER BY b.first, h.place LIMIT $2) page \
+     WHERE b.first + (h.entry_id & 1048575) > $1 ORDER BY b.first, h.entry_id LIMIT $2) page \
      WHERE before <= $4 ORDER BY seq";
 
 /// Walks from the last entry, or from a position of the skip index, back to the version, then returns entries forward.
 /// Follows only lower versions, so that a damaged link cannot cause an endless loop. The walk back reads only numbers;
 /// texts are read only for returned entries. Also returns positions for the skip index.
 const SELECT_HISTORY_SQL: &str = "WITH RECURSIVE back AS ( \
-     SELECT h.place, h.version, h.previous FROM onceward.records r JOIN onceward.history h ON h.place = coalesce($5::bigint, r.entry) \
+     SELECT h.entry_id, h.version, h.previous FROM onceward.records r JOIN onceward.history h ON h.entry_id = coalesce($5::bigint, r.entry) \
      WHERE r.id = $1 AND h.version > $2 AND ($5 IS NULL OR h.record = r.row AND h.version = $6::bigint) \
-     UNION ALL SELECT h.place, h.version, h.previous FROM back b JOIN onceward.history h ON h.place = b.previous \
+     UNION ALL SELECT h.entry_id, h.version, h.previous FROM back b JOIN onceward.history h ON h.entry_id = b.previous \
      WHERE h.version > $2 AND h.version < b.version) \
      SELECT seq, $1, version, at, text, hash, NULL::bigint AS passed FROM ( \
-     SELECT s.first + (h.place & 1048575) AS seq, h.version, h.at, h.text, h.hash, \
+     SELECT s.first + (h.entry_id & 1048575) AS seq, h.version, h.at, h.text, h.hash, \
      sum(octet_length(h.text)) OVER (ORDER BY h.version) - octet_length(h.text) AS before \
-     FROM (SELECT place FROM back ORDER BY version LIMIT $3) p JOIN onceward.history h ON h.place = p.place \
-     JOIN onceward.batches s ON s.batch = h.place >> 20) page WHERE before <= $4 \
-     UNION ALL SELECT NULL, NULL, version, NULL, NULL, NULL, place FROM back WHERE version % 256 = 0 \
+     FROM (SELECT entry_id FROM back ORDER BY version LIMIT $3) p JOIN onceward.history h ON h.entry_id = p.entry_id \
+     JOIN onceward.batches s ON s.batch = h.entry_id >> 20) page WHERE before <= $4 \
+     UNION ALL SELECT NULL, NULL, version, NULL, NULL, NULL, entry_id FROM back WHERE version % 256 = 0 \
      ORDER BY passed NULLS FIRST, version";
 
 /// Index of the column with a position passed on the walk.
 const PASSED_COLUMN: usize = 6;
 
-const SELECT_RECORD_SQL: &str = "SELECT * FROM onceward.whole WHERE id = $1";
+const SELECT_RECORD_SQL: &str = "SELECT * FROM onceward.records_with_execution WHERE id = $1";
 
 /// Selects a bounded number of records in the order of creation, up to one record beyond the byte limit. Also returns
 /// how far and how many rows were scanned, even if none matches.
 const LIST_RECORDS_SQL: &str = "WITH near AS MATERIALIZED (SELECT row FROM onceward.records WHERE row > $1 ORDER BY row LIMIT $6) \
      SELECT w.*, (SELECT max(row) FROM near), (SELECT count(*) FROM near) FROM (SELECT 1) one LEFT JOIN ( \
-     SELECT * FROM (SELECT whole.*, sum(octet_length(fields)) OVER up - octet_length(fields) AS before, \
+     SELECT * FROM (SELECT r.*, sum(octet_length(fields)) OVER up - octet_length(fields) AS before, \
      row_number() OVER up AS number \
-     FROM near JOIN onceward.whole ON whole.row = near.row WHERE ($2::text IS NULL OR owner = $2) \
+     FROM near JOIN onceward.records_with_execution r ON r.row = near.row WHERE ($2::text IS NULL OR owner = $2) \
      AND ($3::bigint[] IS NULL OR (definition, state) IN (SELECT * FROM unnest($3, $4::bigint[]))) \
-     WINDOW up AS (ORDER BY whole.row) ORDER BY whole.row LIMIT $5) page WHERE before <= $7 OR number = 2) w ON true ORDER BY w.row";
+     WINDOW up AS (ORDER BY r.row) ORDER BY r.row LIMIT $5) page WHERE before <= $7 OR number = 2) w ON true ORDER BY w.row";
 
 /// Index of the first column after the record, its byte sum and its number.
 const SCAN_END_COLUMN: usize = 36;
@@ -74,12 +74,12 @@ const SCAN_END_COLUMN: usize = 36;
 /// Index of a record's fields.
 const FIELDS_COLUMN: usize = 6;
 
-const SELECT_STATE_COUNTS_SQL: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.tallies t \
+const SELECT_STATE_COUNTS_SQL: &str = "SELECT d.name, t.state, sum(t.count)::bigint FROM onceward.state_counts t \
      JOIN onceward.definitions d ON d.number = t.definition WHERE $1::text IS NULL OR t.owner = $1 GROUP BY d.name, t.state";
 
 /// Counts the records of each version by state.
 pub(super) const SELECT_VERSION_COUNTS_SQL: &str =
-    "SELECT definition, state, sum(count)::bigint FROM onceward.tallies GROUP BY definition, state";
+    "SELECT definition, state, sum(count)::bigint FROM onceward.state_counts GROUP BY definition, state";
 
 const SELECT_LAST_SEQ_SQL: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
 
@@ -94,7 +94,7 @@ const SELECT_EFFECT_SQL: &str = "SELECT e.token, e.result FROM onceward.records 
 
 /// Stops one execution after the byte limit.
 const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, abort_code, \
-     abort_retryable, finish_moves, key FROM (SELECT e.*, sum(bytes) OVER (ORDER BY e.token) - bytes AS before \
+     abort_retryable, finish_pending, key FROM (SELECT e.*, sum(bytes) OVER (ORDER BY e.token) - bytes AS before \
      FROM onceward.records r JOIN onceward.executions e ON e.record = r.row \
      CROSS JOIN LATERAL (SELECT octet_length(worker) + octet_length(holder) + coalesce(octet_length(abort_code), 0) \
      + coalesce(octet_length(key), 0) AS bytes) b \
@@ -105,8 +105,8 @@ const SELECT_LINKED_SQL: &str = "SELECT l.source, s.id FROM onceward.records t C
      CROSS JOIN LATERAL (SELECT source FROM onceward.links WHERE target = t.row AND lifecycle = k.l AND field = k.f \
      AND source > $4 ORDER BY source LIMIT $5) l JOIN onceward.records s ON s.row = l.source WHERE t.id = $1";
 
-const SELECT_IDEMPOTENCY_KEYS_SQL: &str = "SELECT k.i, r.digest, r.answer FROM unnest($1::text[], $2::text[]) WITH ORDINALITY k(owner, key, i) \
-     JOIN onceward.requests r ON r.owner = k.owner AND r.key = k.key";
+const SELECT_IDEMPOTENCY_KEYS_SQL: &str = "SELECT k.i, r.digest, r.reply FROM unnest($1::text[], $2::text[]) WITH ORDINALITY k(owner, key, i) \
+     JOIN onceward.idempotency_keys r ON r.owner = k.owner AND r.key = k.key";
 
 pub(super) async fn log(
     inner: &PostgresInner,
@@ -131,7 +131,7 @@ pub(super) async fn log(
         let beyond = answers[beyond].first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?;
         match beyond {
             // All entries of this range were pruned, but more follow. An empty page would mean the end of the log.
-            Some(place) if answers[page].is_empty() && place > from && limit > 0 => from = place,
+            Some(next_seq) if answers[page].is_empty() && next_seq > from && limit > 0 => from = next_seq,
             _ => return read_entries(&answers[page], page_limit),
         }
     }
@@ -164,13 +164,13 @@ pub(super) async fn history(
     let mut anchor = inner.history_index.nearest_position(id, last);
     let found = loop {
         let (limit, bytes) = (to_limit(page_limit.max_items), to_limit(page_limit.max_bytes));
-        let (version, place) = anchor.map(|(version, place)| (to_signed(version), to_signed(place))).unzip();
+        let (version, entry_id) = anchor.map(|(version, entry_id)| (to_signed(version), to_signed(entry_id))).unzip();
         let parameters = vec![
             param(id.0),
             param(to_signed(after_version)),
             param(limit),
             param(bytes),
-            param(place),
+            param(entry_id),
             param(version),
         ];
         let mut pipeline = Pipeline::default();
@@ -429,8 +429,8 @@ pub(super) async fn idempotency_records(
     for row in inner.run_pipeline(&pipeline).await?.iter().flatten() {
         // Ordinals start at 1.
         let at = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0).saturating_sub(1);
-        let (digest, answer) = (rows::to_hash(row.try_get(1)?)?, rows::text_column(row, 2)?);
-        found[at] = Some(IdempotencyRecord { id: ids[at].clone(), request_digest: digest, reply: answer });
+        let (digest, reply) = (rows::to_hash(row.try_get(1)?)?, rows::text_column(row, 2)?);
+        found[at] = Some(IdempotencyRecord { id: ids[at].clone(), request_digest: digest, reply });
     }
     Ok(found)
 }

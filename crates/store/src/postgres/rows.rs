@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::read_set::RecordMeta;
 use crate::value_json::read_fields;
 
-/// Index of the first execution column in the view `whole`.
+/// Index of the first execution column in the view `records_with_execution`.
 const EXECUTION_COLUMN: usize = 22;
 
 /// Longer keys are stored as a hash, because index rows are limited in size.
@@ -28,7 +28,7 @@ pub(super) fn version_number(row: &Row) -> Result<u32, StoreError> {
     u32_column(row, 2)
 }
 
-/// Reads a row of the view `whole`.
+/// Reads a row of the view `records_with_execution`.
 pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, Arc<Record>), StoreError> {
     let number = version_number(row)?;
     let lifecycle = catalog

@@ -39,15 +39,15 @@ pub(super) const POSTGRES_TABLES: &[ProjectionTable] = &[
 const SELECT_LAST_SEQ_SQL: &str = "SELECT coalesce(max(last), 0) FROM onceward.batches";
 
 /// An entry's seq is the first seq of its batch plus its index in the batch. The same holds for the previous entry.
-const SCAN_LOG_SQL: &str = "SELECT b.first + (h.place & 1048575), h.record, r.id, h.version, h.at, \
+const SCAN_LOG_SQL: &str = "SELECT b.first + (h.entry_id & 1048575), h.record, r.id, h.version, h.at, \
      (SELECT p.first + (h.previous & 1048575) FROM onceward.batches p WHERE p.batch = h.previous >> 20), \
      h.text, h.hash, h.previous, b.last \
      FROM (SELECT first, last, batch FROM onceward.batches WHERE last > $1 \
      AND last <= coalesce((SELECT min(last) FROM onceward.batches WHERE last >= $3), $3) ORDER BY last LIMIT $2) b \
-     JOIN onceward.history h ON h.place >= b.batch << 20 AND h.place < (b.batch + 1) << 20 \
+     JOIN onceward.history h ON h.entry_id >= b.batch << 20 AND h.entry_id < (b.batch + 1) << 20 \
      LEFT JOIN onceward.records r ON r.row = h.record \
-     WHERE b.first + (h.place & 1048575) > $1 AND b.first + (h.place & 1048575) <= b.last \
-     ORDER BY b.first, h.place LIMIT $2";
+     WHERE b.first + (h.entry_id & 1048575) > $1 AND b.first + (h.entry_id & 1048575) <= b.last \
+     ORDER BY b.first, h.entry_id LIMIT $2";
 
 /// Must run in a snapshot transaction.
 pub(super) async fn scan_log(client: &PooledClient, after_seq: i64, limit: usize) -> Result<StoredLogPage, StoreError> {
@@ -131,15 +131,15 @@ impl OrderColumn {
 }
 
 /// A long key is stored as a hash, with the full text in another column.
-const KEY_PARTS_SQL: &str = "CASE WHEN whole IS NULL THEN parts WHEN parts = '#' || encode(sha256(convert_to(whole, 'UTF8')), 'hex') \
-     THEN whole ELSE parts || ' ' || whole END";
+const KEY_PARTS_SQL: &str = "CASE WHEN full_parts IS NULL THEN parts WHEN parts = '#' || encode(sha256(convert_to(full_parts, 'UTF8')), 'hex') \
+     THEN full_parts ELSE parts || ' ' || full_parts END";
 
 const PRUNE_STATE_COLUMNS_SQL: &str = "checkpoint::text, floor::text, encode(head, 'hex')";
 
 const CONTENT_COLUMNS_SQL: &str = "encode(sha256(bytes), 'hex'), refs::text";
 
 const EXECUTION_COLUMNS_SQL: &str = "r.id::text, e.worker, e.holder, e.status::text, e.leased_at::text, e.expires_at::text, \
-     e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_moves::int::text, e.key";
+     e.started_at::text, e.finished_at::text, e.abort_code, e.abort_retryable::int::text, e.finish_pending::int::text, e.key";
 
 const LANE_COLUMNS_SQL: &str = "r.id::text, l.ready_at::text, l.definition::text, (EXISTS (SELECT FROM onceward.ready w \
      WHERE w.lifecycle = l.lifecycle AND w.rank = l.rank AND w.record = l.record))::int::text, \
@@ -156,13 +156,13 @@ const RECORD_COLUMNS_SQL: &str = "r.id::text, r.definition::text, r.state::text,
      r.created_at::text, r.updated_at::text, r.started_at::text, r.finished_at::text, r.entered_at::text, \
      r.hold::text, r.timers, r.committed::text, encode(r.payload, 'hex'), r.payload_bytes::text, r.stuck, \
      encode(r.head, 'hex'), coalesce((SELECT (b.first + (r.entry & 1048575))::text FROM onceward.batches b \
-     WHERE b.batch = r.entry >> 20), 'place ' || r.entry), r.links::text, encode(r.trace, 'hex')";
+     WHERE b.batch = r.entry >> 20), 'entry id ' || r.entry), r.link_version::text, encode(r.trace, 'hex')";
 
 const COUNTS_ORDER: &[OrderColumn] = &[
     OrderColumn("counts.lifecycle", OrderColumnType::Integer),
     OrderColumn("counts.name", OrderColumnType::Integer),
     OrderColumn("counts.parts", OrderColumnType::Text),
-    OrderColumn("counts.span", OrderColumnType::Long),
+    OrderColumn("counts.window_start", OrderColumnType::Long),
 ];
 
 const LANES_ORDER: &[OrderColumn] = &[
@@ -173,12 +173,18 @@ const LANES_ORDER: &[OrderColumn] = &[
     OrderColumn("l.record", OrderColumnType::Long),
 ];
 
+const STATE_COUNTS_ORDER: &[OrderColumn] = &[
+    OrderColumn("state_counts.definition", OrderColumnType::Integer),
+    OrderColumn("state_counts.owner", OrderColumnType::Text),
+    OrderColumn("state_counts.state", OrderColumnType::Integer),
+];
+
 fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
     use OrderColumnType::{Bytes, Id, Integer, Long, Text};
     let (order, columns, from): (&'static [OrderColumn], _, _) = match table {
         ProjectionTable::LogSeq => (&[OrderColumn("log_end.one", Integer)], "one::text", "onceward.log_end"),
         ProjectionTable::PruneState => {
-            (&[OrderColumn("pruned.one", Integer)], PRUNE_STATE_COLUMNS_SQL, "onceward.pruned")
+            (&[OrderColumn("prune_state.one", Integer)], PRUNE_STATE_COLUMNS_SQL, "onceward.prune_state")
         }
         ProjectionTable::Records => (&[OrderColumn("r.row", Long)], RECORD_COLUMNS_SQL, "onceward.records r"),
         ProjectionTable::Executions => (
@@ -207,9 +213,13 @@ fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
             "onceward.accounts",
         ),
         ProjectionTable::AccountEntries => (
-            &[OrderColumn("entries.asset", Text), OrderColumn("entries.name", Text), OrderColumn("entries.seq", Long)],
-            "entries.seq::text",
-            "onceward.entries",
+            &[
+                OrderColumn("account_entries.asset", Text),
+                OrderColumn("account_entries.name", Text),
+                OrderColumn("account_entries.seq", Long),
+            ],
+            "account_entries.seq::text",
+            "onceward.account_entries",
         ),
         ProjectionTable::Links => (
             &[
@@ -243,22 +253,18 @@ fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
         ProjectionTable::Delayed => (
             &[OrderColumn("w.ready_at", Long), OrderColumn("w.record", Long)],
             DELAYED_COLUMNS_SQL,
-            "onceward.later w LEFT JOIN onceward.records r ON r.row = w.record",
+            "onceward.delayed w LEFT JOIN onceward.records r ON r.row = w.record",
         ),
         ProjectionTable::Timers => (
-            &[OrderColumn("t.due", Long), OrderColumn("t.record", Long)],
+            &[OrderColumn("t.due_at", Long), OrderColumn("t.record", Long)],
             "r.id::text, e.expires_at::text",
             "onceward.timers t LEFT JOIN onceward.records r ON r.row = t.record \
              LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt",
         ),
         ProjectionTable::StateCounts => (
-            &[
-                OrderColumn("tallies.definition", Integer),
-                OrderColumn("tallies.owner", Text),
-                OrderColumn("tallies.state", Integer),
-            ],
-            "count::text, (SELECT d.name FROM onceward.definitions d WHERE d.number = tallies.definition)",
-            "onceward.tallies",
+            STATE_COUNTS_ORDER,
+            "count::text, (SELECT d.name FROM onceward.definitions d WHERE d.number = state_counts.definition)",
+            "onceward.state_counts",
         ),
         ProjectionTable::Contents => {
             (&[OrderColumn("contents.sha256", Bytes)], CONTENT_COLUMNS_SQL, "onceward.contents")
@@ -269,7 +275,7 @@ fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
             "onceward.api_keys",
         ),
         ProjectionTable::ApiKeysRevision => {
-            (&[OrderColumn("key_changes.one", Integer)], "changes::text", "onceward.key_changes")
+            (&[OrderColumn("api_keys_revision.one", Integer)], "revision::text", "onceward.api_keys_revision")
         }
     };
     TableScanPlan { order, columns, from }

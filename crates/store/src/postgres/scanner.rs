@@ -64,7 +64,7 @@ async fn load_catalog_rows(client: &PooledClient) -> Result<StoredCatalogRows, S
         let (number, name, hash, source) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
         kept.definitions.push(StoredDefinition { number, name, hash, source });
     }
-    let sql = "SELECT number::bigint, definition::bigint, at, actor FROM onceward.turns ORDER BY number";
+    let sql = "SELECT number::bigint, definition::bigint, at, actor FROM onceward.activations ORDER BY number";
     for row in client.query(sql, &[]).await? {
         let (number, definition, at, actor) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
         kept.activations.push(StoredActivation { number, definition, at, actor });

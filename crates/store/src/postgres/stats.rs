@@ -21,16 +21,16 @@ const COUNT_READY_SQL: &str = "SELECT l.at, (SELECT count(*) FROM \
 
 /// Delayed jobs that are due but not promoted yet.
 const SELECT_OLDEST_DELAYED_SQL: &str = "SELECT r.definition, r.state, min(l.ready_at) FROM \
-     (SELECT record, ready_at FROM onceward.later WHERE ready_at <= $1 ORDER BY ready_at, record LIMIT $2) l \
+     (SELECT record, ready_at FROM onceward.delayed WHERE ready_at <= $1 ORDER BY ready_at, record LIMIT $2) l \
      JOIN onceward.records r ON r.row = l.record GROUP BY r.definition, r.state";
 
 /// Each live lease has a timer for its expiry, and few other timers are due as early.
-const COUNT_LEASES_SQL: &str = "SELECT count(*) FROM (SELECT record FROM onceward.timers ORDER BY due, record LIMIT $1) t \
+const COUNT_LEASES_SQL: &str = "SELECT count(*) FROM (SELECT record FROM onceward.timers ORDER BY due_at, record LIMIT $1) t \
      JOIN onceward.records r ON r.row = t.record JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt \
      WHERE e.status < 3";
 
-const COUNT_OVERDUE_SQL: &str = "SELECT count(*), min(due) FROM \
-     (SELECT due FROM onceward.timers WHERE due <= $1 ORDER BY due, record LIMIT $2) t";
+const COUNT_OVERDUE_SQL: &str = "SELECT count(*), min(due_at) FROM \
+     (SELECT due_at FROM onceward.timers WHERE due_at <= $1 ORDER BY due_at, record LIMIT $2) t";
 
 pub(super) async fn read_stats(inner: &PostgresInner, now: Time) -> Result<StoreStats, StoreError> {
     let mut stats = StoreStats { state_counts: read::counts_by_state(inner, None).await?, ..StoreStats::default() };

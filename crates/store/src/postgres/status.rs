@@ -26,21 +26,21 @@ const SELECT_READY_BACKLOG_SQL: &str = "SELECT d.name, w.count, w.since FROM (SE
      JOIN onceward.names n ON n.name = d.name \
      CROSS JOIN LATERAL (SELECT count(*), min(ready_at) AS since FROM (SELECT ready_at FROM \
         (SELECT ready_at FROM onceward.ready WHERE lifecycle = n.id ORDER BY rank, record LIMIT $1) f WHERE ready_at <= $2 \
-        UNION ALL SELECT ready_at FROM (SELECT ready_at, lifecycle FROM onceward.later WHERE ready_at <= $2 \
+        UNION ALL SELECT ready_at FROM (SELECT ready_at, lifecycle FROM onceward.delayed WHERE ready_at <= $2 \
         ORDER BY ready_at, record LIMIT $1) l WHERE lifecycle = n.id) a) w \
      WHERE w.count > 0 ORDER BY d.name";
 
-const COUNT_DELAYED_SQL: &str = "SELECT count(*) FROM (SELECT FROM onceward.later WHERE ready_at > $2 LIMIT $1) l";
+const COUNT_DELAYED_SQL: &str = "SELECT count(*) FROM (SELECT FROM onceward.delayed WHERE ready_at > $2 LIMIT $1) l";
 
-const COUNT_OVERDUE_SQL: &str = "SELECT count(*), min(t.due), count(*) FILTER (WHERE e.status < 2), count(*) FILTER (WHERE e.status = 2) \
-     FROM (SELECT due, record FROM onceward.timers WHERE due <= $2 ORDER BY due, record LIMIT $1) t \
+const COUNT_OVERDUE_SQL: &str = "SELECT count(*), min(t.due_at), count(*) FILTER (WHERE e.status < 2), count(*) FILTER (WHERE e.status = 2) \
+     FROM (SELECT due_at, record FROM onceward.timers WHERE due_at <= $2 ORDER BY due_at, record LIMIT $1) t \
      LEFT JOIN onceward.records r ON r.row = t.record \
      LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt AND e.status < 3 AND e.expires_at <= $2";
 
 const COUNT_INBOX_SQL: &str = "SELECT count(*), (extract(epoch FROM min(sent_at)) * 1000000)::bigint FROM \
      (SELECT sent_at FROM onceward.inbox WHERE answered_at IS NULL ORDER BY number LIMIT $1) w";
 
-const SELECT_STATE_COUNTS_SQL: &str = "SELECT d.name, t.state::bigint, sum(t.count)::bigint FROM onceward.tallies t \
+const SELECT_STATE_COUNTS_SQL: &str = "SELECT d.name, t.state::bigint, sum(t.count)::bigint FROM onceward.state_counts t \
      JOIN onceward.definitions d ON d.number = t.definition GROUP BY d.name, t.state";
 
 /// Of other sessions, as far as the role can see them.
@@ -56,7 +56,7 @@ pub(super) async fn read_status(
     let now = optional_time_column(&query_one(SELECT_NOW_SQL).await?, 0)?.unwrap_or(Time::MIN);
     let server: String = query_one("SHOW server_version").await?.try_get(0)?;
     let last = query_one("SELECT coalesce(max(last), 0) FROM onceward.batches").await?;
-    let at = client.query_opt("SELECT at FROM onceward.history ORDER BY place DESC LIMIT 1", &[]).await?;
+    let at = client.query_opt("SELECT at FROM onceward.history ORDER BY entry_id DESC LIMIT 1", &[]).await?;
     let behind_sql = "SELECT count(*) FROM (SELECT front FROM onceward.lanes LIMIT $1) l WHERE NOT front";
     let (limit, now_micros): (&(dyn ToSql + Sync), &(dyn ToSql + Sync)) = (&MAX_COUNTED, &now.micros());
     let mut counts = Vec::new();

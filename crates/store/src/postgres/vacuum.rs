@@ -17,7 +17,7 @@ const VACUUM_EVERY_OPERATIONS: u64 = 100_000;
 const MIN_VACUUM_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Without truncation, which would need an exclusive lock.
-const VACUUM_SQL: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.later, \
+const VACUUM_SQL: &str = "VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE OFF) onceward.ready, onceward.timers, onceward.lanes, onceward.delayed, \
      onceward.queues";
 
 /// Runs VACUUM in the background until dropped.

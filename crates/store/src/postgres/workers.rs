@@ -12,22 +12,22 @@ use crate::error::StoreError;
 use crate::workers::{LeaseCounts, WorkerName, WorkerSighting};
 
 /// Sorted, so that two processes that write the same rows cannot deadlock.
-const UPSERT_WORKERS_SQL: &str = "INSERT INTO onceward.workers AS w (digest, holder, worker, lifecycles, seen) \
+const UPSERT_WORKERS_SQL: &str = "INSERT INTO onceward.workers AS w (digest, holder, worker, lifecycles, seen_at) \
      SELECT * FROM unnest($1::bytea[], $2::text[], $3::text[], $4::text[], $5::bigint[]) k(d, h, w, l, s) ORDER BY k.d \
-     ON CONFLICT (digest) DO UPDATE SET lifecycles = excluded.lifecycles, seen = excluded.seen WHERE w.seen <= excluded.seen";
+     ON CONFLICT (digest) DO UPDATE SET lifecycles = excluded.lifecycles, seen_at = excluded.seen_at WHERE w.seen_at <= excluded.seen_at";
 
 const SELECT_WORKERS_SQL: &str =
-    "SELECT holder, worker, lifecycles, seen FROM onceward.workers ORDER BY seen DESC, digest LIMIT $1";
+    "SELECT holder, worker, lifecycles, seen_at FROM onceward.workers ORDER BY seen_at DESC, digest LIMIT $1";
 
 const COUNT_LEASES_SQL: &str = "SELECT CASE WHEN e.status < 3 THEN e.holder END, e.worker, count(*) FROM \
-     (SELECT record FROM onceward.timers ORDER BY due, record LIMIT $1) t \
+     (SELECT record FROM onceward.timers ORDER BY due_at, record LIMIT $1) t \
      LEFT JOIN onceward.records r ON r.row = t.record \
      LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt GROUP BY 1, 2";
 
 const COUNT_TIMERS_SQL: &str = "SELECT count(*) FROM (SELECT FROM onceward.timers LIMIT $1) t";
 
-const DELETE_STALE_WORKERS_SQL: &str = "WITH gone AS (DELETE FROM onceward.workers WHERE seen <= $1 OR digest NOT IN \
-     (SELECT digest FROM onceward.workers ORDER BY seen DESC, digest LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
+const DELETE_STALE_WORKERS_SQL: &str = "WITH gone AS (DELETE FROM onceward.workers WHERE seen_at <= $1 OR digest NOT IN \
+     (SELECT digest FROM onceward.workers ORDER BY seen_at DESC, digest LIMIT $2) RETURNING 1) SELECT count(*) FROM gone";
 
 pub(super) async fn upsert_workers(inner: &PostgresInner, sightings: &[WorkerSighting]) -> Result<(), StoreError> {
     // A statement can update each row only once.

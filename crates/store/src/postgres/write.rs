@@ -25,7 +25,7 @@ const MAX_BATCH_ENTRIES: usize = 1 << 20;
 
 // A statement that must change a certain number of rows divides by zero if it does not. It is sent together with the
 // commit and must prevent it.
-pub(super) const INSERT_HISTORY_SQL: &str = "INSERT INTO onceward.history (place, record, version, at, previous, text, hash) \
+pub(super) const INSERT_HISTORY_SQL: &str = "INSERT INTO onceward.history (entry_id, record, version, at, previous, text, hash) \
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), \
      unnest($5::bigint[]), unnest($6::text[]), unnest($7::bytea[])";
 
@@ -57,13 +57,13 @@ const UPDATE_VERSIONS_SQL: &str = "UPDATE onceward.records r SET definition = k.
 const DELETE_UNIQUES_SQL: &str = "DELETE FROM onceward.uniques u USING unnest($1::bigint[], $2::bigint[], $3::text[]) k(l, n, p) \
      WHERE u.lifecycle = k.l AND u.name = k.n AND u.parts = k.p";
 
-const UPSERT_UNIQUES_SQL: &str = "INSERT INTO onceward.uniques (lifecycle, name, parts, holder, whole) \
+const UPSERT_UNIQUES_SQL: &str = "INSERT INTO onceward.uniques (lifecycle, name, parts, holder, full_parts) \
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::uuid[], $5::text[]) \
      ON CONFLICT (lifecycle, name, parts) DO UPDATE SET holder = excluded.holder";
 
 const UPDATE_COUNTERS_SQL: &str = "WITH changed AS (UPDATE onceward.counts c SET count = c.count + k.d \
      FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[]) k(l, n, p, w, d) \
-     WHERE c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.span = k.w RETURNING 1) \
+     WHERE c.lifecycle = k.l AND c.name = k.n AND c.parts = k.p AND c.window_start = k.w RETURNING 1) \
      SELECT 1 / (count(*) = $6::bigint)::int FROM changed";
 
 const UPDATE_BALANCES_SQL: &str = "WITH changed AS (UPDATE onceward.accounts a SET balance = a.balance + k.d \
@@ -86,16 +86,16 @@ pub(super) const APPEND_BATCH_SQL: &str = "INSERT INTO onceward.batches (last, f
 /// Like [`APPEND_BATCH_SQL`], but also inserts account index rows, whose seqs are known only now.
 const APPEND_BATCH_WITH_ACCOUNTS_SQL: &str = "WITH placed AS (INSERT INTO onceward.batches (last, first, batch) \
      SELECT coalesce(max(last), 0) + $1, coalesce(max(last), 0) + 1, $2 FROM onceward.batches RETURNING first, last), \
-     moved AS (INSERT INTO onceward.entries (asset, name, seq) SELECT k.a, k.n, placed.first + k.i \
+     moved AS (INSERT INTO onceward.account_entries (asset, name, seq) SELECT k.a, k.n, placed.first + k.i \
      FROM placed CROSS JOIN unnest($3::text[], $4::text[], $5::bigint[]) k(a, n, i)) SELECT first, last FROM placed";
 
 const SELECT_LOG_END_SQL: &str = "SELECT coalesce(max(last), 0) + 1, coalesce(max(last), 0) FROM onceward.batches";
 
-const RAISE_STATE_COUNTS_SQL: &str = "INSERT INTO onceward.tallies AS t (definition, owner, state, count) \
+const RAISE_STATE_COUNTS_SQL: &str = "INSERT INTO onceward.state_counts AS t (definition, owner, state, count) \
      SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) \
      ON CONFLICT (definition, owner, state) DO UPDATE SET count = t.count + excluded.count";
 
-pub(super) const LOWER_STATE_COUNTS_SQL: &str = "WITH changed AS (UPDATE onceward.tallies t SET count = t.count + k.d \
+pub(super) const LOWER_STATE_COUNTS_SQL: &str = "WITH changed AS (UPDATE onceward.state_counts t SET count = t.count + k.d \
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) k(l, o, s, d) \
      WHERE t.definition = k.l AND t.owner = k.o AND t.state = k.s RETURNING 1) \
      SELECT 1 / (count(*) = $5::bigint)::int FROM changed";

@@ -115,9 +115,9 @@ pub struct ExpiredCountersQuery {
 }
 
 impl ExpiredCountersQuery {
-    pub(crate) fn is_expired(&self, count: u64, window: Option<i64>) -> bool {
-        let before = self.window_cutoff.zip(window);
-        count == 0 || before.is_some_and(|(before, window)| window < before.micros())
+    pub(crate) fn is_expired(&self, count: u64, window_start: Option<i64>) -> bool {
+        let before = self.window_cutoff.zip(window_start);
+        count == 0 || before.is_some_and(|(before, start)| start < before.micros())
     }
 }
 
@@ -127,7 +127,7 @@ pub struct CounterCursor {
     pub(crate) lifecycle: i64,
     pub(crate) name: i64,
     pub(crate) parts: String,
-    pub(crate) window: i64,
+    pub(crate) window_start: i64,
 }
 
 /// Number of counters deleted, and where to continue; `None` if all were scanned.

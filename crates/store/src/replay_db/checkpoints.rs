@@ -16,9 +16,9 @@ use crate::prune::PruneState;
 use crate::scan::{ReplayedRecord, counter_key_text, join_key_parts, unique_key_text};
 
 pub(super) const PRUNE_SCHEMA_SQL: &str = "
-    CREATE TABLE taken (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
-    CREATE TABLE carried (id BLOB PRIMARY KEY, hold INTEGER NOT NULL, raised INTEGER NOT NULL) WITHOUT ROWID;
-    CREATE TABLE words (place INTEGER NOT NULL, key TEXT NOT NULL, holder TEXT, PRIMARY KEY (place, key)) WITHOUT ROWID;
+    CREATE TABLE pruned_ranges (first INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+    CREATE TABLE carried_forward (id BLOB PRIMARY KEY, hold INTEGER NOT NULL, link_changes INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE key_writes (seq INTEGER NOT NULL, key TEXT NOT NULL, holder TEXT, PRIMARY KEY (seq, key)) WITHOUT ROWID;
 ";
 
 /// Progress of the replay through checkpoints.
@@ -47,7 +47,7 @@ impl ReplayDatabase {
         self.prune_progress.newest_preloaded_seq = self.prune_progress.newest_preloaded_seq.max(seq);
         self.prune_progress.last_pruned_seq = self.prune_progress.last_pruned_seq.max(checkpoint.last_pruned_seq());
         for (first, last) in checkpoint.seqs.ranges() {
-            let sql = "INSERT OR IGNORE INTO taken (first, last) VALUES (?1, ?2)";
+            let sql = "INSERT OR IGNORE INTO pruned_ranges (first, last) VALUES (?1, ?2)";
             self.connection.prepare_cached(sql)?.execute([first, last])?;
         }
         for (asset, name, sum) in &checkpoint.accounts {
@@ -56,18 +56,19 @@ impl ReplayDatabase {
         for (key, sum) in &checkpoint.counts {
             self.add_delta(ReplayTable::Count, &counter_key_text(key), *sum)?;
         }
-        let sql = "INSERT INTO carried (id, hold, raised) VALUES (?1, ?2, ?3) \
-                   ON CONFLICT (id) DO UPDATE SET hold = hold + excluded.hold, raised = raised + excluded.raised";
+        let sql = "INSERT INTO carried_forward (id, hold, link_changes) VALUES (?1, ?2, ?3) \
+                   ON CONFLICT (id) DO UPDATE SET hold = hold + excluded.hold, \
+                   link_changes = link_changes + excluded.link_changes";
         for (id, hold) in &checkpoint.holds {
             self.connection.prepare_cached(sql)?.execute(params![id.0.as_bytes(), hold, 0])?;
         }
-        for (id, raised) in &checkpoint.links {
-            self.connection.prepare_cached(sql)?.execute(params![id.0.as_bytes(), 0, raised])?;
+        for (id, changes) in &checkpoint.links {
+            self.connection.prepare_cached(sql)?.execute(params![id.0.as_bytes(), 0, changes])?;
         }
-        let sql = "INSERT OR REPLACE INTO words (place, key, holder) VALUES (?1, ?2, ?3)";
-        for (place, key, holder) in &checkpoint.uniques {
+        let sql = "INSERT OR REPLACE INTO key_writes (seq, key, holder) VALUES (?1, ?2, ?3)";
+        for (seq, key, holder) in &checkpoint.uniques {
             let holder = holder.map(|holder| holder.to_string());
-            self.connection.prepare_cached(sql)?.execute(params![place, unique_key_text(key), holder])?;
+            self.connection.prepare_cached(sql)?.execute(params![seq, unique_key_text(key), holder])?;
         }
         Ok(())
     }
@@ -97,7 +98,7 @@ impl ReplayDatabase {
         {
             return Ok(true);
         }
-        let sql = "SELECT first, last FROM taken WHERE first <= ?1 ORDER BY first DESC LIMIT 1";
+        let sql = "SELECT first, last FROM pruned_ranges WHERE first <= ?1 ORDER BY first DESC LIMIT 1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let found: Option<(u64, u64)> = statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         self.prune_progress.last_found_range = found;
@@ -113,7 +114,7 @@ impl ReplayDatabase {
                 seq = self.prune_progress.last_found_range.map_or(seq, |(_, last)| last) + 1;
                 continue;
             }
-            let sql = "SELECT min(first) FROM taken WHERE first > ?1";
+            let sql = "SELECT min(first) FROM pruned_ranges WHERE first > ?1";
             let next: Option<u64> = self.connection.prepare_cached(sql)?.query_row([seq], |row| row.get(0))?;
             let end = next.unwrap_or(to).min(to);
             first_seqs.extend((seq..end).take(limit - first_seqs.len()));
@@ -129,15 +130,15 @@ impl ReplayDatabase {
             return Ok(());
         }
         loop {
-            let sql = "SELECT place, key, holder FROM words WHERE place < ?1 ORDER BY place, key LIMIT 1";
+            let sql = "SELECT seq, key, holder FROM key_writes WHERE seq < ?1 ORDER BY seq, key LIMIT 1";
             let mut statement = self.connection.prepare_cached(sql)?;
             let key_write: Option<(u64, String, Option<String>)> =
                 statement.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
             drop(statement);
-            let Some((at, key, holder)) = key_write else { return Ok(()) };
+            let Some((seq, key, holder)) = key_write else { return Ok(()) };
             self.put_row(ReplayTable::Unique, &key, holder.as_deref())?;
-            let sql = "DELETE FROM words WHERE place = ?1 AND key = ?2";
-            self.connection.prepare_cached(sql)?.execute(params![at, key])?;
+            let sql = "DELETE FROM key_writes WHERE seq = ?1 AND key = ?2";
+            self.connection.prepare_cached(sql)?.execute(params![seq, key])?;
         }
     }
 
@@ -146,7 +147,8 @@ impl ReplayDatabase {
         if self.prune_progress.newest_preloaded_seq == 0 {
             return Ok((0, 0));
         }
-        let mut statement = self.connection.prepare_cached("SELECT hold, raised FROM carried WHERE id = ?1")?;
+        let mut statement =
+            self.connection.prepare_cached("SELECT hold, link_changes FROM carried_forward WHERE id = ?1")?;
         let found = statement.query_row([id.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         Ok(found.unwrap_or((0, 0)))
     }
@@ -191,7 +193,7 @@ impl ReplayDatabase {
         }
         let mut rows: Vec<(u64, RecordId)> = Vec::new();
         for (first, last) in checkpoint.seqs.ranges() {
-            let sql = "DELETE FROM moved WHERE seq BETWEEN ?1 AND ?2";
+            let sql = "DELETE FROM account_entries WHERE seq BETWEEN ?1 AND ?2";
             self.connection.prepare_cached(sql)?.execute([first, last])?;
             let sql = "SELECT row, id FROM records WHERE entry BETWEEN ?1 AND ?2";
             let mut statement = self.connection.prepare_cached(sql)?;

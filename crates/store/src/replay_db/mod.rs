@@ -38,21 +38,24 @@ const REPLAY_SCHEMA_SQL: &str = "
     PRAGMA temp_store = FILE;
     CREATE TABLE records (
         row INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, text TEXT NOT NULL, head BLOB NOT NULL, entry INTEGER NOT NULL,
-        effect TEXT, linked INTEGER NOT NULL, raised INTEGER NOT NULL, ledger INTEGER NOT NULL, lost INTEGER NOT NULL,
-        vouched INTEGER NOT NULL
+        effect TEXT, incoming_links INTEGER NOT NULL, link_version INTEGER NOT NULL, ledger_balance INTEGER NOT NULL,
+        is_log_damaged INTEGER NOT NULL, has_verified_entry INTEGER NOT NULL
     );
     CREATE TABLE executions (
-        row INTEGER PRIMARY KEY, record INTEGER NOT NULL, token INTEGER NOT NULL, text TEXT NOT NULL, born INTEGER NOT NULL,
-        UNIQUE (record, token)
+        row INTEGER PRIMARY KEY, record INTEGER NOT NULL, token INTEGER NOT NULL, text TEXT NOT NULL,
+        written_seq INTEGER NOT NULL, UNIQUE (record, token)
     );
-    CREATE TABLE keyed (
-        row INTEGER PRIMARY KEY, kind INTEGER NOT NULL, key TEXT NOT NULL, value, born INTEGER NOT NULL, UNIQUE (kind, key)
+    CREATE TABLE keyed_rows (
+        row INTEGER PRIMARY KEY, kind INTEGER NOT NULL, key TEXT NOT NULL, value, written_seq INTEGER NOT NULL,
+        UNIQUE (kind, key)
     );
     CREATE TABLE links (
         row INTEGER PRIMARY KEY, target INTEGER NOT NULL, name TEXT NOT NULL, source INTEGER NOT NULL, source_id BLOB NOT NULL,
-        born INTEGER NOT NULL, UNIQUE (target, name, source)
+        written_seq INTEGER NOT NULL, UNIQUE (target, name, source)
     );
-    CREATE TABLE moved (row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, account TEXT NOT NULL, UNIQUE (seq, account));
+    CREATE TABLE account_entries (
+        row INTEGER PRIMARY KEY, seq INTEGER NOT NULL, account TEXT NOT NULL, UNIQUE (seq, account)
+    );
     CREATE TABLE queues (
         name TEXT NOT NULL, created_at INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (name, created_at, id)
     ) WITHOUT ROWID;
@@ -226,7 +229,7 @@ impl ReplayDatabase {
     }
 
     fn new_record(&self, initial: Record) -> Result<ReplayedRecord, StoreError> {
-        let (ledger, raised) = self.carried_forward(initial.id)?;
+        let (ledger_balance, link_version) = self.carried_forward(initial.id)?;
         Ok(ReplayedRecord {
             row_id: self.created_records + 1,
             record: Arc::new(initial),
@@ -234,8 +237,8 @@ impl ReplayDatabase {
             head_seq: 0,
             effect: None,
             incoming_links: 0,
-            link_version: raised,
-            ledger_balance: ledger,
+            link_version,
+            ledger_balance,
             is_log_damaged: false,
             has_verified_entry: false,
         })
@@ -269,7 +272,7 @@ impl ReplayDatabase {
             Account::Named { asset, name } => {
                 let key = crate::scan::join_key_parts(&[asset, name]);
                 self.written_rows += 1;
-                let sql = "INSERT OR IGNORE INTO moved (seq, account) VALUES (?1, ?2)";
+                let sql = "INSERT OR IGNORE INTO account_entries (seq, account) VALUES (?1, ?2)";
                 self.connection.prepare_cached(sql)?.execute(params![seq, key])?;
                 self.add_delta(ReplayTable::Account, &key, delta)
             }
@@ -290,7 +293,7 @@ impl ReplayDatabase {
             let name = crate::scan::join_key_parts(&[&link.key.lifecycle, &link.key.field]);
             let sql = if link.is_added {
                 self.written_rows += 1;
-                "INSERT OR IGNORE INTO links (target, name, source, source_id, born) VALUES (?1, ?2, ?3, ?4, ?5)"
+                "INSERT OR IGNORE INTO links (target, name, source, source_id, written_seq) VALUES (?1, ?2, ?3, ?4, ?5)"
             } else {
                 "DELETE FROM links WHERE target = ?1 AND name = ?2 AND source = ?3 AND source_id = ?4 AND ?5 > 0"
             };

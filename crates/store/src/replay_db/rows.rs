@@ -14,6 +14,10 @@ use crate::StoreError;
 use crate::log::EffectRef;
 use crate::scan::{KEY_SEPARATOR, ReplayedRecord, RowSubject, join_key_parts};
 
+/// Columns in the order that [`ReplayDatabase::read_record`] reads.
+const SELECT_RECORDS_SQL: &str = "SELECT row, text, head, entry, effect, incoming_links, link_version, ledger_balance, \
+     is_log_damaged, id, has_verified_entry FROM records";
+
 /// Tables of key-value rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayTable {
@@ -66,8 +70,7 @@ impl ReplayDatabase {
             return Ok(Some(recent.record.clone()));
         }
         self.evict_if_full()?;
-        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records WHERE id = ?1";
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut statement = self.connection.prepare_cached(&format!("{SELECT_RECORDS_SQL} WHERE id = ?1"))?;
         let mut found = statement.query([id.0.as_bytes()])?;
         let Some(row) = found.next()? else { return Ok(None) };
         let known = self.read_record(row)?;
@@ -105,7 +108,8 @@ impl ReplayDatabase {
                 effect: known.effect.clone(),
             }));
         }
-        let mut statement = self.connection.prepare_cached("SELECT row, lost, effect FROM records WHERE id = ?1")?;
+        let mut statement =
+            self.connection.prepare_cached("SELECT row, is_log_damaged, effect FROM records WHERE id = ?1")?;
         let mut found = statement.query([id.0.as_bytes()])?;
         let Some(row) = found.next()? else { return Ok(None) };
         let effect: Option<String> = row.get(2)?;
@@ -116,9 +120,8 @@ impl ReplayDatabase {
     /// Returns the records after a row, in the order of creation.
     pub fn records_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRecord>, StoreError> {
         self.flush()?;
-        let sql = "SELECT row, text, head, entry, effect, linked, raised, ledger, lost, id, vouched FROM records \
-                   WHERE row > ?1 ORDER BY row LIMIT ?2";
-        let mut statement = self.connection.prepare_cached(sql)?;
+        let sql = format!("{SELECT_RECORDS_SQL} WHERE row > ?1 ORDER BY row LIMIT ?2");
+        let mut statement = self.connection.prepare_cached(&sql)?;
         let mut found = statement.query(params![row, limit])?;
         let mut records = Vec::new();
         while let Some(row) = found.next()? {
@@ -145,10 +148,11 @@ impl ReplayDatabase {
         // In row order, so that adjacent rows are written together.
         let mut changed: Vec<&mut CachedRecord> = self.cached.values_mut().filter(|recent| recent.is_changed).collect();
         changed.sort_unstable_by_key(|recent| recent.record.row_id);
-        let insert = "INSERT INTO records (row, id, text, head, entry, effect, linked, raised, ledger, lost, vouched) \
+        let insert = "INSERT INTO records (row, id, text, head, entry, effect, incoming_links, link_version, ledger_balance, \
+                      is_log_damaged, has_verified_entry) \
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-        let update = "UPDATE records SET text = ?3, head = ?4, entry = ?5, effect = ?6, linked = ?7, raised = ?8, \
-                      ledger = ?9, lost = ?10, vouched = ?11 WHERE row = ?1 AND id = ?2";
+        let update = "UPDATE records SET text = ?3, head = ?4, entry = ?5, effect = ?6, incoming_links = ?7, \
+                      link_version = ?8, ledger_balance = ?9, is_log_damaged = ?10, has_verified_entry = ?11 WHERE row = ?1 AND id = ?2";
         for recent in changed {
             let known = &recent.record;
             let effect = known.effect.as_ref().map(serde_json::to_string).transpose().map_err(corrupt_row)?;
@@ -172,8 +176,8 @@ impl ReplayDatabase {
 
     pub(super) fn put_execution(&mut self, record: u64, execution: &Execution, seq: u64) -> Result<(), StoreError> {
         self.written_rows += 1;
-        let sql = "INSERT INTO executions (record, token, text, born) VALUES (?1, ?2, ?3, ?4) \
-                   ON CONFLICT (record, token) DO UPDATE SET text = excluded.text, born = excluded.born";
+        let sql = "INSERT INTO executions (record, token, text, written_seq) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (record, token) DO UPDATE SET text = excluded.text, written_seq = excluded.written_seq";
         let text = serde_json::to_string(execution).map_err(corrupt_row)?;
         self.connection.prepare_cached(sql)?.execute(params![record, execution.token.0, text, seq])?;
         Ok(())
@@ -181,7 +185,7 @@ impl ReplayDatabase {
 
     /// Returns one execution of a record.
     pub fn execution(&self, row: u64, id: RecordId, token: i64) -> Result<Option<ReplayedRow<Execution>>, StoreError> {
-        let sql = "SELECT row, text, born, token FROM executions WHERE record = ?1 AND token = ?2";
+        let sql = "SELECT row, text, written_seq, token FROM executions WHERE record = ?1 AND token = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![row, token])?;
         found.next()?.map(|row| read_execution(row, id)).transpose()
@@ -190,7 +194,7 @@ impl ReplayDatabase {
     /// Returns the executions after a row.
     pub fn executions_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<Execution>>, StoreError> {
         self.flush()?;
-        let sql = "SELECT row, text, born, token, record FROM executions WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let sql = "SELECT row, text, written_seq, token, record FROM executions WHERE row > ?1 ORDER BY row LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![row, limit])?;
         let mut executions = Vec::new();
@@ -202,7 +206,7 @@ impl ReplayDatabase {
     }
 
     pub fn find_row(&self, table: ReplayTable, key: &str) -> Result<Option<ReplayedRow<Option<String>>>, StoreError> {
-        let sql = "SELECT row, key, value, born FROM keyed WHERE kind = ?1 AND key = ?2";
+        let sql = "SELECT row, key, value, written_seq FROM keyed_rows WHERE kind = ?1 AND key = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![table as u8, key])?;
         found.next()?.map(read_row).transpose()
@@ -216,7 +220,8 @@ impl ReplayDatabase {
         limit: usize,
     ) -> Result<Vec<ReplayedRow<Option<String>>>, StoreError> {
         // By row number. Using the index on `kind` would read and sort the whole table for each page.
-        let sql = "SELECT row, key, value, born FROM keyed WHERE +kind = ?1 AND row > ?2 ORDER BY row LIMIT ?3";
+        let sql =
+            "SELECT row, key, value, written_seq FROM keyed_rows WHERE +kind = ?1 AND row > ?2 ORDER BY row LIMIT ?3";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![table as u8, row, limit])?;
         let mut rows = Vec::new();
@@ -228,8 +233,8 @@ impl ReplayDatabase {
 
     pub(super) fn add_delta(&mut self, table: ReplayTable, key: &str, delta: i64) -> Result<(), StoreError> {
         self.written_rows += 1;
-        let sql = "INSERT INTO keyed (kind, key, value, born) VALUES (?1, ?2, ?3, ?4) \
-                   ON CONFLICT (kind, key) DO UPDATE SET value = value + excluded.value, born = excluded.born";
+        let sql = "INSERT INTO keyed_rows (kind, key, value, written_seq) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (kind, key) DO UPDATE SET value = value + excluded.value, written_seq = excluded.written_seq";
         self.connection.prepare_cached(sql)?.execute(params![table as u8, key, delta, self.seq])?;
         Ok(())
     }
@@ -237,8 +242,8 @@ impl ReplayDatabase {
     /// Inserts or replaces a row.
     pub fn put_row(&mut self, table: ReplayTable, key: &str, value: Option<&str>) -> Result<(), StoreError> {
         self.written_rows += 1;
-        let sql = "INSERT INTO keyed (kind, key, value, born) VALUES (?1, ?2, ?3, ?4) \
-                   ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, born = excluded.born";
+        let sql = "INSERT INTO keyed_rows (kind, key, value, written_seq) VALUES (?1, ?2, ?3, ?4) \
+                   ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value, written_seq = excluded.written_seq";
         self.connection.prepare_cached(sql)?.execute(params![table as u8, key, value, self.seq])?;
         Ok(())
     }
@@ -247,7 +252,7 @@ impl ReplayDatabase {
     pub fn account_entry(&self, key: &str) -> Result<Option<ReplayedRow<()>>, StoreError> {
         let Some((account, seq)) = key.rsplit_once(KEY_SEPARATOR) else { return Ok(None) };
         let Ok(seq) = seq.parse::<u64>() else { return Ok(None) };
-        let sql = "SELECT row FROM moved WHERE seq = ?1 AND account = ?2";
+        let sql = "SELECT row FROM account_entries WHERE seq = ?1 AND account = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let found: Option<u64> = statement.query_row(params![seq, account], |row| row.get(0)).optional()?;
         Ok(found.map(|row| ReplayedRow {
@@ -260,14 +265,14 @@ impl ReplayDatabase {
 
     /// Returns the account index rows after a row.
     pub fn account_entries_after(&self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<()>>, StoreError> {
-        let sql = "SELECT row, seq, account FROM moved WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let sql = "SELECT row, seq, account FROM account_entries WHERE row > ?1 ORDER BY row LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![row, limit])?;
         let mut entries = Vec::new();
         while let Some(row) = found.next()? {
-            let (born, account): (u64, String) = (row.get(1)?, row.get(2)?);
-            let at = RowSubject::Key(join_key_parts(&[&account, &born.to_string()]));
-            entries.push(ReplayedRow { row_id: row.get(0)?, subject: at, value: (), written_seq: born });
+            let (seq, account): (u64, String) = (row.get(1)?, row.get(2)?);
+            let at = RowSubject::Key(join_key_parts(&[&account, &seq.to_string()]));
+            entries.push(ReplayedRow { row_id: row.get(0)?, subject: at, value: (), written_seq: seq });
         }
         Ok(entries)
     }
@@ -281,17 +286,17 @@ impl ReplayDatabase {
         let (Some(to), Some(from)) = (self.replayed_record(target)?, self.replayed_record(source)?) else {
             return Ok(None);
         };
-        let sql = "SELECT row, born FROM links WHERE target = ?1 AND name = ?2 AND source = ?3";
+        let sql = "SELECT row, written_seq FROM links WHERE target = ?1 AND name = ?2 AND source = ?3";
         let mut statement = self.connection.prepare_cached(sql)?;
         let found = statement.query_row(params![to.row_id, name, from.row_id], |row| Ok((row.get(0)?, row.get(1)?)));
         let at = RowSubject::Link { target, name: name.to_owned(), source };
-        Ok(found.optional()?.map(|(row, born)| ReplayedRow { row_id: row, subject: at, value: (), written_seq: born }))
+        Ok(found.optional()?.map(|(row, written_seq)| ReplayedRow { row_id: row, subject: at, value: (), written_seq }))
     }
 
     /// Returns the links after a row.
     pub fn links_after(&mut self, row: u64, limit: usize) -> Result<Vec<ReplayedRow<()>>, StoreError> {
         self.flush()?;
-        let sql = "SELECT row, born, target, name, source FROM links WHERE row > ?1 ORDER BY row LIMIT ?2";
+        let sql = "SELECT row, written_seq, target, name, source FROM links WHERE row > ?1 ORDER BY row LIMIT ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let mut found = statement.query(params![row, limit])?;
         let mut links = Vec::new();

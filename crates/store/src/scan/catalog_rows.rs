@@ -112,12 +112,18 @@ fn compare_activations(stored: &StoredCatalogRows, catalog: &mut Catalog, differ
     for (expected_number, activation) in (1..).zip(&stored.activations) {
         let StoredActivation { number, definition, at, actor } = activation;
         if *number != expected_number {
-            differences.push(TableDifference::differs("turns", number, "number", number, expected_number));
+            differences.push(TableDifference::differs("activations", number, "number", number, expected_number));
         }
         if actor.is_none() {
             added_versions += 1;
             if *definition != added_versions {
-                differences.push(TableDifference::differs("turns", number, "definition", definition, added_versions));
+                differences.push(TableDifference::differs(
+                    "activations",
+                    number,
+                    "definition",
+                    definition,
+                    added_versions,
+                ));
             }
         }
         // For an activation without an actor, use the expected version, so that the remaining tables can still be
@@ -132,7 +138,11 @@ fn compare_activations(stored: &StoredCatalogRows, catalog: &mut Catalog, differ
     }
     let all = i64::from(catalog.newest_version_number());
     for missing in added_versions + 1..=all {
-        differences.push(TableDifference::new("turns", format!("of definition {missing}"), DifferenceKind::Missing));
+        differences.push(TableDifference::new(
+            "activations",
+            format!("of definition {missing}"),
+            DifferenceKind::Missing,
+        ));
         catalog.activate(Activation {
             version_number: u32::try_from(missing).unwrap_or(0),
             activated_at: Time::MIN,

@@ -51,7 +51,7 @@ pub fn expected_columns(
     match table {
         ProjectionTable::Records => Some(record_columns(replayed, catalog)),
         ProjectionTable::Effects => replayed.effect.as_ref().map(effect_columns),
-        ProjectionTable::Timers => expected_due(record, context).map(|due| vec![("due", number_cell(due.micros()))]),
+        ProjectionTable::Timers => expected_due(record, context).map(|due| vec![("due_at", number_cell(due.micros()))]),
         ProjectionTable::Queues => ordered_queue_key(record).map(|queue| {
             vec![
                 ("lifecycle", text_cell(&queue.lifecycle)),
@@ -151,7 +151,7 @@ pub fn execution_columns(execution: &Execution) -> ColumnCells {
         ("finished_at", time(execution.finished_at)),
         ("abort_code", aborted.and_then(|abort| text_cell(&abort.code))),
         ("abort_retryable", aborted.and_then(|abort| number_cell(u8::from(abort.retryable)))),
-        ("finish_moves", number_cell(u8::from(execution.finish_pending))),
+        ("finish_pending", number_cell(u8::from(execution.finish_pending))),
         ("key", execution.concurrency_key.as_deref().and_then(parts_text)),
     ]
 }

@@ -115,7 +115,7 @@ impl RowCells<'_> {
                 let ends = self.values[3].as_ref().map(|_| self.parse_number(3)).transpose()?;
                 StoredRow {
                     subject: self.record_subject(2, 1),
-                    columns: self.named_cells(&["due"], 0),
+                    columns: self.named_cells(&["due_at"], 0),
                     context: RowContext::LeaseEnd(ends),
                 }
             }
@@ -135,7 +135,7 @@ impl RowCells<'_> {
                 StoredRow::new(RowSubject::Key(self.cell_text(0)), self.named_cells(API_KEY_COLUMNS, 1))
             }
             ProjectionTable::ApiKeysRevision => {
-                StoredRow::new(RowSubject::Key(self.cell_text(0)), self.named_cells(&["one", "changes"], 0))
+                StoredRow::new(RowSubject::Key(self.cell_text(0)), self.named_cells(&["one", "revision"], 0))
             }
         })
     }
@@ -197,7 +197,7 @@ const RECORD_COLUMNS: &[&str] = &[
     "stuck",
     "head",
     "entry",
-    "links",
+    "link_version",
     "trace",
 ];
 
@@ -211,7 +211,7 @@ const EXECUTION_COLUMNS: &[&str] = &[
     "finished_at",
     "abort_code",
     "abort_retryable",
-    "finish_moves",
+    "finish_pending",
     "key",
 ];
 

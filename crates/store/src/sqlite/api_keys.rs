@@ -8,7 +8,7 @@ use crate::api_keys::{ApiKey, ApiKeyEdit, ApiKeySaveResult, ApiKeySet, read_name
 use crate::error::StoreError;
 
 pub(super) fn revision(connection: &Connection) -> Result<u64, StoreError> {
-    Ok(connection.prepare_cached("SELECT changes FROM key_changes")?.query_row([], |row| row.get(0))?)
+    Ok(connection.prepare_cached("SELECT revision FROM api_keys_revision")?.query_row([], |row| row.get(0))?)
 }
 
 pub(super) fn api_keys(connection: &Connection) -> Result<ApiKeySet, StoreError> {
@@ -78,12 +78,12 @@ fn write_edit(transaction: &Transaction, edit: &ApiKeyEdit) -> Result<u64, Store
         ];
         transaction.execute(sql, values)?;
     }
-    transaction.execute("UPDATE key_changes SET changes = changes + 1", [])?;
+    transaction.execute("UPDATE api_keys_revision SET revision = revision + 1", [])?;
     let entry = edit.log_entry()?;
-    let seq: u64 = transaction.query_row("SELECT seq + 1 FROM counter", [], |row| row.get(0))?;
+    let seq: u64 = transaction.query_row("SELECT seq + 1 FROM log_seq", [], |row| row.get(0))?;
     let sql =
         "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, NULL, ?2, ?3, NULL, ?4, ?5)";
     transaction.execute(sql, params![seq, entry.version, entry.at.micros(), &*entry.text, entry.hash])?;
-    transaction.execute("UPDATE counter SET seq = ?1", [seq])?;
+    transaction.execute("UPDATE log_seq SET seq = ?1", [seq])?;
     Ok(seq)
 }

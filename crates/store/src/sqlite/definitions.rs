@@ -46,11 +46,12 @@ pub(super) fn load_catalog_rows(connection: &Connection) -> Result<StoredCatalog
 }
 
 fn load_activations(connection: &Connection) -> Result<Vec<StoredActivation>, StoreError> {
-    let mut turns = connection.prepare("SELECT number, definition, at, actor FROM turns ORDER BY number")?;
-    let turns = turns.query_map([], |row| {
+    let mut activations =
+        connection.prepare("SELECT number, definition, at, actor FROM activations ORDER BY number")?;
+    let activations = activations.query_map([], |row| {
         Ok(StoredActivation { number: row.get(0)?, definition: row.get(1)?, at: row.get(2)?, actor: row.get(3)? })
     })?;
-    Ok(turns.collect::<Result<_, _>>()?)
+    Ok(activations.collect::<Result<_, _>>()?)
 }
 
 /// Analyzes files and adds their new versions. Returns `None` if there are none.
@@ -89,7 +90,7 @@ pub(super) fn put_lifecycles(
 
 fn write_activations(transaction: &Connection, before: &Catalog, after: &Catalog) -> Result<(), StoreError> {
     for (number, turn) in after.activations_since(before.revision()) {
-        let sql = "INSERT INTO turns (number, definition, at, actor) VALUES (?1, ?2, ?3, ?4)";
+        let sql = "INSERT INTO activations (number, definition, at, actor) VALUES (?1, ?2, ?3, ?4)";
         transaction
             .execute(sql, params![number, turn.version_number, turn.activated_at.micros(), turn.activated_by])?;
     }
@@ -110,11 +111,11 @@ pub(super) fn activate_version(
     };
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     write_activations(&transaction, &snapshot.catalog, &catalog)?;
-    let seq: u64 = transaction.query_row("SELECT seq + 1 FROM counter", [], |row| row.get(0))?;
+    let seq: u64 = transaction.query_row("SELECT seq + 1 FROM log_seq", [], |row| row.get(0))?;
     let sql =
         "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, NULL, ?2, ?3, NULL, ?4, ?5)";
     transaction.execute(sql, params![seq, entry.version, entry.at.micros(), &*entry.text, entry.hash])?;
-    transaction.execute("UPDATE counter SET seq = ?1", [seq])?;
+    transaction.execute("UPDATE log_seq SET seq = ?1", [seq])?;
     transaction.commit()?;
     Ok(Some(CatalogSnapshot { catalog: Arc::new(catalog), symbols: Arc::clone(&snapshot.symbols) }))
 }

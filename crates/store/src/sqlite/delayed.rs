@@ -23,7 +23,7 @@ const ROWS_PER_PAGE: usize = 20;
 
 /// Returns when the first delayed job becomes ready; [`Time::MAX`] if there is none.
 pub(super) fn earliest_ready_at(connection: &Connection) -> Result<Time, StoreError> {
-    let sql = "SELECT coalesce(min(ready_at), ?1) FROM later";
+    let sql = "SELECT coalesce(min(ready_at), ?1) FROM delayed";
     let micros = connection.query_row(sql, [Time::MAX.micros()], |row| row.get(0))?;
     Ok(Time::from_micros(micros))
 }
@@ -94,7 +94,7 @@ pub(super) fn rebalance_lanes(
 }
 
 fn select_due(connection: &Connection, now: Time) -> Result<Vec<DelayedJob>, StoreError> {
-    let sql = "SELECT ready_at, record, lifecycle, rank, definition, key FROM later WHERE ready_at <= ?1 \
+    let sql = "SELECT ready_at, record, lifecycle, rank, definition, key FROM delayed WHERE ready_at <= ?1 \
                ORDER BY ready_at, record LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![now.micros(), MAX_PROMOTED_JOBS])?;

@@ -21,8 +21,8 @@ pub(super) fn due_records(
     due_by: Time,
     limit: usize,
 ) -> Result<Vec<(Time, RecordId)>, StoreError> {
-    let sql = "SELECT t.due, r.id FROM timers t JOIN records r ON r.row = t.record WHERE t.due <= ?1 \
-               ORDER BY t.due, t.record LIMIT ?2";
+    let sql = "SELECT t.due_at, r.id FROM timers t JOIN records r ON r.row = t.record WHERE t.due_at <= ?1 \
+               ORDER BY t.due_at, t.record LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query(params![due_by.micros(), limit])?;
     let mut due = Vec::new();

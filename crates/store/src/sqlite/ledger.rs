@@ -29,7 +29,7 @@ pub(super) fn account(connection: &Connection, account: &AccountName) -> Result<
 /// Must run in a transaction, so that balance and entries match.
 pub(super) fn statement(connection: &Connection, query: &StatementQuery) -> Result<Option<StatementPage>, StoreError> {
     let Some(balance) = account(connection, &query.account)? else { return Ok(None) };
-    let sql = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash FROM entries e LEFT JOIN history h ON h.seq = e.seq \
+    let sql = "SELECT e.seq, r.id, h.version, h.at, h.text, h.hash FROM account_entries e LEFT JOIN history h ON h.seq = e.seq \
                LEFT JOIN records r ON r.row = h.record \
                WHERE e.asset = ?1 AND e.name = ?2 AND e.seq < ?3 ORDER BY e.seq DESC LIMIT ?4";
     let before_seq = query.before_seq.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));

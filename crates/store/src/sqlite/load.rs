@@ -15,7 +15,7 @@ use crate::symbols::CatalogSnapshot;
 
 /// Selects a range of a record's executions, with the columns in the order that `rows::read_execution` expects.
 pub(super) const SELECT_EXECUTIONS_SQL: &str = "SELECT token, worker, holder, status, leased_at, expires_at, started_at, finished_at, \
-     abort_code, abort_retryable, finish_moves, key FROM executions WHERE record = ?1 AND token BETWEEN ?2 AND ?3 \
+     abort_code, abort_retryable, finish_pending, key FROM executions WHERE record = ?1 AND token BETWEEN ?2 AND ?3 \
      ORDER BY token";
 
 pub(super) fn load(
@@ -54,7 +54,7 @@ pub(super) fn load_record(
     snapshot: &CatalogSnapshot,
     id: RecordId,
 ) -> Result<Option<(RecordMeta, std::sync::Arc<onceward_core::record::Record>)>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE id = ?1")?;
+    let mut statement = connection.prepare_cached("SELECT * FROM records_with_execution WHERE id = ?1")?;
     let mut found = statement.query([id.0.as_bytes()])?;
     found.next()?.map(|row| rows::read_record(row, &snapshot.catalog)).transpose()
 }
@@ -85,7 +85,7 @@ pub(super) fn load_counter(
 ) -> Result<u64, StoreError> {
     let names = (snapshot.symbols.id(&key.lifecycle), snapshot.symbols.id(&key.limit));
     let (Some(lifecycle), Some(name)) = names else { return Ok(0) };
-    let sql = "SELECT count FROM counts WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window = ?4";
+    let sql = "SELECT count FROM counts WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window_start = ?4";
     let mut statement = connection.prepare_cached(sql)?;
     let at = params![lifecycle, name, write_parts(&key.parts)?, key.window_start.unwrap_or(NO_WINDOW)];
     Ok(statement.query_row(at, |row| row.get(0)).optional()?.unwrap_or(0))
@@ -103,7 +103,7 @@ fn load_links(
     snapshot: &CatalogSnapshot,
     key: &LinkKey,
 ) -> Result<(Vec<RecordId>, u64), StoreError> {
-    let mut statement = connection.prepare_cached("SELECT row, links FROM records WHERE id = ?1")?;
+    let mut statement = connection.prepare_cached("SELECT row, link_version FROM records WHERE id = ?1")?;
     let target = statement.query_row([key.target.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((target, version)): Option<(u64, u64)> = target else { return Ok((Vec::new(), 0)) };
     let names = (snapshot.symbols.id(&key.lifecycle), snapshot.symbols.id(&key.field));

@@ -26,17 +26,17 @@ const UPDATE_RECORD_SQL: &str = "UPDATE records SET state = ?3, version = ?4, fi
      entry = ?16 WHERE row = ?1 AND version = ?2";
 
 const UPSERT_EXECUTION_SQL: &str = "INSERT INTO executions (record, token, worker, holder, status, leased_at, expires_at, started_at, \
-     finished_at, abort_code, abort_retryable, finish_moves, key) \
+     finished_at, abort_code, abort_retryable, finish_pending, key) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
      ON CONFLICT (record, token) DO UPDATE SET status = excluded.status, expires_at = excluded.expires_at, \
      started_at = excluded.started_at, finished_at = excluded.finished_at, abort_code = excluded.abort_code, \
-     abort_retryable = excluded.abort_retryable, finish_moves = excluded.finish_moves, key = excluded.key";
+     abort_retryable = excluded.abort_retryable, finish_pending = excluded.finish_pending, key = excluded.key";
 
 const INSERT_EFFECT_SQL: &str = "INSERT INTO effects (record, token, result) VALUES (?1, ?2, ?3)";
 
-const INSERT_TIMER_SQL: &str = "INSERT INTO timers (due, record) VALUES (?1, ?2)";
+const INSERT_TIMER_SQL: &str = "INSERT INTO timers (due_at, record) VALUES (?1, ?2)";
 
-const DELETE_TIMER_SQL: &str = "DELETE FROM timers WHERE due = ?1 AND record = ?2";
+const DELETE_TIMER_SQL: &str = "DELETE FROM timers WHERE due_at = ?1 AND record = ?2";
 
 const INSERT_READY_SQL: &str =
     "INSERT INTO ready (lifecycle, rank, record, ready_at, definition, key) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -44,9 +44,9 @@ const INSERT_READY_SQL: &str =
 const DELETE_READY_SQL: &str = "DELETE FROM ready WHERE lifecycle = ?1 AND rank = ?2 AND record = ?3";
 
 const INSERT_DELAYED_SQL: &str =
-    "INSERT INTO later (ready_at, record, lifecycle, rank, definition, key) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    "INSERT INTO delayed (ready_at, record, lifecycle, rank, definition, key) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-const DELETE_DELAYED_SQL: &str = "DELETE FROM later WHERE ready_at = ?1 AND record = ?2";
+const DELETE_DELAYED_SQL: &str = "DELETE FROM delayed WHERE ready_at = ?1 AND record = ?2";
 
 /// One statement for each kind of row.
 pub(super) struct PreparedWrites<'a> {

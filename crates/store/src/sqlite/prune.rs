@@ -19,7 +19,7 @@ use crate::symbols::CatalogSnapshot;
 use crate::write_set::StateCountKey;
 
 pub(super) fn prune_state(connection: &Connection) -> Result<PruneState, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT checkpoint, floor, head FROM pruned")?;
+    let mut statement = connection.prepare_cached("SELECT checkpoint, floor, head FROM prune_state")?;
     let found = statement.query_row([], |row| {
         Ok(PruneState { checkpoint_seq: row.get(0)?, last_pruned_seq: row.get(1)?, checkpoint_hash: row.get(2)? })
     });
@@ -55,7 +55,7 @@ pub(super) fn with_referrers(
     ids: &[RecordId],
 ) -> Result<Vec<RecordWithReferrers>, StoreError> {
     let mut all = Vec::with_capacity(ids.len());
-    let mut links = connection.prepare_cached("SELECT links FROM records WHERE row = ?1")?;
+    let mut links = connection.prepare_cached("SELECT link_version FROM records WHERE row = ?1")?;
     let sql = "SELECT DISTINCT r.id FROM links l JOIN records r ON r.row = l.source WHERE l.target = ?1 ORDER BY r.id";
     let mut referrers = connection.prepare_cached(sql)?;
     for id in ids {
@@ -101,18 +101,19 @@ impl SqliteWriter {
         let mut expired = Vec::new();
         {
             let after = query.after.clone().unwrap_or_default();
-            let sql = "SELECT lifecycle, name, parts, window, count FROM counts \
-                       WHERE (lifecycle, name, parts, window) > (?1, ?2, ?3, ?4) \
-                       ORDER BY lifecycle, name, parts, window LIMIT ?5";
+            let sql = "SELECT lifecycle, name, parts, window_start, count FROM counts \
+                       WHERE (lifecycle, name, parts, window_start) > (?1, ?2, ?3, ?4) \
+                       ORDER BY lifecycle, name, parts, window_start LIMIT ?5";
             let mut statement = transaction.prepare_cached(sql)?;
-            let from = params![after.lifecycle, after.name, after.parts, after.window, query.limit];
+            let from = params![after.lifecycle, after.name, after.parts, after.window_start, query.limit];
             let mut found = statement.query(from)?;
             let mut scanned = 0;
             while let Some(row) = found.next()? {
                 scanned += 1;
-                let window: i64 = row.get(3)?;
-                let cursor = CounterCursor { lifecycle: row.get(0)?, name: row.get(1)?, parts: row.get(2)?, window };
-                if query.is_expired(row.get(4)?, (window != NO_WINDOW).then_some(window)) {
+                let window_start: i64 = row.get(3)?;
+                let cursor =
+                    CounterCursor { lifecycle: row.get(0)?, name: row.get(1)?, parts: row.get(2)?, window_start };
+                if query.is_expired(row.get(4)?, (window_start != NO_WINDOW).then_some(window_start)) {
                     expired.push(cursor.clone());
                 }
                 page.next = Some(cursor);
@@ -121,9 +122,9 @@ impl SqliteWriter {
                 page.next = None;
             }
         }
-        for CounterCursor { lifecycle, name, parts, window } in expired {
-            let sql = "DELETE FROM counts WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window = ?4";
-            let deleted = transaction.prepare_cached(sql)?.execute(params![lifecycle, name, parts, window])?;
+        for CounterCursor { lifecycle, name, parts, window_start } in expired {
+            let sql = "DELETE FROM counts WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window_start = ?4";
+            let deleted = transaction.prepare_cached(sql)?.execute(params![lifecycle, name, parts, window_start])?;
             page.deleted += u64::try_from(deleted).unwrap_or(0);
         }
         transaction.commit()?;
@@ -136,7 +137,7 @@ impl SqliteWriter {
         let mut expired = Vec::new();
         {
             let (owner, key) = query.after.as_ref().map_or(("", ""), |name| (&name.owner, &name.idempotency_key));
-            let sql = "SELECT owner, key, at FROM requests WHERE (owner, key) > (?1, ?2) ORDER BY owner, key LIMIT ?3";
+            let sql = "SELECT owner, key, at FROM idempotency_keys WHERE (owner, key) > (?1, ?2) ORDER BY owner, key LIMIT ?3";
             let mut statement = transaction.prepare_cached(sql)?;
             let mut found = statement.query(params![owner, key, query.limit])?;
             let mut scanned = 0;
@@ -153,7 +154,7 @@ impl SqliteWriter {
             }
         }
         for name in expired {
-            let sql = "DELETE FROM requests WHERE owner = ?1 AND key = ?2";
+            let sql = "DELETE FROM idempotency_keys WHERE owner = ?1 AND key = ?2";
             let deleted = transaction.prepare_cached(sql)?.execute([&name.owner, &name.idempotency_key])?;
             page.deleted += u64::try_from(deleted).unwrap_or(0);
         }
@@ -190,7 +191,7 @@ impl PruneTransaction<'_> {
 
     /// Returns whether neither the record nor the links to it have changed.
     fn is_unchanged(&self, pruned: &PrunedRecord) -> Result<bool, StoreError> {
-        let sql = "SELECT version, links FROM records WHERE row = ?1 AND id = ?2";
+        let sql = "SELECT version, link_version FROM records WHERE row = ?1 AND id = ?2";
         let mut statement = self.transaction.prepare_cached(sql)?;
         let at = params![pruned.meta.row_id, pruned.record.id.0.as_bytes()];
         let found: Option<(u64, u64)> = statement.query_row(at, |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
@@ -229,7 +230,7 @@ impl PruneTransaction<'_> {
             let at = params![target, lifecycle, field, rows.get(source)];
             self.transaction.prepare_cached(sql)?.execute(at)?;
             self.transaction
-                .prepare_cached("UPDATE records SET links = links + 1 WHERE row = ?1")?
+                .prepare_cached("UPDATE records SET link_version = link_version + 1 WHERE row = ?1")?
                 .execute([target])?;
         }
         Ok(())
@@ -245,7 +246,7 @@ impl PruneTransaction<'_> {
             self.transaction.prepare_cached(sql)?.execute(at)?;
         }
         for (key, delta) in &self.plan.checkpoint.released.counts {
-            let sql = "UPDATE counts SET count = count + ?5 WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window = ?4";
+            let sql = "UPDATE counts SET count = count + ?5 WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window_start = ?4";
             let (lifecycle, name) = (names.require_id(&key.lifecycle)?, names.require_id(&key.limit)?);
             let at = params![lifecycle, name, write_parts(&key.parts)?, key.window_start.unwrap_or(NO_WINDOW), delta];
             self.transaction.prepare_cached(sql)?.execute(at)?;
@@ -256,7 +257,7 @@ impl PruneTransaction<'_> {
     /// Deletes the account index rows of pruned entries. Balances do not change.
     fn delete_account_entries(&self) -> Result<(), StoreError> {
         for (account, seq) in &self.plan.account_entries {
-            let sql = "DELETE FROM entries WHERE asset = ?1 AND name = ?2 AND seq = ?3";
+            let sql = "DELETE FROM account_entries WHERE asset = ?1 AND name = ?2 AND seq = ?3";
             self.transaction.prepare_cached(sql)?.execute(params![account.asset, account.name, seq])?;
         }
         Ok(())
@@ -277,11 +278,11 @@ impl PruneTransaction<'_> {
         for (StateCountKey { definition, owner, state }, delta) in self.plan.state_count_deltas() {
             let (definition, state) =
                 (self.snapshot.catalog.version_number_by_hash(&definition)?, self.snapshot.symbols.require_id(&state)?);
-            let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
+            let sql = "UPDATE state_counts SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
             self.transaction.prepare_cached(sql)?.execute(params![definition, owner, state, delta])?;
             // Also delete zero rows of earlier states in all versions, because the remaining log no longer mentions
             // them.
-            let sql = "DELETE FROM tallies WHERE owner = ?2 AND count = 0 AND definition IN (SELECT number FROM definitions \
+            let sql = "DELETE FROM state_counts WHERE owner = ?2 AND count = 0 AND definition IN (SELECT number FROM definitions \
                        WHERE name = (SELECT name FROM definitions WHERE number = ?1))";
             self.transaction.prepare_cached(sql)?.execute(params![definition, owner])?;
         }
@@ -290,12 +291,12 @@ impl PruneTransaction<'_> {
 
     fn append_checkpoint(&self, prune: &PruneRequest) -> Result<u64, StoreError> {
         let (entry, state) = self.plan.next_checkpoint_entry(&prune_state(self.transaction)?, prune.now)?;
-        let seq: u64 = self.transaction.query_row("SELECT seq + 1 FROM counter", [], |row| row.get(0))?;
+        let seq: u64 = self.transaction.query_row("SELECT seq + 1 FROM log_seq", [], |row| row.get(0))?;
         let sql = "INSERT INTO history (seq, record, version, at, previous, text, hash) VALUES (?1, NULL, ?2, ?3, NULL, ?4, ?5)";
         let values = params![seq, entry.version, entry.at.micros(), &*entry.text, entry.hash];
         self.transaction.execute(sql, values)?;
-        self.transaction.execute("UPDATE counter SET seq = ?1", [seq])?;
-        let sql = "UPDATE pruned SET checkpoint = ?1, floor = ?2, head = ?3";
+        self.transaction.execute("UPDATE log_seq SET seq = ?1", [seq])?;
+        let sql = "UPDATE prune_state SET checkpoint = ?1, floor = ?2, head = ?3";
         self.transaction.execute(sql, params![seq, state.last_pruned_seq, state.checkpoint_hash])?;
         Ok(seq)
     }

@@ -128,7 +128,7 @@ fn to_signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Index of the fields in the view `whole`.
+/// Index of the fields in the view `records_with_execution`.
 const FIELDS_COLUMN: usize = 6;
 
 /// Scans a bounded number of records in the order of creation.
@@ -137,7 +137,8 @@ pub(super) fn list(
     snapshot: &CatalogSnapshot,
     query: &ListQuery,
 ) -> Result<RecordPage, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT * FROM whole WHERE row > ?1 ORDER BY row")?;
+    let mut statement =
+        connection.prepare_cached("SELECT * FROM records_with_execution WHERE row > ?1 ORDER BY row")?;
     let mut found = statement.query([to_signed(query.after.unwrap_or(0))])?;
     let mut page = RecordPage::default();
     let (mut last, mut scanned, mut budget) = (None, 0, PageBudget::new(query.page_limit()));
@@ -187,7 +188,7 @@ pub(super) fn counts_by_state(
     snapshot: &CatalogSnapshot,
     owner: Option<&str>,
 ) -> Result<Vec<StateCount>, StoreError> {
-    let sql = "SELECT d.name, t.state, sum(t.count) FROM tallies t JOIN definitions d ON d.number = t.definition \
+    let sql = "SELECT d.name, t.state, sum(t.count) FROM state_counts t JOIN definitions d ON d.number = t.definition \
                WHERE ?1 IS NULL OR t.owner = ?1 GROUP BY d.name, t.state";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([owner])?;
@@ -204,7 +205,7 @@ pub(super) fn counts_by_state(
 }
 
 pub(super) fn last_seq(connection: &Connection) -> Result<u64, StoreError> {
-    Ok(connection.prepare_cached("SELECT seq FROM counter")?.query_row([], |row| row.get(0))?)
+    Ok(connection.prepare_cached("SELECT seq FROM log_seq")?.query_row([], |row| row.get(0))?)
 }
 
 /// Returns the number of records of each version by state.
@@ -213,7 +214,7 @@ pub(super) fn counts_by_version(
     catalog: &Catalog,
     symbols: &SymbolTable,
 ) -> Result<Vec<VersionCount>, StoreError> {
-    let sql = "SELECT definition, state, sum(count) FROM tallies GROUP BY definition, state";
+    let sql = "SELECT definition, state, sum(count) FROM state_counts GROUP BY definition, state";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([])?;
     let mut counts = Vec::new();
@@ -304,7 +305,7 @@ pub(super) fn idempotency_record(
     id: &IdempotencyId,
 ) -> Result<Option<IdempotencyRecord>, StoreError> {
     let mut statement =
-        connection.prepare_cached("SELECT digest, answer FROM requests WHERE owner = ?1 AND key = ?2")?;
+        connection.prepare_cached("SELECT digest, reply FROM idempotency_keys WHERE owner = ?1 AND key = ?2")?;
     let mut found = statement.query([&id.owner, &id.idempotency_key])?;
     let Some(row) = found.next()? else { return Ok(None) };
     Ok(Some(IdempotencyRecord { id: id.clone(), request_digest: row.get(0)?, reply: row.get(1)? }))

@@ -15,10 +15,10 @@ use crate::error::StoreError;
 use crate::read_set::RecordMeta;
 use crate::value_json::read_fields;
 
-/// Index of the first execution column in the view `whole`.
+/// Index of the first execution column in the view `records_with_execution`.
 const EXECUTION_COLUMN: usize = 22;
 
-/// Reads a row of the view `whole`.
+/// Reads a row of the view `records_with_execution`.
 pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, Arc<Record>), StoreError> {
     let number: u32 = row.get(2)?;
     let lifecycle = catalog

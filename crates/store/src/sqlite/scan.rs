@@ -78,28 +78,28 @@ struct TableScanPlan {
 
 fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
     let (order, columns, from): (&'static [&'static str], _, _) = match table {
-        ProjectionTable::LogSeq => (&["one"], "seq", "counter"),
-        ProjectionTable::PruneState => (&["one"], "checkpoint, floor, head", "pruned"),
+        ProjectionTable::LogSeq => (&["one"], "seq", "log_seq"),
+        ProjectionTable::PruneState => (&["one"], "checkpoint, floor, head", "prune_state"),
         ProjectionTable::Records => (
             &["row"],
             "id, definition, state, version, owner, fields, attempt, created_at, updated_at, started_at, finished_at, \
-             entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, links, \
+             entered_at, hold, timers, committed, payload, payload_bytes, stuck, head, entry, link_version, \
              trace",
             "records",
         ),
         ProjectionTable::Executions => (
             &["e.record", "e.token"],
             "r.id, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at, e.finished_at, e.abort_code, \
-             e.abort_retryable, e.finish_moves, e.key",
+             e.abort_retryable, e.finish_pending, e.key",
             "executions e LEFT JOIN records r ON r.row = e.record",
         ),
         ProjectionTable::Effects => {
             (&["f.record"], "r.id, f.token, f.result", "effects f LEFT JOIN records r ON r.row = f.record")
         }
         ProjectionTable::Uniques => (&["lifecycle", "name", "parts"], "parts, holder", "uniques"),
-        ProjectionTable::Counts => (&["lifecycle", "name", "parts", "window"], "parts, count", "counts"),
+        ProjectionTable::Counts => (&["lifecycle", "name", "parts", "window_start"], "parts, count", "counts"),
         ProjectionTable::Accounts => (&["asset", "name"], "outside, balance", "accounts"),
-        ProjectionTable::AccountEntries => (&["asset", "name", "seq"], "seq", "entries"),
+        ProjectionTable::AccountEntries => (&["asset", "name", "seq"], "seq", "account_entries"),
         ProjectionTable::Links => (
             &["l.target", "l.lifecycle", "l.field", "l.source"],
             "t.id, s.id",
@@ -126,23 +126,23 @@ fn table_scan_plan(table: ProjectionTable) -> TableScanPlan {
             "r.id, w.lifecycle, w.rank, w.definition, w.key, EXISTS (SELECT 1 FROM ready b WHERE b.lifecycle = w.lifecycle \
              AND b.rank = w.rank AND b.record = w.record) OR EXISTS (SELECT 1 FROM lanes l WHERE l.lifecycle = w.lifecycle \
              AND l.key = w.key AND l.front IN (0, 1) AND l.rank = w.rank AND l.record = w.record)",
-            "later w LEFT JOIN records r ON r.row = w.record",
+            "delayed w LEFT JOIN records r ON r.row = w.record",
         ),
         ProjectionTable::Timers => (
-            &["t.due", "t.record"],
+            &["t.due_at", "t.record"],
             "r.id, e.expires_at",
             "timers t LEFT JOIN records r ON r.row = t.record LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt",
         ),
         ProjectionTable::StateCounts => (
             &["definition", "owner", "state"],
-            "count, (SELECT d.name FROM definitions d WHERE d.number = tallies.definition)",
-            "tallies",
+            "count, (SELECT d.name FROM definitions d WHERE d.number = state_counts.definition)",
+            "state_counts",
         ),
         ProjectionTable::Contents => (&["sha256"], "bytes, refs", "contents"),
         ProjectionTable::ApiKeys => {
             (&["id"], "hash, owner, roles, lifecycles, name, created_at, expires_at, revoked_at", "api_keys")
         }
-        ProjectionTable::ApiKeysRevision => (&["one"], "changes", "key_changes"),
+        ProjectionTable::ApiKeysRevision => (&["one"], "revision", "api_keys_revision"),
     };
     TableScanPlan { order, columns, from }
 }

@@ -20,15 +20,15 @@ const COUNT_READY_SQL: &str =
 
 /// Delayed jobs that are due but not promoted yet.
 const SELECT_OLDEST_DELAYED_SQL: &str = "SELECT r.definition, r.state, min(l.ready_at) FROM \
-     (SELECT record, ready_at FROM later WHERE ready_at <= ?1 ORDER BY ready_at, record LIMIT ?2) l \
+     (SELECT record, ready_at FROM delayed WHERE ready_at <= ?1 ORDER BY ready_at, record LIMIT ?2) l \
      JOIN records r ON r.row = l.record GROUP BY r.definition, r.state";
 
 /// Each live lease has a timer for its expiry, and few other timers are due as early.
-const COUNT_LEASES_SQL: &str = "SELECT count(*) FROM (SELECT record FROM timers ORDER BY due, record LIMIT ?1) t \
+const COUNT_LEASES_SQL: &str = "SELECT count(*) FROM (SELECT record FROM timers ORDER BY due_at, record LIMIT ?1) t \
      JOIN records r ON r.row = t.record JOIN executions e ON e.record = r.row AND e.token = r.attempt WHERE e.status < 3";
 
 const COUNT_OVERDUE_SQL: &str =
-    "SELECT count(*), min(due) FROM (SELECT due FROM timers WHERE due <= ?1 ORDER BY due, record LIMIT ?2)";
+    "SELECT count(*), min(due_at) FROM (SELECT due_at FROM timers WHERE due_at <= ?1 ORDER BY due_at, record LIMIT ?2)";
 
 pub(super) fn read_stats(
     connection: &Connection,

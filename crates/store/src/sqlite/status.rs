@@ -15,13 +15,13 @@ pub(super) fn read_status(connection: &mut Connection, path: &Path, now: Time) -
     let transaction = connection.transaction()?;
     let pragma_number = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
     let known = CatalogSnapshot { catalog: Arc::default(), symbols: Arc::new(symbols::load_symbols(&transaction)?) };
-    let last_seq: u64 = transaction.query_row("SELECT seq FROM counter", [], |row| row.get(0))?;
+    let last_seq: u64 = transaction.query_row("SELECT seq FROM log_seq", [], |row| row.get(0))?;
     let at_sql = "SELECT at FROM history WHERE seq = ?1";
     let last_entry_at: Option<i64> = transaction.query_row(at_sql, [last_seq], |row| row.get(0)).optional()?;
     let journal: String = transaction.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let is_recommended = journal == "wal";
     let behind_sql = "SELECT count(*) FROM (SELECT front FROM lanes LIMIT ?1) WHERE front = 0";
-    let delayed_sql = "SELECT count(*) FROM (SELECT 1 FROM later WHERE ready_at > ?1 LIMIT ?2)";
+    let delayed_sql = "SELECT count(*) FROM (SELECT 1 FROM delayed WHERE ready_at > ?1 LIMIT ?2)";
     Ok(DatabaseStatus {
         server_version: format!("SQLite {}", rusqlite::version()),
         schema_version: u32::try_from(pragma_number("user_version")?).unwrap_or(u32::MAX),
@@ -51,7 +51,7 @@ fn ready_backlogs(
     let lifecycles = statement.query_map([], |row| row.get::<_, Arc<str>>(0))?.collect::<Result<Vec<_>, _>>()?;
     let sql = "SELECT count(*), min(ready_at) FROM (SELECT ready_at FROM \
                (SELECT ready_at FROM ready WHERE lifecycle = ?1 ORDER BY rank, record LIMIT ?2) WHERE ready_at <= ?3 UNION ALL \
-               SELECT ready_at FROM (SELECT ready_at, lifecycle FROM later WHERE ready_at <= ?3 ORDER BY ready_at, record LIMIT ?2) \
+               SELECT ready_at FROM (SELECT ready_at, lifecycle FROM delayed WHERE ready_at <= ?3 ORDER BY ready_at, record LIMIT ?2) \
                WHERE lifecycle = ?1)";
     let mut statement = connection.prepare(sql)?;
     let mut backlogs = Vec::new();
@@ -68,8 +68,8 @@ fn ready_backlogs(
 
 /// Overdue leases are at the start of `timers`, because each live lease has a timer for its expiry.
 fn overdue_summary(connection: &Connection, now: Time) -> Result<OverdueSummary, StoreError> {
-    let sql = "SELECT count(*), min(t.due), coalesce(sum(e.status < 2), 0), coalesce(sum(e.status = 2), 0) \
-               FROM (SELECT due, record FROM timers WHERE due <= ?1 ORDER BY due, record LIMIT ?2) t \
+    let sql = "SELECT count(*), min(t.due_at), coalesce(sum(e.status < 2), 0), coalesce(sum(e.status = 2), 0) \
+               FROM (SELECT due_at, record FROM timers WHERE due_at <= ?1 ORDER BY due_at, record LIMIT ?2) t \
                LEFT JOIN records r ON r.row = t.record \
                LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt AND e.status < 3 AND e.expires_at <= ?1";
     Ok(connection.query_row(sql, params![now.micros(), MAX_COUNTED_ROWS], |row| {

@@ -13,9 +13,9 @@ use crate::workers::{LeaseCounts, WorkerName, WorkerSighting};
 impl SqliteWriter {
     pub(super) fn upsert_workers(&mut self, sightings: &[WorkerSighting]) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
-        let sql = "INSERT INTO workers (digest, holder, worker, lifecycles, seen) VALUES (?1, ?2, ?3, ?4, ?5) \
-                   ON CONFLICT (digest) DO UPDATE SET lifecycles = excluded.lifecycles, seen = excluded.seen \
-                   WHERE seen <= excluded.seen";
+        let sql = "INSERT INTO workers (digest, holder, worker, lifecycles, seen_at) VALUES (?1, ?2, ?3, ?4, ?5) \
+                   ON CONFLICT (digest) DO UPDATE SET lifecycles = excluded.lifecycles, seen_at = excluded.seen_at \
+                   WHERE seen_at <= excluded.seen_at";
         for worker in sightings {
             let WorkerName { holder, worker: name } = &worker.name;
             let lifecycles = write_parts(&worker.lifecycles)?;
@@ -26,15 +26,15 @@ impl SqliteWriter {
     }
 
     pub(super) fn delete_stale_workers(&mut self, seen_before: Time, max_workers: usize) -> Result<u64, StoreError> {
-        let sql = "DELETE FROM workers WHERE seen <= ?1 \
-                   OR digest NOT IN (SELECT digest FROM workers ORDER BY seen DESC, digest LIMIT ?2)";
+        let sql = "DELETE FROM workers WHERE seen_at <= ?1 \
+                   OR digest NOT IN (SELECT digest FROM workers ORDER BY seen_at DESC, digest LIMIT ?2)";
         let deleted = self.connection.prepare_cached(sql)?.execute(params![seen_before.micros(), max_workers])?;
         Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
     }
 }
 
 pub(super) fn list_workers(connection: &Connection, limit: usize) -> Result<Vec<WorkerSighting>, StoreError> {
-    let sql = "SELECT holder, worker, lifecycles, seen FROM workers ORDER BY seen DESC, digest LIMIT ?1";
+    let sql = "SELECT holder, worker, lifecycles, seen_at FROM workers ORDER BY seen_at DESC, digest LIMIT ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([limit])?;
     let mut workers = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn list_workers(connection: &Connection, limit: usize) -> Result<Vec<
 pub(super) fn lease_counts(connection: &Connection, max_timers: usize) -> Result<LeaseCounts, StoreError> {
     let sql = "SELECT CASE WHEN e.status < 3 THEN e.holder END, e.worker FROM timers t \
                LEFT JOIN records r ON r.row = t.record \
-               LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt ORDER BY t.due, t.record LIMIT ?1";
+               LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt ORDER BY t.due_at, t.record LIMIT ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let mut found = statement.query([max_timers.saturating_add(1)])?;
     let (mut workers, mut scanned) = (BTreeMap::<WorkerName, u64>::new(), 0);

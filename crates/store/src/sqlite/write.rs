@@ -57,8 +57,8 @@ impl<'a> BatchWriter<'a> {
 
     /// Writes everything, and returns the first and last seq of its log entries.
     pub(super) fn write_batch(&mut self, write_set: &WriteSet, now: Time) -> Result<(u64, u64), StoreError> {
-        let mut counter = self.connection.prepare_cached("SELECT seq FROM counter")?;
-        let previous_seq: u64 = counter.query_row([], |row| row.get(0))?;
+        let mut log_seq = self.connection.prepare_cached("SELECT seq FROM log_seq")?;
+        let previous_seq: u64 = log_seq.query_row([], |row| row.get(0))?;
         for record in &write_set.records {
             if record.before.is_none() {
                 self.last_row_id += 1;
@@ -96,14 +96,14 @@ impl<'a> BatchWriter<'a> {
             self.connection.prepare_cached(sql)?.execute(params![sha256, bytes, refs])?;
         }
         for request in &write_set.idempotency_records {
-            let sql = "INSERT INTO requests (owner, key, digest, answer, at) VALUES (?1, ?2, ?3, ?4, ?5)";
+            let sql = "INSERT INTO idempotency_keys (owner, key, digest, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)";
             let name = &request.id;
             let values = params![name.owner, name.idempotency_key, request.request_digest, request.reply, now.micros()];
             self.connection.prepare_cached(sql)?.execute(values)?;
         }
         // Last, because seqs have commit order.
         if last > previous_seq {
-            self.connection.prepare_cached("UPDATE counter SET seq = ?1")?.execute([last])?;
+            self.connection.prepare_cached("UPDATE log_seq SET seq = ?1")?.execute([last])?;
         }
         Ok((previous_seq + 1, last))
     }
@@ -154,7 +154,7 @@ impl<'a> BatchWriter<'a> {
             }
             writes.insert_entry(entry, seq, row, previous)?;
             for account in &entry.accounts {
-                let sql = "INSERT INTO entries (asset, name, seq) VALUES (?1, ?2, ?3)";
+                let sql = "INSERT INTO account_entries (asset, name, seq) VALUES (?1, ?2, ?3)";
                 self.connection.prepare_cached(sql)?.execute(params![account.asset, account.name, seq])?;
             }
         }
@@ -204,10 +204,10 @@ impl<'a> BatchWriter<'a> {
                 (self.snapshot.symbols.require_id(&key.lifecycle)?, self.snapshot.symbols.require_id(&key.limit)?);
             let at = params![lifecycle, name, write_parts(&key.parts)?, key.window_start.unwrap_or(NO_WINDOW), delta];
             let sql = if *delta > 0 {
-                "INSERT INTO counts (lifecycle, name, parts, window, count) VALUES (?1, ?2, ?3, ?4, ?5) \
-                 ON CONFLICT (lifecycle, name, parts, window) DO UPDATE SET count = count + excluded.count"
+                "INSERT INTO counts (lifecycle, name, parts, window_start, count) VALUES (?1, ?2, ?3, ?4, ?5) \
+                 ON CONFLICT (lifecycle, name, parts, window_start) DO UPDATE SET count = count + excluded.count"
             } else {
-                "UPDATE counts SET count = count + ?5 WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window = ?4"
+                "UPDATE counts SET count = count + ?5 WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window_start = ?4"
             };
             if *delta != 0 && self.connection.prepare_cached(sql)?.execute(at)? == 0 {
                 return Err(StoreError::Rejected(format!("fewer than none would count for {key:?}")));
@@ -235,9 +235,9 @@ impl<'a> BatchWriter<'a> {
         for (StateCountKey { definition, owner, state }, delta) in write_set.state_count_deltas() {
             let (definition, state) =
                 (self.snapshot.catalog.version_number_by_hash(&definition)?, self.snapshot.symbols.require_id(&state)?);
-            let sql = "UPDATE tallies SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
+            let sql = "UPDATE state_counts SET count = count + ?4 WHERE definition = ?1 AND owner = ?2 AND state = ?3";
             if self.connection.prepare_cached(sql)?.execute(params![definition, owner, state, delta])? == 0 {
-                let sql = "INSERT INTO tallies (definition, owner, state, count) VALUES (?1, ?2, ?3, ?4)";
+                let sql = "INSERT INTO state_counts (definition, owner, state, count) VALUES (?1, ?2, ?3, ?4)";
                 self.connection.prepare_cached(sql)?.execute(params![definition, owner, state, delta])?;
             }
         }
@@ -256,7 +256,9 @@ impl<'a> BatchWriter<'a> {
                 "DELETE FROM links WHERE target = ?1 AND lifecycle = ?2 AND field = ?3 AND source = ?4"
             };
             self.connection.prepare_cached(sql)?.execute(params![target, lifecycle, field, source])?;
-            self.connection.prepare_cached("UPDATE records SET links = links + 1 WHERE row = ?1")?.execute([target])?;
+            self.connection
+                .prepare_cached("UPDATE records SET link_version = link_version + 1 WHERE row = ?1")?
+                .execute([target])?;
         }
         Ok(())
     }

@@ -204,17 +204,32 @@ fn batch_sees_ordered_queue_changed_by_earlier_operations() {
         }
         let mut open = driver.new_batch(start_time());
         let new = taken_subject(&decide_in_batch(&mut driver, &mut open, &ann, step()).await);
-        assert_eq!(refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(new)).await), "not_first");
-        assert_eq!(refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(old[1])).await), "not_first");
+        assert_eq!(
+            refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(new)).await),
+            "older_job_unfinished"
+        );
+        assert_eq!(
+            refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(old[1])).await),
+            "older_job_unfinished"
+        );
         taken_subject(&decide_in_batch(&mut driver, &mut open, &ann, fire_call(old[0], "skip", json!({}))).await);
-        assert_eq!(refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(new)).await), "not_first");
+        assert_eq!(
+            refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(new)).await),
+            "older_job_unfinished"
+        );
         taken_subject(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(old[1])).await);
         let commit = Call::Commit { record: old[1], token: FencingToken(1), result: json!(1), finish: true };
         taken_subject(&decide_in_batch(&mut driver, &mut open, &bob, commit).await);
         let last = taken_subject(&decide_in_batch(&mut driver, &mut open, &ann, step()).await);
-        assert_eq!(refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(last)).await), "not_first");
+        assert_eq!(
+            refusal_code(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(last)).await),
+            "older_job_unfinished"
+        );
         taken_subject(&decide_in_batch(&mut driver, &mut open, &bob, lease_call(new)).await);
         assert!(matches!(driver.save(&open).await, SaveResult::Saved { .. }));
-        assert_eq!(driver.expect_refused(&bob, lease_call(last), start_time()).await.code.as_ref(), "not_first");
+        assert_eq!(
+            driver.expect_refused(&bob, lease_call(last), start_time()).await.code.as_ref(),
+            "older_job_unfinished"
+        );
     });
 }

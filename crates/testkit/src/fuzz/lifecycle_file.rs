@@ -3,7 +3,6 @@
 use onceward_core::analysis::analyze;
 use onceward_core::compile::compile;
 use onceward_core::diagnostic::{Diagnostic, InputFile, InputFiles, Severity, render_all};
-use onceward_core::draw;
 
 /// Separates files, so that one input can contain a whole system.
 const FILE_SEPARATOR: &str = "#-----\n";
@@ -19,8 +18,8 @@ pub(super) fn run(bytes: &[u8]) {
     let Some(definitions) = compiled.definitions else { return };
     assert_diagnostics_valid(&analyze(&definitions), &files);
     for lifecycle in definitions.lifecycles.values() {
-        assert!(!draw::render_mermaid(lifecycle).is_empty());
-        assert!(draw::render_svg(lifecycle).contains("</svg>"));
+        assert!(!onceward_draw::render_mermaid(lifecycle).is_empty());
+        assert!(onceward_draw::render_svg(lifecycle).contains("</svg>"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fuzz targets: no input may crash, hang or exhaust memory. libFuzzer (`fuzz/`) and the replay of the corpus
+//! Fuzz targets: no input may crash, hang or exhaust memory. libFuzzer (`assurance/fuzz/`) and the replay of the corpus
 //! (`tests/fuzz_corpus.rs`) share them.
 
 mod choices;
@@ -22,7 +22,7 @@ pub enum FuzzTarget {
 impl FuzzTarget {
     pub const ALL: [Self; 3] = [Self::LifecycleFile, Self::Expression, Self::Decide];
 
-    /// Returns the name, which is also that of the folder in `fuzz/corpus/` and of the file in `fuzz/fuzz_targets/`.
+    /// Returns the name, which is also that of the folder in `assurance/fuzz/corpus/` and of the file in `assurance/fuzz/fuzz_targets/`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::LifecycleFile => "lifecycle_file",

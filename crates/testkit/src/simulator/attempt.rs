@@ -246,7 +246,7 @@ impl SimulatedCall<'_> {
 
     #[track_caller]
     pub fn expect_bad_input(self) -> Refusal {
-        self.expect_refusal(422, "bad_input")
+        self.expect_refusal(422, "invalid_input")
     }
 
     /// Expects that the worker does not hold the lease.

@@ -36,7 +36,7 @@ def is_retryable(error: OncewardError) -> bool:
 
 def is_problem_retryable(problem: Problem) -> bool:
     """Returns whether the cause is temporary, for example an overloaded server, a full disk or an internal error."""
-    if problem.code == "still_running" or problem.status == 429:
+    if problem.code == "idempotency_key_in_use" or problem.status == 429:
         return True
     return problem.status >= 500 and problem.status not in (501, 505)
 

@@ -270,7 +270,7 @@ class Worker:
             try:
                 return self._lease_once(max_jobs, key, 0.0, None, replay_only=True)
             except OncewardError as error:
-                # `still_running` if the server has not yet noticed that the call was aborted.
+                # `idempotency_key_in_use` if the server has not yet noticed that the call was aborted.
                 if not is_retryable(error) or time.monotonic() > deadline:
                     return []  # Their leases expire.
             time.sleep(backoff.next_delay())

@@ -175,6 +175,6 @@ fn job_is_visible_only_to_owner_and_operators() {
     let mut stage = new_simulator();
     let id = create_job(&mut stage);
     stage.fire(id, "cancel", &user("mallory")).expect_not_found();
-    stage.fire(id, "cancel", &user("alice")).expect_refusal(404, "no_such_event");
-    stage.fire(id, "cancel", &operator("olga")).expect_refusal(404, "no_such_event");
+    stage.fire(id, "cancel", &user("alice")).expect_refusal(404, "unknown_event");
+    stage.fire(id, "cancel", &operator("olga")).expect_refusal(404, "unknown_event");
 }

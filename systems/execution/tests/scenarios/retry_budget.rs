@@ -180,6 +180,6 @@ fn undeclared_event_is_refused() {
     let mut stage = new_simulator();
     let id = create_job(&mut stage);
     for event in ["cancel", "fail_now", "succeed"] {
-        stage.fire(id, event, &user("alice")).expect_refusal(404, "no_such_event");
+        stage.fire(id, event, &user("alice")).expect_refusal(404, "unknown_event");
     }
 }

@@ -41,7 +41,7 @@ fn credit_account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Pr
         caller.require_operator()?;
     }
     if !(1..=MAX_USER_CHARS).contains(&user.chars().count()) || user.contains('\0') {
-        return Err(Problem::bad_input("`user` has from 1 to 1000 characters, and no NUL among them"));
+        return Err(Problem::invalid_input("`user` has from 1 to 1000 characters, and no NUL among them"));
     }
     Ok(AccountName::new(CREDIT_ASSET, &format!("user:{user}")))
 }
@@ -155,7 +155,7 @@ async fn entries(
 ) -> Result<Response, Problem> {
     let account = credit_account(&caller, query.user.as_deref())?;
     let user = query.user.as_deref().unwrap_or(&caller.actor.id);
-    let invalid_cursor = |_| Problem::bad_input("`cursor` is the `next` of the page before");
+    let invalid_cursor = |_| Problem::invalid_input("`cursor` is the `next` of the page before");
     let from =
         query.cursor.as_deref().map(|text| text.parse::<StatementCursor>().map_err(invalid_cursor)).transpose()?;
     let statement = app.engine().statement(&Actor::engine(), &account, from, validate_limit(query.limit)?).await?;

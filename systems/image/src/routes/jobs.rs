@@ -145,7 +145,7 @@ async fn create(
     JsonBody(new_job): JsonBody<NewImage>,
 ) -> Result<Response, Problem> {
     if prompt_payload::is_blank(&new_job.prompt) {
-        return Err(Problem::bad_input("`prompt` says nothing"));
+        return Err(Problem::invalid_input("`prompt` says nothing"));
     }
     let request = ImageRequest { prompt: new_job.prompt, size: new_job.size.unwrap_or_default() };
     let create =

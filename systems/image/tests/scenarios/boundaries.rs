@@ -173,7 +173,11 @@ fn incomplete_check_answer_creates_no_job() {
         let outcome = order_image(&mut stage, "a cat").run();
         assert_eq!(matches!(outcome.decision, onceward_core::decide::Decision::Changes(_)), fits, "{outcome:?}");
         if !fits {
-            assert_eq!(outcome.expect_refusal().code, "bad_answer".into(), "the answer is at fault, not the order");
+            assert_eq!(
+                outcome.expect_refusal().code,
+                "invalid_check_answer".into(),
+                "the answer is at fault, not the order"
+            );
         }
         assert_eq!(stage.records_of("image.job").len(), usize::from(fits));
     }
@@ -222,7 +226,7 @@ fn grant_and_removed_asset_are_final() {
     let id = grant_credits(&mut stage, "bob", 5);
     assert!(stage.record(id).is_final());
     // The creator sees it even without the operator role.
-    stage.fire(id, "undo", &user("olga")).expect_refusal(404, "no_such_event");
+    stage.fire(id, "undo", &user("olga")).expect_refusal(404, "unknown_event");
     let lease = create_running_job(&mut stage);
     stage.commit(&lease, image_result(&lease)).expect_ok();
     let asset = stage.linked_records(lease.record, "image.asset", "job")[0];

@@ -153,6 +153,6 @@ fn dead_letter_refunds_credits() {
 fn grant_is_visible_only_to_its_user() {
     let mut stage = with_prompt_check(systems::new_simulator("image"));
     let id = grant_credits(&mut stage, "alice", 40);
-    stage.fire(id, "undo", &alice()).expect_refusal(404, "no_such_event");
+    stage.fire(id, "undo", &alice()).expect_refusal(404, "unknown_event");
     stage.fire(id, "undo", &user("mallory")).expect_not_found();
 }

@@ -186,5 +186,5 @@ fn operations_with_reused_clock_are_both_refused() {
         assert_eq!(log.apply_status(operation), ApplyStatus::Refused(FoldRefusalReason::ClockReused));
     }
     assert!(log.fold.snapshot().records.is_empty(), "nothing is left of it");
-    assert_eq!(log.refusal_code(&rome), "bad_input");
+    assert_eq!(log.refusal_code(&rome), "invalid_input");
 }

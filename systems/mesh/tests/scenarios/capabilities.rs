@@ -38,7 +38,7 @@ fn read_requires_read_or_write_capability() {
             if actor.capabilities.first().is_some_and(|first| first.is_empty()) {
                 continue;
             }
-            stage.fire(id, "no_such_thing", &actor).expect_refusal(404, "no_such_event");
+            stage.fire(id, "no_such_thing", &actor).expect_refusal(404, "unknown_event");
         }
         let others: Vec<&str> =
             super::ALL_CAPABILITIES.iter().copied().filter(|one| !one.starts_with(resource)).collect();

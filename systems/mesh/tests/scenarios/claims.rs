@@ -97,8 +97,10 @@ fn support_cycle_is_refused() {
     claim_attempt(&mut stage, &[own], 0.8).id(other).expect_ok();
     claim_attempt(&mut stage, &[ground, other], 0.8).id(own).expect_refusal(409, "id_taken");
     for event in ["update_status", "confirm", "reject", "supersede", "update_confidence"] {
-        let changed =
-            stage.fire(own, event, &user_actor()).with("support", id_list(&[other])).expect_refusal(422, "bad_input");
+        let changed = stage
+            .fire(own, event, &user_actor())
+            .with("support", id_list(&[other]))
+            .expect_refusal(422, "invalid_input");
         assert!(changed.reason.contains("support"), "{}", changed.reason);
     }
     let definition = stage.lifecycle("mesh.claim");

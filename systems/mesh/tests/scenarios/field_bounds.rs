@@ -80,7 +80,7 @@ fn evidence_source_is_optional_and_bounded() {
     };
     let id = observed(&mut stage, 1000).expect_changes().subject;
     assert_eq!(stage.field(id, "source"), "s".repeat(1000));
-    assert_eq!(&*observed(&mut stage, 1001).expect_refusal().code, "bad_input");
+    assert_eq!(&*observed(&mut stage, 1001).expect_refusal().code, "invalid_input");
     let id = create_evidence(&mut stage);
     assert!(stage.field(id, "source").is_null());
 }

@@ -232,8 +232,8 @@ fn public_key_length_in_chain_answer_is_bounded() {
     let long = "k".repeat(200);
     for (key, code) in [
         (json!(long), None),
-        (json!(format!("{long}k")), Some((503, "bad_answer"))),
-        (json!(null), Some((503, "bad_answer"))),
+        (json!(format!("{long}k")), Some((503, "invalid_check_answer"))),
+        (json!(null), Some((503, "invalid_check_answer"))),
         (json!("k".repeat(199)), Some((422, "key_bound_for_life"))),
     ] {
         let mut stage = systems::new_simulator("mesh").on_check(
@@ -260,7 +260,7 @@ fn incomplete_chain_answer_changes_nothing() {
         let mut stage = systems::new_simulator("mesh").on_check("mesh.node", "chain", move |_, _| answer.clone());
         let id =
             stage.create("mesh.node", &fold_actor()).with("did", "did:key:z6Mk").with("publicKey", "k").expect_ok();
-        stage.fire(id, "delegated", &fold_actor()).expect_refusal(503, "bad_answer");
+        stage.fire(id, "delegated", &fold_actor()).expect_refusal(503, "invalid_check_answer");
         assert_eq!(stage.state(id), "Pending", "{field}");
     }
 }

@@ -107,7 +107,7 @@ fn malformed_check_answer_funds_nothing() {
             fund_job(&mut stage, job, &hash).expect_ok();
         } else {
             let refusal = fund_job(&mut stage, job, &hash).run().expect_refusal();
-            assert_eq!((refusal.status, &*refusal.code), (503, "bad_answer"), "{field} = {value}");
+            assert_eq!((refusal.status, &*refusal.code), (503, "invalid_check_answer"), "{field} = {value}");
             assert_eq!((stage.state(job).as_str(), account_balance(&stage, "chain")), ("open", 0));
         }
     }

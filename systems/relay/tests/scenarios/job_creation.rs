@@ -54,7 +54,7 @@ fn job_fields_are_bounded() {
             onceward_core::decide::Decision::Refusal(refusal) => refusal,
             other => panic!("no answer: {other:?}"),
         };
-        assert_eq!((refusal.status, &*refusal.code), (422, "bad_input"), "{field} = {value}");
+        assert_eq!((refusal.status, &*refusal.code), (422, "invalid_input"), "{field} = {value}");
         false
     };
     for (field, good, bad) in [

@@ -65,7 +65,7 @@ impl AbstractEvaluator<'_> {
                 })
             }
             _ => {
-                self.note_fault(FaultKind::Overflow, expr.span, "nothing is known of this sum".to_owned(), None);
+                self.note_fault(FaultKind::Overflow, expr.span, "the sum has no known bounds".to_owned(), None);
                 AbstractValue::non_null(AbstractShape::of_type(
                     &expr.value_type.ty,
                     &crate::model::FieldBounds::default(),
@@ -106,7 +106,7 @@ impl AbstractEvaluator<'_> {
                         self.note_fault(
                             FaultKind::Overflow,
                             expr.span,
-                            "the number may be the least there is, and the divisor -1".to_owned(),
+                            "the dividend may be the smallest int and the divisor -1".to_owned(),
                             None,
                         );
                     }
@@ -140,7 +140,7 @@ impl AbstractEvaluator<'_> {
             self.note_fault(
                 FaultKind::NotANumber,
                 expr.span,
-                "this may grow beyond what a double holds".to_owned(),
+                "the result may exceed the range of a double".to_owned(),
                 None,
             );
             return AbstractValue::non_null(AbstractShape::Double(f64::MIN, f64::MAX));
@@ -160,9 +160,12 @@ impl AbstractEvaluator<'_> {
     ) -> AbstractValue {
         if least < range.0 || most > range.1 {
             let message = match expr.value_type.ty {
-                DataType::Time => "this time may lie beyond the year 9999".to_owned(),
-                DataType::Duration => "this duration may be longer than can be counted".to_owned(),
-                _ => format!("this may {} what an int holds", if most > range.1 { "exceed" } else { "fall below" }),
+                DataType::Time => "the time may be after the year 9999".to_owned(),
+                DataType::Duration => "the duration may exceed the range of a duration".to_owned(),
+                _ => format!(
+                    "the result may {} the range of an int",
+                    if most > range.1 { "exceed" } else { "fall below" }
+                ),
             };
             self.note_fault(FaultKind::Overflow, expr.span, message, None);
         }
@@ -287,7 +290,7 @@ impl AbstractEvaluator<'_> {
                 self.clamp_to_range(least.trunc() as i128, most.trunc() as i128, I64_RANGE, expr)
             }
             _ => {
-                self.note_fault(FaultKind::Overflow, expr.span, "this may not be an int".to_owned(), None);
+                self.note_fault(FaultKind::Overflow, expr.span, "the value may not fit an int".to_owned(), None);
                 AbstractValue::non_null(AbstractShape::Number(I64_RANGE.0, I64_RANGE.1))
             }
         }

@@ -78,7 +78,7 @@ fn fault_in_expr(evaluator: &mut AbstractEvaluator, expr: &Expr, env: &AbstractE
             }
             let divisor = evaluator.eval(right, env);
             (!divisor.may_be_null && divisor.number_range() == Some((0, 0)))
-                .then(|| (expr.span, "this always divides by zero".to_owned()))
+                .then(|| (expr.span, "the divisor is always zero".to_owned()))
         }
         ExprKind::Negate(operand) => fault_in_expr(evaluator, operand, env),
         ExprKind::If(condition, yes, no) => {

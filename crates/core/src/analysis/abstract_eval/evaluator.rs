@@ -66,7 +66,7 @@ impl<'a> AbstractEvaluator<'a> {
     /// Collects a finding that the value may be null, or is.
     fn note_null_fault(&mut self, value: &AbstractValue, span: Span, path: Option<String>) {
         let message =
-            path.as_ref().map_or_else(|| "this may be null".to_owned(), |path| format!("`{path}` may be null"));
+            path.as_ref().map_or_else(|| "the value may be null".to_owned(), |path| format!("`{path}` may be null"));
         let before = self.findings.len();
         self.note_fault(FaultKind::Null, span, message, path);
         if let Some(finding) = self.findings.get_mut(before) {

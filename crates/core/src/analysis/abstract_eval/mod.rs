@@ -26,4 +26,4 @@ pub(super) use transition_choice::{
 };
 pub(super) use transition_effects::{SentValues, TransitionEffects, analyze_transition, eval_in_state, event_actions};
 pub(super) use value_fit::find_misfit;
-pub(super) use walk::{any_subexpr, for_each_subexpr, for_each_transition_expr};
+pub(super) use walk::{for_each_subexpr, for_each_transition_expr};

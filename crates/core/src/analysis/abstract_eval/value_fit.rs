@@ -21,7 +21,7 @@ pub(crate) fn find_misfit(
             if *most > i128::from(max) {
                 Some(format!("may be {}, and at most {max} is allowed", describe_number(*most)))
             } else if *least < i128::from(min) {
-                Some(format!("may be {}, and at least {min} is allowed", describe_number(*least)))
+                Some(format!("may be {}, and at least {min} is required", describe_number(*least)))
             } else {
                 None
             }
@@ -41,7 +41,7 @@ pub(crate) fn find_misfit(
             if *most > high {
                 Some(format!("may be {most}, and at most {high} is allowed"))
             } else if *least < low {
-                Some(format!("may be {least}, and at least {low} is allowed"))
+                Some(format!("may be {least}, and at least {low} is required"))
             } else {
                 None
             }
@@ -84,8 +84,8 @@ pub(crate) fn find_misfit(
         (AbstractShape::Ref(from), DataType::Ref(to)) => from
             .iter()
             .find(|name| !to.contains(name))
-            .map(|name| format!("may be a record of `{name}`, which the field does not take")),
-        (AbstractShape::Any, _) => Some("is not known to fit".to_owned()),
+            .map(|name| format!("may be a record of `{name}`, which the field does not accept")),
+        (AbstractShape::Any, _) => Some("may not fit".to_owned()),
         _ => None,
     }
 }
@@ -122,7 +122,7 @@ fn find_text_misfit(
             .find(|value| !required_pattern.is_match(value))
             .map(|value| format!("may be `{value}`, which does not match the field's pattern")),
         None if pattern == Some(required_pattern.as_str()) => None,
-        None => Some("is not known to match the field's pattern".to_owned()),
+        None => Some("may not match the field's pattern".to_owned()),
     }
 }
 

@@ -67,24 +67,24 @@ pub(super) fn analyze(
 fn null_diagnostic(finding: &FaultFinding, is_creation: bool, transition_text: &str) -> Diagnostic {
     let help = match &finding.path {
         Some(path) => format!(
-            "test it first: `{path} != null && …` in `when`, an entry of `refuse` with `if = \"{path} == null\"`, or \
-             `{path} == null ? … : …`"
+            "test for null first: `{path} != null && …` in `when`, an entry of `refuse` with `if = \"{path} == \
+             null\"`, or `{path} == null ? … : …`"
         ),
         None => "test for null first, in `when` or in an entry of `refuse`".to_owned(),
     };
     if is_creation && finding.is_certain {
         let message = finding.message.replace("may be null", "is always null");
-        return Diagnostic::error("may-be-null", finding.span, format!("{message}, which is a fault"))
-            .label(format!("never anything else in this {transition_text}"))
-            .help(format!("take it, give it a default, or {help}"));
+        return Diagnostic::error("may-be-null", finding.span, format!("{message}, which makes the operation fail"))
+            .label(format!("null for every call of the {transition_text}"))
+            .help(format!("take the field, give it a default, or {help}"));
     }
-    Diagnostic::warning("may-be-null", finding.span, format!("{}, which is a fault", finding.message))
-        .label(format!("whoever calls this {transition_text} is then told of a fault, and can do nothing about it"))
+    Diagnostic::warning("may-be-null", finding.span, format!("{}, which makes the operation fail", finding.message))
+        .label(format!("the caller of the {transition_text} then gets a fault that it cannot fix"))
         .help(help)
 }
 
 fn always_faults_diagnostic(span: Span, reason: &str, transition_text: &str) -> Diagnostic {
     Diagnostic::error("always-faults", span, reason.to_owned())
-        .label(format!("a fault for whoever calls this {transition_text}, so it is never taken"))
-        .help("correct the value or the bounds, or take the row away")
+        .label(format!("every call of the {transition_text} fails, so it is never taken"))
+        .help("correct the value or the bounds, or remove the transition")
 }

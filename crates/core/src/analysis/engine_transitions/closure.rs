@@ -53,12 +53,12 @@ pub(super) fn analyze(
         let reason = match fired.cause_span {
             None => {
                 format!(
-                    "the engine fires this {}, so it must always go through",
+                    "the engine fires the {}; no caller can react to a failure, so it must always succeed",
                     describe_transition(&analyzed.reachability, event, transition)
                 )
             }
             Some(_) => format!(
-                "the engine may come to fire this {} of `{}`, so it must always go through",
+                "the engine may fire the {} of `{}`; no caller can react to a failure, so it must always succeed",
                 describe_transition(&analyzed.reachability, event, transition),
                 fired.id.0
             ),
@@ -123,7 +123,7 @@ fn engine_fired_roots(analyses: &AnalyzedLifecycles) -> Vec<FiredTransition> {
 }
 
 /// Follows the actions of a transition.
-#[expect(clippy::too_many_arguments, reason = "the walk's whole state, used in one place")]
+#[expect(clippy::too_many_arguments, reason = "the complete state of the walk, used once")]
 fn follow_actions(
     analyses: &AnalyzedLifecycles,
     fired: &FiredTransition,
@@ -152,10 +152,12 @@ fn follow_actions(
                 Diagnostic::error(
                     "engine-spawn",
                     span,
-                    format!("this `{lifecycle}` may not be made, and then everything is undone"),
+                    format!("the creation of the `{lifecycle}` may fail, and then the whole operation is rolled back"),
                 )
                 .label(reason)
-                .help(format!("give values that a `create` row of `{lifecycle}` is sure to take, or add such a row")),
+                .help(format!(
+                    "give values that a `create` transition of `{lifecycle}` always accepts, or add such a transition"
+                )),
             );
         }
         matching.transitions
@@ -175,9 +177,13 @@ fn follow_actions(
             .map_or(u64::MAX, |delivery| delivery.reachability.lifecycle.payload_bounds.max_bytes);
         if *bytes > max_bytes && seen.insert((deliver.span, "deliver-too-large")) {
             diagnostics.push(
-                Diagnostic::error("deliver-too-large", deliver.span, "this message may be too large, which is a fault")
-                    .label(format!("its body may have {bytes} bytes as JSON, and at most {max_bytes} are sent"))
-                    .help("send less, or give the texts in it a smaller `max` (a character may take six bytes)"),
+                Diagnostic::error(
+                    "deliver-too-large",
+                    deliver.span,
+                    "the delivery may be too large, which makes the operation fail",
+                )
+                .label(format!("its body may have {bytes} bytes as JSON, and at most {max_bytes} are allowed"))
+                .help("send less, or give its texts a smaller `max` (a character may take six bytes)"),
             );
         }
         let source = AbstractValue::non_null(super::super::abstract_eval::AbstractShape::Text {
@@ -263,10 +269,10 @@ fn find_endless_nesting(edges: &[(TransitionId, TransitionId, bool, Span)], diag
                     Diagnostic::error(
                         "endless-spawn",
                         *span,
-                        format!("records make or require one another more than {MAX_NESTED_SPAWNS} deep"),
+                        format!("records spawn or require one another more than {MAX_NESTED_SPAWNS} levels deep"),
                     )
-                    .label("comes round to itself, or nests too deep")
-                    .help("break the circle: let a timer or a caller make the next record"),
+                    .label("leads back to itself, or nests too deeply")
+                    .help("break the cycle: let a timer or a caller create the next record"),
                 );
                 return;
             }

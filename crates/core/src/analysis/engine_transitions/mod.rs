@@ -54,7 +54,7 @@ fn analyze_timer_delays(
                 .and_then(|value| value.number_range())
                 .is_some_and(|(_, max_delay)| max_delay > MAX_TIMER_DELAY_MICROS)
             {
-                let message = "this delay may reach beyond the year 9999".to_owned();
+                let message = "the delay may end after the year 9999".to_owned();
                 findings.push(FaultFinding {
                     kind: FaultKind::Overflow,
                     span: after.expr.span,
@@ -64,13 +64,7 @@ fn analyze_timer_delays(
                 });
             }
             let name = analyzed.reachability.state_name(state);
-            report_faults(
-                findings,
-                &format!("it is worked out whenever a record enters `{name}`"),
-                None,
-                seen,
-                diagnostics,
-            );
+            report_faults(findings, &format!("evaluated whenever a record enters `{name}`"), None, seen, diagnostics);
         }
     }
 }
@@ -87,14 +81,16 @@ fn analyze_work_formulas(
     let Some(work) = &analyzed.reachability.lifecycle.work else { return };
     let formulas = [
         (&work.priority, analyzed.reachability.ready_states, "waits"),
-        (&work.stop_condition, analyzed.reachability.leased_states, "is worked on"),
+        (&work.stop_condition, analyzed.reachability.leased_states, "is leased"),
     ];
     for (formula, states, when) in formulas {
         let Some(formula) = formula else { continue };
         for state in states.iter().filter(|state| analyzed.reachability.reachable.contains(*state)) {
             let (findings, _) = eval_in_state(&analyzed.reachability, &analyzed.state_facts, &formula.expr, state);
-            let reason =
-                format!("the engine asks it while a record {when} in `{}`", analyzed.reachability.state_name(state));
+            let reason = format!(
+                "the engine evaluates it while a record {when} in `{}`",
+                analyzed.reachability.state_name(state)
+            );
             report_faults(findings, &reason, None, seen, diagnostics);
         }
     }
@@ -113,11 +109,12 @@ fn report_faults(
         if !seen.insert((finding.span, code)) {
             continue;
         }
-        let mut error = Diagnostic::error(code, finding.span, format!("{}, which is a fault", finding.message))
-            .label(reason)
-            .help(fault_help(&finding));
+        let mut error =
+            Diagnostic::error(code, finding.span, format!("{}, which makes the operation fail", finding.message))
+                .label(reason)
+                .help(fault_help(&finding));
         if let Some(caused) = cause_span {
-            error = error.related(caused, "reached from here");
+            error = error.related(caused, "fired by the action");
         }
         diagnostics.push(error);
     }
@@ -139,22 +136,23 @@ fn fault_help(finding: &FaultFinding) -> String {
     match (finding.kind, &finding.path) {
         (FaultKind::Null, Some(path)) => match path.strip_prefix("record.").filter(|field| !field.contains('.')) {
             Some(field) => format!(
-                "test it first (`{path} != null && …` in `when`, or `{path} == null ? … : …`), or set `{field}` on every way \
-                 into the state"
+                "test for null first (`{path} != null && …` in `when`, or `{path} == null ? … : …`), or set `{field}` \
+                 in every transition that leads to the state"
             ),
-            None => format!("test it first: `{path} != null && …` in `when`, or `{path} == null ? … : …`"),
+            None => format!("test for null first: `{path} != null && …` in `when`, or `{path} == null ? … : …`"),
         },
         (FaultKind::Null, None) => "test for null first".to_owned(),
         (FaultKind::Overflow, Some(path)) => {
-            format!("declare `min` and `max` for `{path}`, which may be too large for this, or test it in `when`")
+            format!("declare `min` and `max` for `{path}`, or test it in `when`")
         }
-        (FaultKind::Overflow, None) => "declare `min` and `max` on what goes in, or test it in `when`".to_owned(),
+        (FaultKind::Overflow, None) => "declare `min` and `max` for the operands, or test them in `when`".to_owned(),
         (FaultKind::DivisionByZero, _) => "test the divisor in `when`, or declare a `min` above zero for it".to_owned(),
         (FaultKind::OutOfBounds, _) => {
-            "test it in `when`, declare the same bounds on what goes in, or widen the field's bounds".to_owned()
+            "test the value in `when`, declare the same bounds for its source, or widen the bounds of the field"
+                .to_owned()
         }
-        (FaultKind::NegativeAmount, _) => "declare `min = 0` on what goes in, or test it in `when`".to_owned(),
-        _ => "guard it in `when`".to_owned(),
+        (FaultKind::NegativeAmount, _) => "declare `min = 0` for the operands, or test the amount in `when`".to_owned(),
+        _ => "test the operands in `when`".to_owned(),
     }
 }
 
@@ -162,9 +160,9 @@ fn fault_help(finding: &FaultFinding) -> String {
 fn describe_transition(reachability: &Reachability, event: &EventDef, transition: &Transition) -> String {
     let from = reachability.state_names(transition.from.iter());
     match (event.kind, transition.to) {
-        (EventKind::Create, Some(to)) => format!("`create` row to `{}`", reachability.state_name(to)),
-        (_, Some(to)) => format!("`{}` row from {from} to `{}`", event.name, reachability.state_name(to)),
-        (_, None) => format!("`{}` row in {from}", event.name),
+        (EventKind::Create, Some(to)) => format!("`create` transition to `{}`", reachability.state_name(to)),
+        (_, Some(to)) => format!("`{}` transition from {from} to `{}`", event.name, reachability.state_name(to)),
+        (_, None) => format!("`{}` transition in {from}", event.name),
     }
 }
 

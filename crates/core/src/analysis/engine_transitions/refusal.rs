@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::value::Value;
 
-#[expect(clippy::too_many_arguments, reason = "one row's whole context, used in one place")]
+#[expect(clippy::too_many_arguments, reason = "the complete context of one transition, used once")]
 pub(super) fn analyze(
     analyses: &AnalyzedLifecycles,
     analyzed: &AnalyzedLifecycle,
@@ -28,29 +28,34 @@ pub(super) fn analyze(
         if seen.insert((span, code)) {
             let mut error = Diagnostic::error(code, span, message).label(reason).help(help);
             if let Some(caused) = cause_span {
-                error = error.related(caused, "reached from here");
+                error = error.related(caused, "fired by the action");
             }
             diagnostics.push(error);
         }
     };
     if let Some(refuse) = transition.refuse.first() {
-        let help = "nobody is there to be refused: turn it into a row of its own with `when`, and say where that goes";
-        report("engine-refuse", refuse.condition.expr.span, "this row may be refused".to_owned(), help.to_owned());
+        let help = "no caller receives the refusal: replace the entry by a transition with that condition in `when`";
+        report(
+            "engine-refuse",
+            refuse.condition.expr.span,
+            "the transition may be refused".to_owned(),
+            help.to_owned(),
+        );
     }
     if let Some(require) = transition.require.first() {
-        let message = "this row needs another record to take part, which it may not".to_owned();
-        let help = "offer it with `cascade`, or add a later row without `require` that is taken otherwise";
+        let message = "the transition requires an event of another record, which may not take it".to_owned();
+        let help = "send the event with `cascade`, or add a later transition without `require`";
         report("engine-require", require.span, message, help.to_owned());
     }
     if let Some(check) =
         transition.checks.first().and_then(|index| analyzed.reachability.lifecycle.checks.get(usize::from(*index)))
     {
-        let message = format!("this row waits for an answer to `{}`, which may never come", check.name);
+        let message = format!("the transition waits for the external check `{}`, which may never answer", check.name);
         report(
             "engine-check",
             transition.span,
             message,
-            "ask it in a row that somebody calls, and keep the answer in a field".to_owned(),
+            "read the check in a transition that a caller fires, and set a field from the answer".to_owned(),
         );
     }
     find_shortages(analyses, analyzed.reachability.lifecycle, transition, &mut report);
@@ -66,9 +71,12 @@ pub(super) fn analyze(
         if change.enters_counted_set(&unique.on, unique.in_states)
             && !is_key_held_by_own_spawner(analyses, &change, unique)
         {
-            let message = format!("another record may have the key `{}` already", unique.name);
-            let help = format!("do not come into `{}` here: claim the key in a row that somebody calls", unique.name);
-            report("engine-clash", transition.span, message, help);
+            let message = format!("another record may hold the unique key `{}`", unique.name);
+            let help = format!(
+                "do not enter `{}` in an engine transition: claim the key in a transition that a caller fires",
+                unique.name
+            );
+            report("engine-duplicate", transition.span, message, help);
         }
     }
     for limit in &change.lifecycle.limits {
@@ -76,9 +84,13 @@ pub(super) fn analyze(
         if is_counted && change.enters_counted_set(&limit.on, limit.in_states) {
             let message = format!("the limit `{}` may be full", limit.name);
             let help = match event.kind {
-                EventKind::Lease => "to bound what runs at once, give `[work]` a `key` with a `limit`".to_owned(),
+                EventKind::Lease => "to bound concurrent jobs, give `[work]` a `key` with a `limit`".to_owned(),
                 _ => {
-                    format!("do not come into what `{}` counts here: come in by a row that somebody calls", limit.name)
+                    format!(
+                        "do not enter the states that `{}` counts in an engine transition: enter them in a transition \
+                         that a caller fires",
+                        limit.name
+                    )
                 }
             };
             report("engine-limit", transition.span, message, help);
@@ -94,7 +106,8 @@ pub(super) fn analyze(
             });
         if comes_into_link {
             let message = format!("the link `{}` may be full", link.name);
-            let help = format!("drop the `max` of `{}`, or come into it by a row that somebody calls", link.name);
+            let help =
+                format!("remove the `max` of `{}`, or set the ref in a transition that a caller fires", link.name);
             report("engine-limit", transition.span, message, help);
         }
     }
@@ -119,10 +132,10 @@ fn find_shortages(
             _ if is_zero => {}
             AccountRef::Hold if matches!(action.amount, TransferAmount::Rest) => {}
             AccountRef::Hold => report(
-                "engine-short",
+                "engine-overdraft",
                 action.span,
-                "the hold may have less than this".to_owned(),
-                "move `amount = \"rest\"`: it takes whatever there is".to_owned(),
+                "the hold may have less than the amount".to_owned(),
+                "transfer `amount = \"rest\"`, which is all that the hold has".to_owned(),
             ),
             AccountRef::Named(template) => {
                 let is_outside = match template.parts.as_slice() {
@@ -131,10 +144,12 @@ fn find_shortages(
                 };
                 if !is_outside {
                     report(
-                        "engine-short",
+                        "engine-overdraft",
                         action.span,
-                        format!("the account `{}` may have less than this", template.text),
-                        "set the money aside in the `hold` when somebody calls, and move its `rest` here".to_owned(),
+                        format!("the account `{}` may have less than the amount", template.text),
+                        "transfer the money to the `hold` in a transition that a caller fires, and transfer the `rest` \
+                         of the hold in the engine transition"
+                            .to_owned(),
                     );
                 }
             }

@@ -66,11 +66,12 @@ pub(super) fn analyze(analyses: &AnalyzedLifecycles, diagnostics: &mut Vec<Diagn
 
 fn cycle_diagnostic(cycle: &[&TransitionDependency]) -> Option<Diagnostic> {
     let (first, others) = cycle.split_first()?;
-    let label = if others.is_empty() { "and so on, without end" } else { "which leads back here, without end" };
-    let message = "this row can never be taken: it comes round to itself without end";
+    let label =
+        if others.is_empty() { "and so on without end" } else { "which leads back to the transition, without end" };
+    let message = "the transition can never be taken: it leads back to itself without end";
     let error = Diagnostic::error("endless-spawn", first.span, message)
         .label(format!("{}, {label}", first.description))
-        .help("break the circle: give it an `if` that ends, or let a timer or a caller make the next record");
+        .help("break the cycle: add an `if` that becomes false, or let a timer or a caller create the next record");
     Some(others.iter().take(4).fold(error, |error, need| error.related(need.span, need.description.clone())))
 }
 
@@ -115,7 +116,7 @@ fn spawn_dependencies(analyses: &AnalyzedLifecycles, transition: &Transition) ->
                 "create",
                 &names,
                 spawn.span,
-                format!("makes `{}`", spawn.lifecycle),
+                format!("spawns `{}`", spawn.lifecycle),
             )
         })
         .collect()

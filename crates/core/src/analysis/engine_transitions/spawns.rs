@@ -28,7 +28,7 @@ pub(super) fn transitions_taking(target: &AnalyzedLifecycle, sent_values: &SentV
     let mut reason = None;
     let lifecycle = target.reachability.lifecycle;
     let Some(event) = lifecycle.events.iter().find(|event| event.kind == EventKind::Create) else {
-        matching.uncertainty = Some(format!("`{}` has no `create` row", lifecycle.name));
+        matching.uncertainty = Some(format!("`{}` has no `create` transition", lifecycle.name));
         return matching;
     };
     for (index, transition) in event.transitions.iter().enumerate() {
@@ -53,12 +53,15 @@ pub(super) fn transitions_taking(target: &AnalyzedLifecycle, sent_values: &SentV
         let is_admitted = transition.by.is_empty() || transition.by.contains(&AllowedCaller::Record);
         match input_match.uncertainty {
             None if is_admitted && !unmatched && transition.require.is_empty() => return matching,
-            None if !is_admitted => reason.get_or_insert_with(|| "its `create` row does not admit `record`".to_owned()),
-            None => reason.get_or_insert_with(|| "no `create` row is sure to hold".to_owned()),
+            None if !is_admitted => {
+                reason.get_or_insert_with(|| "the `by` of its `create` transition does not admit `record`".to_owned())
+            }
+            None => reason.get_or_insert_with(|| "no `create` transition is certain to match".to_owned()),
             Some(uncertainty) => reason.get_or_insert(uncertainty),
         };
     }
-    matching.uncertainty = Some(reason.unwrap_or_else(|| format!("no `create` row of `{}` takes it", lifecycle.name)));
+    matching.uncertainty =
+        Some(reason.unwrap_or_else(|| format!("no `create` transition of `{}` accepts it", lifecycle.name)));
     matching
 }
 
@@ -111,13 +114,13 @@ pub(super) fn match_inputs(transition: &Transition, sent_values: &SentValues, is
 fn mismatch_reason(transition: &Transition, sent_values: &SentValues) -> String {
     let unknown = sent_values.iter().find(|(name, _)| !transition.inputs.iter().any(|input| input.field.name == *name));
     if let Some((name, _)) = unknown {
-        return format!("its `create` row does not take `{name}`");
+        return format!("its `create` transition does not accept `{name}`");
     }
     let missing = transition.inputs.iter().find(|input| {
         is_required(input, transition, true) && !sent_values.iter().any(|(name, _)| *name == input.field.name)
     });
     match missing {
         Some(input) => format!("`{}` is missing", input.field.name),
-        None => "a value never fits its `create` row".to_owned(),
+        None => "a value never fits its `create` transition".to_owned(),
     }
 }

@@ -23,12 +23,12 @@ pub(in super::super) struct Evaluator<'a> {
 }
 
 #[cold]
-#[expect(clippy::unnecessary_box_returns, reason = "the one maker of what `Got` carries")]
+#[expect(clippy::unnecessary_box_returns, reason = "the only constructor of the boxed fault")]
 pub(super) fn fault(kind: FaultKind, span: Span) -> Box<EvalStop> {
     Box::new(EvalStop::Fault(EvalFault { kind, span }))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "it stands where an evaluation ends, which may fault")]
+#[expect(clippy::unnecessary_wraps, reason = "returned as the result of an evaluation, which may fault")]
 pub(super) fn boolean<'a>(value: bool) -> EvalResult<'a> {
     Ok(Cow::Owned(Value::Bool(value)))
 }

@@ -100,7 +100,7 @@ fn to_int<'a>(value: &Value, span: Span) -> EvalResult<'a> {
         Value::Int(number) => *number,
         Value::Time(time) => time.secs(),
         Value::Double(number) if number.abs() < I64_LIMIT => {
-            #[expect(clippy::cast_possible_truncation, reason = "the range was looked at; the cut is what int means")]
+            #[expect(clippy::cast_possible_truncation, reason = "the range is checked, and int() truncates")]
             let cut = *number as i64;
             cut
         }
@@ -112,7 +112,7 @@ fn to_int<'a>(value: &Value, span: Span) -> EvalResult<'a> {
 
 fn to_double<'a>(value: &Value, span: Span) -> EvalResult<'a> {
     match value {
-        #[expect(clippy::cast_precision_loss, reason = "the nearest double is what double means")]
+        #[expect(clippy::cast_precision_loss, reason = "double() rounds to the nearest double")]
         Value::Int(number) => Ok(Cow::Owned(Value::Double(*number as f64))),
         Value::Double(number) => Ok(Cow::Owned(Value::Double(*number))),
         _ => Err(fault(FaultKind::WrongType, span)),

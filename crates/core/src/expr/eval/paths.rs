@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::time::Time;
 use crate::value::Value;
 
-#[expect(clippy::unnecessary_wraps, reason = "it stands where an evaluation ends, which may fault")]
+#[expect(clippy::unnecessary_wraps, reason = "returned as the result of an evaluation, which may fault")]
 fn owned_value<'a>(value: Value) -> EvalResult<'a> {
     Ok(Cow::Owned(value))
 }

@@ -39,8 +39,7 @@ impl ExprTyper<'_> {
             ("min", [_, _, ..]) => self.infer_extreme(BuiltinFunction::Min, arguments, range),
             ("backoff", [_, _, _, _]) => self.infer_backoff(arguments, range),
             ("jitter", [max_jitter]) => {
-                let max_jitter =
-                    self.infer_of_type(max_jitter, &DataType::Duration, "jitter takes the longest jitter")?;
+                let max_jitter = self.infer_of_type(max_jitter, &DataType::Duration, "jitter takes its maximum")?;
                 Some(self.typed_call(BuiltinFunction::Jitter, vec![max_jitter], DataType::Duration, range))
             }
             (known, _) if FUNCTION_NAMES.contains(&known) => {
@@ -54,13 +53,13 @@ impl ExprTyper<'_> {
                 self.report_error(
                     "wrong-arguments",
                     name_range,
-                    format!("`{known}` does not take {}", count_noun(arguments.len(), "argument", "arguments")),
+                    format!("`{known}` does not accept {}", count_noun(arguments.len(), "argument", "arguments")),
                     usage,
                 )
             }
             (method, _) if METHOD_NAMES.contains(&method) => {
-                let help = format!("write it after what it is asked of: x.{method}(…)");
-                self.report_error("unknown-function", name_range, format!("`{method}` is not called this way"), help)
+                let help = format!("write it as a method: x.{method}(…)");
+                self.report_error("unknown-function", name_range, format!("`{method}` is a method"), help)
             }
             (other, _) => self.report_unknown_function(other, name_range, &FUNCTION_NAMES),
         }
@@ -98,11 +97,11 @@ impl ExprTyper<'_> {
             ("contains", [_]) => BuiltinFunction::Contains,
             ("startsWith" | "endsWith" | "contains", _) => {
                 let message =
-                    format!("`{name}` does not take {}", count_noun(arguments.len(), "argument", "arguments"));
+                    format!("`{name}` does not accept {}", count_noun(arguments.len(), "argument", "arguments"));
                 return self.report_error("wrong-arguments", name_range, message, format!("write x.{name}('text')"));
             }
             _ if FUNCTION_NAMES.contains(&name) => {
-                let message = format!("`{name}` is not called this way");
+                let message = format!("`{name}` is a function");
                 return self.report_error("unknown-function", name_range, message, format!("write {name}(…)"));
             }
             _ => return self.report_unknown_function(name, name_range, &METHOD_NAMES),
@@ -117,24 +116,24 @@ impl ExprTyper<'_> {
             // CEL has these two functions. The help names the equivalent in the subset.
             "exists_one" | "map" => {
                 let help = if name == "map" {
-                    "ask of the elements themselves: list.exists(x, …), list.all(x, …) or list.filter(x, …)"
+                    "test the elements: list.exists(x, …), list.all(x, …) or list.filter(x, …)"
                 } else {
-                    "write list.exists(x, …), or size(list.filter(x, …)) == 1 where there must not be two"
+                    "write list.exists(x, …), or size(list.filter(x, …)) == 1 for exactly one"
                 };
-                return self.report_error("unknown-function", range, format!("no function is called `{name}`"), help);
+                return self.report_error("unknown-function", range, format!("there is no function `{name}`"), help);
             }
-            "matches" => "no regular expressions in expressions: give the field a `pattern`",
+            "matches" => "give the field a `pattern`; expressions have no regular expressions",
             "now" => "write `now` without brackets",
             "not" => "write `!`",
-            "has" => "every declared field is there: compare it with null",
+            "has" => "compare the field with null; every declared field exists",
             "getFullYear" | "getMonth" | "getDate" | "getDayOfMonth" | "getDayOfWeek" | "getDayOfYear" | "getHours"
             | "getMinutes" | "getSeconds" | "getMilliseconds" => {
-                "there are no calendars and time zones here: use int(now)"
+                "use int(now); expressions have no calendars and time zones"
             }
-            "uint" | "bytes" | "bool" | "type" | "dyn" => "only int, double and string convert",
+            "uint" | "bytes" | "bool" | "type" | "dyn" => "convert with int, double or string",
             _ => {
                 let help = suggest::suggestion_help(self.diagnostic_count(), name, known.iter().copied());
-                return self.report_error("unknown-function", range, format!("no function is called `{name}`"), help);
+                return self.report_error("unknown-function", range, format!("there is no function `{name}`"), help);
             }
         };
         self.report_error("not-in-subset", range, format!("`{name}` is not part of the expression language"), reason)
@@ -155,8 +154,7 @@ impl ExprTyper<'_> {
     fn infer_of_type(&mut self, node: &ParsedExpr, expected: &DataType, what: &str) -> TypingResult<TypedExpr> {
         let lowered = self.infer(node, Some(expected))?;
         if lowered.expr.value_type.ty != *expected {
-            let message =
-                format!("{what} as {}, and this is {}", type_name(expected), type_name(&lowered.expr.value_type.ty));
+            let message = format!("{what} as {}, not {}", type_name(expected), type_name(&lowered.expr.value_type.ty));
             let help = match (&lowered.expr.value_type.ty, expected) {
                 (DataType::Int | DataType::Double, DataType::Duration) => hints::unit_help(node, false),
                 _ => "give a value of that type".to_owned(),
@@ -169,7 +167,7 @@ impl ExprTyper<'_> {
     fn infer_text(&mut self, node: &ParsedExpr) -> TypingResult<TypedExpr> {
         let lowered = self.infer(node, None)?;
         if !is_text(&lowered.expr.value_type.ty) {
-            let message = format!("text is wanted here, and this is {}", type_name(&lowered.expr.value_type.ty));
+            let message = format!("expected text, got {}", type_name(&lowered.expr.value_type.ty));
             return self.report_error("type-mismatch", &node.range, message, "convert it: string(…)");
         }
         Some(lowered)
@@ -179,8 +177,8 @@ impl ExprTyper<'_> {
         let lowered = self.infer(of, None)?;
         let ty = &lowered.expr.value_type.ty;
         if !is_text(ty) && !matches!(ty, DataType::List(_)) {
-            let message = format!("text and lists have a size, and this is {}", type_name(ty));
-            return self.report_error("type-mismatch", &of.range, message, "name a text or a list");
+            let message = format!("only text and lists have a size, got {}", type_name(ty));
+            return self.report_error("type-mismatch", &of.range, message, "give a text or a list");
         }
         Some(self.typed_call(BuiltinFunction::Size, vec![lowered], DataType::Int, range))
     }
@@ -207,8 +205,8 @@ impl ExprTyper<'_> {
             ),
         };
         if !is_convertible {
-            let message = format!("this cannot be converted: it is {}", type_name(ty));
-            return self.report_error("type-mismatch", &of.range, message, format!("it converts from {known}"));
+            let message = format!("{} cannot be converted", type_name(ty));
+            return self.report_error("type-mismatch", &of.range, message, format!("give {known}"));
         }
         Some(self.typed_call(function, vec![lowered], result_type, range))
     }
@@ -221,9 +219,12 @@ impl ExprTyper<'_> {
             Ok(time) => {
                 Some(self.typed_expr(range, ExprKind::Const(Value::Time(time)), value_type(DataType::Time, false), 1))
             }
-            Err(error) => {
-                self.report_error("bad-time", &of.range, error.to_string(), "write it as '2026-01-31T12:00:00Z'")
-            }
+            Err(error) => self.report_error(
+                "invalid-time",
+                &of.range,
+                error.to_string(),
+                "write a time such as '2026-01-31T12:00:00Z'",
+            ),
         }
     }
 
@@ -238,19 +239,17 @@ impl ExprTyper<'_> {
                 value_type(DataType::Duration, false),
                 1,
             )),
-            Err(error) => {
-                self.report_error("bad-duration", &of.range, error.to_string(), "write it as '30s' or '1h30m'")
-            }
+            Err(error) => self.report_error(
+                "invalid-duration",
+                &of.range,
+                error.to_string(),
+                "write a duration such as '30s' or '1h30m'",
+            ),
         }
     }
 
     fn require_literal<T>(&mut self, of: &ParsedExpr, example: &str) -> TypingResult<T> {
-        self.report_error(
-            "type-mismatch",
-            &of.range,
-            "only a literal can be read as a time",
-            format!("write {example}"),
-        )
+        self.report_error("type-mismatch", &of.range, "expected a literal", format!("write {example}"))
     }
 
     /// Types `max` and `min`. The result is nullable only if all operands are.
@@ -283,10 +282,10 @@ impl ExprTyper<'_> {
                 || (ty != DataType::Null && ty != *other)
             {
                 let message = match ty {
-                    DataType::Null => format!("{} has no greatest and least", type_name(other)),
-                    _ => format!("this is {}, and what stands before it {}", type_name(other), type_name(&ty)),
+                    DataType::Null => format!("{} cannot be ordered", type_name(other)),
+                    _ => format!("the argument is {}, and an earlier one is {}", type_name(other), type_name(&ty)),
                 };
-                let help = "max and min take ints, doubles, durations or times, all of one type";
+                let help = "give max and min ints, doubles, durations or times, all of one type";
                 return self.report_error("type-mismatch", &node.range, message, help);
             }
             ty = other.clone();
@@ -299,10 +298,10 @@ impl ExprTyper<'_> {
 
     fn infer_backoff(&mut self, arguments: &[ParsedExpr], range: &Range<usize>) -> TypingResult<TypedExpr> {
         let [attempts, base, factor, cap] = arguments else { return None };
-        let attempts = self.infer_of_type(attempts, &DataType::Int, "backoff takes the number of tries")?;
+        let attempts = self.infer_of_type(attempts, &DataType::Int, "backoff takes the number of attempts")?;
         let base = self.infer_of_type(base, &DataType::Duration, "backoff takes its first delay")?;
         if !matches!(factor.kind, ParsedKind::Literal(Value::Int(1..=1_000))) {
-            let message = "the factor of backoff is a whole number from 1 to 1000, as a literal";
+            let message = "the factor of backoff must be a literal whole number from 1 to 1000";
             return self.report_error(
                 "wrong-arguments",
                 &factor.range,
@@ -311,7 +310,7 @@ impl ExprTyper<'_> {
             );
         }
         let factor = self.infer(factor, None)?;
-        let cap = self.infer_of_type(cap, &DataType::Duration, "backoff takes its longest delay")?;
+        let cap = self.infer_of_type(cap, &DataType::Duration, "backoff takes its maximum delay")?;
         Some(self.typed_call(BuiltinFunction::Backoff, vec![attempts, base, factor, cap], DataType::Duration, range))
     }
 }

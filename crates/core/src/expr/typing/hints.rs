@@ -42,21 +42,21 @@ pub(super) fn unit_help(node: &ParsedExpr, is_unquoted: bool) -> String {
 /// Returns what may be null in an expression, and the help for it.
 pub(super) fn null_help(node: &ParsedExpr, expr: &Expr, expected: &DataType) -> (String, String) {
     let Some(part) = find_nullable_part(node, expr) else {
-        return ("this may be null".to_owned(), "say what to take instead: x == null ? … : x".to_owned());
+        return ("the value may be null".to_owned(), "replace null: x == null ? … : x".to_owned());
     };
     if std::ptr::eq(part, node) && matches!(node.kind, ParsedKind::Literal(_)) {
-        return ("this is null".to_owned(), "give a value, or declare the field `optional`".to_owned());
+        return ("the value is null".to_owned(), "give a value, or declare the field `optional`".to_owned());
     }
     let Some(path) = path_text(part) else {
         let help = "give a value in every branch, or declare the field `optional`".to_owned();
         return ("one branch is null".to_owned(), help);
     };
     let help = if *expected == DataType::Bool {
-        format!("write {path} == true, which is false where it is null")
+        format!("write {path} == true, which is false if it is null")
     } else {
         format!(
-            "rule null out first: with {path} != null in the row's `when`, or a `refuse` if {path} == null\n\
-             or say what to take instead: {path} == null ? … : {path}"
+            "exclude null first: {path} != null in the transition's `when`, or an entry of `refuse` with {path} == \
+             null\nor replace null: {path} == null ? … : {path}"
         )
     };
     (format!("`{path}` may be null"), help)
@@ -87,7 +87,7 @@ pub(super) fn membership_help(list: &ParsedExpr, element: &ParsedExpr, negated: 
     };
     let list = path_text(list).unwrap_or_else(|| "list".to_owned());
     let found = format!("{element} in {list}");
-    format!("look into the list: {}", if negated { format!("!({found})") } else { found })
+    format!("search the list: {}", if negated { format!("!({found})") } else { found })
 }
 
 /// Returns a path as it is written in the file.

@@ -38,15 +38,20 @@ impl ExprTyper<'_> {
                     continue;
                 };
                 if one.expr.value_type.ty == DataType::Null {
-                    return self.report_error("maybe-null", &element.range, "a list holds no nulls", "leave it out");
+                    return self.report_error(
+                        "null-not-allowed",
+                        &element.range,
+                        "a list cannot contain null",
+                        "remove it",
+                    );
                 }
                 if matches!(one.expr.value_type.ty, DataType::List(_)) {
                     let help = "join lists with `+`";
-                    return self.report_error("type-mismatch", &element.range, "a list holds no lists", help);
+                    return self.report_error("type-mismatch", &element.range, "a list cannot contain lists", help);
                 }
                 let Some(both) = join_types(&element_type, &one.expr.value_type.ty) else {
                     let message = format!(
-                        "a list holds one type: this is {}, another is {}",
+                        "the elements of a list must have one type: one is {}, another is {}",
                         type_name(&one.expr.value_type.ty),
                         type_name(&element_type)
                     );
@@ -54,7 +59,7 @@ impl ExprTyper<'_> {
                         "type-mismatch",
                         &element.range,
                         message,
-                        "convert it, or make two lists",
+                        "convert the element, or use two lists",
                     );
                 };
                 element_type = both;
@@ -93,22 +98,22 @@ impl ExprTyper<'_> {
             return self.report_error(
                 "wrong-arguments",
                 name_range,
-                "a variable and an expression over it are wanted",
+                "expected a variable and an expression that uses it",
                 help,
             );
         };
         let ParsedKind::Name(name) = &variable.kind else {
             return self.report_error(
-                "bad-expression",
+                "invalid-expression",
                 &variable.range,
-                "this must be the name of a variable",
+                "expected the name of a variable",
                 "write a plain name",
             );
         };
         self.require_unused_name(name, &variable.range)?;
         let list = self.infer(range, if comprehension_kind == ComprehensionKind::Filter { expected } else { None })?;
         let DataType::List(element) = &list.expr.value_type.ty else {
-            let message = format!("this runs over a list, and {} is none", type_name(&list.expr.value_type.ty));
+            let message = format!("expected a list, got {}", type_name(&list.expr.value_type.ty));
             return self.report_error("type-mismatch", &range.range, message, "name a list field or a link");
         };
         let element = (**element).clone();
@@ -135,7 +140,7 @@ impl ExprTyper<'_> {
 
     fn require_unused_name(&mut self, name: &Arc<str>, range: &Range<usize>) -> TypingResult<()> {
         if is_path_root(name) || name.as_ref() == "now" || self.locals.iter().any(|local| local.name == *name) {
-            let message = format!("`{name}` already means something here");
+            let message = format!("the variable `{name}` hides another name");
             return self.report_error("ambiguous-name", range, message, "choose another name for the variable");
         }
         Some(())

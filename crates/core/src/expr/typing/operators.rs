@@ -15,7 +15,7 @@ impl ExprTyper<'_> {
         let inner = self.infer(inner, None)?;
         let ty = inner.expr.value_type.ty.clone();
         if !matches!(ty, DataType::Int | DataType::Double) {
-            let message = format!("`-` takes a number, and this is {}", type_name(&ty));
+            let message = format!("`-` needs a number, got {}", type_name(&ty));
             let help = if ty == DataType::Duration { "subtract it: now - x" } else { "remove the sign" };
             return self.report_error("type-mismatch", range, message, help);
         }
@@ -91,7 +91,7 @@ impl ExprTyper<'_> {
                 return self.report_operand_mismatch(operator, &one.ty, &other.ty, range);
             };
             let (one, other) = (type_name(&one.ty), type_name(&other.ty));
-            let message = format!("`{}` does not go between {one} and {other}", operator_text(operator));
+            let message = format!("`{}` cannot combine {one} and {other}", operator_text(operator));
             return self.report_error("type-mismatch", range, message, help);
         }
         let cost = cost::saturating_sum([left.cost, right.cost, left.max_items.min(right.max_items), 1]);
@@ -138,10 +138,10 @@ impl ExprTyper<'_> {
         range: &Range<usize>,
     ) -> TypingResult<T> {
         let sign = operator_text(operator);
-        let message = format!("`{sign}` does not go between {} and {}", type_name(one), type_name(other));
+        let message = format!("`{sign}` cannot combine {} and {}", type_name(one), type_name(other));
         let help = match (one, other) {
             (DataType::Int, DataType::Double) | (DataType::Double, DataType::Int) => {
-                "ints and doubles do not mix: convert one with double(…) or int(…)"
+                "convert one with double(…) or int(…); ints and doubles do not mix"
             }
             (DataType::Time | DataType::Duration, DataType::Text)
             | (DataType::Text, DataType::Time | DataType::Duration) => {
@@ -149,26 +149,26 @@ impl ExprTyper<'_> {
             }
             (DataType::Time | DataType::Duration, DataType::Int)
             | (DataType::Int, DataType::Time | DataType::Duration) => "a number has no unit: write duration('5s')",
-            (DataType::Null, _) | (_, DataType::Null) => "null can only be compared, with == and !=",
-            (DataType::Json, _) | (_, DataType::Json) => "json can only be passed on, or compared with null",
+            (DataType::Null, _) | (_, DataType::Null) => "compare null with == or !=; it has no other operators",
+            (DataType::Json, _) | (_, DataType::Json) => "compare json only with null; it has no other operators",
             (DataType::Ref(_), DataType::Text) | (DataType::Text, DataType::Ref(_)) => {
                 "compare refs with refs, or convert with string(…)"
             }
             (DataType::Enum(_), DataType::Enum(_))
                 if operator != BinaryOperator::Equal && operator != BinaryOperator::NotEqual =>
             {
-                "the values of a closed list have no order"
+                "compare with == or !=; the values of an enum have no order"
             }
             (DataType::Enum(_) | DataType::Ref(_), DataType::Enum(_) | DataType::Ref(_)) => {
-                "they have no value in common"
+                "compare enums that share a value"
             }
             (_, other) if operator == BinaryOperator::In && !matches!(other, DataType::List(_)) => {
-                "`in` looks into a list"
+                "write a list after `in`"
             }
             (one, DataType::List(_)) if operator != BinaryOperator::In && !matches!(one, DataType::List(_)) => {
-                "write [x] for a list of one, or look into the list with `in`"
+                "write [x] for a list of one, or search the list with `in`"
             }
-            _ => "both sides must be of types that go together",
+            _ => "make both sides the same type",
         };
         self.report_error("type-mismatch", range, message, help)
     }

@@ -35,9 +35,9 @@ fn to_index(index: usize) -> u16 {
 
 fn field_access_help(ty: &DataType) -> &'static str {
     match ty {
-        DataType::Json => "json is opaque: it can be passed on and compared with null, not read",
-        DataType::List(_) => "look into a list with `in`, `exists`, `all` or `filter`",
-        _ => "only refs lead on to fields",
+        DataType::Json => "use a declared field; json can only be passed on and compared with null",
+        DataType::List(_) => "search a list with `in`, `exists`, `all` or `filter`",
+        _ => "read fields of a ref",
     }
 }
 
@@ -65,28 +65,28 @@ impl ExprTyper<'_> {
     /// Reports `record` or `now` where it is not a value or not visible.
     pub(super) fn report_bare_root(&mut self, name: &str, range: &Range<usize>) -> TypingResult<TypedExpr> {
         match name {
-            "now" => self.report_not_visible("now", range, "the time is not known"),
+            "now" => self.report_not_visible("now", range, "the time is not available"),
             "record" => self.report_error(
-                "bad-expression",
+                "invalid-expression",
                 range,
                 "`record` is not a value by itself",
                 "name a field, or write record.id for a ref to the record",
             ),
             _ => self.report_error(
-                "bad-expression",
+                "invalid-expression",
                 range,
                 format!("`{name}` is not a value by itself"),
-                format!("name what you want of it: {name}.NAME"),
+                format!("name a part of it: {name}.NAME"),
             ),
         }
     }
 
     fn report_not_visible<T>(&mut self, name: &str, range: &Range<usize>, why: &str) -> TypingResult<T> {
         self.report_error(
-            "not-here",
+            "not-available",
             range,
-            format!("`{name}` cannot be read here: {why}"),
-            "use it where it is known, or keep it in a field",
+            format!("`{name}` is not available: {why}"),
+            "use it where it is available, or set a field from it there",
         )
     }
 
@@ -115,8 +115,8 @@ impl ExprTyper<'_> {
             return self.report_error(
                 "not-in-subset",
                 &part.range,
-                "fields are read from names only, not from what an operator or a call gives",
-                "name the path in full",
+                "only names have fields, not results of operators or calls",
+                "write the full path",
             );
         };
         let (mut partial, used_segments) = self.resolve_root(root, &part.range, &segments)?;
@@ -125,12 +125,12 @@ impl ExprTyper<'_> {
         }
         if partial.hops > bounds::MAX_PATH_HOPS {
             let message =
-                format!("the path goes over {} records; at most {} are allowed", partial.hops, bounds::MAX_PATH_HOPS);
+                format!("the path crosses {} records; at most {} are allowed", partial.hops, bounds::MAX_PATH_HOPS);
             return self.report_error(
                 "too-many-hops",
                 &node.range,
                 message,
-                "keep what is needed in a field nearer by",
+                "copy the value into a field of a nearer record",
             );
         }
         let PartialPath { path, value_type: typed, max_items: items, hops } = partial;
@@ -162,32 +162,30 @@ impl ExprTyper<'_> {
             }
             "input" => match scope.input {
                 Some(fields) => self.resolve_declared(fields, part, part_at, "input", PathRoot::Input),
-                None => self.report_not_visible("input", range, "this event carries none"),
+                None => self.report_not_visible("input", range, "the event has none"),
             },
             "result" => match scope.result {
                 Some(fields) => self.resolve_declared(fields, part, part_at, "result", PathRoot::Result),
                 None => self.report_not_visible(
                     "result",
                     range,
-                    "only commit rows of a lifecycle that types its result have one",
+                    "only `commit` transitions of a lifecycle with a declared result have it",
                 ),
             },
-            "error" if !scope.error => self.report_not_visible("error", range, "only fail rows have one"),
+            "error" if !scope.error => self.report_not_visible("error", range, "only `fail` transitions have it"),
             "error" => self.resolve_error_part(part, part_at),
-            "actor" if !scope.actor => self.report_not_visible("actor", range, "nobody acts"),
+            "actor" if !scope.actor => self.report_not_visible("actor", range, "no caller acts"),
             "actor" => self.resolve_actor_part(part, part_at),
             "checks" => self.resolve_check(segments),
             "refs" => self.resolve_lookup(part, part_at),
             "links" => self.resolve_link(part, part_at),
-            "now" => {
-                self.report_error("unknown-field", part_at, "a time has no fields", "compare it, or take int(now)")
-            }
+            "now" => self.report_error("unknown-field", part_at, "a time has no fields", "compare it, or use int(now)"),
             _ => {
                 let help = match self.guess_meant_name(name) {
                     Some(meant) => format!("did you mean {meant}?"),
                     None => suggest::suggestion_help(self.diagnostic_count(), name, PATH_ROOT_NAMES),
                 };
-                self.report_error("unknown-name", range, format!("nothing is called `{name}` here"), help)
+                self.report_error("unknown-name", range, format!("the name `{name}` is unknown"), help)
             }
         }
     }
@@ -247,12 +245,12 @@ impl ExprTyper<'_> {
         let Some(index) = checks.iter().position(|(check, _)| check == name) else {
             let help =
                 suggest::suggestion_help(self.diagnostic_count(), name, checks.iter().map(|(check, _)| &**check));
-            return self.report_error("unknown-check", at, format!("no check is called `{name}`"), help);
+            return self.report_error("unknown-check", at, format!("there is no check `{name}`"), help);
         };
         let answer = &checks[index].1;
         let Some((part, part_at)) = segments.get(1) else {
             let help = suggest::suggestion_help(self.diagnostic_count(), "", answer.iter().map(|field| &*field.name));
-            return self.report_error("unknown-field", at, "a check is read by the parts of its answer", help);
+            return self.report_error("unknown-field", at, "read a part of the check's answer", help);
         };
         let Some(found) = answer.iter().position(|field| field.name == **part) else {
             let help = suggest::suggestion_help(self.diagnostic_count(), part, answer.iter().map(|field| &*field.name));
@@ -290,7 +288,7 @@ impl ExprTyper<'_> {
             Some(most) => u64::from(*most),
             None if self.allows_unbounded_link => 0,
             None => {
-                let message = format!("`{name}` has no bound, so that nobody knows how much there is to read");
+                let message = format!("the link `{name}` has no `max`, so the cost of reading it is unbounded");
                 return self.report_error("unbounded-link", range, message, "give it a `max` in [links]");
             }
         };
@@ -335,12 +333,7 @@ impl ExprTyper<'_> {
                 lifecycle,
                 scope.signatures.keys().map(|name| &**name),
             );
-            return self.report_error(
-                "unknown-lifecycle",
-                range,
-                format!("no lifecycle is called `{lifecycle}`"),
-                help,
-            );
+            return self.report_error("unknown-lifecycle", range, format!("there is no lifecycle `{lifecycle}`"), help);
         }
         found
     }
@@ -412,16 +405,19 @@ impl ExprTyper<'_> {
                         "type-mismatch",
                         range,
                         message,
-                        "read only what all of them declare alike",
+                        "read only fields that all of them declare with the same type",
                     );
                 }
             };
         }
         match found {
             Some(found) => Some(found),
-            None => {
-                self.report_error("unknown-field", range, "the ref leads to no lifecycle", "declare what it refers to")
-            }
+            None => self.report_error(
+                "unknown-field",
+                range,
+                "the ref names no lifecycle",
+                "declare the lifecycle that it refers to",
+            ),
         }
     }
 }

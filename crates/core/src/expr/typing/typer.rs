@@ -83,7 +83,7 @@ impl<'a> ExprTyper<'a> {
                 cost::format_cost(lowered.cost),
                 bounds::MAX_EXPRESSION_COST
             );
-            self.report("expression-too-costly", &node.range, message, "lower the bounds of the lists it runs over");
+            self.report("expression-too-costly", &node.range, message, "lower the bounds of the lists that it reads");
         }
         match expected_type {
             ExpectedType::Fits(want) => self.require_type(&lowered.expr, want, node),
@@ -96,22 +96,24 @@ impl<'a> ExprTyper<'a> {
     fn require_type(&mut self, expr: &Expr, expected: &ValueType, node: &ParsedExpr) {
         let (given, at) = (&expr.value_type, &node.range);
         if !is_assignable(&given.ty, &expected.ty) {
-            let message = format!("{} is wanted here, and this is {}", type_name(&expected.ty), type_name(&given.ty));
+            let message = format!("expected {}, got {}", type_name(&expected.ty), type_name(&given.ty));
             let help = match (&given.ty, &expected.ty) {
                 (DataType::Int | DataType::Double, DataType::Duration) => {
                     hints::unit_help(node, self.location.content_start.is_none())
                 }
                 (DataType::Int, DataType::Double) => "convert it: double(…)".to_owned(),
                 (DataType::Double, DataType::Int) => "convert it: int(…)".to_owned(),
-                (DataType::Text, DataType::Enum(_)) => "only a literal or a bare name fits a closed list".to_owned(),
-                (_, DataType::Bool) => "compare it with something".to_owned(),
+                (DataType::Text, DataType::Enum(_)) => {
+                    "write one of the enum's values as a literal or a bare name".to_owned()
+                }
+                (_, DataType::Bool) => "compare the value with another one".to_owned(),
                 (_, DataType::Text) => "convert it: string(…)".to_owned(),
-                _ => "give a value of the wanted type".to_owned(),
+                _ => "give a value of that type".to_owned(),
             };
             self.report("type-mismatch", at, message, help);
         } else if given.nullable && !expected.nullable {
             let (what, help) = hints::null_help(node, expr, &expected.ty);
-            self.report("maybe-null", at, format!("{what}, and {} is wanted", type_name(&expected.ty)), help);
+            self.report("null-not-allowed", at, format!("{what}, but {} is required", type_name(&expected.ty)), help);
         }
     }
 
@@ -122,7 +124,7 @@ impl<'a> ExprTyper<'a> {
             _ => false,
         };
         if !is_target {
-            let message = format!("a target is a ref or a list of refs, and this is {}", type_name(ty));
+            let message = format!("a target must be a ref or a list of refs, got {}", type_name(ty));
             self.report("type-mismatch", range, message, "name a ref field, a link, or an entry of [refs]");
         }
     }
@@ -204,7 +206,7 @@ impl<'a> ExprTyper<'a> {
                     return self.report_error(
                         "unknown-value",
                         range,
-                        format!("`{text}` is none of the values it meets"),
+                        format!("`{text}` is not one of the allowed values"),
                         help,
                     );
                 }
@@ -216,7 +218,12 @@ impl<'a> ExprTyper<'a> {
                     DataType::Duration
                 }
                 Err(error) => {
-                    return self.report_error("bad-duration", range, error.to_string(), "write it as '30s' or '1h30m'");
+                    return self.report_error(
+                        "invalid-duration",
+                        range,
+                        error.to_string(),
+                        "write a duration such as '30s' or '1h30m'",
+                    );
                 }
             },
             (Value::Null, _) => DataType::Null,
@@ -243,12 +250,12 @@ impl<'a> ExprTyper<'a> {
         let is_value = values.is_some_and(|values| values.contains(name));
         if self.is_value_name(name) {
             if is_value {
-                let message = format!("`{name}` is both a value of the closed list it meets and a name of its own");
+                let message = format!("`{name}` is both an enum value and another name");
                 return self.report_error(
                     "ambiguous-name",
                     range,
                     message,
-                    format!("write '{name}' for the value of the list"),
+                    format!("write '{name}' for the enum value"),
                 );
             }
             return Some(self.infer_root_value(name, range));
@@ -262,16 +269,16 @@ impl<'a> ExprTyper<'a> {
         }
         let (message, help) = match values {
             Some(values) => (
-                format!("`{name}` is none of the values it meets"),
+                format!("`{name}` is not one of the allowed values"),
                 suggest::suggestion_help(self.diagnostic_count(), name, values.iter().map(|value| &**value)),
             ),
             None => match self.guess_meant_name(name) {
-                Some(meant) => (format!("nothing is called `{name}` here"), format!("did you mean {meant}?")),
+                Some(meant) => (format!("the name `{name}` is unknown"), format!("did you mean {meant}?")),
                 None => (
-                    format!("`{name}` meets no state and no closed list that could say what it is"),
+                    format!("the name `{name}` is unknown, and it is not compared with a state or an enum"),
                     match expected {
                         Some(DataType::Int | DataType::Double) => {
-                            "a number is wanted: write it in digits, or record.NAME for a field".to_owned()
+                            "write the number in digits, or record.NAME for a field".to_owned()
                         }
                         _ => format!("write '{name}' for text, record.NAME for a field"),
                     },
@@ -301,9 +308,8 @@ impl<'a> ExprTyper<'a> {
     pub(super) fn infer_condition(&mut self, node: &ParsedExpr) -> TypingResult<TypedExpr> {
         let lowered = self.infer(node, None)?;
         if lowered.expr.value_type.ty != DataType::Bool {
-            let message =
-                format!("true or false is wanted here, and this is {}", type_name(&lowered.expr.value_type.ty));
-            return self.report_error("type-mismatch", &node.range, message, "compare it with something");
+            let message = format!("expected true or false, got {}", type_name(&lowered.expr.value_type.ty));
+            return self.report_error("type-mismatch", &node.range, message, "compare the value with another one");
         }
         Some(lowered)
     }
@@ -359,7 +365,7 @@ impl<'a> ExprTyper<'a> {
                 type_name(&yes.expr.value_type.ty),
                 type_name(&no.expr.value_type.ty)
             );
-            return self.report_error("type-mismatch", range, message, "both branches must be of one type");
+            return self.report_error("type-mismatch", range, message, "give both branches the same type");
         };
         let nullable = yes.expr.value_type.nullable || no.expr.value_type.nullable;
         let cost = cost::saturating_sum([condition.cost, yes.cost.max(no.cost), 1]);

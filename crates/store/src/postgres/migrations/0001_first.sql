@@ -1,19 +1,19 @@
--- Times are microseconds since 1970-01-01T00:00:00Z. Records are known inside by their row numbers, outside by their ids.
--- All of it stands in a schema of its own, beside whatever else the database holds.
+-- Times are microseconds since 1970-01-01T00:00:00Z. Tables reference records by row number; callers use record ids.
+-- All tables are in the schema `onceward`, so that the database can hold other schemas.
 
--- Text that stands in keys, by number: names of lifecycles, states, fields, unique keys and limits.
+-- Numbers that keys use instead of names: names of lifecycles, states, fields, unique keys and limits.
 CREATE TABLE onceward.names (
     id   INTEGER PRIMARY KEY,
     name TEXT COLLATE "C" NOT NULL UNIQUE
 );
 
--- Lifecycle files as they were given together: JSON, pairs of name and text.
+-- Sets of lifecycle files, as one call added them. JSON: pairs of name and text.
 CREATE TABLE onceward.sources (
     id    INTEGER PRIMARY KEY,
     files TEXT NOT NULL
 );
 
--- Every version of every lifecycle, in the order in which they came.
+-- Every version of every lifecycle, numbered in the order in which they were added.
 CREATE TABLE onceward.definitions (
     number INTEGER PRIMARY KEY,
     name   TEXT NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE onceward.definitions (
 CREATE SEQUENCE onceward.record_rows;
 CREATE SEQUENCE onceward.batch_numbers;
 
--- Rows change two or three times in a job's life. Room is left on each page, so that no index learns of it.
+-- A job's row changes two or three times. The fillfactor leaves free space on each page, so that these updates need no index entry.
 CREATE TABLE onceward.records (
     row           BIGINT PRIMARY KEY,
     id            UUID NOT NULL CONSTRAINT records_id UNIQUE,
@@ -45,13 +45,13 @@ CREATE TABLE onceward.records (
     payload       BYTEA CHECK (octet_length(payload) = 32),
     payload_bytes BIGINT,
     stuck         TEXT,
-    head          BYTEA NOT NULL CHECK (octet_length(head) = 32), -- hash of its last log entry
-    entry         BIGINT NOT NULL,                                -- `place` of its last log entry
-    links         BIGINT NOT NULL DEFAULT 0,                      -- raised when a link to it comes or goes
-    trace         BYTEA CHECK (octet_length(trace) = 25)          -- of the request that made it
+    head          BYTEA NOT NULL CHECK (octet_length(head) = 32), -- hash of the record's last log entry
+    entry         BIGINT NOT NULL,                                -- `entry_id` of the record's last log entry
+    link_version  BIGINT NOT NULL DEFAULT 0,                      -- raised when a link to the record is added or removed
+    trace         BYTEA CHECK (octet_length(trace) = 25)          -- trace context of the request that created the record
 ) WITH (fillfactor = 45);
 
--- One leased attempt. The newest of a record has its `attempt` as token.
+-- Leased attempts. The token of a record's newest execution equals `records.attempt`.
 CREATE TABLE onceward.executions (
     record          BIGINT NOT NULL,
     token           BIGINT NOT NULL CHECK (token > 0),
@@ -64,49 +64,51 @@ CREATE TABLE onceward.executions (
     finished_at     BIGINT,
     abort_code      TEXT,
     abort_retryable BOOLEAN,
-    finish_moves    BOOLEAN NOT NULL,
+    finish_pending    BOOLEAN NOT NULL,
     key             TEXT,
     PRIMARY KEY (record, token)
 ) WITH (fillfactor = 45);
 
--- A record with its newest execution, as the program reads it.
-CREATE VIEW onceward.whole AS
+-- Records, each with its newest execution.
+CREATE VIEW onceward.records_with_execution AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
     r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
-    e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
-    e.finished_at AS ended_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key
+    e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS execution_started_at,
+    e.finished_at AS execution_finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key
 FROM onceward.records r LEFT JOIN onceward.executions e ON e.record = r.row AND e.token = r.attempt;
 
--- At most one for a job, for ever.
+-- Committed results of jobs: at most one per job, never replaced.
 CREATE TABLE onceward.effects (
     record BIGINT PRIMARY KEY,
     token  BIGINT NOT NULL,
     result TEXT NOT NULL
 );
 
--- Long `parts` stand as a hash, since an index takes no long text; then `whole` has the text.
+-- Unique keys and the records that hold them. Index entries are limited in size: for a long key, `parts` is a hash and `full_parts` has
+-- the text.
 CREATE TABLE onceward.uniques (
-    lifecycle INTEGER NOT NULL,
-    name      INTEGER NOT NULL,
-    parts     TEXT COLLATE "C" NOT NULL,
-    holder    UUID NOT NULL,
-    whole     TEXT,
+    lifecycle  INTEGER NOT NULL,
+    name       INTEGER NOT NULL,
+    parts      TEXT COLLATE "C" NOT NULL,
+    holder     UUID NOT NULL,
+    full_parts TEXT,
     PRIMARY KEY (lifecycle, name, parts)
 );
 
--- `span` is the window of a limit per length of time, else the smallest number there is. Whoever changes who waits for a
--- work key locks the key's count of running jobs, so there is one for every work key, also of none.
+-- Counters of limits. `window_start` is the start of the limit's time window, or the smallest BIGINT if it has none. A transaction
+-- that changes which jobs of a concurrency key wait locks the key's counter of running jobs, so each key has one, even at zero.
+-- `full_parts` is as in `uniques`.
 CREATE TABLE onceward.counts (
-    lifecycle INTEGER NOT NULL,
-    name      INTEGER NOT NULL,
-    parts     TEXT COLLATE "C" NOT NULL,
-    span      BIGINT NOT NULL,
-    count     BIGINT NOT NULL CHECK (count >= 0),
-    whole     TEXT,
-    PRIMARY KEY (lifecycle, name, parts, span)
+    lifecycle    INTEGER NOT NULL,
+    name         INTEGER NOT NULL,
+    parts        TEXT COLLATE "C" NOT NULL,
+    window_start BIGINT NOT NULL,
+    count        BIGINT NOT NULL CHECK (count >= 0),
+    full_parts   TEXT,
+    PRIMARY KEY (lifecycle, name, parts, window_start)
 ) WITH (fillfactor = 50);
 
--- Named accounts; what a record holds stands in the record.
+-- Named accounts. The balance of a record's hold is in `records.hold`.
 CREATE TABLE onceward.accounts (
     asset   TEXT COLLATE "C" NOT NULL,
     name    TEXT COLLATE "C" NOT NULL,
@@ -115,6 +117,7 @@ CREATE TABLE onceward.accounts (
     PRIMARY KEY (asset, name)
 ) WITH (fillfactor = 50);
 
+-- Links between records. `field` is the field of `source` that references `target`; `lifecycle` is that of `source`.
 CREATE TABLE onceward.links (
     target    BIGINT NOT NULL,
     lifecycle INTEGER NOT NULL,
@@ -123,7 +126,7 @@ CREATE TABLE onceward.links (
     PRIMARY KEY (target, lifecycle, field, source)
 );
 
--- Unfinished jobs of ordered work keys, the oldest first.
+-- Unfinished jobs of ordered concurrency keys, oldest first.
 CREATE TABLE onceward.queues (
     lifecycle  INTEGER NOT NULL,
     parts      TEXT COLLATE "C" NOT NULL,
@@ -132,7 +135,7 @@ CREATE TABLE onceward.queues (
     PRIMARY KEY (lifecycle, parts, created_at, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
+-- Jobs that can be leased now, lowest rank first. `key` is the concurrency key: at most as many of its jobs are ready as may run.
 CREATE TABLE onceward.ready (
     lifecycle  INTEGER NOT NULL,
     rank       BIGINT NOT NULL,
@@ -143,7 +146,7 @@ CREATE TABLE onceward.ready (
     PRIMARY KEY (lifecycle, rank, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- All waiting jobs of work keys whose time has come; those in front stand in `ready` too.
+-- All due waiting jobs of concurrency keys. Jobs at the front of their lane are in `ready` too.
 CREATE TABLE onceward.lanes (
     lifecycle  INTEGER NOT NULL,
     key        TEXT COLLATE "C" NOT NULL,
@@ -155,15 +158,15 @@ CREATE TABLE onceward.lanes (
     PRIMARY KEY (lifecycle, key, front, rank, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- When each record next needs the engine.
+-- The next time at which each record is due: a timer fires or a lease expires.
 CREATE TABLE onceward.timers (
-    due    BIGINT NOT NULL,
+    due_at BIGINT NOT NULL,
     record BIGINT NOT NULL,
-    PRIMARY KEY (due, record)
+    PRIMARY KEY (due_at, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- How many records of each version are in each state.
-CREATE TABLE onceward.tallies (
+-- Number of records by lifecycle version, owner and state.
+CREATE TABLE onceward.state_counts (
     definition INTEGER NOT NULL,
     owner      TEXT COLLATE "C" NOT NULL,
     state      INTEGER NOT NULL,
@@ -171,26 +174,27 @@ CREATE TABLE onceward.tallies (
     PRIMARY KEY (definition, owner, state)
 ) WITH (fillfactor = 50);
 
--- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
+-- Payloads by hash. `bytes` is empty if the bytes are not stored here. `refs` is the number of records with this payload.
 CREATE TABLE onceward.contents (
     sha256 BYTEA PRIMARY KEY CHECK (octet_length(sha256) = 32),
     refs   BIGINT NOT NULL CHECK (refs >= 0),
     bytes  BYTEA NOT NULL
 );
 
-CREATE TABLE onceward.requests (
+-- Idempotency keys that were consumed: the digest of the request, and the reply that a retry gets.
+CREATE TABLE onceward.idempotency_keys (
     owner  TEXT COLLATE "C" NOT NULL,
     key    TEXT COLLATE "C" NOT NULL,
     digest BYTEA NOT NULL CHECK (octet_length(digest) = 32),
-    answer TEXT NOT NULL,
+    reply  TEXT NOT NULL,
     at     BIGINT NOT NULL,
     PRIMARY KEY (owner, key)
 );
 
--- The log. An entry's `place` is its batch's number times 2^20, and its number in the batch; `previous` is the place of the
--- same record's entry before, so that no index is needed to follow it.
+-- The log. `entry_id` is the batch number times 2^20 plus the entry's index in the batch. `previous` is the `entry_id` of the same
+-- record's previous entry, so that a record's history needs no index.
 CREATE TABLE onceward.history (
-    place    BIGINT PRIMARY KEY,
+    entry_id BIGINT PRIMARY KEY,
     record   BIGINT,
     version  BIGINT NOT NULL,
     at       BIGINT NOT NULL,
@@ -199,33 +203,32 @@ CREATE TABLE onceward.history (
     hash     BYTEA NOT NULL CHECK (octet_length(hash) = 32)
 );
 
--- Where each batch stands in the log: its entries have the numbers from `first` to `last`. Written last of all, by whoever
--- holds the row of `log_end`, so that the order of the log is the order of commit.
+-- Batches: the entries of a batch have the seqs from `first` to `last`. A save inserts this row last, while it locks the row of
+-- `log_end`, so that the log has the order of the commits.
 CREATE TABLE onceward.batches (
     last  BIGINT PRIMARY KEY,
     first BIGINT NOT NULL CHECK (first <= last),
     batch BIGINT NOT NULL UNIQUE
 );
 
--- Only ever locked, never changed: no dead row is left behind for each commit.
+-- One row that is only locked, never updated, so that commits leave no dead rows.
 CREATE TABLE onceward.log_end (
     one INTEGER PRIMARY KEY CHECK (one = 1)
 );
 INSERT INTO onceward.log_end (one) VALUES (1);
 
--- How far pruning went: the place and the hash of the newest checkpoint in the log, and the last place that was taken from it.
--- Whoever prunes holds the row.
-CREATE TABLE onceward.pruned (
-    one        INTEGER PRIMARY KEY CHECK (one = 1),
-    checkpoint BIGINT NOT NULL,
-    floor      BIGINT NOT NULL,
-    head       BYTEA NOT NULL CHECK (octet_length(head) = 32),
-    looked_at  BIGINT NOT NULL DEFAULT 0 -- when a process last looked for what is over, by the database's own clock
+-- How far the log is pruned: seq and hash of the newest checkpoint, and the largest pruned seq (`floor`). Pruning locks the row.
+CREATE TABLE onceward.prune_state (
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    checkpoint  BIGINT NOT NULL,
+    floor       BIGINT NOT NULL,
+    head        BYTEA NOT NULL CHECK (octet_length(head) = 32),
+    last_run_at BIGINT NOT NULL DEFAULT 0 -- when a process last started a retention run, by the database's clock
 );
-INSERT INTO onceward.pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, decode(repeat('00', 32), 'hex'));
+INSERT INTO onceward.prune_state (one, checkpoint, floor, head) VALUES (1, 0, 0, decode(repeat('00', 32), 'hex'));
 
--- Letters to the engine, from whoever may insert here: a call, under a key of its owner's by which it is carried out once.
--- The first columns are the sender's, the others the engine's. docs/postgres.md tells how to use it.
+-- Calls that other programs insert by SQL. The engine executes each once per owner and idempotency key. The sender writes the
+-- columns up to `sent_at`, the engine writes the others. See docs/postgres.md.
 CREATE TABLE onceward.inbox (
     number      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner       TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
@@ -239,8 +242,8 @@ CREATE TABLE onceward.inbox (
     sent_at     TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     taken_until TIMESTAMPTZ,
     answered_at TIMESTAMPTZ,
-    subject     UUID,    -- the record that it was about
-    status      INTEGER, -- of a refusal, with its code and the reason
+    subject     UUID,    -- the record that the call created or changed
+    status      INTEGER, -- of a refusal, with `code` and `reason`
     code        TEXT,
     reason      TEXT,
     UNIQUE (owner, key),
@@ -248,9 +251,9 @@ CREATE TABLE onceward.inbox (
 );
 CREATE INDEX inbox_waiting ON onceward.inbox (number) WHERE answered_at IS NULL;
 
--- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
--- the lane of their work key. Whoever moves one with a key holds the key's count of running jobs.
-CREATE TABLE onceward.later (
+-- Jobs that are not due yet, by the time at which they become ready. The next query for lease candidates moves due jobs to `ready`
+-- or to the lane of their concurrency key. To move a job with a key, it locks the key's counter of running jobs.
+CREATE TABLE onceward.delayed (
     ready_at   BIGINT NOT NULL,
     record     BIGINT NOT NULL,
     lifecycle  INTEGER NOT NULL,
@@ -260,18 +263,18 @@ CREATE TABLE onceward.later (
     PRIMARY KEY (ready_at, record)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
-CREATE TABLE onceward.turns (
+-- Activations of lifecycle versions, in order. Adding a version activates it; a caller can activate an older one again.
+CREATE TABLE onceward.activations (
     number     INTEGER PRIMARY KEY,
     definition INTEGER NOT NULL REFERENCES onceward.definitions (number),
     at         BIGINT NOT NULL,
-    actor      TEXT -- who wanted it; nobody where it came
+    actor      TEXT -- the caller; NULL if adding the version activated it
 );
 
--- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+-- API keys: the hash of each secret, and the owner. `roles` and `lifecycles` are JSON lists of names.
 CREATE TABLE onceward.api_keys (
     id         TEXT COLLATE "C" PRIMARY KEY,
-    hash       BYTEA NOT NULL UNIQUE CHECK (octet_length(hash) = 32), -- two keys never share a secret
+    hash       BYTEA NOT NULL UNIQUE CHECK (octet_length(hash) = 32), -- no two keys have the same secret
     owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
     roles      TEXT NOT NULL,
     lifecycles TEXT,
@@ -281,32 +284,32 @@ CREATE TABLE onceward.api_keys (
     revoked_at BIGINT
 );
 
--- How often they were changed. Whoever changes them holds the row.
-CREATE TABLE onceward.key_changes (
-    one     INTEGER PRIMARY KEY CHECK (one = 1),
-    changes BIGINT NOT NULL
+-- Number of changes to the API keys. A change locks the row.
+CREATE TABLE onceward.api_keys_revision (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    revision BIGINT NOT NULL
 );
-INSERT INTO onceward.key_changes (one, changes) VALUES (1, 0);
+INSERT INTO onceward.api_keys_revision (one, revision) VALUES (1, 0);
 
--- Which entries of the log moved something to or from a named account, by their numbers; what and why they say themselves.
-CREATE TABLE onceward.entries (
+-- Index for account statements: the seqs of the log entries with a transfer to or from a named account.
+CREATE TABLE onceward.account_entries (
     asset TEXT COLLATE "C" NOT NULL,
     name  TEXT COLLATE "C" NOT NULL,
     seq   BIGINT NOT NULL,
     PRIMARY KEY (asset, name, seq)
 );
 
--- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
+-- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE onceward.workers (
     digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),
     holder     TEXT NOT NULL,
     worker     TEXT NOT NULL,
     lifecycles TEXT NOT NULL,
-    seen       BIGINT NOT NULL
+    seen_at    BIGINT NOT NULL
 ) WITH (fillfactor = 50);
 
--- How often a server was started under a name of its own: leases of its earlier lives are over.
-CREATE TABLE onceward.openings (
+-- Number of starts of each named server instance. A start ends the leases of the instance's earlier starts.
+CREATE TABLE onceward.instances (
     name   TEXT COLLATE "C" PRIMARY KEY CHECK (name ~ '^[A-Za-z0-9._-]{1,64}$'),
     number BIGINT NOT NULL
 );

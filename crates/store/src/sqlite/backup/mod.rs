@@ -77,5 +77,5 @@ pub fn backup_database(
 fn last_seq(copy: &Path) -> Result<u64, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(open::immutable_uri(copy), flags)?;
-    Ok(connection.query_row("SELECT seq FROM counter", [], |row| row.get(0))?)
+    Ok(connection.query_row("SELECT seq FROM log_seq", [], |row| row.get(0))?)
 }

@@ -1,18 +1,18 @@
--- Times are microseconds since 1970-01-01T00:00:00Z. Records are known inside by dense row numbers, outside by their ids.
+-- Times are microseconds since 1970-01-01T00:00:00Z. Tables reference records by row number; callers use record ids.
 
--- Text that stands in keys, by number: names of lifecycles, states, fields, unique keys and limits.
+-- Numbers that keys use instead of names: names of lifecycles, states, fields, unique keys and limits.
 CREATE TABLE names (
     id   INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE
 ) STRICT;
 
--- Lifecycle files as they were given together: JSON, pairs of name and text.
+-- Sets of lifecycle files, as one call added them. JSON: pairs of name and text.
 CREATE TABLE sources (
     id    INTEGER PRIMARY KEY,
     files TEXT NOT NULL
 ) STRICT;
 
--- Every version of every lifecycle, in the order in which they came.
+-- Every version of every lifecycle, numbered in the order in which they were added.
 CREATE TABLE definitions (
     number INTEGER PRIMARY KEY,
     name   TEXT NOT NULL,
@@ -40,13 +40,13 @@ CREATE TABLE records (
     payload       BLOB CHECK (length(payload) = 32),
     payload_bytes INTEGER,
     stuck         TEXT,
-    head          BLOB NOT NULL CHECK (length(head) = 32), -- hash of its last log entry
-    entry         INTEGER NOT NULL,                        -- place of its last log entry
-    links         INTEGER NOT NULL DEFAULT 0,              -- raised when a link to it comes or goes
-    trace         BLOB CHECK (length(trace) = 25)          -- of the request that made it
+    head          BLOB NOT NULL CHECK (length(head) = 32), -- hash of the record's last log entry
+    entry         INTEGER NOT NULL,                        -- seq of the record's last log entry
+    link_version  INTEGER NOT NULL DEFAULT 0,              -- raised when a link to the record is added or removed
+    trace         BLOB CHECK (length(trace) = 25)          -- trace context of the request that created the record
 ) STRICT;
 
--- One leased attempt. The newest of a record has its `attempt` as token.
+-- Leased attempts. The token of a record's newest execution equals `records.attempt`.
 CREATE TABLE executions (
     record          INTEGER NOT NULL,
     token           INTEGER NOT NULL CHECK (token > 0),
@@ -59,26 +59,27 @@ CREATE TABLE executions (
     finished_at     INTEGER,
     abort_code      TEXT,
     abort_retryable INTEGER,
-    finish_moves    INTEGER NOT NULL,
+    finish_pending    INTEGER NOT NULL,
     key             TEXT,
     PRIMARY KEY (record, token)
 ) STRICT, WITHOUT ROWID;
 
--- A record with its newest execution, as the program reads it.
-CREATE VIEW whole AS
+-- Records, each with its newest execution.
+CREATE VIEW records_with_execution AS
 SELECT r.row, r.id, r.definition, r.state, r.version, r.owner, r.fields, r.attempt, r.created_at, r.updated_at, r.started_at,
     r.finished_at, r.entered_at, r.hold, r.timers, r.committed, r.payload, r.payload_bytes, r.stuck, r.head, r.entry, r.trace,
-    e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS begun_at,
-    e.finished_at AS ended_at, e.abort_code, e.abort_retryable, e.finish_moves, e.key
+    e.token, e.worker, e.holder, e.status, e.leased_at, e.expires_at, e.started_at AS execution_started_at,
+    e.finished_at AS execution_finished_at, e.abort_code, e.abort_retryable, e.finish_pending, e.key
 FROM records r LEFT JOIN executions e ON e.record = r.row AND e.token = r.attempt;
 
--- At most one for a job, for ever.
+-- Committed results of jobs: at most one per job, never replaced.
 CREATE TABLE effects (
     record INTEGER PRIMARY KEY,
     token  INTEGER NOT NULL,
     result TEXT NOT NULL
 ) STRICT;
 
+-- Unique keys and the records that hold them.
 CREATE TABLE uniques (
     lifecycle INTEGER NOT NULL,
     name      INTEGER NOT NULL,
@@ -87,17 +88,17 @@ CREATE TABLE uniques (
     PRIMARY KEY (lifecycle, name, parts)
 ) STRICT, WITHOUT ROWID;
 
--- `window` is that of a limit per length of time, else the smallest number there is.
+-- Counters of limits. `window_start` is the start of the limit's time window, or the smallest integer if it has none.
 CREATE TABLE counts (
-    lifecycle INTEGER NOT NULL,
-    name      INTEGER NOT NULL,
-    parts     TEXT NOT NULL,
-    window    INTEGER NOT NULL,
-    count     INTEGER NOT NULL CHECK (count >= 0),
-    PRIMARY KEY (lifecycle, name, parts, window)
+    lifecycle    INTEGER NOT NULL,
+    name         INTEGER NOT NULL,
+    parts        TEXT NOT NULL,
+    window_start INTEGER NOT NULL,
+    count        INTEGER NOT NULL CHECK (count >= 0),
+    PRIMARY KEY (lifecycle, name, parts, window_start)
 ) STRICT, WITHOUT ROWID;
 
--- Named accounts; what a record holds stands in the record.
+-- Named accounts. The balance of a record's hold is in `records.hold`.
 CREATE TABLE accounts (
     asset   TEXT NOT NULL,
     name    TEXT NOT NULL,
@@ -106,6 +107,7 @@ CREATE TABLE accounts (
     PRIMARY KEY (asset, name)
 ) STRICT, WITHOUT ROWID;
 
+-- Links between records. `field` is the field of `source` that references `target`; `lifecycle` is that of `source`.
 CREATE TABLE links (
     target    INTEGER NOT NULL,
     lifecycle INTEGER NOT NULL,
@@ -114,7 +116,7 @@ CREATE TABLE links (
     PRIMARY KEY (target, lifecycle, field, source)
 ) STRICT, WITHOUT ROWID;
 
--- Unfinished jobs of ordered work keys, the oldest first.
+-- Unfinished jobs of ordered concurrency keys, oldest first.
 CREATE TABLE queues (
     lifecycle  INTEGER NOT NULL,
     parts      TEXT NOT NULL,
@@ -123,7 +125,7 @@ CREATE TABLE queues (
     PRIMARY KEY (lifecycle, parts, created_at, id)
 ) STRICT, WITHOUT ROWID;
 
--- What may be leased, the smallest rank first: its time, `ready_at`, has come. Of a work key only as many as may run.
+-- Jobs that can be leased now, lowest rank first. `key` is the concurrency key: at most as many of its jobs are ready as may run.
 CREATE TABLE ready (
     lifecycle  INTEGER NOT NULL,
     rank       INTEGER NOT NULL,
@@ -134,7 +136,7 @@ CREATE TABLE ready (
     PRIMARY KEY (lifecycle, rank, record)
 ) STRICT, WITHOUT ROWID;
 
--- All waiting jobs of work keys whose time has come; those in front stand in `ready` too.
+-- All due waiting jobs of concurrency keys. Jobs at the front of their lane are in `ready` too.
 CREATE TABLE lanes (
     lifecycle  INTEGER NOT NULL,
     key        TEXT NOT NULL,
@@ -146,15 +148,15 @@ CREATE TABLE lanes (
     PRIMARY KEY (lifecycle, key, front, rank, record)
 ) STRICT, WITHOUT ROWID;
 
--- When each record next needs the engine.
+-- The next time at which each record is due: a timer fires or a lease expires.
 CREATE TABLE timers (
-    due    INTEGER NOT NULL,
+    due_at INTEGER NOT NULL,
     record INTEGER NOT NULL,
-    PRIMARY KEY (due, record)
+    PRIMARY KEY (due_at, record)
 ) STRICT, WITHOUT ROWID;
 
--- How many records of each version are in each state.
-CREATE TABLE tallies (
+-- Number of records by lifecycle version, owner and state.
+CREATE TABLE state_counts (
     definition INTEGER NOT NULL,
     owner      TEXT NOT NULL,
     state      INTEGER NOT NULL,
@@ -162,23 +164,24 @@ CREATE TABLE tallies (
     PRIMARY KEY (definition, owner, state)
 ) STRICT, WITHOUT ROWID;
 
--- Bytes by their hash; empty where they never came. `refs` is the number of records that have them as payload.
+-- Payloads by hash. `bytes` is empty if the bytes are not stored here. `refs` is the number of records with this payload.
 CREATE TABLE contents (
     sha256 BLOB PRIMARY KEY CHECK (length(sha256) = 32),
     refs   INTEGER NOT NULL CHECK (refs >= 0),
     bytes  BLOB NOT NULL
 ) STRICT;
 
-CREATE TABLE requests (
+-- Idempotency keys that were consumed: the digest of the request, and the reply that a retry gets.
+CREATE TABLE idempotency_keys (
     owner  TEXT NOT NULL,
     key    TEXT NOT NULL,
     digest BLOB NOT NULL CHECK (length(digest) = 32),
-    answer TEXT NOT NULL,
+    reply  TEXT NOT NULL,
     at     INTEGER NOT NULL,
     PRIMARY KEY (owner, key)
 ) STRICT, WITHOUT ROWID;
 
--- The log. `previous` is the place of the same record's entry before, so that no index is needed to follow it.
+-- The log. `previous` is the seq of the same record's previous entry, so that a record's history needs no index.
 CREATE TABLE history (
     seq      INTEGER PRIMARY KEY,
     record   INTEGER,
@@ -189,25 +192,25 @@ CREATE TABLE history (
     hash     BLOB NOT NULL CHECK (length(hash) = 32)
 ) STRICT;
 
--- The last place in the log.
-CREATE TABLE counter (
+-- The last seq of the log.
+CREATE TABLE log_seq (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     seq INTEGER NOT NULL
 ) STRICT;
-INSERT INTO counter (one, seq) VALUES (1, 0);
+INSERT INTO log_seq (one, seq) VALUES (1, 0);
 
--- How far pruning went: the place and the hash of the newest checkpoint in the log, and the last place that was taken from it.
-CREATE TABLE pruned (
+-- How far the log is pruned: seq and hash of the newest checkpoint, and the largest pruned seq (`floor`).
+CREATE TABLE prune_state (
     one        INTEGER PRIMARY KEY CHECK (one = 1),
     checkpoint INTEGER NOT NULL,
     floor      INTEGER NOT NULL,
     head       BLOB NOT NULL CHECK (length(head) = 32)
 ) STRICT;
-INSERT INTO pruned (one, checkpoint, floor, head) VALUES (1, 0, 0, zeroblob(32));
+INSERT INTO prune_state (one, checkpoint, floor, head) VALUES (1, 0, 0, zeroblob(32));
 
--- Jobs whose time has not come, by that time. Whoever looks for work when it has puts them where they belong: into `ready`, or into
--- the lane of their work key.
-CREATE TABLE later (
+-- Jobs that are not due yet, by the time at which they become ready. The next query for lease candidates moves due jobs to `ready`
+-- or to the lane of their concurrency key.
+CREATE TABLE delayed (
     ready_at   INTEGER NOT NULL,
     record     INTEGER NOT NULL,
     lifecycle  INTEGER NOT NULL,
@@ -217,18 +220,18 @@ CREATE TABLE later (
     PRIMARY KEY (ready_at, record)
 ) STRICT, WITHOUT ROWID;
 
--- Which version became the current one of its lifecycle, in this order: each when it came, and whenever somebody wanted it.
-CREATE TABLE turns (
+-- Activations of lifecycle versions, in order. Adding a version activates it; a caller can activate an older one again.
+CREATE TABLE activations (
     number     INTEGER PRIMARY KEY,
     definition INTEGER NOT NULL REFERENCES definitions (number),
     at         INTEGER NOT NULL,
-    actor      TEXT -- who wanted it; nobody where it came
+    actor      TEXT -- the caller; NULL if adding the version activated it
 ) STRICT;
 
--- API keys: the hash of each secret, and who calls with it. `roles` and `lifecycles` are JSON lists of names.
+-- API keys: the hash of each secret, and the owner. `roles` and `lifecycles` are JSON lists of names.
 CREATE TABLE api_keys (
     id         TEXT PRIMARY KEY,
-    hash       BLOB NOT NULL UNIQUE CHECK (length(hash) = 32), -- two keys never share a secret
+    hash       BLOB NOT NULL UNIQUE CHECK (length(hash) = 32), -- no two keys have the same secret
     owner      TEXT NOT NULL CHECK (owner NOT IN ('', 'engine')),
     roles      TEXT NOT NULL,
     lifecycles TEXT,
@@ -238,26 +241,26 @@ CREATE TABLE api_keys (
     revoked_at INTEGER
 ) STRICT, WITHOUT ROWID;
 
--- How often they were changed.
-CREATE TABLE key_changes (
-    one     INTEGER PRIMARY KEY CHECK (one = 1),
-    changes INTEGER NOT NULL
+-- Number of changes to the API keys.
+CREATE TABLE api_keys_revision (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    revision INTEGER NOT NULL
 ) STRICT;
-INSERT INTO key_changes (one, changes) VALUES (1, 0);
+INSERT INTO api_keys_revision (one, revision) VALUES (1, 0);
 
--- Which entries of the log moved something to or from a named account; what and why they say themselves.
-CREATE TABLE entries (
+-- Index for account statements: the seqs of the log entries with a transfer to or from a named account.
+CREATE TABLE account_entries (
     asset TEXT NOT NULL,
     name  TEXT NOT NULL,
     seq   INTEGER NOT NULL,
     PRIMARY KEY (asset, name, seq)
 ) STRICT, WITHOUT ROWID;
 
--- Who came for jobs lately, by a hash of whose worker it is and what it calls itself.
+-- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE workers (
     digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
     holder     TEXT NOT NULL,
     worker     TEXT NOT NULL,
     lifecycles TEXT NOT NULL,
-    seen       INTEGER NOT NULL
+    seen_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -14,7 +14,7 @@ use super::{Property, PropertyViolation, ensure};
 use crate::random::simulation::DecisionStep;
 
 /// Codes that report a transition as never taken.
-const DEAD_TRANSITION_CODES: [&str; 3] = ["dead-row", "always-refused", "shadowed-row"];
+const DEAD_TRANSITION_CODES: [&str; 3] = ["dead-transition", "always-refused", "shadowed-transition"];
 
 /// A transition, by lifecycle, event and index.
 type TransitionId = (Arc<str>, Arc<str>, u16);

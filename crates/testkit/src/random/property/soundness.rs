@@ -33,9 +33,11 @@ impl Property for SoundnessProperty {
             Call::FireDue { record } => {
                 ensure(step.world.record(*record).is_none(), "what is due is never refused", describe)
             }
-            Call::Lease { record, lease, .. } if works && is_leasable(step, *record, *lease) => {
-                ensure(matches!(&*refusal.code, "key_busy" | "not_first"), "what is leasable is leased", describe)
-            }
+            Call::Lease { record, lease, .. } if works && is_leasable(step, *record, *lease) => ensure(
+                matches!(&*refusal.code, "concurrency_limit_reached" | "older_job_unfinished"),
+                "what is leasable is leased",
+                describe,
+            ),
             Call::Fail { record, token, .. } | Call::Yield { record, token } | Call::LoseLease { record, token }
                 if works =>
             {
