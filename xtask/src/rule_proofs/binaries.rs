@@ -84,7 +84,7 @@ pub(crate) fn build(wanted: &Build<'_>) -> Result<Vec<Binary>> {
 /// Runs a cargo command that builds and prints JSON. Returns what it built. An error fails it, and so does a warning if the
 /// command lints: cargo repeats the warnings of what is already built.
 pub(crate) fn compile(command: &mut Command) -> Result<Vec<Value>> {
-    let is_linting = command.get_envs().any(|(name, _)| name == "RUSTC_WORKSPACE_WRAPPER");
+    let is_linting = command.get_envs().any(|(name, value)| name == "RUSTC_WORKSPACE_WRAPPER" && value.is_some());
     let (mut artifacts, mut diagnostics, mut warnings) = (Vec::new(), String::new(), 0);
     let succeeded = shell::for_each_line(command, |line| {
         let Ok(message) = serde_json::from_str::<Value>(line) else { return };

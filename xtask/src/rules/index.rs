@@ -290,7 +290,7 @@ mod tests {
         assert!(index.render_page().contains(
             "| EXE-1 | w | [execution/job.toml `on.lease`](../../systems/execution/job.toml#L4) | [`shows`](../../t.rs) |"
         ));
-        assert!(index.render_page().contains("*later: the store*"));
+        assert!(index.render_page().contains("*planned: the store*"));
     }
 
     #[test]
