@@ -24,7 +24,7 @@ fn documented_setup_matches_ci_script() {
         let packages = first.strip_prefix("sudo apt-get install -y ").expect("apt").split_whitespace();
         assert_eq!(packages.collect::<BTreeSet<_>>(), installed, "{name}");
         assert!(gate.contains(second.trim_end()) && second == "rustup default stable\n", "{name}: {second}");
-        assert_eq!(command_block(&page, "cargo xtask test"), "cargo xtask test\n", "{name}");
+        assert!(page.contains("cargo xtask test"), "{name}");
     }
     assert!(gate.trim_end().ends_with("/debug/xtask\" test"), "{gate}");
     assert!(read_page(".cargo/config.toml").contains("xtask = \"run --quiet --package xtask --\""));
@@ -34,12 +34,10 @@ fn documented_setup_matches_ci_script() {
 #[test]
 fn readme_tour_runs_as_pasted() {
     let page = read_page("README.md");
-    assert_eq!(
-        command_block(&page, "cargo build"),
-        "cargo build --release -p onceward\nexport PATH=\"$PWD/target/release:$PATH\"\n"
-    );
+    let tour = command_block(&page, "onceward serve");
+    assert!(read_page("tour.sh").ends_with(tour), "tour.sh must end with the commands of the README");
     let reader = DocRunner::new(BINARY);
-    let tour = reader.localize(command_block(&page, "onceward serve"));
+    let tour = reader.localize(tour);
     assert!(tour.contains("kill -9 $!"), "{tour}");
     // The last line sends SIGTERM to the second worker and the server, which exit cleanly.
     let text = reader.run(&tour);

@@ -21,8 +21,8 @@ const JOB_REPORTS: &[(&str, &[&str])] = &[
 pub(crate) fn run() -> Result<()> {
     let mut build = shell::command("cargo");
     build.current_dir(tree::root());
-    shell::run(build.args(["build", "--quiet", "--release", "--package", "onceward-bench", "--bin", "jobs"]))?;
-    let program = binary_path("release", "jobs")?;
+    shell::run(build.args(["build", "--quiet", "--profile", "dist", "--package", "onceward-bench", "--bin", "jobs"]))?;
+    let program = binary_path("dist", "jobs")?;
     for (title, words) in JOB_REPORTS {
         println!("\n# {title}");
         shell::run(shell::command(path_str(&program)?).args(*words))?;

@@ -43,15 +43,15 @@ pub(crate) fn run(form: BenchForm) -> Result<()> {
     packages::have_valgrind()?;
     let mut baseline = read_baseline()?;
     if form != BenchForm::Short {
-        let lines = measure_cases("release", 500, BenchForm::Long)?;
+        let lines = measure_cases("dist", 500, BenchForm::Long)?;
         table::print(&lines);
-        let program = binary_path("release", "fanout")?;
+        let program = binary_path("dist", "fanout")?;
         fanout::print(path_str(&program)?)?;
         fanout::assert_linear_cost(path_str(&program)?)?;
         if form == BenchForm::Record {
-            write_baseline(&mut baseline, "release", &lines)?;
+            write_baseline(&mut baseline, "dist", &lines)?;
         } else {
-            compare_with_baseline(&baseline, "release", &lines)?;
+            compare_with_baseline(&baseline, "dist", &lines)?;
         }
     }
     if form != BenchForm::Long {

@@ -1,5 +1,5 @@
 //! Measures job throughput and latency on SQLite or PostgreSQL with fsync on, next to a baseline. Run by
-//! `cargo run --release -p onceward-bench --bin jobs`.
+//! `cargo run --profile dist -p onceward-bench --bin jobs`.
 //!
 //! ```text
 //! jobs [--on postgres] beside COUNT ROUNDS          baseline and engine in turn, in batches of 1,000

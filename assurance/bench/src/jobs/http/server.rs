@@ -22,9 +22,11 @@ impl MeasuredServer {
     pub(crate) fn start(runtime: &Runtime, database: &str) -> Result<Self, Box<dyn Error>> {
         let program = std::env::current_exe()?.with_file_name("onceward");
         if !program.exists() {
-            return Err(
-                format!("{} is missing: build it with `cargo build --release -p onceward`", program.display()).into()
-            );
+            return Err(format!(
+                "{} is missing: build it with `cargo build --profile dist -p onceward`",
+                program.display()
+            )
+            .into());
         }
         let database = if database.contains("://") { database.to_owned() } else { format!("sqlite:{database}") };
         let began = Instant::now();
