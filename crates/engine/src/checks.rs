@@ -113,21 +113,21 @@ enum CheckFailure {
 impl CheckFailure {
     fn code(&self) -> &'static str {
         match self {
-            Self::NoHandler => "nobody",
-            Self::NoPermit => "no_turn",
-            Self::TimedOut => "late",
+            Self::NoHandler => "no_handler",
+            Self::NoPermit => "no_permit",
+            Self::TimedOut => "timed_out",
             Self::Panicked => "panicked",
-            Self::HandlerError(_) => "unanswered",
+            Self::HandlerError(_) => "handler_error",
         }
     }
 
     /// DOC-15: a panic message may contain payload data, so it is not logged.
     fn message(&self) -> &str {
         match self {
-            Self::NoHandler => "nobody answers it: `Config::checks` has none of this name",
-            Self::NoPermit => "its turn did not come in time",
-            Self::TimedOut => "the answer took too long",
-            Self::Panicked => "whoever answers it panicked",
+            Self::NoHandler => "no handler is registered in `EngineConfig::checks`",
+            Self::NoPermit => "no slot for a check became free in time",
+            Self::TimedOut => "the handler took too long",
+            Self::Panicked => "the handler panicked",
             Self::HandlerError(CheckError(why)) => why,
         }
     }
@@ -145,7 +145,7 @@ impl CheckFailureLog {
         let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let log_state = logs.entry((Arc::clone(lifecycle), Arc::clone(check))).or_default();
         if log_state.should_log(failure.code()) {
-            warn!(%lifecycle, %check, code = failure.code(), why = failure.message(), "a check has no answer");
+            warn!(%lifecycle, %check, code = failure.code(), reason = failure.message(), "external check failed");
         }
     }
 
@@ -170,7 +170,7 @@ async fn run_check<S: Store>(
     };
     let timed_out = |_| Ok(Err(CheckFailure::TimedOut));
     let permit = timeout(shared.config.check_timeout, shared.check_permits.acquire(&request.operation.actor.id)).await;
-    let Ok(_turn) = permit else { return Ok(Err(CheckFailure::NoPermit)) };
+    let Ok(_permit) = permit else { return Ok(Err(CheckFailure::NoPermit)) };
     timeout(shared.config.check_timeout, call_handler(shared, handler, request, query)).await.unwrap_or_else(timed_out)
 }
 
@@ -219,7 +219,7 @@ fn unavailable_refusal(query: &CheckQuery) -> Refusal {
         lifecycle: Some(Arc::clone(&query.lifecycle)),
         state: None,
         event: "check".into(),
-        reason: format!("the check `{}` has no answer now; try again", query.check),
+        reason: format!("the external check `{}` gave no answer; retry", query.check),
         audit: None,
         committed_token: None,
         retry_after: None,

@@ -16,40 +16,42 @@ pub enum EngineError {
     #[error("{} {}: {}", .0.status, .0.code, .0.reason)]
     Refused(Box<Refusal>),
     /// The queue is full; the call was not queued.
-    #[error("overloaded: try again in {} ms", .retry_after.as_millis())]
+    #[error("the engine is overloaded; retry in {} ms", .retry_after.as_millis())]
     Overloaded { retry_after: Duration },
-    #[error("a batch may have at most {}", count_noun(*.max_operations, "operation", "operations"))]
+    #[error("the batch has more than {}; split it", count_noun(*.max_operations, "operation", "operations"))]
     BatchTooLarge { max_operations: usize },
-    #[error("this call brings more than {}", count_noun(*.max_bytes, "byte", "bytes"))]
+    #[error("the call has more than {}; send less, or put large data into a payload", count_noun(*.max_bytes, "byte", "bytes"))]
     RequestTooLarge { max_bytes: usize },
     /// The log and replies wrap the value in a few more levels, and JSON parsers have a depth limit.
-    #[error("fields, an input or a result are nested at most {max_depth} deep")]
+    #[error("fields, input and result must be nested at most {max_depth} levels deep")]
     NestingTooDeep { max_depth: usize },
     /// The hash or length of the bytes differs from the payload that the call names.
-    #[error("the bytes that came are not those of the payload that the call names")]
+    #[error("the bytes do not have the hash and length of the payload that the call names")]
     PayloadMismatch,
-    #[error("a key has from 1 to 255 characters, and no control characters among them")]
+    #[error("an idempotency key must have 1 to 255 characters and no control characters")]
     InvalidIdempotencyKey,
     /// The caller used one idempotency key for two different requests.
-    #[error("this key came before, with something else asked under it")]
+    #[error("the idempotency key was used for a different call; use a new key for each call")]
     IdempotencyKeyReused,
     /// The first call with this idempotency key has no reply yet.
-    #[error("the first call with this key is still running: try again")]
+    #[error("a call with the same idempotency key is still running; retry")]
     IdempotencyKeyInUse,
     /// Each attempt to save found a changed read. Nothing was written.
-    #[error("others keep changing what this rests on: try again")]
+    #[error(
+        "gave up after repeated write conflicts; nothing was written; retry, or send fewer concurrent calls per record"
+    )]
     TooManyConflicts,
     /// `decide` kept asking for data that was already loaded. This is a bug of the engine; the loop is bounded.
-    #[error("this operation comes to no decision")]
+    #[error("the engine could not decide the operation; nothing was written; report the bug")]
     Undecided,
     /// The engine is shutting down, or has shut down.
     #[error("the engine is closed")]
     Closed,
     /// The group-commit task ended because of a bug. Nothing more is written; the outcome of this operation is unknown.
-    #[error("the engine has broken down: open the database anew, and look whether this was carried out")]
+    #[error("the engine's writer has stopped; restart the process, then check whether the call took effect")]
     WriterDied,
     /// Pruning deleted a part of the log that was requested; the log is available after `oldest_seq`.
-    #[error("the log is pruned up to place {oldest_seq}: ask for what comes after it")]
+    #[error("the log is pruned up to seq {oldest_seq}; read it from there")]
     Pruned { oldest_seq: u64 },
     /// Whether the operation was written is known only if the store's error says so.
     #[error(transparent)]
@@ -57,22 +59,22 @@ pub enum EngineError {
     /// An error of the object storage.
     #[error(transparent)]
     ObjectStorage(Arc<ObjectError>),
-    #[error("the machine gives no random numbers: {0}")]
+    #[error("the operating system gives no random numbers: {0}")]
     RandomUnavailable(String),
     /// The API key is missing, unknown, revoked or expired. The message does not say which.
-    #[error("this needs a key that is known here, was not revoked and has not expired")]
+    #[error("a valid API key is required: one that is known, not revoked and not expired")]
     Unauthorized,
     /// The API key lacks the role.
     #[error("{0}")]
     Forbidden(String),
-    #[error("this cannot be an API key: {0}")]
+    #[error("the API key cannot be created: {0}")]
     InvalidApiKey(String),
-    #[error("no API key has this id")]
+    #[error("no API key has the given id")]
     ApiKeyNotFound,
-    #[error("{max_keys} API keys are live: revoke some that nobody uses")]
+    #[error("the database has the maximum of {max_keys} live API keys; revoke unused ones")]
     TooManyApiKeys { max_keys: usize },
     /// The stored API keys contradict each other. The engine authenticates no caller.
-    #[error("the API keys in the database clash: {0}; run `onceward verify`")]
+    #[error("the API keys in the database are inconsistent: {0}; run `onceward verify`")]
     ApiKeysInconsistent(String),
 }
 
@@ -215,7 +217,7 @@ mod tests {
 
     /// Returns the codes in the `fn code` of a source file.
     fn error_codes_in(source: &str) -> BTreeSet<String> {
-        let from = source.find("fn code(").expect("it has one");
+        let from = source.find("fn code(").expect("`code` exists");
         let lines = source[from..].lines().take_while(|line| *line != "    }");
         lines.filter_map(|line| line.split('"').nth(1)).map(str::to_owned).collect()
     }

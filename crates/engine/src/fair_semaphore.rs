@@ -100,7 +100,7 @@ mod tests {
     fn poll_ready<F: Future>(future: F) -> F::Output {
         match poll_once(pin!(future)) {
             Poll::Ready(output) => output,
-            Poll::Pending => panic!("this should not have to wait"),
+            Poll::Pending => panic!("the permit is not available at once"),
         }
     }
 

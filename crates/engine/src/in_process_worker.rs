@@ -40,7 +40,7 @@ const MAX_FINAL_REPORT_ATTEMPTS: usize = 10;
 const MAX_ERROR_TEXT_CHARS: usize = 500;
 
 /// A panic message may contain payload data, so it is not stored.
-const PANIC_MESSAGE: &str = "the worker's own code panicked";
+const PANIC_MESSAGE: &str = "the handler panicked";
 
 /// Which jobs an in-process worker leases, and how many at once.
 #[derive(Clone, Debug)]
@@ -224,7 +224,7 @@ async fn run_worker<S, R, F>(
             Err(error) if error.is_engine_closed() => break,
             Err(error) => {
                 if error_log.should_log(error.code()) {
-                    warn!(worker = %config.name, code = error.code(), "a worker gets no jobs");
+                    warn!(worker = %config.name, code = error.code(), "in-process worker could not lease jobs");
                 }
                 let _ = tokio::time::timeout(shared.config.poll_interval, phase_updates.clone().changed()).await;
             }

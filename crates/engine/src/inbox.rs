@@ -31,7 +31,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>, mut changes: watch::Re
     while !shared.queue.is_closed() {
         changes.borrow_and_update();
         let fetched = drain.fetch_calls().await;
-        drain.log_result("the inbox cannot be read", fetched);
+        drain.log_result("reading the inbox failed", fetched);
         tokio::select! {
             replies = drain.next_replies(), if !drain.is_empty() => drain.write_replies(replies).await,
             // Also without free capacity: every check has a timeout, so replies will come.
@@ -110,7 +110,7 @@ impl<'a, S: Store> InboxDrain<'a, S> {
         }
         if !answers.is_empty() {
             let written = self.shared.store.answer_inbox_calls(&answers).await.map_err(EngineError::from);
-            self.log_result("answers cannot be written into the inbox", written);
+            self.log_result("writing replies to the inbox failed", written);
         }
     }
 

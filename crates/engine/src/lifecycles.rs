@@ -55,18 +55,19 @@ pub fn find_version(catalog: &Catalog, name: &str, hash_prefix: &str) -> Result<
         ));
     }
     if hash_prefix.len() < MIN_HASH_PREFIX_CHARS {
-        let reason = format!("at least {MIN_HASH_PREFIX_CHARS} characters of the version's hash are wanted");
+        let reason = format!("give at least {MIN_HASH_PREFIX_CHARS} characters of the version's hash");
         return Err(refusal_error("use", 422, "invalid_input", reason));
     }
     let mut matching = versions.iter().filter(|version| version.lifecycle.hash.starts_with(hash_prefix));
     match (matching.next(), matching.next()) {
         (Some(version), None) => Ok(Arc::clone(&version.lifecycle)),
         (Some(_), Some(_)) => {
-            let reason = format!("more than one version of {name} begins with {hash_prefix}: give more of the hash");
+            let reason =
+                format!("several versions of {name} start with {hash_prefix}; give more characters of the hash");
             Err(refusal_error("use", 422, "invalid_input", reason))
         }
         (None, _) => {
-            Err(refusal_error("use", 404, "unknown_version", format!("no version of {name} begins with {hash_prefix}")))
+            Err(refusal_error("use", 404, "unknown_version", format!("no version of {name} starts with {hash_prefix}")))
         }
     }
 }

@@ -111,7 +111,7 @@ impl<S: Store + 'static> Engine<S> {
         if problems.is_empty() {
             return Ok(plan);
         }
-        let reason = format!("no record can be moved to {} so:\n{}", short_hash(&to.hash), problems.trim_end());
+        let reason = format!("no record can be migrated to {}:\n{}", short_hash(&to.hash), problems.trim_end());
         Err(refusal_error("move", 409, "incompatible_lifecycle_version", reason))
     }
 
@@ -218,10 +218,10 @@ fn resolve_versions(
 fn validate_state_map(from: &[Arc<Lifecycle>], to: &Lifecycle, migration: &VersionMigration, problems: &mut String) {
     for (old, new) in &migration.state_map {
         if !from.is_empty() && !from.iter().any(|version| version.state_index(old).is_some()) {
-            let _ = writeln!(problems, "no version that records come from has a state `{old}`");
+            let _ = writeln!(problems, "no source version has a state `{old}`");
         }
         if to.state_index(new).is_none() {
-            let _ = writeln!(problems, "there is no state `{new}` there");
+            let _ = writeln!(problems, "the target version has no state `{new}`");
         }
     }
 }

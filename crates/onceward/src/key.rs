@@ -214,7 +214,7 @@ async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> Ke
     let opened = match database {
         // Only `key create` may create a database.
         DatabaseUrl::Sqlite(path) if !path.exists() && !matches!(operation, KeyOperation::Create(_)) => {
-            return Err(anyhow!("{database}: there is no such file"));
+            return Err(anyhow!("{database}: the file does not exist"));
         }
         DatabaseUrl::Sqlite(path) => SqliteStore::open(path, Clock::machine()).map(AnyStore::Sqlite),
         DatabaseUrl::Postgres(url) => PostgresStore::open(url).await.map(AnyStore::Postgres),

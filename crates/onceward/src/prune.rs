@@ -119,10 +119,10 @@ impl PruneArgs {
                 let name = || format!("sqlite:{}", path.display());
                 // Opening would create the file.
                 if path.is_dir() {
-                    bail!("{}: this is a folder, not the file of a database", name());
+                    bail!("{}: it is a folder, not a database file", name());
                 }
                 if !path.is_file() {
-                    bail!("{}: there is no such file", name());
+                    bail!("{}: the file does not exist", name());
                 }
                 self.require_onceward_schema(path).with_context(name)?;
                 let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;

@@ -66,7 +66,7 @@ fn backup_does_not_overwrite_existing_file() {
     std::fs::write(folder.join("copy.db"), "mine").expect("a file");
     let done = run_onceward(&folder, &["backup", "copy.db"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(utf8(&done.stderr).contains("copy.db is there already"), "{}", utf8(&done.stderr));
+    assert!(utf8(&done.stderr).contains("copy.db already exists"), "{}", utf8(&done.stderr));
     assert_eq!(std::fs::read(folder.join("copy.db")).expect("it is there"), b"mine");
     let done = run_onceward(&folder, &["backup", "nowhere/copy.db"]);
     assert_eq!(done.status.code(), Some(1), "{}", utf8(&done.stderr));

@@ -91,9 +91,9 @@ fn doctor_reports_newer_schema_and_rejects_other_files() {
     std::fs::write(folder.join("other.db"), "no database, but long enough to look at").expect("a file");
     std::fs::create_dir(folder.join("folder.db")).expect("a folder");
     for (name, said) in [
-        ("other.db", "this is no database"),
-        ("nowhere.db", "there is no such file"),
-        ("folder.db", "this is a folder"),
+        ("other.db", "not an SQLite database"),
+        ("nowhere.db", "the file does not exist"),
+        ("folder.db", "it is a folder"),
     ] {
         // All commands report a missing database in the same way.
         let verbs =
@@ -116,7 +116,7 @@ fn doctor_checks_postgres_settings_and_inbox() {
     let url = PostgresServer::shared().create_database();
     let done = run_onceward(&folder, &["doctor", "--db", &url]);
     assert_eq!(done.status.code(), Some(2), "nothing is there yet: {}", utf8(&done.stdout));
-    assert!(utf8(&done.stderr).contains("not one of Onceward's"), "{}", utf8(&done.stderr));
+    assert!(utf8(&done.stderr).contains("not an Onceward database"), "{}", utf8(&done.stderr));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { PostgresStore::open(&url).await.map(drop) }).expect("a new database");
     let (code, told) = run_doctor_json(&folder, &["--db", &url]);

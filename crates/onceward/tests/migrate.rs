@@ -27,7 +27,11 @@ fn migrate_refuses_newer_schema() {
     drop(connection);
     let done = run_onceward(&folder, &["migrate"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(utf8(&done.stderr).contains("the database has schema 99, this program knows"), "{}", utf8(&done.stderr));
+    assert!(
+        utf8(&done.stderr).contains("the database has schema 99, and the program supports only"),
+        "{}",
+        utf8(&done.stderr)
+    );
     let done = run_onceward(&folder, &["migrate", "--db", "sqlite:nowhere.db"]);
     assert_eq!(done.status.code(), Some(2), "{}", utf8(&done.stderr));
     assert!(!folder.join("nowhere.db").exists());

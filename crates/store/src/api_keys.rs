@@ -162,5 +162,6 @@ pub(crate) fn write_names(names: &[Arc<str>]) -> Result<String, StoreError> {
 }
 
 pub(crate) fn read_names(text: &str) -> Result<Vec<Arc<str>>, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("the names of an API key: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| StoreError::corrupt(format!("the roles or lifecycles of an API key are unreadable: {error}")))
 }

@@ -30,7 +30,7 @@ mod tests {
             tokio::spawn(async move { sender.send(7) });
             block_in_place_if_large(MAX_INLINE_RECORDS + 1, move || receiver.recv_timeout(Duration::from_mins(1)))
         });
-        assert_eq!(runtime.block_on(task).expect("it ends"), Ok(7));
+        assert_eq!(runtime.block_on(task).expect("the task ends"), Ok(7));
     }
 
     /// Covers a current-thread runtime and a thread without a runtime.

@@ -60,7 +60,8 @@ pub struct LifecycleVersion {
 /// files.
 pub(crate) fn encode_source(files: &InputFiles) -> Result<String, StoreError> {
     let pairs: Vec<(&str, &str)> = files.files.iter().map(|file| (file.name.as_str(), &*file.text)).collect();
-    serde_json::to_string(&pairs).map_err(|error| StoreError::Rejected(format!("lifecycle files: {error}")))
+    serde_json::to_string(&pairs)
+        .map_err(|error| StoreError::Rejected(format!("the lifecycle files cannot be stored: {error}")))
 }
 
 fn source_hash(source: &str) -> [u8; 32] {
@@ -241,11 +242,11 @@ impl Catalog {
 
     /// Adds the versions of a stored source, in the order of `hashes`. The source was analyzed when it was first added.
     pub(crate) fn restore_source(&mut self, source: &str, hashes: &[Arc<str>]) -> Result<(), StoreError> {
-        let bad = |why: String| StoreError::corrupt(format!("kept lifecycle files: {why}"));
+        let bad = |why: String| StoreError::corrupt(format!("stored lifecycle files: {why}"));
         let (definitions, files) = Self::compile_source(source).map_err(bad)?;
         for hash in hashes {
             let version = definitions.lifecycles.values().find(|lifecycle| lifecycle.hash == *hash);
-            self.add_version(version.ok_or_else(|| bad(format!("no file gives the version {hash}")))?, &files);
+            self.add_version(version.ok_or_else(|| bad(format!("no file compiles to version {hash}")))?, &files);
         }
         self.source_hashes.insert(source_hash(source));
         Ok(())
@@ -256,7 +257,7 @@ impl Catalog {
         let pairs: Vec<(String, String)> = serde_json::from_str(source).map_err(|error| error.to_string())?;
         let files = pairs.into_iter().map(|(name, text)| InputFile { name, text: text.into() }).collect();
         let files = InputFiles { files };
-        let definitions = compile(&files).definitions.ok_or_else(|| "they no longer compile".to_owned())?;
+        let definitions = compile(&files).definitions.ok_or_else(|| "the files no longer compile".to_owned())?;
         Ok((definitions, files))
     }
 

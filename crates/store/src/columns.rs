@@ -45,8 +45,8 @@ pub(crate) fn write_timers(timers: &[Timer]) -> Result<Option<String>, StoreErro
 
 pub(crate) fn read_timers(text: Option<&str>) -> Result<Vec<Timer>, StoreError> {
     let Some(text) = text else { return Ok(Vec::new()) };
-    let pairs: Vec<(u16, i64)> =
-        serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("the timers of a record: {error}")))?;
+    let pairs: Vec<(u16, i64)> = serde_json::from_str(text)
+        .map_err(|error| StoreError::corrupt(format!("the timers of a record are unreadable: {error}")))?;
     Ok(pairs.into_iter().map(|(row, due)| Timer { transition: row, due_at: Time::from_micros(due) }).collect())
 }
 
@@ -56,7 +56,8 @@ pub(crate) fn write_parts(parts: &[Arc<str>]) -> Result<String, StoreError> {
 }
 
 pub(crate) fn read_parts(text: &str) -> Result<Vec<Arc<str>>, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("the parts of a key: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| StoreError::corrupt(format!("the parts of a key are unreadable: {error}")))
 }
 
 fn to_json_text(value: &impl serde::Serialize) -> Result<String, StoreError> {
@@ -80,6 +81,6 @@ pub(crate) fn read_status(status: u8) -> Result<ExecutionStatus, StoreError> {
         2 => ExecutionStatus::Committed,
         3 => ExecutionStatus::Done,
         4 => ExecutionStatus::Aborted,
-        other => return Err(StoreError::corrupt(format!("no execution has the status {other}"))),
+        other => return Err(StoreError::corrupt(format!("unknown execution status {other}"))),
     })
 }

@@ -123,8 +123,8 @@ pub(crate) fn ensure_live_compatible(
             continue;
         }
         let choose = |name: &str| if *name == *version.name { Some(Arc::clone(hash)) } else { current(name) };
-        let records = count_noun(records, "record lives", "records live");
-        let beside = format!("version {} of {}, by which {records}", short_hash(hash), version.name);
+        let records = count_noun(records, "live record", "live records");
+        let beside = format!("version {} of {}, which has {records}", short_hash(hash), version.name);
         compile_together(after, &names, choose, Some(beside))?;
     }
     Ok(())
@@ -141,7 +141,7 @@ fn compile_together(
     let files = add_referenced_files(InputFiles { files }, catalog, choose_version);
     let diagnostics = compile(&files).diagnostics;
     if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
-        let incompatible_with = incompatible_with.or_else(|| Some("what the database has".to_owned()));
+        let incompatible_with = incompatible_with.or_else(|| Some("the stored lifecycles".to_owned()));
         return Err(DiagnosticReport { files, diagnostics, incompatible_with }.into());
     }
     Ok(())

@@ -8,9 +8,9 @@ use crate::compatibility::DiagnosticReport;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Other transactions hold the needed locks. The caller can retry soon.
-    #[error("the database is busy: others hold what this needs, try again")]
+    #[error("the database is busy: other transactions hold the needed locks; retry")]
     Busy,
-    #[error("the disk is full: nothing was written")]
+    #[error("the disk of the database is full; nothing was written")]
     DiskFull,
     #[error("the database cannot be written: {0}")]
     ReadOnly(String),
@@ -22,19 +22,19 @@ pub enum StoreError {
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// Only one engine at a time can open an embedded database.
-    #[error("{by} has this database open; only one engine may, stop it or give this one another file")]
+    #[error("{by} has the database open, and only one engine may; stop it, or use another file")]
     Locked { by: String },
     /// A database constraint was violated. Validation should have prevented the write.
-    #[error("the database refused what was to be written: {0}")]
+    #[error("the database rejected the write: {0}")]
     Rejected(String),
-    #[error("the database has schema {found}, this program knows {known}: use a newer one")]
+    #[error("the database has schema {found}, and the program supports only {known}; use a newer version")]
     SchemaTooNew { found: u32, known: u32 },
-    #[error("the database has schema {found}, this program works on {known}: run `onceward migrate`")]
+    #[error("the database has schema {found}, and the program needs {known}; run `onceward migrate`")]
     SchemaTooOld { found: u32, known: u32 },
     /// Pruning deleted requested entries. `oldest` is the smallest seq after which the log can still be read.
-    #[error("the log is pruned up to place {oldest}: ask for what comes after it")]
+    #[error("the log is pruned up to seq {oldest}; read it from there")]
     LogPruned { oldest: u64 },
-    #[error("version {hash} of the lifecycle `{lifecycle}` was never given to this store")]
+    #[error("the database has no version {hash} of the lifecycle `{lifecycle}`; load its files first")]
     UnknownVersion { lifecycle: String, hash: String },
     #[error("{}", summarize_report(.0))]
     InvalidLifecycles(Box<DiagnosticReport>),
@@ -43,7 +43,10 @@ pub enum StoreError {
 /// Returns the number of errors and the first one.
 fn summarize_report(findings: &DiagnosticReport) -> String {
     if let Some(beside) = &findings.incompatible_with {
-        return format!("the lifecycle files do not fit {beside}: they {}", summarize_errors(&findings.diagnostics));
+        return format!(
+            "the lifecycle files are incompatible with {beside}: they {}",
+            summarize_errors(&findings.diagnostics)
+        );
     }
     format!("the lifecycle files {}", summarize_errors(&findings.diagnostics))
 }
@@ -51,7 +54,7 @@ fn summarize_report(findings: &DiagnosticReport) -> String {
 fn summarize_errors(diagnostics: &[Diagnostic]) -> String {
     let mut errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
     match (errors.next(), errors.count()) {
-        (None, _) => "are not sound".to_owned(),
+        (None, _) => "have errors".to_owned(),
         (Some(first), 0) => format!("have an error: {} [{}]", first.message, first.code),
         (Some(first), more) => format!("have {} errors, the first: {} [{}]", more + 1, first.message, first.code),
     }

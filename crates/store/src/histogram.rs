@@ -35,7 +35,7 @@ pub struct HistogramSnapshot {
 impl Histogram {
     /// Creates a histogram for [`LATENCY_BUCKETS_MICROS`] or [`BATCH_SIZE_BUCKETS`].
     pub const fn new(bounds: &'static [u64]) -> Self {
-        assert!(bounds.len() < MAX_BUCKETS, "a range for each bound, and one beyond");
+        assert!(bounds.len() < MAX_BUCKETS, "one bucket per bound and one for larger values");
         Self { bounds, counts: [const { AtomicU64::new(0) }; MAX_BUCKETS], sum: AtomicU64::new(0) }
     }
 

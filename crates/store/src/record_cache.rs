@@ -100,7 +100,7 @@ pub(crate) mod tests {
         let now = Time::from_secs(0);
         let record = Record {
             id: RecordId(uuid::Uuid::from_u128(id)),
-            lifecycle: Arc::clone(loaded.definitions.get("a.b").expect("it was given")),
+            lifecycle: Arc::clone(loaded.definitions.get("a.b").expect("the definition exists")),
             state: 0,
             version,
             owner: "ann".into(),
@@ -138,7 +138,7 @@ pub(crate) mod tests {
             }
         }
         assert!(cache.newer.records.len() + cache.older.records.len() <= 2 * SEGMENT_RECORDS);
-        assert!(cache.get(first.id).is_none(), "it was long ago");
+        assert!(cache.get(first.id).is_none(), "an old record is evicted");
         cache.clear();
         assert!(cache.newer.records.is_empty() && cache.older.records.is_empty());
     }
@@ -160,8 +160,11 @@ pub(crate) mod tests {
             assert_eq!(held, cache.newer.bytes);
         }
         let last = RecordId(uuid::Uuid::from_u128(499));
-        assert!(cache.get(last).is_some(), "room enough for the last ones");
+        assert!(cache.get(last).is_some(), "the last records fit");
         cache.put(stored, &record_with_text(499, 70_000));
-        assert!(cache.get(last).is_none() && cache.version(last).is_none(), "neither the old one nor the large one");
+        assert!(
+            cache.get(last).is_none() && cache.version(last).is_none(),
+            "neither the old version nor the large record"
+        );
     }
 }

@@ -73,12 +73,11 @@ impl SymbolTable {
 
     /// Returns the number of a name that is to be written.
     pub(crate) fn require_id(&self, name: &str) -> Result<i64, StoreError> {
-        self.id(name)
-            .ok_or_else(|| StoreError::Rejected(format!("no lifecycle that was given to this store names `{name}`")))
+        self.id(name).ok_or_else(|| StoreError::Rejected(format!("no stored lifecycle contains the name `{name}`")))
     }
 
     pub(crate) fn name(&self, id: i64) -> Result<Arc<str>, StoreError> {
-        self.names_by_id.get(&id).cloned().ok_or_else(|| StoreError::corrupt(format!("no name has the number {id}")))
+        self.names_by_id.get(&id).cloned().ok_or_else(|| StoreError::corrupt(format!("unknown name id {id}")))
     }
 
     pub(crate) fn last_id(&self) -> i64 {

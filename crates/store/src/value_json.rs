@@ -79,7 +79,7 @@ impl<'de> Visitor<'de> for ValueJsonVisitor {
     }
 
     fn visit_u64<E: Error>(self, u: u64) -> Result<Value, E> {
-        i64::try_from(u).map(Value::Int).map_err(|_| E::custom("an integer beyond 64 bits"))
+        i64::try_from(u).map(Value::Int).map_err(|_| E::custom("an integer does not fit 64 bits"))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
@@ -87,7 +87,7 @@ impl<'de> Visitor<'de> for ValueJsonVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let kind = map.next_key::<Cow<'de, str>>()?.ok_or_else(|| A::Error::custom("a value without its kind"))?;
+        let kind = map.next_key::<Cow<'de, str>>()?.ok_or_else(|| A::Error::custom("a value has no kind"))?;
         let value = match &*kind {
             "f" => {
                 let text: String = map.next_value()?;
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for ValueJsonVisitor {
             "r" => Value::Ref(map.next_value::<RecordId>()?),
             "j" => Value::Json(map.next_value::<Arc<str>>()?),
             "l" => Value::List(map.next_value::<Vec<ValueJson>>()?.into_iter().map(|item| item.0).collect()),
-            other => return Err(A::Error::custom(format!("no value is of the kind `{other}`"))),
+            other => return Err(A::Error::custom(format!("unknown kind of value `{other}`"))),
         };
         Ok(value)
     }

@@ -199,7 +199,7 @@ impl<'a> WriteSet<'a> {
             let known = self.record_index.get(id).map(|at| &self.records[*at].after);
             let before = known.or_else(|| read_set.original_record(*id)).cloned();
             let before =
-                before.ok_or_else(|| StoreError::Rejected(format!("a heartbeat of {id}, which is not loaded")))?;
+                before.ok_or_else(|| StoreError::Rejected(format!("a heartbeat of {id}, which was not loaded")))?;
             let mut after = Record::clone(&before);
             after.execution = Some(execution.clone());
             self.put_record(Some(&before), Arc::new(after));
@@ -215,7 +215,7 @@ impl<'a> WriteSet<'a> {
             for (account, delta) in [(&entry.from, -entry.amount), (&entry.to, entry.amount)] {
                 if matches!(account, Account::Named { .. }) {
                     let sum = self.accounts.entry(account).or_default();
-                    let overflow = || StoreError::Rejected(format!("{account:?} would hold more than can be counted"));
+                    let overflow = || StoreError::Rejected(format!("the balance of {account:?} would overflow"));
                     *sum = sum.checked_add(delta).ok_or_else(overflow)?;
                 }
             }

@@ -48,7 +48,7 @@ fn foreign_newer_or_unreachable_database_is_rejected() {
         psql(&url, "CREATE SCHEMA onceward CREATE TABLE theirs (x int)");
         let found = open_store(&url).await;
         assert!(
-            matches!(&found, Err(StoreError::ForeignDatabase(why)) if why.contains("not one of Onceward's")),
+            matches!(&found, Err(StoreError::ForeignDatabase(why)) if why.contains("not an Onceward database")),
             "{found:?}"
         );
         let url = PostgresServer::shared().create_database();

@@ -77,7 +77,7 @@ fn foreign_or_newer_file_is_rejected() {
     other.execute_batch("CREATE TABLE theirs (x)").unwrap();
     let found = open_store(&folder);
     assert!(
-        matches!(&found, Err(StoreError::ForeignDatabase(why)) if why.contains("not one of Onceward's")),
+        matches!(&found, Err(StoreError::ForeignDatabase(why)) if why.contains("not an Onceward database")),
         "{found:?}"
     );
     other.execute_batch("DROP TABLE theirs; PRAGMA user_version = 99").unwrap();

@@ -36,11 +36,11 @@ impl Identity {
     /// INV-9: only workers may lease, and only from the lifecycles of their key.
     pub fn require_lease(&self, lifecycles: &[Arc<str>]) -> Result<(), EngineError> {
         if !self.actor.has_role("worker") && !self.actor.has_role("operator") {
-            return Err(EngineError::Forbidden("leasing work is for keys with the role `worker`".to_owned()));
+            return Err(EngineError::Forbidden("leasing jobs requires the role `worker`".to_owned()));
         }
         let Some(allowed) = &self.leasable_lifecycles else { return Ok(()) };
-        match lifecycles.iter().find(|asked| !allowed.contains(asked)) {
-            Some(asked) => Err(EngineError::Forbidden(format!("this key does not lease from `{asked}`"))),
+        match lifecycles.iter().find(|lifecycle| !allowed.contains(lifecycle)) {
+            Some(denied) => Err(EngineError::Forbidden(format!("the API key may not lease from `{denied}`"))),
             None => Ok(()),
         }
     }
@@ -55,7 +55,7 @@ impl Identity {
         if self.actor.has_role("operator") || self.actor.has_role("metrics") {
             return Ok(());
         }
-        Err(EngineError::Forbidden("metrics are for keys with the role `metrics` or `operator`".to_owned()))
+        Err(EngineError::Forbidden("reading metrics requires the role `metrics` or `operator`".to_owned()))
     }
 }
 
@@ -64,5 +64,5 @@ pub(crate) fn require_operator(actor: &Actor) -> Result<(), EngineError> {
     if reads_everything(actor) {
         return Ok(());
     }
-    Err(EngineError::Forbidden("this is for keys with the role `operator`".to_owned()))
+    Err(EngineError::Forbidden("the call requires the role `operator`".to_owned()))
 }

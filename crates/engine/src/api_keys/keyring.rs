@@ -33,20 +33,20 @@ impl Keyring {
         for key in key_set.keys {
             if let Some(other_id) = secrets.insert(key.hash, Arc::clone(&key.id)) {
                 return Err(EngineError::ApiKeysInconsistent(format!(
-                    "the keys {other_id} and {} have one secret",
+                    "keys {other_id} and {} have the same secret",
                     key.id
                 )));
             }
             let is_engine = |name: &Arc<str>| **name == *"engine";
             if is_engine(&key.owner) || key.roles.iter().any(is_engine) {
                 return Err(EngineError::ApiKeysInconsistent(format!(
-                    "key {} is the engine's by name, and nobody's may be",
+                    "key {} has the reserved owner or role `engine`",
                     key.id
                 )));
             }
             let (id, identity) = (Arc::clone(&key.id), Identity::from_api_key(&key));
             if keyring.entries.insert(Arc::clone(&id), KeyringEntry { key, identity }).is_some() {
-                return Err(EngineError::ApiKeysInconsistent(format!("there are two keys {id}")));
+                return Err(EngineError::ApiKeysInconsistent(format!("two keys have the id {id}")));
             }
         }
         Ok(keyring)
@@ -55,9 +55,9 @@ impl Keyring {
     /// Returns the key with this text. Takes the same time whether the id exists or not.
     pub(super) fn find_key(&self, text: &PlainApiKey) -> Option<&ApiKey> {
         let entry = self.entries.get(text.id());
-        let hash = entry.map_or(&[0; 32], |held| &held.key.hash);
+        let hash = entry.map_or(&[0; 32], |entry| &entry.key.hash);
         let is_match = bool::from(hash.ct_eq(&text.hash()));
-        entry.map(|held| &held.key).filter(|_| is_match)
+        entry.map(|entry| &entry.key).filter(|_| is_match)
     }
 
     /// Returns the identity of a live key.
@@ -112,7 +112,7 @@ mod tests {
         let engine = api_key(&other, "engine");
         let role = ApiKey { roles: vec!["engine".into()], ..api_key(&other, "bob") };
         for conflicting in [same_secret, same_id, engine, role] {
-            let error = keyring_of(vec![api_key(&one, "ann"), conflicting]).expect_err("a clash");
+            let error = keyring_of(vec![api_key(&one, "ann"), conflicting]).expect_err("the keys conflict");
             assert_eq!((error.code(), error.status()), ("api_keys_inconsistent", 500));
         }
     }

@@ -39,23 +39,21 @@ impl NewApiKey {
         let invalid = |why: &str| Err(EngineError::InvalidApiKey(why.to_owned()));
         if !is_valid_text(&self.owner, 1, MAX_OWNER_CHARS) || *self.owner == *"engine" {
             return invalid(
-                "its owner has from 1 to 1000 characters, none of them a control character, and is not `engine`",
+                "the owner must have 1 to 1000 characters, no control characters, and must not be `engine`",
             );
         }
         if !is_valid_text(&self.name, 0, MAX_NAME_CHARS) {
-            return invalid("its name has at most 100 characters, and no control characters among them");
+            return invalid("the name must have at most 100 characters and no control characters");
         }
         let is_identifier = |name: &Arc<str>| {
             name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
                 && is_valid_text(name, 1, MAX_NAME_CHARS)
         };
         if self.roles.is_empty() {
-            return invalid(
-                "it needs a role: operator, producer, worker, viewer, metrics, or one that a lifecycle names",
-            );
+            return invalid("it needs a role: operator, producer, worker, viewer, metrics, or a role of a lifecycle");
         }
         if !self.roles.iter().all(is_identifier) || self.roles.iter().any(|role| **role == *"engine") {
-            return invalid("a role has letters, digits, `.`, `_` and `-`, at most 100 of them, and is not `engine`");
+            return invalid("a role must have 1 to 100 letters, digits, `.`, `_` or `-`, and must not be `engine`");
         }
         // An unknown role may belong to a future lifecycle. A role that resembles a built-in one is a typo, and would
         // give a viewer a producer's rights.
@@ -64,17 +62,17 @@ impl NewApiKey {
             // A different first letter means another word: `moderator` is not `operator`.
             let similar = BUILT_IN_ROLES.into_iter().filter(|ours| ours.get(..1) == lowercase_role.get(..1));
             if let Some(suggestion) = closest_name(&lowercase_role, similar) {
-                return invalid(&format!("no lifecycle names the role `{role}`: is `{suggestion}` meant?"));
+                return invalid(&format!("no lifecycle names the role `{role}`; did you mean `{suggestion}`?"));
             }
         }
         if !self.lifecycles.iter().all(is_identifier) {
-            return invalid("a lifecycle's name has letters, digits, `.`, `_` and `-`, at most 100 of them");
+            return invalid("the name of a lifecycle must have 1 to 100 letters, digits, `.`, `_` or `-`");
         }
         if !self.lifecycles.is_empty() && !self.roles.iter().any(|role| **role == *"worker") {
-            return invalid("only the role `worker` can be narrowed to some lifecycles");
+            return invalid("only a key with the role `worker` can be restricted to lifecycles");
         }
         if self.expires_at.is_some_and(|end| end <= now) {
-            return invalid("it would have expired already");
+            return invalid("its expiry time is in the past");
         }
         for names in [&mut self.roles, &mut self.lifecycles] {
             names.sort_unstable();

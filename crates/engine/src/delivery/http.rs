@@ -44,7 +44,7 @@ impl HttpTransport {
 
     fn send_blocking(&self, request: &DeliveryRequest) -> Result<DeliveryResponse, DeliveryError> {
         if !["http://", "https://"].iter().any(|scheme| request.url.starts_with(scheme)) {
-            return Err(DeliveryError::Permanent("only http:// and https:// addresses can be posted to".to_owned()));
+            return Err(DeliveryError::Permanent("the address must start with http:// or https://".to_owned()));
         }
         let http_request = self
             .agent

@@ -211,7 +211,7 @@ impl RequestBatch {
     /// Answers every operation with this error.
     fn fail<S>(self, shared: &Shared<S>, error: &EngineError) {
         let operations = self.requests.len();
-        warn!(code = error.code(), operations, "a batch failed");
+        warn!(code = error.code(), operations, "batch failed");
         for request in self.requests {
             send_reply(shared, request, Err(error.clone()), Instant::now());
         }
@@ -376,7 +376,7 @@ async fn try_commit<S: Store + 'static>(
         SaveResult::Saved { last_seq: last, .. } => {
             shared.metrics.record_batch(batch.operations.len(), save_started_at.elapsed());
             shared.metrics.record_decisions(&batch.operations, &base);
-            trace!(operations = batch.operations.len(), last, "a batch is saved");
+            trace!(operations = batch.operations.len(), last, "batch saved");
             shared.metrics.record_unlogged_refusals(limiter_charge.unlogged_refusals);
             if let Some(spans) = &shared.config.span_sink {
                 spans::emit_execution_spans(&**spans, &batch.operations);
@@ -393,7 +393,7 @@ async fn try_commit<S: Store + 'static>(
         }
         SaveResult::Conflict(conflict) => {
             shared.metrics.record_conflict();
-            debug!(operations = batch.operations.len(), "a batch found something changed and is decided again");
+            debug!(operations = batch.operations.len(), "batch conflicted with another write and is decided again");
             shared.refusal_limiter.refund(limiter_charge);
             RetryHints { read_keys: base.loaded_keys(), used_idempotency_ids: conflict.answered_ids.clone() }
         }

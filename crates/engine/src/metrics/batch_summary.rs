@@ -96,10 +96,10 @@ impl<'a> BatchSummary<'a> {
         }
         for record in &self.stuck {
             let (lifecycle, state) = (&record.lifecycle.name, record.state_name());
-            warn!(record = %record.id, %lifecycle, %state, "a record is set aside: an event of the engine's own failed on it");
+            warn!(record = %record.id, %lifecycle, %state, "engine event failed; record is stuck");
         }
         for record in &self.dead_deliveries {
-            warn!(record = %record.id, attempts = record.attempt, "a delivery is dead");
+            warn!(record = %record.id, attempts = record.attempt, "delivery failed permanently");
         }
     }
 }

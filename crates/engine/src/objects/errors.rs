@@ -17,7 +17,7 @@ pub(super) fn none_if_missing<T>(result: Result<T, Error>) -> Result<Option<T>, 
 }
 
 /// Maps an error during use.
-#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` passes it by value")]
 pub(super) fn to_object_error(error: Error) -> ObjectError {
     let details = S3ErrorDetails::from_error(&error);
     let is_full = details.status == Some(507) || STORAGE_FULL_CODES.iter().any(|word| details.code.contains(word));
@@ -35,16 +35,16 @@ pub(super) fn open_error(url: &str, error: &Error) -> ObjectError {
     let details = S3ErrorDetails::from_error(error);
     if details.is_credential_lookup {
         return ObjectError::Misconfigured(format!(
-            "{url}: no key: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and this machine has no role that gives one"
+            "{url}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
         ));
     }
     let advice = match (details.status, details.code.as_str()) {
-        (_, "NoSuchBucket") => "; make the bucket first, or look at AWS_ENDPOINT_URL and AWS_REGION",
+        (_, "NoSuchBucket") => "; create the bucket, or check AWS_ENDPOINT_URL and AWS_REGION",
         (Some(401 | 403), _) => {
-            "; look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and at what the key may do"
+            "; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and the permissions of the access key"
         }
-        (Some(301 | 307 | 400), _) => "; look at AWS_REGION and AWS_ENDPOINT_URL",
-        (None, _) if details.connection_error.is_some() => "; look at AWS_ENDPOINT_URL",
+        (Some(301 | 307 | 400), _) => "; check AWS_REGION and AWS_ENDPOINT_URL",
+        (None, _) if details.connection_error.is_some() => "; check AWS_ENDPOINT_URL",
         _ => "",
     };
     ObjectError::Misconfigured(format!("{url}: {}{advice}", details.message(error)))
@@ -89,13 +89,13 @@ impl S3ErrorDetails {
 
     fn message(&self, error: &Error) -> String {
         if self.is_credential_lookup {
-            return "there is no key for the bucket".to_owned();
+            return "the bucket has no credentials".to_owned();
         }
         match (self.connection_error, self.status) {
-            (Some(HttpErrorKind::Timeout), _) => format!("the bucket does not answer: {}", self.reason),
+            (Some(HttpErrorKind::Timeout), _) => format!("the bucket did not answer: {}", self.reason),
             (Some(_), _) => format!("the bucket cannot be reached: {}", self.reason),
-            (None, Some(status)) if self.code.is_empty() => format!("the bucket answers {status}"),
-            (None, Some(status)) => format!("the bucket answers {status} {}", self.code),
+            (None, Some(status)) if self.code.is_empty() => format!("the bucket answered {status}"),
+            (None, Some(status)) => format!("the bucket answered {status} {}", self.code),
             (None, None) => known_message(error).to_owned(),
         }
     }
@@ -105,15 +105,15 @@ impl S3ErrorDetails {
 fn known_message(error: &Error) -> &'static str {
     let text = error.to_string();
     if text.contains("Missing AccessKeyId") {
-        "AWS_SECRET_ACCESS_KEY is set, and AWS_ACCESS_KEY_ID is not"
+        "AWS_SECRET_ACCESS_KEY is set, but AWS_ACCESS_KEY_ID is not"
     } else if text.contains("Missing SecretAccessKey") {
-        "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not"
+        "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not"
     } else if text.contains("redirect") {
-        "the bucket is elsewhere: AWS_REGION is not its region"
+        "the bucket is in another region; check AWS_REGION"
     } else if matches!(error, Error::NotFound { .. }) {
-        "the bucket has no such object"
+        "the object does not exist"
     } else {
-        "the bucket answers what nobody understands"
+        "the bucket gave an unexpected answer"
     }
 }
 
@@ -150,18 +150,18 @@ mod tests {
         let response = "Server returned non-2xx status code: 403 Forbidden: <Error><Code>SignatureDoesNotMatch</Code>\
                     <AWSAccessKeyId>mine</AWSAccessKeyId><StringToSign>hidden</StringToSign></Error>";
         let text = open_error("s3://bucket", &generic_error(response)).to_string();
-        assert!(text.starts_with("s3://bucket: the bucket answers 403 SignatureDoesNotMatch; look at AWS_"), "{text}");
+        assert!(text.starts_with("s3://bucket: the bucket answered 403 SignatureDoesNotMatch; check AWS_"), "{text}");
         assert!(!text.contains("hidden") && !text.contains("mine"), "{text}");
         let message = open_error("s3://bucket", &generic_error("status code: 500 x: <Code>hidden value</Code> hidden"))
             .to_string();
-        assert_eq!(message, "s3://bucket: the bucket answers 500");
+        assert_eq!(message, "s3://bucket: the bucket answered 500");
         assert!(!open_error("s3://bucket", &generic_error("hidden")).to_string().contains("hidden"));
     }
 
     #[test]
     fn failed_credential_lookup_names_missing_variables() {
         let response =
-            "Error performing PUT http://169.254.169.254/latest/api/token in 5s - HTTP error: it took too long";
+            "Error performing PUT http://169.254.169.254/latest/api/token in 5s - HTTP error: the request timed out";
         assert!(open_error("s3://bucket", &generic_error(response)).to_string().contains("AWS_ACCESS_KEY_ID"));
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct BucketHttpClient {
 
 impl fmt::Debug for BucketHttpClient {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Line")
+        out.write_str("BucketHttpClient")
     }
 }
 
@@ -90,7 +90,7 @@ impl HttpService for BucketHttpClient {
         let response_timeout = RESPONSE_TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
         Box::pin(async move {
             if !self.allow_http && request.uri().scheme() != Some(&Scheme::HTTPS) {
-                let refused = io::Error::new(io::ErrorKind::PermissionDenied, "it is not encrypted");
+                let refused = io::Error::new(io::ErrorKind::PermissionDenied, "the connection is not encrypted");
                 return Err(HttpError::new(HttpErrorKind::Unknown, refused));
             }
             let answer = tokio::time::timeout(response_timeout, self.pool.request(request)).await;
@@ -106,7 +106,7 @@ impl HttpService for BucketHttpClient {
 }
 
 fn timeout_error() -> HttpError {
-    HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "it took too long"))
+    HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "the request timed out"))
 }
 
 /// Returns the innermost error; the outer ones have no details.

@@ -49,15 +49,15 @@ pub const MAX_INLINE_PAYLOAD_BYTES: usize = 64 << 10;
 /// Why bytes could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    #[error("the object store: {0}")]
+    #[error("object storage: {0}")]
     Unavailable(#[from] std::io::Error),
     /// The bytes do not match the hash.
-    #[error("the object {0} is damaged: its bytes are not those of its hash")]
+    #[error("object {0} is damaged: its bytes do not match its hash")]
     Damaged(String),
     /// S3 copies at most this many bytes in one request.
-    #[error("an object in a bucket has at most {max_bytes} bytes")]
+    #[error("an object in a bucket may have at most {max_bytes} bytes")]
     ObjectTooLarge { max_bytes: u64 },
-    #[error("`{0}` is no name for an object: write plain segments, such as `originals/1.png`")]
+    #[error("`{0}` is not an object name; use plain segments, such as `originals/1.png`")]
     InvalidObjectName(String),
     /// The URL or the credentials are wrong. Returned when the storage is opened.
     #[error("{0}")]

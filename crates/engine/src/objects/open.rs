@@ -65,7 +65,7 @@ impl ObjectStorage {
 }
 
 fn invalid_url(url: &str) -> ObjectError {
-    let text = format!("`{url}` is no place for objects: name a folder, or a bucket as s3://BUCKET/PREFIX");
+    let text = format!("`{url}` is not object storage; name a folder, or a bucket as s3://BUCKET/PREFIX");
     ObjectError::Misconfigured(text)
 }
 
@@ -99,8 +99,8 @@ fn build_bucket(
         let allowed = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
         if allowed.as_deref() != Some("true") && !is_encrypted_or_loopback(&endpoint) {
             return Err(ObjectError::Misconfigured(format!(
-                "{url}: AWS_ENDPOINT_URL has no https:// before it, and payloads would go unencrypted to another machine; \
-                 AWS_ALLOW_HTTP=true permits that"
+                "{url}: AWS_ENDPOINT_URL does not start with https://, so payloads would be sent unencrypted; \
+                 set AWS_ALLOW_HTTP=true to allow it"
             )));
         }
         builder = builder.with_allow_http(true);
@@ -137,7 +137,7 @@ mod tests {
             assert_eq!(try_build(good, &TEST_CREDENTIALS), Ok(()), "{good}");
         }
         for bad in ["s3://", "s3:///a", "s3://b/../c", "s3://b//c", "s3://me:key@b"] {
-            assert!(try_build(bad, &TEST_CREDENTIALS).unwrap_err().contains("is no place for objects"), "{bad}");
+            assert!(try_build(bad, &TEST_CREDENTIALS).unwrap_err().contains("is not object storage"), "{bad}");
         }
     }
 

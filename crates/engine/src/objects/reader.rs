@@ -160,5 +160,5 @@ impl PayloadReader {
 
 /// A failed or canceled read cannot continue: it took the source with it.
 fn abandoned_read_error() -> ObjectError {
-    std::io::Error::other("a read of it was left in the middle").into()
+    std::io::Error::other("an earlier read failed or was canceled").into()
 }

@@ -63,7 +63,7 @@ async fn object_problem(
     verify_bytes: bool,
 ) -> Result<Option<String>, EngineError> {
     let Some(bytes) = storage.object_size(sha256).await? else {
-        return Ok(Some("its bytes are neither in the database nor among the objects".to_owned()));
+        return Ok(Some("its bytes are neither in the database nor in object storage".to_owned()));
     };
     if !verify_bytes {
         return Ok(None);

@@ -75,5 +75,5 @@ impl ObjectWriter {
 }
 
 fn earlier_write_failed() -> ObjectError {
-    std::io::Error::other("an earlier piece was not written").into()
+    std::io::Error::other("an earlier write failed or was canceled").into()
 }

@@ -93,10 +93,10 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
             Ok(pruned) => {
                 report_pruned(&shared, &pruned);
                 if let Err(error) = collect_garbage(&shared).await {
-                    warn!(code = error.code(), "payloads that are nobody's could not be taken away");
+                    warn!(code = error.code(), "garbage collection in object storage failed");
                 }
             }
-            Err(error) => warn!(code = error.code(), "pruning failed"),
+            Err(error) => warn!(code = error.code(), "prune failed"),
         }
     }
 }
@@ -109,12 +109,12 @@ async fn claim_turn<S: Store>(store: &S, interval: Duration) -> bool {
 
 /// Logs the report, and announces the checkpoint to log streams.
 pub(crate) fn report_pruned<S: Store>(shared: &Shared<S>, report: &PruneReport) {
-    let PruneReport { records, entries, idempotency_keys: requests, held_back: held, .. } = report;
-    if report.checkpoint_seq.is_some() || *requests > 0 {
-        info!(records, entries, requests, held, "pruned");
+    let PruneReport { records, entries, idempotency_keys, held_back, .. } = report;
+    if report.checkpoint_seq.is_some() || *idempotency_keys > 0 {
+        info!(records, entries, idempotency_keys, held_back, "prune finished");
     }
     if !report.damaged.is_empty() {
-        warn!(records = report.damaged.len(), "records that are over are damaged, and stay: run `onceward verify`");
+        warn!(records = report.damaged.len(), "prune skipped damaged records; run onceward verify");
     }
     if let Some(checkpoint_seq) = report.checkpoint_seq {
         shared.notifier.advance_log(checkpoint_seq);

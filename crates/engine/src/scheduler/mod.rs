@@ -57,7 +57,7 @@ pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
 
 fn log_error(error_log: &mut LogOnChange, error: &EngineError) {
     if !error.is_engine_closed() && error_log.should_log(error.code()) {
-        warn!(code = error.code(), "the timers cannot look: nothing that is due is done");
+        warn!(code = error.code(), "scheduler query failed; due timers are delayed");
     }
 }
 
@@ -160,7 +160,7 @@ pub(crate) async fn await_due<S: Store>(
                 result.already_done += usize::from(answer.no_op.is_some());
             }
             Err(error) if error.is_single_operation_fault() || error.refusal().is_some() => {
-                warn!(%record, code = error.code(), "a record is due and cannot be moved");
+                warn!(%record, code = error.code(), "due record cannot be fired; the scheduler retries it later");
                 result.made_progress |= shared.blocked_records.block(record);
             }
             Err(error) => result.error = Some(error),
@@ -240,7 +240,7 @@ async fn expire_orphaned_leases<S: Store>(shared: &Shared<S>) -> Result<(), Engi
                 _ => {}
             }
         }
-        info!(leases = leases.len(), "leases of an earlier process recovered");
+        info!(leases = leases.len(), "orphaned leases of an earlier process ended");
         previous = leases;
     }
 }

@@ -54,7 +54,7 @@ impl<S: Scan> Verifier<'_, S> {
         }
         let known_name = self.replay.catalog().by_hash(&activated.definition).map(|version| Arc::clone(&version.name));
         if known_name.as_ref() != Some(&activated.lifecycle) {
-            let why = format!("no version {} of {} is known", activated.definition, activated.lifecycle);
+            let why = format!("the database has no version {} of {}", activated.definition, activated.lifecycle);
             self.add_difference(TableDifference::invalid(HISTORY_TABLE, entry.seq, why).with_rule("INV-3"));
         }
         let Some(stored) = self.activations.unlogged.remove(&activated.revision) else {
@@ -67,19 +67,18 @@ impl<S: Scan> Verifier<'_, S> {
             }
             return Ok(());
         };
-        let expected = (&activated.definition, entry.at.micros(), &activated.by);
-        for (column, kept, told) in [
-            ("definition", stored.definition.to_string(), expected.0.to_string()),
-            ("at", stored.activated_at.to_string(), expected.1.to_string()),
-            ("actor", stored.actor.to_string(), expected.2.to_string()),
+        for (column, stored_cell, expected_cell) in [
+            ("definition", stored.definition.to_string(), activated.definition.to_string()),
+            ("at", stored.activated_at.to_string(), entry.at.micros().to_string()),
+            ("actor", stored.actor.to_string(), activated.by.to_string()),
         ] {
-            if kept != told {
+            if stored_cell != expected_cell {
                 self.add_difference(TableDifference::differs(
                     ACTIVATIONS_TABLE,
                     activated.revision,
                     column,
-                    kept,
-                    told,
+                    stored_cell,
+                    expected_cell,
                 ));
             }
         }

@@ -17,7 +17,7 @@ impl<S: Scan> Verifier<'_, S> {
         let mut next_seq = newest;
         while next_seq > 0 {
             let Some(checkpoint) = self.checkpoint_at_seq(next_seq).await? else {
-                let why = format!("place {next_seq} of the log should have a checkpoint, and has none");
+                let why = format!("the log should have a checkpoint at seq {next_seq}, but has none");
                 self.add_difference(
                     TableDifference::invalid(ProjectionTable::PruneState.name(), 1, why).with_rule("INV-4"),
                 );
@@ -39,8 +39,8 @@ impl<S: Scan> Verifier<'_, S> {
     async fn newest_checkpoint(&self) -> Result<u64, StoreError> {
         let page = self.store.scan(ProjectionTable::PruneState, None, 1).await?;
         let seq = page.rows.first().and_then(|row| {
-            let (_, place) = row.columns.iter().find(|(name, _)| *name == "checkpoint")?;
-            place.as_deref()?.parse().ok()
+            let (_, cell) = row.columns.iter().find(|(name, _)| *name == "checkpoint")?;
+            cell.as_deref()?.parse().ok()
         });
         Ok(seq.unwrap_or(0))
     }
@@ -76,8 +76,7 @@ impl<S: Scan> Verifier<'_, S> {
             self.add_difference(TableDifference::new(HISTORY_TABLE, seq, DifferenceKind::Missing).with_rule("INV-4"));
         }
         if unreported > 0 {
-            let why =
-                count_noun(unreported, "more entry before it is not there", "more entries before it are not there");
+            let why = count_noun(unreported, "more entry before it is missing", "more entries before it are missing");
             self.add_difference(TableDifference::invalid(HISTORY_TABLE, to, why).with_rule("INV-4"));
         }
         Ok(())
@@ -87,13 +86,13 @@ impl<S: Scan> Verifier<'_, S> {
     pub(super) fn verify_checkpoint(&mut self, entry: &LogEntry, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         let PruneState { checkpoint_seq: previous_seq, .. } = *self.replay.prune_state();
         if checkpoint.previous_seq.unwrap_or(0) != previous_seq {
-            let kept = checkpoint.previous_seq.unwrap_or(0);
+            let stored_seq = checkpoint.previous_seq.unwrap_or(0);
             self.add_difference(
-                TableDifference::differs(HISTORY_TABLE, entry.seq, "text", kept, previous_seq).with_rule("INV-3"),
+                TableDifference::differs(HISTORY_TABLE, entry.seq, "text", stored_seq, previous_seq).with_rule("INV-3"),
             );
         }
         if entry.version != 0 || checkpoint.last_pruned_seq() >= entry.seq {
-            let why = "a checkpoint takes only what stands before it, and belongs to no record";
+            let why = "a checkpoint must belong to no record and prune only earlier entries";
             self.add_difference(TableDifference::invalid(HISTORY_TABLE, entry.seq, why).with_rule("INV-3"));
         }
         let Some(pruned_rows) = self.replay.apply_checkpoint(entry, checkpoint)? else { return Ok(()) };
@@ -103,7 +102,7 @@ impl<S: Scan> Verifier<'_, S> {
         summary.entries += checkpoint.seqs.count();
         if (pruned_rows.records, pruned_rows.digest) != (checkpoint.pruned_records(), checkpoint.digest) {
             let why = format!(
-                "it says that {} went ({}), and {} did ({})",
+                "it says that it pruned {} (digest {}), but the log gives {} (digest {})",
                 count_noun(checkpoint.pruned_records(), "record", "records"),
                 hex::encode(&checkpoint.digest),
                 pruned_rows.records,

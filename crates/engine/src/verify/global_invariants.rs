@@ -27,7 +27,7 @@ impl<S: Scan> Verifier<'_, S> {
                     *sums_by_asset.entry(Arc::clone(asset)).or_default() += i128::from(known.ledger_balance);
                 }
             }
-            self.report_progress("whole", last_row, total);
+            self.report_progress("invariants", last_row, total);
         }
         self.verify_counters()?;
         self.verify_balances(sums_by_asset)
@@ -42,7 +42,7 @@ impl<S: Scan> Verifier<'_, S> {
             let holder = self.replay.unique_holder(&key)?;
             let own_id = record.id.to_string();
             if holder.as_ref() != Some(&own_id) {
-                let holder_text = holder.unwrap_or_else(|| "nobody".to_owned());
+                let holder_text = holder.unwrap_or_else(|| "no record".to_owned());
                 let at = format!("{} {} {:?}", key.lifecycle, key.unique, key.parts);
                 self.add_difference(TableDifference::differs("uniques", at, "holder", holder_text, own_id));
             }
@@ -144,7 +144,7 @@ impl<S: Scan> Verifier<'_, S> {
             }
         }
         for (asset, sum) in sums_by_asset.into_iter().filter(|(_, sum)| *sum != 0) {
-            let why = format!("all accounts and holds of `{asset}` together come to {sum}, not to nothing");
+            let why = format!("the accounts and holds of `{asset}` sum to {sum}, not to 0");
             self.add_difference(TableDifference::invalid("accounts", &asset, why).with_rule("INV-7"));
         }
         Ok(())

@@ -31,11 +31,11 @@ pub(super) fn refusal_violations(body: &LogEntryBody, entry: &LogEntry) -> Vec<T
     match (&body.refusal, &body.operation) {
         (Some(refusal), Some(operation)) => {
             let is_attributed = !refusal.code.is_empty() && !operation.actor.id.is_empty();
-            findings.ensure("INV-9", is_attributed, "a refusal says who was refused, and why");
+            findings.ensure("INV-9", is_attributed, "a refusal names its caller and its code");
             let is_denial_status = !refusal.denial || matches!(refusal.status, 403 | 404);
-            findings.ensure("INV-9", is_denial_status, "a denial answers 403 or 404");
+            findings.ensure("INV-9", is_denial_status, "a denial has status 403 or 404");
         }
-        _ => findings.ensure("INV-9", false, "an entry of no record tells of a refusal"),
+        _ => findings.ensure("INV-9", false, "an entry without a record logs a refusal"),
     }
     findings.differences
 }
@@ -49,7 +49,8 @@ impl InvariantFindings<'_> {
     fn ensure(&mut self, rule: &'static str, holds: bool, invariant: &str) {
         if !holds {
             self.differences.push(
-                TableDifference::invalid(HISTORY_TABLE, self.entry.seq, format!("not so: {invariant}")).with_rule(rule),
+                TableDifference::invalid(HISTORY_TABLE, self.entry.seq, format!("violates the invariant: {invariant}"))
+                    .with_rule(rule),
             );
         }
     }
@@ -57,58 +58,62 @@ impl InvariantFindings<'_> {
     // INV-1
     fn require_one_effect(&mut self, applied: &AppliedEntry, body: &LogEntryBody) {
         let previous_effect = applied.before.as_ref().and_then(|known| known.effect.as_ref());
-        self.ensure("INV-1", previous_effect.is_none() || body.effect.is_none(), "a job leaves one effect");
+        self.ensure("INV-1", previous_effect.is_none() || body.effect.is_none(), "a job has at most one effect");
         let after = &applied.after;
         let token = after.effect.as_ref().map(|effect| effect.token);
-        self.ensure("INV-1", token == after.record.committed_token, "the effect is the committed execution's");
+        self.ensure("INV-1", token == after.record.committed_token, "the effect belongs to the committed execution");
         let before = applied.before.as_ref().and_then(|known| known.record.committed_token);
         self.ensure(
             "INV-1",
             before.is_none() || before == after.record.committed_token,
-            "the execution that won stays",
+            "the committed execution never changes",
         );
     }
 
     // INV-2
     fn require_committed_iff_effect(&mut self, after: &Record) {
         let Some(execution) = &after.execution else {
-            self.ensure("INV-2", after.committed_token.is_none(), "nothing is committed that nobody leased");
+            self.ensure("INV-2", after.committed_token.is_none(), "only a leased record has a committed execution");
             return;
         };
         let has_effect = matches!(execution.status, ExecutionStatus::Committed | ExecutionStatus::Done);
         self.ensure(
             "INV-2",
             has_effect == (after.committed_token == Some(execution.token)),
-            "an execution is COMMITTED or DONE just when its effect has landed",
+            "an execution is COMMITTED or DONE if and only if its effect is committed",
         );
     }
 
     // INV-3
     fn require_forward_progress(&mut self, before: Option<&Record>, after: &Record) {
         let newest = after.execution.as_ref().map_or(0, |execution| execution.token.0);
-        self.ensure("INV-3", newest == after.attempt, "the newest execution's token is the attempt's number");
+        self.ensure("INV-3", newest == after.attempt, "the newest execution's token equals the attempt number");
         let Some(before) = before else {
-            self.ensure("INV-3", after.attempt == 0, "a new record was never leased");
+            self.ensure("INV-3", after.attempt == 0, "a new record has no attempt");
             return;
         };
         let attempts = before.attempt..=before.attempt.saturating_add(1);
-        self.ensure("INV-3", attempts.contains(&after.attempt), "tokens grow by one");
-        self.ensure("INV-3", after.updated_at >= before.updated_at, "a record's time does not go back");
+        self.ensure("INV-3", attempts.contains(&after.attempt), "the attempt number grows by at most one");
+        self.ensure("INV-3", after.updated_at >= before.updated_at, "`updated_at` never decreases");
         let restarted = before.started_at.is_some() && after.started_at != before.started_at;
-        self.ensure("INV-3", !restarted, "a record starts once");
+        self.ensure("INV-3", !restarted, "`started_at` never changes once it is set");
         let is_migrated = before.lifecycle.hash != after.lifecycle.hash;
         if before.is_final() {
             let is_final_kept = if is_migrated { after.is_final() } else { after.state == before.state };
-            self.ensure("INV-3", is_final_kept && after.finished_at == before.finished_at, "a final state is final");
+            self.ensure(
+                "INV-3",
+                is_final_kept && after.finished_at == before.finished_at,
+                "a record never leaves a final state",
+            );
         }
         if let (Some(old), Some(new)) = (&before.execution, &after.execution) {
             let is_allowed = old.token != new.token || old.status == new.status || is_forward(old.status, new.status);
-            self.ensure("INV-3", is_allowed, "an execution goes forward");
+            self.ensure("INV-3", is_allowed, "the status of an execution only advances");
             let is_previous_ended = old.token == new.token || !old.status.is_live();
-            self.ensure("INV-3", is_previous_ended, "one execution ends before the next begins");
+            self.ensure("INV-3", is_previous_ended, "an execution ends before the next one begins");
         }
         for (field, (old, new)) in after.lifecycle.fields.iter().zip(before.fields.iter().zip(&after.fields)) {
-            self.ensure("INV-3", is_migrated || !field.is_constant || old == new, "what is constant stays");
+            self.ensure("INV-3", is_migrated || !field.is_constant || old == new, "a constant field never changes");
         }
     }
 
@@ -116,7 +121,7 @@ impl InvariantFindings<'_> {
     fn require_state_explained(&mut self, before: Option<&Record>, after: &Record, body: &LogEntryBody) {
         for (event, number) in body.transitions.iter() {
             let is_known = find_transition(&after.lifecycle, event, *number).is_some();
-            self.ensure("INV-3", is_known, "the rows that were taken are rows of the lifecycle");
+            self.ensure("INV-3", is_known, "every transition taken exists in the lifecycle");
         }
         let state_changed = before.is_none_or(|before| before.state != after.state);
         let mut targets =
@@ -127,10 +132,10 @@ impl InvariantFindings<'_> {
         self.ensure(
             "INV-3",
             !is_migrated || body.operation.as_deref().is_some_and(is_migration),
-            "nothing but a move brings a record to another version",
+            "only a version migration changes the lifecycle version",
         );
         let is_explained = is_migrated || targets.next_back().is_some_and(|to| to == after.state);
-        self.ensure("INV-3", !state_changed || is_explained, "the rows that were taken lead to the state");
+        self.ensure("INV-3", !state_changed || is_explained, "the transitions taken lead to the state");
     }
 
     /// Every failure has a code.
@@ -138,12 +143,12 @@ impl InvariantFindings<'_> {
         if let Some(execution) = &after.execution {
             let aborted = execution.status == ExecutionStatus::Aborted;
             let has_code = execution.aborted.as_ref().is_some_and(|abort| !abort.code.is_empty());
-            self.ensure("INV-5", aborted == has_code, "an execution has a code just when it was aborted");
+            self.ensure("INV-5", aborted == has_code, "an execution has an abort code if and only if it was aborted");
         }
         let has_reason = after.stuck_reason.as_ref().is_none_or(|why| !why.is_empty());
-        self.ensure("INV-5", has_reason, "what is set aside says why");
+        self.ensure("INV-5", has_reason, "a stuck record has a reason");
         let has_end = after.is_final() == after.finished_at.is_some();
-        self.ensure("INV-5", has_end, "a record has an end just when it is final");
+        self.ensure("INV-5", has_end, "`finished_at` is set if and only if the state is final");
     }
 
     /// Values from callers are within the bounds of their fields.
@@ -159,8 +164,8 @@ impl InvariantFindings<'_> {
 
     // INV-7
     fn require_hold_valid(&mut self, after: &Record) {
-        self.ensure("INV-7", after.hold >= 0, "nobody holds less than nothing");
-        self.ensure("INV-7", after.hold == 0 || !after.is_final(), "nothing is left in the hold of a final record");
+        self.ensure("INV-7", after.hold >= 0, "a hold is never negative");
+        self.ensure("INV-7", after.hold == 0 || !after.is_final(), "the hold of a final record is empty");
     }
 }
 

@@ -63,7 +63,7 @@ impl<S: Scan> Verifier<'_, S> {
                     self.add_difference(TableDifference::invalid(
                         HISTORY_TABLE,
                         seq,
-                        "it is there, and a checkpoint says that it was pruned",
+                        "the entry exists, but a checkpoint says that it was pruned",
                     ));
                 }
                 self.verify_batch_end(seq, row.batch_end)?;
@@ -72,7 +72,7 @@ impl<S: Scan> Verifier<'_, S> {
                 let entry = self.parse_row(&row, seq);
                 let body = entry.body();
                 let first_seq = body.as_ref().map_or(seq, |body| seq.saturating_sub(u64::from(body.back)));
-                if operation_entries.first().is_some_and(|told| told.first_seq() != first_seq) {
+                if operation_entries.first().is_some_and(|parsed| parsed.first_seq() != first_seq) {
                     self.verify_operation(std::mem::take(&mut operation_entries)).await?;
                 }
                 let is_checkpoint = body.as_ref().is_ok_and(|body| body.checkpoint.is_some());
@@ -99,14 +99,14 @@ impl<S: Scan> Verifier<'_, S> {
 
     /// Verifies that a batch ends where the next one begins.
     fn verify_batch_end(&mut self, seq: u64, end: Option<i64>) -> Result<(), StoreError> {
-        if let Some((last, kept)) = self.last_batch_end
-            && Some(kept) != end
-            && i64::try_from(last) != Ok(kept)
+        if let Some((last, stored_end)) = self.last_batch_end
+            && Some(stored_end) != end
+            && i64::try_from(last) != Ok(stored_end)
         {
             // Its last entries may be pruned; then nothing else may be in the gap.
-            let to = u64::try_from(kept).unwrap_or(0);
+            let to = u64::try_from(stored_end).unwrap_or(0);
             if to < last || to >= seq || self.replay.missing_seqs(last + 1, to + 1, 0)?.1 > 0 {
-                self.add_difference(TableDifference::differs("batches", kept, "last", kept, last));
+                self.add_difference(TableDifference::differs("batches", stored_end, "last", stored_end, last));
             }
         }
         self.last_batch_end = end.map(|end| (seq, end));
@@ -115,11 +115,11 @@ impl<S: Scan> Verifier<'_, S> {
 
     fn parse_row(&mut self, row: &StoredLogRow, seq: u64) -> LogEntry {
         if let Some(number) = row.missing_row_id {
-            let stored = format!("record row {number}, which is not there");
-            self.add_difference(TableDifference::differs(HISTORY_TABLE, seq, "record", stored, "a record"));
+            let stored = format!("record row {number}, which does not exist");
+            self.add_difference(TableDifference::differs(HISTORY_TABLE, seq, "record", stored, "an existing record"));
         }
         let version = u64::try_from(row.version).unwrap_or_else(|_| {
-            self.add_difference(TableDifference::differs(HISTORY_TABLE, seq, "version", row.version, "a version"));
+            self.add_difference(TableDifference::differs(HISTORY_TABLE, seq, "version", row.version, "0 or more"));
             0
         });
         let at = Time::from_micros(row.at);
@@ -141,15 +141,15 @@ impl<S: Scan> Verifier<'_, S> {
         let expected = entry.expected_hash(&previous);
         let is_match = expected == entry.hash;
         if !is_match {
-            let (kept, told) = (hex::encode(&entry.hash), hex::encode(&expected));
+            let (stored, expected) = (hex::encode(&entry.hash), hex::encode(&expected));
             self.add_difference(
-                TableDifference::differs(HISTORY_TABLE, entry.seq, "hash", kept, told).with_rule("INV-3"),
+                TableDifference::differs(HISTORY_TABLE, entry.seq, "hash", stored, expected).with_rule("INV-3"),
             );
         }
         if let Some(stored) = row.previous_seq {
             let expected_previous = replayed.map(|known| i64::try_from(known.head_seq).unwrap_or(i64::MAX));
             if stored != expected_previous {
-                let to_text = |place: Option<i64>| place.map(|place| place.to_string().into());
+                let to_text = |seq: Option<i64>| seq.map(|seq| seq.to_string().into());
                 let what = DifferenceKind::Differs {
                     column: "previous",
                     stored: to_text(stored),
@@ -181,15 +181,15 @@ impl<S: Scan> Verifier<'_, S> {
         let is_complete = first.first_seq() > self.replay.last_pruned_seq();
         let expected_more = usize::try_from(first.body.more).unwrap_or(usize::MAX);
         if is_complete && first.body.back == 0 && group.len() - 1 != expected_more {
-            let more =
-                count_noun(expected_more, "more entry tells of its operation", "more entries tell of its operation");
-            let why = format!("it says that {more}, and there are {}", group.len() - 1);
+            let more = count_noun(expected_more, "more entry", "more entries");
+            let why = format!("it says that its operation has {more}, but the log has {}", group.len() - 1);
             self.add_difference(TableDifference::invalid(HISTORY_TABLE, first.entry.seq, why).with_rule("INV-3"));
         }
         for (number, parsed) in (0_u32..).zip(&group) {
             let number = if is_complete { number } else { parsed.body.back };
             if parsed.body.back != number || (number == 0) != parsed.body.operation.is_some() {
-                let why = format!("it calls itself number {} of an operation and stands at {number}", parsed.body.back);
+                let why =
+                    format!("it says that it is entry {} of its operation, but it is entry {number}", parsed.body.back);
                 self.add_difference(TableDifference::invalid(HISTORY_TABLE, parsed.entry.seq, why).with_rule("INV-3"));
             }
         }
@@ -228,7 +228,7 @@ impl<S: Scan> Verifier<'_, S> {
     /// INV-8: each API key is created once, and no two share a secret.
     fn verify_key_change(&mut self, entry: &LogEntry, change: &ApiKeyChange) -> Result<(), StoreError> {
         if entry.record.is_some() || entry.version != 0 {
-            let why = "a change of API keys belongs to no record";
+            let why = "a change of API keys must belong to no record";
             self.add_difference(TableDifference::invalid(HISTORY_TABLE, entry.seq, why).with_rule("INV-3"));
         }
         for why in self.replay.apply_api_key_change(entry, change)? {

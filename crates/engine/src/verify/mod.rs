@@ -49,7 +49,7 @@ pub async fn verify<S: Scan>(
             Err(VerifyStop::Pruned) => {}
         }
     }
-    let stopped = "entries were pruned again and again while the log was read: try again when pruning is over";
+    let stopped = "entries were pruned repeatedly while the log was read; run it again when pruning has finished";
     Ok(VerifyReport { stopped: Some(stopped.to_owned()), ..VerifyReport::default() })
 }
 
@@ -87,7 +87,8 @@ async fn verify_once<S: Scan>(
         verifier.add_difference(difference);
     }
     if !catalog_scan.is_complete {
-        verifier.report.stopped = Some("lifecycles are damaged: nothing can be worked out without them".to_owned());
+        verifier.report.stopped =
+            Some("stored lifecycles are damaged, and nothing can be verified without them".to_owned());
         return Ok(verifier.report);
     }
     verifier.preload_checkpoints().await?;

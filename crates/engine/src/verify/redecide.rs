@@ -108,7 +108,7 @@ fn compare_entries(group: &[ParsedEntry], redecided: &[LogEntry], is_exact: bool
     if group.len() != redecided.len() {
         let (logged_count, redecided_count) = (group.len(), redecided.len());
         return Ok(Redecision::Differs(format!(
-            "it changed {} and would change {redecided_count}",
+            "it changed {}, and now would change {redecided_count}",
             count_noun(logged_count, "record", "records")
         )));
     }
@@ -124,7 +124,7 @@ fn compare_entries(group: &[ParsedEntry], redecided: &[LogEntry], is_exact: bool
             now.operation = None;
             let mut was = body.clone();
             was.operation = None;
-            return Ok(Redecision::Differs(format!("{about} was told {was:?} and would be told {now:?}")));
+            return Ok(Redecision::Differs(format!("{about}: the log has {was:?}, and now the decision is {now:?}")));
         }
     }
     Ok(Redecision::Same)
@@ -169,11 +169,11 @@ fn decide_with_replay(
             // It was not due then: a heartbeat must have extended its lease.
             Decision::Due { records, at } => {
                 let Some(later) = now.max(at).checked_add(Duration::from_micros(1)) else {
-                    return Ok(Err("time ends".to_owned()));
+                    return Ok(Err("the time is out of range".to_owned()));
                 };
                 let extended = records.iter().filter(|id| extend_lease(snapshot, **id, None, later)).count();
                 if extended == 0 {
-                    return Ok(Err(format!("{records:?} would be due before it")));
+                    return Ok(Err(format!("{records:?} would be due first")));
                 }
             }
             Decision::Changes(changes) => return Ok(Ok(OperationOutcome::Changes(changes))),
@@ -181,11 +181,11 @@ fn decide_with_replay(
             Decision::NoOp(_) => return Ok(Err("it would change nothing".to_owned())),
             Decision::NeedsChecks(questions) => {
                 let checks: Vec<_> = questions.iter().map(|question| &question.check).collect();
-                return Ok(Err(format!("it would ask {checks:?} first, whose answers it does not have")));
+                return Ok(Err(format!("it would need the checks {checks:?}, and the log has no answers of them")));
             }
         }
     }
-    Ok(Err("it would not end".to_owned()))
+    Ok(Err("the decision would not end".to_owned()))
 }
 
 /// Extends a live lease; returns whether it did.

@@ -164,13 +164,12 @@ impl<S: Scan> Verifier<'_, S> {
         compare_columns(&row.columns, &expected_columns, problems);
         // The hash chain includes the record's id, so that a wrong id has no valid entry.
         if table == ProjectionTable::Records && !replayed.has_verified_entry {
-            problems.push(DifferenceKind::Invalid("no entry of its log carries a hash that fits its id".to_owned()));
+            problems
+                .push(DifferenceKind::Invalid("no log entry of the record has a hash that matches its id".to_owned()));
         }
         match row.context {
             RowContext::LaneFront(false) => {
-                problems.push(DifferenceKind::Invalid(
-                    "it stands in `ready`, and not in front of its work key's lane".to_owned(),
-                ));
+                problems.push(DifferenceKind::Invalid("it is in `ready`, but not at the front of its lane".to_owned()));
             }
             RowContext::LanePosition { front, is_ready: ready, jobs_ahead: better } => {
                 // The tables disagree, and either may be wrong: report both.
@@ -183,12 +182,12 @@ impl<S: Scan> Verifier<'_, S> {
                     }
                 } else if front == 0 && self.belongs_in_front(&replayed, better)? {
                     problems.push(DifferenceKind::Invalid(
-                        "it stands at the back of its lane, and nobody is before it".to_owned(),
+                        "it is at the back of its lane, but belongs at the front".to_owned(),
                     ));
                 }
             }
             RowContext::AlsoReady(true) => {
-                problems.push(DifferenceKind::Invalid("it waits for its time, and is handed out already".to_owned()));
+                problems.push(DifferenceKind::Invalid("it is in `delayed`, but also in `ready` or `lanes`".to_owned()));
             }
             RowContext::Empty
             | RowContext::LaneFront(true)
@@ -283,8 +282,8 @@ impl<S: Scan> Verifier<'_, S> {
             let latest_end =
                 self.now.max(self.latest_at).checked_add(MAX_LEASE_SPAN).unwrap_or(Time::MAX).max(earliest_end);
             if !expires_at.is_some_and(|ends| (earliest_end.micros()..=latest_end.micros()).contains(&ends)) {
-                let told = format!("{} or later, and at most {}", earliest_end.micros(), latest_end.micros());
-                problems.push(differs_in("expires_at", expires_at.unwrap_or_default(), told));
+                let expected = format!("{} to {}", earliest_end.micros(), latest_end.micros());
+                problems.push(differs_in("expires_at", expires_at.unwrap_or_default(), expected));
             }
         }
         compare_columns(&stored_columns, &execution_columns(&execution), problems);
@@ -411,7 +410,7 @@ fn compare_columns(stored: &ColumnCells, expected: &ColumnCells, problems: &mut 
         if *column == "link_version" {
             continue;
         }
-        let expected_cell = expected.iter().find(|(name, _)| name == column).map(|(_, told)| told);
+        let expected_cell = expected.iter().find(|(name, _)| name == column).map(|(_, cell)| cell);
         if expected_cell != Some(stored_cell) && !is_hash_of_expected(stored_cell, expected_cell) {
             problems.push(DifferenceKind::Differs {
                 column,
@@ -432,11 +431,7 @@ fn differs_in(column: &'static str, stored: impl ToString, expected: impl ToStri
     DifferenceKind::Differs { column, stored: to_cell(stored), expected: to_cell(expected) }
 }
 
-#[expect(
-    clippy::unnecessary_wraps,
-    clippy::needless_pass_by_value,
-    reason = "a column may be nothing; numbers are copied"
-)]
+#[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_value, reason = "a cell may be null; numbers are copied")]
 fn to_cell(value: impl ToString) -> CellText {
     Some(value.to_string().into())
 }

@@ -111,12 +111,12 @@ fn misconfigured_storage_is_reported_on_open() {
         let text = open_error("s3://no-such-bucket/a", &[]).await;
         assert!(text.contains("404 NoSuchBucket; make the bucket first"), "{text}");
         let text = open_error(&good, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).await;
-        assert!(text.contains("403") && text.contains("look at AWS_ACCESS_KEY_ID"), "{text}");
+        assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
         let text = open_error(&good, &[("AWS_ACCESS_KEY_ID", "nobody")]).await;
-        assert!(text.contains("403") && text.contains("look at AWS_ACCESS_KEY_ID"), "{text}");
+        assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let text = open_error(&good, &[("AWS_ENDPOINT_URL", &format!("http://{}", nobody.unwrap()))]).await;
-        assert!(text.contains("cannot be reached") && text.contains("look at AWS_ENDPOINT_URL"), "{text}");
+        assert!(text.contains("cannot be reached") && text.contains("check AWS_ENDPOINT_URL"), "{text}");
         ObjectStorage::open_with(&good, server.env_vars()).await.unwrap().probe_write().await.expect("this is right");
         let folder = TempDir::new();
         std::fs::write(folder.database_path(), "no folder").unwrap();

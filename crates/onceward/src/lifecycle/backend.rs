@@ -113,7 +113,7 @@ impl BackendArgs {
                 let name = || format!("sqlite:{}", path.display());
                 // Opening would create the file.
                 if !path.is_file() {
-                    bail!("{}: there is no such file", name());
+                    bail!("{}: the file does not exist", name());
                 }
                 if SqliteStore::schema(path).with_context(name)?.current == 0 {
                     bail!("{}: this is not a database of Onceward's; is the path right?", name());

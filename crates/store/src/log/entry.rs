@@ -123,7 +123,7 @@ pub struct VersionActivated {
     pub by: Arc<str>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires the signature")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -158,7 +158,7 @@ pub struct LoggedRefusal {
     pub denial: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires the signature")]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -188,7 +188,7 @@ impl NewLogEntry {
         body: &LogEntryBody,
     ) -> Result<Self, StoreError> {
         let rejected =
-            |error: &dyn std::fmt::Display| StoreError::Rejected(format!("a log entry cannot be written: {error}"));
+            |error: &dyn std::fmt::Display| StoreError::Rejected(format!("a log entry cannot be serialized: {error}"));
         // Fits most entries. Growing the buffer step by step took as long as writing it.
         let mut text = Vec::with_capacity(1_024);
         serde_json::to_writer(&mut text, body).map_err(|error| rejected(&error))?;

@@ -26,15 +26,15 @@ pub struct LogReplay {
 /// Why an entry cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    #[error("entry {found} follows entry {after}")]
+    #[error("the log has a gap: entry {found} follows entry {after}")]
     Gap { after: u64, found: u64 },
-    #[error("entry {0} does not carry the hash of what it says and of the entry before")]
+    #[error("the hash of entry {0} does not match its text and the previous entry")]
     HashMismatch(u64),
-    #[error("entry {0} names a version of a lifecycle that is not known")]
+    #[error("entry {0} names an unknown lifecycle version")]
     UnknownVersion(u64),
-    #[error("entry {0} does not fit the record it changes")]
+    #[error("entry {0} does not match the record that it changes")]
     RecordMismatch(u64),
-    #[error("entry {0} leaves a second effect of one job")]
+    #[error("entry {0} adds a second effect to a job")]
     SecondEffect(u64),
     #[error(transparent)]
     Store(#[from] StoreError),

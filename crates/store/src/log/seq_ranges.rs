@@ -75,7 +75,7 @@ impl Serialize for SeqRanges {
 impl<'de> Deserialize<'de> for SeqRanges {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom("these are no places of a log"))
+        Self::parse(&text).ok_or_else(|| D::Error::custom("not ranges of seqs"))
     }
 }
 

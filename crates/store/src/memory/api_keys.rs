@@ -15,7 +15,7 @@ impl MemoryState {
         if let Some(made) = &edit.created
             && keys.iter().any(|key| key.id == made.id || key.hash == made.hash)
         {
-            return Err(StoreError::Rejected("an API key of this id or this secret exists already".to_owned()));
+            return Err(StoreError::Rejected("an API key with the same id or secret exists".to_owned()));
         }
         let entry = edit.log_entry()?;
         keys.retain(|key| !edit.deleted.contains(&key.id));

@@ -74,8 +74,9 @@ impl MemoryState {
         }
         for (key, delta) in &plan.checkpoint.released.counts {
             let count = world.counters.entry(key.clone()).or_default();
-            *count =
-                count.checked_add_signed(*delta).ok_or_else(|| StoreError::corrupt("fewer than none would count"))?;
+            *count = count
+                .checked_add_signed(*delta)
+                .ok_or_else(|| StoreError::corrupt("a counter would become negative"))?;
         }
         for (key, _) in &plan.removed_links {
             if let Some(target) = self.record_meta.get_mut(&key.target) {

@@ -58,10 +58,10 @@ impl MemoryState {
             let after = &record.after;
             self.catalog.version_number(&after.lifecycle)?;
             if record.before.is_none() && self.snapshot.record(after.id).is_some() {
-                return reject(format!("{} exists already", after.id));
+                return reject(format!("record {} already exists", after.id));
             }
             if after.hold < 0 {
-                return reject(format!("{} would hold less than nothing", after.id));
+                return reject(format!("the hold of {} would become negative", after.id));
             }
         }
         for (number, effect) in write_set.effects.iter().enumerate() {
@@ -74,16 +74,16 @@ impl MemoryState {
             let Account::Named { asset, name } = account else { continue };
             let balance = self.snapshot.accounts.get(*account).copied().unwrap_or(0);
             let Some(balance) = balance.checked_add(*delta) else {
-                return reject(format!("`{name}` would hold more than can be counted"));
+                return reject(format!("the balance of `{name}` would overflow"));
             };
             if balance < 0 && !self.catalog.definitions.is_outside_account(asset, name) {
-                return reject(format!("`{name}` would hold less than nothing"));
+                return reject(format!("the balance of `{name}` would become negative"));
             }
         }
         for (key, delta) in &write_set.counts {
             let count = self.snapshot.counters.get(*key).copied().unwrap_or(0);
             if count.checked_add_signed(*delta).is_none() {
-                return reject(format!("fewer than none would count for {key:?}"));
+                return reject(format!("the counter {key:?} would become negative"));
             }
         }
         Ok(())

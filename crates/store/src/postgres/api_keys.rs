@@ -104,7 +104,7 @@ async fn write_edit(transaction: &OpenTransaction, edit: &ApiKeyEdit) -> Result<
     if read_revision(&answers[revision])? != edit.expected_revision {
         return Ok(None);
     }
-    let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("a batch without a number"))?;
+    let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("the batch got no number"))?;
     let batch: i64 = batch.try_get(0)?;
     let entry = edit.log_entry()?;
     let mut pipeline = Pipeline::default();
@@ -144,5 +144,5 @@ async fn write_edit(transaction: &OpenTransaction, edit: &ApiKeyEdit) -> Result<
     pipeline.add_plain("COMMIT");
     let answers = pipeline.run(client).await?;
     let row = answers.get(appended).and_then(|rows| rows.first());
-    Ok(Some(rows::unsigned_column(row.ok_or_else(|| StoreError::corrupt("the log has no end"))?, 1)?))
+    Ok(Some(rows::unsigned_column(row.ok_or_else(|| StoreError::corrupt("`log_seq` has no row"))?, 1)?))
 }

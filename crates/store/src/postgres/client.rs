@@ -93,8 +93,8 @@ impl PooledClient {
         F: Future<Output = Result<T, tokio_postgres::Error>>,
     {
         let open = self.connection.as_ref().filter(|_| !self.is_lost());
-        let connection =
-            open.ok_or_else(|| StatementError::TimedOut(format!("{} had not answered before", self.location)))?;
+        let connection = open
+            .ok_or_else(|| StatementError::TimedOut(format!("{} did not answer an earlier request", self.location)))?;
         self.pending_answers.fetch_add(1, Ordering::Relaxed);
         let answer = timeout_if_set(timeout, request(connection)).await;
         self.pending_answers.fetch_sub(1, Ordering::Relaxed);

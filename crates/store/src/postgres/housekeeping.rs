@@ -60,7 +60,7 @@ pub(super) async fn delete_answered_calls(
     query: &AnsweredCallsQuery,
 ) -> Result<AnsweredCallsPage, StoreError> {
     let mut pipeline = Pipeline::default();
-    #[expect(clippy::cast_precision_loss, reason = "a part of a second does not matter")]
+    #[expect(clippy::cast_precision_loss, reason = "a fraction of a second does not matter")]
     let cutoff = query.cutoff.micros() as f64;
     pipeline.add(DELETE_CALLS_SQL, vec![param(query.after_id), param(to_limit(query.limit)), param(cutoff)]);
     let answers = inner.run_pipeline(&pipeline).await?;

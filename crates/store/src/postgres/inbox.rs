@@ -50,7 +50,7 @@ pub(super) async fn claim_calls(inner: &PostgresInner, limit: usize) -> Result<V
     if !unreadable.is_empty() {
         answer_calls(inner, &unreadable).await?;
     }
-    calls.sort_unstable_by_key(|letter| letter.id);
+    calls.sort_unstable_by_key(|call| call.id);
     Ok(calls)
 }
 
@@ -60,7 +60,7 @@ fn parse_call(row: &Row) -> Result<Result<InboxCall, String>, StoreError> {
     let actor = Actor::new(row.try_get(1)?, &roles);
     let input: Map<String, Json> = match serde_json::from_str(row.try_get(7)?) {
         Ok(input) => input,
-        Err(error) => return Ok(Err(format!("the input: {error}"))),
+        Err(error) => return Ok(Err(format!("the input is not a JSON object: {error}"))),
     };
     let record = rows::optional_column::<Uuid>(row, 6)?.map(RecordId);
     let call = match (row.try_get::<_, &str>(5)?, record) {
@@ -69,7 +69,7 @@ fn parse_call(row: &Row) -> Result<Result<InboxCall, String>, StoreError> {
             Call::Create(CreateRecord { lifecycle, id, owner: None, fields: input, payload: None })
         }
         (event, Some(record)) => Call::Fire { record, event: event.into(), input, token: None, if_version: None },
-        (_, None) => return Ok(Err("an event needs its record".to_owned())),
+        (_, None) => return Ok(Err("an event needs a record".to_owned())),
     };
     Ok(Ok(InboxCall { id: row.try_get(0)?, actor, idempotency_key: rows::text_column(row, 3)?, call }))
 }

@@ -154,9 +154,10 @@ impl LaneQuery {
         for (at, front) in [(self.front_index, true), (self.back_index, false)] {
             for row in &answers[at] {
                 let number = ordinal_index(row, 0)?;
-                let place = states.get_mut(number).zip(lanes.get(number));
-                let (standing, lane) = place.ok_or_else(|| StoreError::corrupt("a lane that was not asked for"))?;
-                standing.free_slots = usize::try_from(row.try_get::<_, i64>(5)?).unwrap_or(usize::MAX);
+                let state_and_lane = states.get_mut(number).zip(lanes.get(number));
+                let (state, lane) =
+                    state_and_lane.ok_or_else(|| StoreError::corrupt("an answer for a lane that was not requested"))?;
+                state.free_slots = usize::try_from(row.try_get::<_, i64>(5)?).unwrap_or(usize::MAX);
                 let spot = ReadyRow {
                     lifecycle: lane.lifecycle,
                     rank: row.try_get(1)?,
@@ -164,7 +165,7 @@ impl LaneQuery {
                     ready_at: rows::time_column(row, 3)?,
                     version_number: i64::from(rows::u32_column(row, 4)?),
                 };
-                if front { &mut standing.front } else { &mut standing.back }.push(spot);
+                if front { &mut state.front } else { &mut state.back }.push(spot);
             }
         }
         for row in &answers[self.first_job_index] {

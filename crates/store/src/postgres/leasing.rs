@@ -69,8 +69,9 @@ pub(super) async fn lease_candidates(
         previous_early_keys = Some(due.early_keys.clone());
         // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = delayed::promote_due(Arc::clone(inner), due, query.now);
-        let join_error =
-            |error: tokio::task::JoinError| StoreError::Unavailable(format!("the move did not end: {error}"));
+        let join_error = |error: tokio::task::JoinError| {
+            StoreError::Unavailable(format!("the task that makes delayed jobs ready ended early: {error}"))
+        };
         if !tokio::spawn(work).await.map_err(join_error)?? {
             return Ok(found);
         }

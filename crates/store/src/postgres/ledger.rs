@@ -62,7 +62,7 @@ pub(super) async fn statement(
         // For an account without transfers, the only row contains no entry.
         let Some(seq) = rows::optional_unsigned_column(row, 0)? else { continue };
         if rows::optional_column::<i64>(row, 2)?.is_none() {
-            return Err(StoreError::corrupt(format!("log entry {seq}, which moved something, is missing")));
+            return Err(StoreError::corrupt(format!("log entry {seq} with a transfer is missing")));
         }
         entries.push(read_entry(row)?);
     }

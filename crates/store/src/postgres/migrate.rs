@@ -64,7 +64,7 @@ async fn current_schema(client: &PooledClient) -> Result<u32, StoreError> {
 pub(super) async fn require_current(client: &PooledClient) -> Result<(), StoreError> {
     let schema = schema_status(client, MIGRATIONS).await?;
     if schema.current == 0 {
-        return Err(StoreError::ForeignDatabase("this is not one of Onceward's databases".to_owned()));
+        return Err(StoreError::ForeignDatabase("not an Onceward database".to_owned()));
     }
     schema.require_current()
 }
@@ -86,7 +86,7 @@ async fn bootstrap_migrations_table(client: &PooledClient) -> Result<(), StoreEr
         }
         if schema && has_objects {
             return Err(StoreError::ForeignDatabase(
-                "the database has a schema `onceward`, but not one of Onceward's".to_owned(),
+                "not an Onceward database: its schema `onceward` belongs to another program".to_owned(),
             ));
         }
         match client.batch_execute(sql).await.map_err(StoreError::from) {
@@ -118,23 +118,29 @@ mod tests {
     #[tokio::test]
     async fn create_if_missing_creates_new_schema_and_refuses_older_or_newer() {
         let pool = pool::build_pool(&PostgresServer::shared().create_database()).expect("a pool");
-        create_if_missing(&pool, &[MIGRATION_ONE]).await.expect("from nothing");
-        create_if_missing(&pool, &[MIGRATION_ONE]).await.expect("as it is");
+        create_if_missing(&pool, &[MIGRATION_ONE]).await.expect("migrates an empty database");
+        create_if_missing(&pool, &[MIGRATION_ONE]).await.expect("accepts the current schema");
         let refused = create_if_missing(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await;
         assert!(matches!(refused, Err(StoreError::SchemaTooOld { found: 1, known: 2 })), "{refused:?}");
         assert!(refused.expect_err("refused").to_string().contains("`onceward migrate`"));
-        assert_eq!(migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("one more").pending, ["0002_two"]);
+        assert_eq!(
+            migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("runs the second migration").pending,
+            ["0002_two"]
+        );
         assert_eq!(migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("nothing").pending, Vec::<&str>::new());
-        create_if_missing(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("up to date");
+        create_if_missing(&pool, &[MIGRATION_ONE, MIGRATION_TWO]).await.expect("accepts the migrated schema");
         let refused = create_if_missing(&pool, &[MIGRATION_ONE]).await;
         assert!(matches!(refused, Err(StoreError::SchemaTooNew { found: 2, known: 1 })), "{refused:?}");
-        migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO, FAILING_MIGRATION]).await.expect_err("it cannot be");
+        migrate(&pool, &[MIGRATION_ONE, MIGRATION_TWO, FAILING_MIGRATION]).await.expect_err("the migration fails");
         let client = pool.get().await.expect("a connection");
         assert_eq!(
             schema_status(&client, &[MIGRATION_ONE, MIGRATION_TWO, FAILING_MIGRATION]).await.expect("a schema").pending,
             ["0003_bad"]
         );
-        let query_result = client.query_one("SELECT to_regclass('onceward.three') IS NULL", &[]).await.expect("a look");
-        assert!(query_result.get::<_, bool>(0), "nothing of it is there");
+        let query_result = client
+            .query_one("SELECT to_regclass('onceward.three') IS NULL", &[])
+            .await
+            .expect("the catalog can be queried");
+        assert!(query_result.get::<_, bool>(0), "the failed migration left nothing");
     }
 }

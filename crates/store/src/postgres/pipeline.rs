@@ -172,8 +172,8 @@ mod tests {
             pipeline.add("INSERT INTO kept VALUES ($1)", vec![param(1_i64)]);
             pipeline.add("INSERT INTO kept VALUES ($1)", vec![param("no number")]);
             pipeline.add_plain("COMMIT");
-            pipeline.run(&client).await.expect_err("it does not fit");
-            client.batch_execute("ROLLBACK").await.expect("it is still open");
+            pipeline.run(&client).await.expect_err("the parameter has the wrong type");
+            client.batch_execute("ROLLBACK").await.expect("the connection is still open");
             let stored_rows: i64 = client.query_one("SELECT count(*) FROM kept", &[]).await.expect("a count").get(0);
             assert_eq!(stored_rows, 0);
         });

@@ -39,7 +39,7 @@ const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Parses a URL, applies defaults, and returns the time limit for answers.
 pub(super) fn parse_url(url: &str) -> Result<(Config, PostgresTls, Option<Duration>), StoreError> {
     let url_options = UrlOptions::parse(url)?;
-    let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("this is no URL of a database: {error}"));
+    let bad = |error: &dyn std::fmt::Display| StoreError::Unavailable(format!("invalid database URL: {error}"));
     let mut config: Config = url_options.url.parse().map_err(|error: tokio_postgres::Error| bad(&error))?;
     let options = format!("{SESSION_OPTIONS} {} {DURABLE_COMMIT_OPTION}", config.get_options().unwrap_or_default());
     config.options(options);
@@ -128,7 +128,9 @@ impl OpenTransaction {
     }
 
     pub(super) fn client(&self) -> Result<&PooledClient, StoreError> {
-        self.0.as_ref().ok_or_else(|| StoreError::Unavailable("the connection was given back".to_owned()))
+        self.0
+            .as_ref()
+            .ok_or_else(|| StoreError::Unavailable("the connection was already returned to the pool".to_owned()))
     }
 
     /// Returns the connection to the pool, because the transaction has ended.

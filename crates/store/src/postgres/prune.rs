@@ -278,7 +278,7 @@ impl PruneTransaction<'_> {
         pipeline.add_plain("COMMIT");
         let answers = pipeline.run(transaction.client()?).await?;
         let row = answers.get(appended).and_then(|rows| rows.first());
-        Ok(Some(rows::unsigned_column(row.ok_or_else(|| StoreError::corrupt("the log has no end"))?, 1)?))
+        Ok(Some(rows::unsigned_column(row.ok_or_else(|| StoreError::corrupt("`log_seq` has no row"))?, 1)?))
     }
 
     /// Locks everything to write in the order of every save. Returns `None` if a loaded value has changed.
@@ -320,9 +320,9 @@ impl PruneTransaction<'_> {
         }
         let entry_ids: Vec<i64> = answers[entry_ids].iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         if u64::try_from(entry_ids.len()).ok() != Some(self.plan.checkpoint.seqs.count()) {
-            return Err(StoreError::corrupt("entries that were to be pruned are not there"));
+            return Err(StoreError::corrupt("entries to prune are missing"));
         }
-        let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("a batch without a number"))?;
+        let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("the batch got no number"))?;
         let batch = batch.try_get(0)?;
         let rows = found.into_iter().map(|(id, (row, ..))| (id, row)).collect();
         Ok(Some(PruneLocks { state: prune_state, row_ids: rows, entry_ids, batch_number: batch }))

@@ -377,7 +377,7 @@ pub(super) async fn effect(inner: &PostgresInner, record: RecordId) -> Result<Op
     let answers = inner.run_pipeline(&pipeline).await?;
     let Some(row) = answers[0].first() else { return Ok(None) };
     let result = serde_json::from_str(row.try_get(1)?)
-        .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
+        .map_err(|error| StoreError::corrupt(format!("the result of {record} is unreadable: {error}")))?;
     Ok(Some(Effect { record, token: FencingToken(rows::unsigned_column(row, 0)?), result }))
 }
 

@@ -33,12 +33,12 @@ pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, A
     let number = version_number(row)?;
     let lifecycle = catalog
         .by_number(number)
-        .ok_or_else(|| StoreError::corrupt(format!("no definition has the number {number}")))?;
+        .ok_or_else(|| StoreError::corrupt(format!("no lifecycle version has the number {number}")))?;
     let fields = read_fields(row.try_get(6)?)
-        .map_err(|error| StoreError::corrupt(format!("the fields of a record: {error}")))?;
+        .map_err(|error| StoreError::corrupt(format!("the fields of a record are unreadable: {error}")))?;
     let state = u8::try_from(row.try_get::<_, i16>(3)?).unwrap_or(u8::MAX);
     if fields.len() != lifecycle.fields.len() || usize::from(state) >= lifecycle.states.len() {
-        return Err(StoreError::corrupt(format!("a record does not fit its lifecycle `{}`", lifecycle.name)));
+        return Err(StoreError::corrupt(format!("a record does not match its lifecycle `{}`", lifecycle.name)));
     }
     let execution = match row.try_get::<_, Option<i64>>(EXECUTION_COLUMN)? {
         Some(_) => Some(read_execution(row, EXECUTION_COLUMN)?),
@@ -123,21 +123,21 @@ pub(super) fn text_column(row: &Row, index: usize) -> Result<Arc<str>, StoreErro
 }
 
 pub(super) fn unsigned_column(row: &Row, index: usize) -> Result<u64, StoreError> {
-    u64::try_from(row.try_get::<_, i64>(index)?).map_err(|_| StoreError::corrupt("a number below nothing"))
+    u64::try_from(row.try_get::<_, i64>(index)?).map_err(|_| StoreError::corrupt("a number is negative"))
 }
 
 pub(super) fn optional_unsigned_column(row: &Row, index: usize) -> Result<Option<u64>, StoreError> {
     let found = row.try_get::<_, Option<i64>>(index)?.map(u64::try_from).transpose();
-    found.map_err(|_| StoreError::corrupt("a number below nothing"))
+    found.map_err(|_| StoreError::corrupt("a number is negative"))
 }
 
 /// Reads a version number or a name id from an `INTEGER` column.
 pub(super) fn u32_column(row: &Row, index: usize) -> Result<u32, StoreError> {
-    u32::try_from(row.try_get::<_, i32>(index)?).map_err(|_| StoreError::corrupt("a number below nothing"))
+    u32::try_from(row.try_get::<_, i32>(index)?).map_err(|_| StoreError::corrupt("a number is negative"))
 }
 
 pub(super) fn to_hash(bytes: &[u8]) -> Result<[u8; 32], StoreError> {
-    bytes.try_into().map_err(|_| StoreError::corrupt("a hash that is not 32 bytes long"))
+    bytes.try_into().map_err(|_| StoreError::corrupt("a hash does not have 32 bytes"))
 }
 
 /// Converts a number of `WITH ORDINALITY`, which starts at 1, to an index.

@@ -171,6 +171,6 @@ async fn write_batch(
     let (answers, commit) = pipeline.try_run_timed(client).await?;
     commit_latency.record_duration(commit);
     let row = answers.get(end).and_then(|rows| rows.first());
-    let row = row.ok_or_else(|| StoreError::corrupt("the log has no end"))?;
+    let row = row.ok_or_else(|| StoreError::corrupt("`log_seq` has no row"))?;
     Ok(SaveResult::Saved { first_seq: rows::unsigned_column(row, 0)?, last_seq: rows::unsigned_column(row, 1)? })
 }

@@ -162,7 +162,7 @@ mod tests {
         let look = cursors.begin_scan(READY_INDEX, 0);
         cursors.lower_to(&written_rank(50));
         look.raise_to(200);
-        assert_eq!(next_start(&cursors), 50, "one at 50 came while we looked");
+        assert_eq!(next_start(&cursors), 50, "a row at 50 was inserted during the scan");
         cursors.lower_to(&written_rank(60));
         assert_eq!(next_start(&cursors), 50);
         assert_eq!(cursors.begin_scan(ScannedIndex::Ready(8), 0).start, i64::MIN);
@@ -218,17 +218,18 @@ mod tests {
         first.raise_to(200);
         assert_eq!(next_start(&cursors), 300);
         drop((first, second));
-        assert!(cursors.lock_positions()[&READY_INDEX].open_scans.is_empty(), "who has looked is forgotten");
+        assert!(cursors.lock_positions()[&READY_INDEX].open_scans.is_empty(), "a finished scan is removed");
     }
 
     #[test]
     fn scan_begun_before_remote_change_does_not_raise_cursor() {
         let cursors = ScanCursors::default();
         let old = cursors.begin_scan(READY_INDEX, 0);
-        cursors.lock_positions().get_mut(&READY_INDEX).expect("a mark").full_scan_at -= 2 * MAX_RESCAN_INTERVAL;
+        cursors.lock_positions().get_mut(&READY_INDEX).expect("the index has a cursor").full_scan_at -=
+            2 * MAX_RESCAN_INTERVAL;
         let new = cursors.begin_scan(READY_INDEX, 1);
         old.raise_to(200);
         new.raise_to(50);
-        assert_eq!(next_start(&cursors), 50, "one of another process, written since the old one looked");
+        assert_eq!(next_start(&cursors), 50, "another process wrote a row after the earlier scan");
     }
 }

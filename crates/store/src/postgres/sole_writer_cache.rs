@@ -106,14 +106,18 @@ mod tests {
         assert_eq!(cached_version(&cache, ReadSet::default(), &key, 0), None);
         cache.insert_saved([second].into_iter());
         cache.insert_saved([first.clone()].into_iter());
-        assert_eq!(cached_version(&cache, ReadSet::default(), &key, 0), Some(2), "an older one came late");
+        assert_eq!(
+            cached_version(&cache, ReadSet::default(), &key, 0),
+            Some(2),
+            "an older version does not replace a newer one"
+        );
         assert_eq!(cached_version(&cache, ReadSet::uncached(), &key, 0), None);
         cache.invalidate(std::slice::from_ref(&key));
         assert_eq!(cached_version(&cache, ReadSet::default(), &key, 0), None);
         cache.insert_saved([first.clone()].into_iter());
-        assert_eq!(cached_version(&cache, ReadSet::default(), &key, 1), None, "somebody else is at work");
+        assert_eq!(cached_version(&cache, ReadSet::default(), &key, 1), None, "another writer is active");
         cache.insert_saved([first].into_iter());
-        assert_eq!(cached_version(&cache, ReadSet::default(), &key, 1), None, "and was a moment ago");
+        assert_eq!(cached_version(&cache, ReadSet::default(), &key, 1), None, "another writer was active recently");
         cache.clear();
         assert!(cache.lock().records.version(RecordId(uuid::Uuid::from_u128(7))).is_none());
     }

@@ -68,7 +68,7 @@ pub(super) async fn read_stats(inner: &PostgresInner, now: Time) -> Result<Store
         let state = usize::try_from(row.try_get::<_, i16>(1)?).ok();
         let found = version.and_then(|version| Some((&version.name, &version.states.get(state?)?.name)));
         let (lifecycle, state) =
-            found.ok_or_else(|| StoreError::corrupt("a waiting job does not fit its lifecycle"))?;
+            found.ok_or_else(|| StoreError::corrupt("a ready job does not match its lifecycle"))?;
         stats.note_oldest_ready(lifecycle, state, time_column(row, 2)?);
     }
     if let Some(row) = answers[leases].first() {

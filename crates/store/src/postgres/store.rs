@@ -75,7 +75,7 @@ impl Store for PostgresStore {
         // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = save::save(Arc::clone(&self.inner), Arc::clone(read_set), Arc::clone(batch));
         let join_error =
-            |error: tokio::task::JoinError| StoreError::Unavailable(format!("the save did not end: {error}"));
+            |error: tokio::task::JoinError| StoreError::Unavailable(format!("the save task ended early: {error}"));
         tokio::spawn(work).await.map_err(join_error)?
     }
 
@@ -219,7 +219,7 @@ impl Store for PostgresStore {
         // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = prune::prune(Arc::clone(&self.inner), Arc::clone(prune));
         let join_error =
-            |error: tokio::task::JoinError| StoreError::Unavailable(format!("the prune did not end: {error}"));
+            |error: tokio::task::JoinError| StoreError::Unavailable(format!("the prune task ended early: {error}"));
         tokio::spawn(work).await.map_err(join_error)?
     }
 
@@ -250,8 +250,9 @@ impl Store for PostgresStore {
     async fn edit_api_keys(&self, edit: &Arc<ApiKeyEdit>) -> Result<ApiKeySaveResult, StoreError> {
         // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = api_keys::edit_api_keys(Arc::clone(&self.inner), Arc::clone(edit));
-        let join_error =
-            |error: tokio::task::JoinError| StoreError::Unavailable(format!("the edit did not end: {error}"));
+        let join_error = |error: tokio::task::JoinError| {
+            StoreError::Unavailable(format!("the API key edit task ended early: {error}"))
+        };
         tokio::spawn(work).await.map_err(join_error)?
     }
 
@@ -292,7 +293,7 @@ impl Store for PostgresStore {
         let mut pipeline = Pipeline::default();
         pipeline.add(SELECT_NOW_SQL, Vec::new());
         let answers = self.inner.run_pipeline(&pipeline).await?;
-        let row = answers[0].first().ok_or_else(|| StoreError::corrupt("the database has no clock"))?;
+        let row = answers[0].first().ok_or_else(|| StoreError::corrupt("the database returned no time"))?;
         Ok(self.inner.sampled_clock.set_sample(rows::time_column(row, 0)?))
     }
 }

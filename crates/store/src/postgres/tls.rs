@@ -38,7 +38,7 @@ impl UrlOptions {
         let Some((location, options)) = url.split_once('?').filter(|_| is_url) else {
             return Ok(Self { url: url.to_owned(), root_certificates: None, answer_timeout: None });
         };
-        let bad = |why: &str| StoreError::Unavailable(format!("this is no URL of a database: {why}"));
+        let bad = |why: &str| StoreError::Unavailable(format!("invalid database URL: {why}"));
         let (mut driver_options, mut root_certificates, mut is_verified, mut is_encrypted) =
             (Vec::new(), None, false, false);
         let mut answer_timeout = None;
@@ -49,15 +49,14 @@ impl UrlOptions {
                     driver_options.push("sslmode=require");
                 }
                 Some(("sslmode", mode)) if !["disable", "prefer", "require"].contains(&mode) => {
-                    return Err(bad(&format!(
-                        "sslmode is one of disable, prefer, require and verify-full, not `{mode}`"
-                    )));
+                    return Err(bad(&format!("sslmode must be disable, prefer, require or verify-full, not `{mode}`")));
                 }
                 Some(("sslrootcert", path)) => {
-                    root_certificates = Some(percent_decode(path).ok_or_else(|| bad("sslrootcert"))?);
+                    root_certificates =
+                        Some(percent_decode(path).ok_or_else(|| bad("sslrootcert is not percent-encoded UTF-8"))?);
                 }
                 Some(("answer_timeout", seconds)) => {
-                    let seconds = seconds.parse().map_err(|_| bad("answer_timeout is a number of seconds"))?;
+                    let seconds = seconds.parse().map_err(|_| bad("answer_timeout must be a number of seconds"))?;
                     answer_timeout = Some(Duration::from_secs(seconds));
                 }
                 other => {
@@ -67,9 +66,9 @@ impl UrlOptions {
             }
         }
         match &root_certificates {
-            None if is_verified => return Err(bad("sslmode=verify-full needs sslrootcert, a file or `system`")),
+            None if is_verified => return Err(bad("sslmode=verify-full needs sslrootcert=FILE or sslrootcert=system")),
             Some(_) if !is_verified && !is_encrypted => {
-                return Err(bad("with sslrootcert, sslmode is require or verify-full: else nothing is checked"));
+                return Err(bad("sslrootcert needs sslmode=verify-full or sslmode=require"));
             }
             _ => {}
         }
@@ -100,7 +99,7 @@ impl UrlOptions {
                         roots.add(added?).map_err(|error| unavailable(path, &error))?;
                     }
                     if roots.is_empty() {
-                        return Err(unavailable(path, &"no certificate stands in it"));
+                        return Err(unavailable(path, &"the file contains no certificate"));
                     }
                 }
                 builder.with_root_certificates(roots)
@@ -156,7 +155,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsHa
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
-            let name = self.name.ok_or_else(|| io::Error::other("the server's name cannot stand in a certificate"))?;
+            let name =
+                self.name.ok_or_else(|| io::Error::other("the server's name is not a valid certificate name"))?;
             TlsConnector::from(self.config).connect(name, stream).await.map(EncryptedStream)
         })
     }
@@ -253,10 +253,10 @@ mod tests {
         for (options, message) in [
             ("sslmode=verify-full", "needs sslrootcert"),
             ("sslmode=verify-ca&sslrootcert=system", "verify-full"),
-            ("sslrootcert=system", "nothing is checked"),
-            ("sslmode=prefer&sslrootcert=system", "nothing is checked"),
+            ("sslrootcert=system", "sslrootcert needs sslmode"),
+            ("sslmode=prefer&sslrootcert=system", "sslrootcert needs sslmode"),
             ("sslmode=require&sslrootcert=%4", "sslrootcert"),
-            ("answer_timeout=soon", "answer_timeout is a number of seconds"),
+            ("answer_timeout=soon", "answer_timeout must be a number of seconds"),
         ] {
             let refused = parse(&format!("postgres://a@b/c?{options}")).expect_err(options);
             assert!(refused.contains(message), "{options}: {refused}");
@@ -277,7 +277,7 @@ mod tests {
                 .tls()
                 .map(drop)
         };
-        tls("system").expect("they come with the program");
+        tls("system").expect("the bundled roots are valid");
         assert!(matches!(tls("/nowhere/ca.pem"), Err(StoreError::Unavailable(why)) if why.contains("/nowhere/ca.pem")));
         let empty = onceward_testkit::TempDir::new();
         std::fs::write(empty.database_path(), "no certificate").expect("a file");

@@ -94,7 +94,7 @@ mod tests {
         let rows = "INSERT INTO onceward.timers SELECT n, n FROM generate_series(1, 1000) n; DELETE FROM onceward.timers; \
                     INSERT INTO onceward.queues SELECT 1, 'a', n, gen_random_uuid() FROM generate_series(1, 1000) n; \
                     DELETE FROM onceward.queues";
-        client.batch_execute(rows).await.expect("rows come and go");
+        client.batch_execute(rows).await.expect("inserts and deletes rows");
         store.inner.vacuum.add_operations(usize::try_from(VACUUM_EVERY_OPERATIONS).expect("a number"));
         let wait_vacuumed = async {
             for table in ["timers", "queues"] {
@@ -104,6 +104,6 @@ mod tests {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_mins(1), wait_vacuumed).await.expect("it is swept");
+        tokio::time::timeout(Duration::from_mins(1), wait_vacuumed).await.expect("the tables are vacuumed in time");
     }
 }

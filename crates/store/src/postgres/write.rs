@@ -121,7 +121,10 @@ impl<'a> BatchWriter<'a> {
         lock_result: &'a LockResult,
     ) -> Result<Self, StoreError> {
         if write_set.entries.len() > MAX_BATCH_ENTRIES {
-            return Err(StoreError::Rejected(format!("{} log entries in one batch", write_set.entries.len())));
+            return Err(StoreError::Rejected(format!(
+                "the batch has too many log entries: {}",
+                write_set.entries.len()
+            )));
         }
         let (entries, ranks) = (HashMap::new(), LowestWritten::default());
         let (batch, rows, unmoved) = (lock_result.batch_number, &lock_result.row_ids, &lock_result.unused_accounts[..]);
@@ -142,7 +145,7 @@ impl<'a> BatchWriter<'a> {
         if let Some(stored) = self.read_set.record_meta(id) {
             return Ok(to_signed(stored.row_id));
         }
-        self.new_row_ids.get(&id).copied().ok_or_else(|| StoreError::Rejected(format!("{id} does not exist")))
+        self.new_row_ids.get(&id).copied().ok_or_else(|| StoreError::Rejected(format!("record {id} does not exist")))
     }
 
     /// Returns the time at which jobs are delayed and lanes rebalanced.
@@ -304,7 +307,7 @@ impl<'a> BatchWriter<'a> {
 
     fn head_entry_id(&self, record: &Record) -> Result<i64, StoreError> {
         let found = self.head_entry_ids.get(&record.id).copied();
-        found.ok_or_else(|| StoreError::Rejected(format!("{} would come without a log entry", record.id)))
+        found.ok_or_else(|| StoreError::Rejected(format!("record {} has no log entry", record.id)))
     }
 
     /// Returns a record as saved by this batch. A heartbeat alone does not change its last entry.

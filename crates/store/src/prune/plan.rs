@@ -172,31 +172,35 @@ impl PruneTotals {
         let id = pruned.record.id;
         let bad = |why: &str| PruneBlocked::new(id, why);
         if let Some(source) = pruned.referrers.iter().find(|source| !self.pruned_ids.contains(source)) {
-            return Err(PruneBlocked::new(id, format!("{source} points to it, and stays")));
+            return Err(PruneBlocked::new(id, format!("{source} refers to it and is not pruned")));
         }
         let mut known: Option<Record> = None;
         let mut head = ZERO_HASH;
         for entry in &pruned.entries {
             if entry.record != Some(id) || entry.expected_hash(&head) != entry.hash {
-                return Err(bad("the chain of its entries is broken"));
+                return Err(bad("the hash chain of its log entries is broken"));
             }
             head = entry.hash;
             let body = entry.body().map_err(|error| PruneBlocked::new(id, error.to_string()))?;
-            let diff = body.change.as_ref().ok_or_else(|| bad("an entry changes nothing"))?;
+            let diff = body.change.as_ref().ok_or_else(|| bad("a log entry contains no change"))?;
             let start = match (known.take(), &diff.created) {
                 (Some(known), None) => known,
                 (None, Some(created)) => {
                     let lifecycle = lifecycles.get(&created.definition);
-                    created.initial_record(id, lifecycle.ok_or_else(|| bad("its version is not known"))?, entry.at)
+                    created.initial_record(
+                        id,
+                        lifecycle.ok_or_else(|| bad("its lifecycle version is unknown"))?,
+                        entry.at,
+                    )
                 }
-                _ => return Err(bad("its first entry is missing")),
+                _ => return Err(bad("its first log entry is missing")),
             };
             if entry.version != start.version + 1 {
-                return Err(bad("an entry is missing"));
+                return Err(bad("a log entry is missing"));
             }
             let before = (start.version > 0).then(|| start.clone());
             let after = diff.apply(start, entry.version, entry.at, lifecycles);
-            let after = after.ok_or_else(|| bad("an entry does not fit"))?;
+            let after = after.ok_or_else(|| bad("a log entry does not match the record"))?;
             for link in link_changes(before.as_ref(), &after) {
                 if !self.pruned_ids.contains(&link.key.target) {
                     *self.links.entry(link.key.target).or_default() += 1;
@@ -205,7 +209,7 @@ impl PruneTotals {
             self.add_entry(id, entry, &body)?;
             known = Some(after);
         }
-        let known = known.ok_or_else(|| bad("it has no entries"))?;
+        let known = known.ok_or_else(|| bad("it has no log entries"))?;
         let same = known.version == pruned.record.version
             && known.lifecycle.hash == pruned.record.lifecycle.hash
             && known.state == pruned.record.state
@@ -213,14 +217,14 @@ impl PruneTotals {
             && known.hold == pruned.record.hold
             && known.finished_at == pruned.record.finished_at;
         if !same || head != pruned.meta.head_hash {
-            return Err(bad("its entries come to something else than what is kept"));
+            return Err(bad("its log entries replay to another state than the stored one"));
         }
         Ok(())
     }
 
     /// Adds the changes that an entry made outside its own record.
     fn add_entry(&mut self, id: RecordId, entry: &LogEntry, body: &LogEntryBody) -> Result<(), PruneBlocked> {
-        let overflow = || PruneBlocked::new(id, "its entries move more than can be counted");
+        let overflow = || PruneBlocked::new(id, "the sum of its transfers overflows");
         self.records_by_seq.insert(entry.seq, id);
         if body.back > 0 && !self.seqs.contains(entry.seq.saturating_sub(u64::from(body.back))) {
             self.partly_kept_ids.insert(id);

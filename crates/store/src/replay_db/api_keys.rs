@@ -26,7 +26,7 @@ impl ReplayDatabase {
         let mut problems = Vec::new();
         for id in &change.deleted {
             if self.api_key(id)?.is_none_or(|known| known.was_live_at(entry.at)) {
-                problems.push(format!("key {id} is forgotten, and is not there or still live"));
+                problems.push(format!("API key {id} is deleted, but it does not exist or is still live"));
             }
             self.put_row(ReplayTable::ApiKey, id, None)?;
         }
@@ -36,16 +36,16 @@ impl ReplayDatabase {
                     known.revoked_at = Some(entry.at);
                     self.put_api_key(id, &known)?;
                 }
-                _ => problems.push(format!("key {id} is revoked, and is not there or was revoked before")),
+                _ => problems.push(format!("API key {id} is revoked, but it does not exist or was already revoked")),
             }
         }
         if let Some(key) = &change.created {
             if self.find_row(ReplayTable::ApiKey, &key.id)?.is_some() {
-                problems.push(format!("key {} is made a second time", key.id));
+                problems.push(format!("API key {} is created a second time", key.id));
             }
             let digest = hex::encode(&key.hash_digest);
             if let Some(other) = self.find_row(ReplayTable::ApiKeyDigest, &digest)?.and_then(|kept| kept.value) {
-                problems.push(format!("key {} has the secret of key {other}", key.id));
+                problems.push(format!("API key {} has the same secret as API key {other}", key.id));
             }
             self.put_row(ReplayTable::ApiKeyDigest, &digest, Some(&key.id))?;
             self.put_api_key(&key.id, &ReplayedApiKey { key: key.clone(), created_at: entry.at, revoked_at: None })?;

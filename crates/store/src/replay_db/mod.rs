@@ -88,17 +88,17 @@ struct CachedRecord {
 /// Why an entry cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    #[error("it names a version of a lifecycle that is not known: {0}")]
+    #[error("the entry names an unknown lifecycle version: {0}")]
     UnknownVersion(Arc<str>),
-    #[error("it makes a record that is there")]
+    #[error("the entry creates a record that already exists")]
     RecordExists,
-    #[error("it changes a record that is not there")]
+    #[error("the entry changes a record that does not exist")]
     RecordMissing,
-    #[error("it leads to version {found} of a record whose version is {known}")]
+    #[error("the entry leads to version {found} of a record at version {known}")]
     VersionMismatch { known: u64, found: u64 },
-    #[error("what it changes does not fit the record's lifecycle")]
+    #[error("the entry's change does not match the record's lifecycle")]
     DiffMismatch,
-    #[error("it points to {0}, which is not there")]
+    #[error("the entry refers to {0}, which does not exist")]
     DanglingLink(RecordId),
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -61,7 +61,8 @@ pub(super) fn encode_record(record: &Record, catalog: &Catalog) -> Result<String
 pub(super) fn decode_record(id: RecordId, text: &str, catalog: &Catalog) -> Result<Record, StoreError> {
     let text: RecordText = serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("{id}: {error}")))?;
     let lifecycle = catalog.by_number(text.definition);
-    let lifecycle = lifecycle.ok_or_else(|| StoreError::corrupt(format!("{id}: no definition {}", text.definition)))?;
+    let lifecycle =
+        lifecycle.ok_or_else(|| StoreError::corrupt(format!("{id}: unknown lifecycle version {}", text.definition)))?;
     Ok(Record {
         id,
         lifecycle: Arc::clone(lifecycle),

@@ -85,8 +85,8 @@ pub(crate) fn compare_with_files(stored: &StoredCatalogRows) -> CatalogScan {
             let named = own.and_then(|(_, definitions, files)| {
                 definitions.lifecycles.get(&**name).map(|version| (version, files))
             });
-            let told = named.map_or("a version that its files give", |(named, _)| &*named.hash);
-            differences.push(TableDifference::differs("definitions", number, "hash", hash, told));
+            let expected = named.map_or("the hash of a version in its files", |(named, _)| &*named.hash);
+            differences.push(TableDifference::differs("definitions", number, "hash", hash, expected));
             match named {
                 Some((named, files)) => catalog.add_version(named, files),
                 None => is_complete = false,

@@ -73,13 +73,13 @@ impl fmt::Display for TableDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, key, kind: what, rule } = self;
         write!(f, "{table} {key}")?;
-        let shown = |cell: &CellText| cell.as_deref().map_or_else(|| "nothing".to_owned(), shorten);
+        let shown = |cell: &CellText| cell.as_deref().map_or_else(|| "null".to_owned(), shorten);
         match what {
-            DifferenceKind::Differs { column, stored: kept, expected: told } => {
-                write!(f, ", {column}: kept is {}, the log says {}", shown(kept), shown(told))?;
+            DifferenceKind::Differs { column, stored, expected } => {
+                write!(f, ", {column}: stored {}, expected {}", shown(stored), shown(expected))?;
             }
-            DifferenceKind::Missing => f.write_str(": not there, though the log says it is")?,
-            DifferenceKind::Extra => f.write_str(": there, though the log knows nothing of it")?,
+            DifferenceKind::Missing => f.write_str(": the row is missing")?,
+            DifferenceKind::Extra => f.write_str(": the log does not account for the row")?,
             DifferenceKind::Invalid(why) => write!(f, ": {why}")?,
         }
         rule.map_or(Ok(()), |rule| write!(f, " ({rule})"))

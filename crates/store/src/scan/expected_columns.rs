@@ -186,16 +186,12 @@ fn version_cell(record: &Record, catalog: &Catalog) -> CellText {
     catalog.version_number(&record.lifecycle).ok().and_then(number_cell)
 }
 
-#[expect(
-    clippy::unnecessary_wraps,
-    clippy::needless_pass_by_value,
-    reason = "a column may be nothing; numbers are copied"
-)]
+#[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_value, reason = "a cell may be null; numbers are copied")]
 pub(crate) fn number_cell(number: impl ToString) -> CellText {
     Some(Cow::Owned(number.to_string()))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "a column may be nothing")]
+#[expect(clippy::unnecessary_wraps, reason = "a cell may be null")]
 fn text_cell(text: impl AsRef<str>) -> CellText {
     Some(Cow::Owned(text.as_ref().to_owned()))
 }

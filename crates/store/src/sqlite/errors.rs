@@ -4,7 +4,7 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::error::StoreError;
 
-const NOT_A_DATABASE_MESSAGE: &str = "this is no database, or its first page is damaged";
+const NOT_A_DATABASE_MESSAGE: &str = "not an SQLite database, or its first page is damaged";
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {

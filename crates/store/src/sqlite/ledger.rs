@@ -39,7 +39,7 @@ pub(super) fn statement(connection: &Connection, query: &StatementQuery) -> Resu
     while let Some(row) = found.next()? {
         if row.get_ref(5)? == rusqlite::types::ValueRef::Null {
             let seq: u64 = row.get(0)?;
-            return Err(StoreError::corrupt(format!("log entry {seq}, which moved something, is missing")));
+            return Err(StoreError::corrupt(format!("log entry {seq} with a transfer is missing")));
         }
         entries.push(read_entry(row)?);
     }

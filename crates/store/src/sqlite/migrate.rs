@@ -18,7 +18,9 @@ pub(super) fn schema_status(
     if found == 0 {
         let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if tables > 0 {
-            return Err(StoreError::ForeignDatabase("this is a database, but not one of Onceward's".to_owned()));
+            return Err(StoreError::ForeignDatabase(
+                "not an Onceward database: it has tables of another program".to_owned(),
+            ));
         }
     }
     SchemaStatus::compare(found, migrations)
@@ -28,7 +30,7 @@ pub(super) fn schema_status(
 pub(super) fn require_current(connection: &Connection) -> Result<(), StoreError> {
     let schema = schema_status(connection, MIGRATIONS)?;
     if schema.current == 0 {
-        return Err(StoreError::ForeignDatabase("this is not one of Onceward's databases".to_owned()));
+        return Err(StoreError::ForeignDatabase("not an Onceward database".to_owned()));
     }
     schema.require_current()
 }
@@ -63,13 +65,19 @@ mod tests {
     #[test]
     fn migrate_runs_each_pending_migration_once() {
         let mut connection = Connection::open_in_memory().expect("a database");
-        assert_eq!(migrate(&mut connection, &[MIGRATION_ONE]).expect("from nothing").pending, ["0001_one"]);
+        assert_eq!(
+            migrate(&mut connection, &[MIGRATION_ONE]).expect("migrates an empty database").pending,
+            ["0001_one"]
+        );
         let status = schema_status(&connection, &[MIGRATION_ONE, MIGRATION_TWO]).expect("a schema");
         assert_eq!(status, SchemaStatus { current: 1, supported: 2, pending: vec!["0002_two"] });
         assert!(matches!(status.require_current(), Err(StoreError::SchemaTooOld { found: 1, known: 2 })));
-        assert_eq!(migrate(&mut connection, &[MIGRATION_ONE, MIGRATION_TWO]).expect("one more"), status);
         assert_eq!(
-            migrate(&mut connection, &[MIGRATION_ONE, MIGRATION_TWO]).expect("nothing more").pending,
+            migrate(&mut connection, &[MIGRATION_ONE, MIGRATION_TWO]).expect("runs the second migration"),
+            status
+        );
+        assert_eq!(
+            migrate(&mut connection, &[MIGRATION_ONE, MIGRATION_TWO]).expect("accepts the migrated schema").pending,
             Vec::<&str>::new()
         );
         assert_eq!(count_tables(&connection), 2);
@@ -79,12 +87,12 @@ mod tests {
     fn failed_migration_leaves_previous_schema() {
         let mut connection = Connection::open_in_memory().expect("a database");
         migrate(&mut connection, &[MIGRATION_ONE, MIGRATION_TWO, FAILING_MIGRATION])
-            .expect_err("there is a table of that name");
+            .expect_err("the table already exists");
         assert_eq!(
             schema_status(&connection, &[MIGRATION_ONE, MIGRATION_TWO, FAILING_MIGRATION]).expect("a schema").current,
             2
         );
-        assert_eq!(count_tables(&connection), 2, "nothing of it is there");
+        assert_eq!(count_tables(&connection), 2, "the failed migration left nothing");
     }
 
     #[test]
@@ -94,6 +102,6 @@ mod tests {
         let refused = migrate(&mut connection, &[MIGRATION_ONE]);
         assert!(matches!(refused, Err(StoreError::SchemaTooNew { found: 2, known: 1 })), "{refused:?}");
         let message = refused.expect_err("refused").to_string();
-        assert_eq!(message, "the database has schema 2, this program knows 1: use a newer one");
+        assert_eq!(message, "the database has schema 2, and the program supports only 1; use a newer version");
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct EngineLock {
 impl EngineLock {
     pub(super) fn acquire(database: &Path) -> Result<Self, StoreError> {
         let unavailable = |error: std::io::Error| {
-            let text = format!("the lock of {}: {error}", database.display());
+            let text = format!("cannot lock {}: {error}", database.display());
             match error.kind() {
                 ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => StoreError::ReadOnly(text),
                 ErrorKind::StorageFull => StoreError::DiskFull,
@@ -72,9 +72,8 @@ impl EngineLock {
         // second writer.
         if std::fs::metadata(&database).is_ok_and(|file| file.nlink() > 1) {
             let name = database.display();
-            let text = format!(
-                "{name} has another name (a hard link), by which a second engine could write: remove one of them"
-            );
+            let text =
+                format!("{name} has a second hard link, through which another engine could write; remove one of them");
             return Err(StoreError::Unavailable(text));
         }
         // The lock holder's name, for the error message above.
@@ -175,10 +174,10 @@ pub(super) fn explain_open_error(path: &Path, error: StoreError) -> StoreError {
     let StoreError::Unavailable(message) = error else { return error };
     let found = std::fs::metadata(path);
     StoreError::Unavailable(match found.map(|found| found.is_dir()).map_err(|error| error.kind()) {
-        Ok(true) => "this is a folder, not the file of a database".to_owned(),
-        Err(ErrorKind::NotFound) => "there is no such file".to_owned(),
-        Err(ErrorKind::PermissionDenied) => "its folder may not be looked into".to_owned(),
-        Ok(false) => format!("it may not be read, or its folder not be written ({message})"),
+        Ok(true) => "it is a folder, not a database file".to_owned(),
+        Err(ErrorKind::NotFound) => "the file does not exist".to_owned(),
+        Err(ErrorKind::PermissionDenied) => "access to its folder is denied".to_owned(),
+        Ok(false) => format!("the file cannot be read, or its folder cannot be written ({message})"),
         Err(kind) => format!("{kind} ({message})"),
     })
 }

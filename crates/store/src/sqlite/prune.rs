@@ -211,7 +211,7 @@ impl PruneTransaction<'_> {
         let mut statement = self.transaction.prepare_cached(sql)?;
         for entry in &pruned.entries {
             if statement.execute(params![entry.seq, pruned.meta.row_id])? != 1 {
-                return Err(StoreError::corrupt(format!("log entry {} is not there to be pruned", entry.seq)));
+                return Err(StoreError::corrupt(format!("log entry {} to prune is missing", entry.seq)));
             }
         }
         Ok(())

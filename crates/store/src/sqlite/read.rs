@@ -175,7 +175,8 @@ pub(super) fn list(
 fn matches_query(row: &Row, snapshot: &CatalogSnapshot, query: &ListQuery) -> Result<bool, StoreError> {
     let number: u32 = row.get(2)?;
     let lifecycle = snapshot.catalog.by_number(number);
-    let lifecycle = lifecycle.ok_or_else(|| StoreError::corrupt(format!("no definition is number {number}")))?;
+    let lifecycle =
+        lifecycle.ok_or_else(|| StoreError::corrupt(format!("no lifecycle version has the number {number}")))?;
     let state: usize = row.get(3)?;
     let owner = row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?;
     Ok(query.owner.as_ref().is_none_or(|own| **own == *owner)
@@ -253,7 +254,7 @@ pub(super) fn effect(connection: &Connection, record: RecordId) -> Result<Option
     let mut found = statement.query([row])?;
     let Some(row) = found.next()? else { return Ok(None) };
     let result = serde_json::from_str(&row.get::<_, String>(1)?)
-        .map_err(|error| StoreError::corrupt(format!("the result of {record}: {error}")))?;
+        .map_err(|error| StoreError::corrupt(format!("the result of {record} is unreadable: {error}")))?;
     Ok(Some(Effect { record, token: FencingToken(row.get(0)?), result }))
 }
 
@@ -352,16 +353,16 @@ mod tests {
         };
         assert_eq!(page(0).expect("a page"), (1..=100).collect::<Vec<_>>());
         connection.execute("DELETE FROM history WHERE version = 900", []).expect("damage");
-        assert_eq!(page(100).expect("it is not met"), (101..=200).collect::<Vec<_>>());
-        assert_eq!(page(600).expect("nor here"), (601..=700).collect::<Vec<_>>());
-        assert!(page(800).is_err(), "here it is");
+        assert_eq!(page(100).expect("the page does not reach the damage"), (101..=200).collect::<Vec<_>>());
+        assert_eq!(page(600).expect("the page does not reach the damage"), (601..=700).collect::<Vec<_>>());
+        assert!(page(800).is_err(), "the page reaches the damage");
         // A new record with the same id must not use remembered positions.
         connection
             .execute_batch(
                 "UPDATE history SET record = 2; INSERT INTO history VALUES (5000, 1, 1, 0, NULL, 'new', zeroblob(32)); \
             UPDATE records SET entry = 5000",
             )
-            .expect("made anew");
+            .expect("the row is repaired");
         assert_eq!(page(0).expect("a page"), [1]);
     }
 }

@@ -23,12 +23,12 @@ pub(super) fn read_record(row: &Row, catalog: &Catalog) -> Result<(RecordMeta, A
     let number: u32 = row.get(2)?;
     let lifecycle = catalog
         .by_number(number)
-        .ok_or_else(|| StoreError::corrupt(format!("no definition has the number {number}")))?;
+        .ok_or_else(|| StoreError::corrupt(format!("no lifecycle version has the number {number}")))?;
     let fields = read_fields(row.get_ref(6)?.as_str().map_err(rusqlite::Error::from)?)
-        .map_err(|error| StoreError::corrupt(format!("the fields of a record: {error}")))?;
+        .map_err(|error| StoreError::corrupt(format!("the fields of a record are unreadable: {error}")))?;
     let state: u8 = row.get(3)?;
     if fields.len() != lifecycle.fields.len() || usize::from(state) >= lifecycle.states.len() {
-        return Err(StoreError::corrupt(format!("a record does not fit its lifecycle `{}`", lifecycle.name)));
+        return Err(StoreError::corrupt(format!("a record does not match its lifecycle `{}`", lifecycle.name)));
     }
     let execution = match row.get_ref(EXECUTION_COLUMN)? {
         rusqlite::types::ValueRef::Null => None,

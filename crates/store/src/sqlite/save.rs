@@ -228,21 +228,21 @@ mod tests {
     #[test]
     fn recent_writes_report_change_beyond_remembered_batches() {
         let mut recent_writes = RecentWrites::default();
-        assert!(recent_writes.may_have_changed(&record_key(1), 5), "nothing is known yet");
+        assert!(recent_writes.may_have_changed(&record_key(1), 5), "an empty tracker reports a possible change");
         recent_writes.push(5, [record_key(5)].into());
         assert!(
             recent_writes.may_have_changed(&record_key(5), 5) && !recent_writes.may_have_changed(&record_key(1), 5)
         );
-        assert!(recent_writes.may_have_changed(&record_key(1), 4), "what came before is not known");
+        assert!(recent_writes.may_have_changed(&record_key(1), 4), "changes before the first tracked seq are unknown");
         for generation in 6..5 + MAX_RECENT_BATCHES as u64 {
             recent_writes.push(generation, [record_key(generation.into())].into());
         }
-        assert!(!recent_writes.may_have_changed(&record_key(1), 5), "as many as are remembered");
+        assert!(!recent_writes.may_have_changed(&record_key(1), 5), "all tracked changes fit");
         assert!(
             recent_writes.may_have_changed(&record_key(6), 6) && !recent_writes.may_have_changed(&record_key(6), 7)
         );
         recent_writes.push(5 + MAX_RECENT_BATCHES as u64, [record_key(1)].into());
-        assert!(recent_writes.may_have_changed(&record_key(2), 5), "the oldest has gone");
+        assert!(recent_writes.may_have_changed(&record_key(2), 5), "the oldest change is evicted");
         assert!(
             !recent_writes.may_have_changed(&record_key(2), 6) && recent_writes.may_have_changed(&record_key(1), 6)
         );
@@ -250,7 +250,7 @@ mod tests {
         recent_writes.clear();
         assert!(
             (0..20).all(|since| recent_writes.may_have_changed(&record_key(2), since)),
-            "nothing is known any more"
+            "a cleared tracker reports a possible change"
         );
     }
 
@@ -272,12 +272,12 @@ mod tests {
             let names: i64 = writer.connection.query_row("SELECT count(*) FROM names", [], |row| row.get(0))?;
             Ok((writer.connection.is_autocommit(), names, writer.data_version))
         }));
-        assert_eq!(found.expect("the thread is there"), (true, 0, None));
+        assert_eq!(found.expect("the writer thread survives the panic"), (true, 0, None));
         assert_eq!(store.inner.shared.generation.load(Ordering::Acquire), before + 1);
-        let read = store.inner.readers.run(|_| -> Result<(), StoreError> { panic!("a reader's, for the test") });
+        let read = store.inner.readers.run(|_| -> Result<(), StoreError> { panic!("a reader panics, for the test") });
         assert!(runtime.block_on(read).is_err());
         for _ in 0..2 * crate::sqlite::READER_THREADS {
-            runtime.block_on(store.inner.readers.run(|_| Ok(()))).expect("all readers are there");
+            runtime.block_on(store.inner.readers.run(|_| Ok(()))).expect("all readers survive the panic");
         }
     }
 }

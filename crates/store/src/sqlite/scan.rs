@@ -187,7 +187,7 @@ fn read_cursor(row: &Row, columns: usize) -> Result<ScanCursor, StoreError> {
             Sql::Integer(number) => CursorValue::Int(number),
             Sql::Text(text) => CursorValue::Text(text),
             Sql::Blob(bytes) => CursorValue::Bytes(bytes),
-            other => return Err(StoreError::corrupt(format!("{other:?} stands in a key"))),
+            other => return Err(StoreError::corrupt(format!("unexpected value {other:?} in a key"))),
         });
     }
     Ok(ScanCursor(values))

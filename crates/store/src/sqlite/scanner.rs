@@ -68,10 +68,9 @@ impl SqliteScanner {
                 // An immutable open would ignore the WAL, and possibly the latest commits with it.
                 let wal = wal::wal_path(&path);
                 if wal::file_bytes(&wal) > 0 {
-                    let why =
-                        "holds changes that are not in the file yet, and cannot be read where nothing may be written";
-                    let what = "copy both into a folder that can be written, or make the copy with `onceward backup`";
-                    return Err(StoreError::Unavailable(format!("{} {why}: {what}", wal.display())));
+                    let why = "contains changes that are not yet in the database file, and it cannot be read in a read-only folder";
+                    let what = "copy both files to a writable folder, or make the copy with `onceward backup`";
+                    return Err(StoreError::Unavailable(format!("{} {why}; {what}", wal.display())));
                 }
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
                 let connection = Connection::open_with_flags(open::immutable_uri(&path), flags)?;

@@ -73,7 +73,7 @@ fn note_oldest_ready(stats: &mut StoreStats, mut found: Rows, snapshot: &Catalog
         let state: usize = row.get(1)?;
         let fitting = version.and_then(|version| Some((&version.name, &version.states.get(state)?.name)));
         let (lifecycle, state) =
-            fitting.ok_or_else(|| StoreError::corrupt("a waiting job does not fit its lifecycle"))?;
+            fitting.ok_or_else(|| StoreError::corrupt("a ready job does not match its lifecycle"))?;
         stats.note_oldest_ready(lifecycle, state, Time::from_micros(row.get(2)?));
     }
     Ok(())

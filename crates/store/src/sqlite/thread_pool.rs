@@ -35,7 +35,10 @@ impl<T: Send + 'static> ThreadPool<T> {
         let waiting = Arc::new(Mutex::new(job_receiver));
         let mut handles = Vec::with_capacity(resources.len());
         let tools: Vec<_> = resources.into_iter().map(|tool| Arc::new(Mutex::new(tool))).collect();
-        let first = tools.first().map(Arc::clone).ok_or_else(|| StoreError::Unavailable("no thread".to_owned()))?;
+        let first = tools
+            .first()
+            .map(Arc::clone)
+            .ok_or_else(|| StoreError::Unavailable("a thread pool needs at least one thread".to_owned()))?;
         for tool in tools {
             let waiting = Arc::clone(&waiting);
             let work = move || {
@@ -86,14 +89,14 @@ fn run_guarded<T, R>(
 ) -> Result<R, StoreError> {
     catch_unwind(AssertUnwindSafe(|| job(resource))).unwrap_or_else(|panic| {
         recover_after_panic(resource);
-        Err(StoreError::Unavailable(format!("the store's own code panicked: {}", panic_message(&*panic))))
+        Err(StoreError::Unavailable(format!("the store panicked: {}", panic_message(&*panic))))
     })
 }
 
 /// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 fn next_job<T>(job_receiver: &Mutex<Receiver<ThreadJob<T>>>) -> Option<ThreadJob<T>> {
@@ -128,18 +131,19 @@ mod tests {
             *tool += 1;
             Ok((*tool, std::thread::current().id()))
         };
-        assert!(pool.try_inline(|tool| *tool > 0, job).is_err(), "it is not fit for that");
-        let result = pool.try_inline(|tool| *tool == 0, job).unwrap_or_else(|_| panic!("it is free")).expect("a job");
+        assert!(pool.try_inline(|tool| *tool > 0, job).is_err(), "`is_usable` rejects the resource");
+        let result =
+            pool.try_inline(|tool| *tool == 0, job).unwrap_or_else(|_| panic!("the resource is free")).expect("a job");
         assert_eq!(result, (1, caller));
-        let guard = pool.first_resource.lock().expect("free again");
-        assert!(pool.try_inline(|_| true, job).is_err(), "it is in use");
+        let guard = pool.first_resource.lock().expect("the resource is free again");
+        assert!(pool.try_inline(|_| true, job).is_err(), "the resource is in use");
         drop(guard);
         let panicking_job = |_: &mut u32| -> Result<(), StoreError> { panic!("for the test") };
-        let panic_result = pool.try_inline(|_| true, panicking_job).unwrap_or_else(|_| panic!("it is free"));
+        let panic_result = pool.try_inline(|_| true, panicking_job).unwrap_or_else(|_| panic!("the resource is free"));
         assert!(matches!(panic_result, Err(StoreError::Unavailable(why)) if why.contains("for the test")));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let (count, thread) = runtime.block_on(pool.run(job)).expect("its thread is there");
-        assert_eq!(count, 101, "what the panic left was put right");
+        let (count, thread) = runtime.block_on(pool.run(job)).expect("the thread survives the panic");
+        assert_eq!(count, 101, "the resource was recovered after the panic");
         assert_ne!(thread, caller);
     }
 }

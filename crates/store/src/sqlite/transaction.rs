@@ -86,29 +86,29 @@ mod tests {
         let open = || Connection::open(folder.database_path()).expect("the file");
         let (connection, other) = (open(), open());
         connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE a (x)").expect("a table");
-        other.busy_timeout(std::time::Duration::ZERO).expect("it does not wait");
+        other.busy_timeout(std::time::Duration::ZERO).expect("the busy timeout can be set");
         for round in 1..=3 {
-            let transaction = begin_waiting(&connection).expect("nobody writes");
+            let transaction = begin_waiting(&connection).expect("no other connection writes");
             transaction.execute("INSERT INTO a VALUES (1)", []).expect("a row");
-            assert!(begin_waiting(&other).is_err(), "somebody writes");
-            assert!(begin_waiting(&connection).is_err(), "this one writes already");
-            transaction.commit().expect("it is kept");
-            let transaction = begin_waiting(&connection).expect("nobody writes");
+            assert!(begin_waiting(&other).is_err(), "another connection writes");
+            assert!(begin_waiting(&connection).is_err(), "the connection has an open write transaction");
+            transaction.commit().expect("the commit succeeds");
+            let transaction = begin_waiting(&connection).expect("no other connection writes");
             transaction.execute("INSERT INTO a VALUES (2)", []).expect("a row");
             drop(transaction);
             assert_eq!((count_rows(&connection), connection.is_autocommit()), (round, true));
         }
-        let guard = begin_waiting(&other).expect("nobody writes");
+        let guard = begin_waiting(&other).expect("no other connection writes");
         let started = std::time::Instant::now();
         let refused = SqliteTransaction::begin_write(&connection, OnBusy::Fail);
-        assert!(matches!(refused, Err(StoreError::Busy)), "somebody writes");
-        assert!(started.elapsed() < BUSY_TIMEOUT, "that is not waited for");
+        assert!(matches!(refused, Err(StoreError::Busy)), "another connection writes");
+        assert!(started.elapsed() < BUSY_TIMEOUT, "the call does not wait");
         drop(guard);
         assert!(SqliteTransaction::begin_write(&connection, OnBusy::Fail).is_ok());
         let reader = SqliteTransaction::begin_read(&other).expect("a snapshot");
         assert_eq!(count_rows(&reader), 3);
-        connection.execute("INSERT INTO a VALUES (3)", []).expect("a row beside it");
-        assert_eq!(count_rows(&reader), 3, "what came later is not in it");
+        connection.execute("INSERT INTO a VALUES (3)", []).expect("another connection inserts a row");
+        assert_eq!(count_rows(&reader), 3, "the snapshot does not contain the later row");
         drop(reader);
         assert_eq!(count_rows(&other), 4);
     }

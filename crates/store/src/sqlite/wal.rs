@@ -137,7 +137,7 @@ mod tests {
         let found = pages(&beginning).expect("a WAL");
         assert!([1, 2, 3].iter().all(|page| found.contains(page)), "{found:?}");
         let end = WalPosition::read(&wal).expect("a WAL");
-        assert_eq!(pages(&end).expect("a WAL"), Vec::<u32>::new(), "nothing since");
+        assert_eq!(pages(&end).expect("a WAL"), Vec::<u32>::new(), "no pages since then");
         connection.execute_batch("INSERT INTO a VALUES (1)").expect("a row");
         assert_eq!(pages(&end).expect("a WAL"), [2]);
         assert_eq!(pages(&end.with_frames(0, 4_096)).expect("a WAL").len(), found.len() + 1);
@@ -146,9 +146,9 @@ mod tests {
         assert_eq!(before.bytes_since(&WalPosition::default()), file_bytes(&wal) - 32);
         assert_eq!(checkpoint("RESTART"), Ok(0));
         connection.execute_batch("INSERT INTO b VALUES (1)").expect("a row");
-        assert!(file_bytes(&wal) > 3 * 4_096, "what was there before is left behind it");
+        assert!(file_bytes(&wal) > 3 * 4_096, "old frames remain after the restart");
         assert_eq!(pages(&beginning).expect("a WAL"), [3]);
-        assert_eq!(pages(&end).expect("a WAL"), [3], "it has started again since");
+        assert_eq!(pages(&end).expect("a WAL"), [3], "the WAL restarted since then");
         assert_eq!(WalPosition::read(&wal).expect("a WAL").bytes_since(&before), 24 + 4_096);
         assert_eq!(checkpoint("TRUNCATE"), Ok(0));
         assert_eq!(pages(&beginning).expect("an empty file"), Vec::<u32>::new());

@@ -126,7 +126,7 @@ mod tests {
         // Enough pages to make the writer wait for the thread.
         checkpointer.add_pages(&writer, MAX_PAGES_DURING_CHECKPOINT);
         assert!(!checkpointer.is_running());
-        assert_eq!(checkpointer.pending_pages, 0, "all of it is in the database");
+        assert_eq!(checkpointer.pending_pages, 0, "the checkpoint copied all pages");
     }
 
     #[test]
@@ -139,8 +139,8 @@ mod tests {
         for _ in 0..3 {
             writer.execute_batch("INSERT INTO a VALUES (1)").expect("a row");
         }
-        assert_eq!(checkpoint_passive(&writer).expect("as much as can be"), 3);
-        reader.execute_batch("COMMIT").expect("it lets go");
+        assert_eq!(checkpoint_passive(&writer).expect("a partial checkpoint succeeds"), 3);
+        reader.execute_batch("COMMIT").expect("the reader ends its transaction");
         assert_eq!(checkpoint_passive(&writer).expect("all"), 0);
     }
 }

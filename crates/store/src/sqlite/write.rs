@@ -116,8 +116,8 @@ impl<'a> BatchWriter<'a> {
         if let Some(row) = self.row_ids.get(&id) {
             return Ok(*row);
         }
-        let row =
-            find_row_id(self.connection, id)?.ok_or_else(|| StoreError::Rejected(format!("{id} does not exist")))?;
+        let row = find_row_id(self.connection, id)?
+            .ok_or_else(|| StoreError::Rejected(format!("record {id} does not exist")))?;
         self.row_ids.insert(id, row);
         Ok(row)
     }
@@ -178,7 +178,7 @@ impl<'a> BatchWriter<'a> {
             }
             Ok(())
         } else {
-            Err(StoreError::Rejected(format!("{} is not there to be changed", after.id)))
+            Err(StoreError::Rejected(format!("record {} to change does not exist", after.id)))
         }
     }
 
@@ -210,7 +210,7 @@ impl<'a> BatchWriter<'a> {
                 "UPDATE counts SET count = count + ?5 WHERE lifecycle = ?1 AND name = ?2 AND parts = ?3 AND window_start = ?4"
             };
             if *delta != 0 && self.connection.prepare_cached(sql)?.execute(at)? == 0 {
-                return Err(StoreError::Rejected(format!("fewer than none would count for {key:?}")));
+                return Err(StoreError::Rejected(format!("the counter {key:?} would become negative")));
             }
             if **key == running_counter_key(&counted_concurrency_key(key)) {
                 self.touched_keys.insert(counted_concurrency_key(key));

@@ -157,7 +157,7 @@ fn version_incompatible_with_live_records_is_rejected() {
         let Err(StoreError::InvalidLifecycles(found)) = store.put_lifecycles(&renamed).await else { panic!("taken") };
         let message = StoreError::InvalidLifecycles(found.clone()).to_string();
         assert!(
-            message.contains("own.parent, by which 1 record lives") || message.contains("own.child, by which"),
+            message.contains("own.parent, which has 1 live record") || message.contains("own.child, which has"),
             "{message}"
         );
         assert!(found.diagnostics.iter().any(|diagnostic| diagnostic.code == "unknown-event"), "{found:?}");

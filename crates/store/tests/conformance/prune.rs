@@ -129,7 +129,7 @@ fn prune_conflicts_when_record_or_referrers_changed() {
         // With the new link loaded, the plan itself fails.
         let why =
             PrunePlan::build(load_for_prune(store, &stubs[..2]).await, start_time(), &driver.catalog).unwrap_err();
-        assert_eq!(why, PruneBlocked { record: stubs[0], why: format!("{} points to it, and stays", stubs[2]) });
+        assert_eq!(why, PruneBlocked { record: stubs[0], why: format!("{} refers to it and is not pruned", stubs[2]) });
         // Pruned together with its referrer, it goes.
         driver.expect_taken(&ann, fire_call(stubs[2], "tear", json!({})), start_time()).await;
         assert!(matches!(prune_records(store, load_for_prune(store, &stubs).await).await, PruneResult::Saved(_)));

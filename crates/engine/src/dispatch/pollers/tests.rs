@@ -86,7 +86,7 @@ fn claim_parked_takes_oldest_request_across_queues() {
         [both.park(parked_request("1", true)), b.park(parked_request("2", true)), a.park(parked_request("3", true))];
     assert_eq!((lines.parked_count(), claim_worker_name(&lines, "c")), (3, None));
     let others = HashSet::from([Arc::from("a")]);
-    assert!(lines.claim_parked("a", &others).is_none(), "all name it");
+    assert!(lines.claim_parked("a", &others).is_none(), "all other pollers name the record");
     assert_eq!(claim_worker_name(&lines, "a").as_deref(), Some("1"));
     assert_eq!(claim_worker_name(&lines, "a").as_deref(), Some("3"));
     assert_eq!(claim_worker_name(&lines, "a"), None);
@@ -117,7 +117,7 @@ fn wake_unparks_request_of_woken_poller() {
         .collect();
     lines.wake(&names(&["a"]), 1);
     let context = &mut Context::from_waker(Waker::noop());
-    assert!(pin!(wished[0].wait_result()).poll(context).is_ready(), "it looks");
+    assert!(pin!(wished[0].wait_result()).poll(context).is_ready(), "the poller scans");
     assert!(pin!(wished[1].wait_result()).poll(context).is_pending());
     assert_eq!(claim_worker_name(&lines, "a").as_deref(), Some("2"));
     assert_eq!(claim_worker_name(&lines, "b").as_deref(), Some("3"));
@@ -135,7 +135,7 @@ fn withdraw_waits_for_pending_match() {
     drop(granting);
     assert!(matches!(withdrawn.as_mut().poll(context), Poll::Ready(MatchResult::Failed)));
     let mut withdrawn = pin!(waiter.park(parked_request("1", true)).withdraw());
-    assert!(matches!(withdrawn.as_mut().poll(context), Poll::Ready(MatchResult::Unparked)), "nobody is granting it");
+    assert!(matches!(withdrawn.as_mut().poll(context), Poll::Ready(MatchResult::Unparked)), "no batch matches it");
 }
 
 #[test]

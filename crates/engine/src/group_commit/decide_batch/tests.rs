@@ -61,7 +61,7 @@ fn split_into_batches(log: Vec<(Operation, Time)>, rng: &mut Rng) -> Vec<(Vec<Op
 /// Deterministic seeds for due operations.
 static NEXT_DUE_SEED: AtomicU64 = AtomicU64::new(0);
 
-#[expect(clippy::unnecessary_wraps, reason = "the machine's own may fail")]
+#[expect(clippy::unnecessary_wraps, reason = "the real source of randomness may fail")]
 fn due_seed() -> Result<u128, EngineError> {
     Ok(u128::from(NEXT_DUE_SEED.fetch_add(1, Ordering::SeqCst)) << 64)
 }
@@ -70,7 +70,7 @@ async fn run_case(system: &str, seed: u64, totals: &mut CaseTotals) {
     NEXT_DUE_SEED.store(seed, Ordering::SeqCst);
     let store = MemoryStore::new(Clock::manual(Time::from_secs(0)));
     let catalog =
-        store.put_lifecycles(&InputFiles { files: systems::source_files(system) }).await.expect("a sound system");
+        store.put_lifecycles(&InputFiles { files: systems::source_files(system) }).await.expect("the system compiles");
     let definitions = &catalog.definitions;
     let mut simulation = Simulation::new(definitions.clone(), true, seed);
     assert!(simulation.run_operations(OPERATIONS_PER_CASE, &mut []).is_ok());
@@ -93,7 +93,11 @@ async fn run_case(system: &str, seed: u64, totals: &mut CaseTotals) {
         let decided =
             decide_batch(&store, definitions, &requests, RetryHints::default(), now, due_seed).await.expect("decided");
         let DecidedBatch { read_set: base, writes, replies, checks: checks_needed, .. } = decided;
-        assert_eq!(replies.iter().flatten().count() + checks_needed.len(), submitted, "each is answered or asks");
+        assert_eq!(
+            replies.iter().flatten().count() + checks_needed.len(),
+            submitted,
+            "each operation has an outcome or needs a check"
+        );
         totals.batches += 1;
         totals.operations += submitted;
         totals.due += writes.len() + checks_needed.len() - submitted;
@@ -119,7 +123,7 @@ async fn run_case(system: &str, seed: u64, totals: &mut CaseTotals) {
         }
         let batch = Batch { operations: writes, decided_at: now, catalog_revision: catalog.revision() };
         let save = store.save(&Arc::new(base), &Arc::new(batch)).await.expect("saved");
-        assert!(matches!(save, SaveResult::Saved { .. }), "nobody else is here: {save:?}");
+        assert!(matches!(save, SaveResult::Saved { .. }), "no other writer conflicts: {save:?}");
     }
 }
 
@@ -144,7 +148,7 @@ fn generated_record_id_is_not_loaded() {
     runtime.block_on(async {
         let store = MemoryStore::new(Clock::manual(Time::from_secs(0)));
         let files = InputFiles { files: systems::source_files("execution") };
-        let catalog = store.put_lifecycles(&files).await.expect("a sound system");
+        let catalog = store.put_lifecycles(&files).await.expect("the system compiles");
         for (id, load_rounds) in [(None, 0), (Some(RecordId(uuid::Uuid::from_u128(7 << 76 | 2 << 62))), 1)] {
             let fields = Map::new();
             let create = CreateRecord { lifecycle: "execution.job".into(), id, owner: None, fields, payload: None };

@@ -199,7 +199,7 @@ mod tests {
                 }
             });
             let report = result.expect("a copy");
-            assert!(report.holds > 2, "one piece a hold: {report:?}");
+            assert!(report.holds > 2, "the copy releases the lock between pieces: {report:?}");
             assert_eq!(report.recopied_pages > 0, is_written, "{report:?}");
         }
     }

@@ -23,16 +23,16 @@ use source::BackupSource;
 /// Why a backup failed. No file remains under its name.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    #[error("{} is there already, and a backup never overwrites", .0.display())]
+    #[error("{} already exists, and a backup never overwrites a file", .0.display())]
     Exists(PathBuf),
     #[error("another backup is writing {}", .0.display())]
     InProgress(PathBuf),
     #[error("{}: {}", .0.display(), .1)]
     FileError(PathBuf, std::io::Error),
     /// The engine always uses WAL mode.
-    #[error("the database's journal mode is `{0}`, not `wal`: no engine has it open, copy the file as it is")]
+    #[error("the journal mode of the database is `{0}`, not `wal`, so no engine has it open; copy the file instead")]
     NotWalMode(String),
-    #[error("somebody has been reading one old state of the database for {0} seconds: end that, and try again")]
+    #[error("another program has read an old snapshot of the database for {0} seconds; end its transaction and retry")]
     BlockedByReader(u64),
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -52,7 +52,7 @@ impl BackupSource {
         let (gate, hold) = (connect()?, connect()?);
         let version: u32 = gate.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(StoreError::from)?;
         if version == 0 {
-            return Err(StoreError::ForeignDatabase("this is not one of Onceward's databases".to_owned()).into());
+            return Err(StoreError::ForeignDatabase("not an Onceward database".to_owned()).into());
         }
         let mode: String = gate.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(StoreError::from)?;
         if mode != "wal" {
