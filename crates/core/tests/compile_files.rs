@@ -191,7 +191,7 @@ fn suggestions_stop_after_hundred_diagnostics() {
         let guessed = |found: &&Diagnostic| found.help.as_ref().is_some_and(|help| help.contains("did you mean"));
         assert!(found.len() >= 400, "{}", found.len());
         assert_eq!(found.iter().filter(guessed).count(), 100, "{}", found[0].message);
-        assert!(found[..100].iter().all(|found| guessed(&found)), "the first are guessed at");
+        assert!(found[..100].iter().all(|found| guessed(&found)), "the first diagnostics have a suggestion");
     }
 }
 

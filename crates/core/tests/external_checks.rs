@@ -38,9 +38,9 @@ go = "shut -> open"
 refuse = [{ if = "!checks.guard.pass", as = "422 blocked" }]
 [[on.create]]
 go = "-> open"
-by = "nobody"
+by = "never"
 [who]
-nobody = { is = "false" }
+never = { is = "false" }
 [[on.create]]
 go = "-> open"
 take = ["text", "key", "price", "level"]
@@ -148,7 +148,7 @@ fn existing_record_is_returned_only_after_refusing_check() {
     scenario.create_order(json!({ "text": "bad", "key": "k" })).expect_refusal(422, "blocked");
     assert_eq!(scenario.take_query_count(), 1);
     scenario.create_order(json!({ "text": "bad", "key": "other" })).expect_refusal(429, "full");
-    assert_eq!(scenario.take_query_count(), 0, "with a key of its own it can only be refused");
+    assert_eq!(scenario.take_query_count(), 0, "a new unique key can only be refused");
 }
 
 /// If the transition only stores the answer, the holder is known without it.

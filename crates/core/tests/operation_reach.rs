@@ -14,7 +14,7 @@ const TEST_NOW: Time = Time::from_secs(1_800_000_000);
 
 fn load_definitions() -> Definitions {
     let files = InputFiles { files: vec![InputFile { name: "belief.toml".to_owned(), text: BELIEF_LIFECYCLE.into() }] };
-    onceward_core::load_definitions(&files).expect("a sound lifecycle").definitions
+    onceward_core::load_definitions(&files).expect("a valid lifecycle").definitions
 }
 
 fn ann() -> Actor {
@@ -72,7 +72,7 @@ fn long_cascade_chain_fits_small_stack() {
         }
     };
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run_chain).expect("a thread");
-    assert!(thread.join().expect("it ends well"), "each once, in the order of the chain");
+    assert!(thread.join().expect("the thread does not panic"), "each record changes once, in the order of the chain");
 }
 
 /// The bound is 100,000 records in addition to the first. The engine refuses the whole operation beyond it.
@@ -82,7 +82,7 @@ fn cascade_beyond_record_bound_is_refused() {
     let (mut world, made) = create_beliefs(&definitions, 100_001, |at| if at == 0 { Vec::new() } else { vec![0] });
     match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
         Decision::Changes(changes) => assert_eq!(changes.records.len(), 100_001),
-        _ => panic!("neither done nor refused as it should be"),
+        _ => panic!("the operation is neither taken nor refused as expected"),
     }
     // One more at the end of the longest chain.
     let last = made[100_000];
@@ -92,11 +92,13 @@ fn cascade_beyond_record_bound_is_refused() {
     let call =
         Call::Create(CreateRecord { lifecycle: "bench.belief".into(), id: None, owner: None, fields, payload: None });
     let operation = Operation { seed: 1 << 60, actor: ann(), call, check_answers: Vec::new(), trace: None };
-    let Decision::Changes(changes) = decide(&definitions, &world, &operation, TEST_NOW) else { panic!("one more") };
+    let Decision::Changes(changes) = decide(&definitions, &world, &operation, TEST_NOW) else {
+        panic!("one record more than allowed")
+    };
     world.apply(&changes);
     match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
         Decision::Refusal(refusal) => assert_eq!((refusal.status, &*refusal.code), (409, "operation_too_large")),
-        _ => panic!("neither done nor refused as it should be"),
+        _ => panic!("the operation is neither taken nor refused as expected"),
     }
 }
 
@@ -108,7 +110,7 @@ fn record_reached_by_many_paths_counts_once() {
     let (world, made) = create_beliefs(&definitions, 1_500, |at| (at.saturating_sub(200)..at).collect());
     match decide(&definitions, &world, &reject_operation(made[0]), TEST_NOW) {
         Decision::Changes(changes) => assert_eq!(changes.records.len(), 1_500),
-        _ => panic!("neither done nor refused as it should be"),
+        _ => panic!("the operation is neither taken nor refused as expected"),
     }
 }
 
@@ -134,12 +136,12 @@ fn load_rounds_grow_with_depth_not_with_records() {
                             let linked = world.links.get(&key).cloned().unwrap_or_default();
                             partial.links.insert(key, linked);
                         }
-                        other => panic!("{other:?} has no part in this"),
+                        other => panic!("unexpected read of {other:?}"),
                     }
                 }
             }
             Decision::Changes(changes) => break changes,
-            _ => panic!("neither done nor refused as it should be"),
+            _ => panic!("the operation is neither taken nor refused as expected"),
         }
     };
     assert!(rounds <= 2 * 8 + 2, "{rounds} rounds");

@@ -30,7 +30,7 @@ fn log_replay_reproduces_world() {
                 again.apply(&changes);
             }
         }
-        assert_eq!(world_text(&again), world_text(&play.world), "a replayed log leads elsewhere");
+        assert_eq!(world_text(&again), world_text(&play.world), "a replayed log gives another state");
     });
 }
 

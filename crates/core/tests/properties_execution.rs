@@ -43,7 +43,7 @@ fn stored_state_equals_state_derived_from_executions() {
                 assert_eq!(
                     derived.name(),
                     &**kept,
-                    "seed {seed}: kept {kept}, derived {derived:?} from {executions:#?}"
+                    "seed {seed}: stored {kept}, derived {derived:?} from {executions:#?}"
                 );
                 *branch_counts.entry(job_branch(*budget, &executions)).or_default() += 1;
             }
@@ -52,7 +52,7 @@ fn stored_state_equals_state_derived_from_executions() {
     println!("EXE-3, ways reached: {branch_counts:?}");
     if std::env::var_os("ONCEWARD_SEED").is_none() {
         for way in JOB_BRANCHES {
-            assert!(branch_counts.contains_key(way), "no job came to: {way}; only {branch_counts:?}");
+            assert!(branch_counts.contains_key(way), "no job reached {way}, only {branch_counts:?}");
         }
     }
 }
@@ -88,7 +88,7 @@ fn job_branch(budget: i64, executions: &[Execution]) -> &'static str {
         ExecutionStatus::Done => JOB_BRANCHES[7],
         ExecutionStatus::Aborted => {
             let failed = project_job_state(budget, executions).name() == "FAILED";
-            let abort = last.aborted.as_ref().expect("an aborted execution says why");
+            let abort = last.aborted.as_ref().expect("an aborted execution has a code");
             match (failed, &*abort.code) {
                 (true, _) if !abort.retryable => JOB_BRANCHES[8],
                 (true, _) => JOB_BRANCHES[9],
@@ -103,7 +103,7 @@ fn job_branch(budget: i64, executions: &[Execution]) -> &'static str {
 fn executions_of(world: &Snapshot, record: &Record) -> Vec<Execution> {
     (1..=record.attempt)
         .map(|token| {
-            world.executions.get(&(record.id, FencingToken(token))).cloned().flatten().expect("every lease is kept")
+            world.executions.get(&(record.id, FencingToken(token))).cloned().flatten().expect("every lease is recorded")
         })
         .collect()
 }
@@ -139,8 +139,8 @@ fn random_call(rng: &mut Rng, simulation: &Simulation, behavior: WorkerBehavior)
         });
     }
     let from = if rng.percent(90) { &open } else { &simulation.records };
-    let record = *rng.pick(from).expect("there is a record");
-    let found = simulation.world.record(record).expect("it is in the world");
+    let record = *rng.pick(from).expect("the run has a record");
+    let found = simulation.world.record(record).expect("the record exists");
     let token = FencingToken(if rng.percent(90) { found.attempt } else { rng.next_u64() % (found.attempt + 2) });
     let Some(live) = found.live_execution() else {
         return Call::Lease { record, worker: "w".into(), lease: None, start: rng.percent(50) };

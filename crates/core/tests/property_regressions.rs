@@ -25,14 +25,14 @@ fn new_simulation(texts: &[&str]) -> Simulation {
 fn submit(simulation: &mut Simulation, actor: Actor, call: Call) -> OperationResult {
     let seed = simulation.rng.next_seed();
     let operation = Operation { seed, actor, call, check_answers: Vec::new(), trace: None };
-    simulation.decide_and_apply(operation, simulation.now, &mut []).expect("no property is asked")
+    simulation.decide_and_apply(operation, simulation.now, &mut []).expect("properties have no external checks")
 }
 
 fn create_record(simulation: &mut Simulation, lifecycle: &str, fields: Json) -> RecordId {
     let Json::Object(fields) = fields else { panic!("fields are an object") };
     let create = CreateRecord { lifecycle: lifecycle.into(), id: None, owner: None, fields, payload: None };
     assert_eq!(submit(simulation, Actor::new("ann", &["producer"]), Call::Create(create)), OperationResult::Changed);
-    *simulation.records.last().expect("a record was made")
+    *simulation.records.last().expect("a record was created")
 }
 
 fn fire_event(simulation: &mut Simulation, record: RecordId, event: &str) -> OperationResult {
@@ -43,12 +43,12 @@ fn fire_event(simulation: &mut Simulation, record: RecordId, event: &str) -> Ope
 fn record_count(simulation: &Simulation, record: RecordId) -> i64 {
     match simulation.world.record(record).and_then(|record| record.field("count")) {
         Some(Value::Int(count)) => *count,
-        other => panic!("a count, not {other:?}"),
+        other => panic!("expected an int, got {other:?}"),
     }
 }
 
 fn record_state(simulation: &Simulation, record: RecordId) -> String {
-    simulation.world.record(record).expect("it is there").state_name().to_string()
+    simulation.world.record(record).expect("it exists").state_name().to_string()
 }
 
 /// Such a transition is not a no-op: the record's log has the transfer.

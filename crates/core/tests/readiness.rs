@@ -50,7 +50,7 @@ fn new_simulator(concurrency: &str) -> Simulator {
 fn readiness_has_ready_time_priority_and_concurrency_key() {
     let (mut simulator, ann) = (new_simulator("limit = 2"), user("ann"));
     let plain = simulator.create("test.job", &ann).expect_ok();
-    let found = readiness(&simulator.record(plain)).expect("it waits");
+    let found = readiness(&simulator.record(plain)).expect("the job is ready");
     assert_eq!((found.priority, found.ready_at, found.concurrency_key), (0, simulator.now(), None));
 
     let later = simulator.now().checked_add(Duration::from_secs(60)).unwrap();
@@ -60,17 +60,23 @@ fn readiness_has_ready_time_priority_and_concurrency_key() {
         .with("weight", 4)
         .with("lane", "a")
         .expect_ok();
-    let found = readiness(&simulator.record(heavy)).expect("it will wait");
+    let found = readiness(&simulator.record(heavy)).expect("the job will be ready");
     assert_eq!((found.priority, found.ready_at), (8, later));
     assert_eq!(
-        found.concurrency_key.expect("it has a lane").parts.iter().map(|part| &**part).collect::<Vec<_>>(),
+        found
+            .concurrency_key
+            .expect("the job has a concurrency key")
+            .parts
+            .iter()
+            .map(|part| &**part)
+            .collect::<Vec<_>>(),
         ["sa"]
     );
 
     // A past time does not make the job older.
     let past = simulator.now().checked_sub(Duration::from_secs(60)).unwrap();
     let late = simulator.create("test.job", &ann).with("from", past.to_string()).expect_ok();
-    assert_eq!(readiness(&simulator.record(late)).expect("it waits").ready_at, simulator.now());
+    assert_eq!(readiness(&simulator.record(late)).expect("the job is ready").ready_at, simulator.now());
 }
 
 #[test]
@@ -81,7 +87,7 @@ fn leased_committed_final_and_stuck_jobs_are_not_ready() {
     assert_eq!(readiness(&simulator.record(job)), None);
     simulator.advance("1s");
     simulator.yield_job(&lease).expect_ok();
-    assert_eq!(readiness(&simulator.record(job)).expect("it waits again").ready_at, simulator.now());
+    assert_eq!(readiness(&simulator.record(job)).expect("the job is ready again").ready_at, simulator.now());
     let lease = simulator.lease(job, "w");
     simulator.commit_only(&lease, serde_json::json!(1)).expect_ok();
     assert_eq!(readiness(&simulator.record(job)), None);
@@ -104,7 +110,7 @@ fn ordered_job_keeps_queue_key_until_finished() {
     assert_eq!(ordered_queue_key(&unordered.record(job)), None);
     let mut simulator = new_simulator("ordered = true");
     let job = simulator.create("test.job", &ann).with("lane", "a").expect_ok();
-    let queue = ordered_queue_key(&simulator.record(job)).expect("it stands in line");
+    let queue = ordered_queue_key(&simulator.record(job)).expect("the job is in the queue of its key");
     assert_eq!((&*queue.lifecycle, &*queue.parts[0]), ("test.job", "sa"));
     let lease = simulator.lease(job, "w");
     assert_eq!(ordered_queue_key(&simulator.record(job)), Some(queue));

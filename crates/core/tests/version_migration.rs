@@ -24,7 +24,7 @@ outside   = ["world"]
 [states]
 new     = { about = "asked for", rest = true }
 waiting = { about = "for a worker", ready = true }
-working = { about = "somebody is at it" }
+working = { about = "a worker holds it" }
 slow    = { about = "waits for its time" }
 done    = { about = "over", final = true }
 
@@ -272,8 +272,8 @@ fn migration_applies_unique_keys_and_limits_of_new_version() {
         let call = shop.migrate_call(*id, &[("new", "fresh")]);
         shop.expect_changes(&ops(), call);
     }
-    assert_eq!(shop.world.unique_holders.values().flatten().count(), 2, "in `fresh` nobody has a key");
-    assert_eq!(shop.world.counters.values().copied().sum::<u64>(), 2, "and two count");
+    assert_eq!(shop.world.unique_holders.values().flatten().count(), 2, "`fresh` releases the unique key");
+    assert_eq!(shop.world.counters.values().copied().sum::<u64>(), 2, "two records are counted");
     let call = shop.migrate_call(ids[2], &[("new", "fresh")]);
     let refusal = shop.expect_refusal(&ops(), call);
     assert_eq!((refusal.status, &*refusal.code), (429, "too_busy"));
@@ -343,7 +343,7 @@ fn migration_refuses_non_operators_leased_and_final_records() {
             shop.decide(&ops(), Call::MigrateVersion(RecordMigration { include_ended: true, ..migration })),
             Decision::NoOp(_)
         ),
-        "there already"
+        "the record already has the version"
     );
 }
 
@@ -384,5 +384,5 @@ fn find_mismatches_lists_state_missing_and_type_conflicts() {
     assert_eq!(find_mismatches(&old, &new, &state_map(&[]), all), [state("new"), hurry.clone(), note.clone()]);
     assert_eq!(find_mismatches(&old, &new, &state_map(&[("new", "nowhere")]), all)[0], state("nowhere"));
     assert_eq!(find_mismatches(&old, &new, &state_map(&[("new", "fresh")]), all), [hurry.clone(), note.clone()]);
-    assert_eq!(find_mismatches(&old, &new, &state_map(&[]), |_| false), [hurry, note], "nobody is in `new`");
+    assert_eq!(find_mismatches(&old, &new, &state_map(&[]), |_| false), [hurry, note], "no record is in `new`");
 }

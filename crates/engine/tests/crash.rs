@@ -69,8 +69,8 @@ fn run_and_kill(test: &str, file: &Path, mut lines: usize, mut record_line: impl
             }
         }
     }
-    let status = child.wait().expect("it ended");
-    assert!(lines == 0 && !status.success(), "it ended by itself: {status}");
+    let status = child.wait().expect("the process ended");
+    assert!(lines == 0 && !status.success(), "the process was not killed: {status}");
 }
 
 /// Twenty kills at random moments. The log has no gap, its hash chain holds, and it replays to the stored records.
@@ -108,10 +108,10 @@ fn prune_is_atomic_across_kills() {
         });
         let created = acknowledged.created.len() as u64;
         let view = SqliteScanner::open(folder.database_path()).expect("it opens after the kill");
-        let report = block_on(verify(&view, Clock::machine().now(), &mut ())).expect("it can be read");
+        let report = block_on(verify(&view, Clock::machine().now(), &mut ())).expect("the read succeeds");
         assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
-        assert!(report.pruned.records >= pruned, "what was said to be pruned is: {pruned}, {report:?}");
-        assert!(report.records + report.pruned.records >= created, "{created} were made: {report:?}");
+        assert!(report.pruned.records >= pruned, "acknowledged prunes are missing: {pruned}, {report:?}");
+        assert!(report.records + report.pruned.records >= created, "{created} records were created: {report:?}");
     }
     println!("{} kills, {} created, {pruned} pruned", KILL_COUNT / 2, acknowledged.created.len());
     assert!(pruned > 0);

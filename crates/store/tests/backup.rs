@@ -74,7 +74,7 @@ fn backup_completes_beside_continuous_writer() {
         let done = backup_database(&from, &to, &mut |_, _| ());
         let took = started_at.elapsed();
         is_copied.store(true, Ordering::Relaxed);
-        writer.join().expect("every write was taken");
+        writer.join().expect("every write succeeded");
         (done.expect("a copy"), took)
     });
     let written = (database.payload_count - megabytes) / 4;
@@ -92,7 +92,7 @@ fn idle_database_is_copied_with_few_holds() {
     for _ in 0..30 {
         database.write_payload(BYTES_PER_MEGABYTE);
     }
-    assert!(database.wal_bytes() > 20 * BYTES_PER_MEGABYTE, "nothing was folded back yet");
+    assert!(database.wal_bytes() > 20 * BYTES_PER_MEGABYTE, "no WAL checkpoint has run yet");
     let done = backup_database(&database.folder.database_path(), &database.sibling_path("copy.db"), &mut |_, _| ())
         .expect("a copy");
     assert!(done.holds < 100 && done.recopied_pages == 0, "{done:?}");
@@ -112,7 +112,7 @@ fn backup_waits_for_old_read_snapshot() {
     std::thread::scope(|scope| {
         scope.spawn(|| sender.send(backup_database(&from, &to, &mut |_, _| ())));
         let early = receiver.recv_timeout(std::time::Duration::from_millis(200));
-        assert!(early.is_err(), "it waits: {early:?}");
+        assert!(early.is_err(), "the backup waits for the reader: {early:?}");
         database.write_payload(BYTES_PER_MEGABYTE);
         drop(snapshot);
         receiver.recv().expect("an answer").expect("a copy");
@@ -129,14 +129,14 @@ fn backup_refuses_existing_target_and_removes_partial_file() {
     std::fs::write(&to, "mine").expect("a file");
     let refused = backup_database(&from, &to, &mut |_, _| ());
     assert!(matches!(&refused, Err(BackupError::Exists(path)) if *path == to), "{refused:?}");
-    assert_eq!(std::fs::read(&to).expect("it is there"), b"mine");
+    assert_eq!(std::fs::read(&to).expect("it exists"), b"mine");
     std::fs::remove_file(&to).expect("removed");
 
     // The file of a killed backup is overwritten; that of a running one is not.
     let part = database.sibling_path("copy.db.part");
     std::fs::write(&part, vec![9; 9 * BYTES_PER_MEGABYTE]).expect("a file");
-    let lock_holder = std::fs::File::open(&part).expect("it is there");
-    lock_holder.lock().expect("nobody has it");
+    let lock_holder = std::fs::File::open(&part).expect("it exists");
+    lock_holder.lock().expect("no other process holds the lock");
     let refused = backup_database(&from, &to, &mut |_, _| ());
     assert!(matches!(refused, Err(BackupError::InProgress(_))), "{refused:?}");
     drop(lock_holder);
@@ -162,5 +162,5 @@ fn backup_opens_as_store_with_same_contents() {
     let store = SqliteStore::open(&to, Clock::manual(start_time())).expect("it opens");
     let mut sha256 = [0; 32];
     sha256[..8].copy_from_slice(&1_u64.to_be_bytes());
-    assert_eq!(block_on(store.payload(&sha256)).expect("read").expect("it is there").len(), BYTES_PER_MEGABYTE);
+    assert_eq!(block_on(store.payload(&sha256)).expect("read").expect("it exists").len(), BYTES_PER_MEGABYTE);
 }

@@ -98,13 +98,17 @@ async fn run_concurrent_saves(files: &InputFiles, seed: u64) -> (usize, usize) {
     let ready_jobs = assert_state_equals_replay(&stores[0]).await;
     let placement_sql = "SELECT count(*) || ' ' || count(DISTINCT record) FROM (SELECT record FROM onceward.delayed UNION ALL \
                  SELECT record FROM onceward.ready WHERE key IS NULL UNION ALL SELECT record FROM onceward.lanes) w";
-    assert_eq!(psql(&url, placement_sql), format!("{ready_jobs} {ready_jobs}"), "each stands once where it belongs");
+    assert_eq!(
+        psql(&url, placement_sql),
+        format!("{ready_jobs} {ready_jobs}"),
+        "each ready job is in exactly one table"
+    );
     let fronts_sql = "SELECT (SELECT count(*) FROM onceward.ready WHERE key IS NOT NULL) - \
                   (SELECT count(*) FROM onceward.lanes l JOIN onceward.ready USING (lifecycle, rank, record) WHERE l.front)";
-    assert_eq!(psql(&url, fronts_sql), "0", "in `ready` is who stands in front");
+    assert_eq!(psql(&url, fronts_sql), "0", "`ready` has exactly the jobs at the front of their lanes");
     let deadlocks_sql =
         "SELECT pg_stat_clear_snapshot(); SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
-    assert_eq!(psql(&url, deadlocks_sql), "0", "two saves waited for each other");
+    assert_eq!(psql(&url, deadlocks_sql), "0", "no saves deadlocked");
     (saved, conflicts.load(Ordering::Relaxed))
 }
 
@@ -164,5 +168,5 @@ fn concurrent_saves_leave_state_equal_to_replay() {
         }
     }
     println!("{saved} batches saved, {conflicts} conflicts, no deadlock");
-    assert!(conflicts > 0, "they never met");
+    assert!(conflicts > 0, "the writers never conflicted");
 }

@@ -56,7 +56,7 @@ fn foreign_newer_or_unreachable_database_is_rejected() {
         psql(&url, "INSERT INTO onceward.migrations VALUES (99, now())");
         let found = open_store(&url).await;
         assert!(matches!(found, Err(StoreError::SchemaTooNew { found: 99, known: 1 })), "{found:?}");
-        for url in ["postgres://nobody@%2Fnowhere%2Fat-all/x", "nonsense://", &format!("{url}_not")] {
+        for url in ["postgres://unknown@%2Fnowhere%2Fat-all/x", "nonsense://", &format!("{url}_not")] {
             let found = open_store(url).await;
             assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
         }
@@ -204,7 +204,7 @@ fn load_reads_one_snapshot() {
         driver.expect_taken(&ann, fire_call(id, "earn", json!({ "amount": 10 })), start_time()).await;
         let purse = Account::Named { asset: "coin".into(), name: "purse:ann".into() };
         let keys = [ReadKey::Record(id), ReadKey::Account(purse.clone())];
-        two.load(&mut ReadSet::default(), &keys).await.expect("its statements are prepared by now");
+        two.load(&mut ReadSet::default(), &keys).await.expect("the first load prepares the statements");
         // Another session spends and has not committed yet.
         let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
@@ -220,12 +220,16 @@ fn load_reads_one_snapshot() {
             "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'onceward.accounts'::regclass";
         let started_at = std::time::Instant::now();
         while client.query_one(waiting_sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-            assert!(!load_task.is_finished() && started_at.elapsed().as_secs() < 20, "it never came to the lock");
+            assert!(!load_task.is_finished() && started_at.elapsed().as_secs() < 20, "the load never reached the lock");
         }
         client.batch_execute("COMMIT").await.unwrap();
         let base = load_task.await.expect("no panic").unwrap();
-        let version = base.snapshot().record(id).expect("it is there").version;
-        assert_eq!((version, base.snapshot().accounts[&purse]), (2, 10), "both from before");
+        let version = base.snapshot().record(id).expect("it exists").version;
+        assert_eq!(
+            (version, base.snapshot().accounts[&purse]),
+            (2, 10),
+            "record and account are from the same snapshot"
+        );
     });
 }
 
@@ -242,10 +246,14 @@ fn higher_priority_job_of_other_process_is_found() {
         let query = LeaseQuery { lifecycles: vec!["suite.task".into()], now: start_time(), limit: 10 };
         assert_eq!(two.lease_candidates(&query).await.unwrap()[0].record, first);
         let urgent = driver.create_record(&ann, "suite.task", json!({ "weight": 50 }), start_time()).await;
-        assert_eq!(one.lease_candidates(&query).await.unwrap()[0].record, urgent, "its own are seen at once");
+        assert_eq!(
+            one.lease_candidates(&query).await.unwrap()[0].record,
+            urgent,
+            "the store finds its own jobs at once"
+        );
         let started_at = std::time::Instant::now();
         while two.lease_candidates(&query).await.unwrap()[0].record != urgent {
-            assert!(started_at.elapsed().as_secs() < 20, "never found");
+            assert!(started_at.elapsed().as_secs() < 20, "the job was never found");
         }
     });
 }
@@ -373,7 +381,7 @@ fn inbox_calls_are_size_bounded_and_success_wins_over_refusal() {
         for expected in [17, 17, 6, 0] {
             let calls = store.inbox_calls(100).await.unwrap();
             assert_eq!(calls.len(), expected);
-            fetched.extend(calls.iter().map(|letter| letter.id));
+            fetched.extend(calls.iter().map(|call| call.id));
         }
         assert!(fetched.is_sorted() && fetched.len() == 40, "{fetched:?}");
         let (number, record) = (fetched[0], RecordId(uuid::Uuid::from_u128(7)));
@@ -407,7 +415,7 @@ fn save_retries_when_counter_is_pruned_concurrently() {
         driver.expect_taken(&ann, fire_call(first, "empty", json!({})), start_time()).await;
         let purse = driver.create_record(&bob, "suite.box", json!({}), start_time()).await;
         let counters_sql = "SELECT count FROM onceward.counts ORDER BY count";
-        assert_eq!(psql(&url, counters_sql), "0\n1", "of ann none is open");
+        assert_eq!(psql(&url, counters_sql), "0\n1", "ann has no open records");
         // The save claims Ann's counter first, then waits for Bob's account.
         let mut open = driver.new_batch(start_time());
         for (actor, call) in
@@ -428,7 +436,7 @@ fn save_retries_when_counter_is_pruned_concurrently() {
         let waiting_sql =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         while watcher.query_one(waiting_sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-            assert!(!save_task.is_finished(), "nothing was in its way");
+            assert!(!save_task.is_finished(), "the save did not wait for the lock");
         }
         let deleted = store
             .delete_expired_counters(&ExpiredCountersQuery { limit: 100, ..ExpiredCountersQuery::default() })
@@ -436,7 +444,7 @@ fn save_retries_when_counter_is_pruned_concurrently() {
             .unwrap();
         assert_eq!(deleted.deleted, 1);
         client.batch_execute("ROLLBACK").await.unwrap();
-        let saved = save_task.await.expect("no panic").expect("no fault");
+        let saved = save_task.await.expect("no panic").expect("the save succeeds");
         assert!(matches!(saved, SaveResult::Saved { .. }), "{saved:?}");
         assert_eq!(psql(&url, counters_sql), "1\n1");
     });
@@ -466,9 +474,9 @@ fn history_page_reads_no_later_entries() {
         psql(&url, "UPDATE onceward.history SET previous = NULL WHERE version = 900");
         assert_eq!(page(100).await.unwrap(), (101..=200).collect::<Vec<_>>());
         assert_eq!(page(600).await.unwrap(), (601..=700).collect::<Vec<_>>());
-        assert!(page(800).await.is_err(), "here it is met");
+        assert!(page(800).await.is_err(), "the page reaches the damage");
         // A remembered position that no longer matches is not used.
         psql(&url, "UPDATE onceward.history SET record = 99 WHERE version = 256");
-        assert!(page(50).await.is_err(), "the way from the end is broken");
+        assert!(page(50).await.is_err(), "the backward links from the end are broken");
     });
 }

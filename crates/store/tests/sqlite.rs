@@ -55,11 +55,11 @@ fn reopened_file_keeps_state_and_definitions() {
 fn second_open_of_locked_file_returns_locked() {
     let folder = TempDir::new();
     let first = open_store(&folder).unwrap();
-    let Err(StoreError::Locked { by }) = open_store(&folder) else { panic!("let in") };
+    let Err(StoreError::Locked { by }) = open_store(&folder) else { panic!("a second engine opened the file") };
     assert_eq!(by, format!("process {}", std::process::id()));
     let again = first.clone();
     drop(first);
-    assert!(matches!(open_store(&folder), Err(StoreError::Locked { .. })), "a clone still has it");
+    assert!(matches!(open_store(&folder), Err(StoreError::Locked { .. })), "a clone still holds the lock");
     drop(again);
     open_store(&folder).unwrap();
 }
@@ -138,7 +138,7 @@ fn jobs_of_full_concurrency_key_stay_out_of_ready() {
         let connection = rusqlite::Connection::open(folder.database_path()).unwrap();
         let ready_count =
             || connection.query_row("SELECT count(*) FROM ready", [], |row| row.get::<_, i64>(0)).unwrap();
-        assert_eq!(ready_count(), 3, "two of the lane and the other");
+        assert_eq!(ready_count(), 3, "two jobs of the lane and one without a key");
         let token = driver.lease_job(&bob, lane[0], one_second_later).await;
         driver.lease_job(&bob, lane[1], one_second_later).await;
         assert_eq!(ready_count(), 1);
@@ -154,7 +154,7 @@ fn jobs_of_full_concurrency_key_stay_out_of_ready() {
                 one_second_later,
             )
             .await;
-        assert_eq!(ready_count(), 2, "the next one has come forward");
+        assert_eq!(ready_count(), 2, "the next job of the lane is ready");
     });
 }
 
@@ -216,12 +216,12 @@ fn open_waits_for_lock_released_shortly_after() {
     let mut path = folder.database_path().into_os_string();
     path.push(".lock");
     let lock_file = std::fs::File::open(path).expect("the lock file");
-    lock_file.lock().expect("nobody has it");
+    lock_file.lock().expect("no other process holds the lock");
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| sender.send(open_store(&folder).map(drop)));
         let early = receiver.recv_timeout(std::time::Duration::from_millis(100));
-        assert!(early.is_err(), "it waits: {early:?}");
+        assert!(early.is_err(), "the open waits for the lock: {early:?}");
         drop(lock_file);
         assert!(receiver.recv().expect("an answer").is_ok());
     });
@@ -253,7 +253,7 @@ fn save_blocked_by_other_writer_does_not_block_runtime() {
             tokio::join!(driver.create_record(&ann, "suite.task", json!({ "lane": "a" }), start_time()), release_lock);
         assert!(store.record(record).await.unwrap().is_some());
         // 5 seconds is the busy timeout. A wait on the runtime thread would have taken that long.
-        assert!(held_for.as_secs() < 5, "the runtime stood still for {held_for:?}");
+        assert!(held_for.as_secs() < 5, "the runtime was blocked for {held_for:?}");
     });
 }
 
@@ -289,12 +289,12 @@ fn hard_linked_file_is_rejected() {
     std::fs::hard_link(folder.database_path(), &other).unwrap();
     for name in [folder.database_path(), other.clone()] {
         let Err(StoreError::Unavailable(why)) = SqliteStore::open(&name, Clock::manual(start_time())) else {
-            panic!("{name:?} is let in")
+            panic!("{name:?} was opened")
         };
         assert!(why.contains("hard link"), "{why}");
     }
     std::fs::remove_file(&other).unwrap();
-    open_store(&folder).expect("one name, one engine");
+    open_store(&folder).expect("a file with one name opens");
 }
 
 /// Another process writes despite the lock.
@@ -313,11 +313,13 @@ fn foreign_write_conflicts_and_invalidates_caches() {
         driver.decide(&mut open, operation.clone(), start_time()).await;
         let foreign = rusqlite::Connection::open(folder.database_path()).unwrap();
         foreign.execute("UPDATE records SET version = version + 1", []).unwrap();
-        let SaveResult::Conflict(conflict) = driver.save(&open).await else { panic!("it was written over") };
+        let SaveResult::Conflict(conflict) = driver.save(&open).await else {
+            panic!("the save overwrote a foreign change")
+        };
         assert_eq!(conflict.changed_keys, [ReadKey::Record(id)]);
         let mut open = driver.new_batch(start_time());
         driver.decide(&mut open, operation, start_time()).await;
-        assert!(matches!(driver.save(&open).await, SaveResult::Saved { .. }), "loaded again, not remembered");
+        assert!(matches!(driver.save(&open).await, SaveResult::Saved { .. }), "the reload bypasses the cache");
         assert_eq!(store.record(id).await.unwrap().unwrap().version, 3);
         let columns =
             "definition, state, version, owner, fields, attempt, created_at, updated_at, entered_at, hold, head, entry";
@@ -326,7 +328,7 @@ fn foreign_write_conflicts_and_invalidates_caches() {
         foreign.execute(&sql, []).unwrap();
         driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
         let rows: i64 = foreign.query_row("SELECT max(row) FROM records", [], |row| row.get(0)).unwrap();
-        assert_eq!(rows, 3, "the stranger's number is not given again");
+        assert_eq!(rows, 3, "the row number of the foreign row is not reused");
     });
 }
 
@@ -361,14 +363,14 @@ fn copy_with_unreadable_wal_is_rejected() {
     let wal = |file: std::path::PathBuf| std::path::PathBuf::from(format!("{}-wal", file.display()));
     std::fs::copy(folder.database_path(), sibling_path("copy.db")).unwrap();
     std::fs::copy(wal(folder.database_path()), wal(sibling_path("copy.db"))).unwrap();
-    assert!(SqliteScanner::open(sibling_path("copy.db")).is_ok(), "both can be read here");
+    assert!(SqliteScanner::open(sibling_path("copy.db")).is_ok(), "database and WAL are readable in a writable folder");
     std::fs::copy(wal(folder.database_path()), wal(sibling_path("copy.db"))).unwrap();
     // As in a read-only folder: SQLite cannot create the shared-memory file.
     let shared = sibling_path("copy.db-shm");
     let _ = std::fs::remove_file(&shared);
     std::os::unix::fs::symlink("nowhere/at-all", &shared).unwrap();
     let found = SqliteScanner::open(sibling_path("copy.db")).map(drop);
-    assert!(matches!(&found, Err(StoreError::Unavailable(why)) if why.contains("copy.db-wal holds")), "{found:?}");
+    assert!(matches!(&found, Err(StoreError::Unavailable(why)) if why.contains("copy.db-wal contains")), "{found:?}");
 }
 
 #[test]

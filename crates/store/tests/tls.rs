@@ -48,7 +48,7 @@ fn open_is_encrypted(url: &str) -> Result<bool, String> {
                    WHERE a.application_name = 'onceward' AND a.datname = current_database()";
         let base_url = url.split('?').next().expect("a URL");
         let is_encrypted = psql(base_url, sql) == "t";
-        PostgresScanner::open(url).await.expect("a view opens the same way");
+        PostgresScanner::open(url).await.expect("the scanner opens with the same options");
         drop(store);
         Ok(is_encrypted)
     })
@@ -66,9 +66,9 @@ fn sslmode_controls_encryption_and_certificate_verification() {
     let open_with = |options: &str| open_is_encrypted(&format!("{url}?{options}"));
     assert_eq!(open_with(&format!("sslmode=verify-full&sslrootcert={our_pem}")), Ok(true));
     assert_eq!(open_with(&format!("sslmode=require&sslrootcert={our_pem}")), Ok(true));
-    assert_eq!(open_with("sslmode=require"), Ok(true), "nobody is asked who it is");
+    assert_eq!(open_with("sslmode=require"), Ok(true), "`require` without roots accepts any certificate");
     assert_eq!(open_with("sslmode=prefer"), Ok(true));
-    assert_eq!(open_is_encrypted(&url), Ok(true), "where it can be had, it is taken");
+    assert_eq!(open_is_encrypted(&url), Ok(true), "`prefer` encrypts if the server can");
     assert_eq!(open_with("sslmode=disable"), Ok(false));
     for (options, why) in [
         (format!("sslmode=verify-full&sslrootcert={other_pem}"), "invalid peer certificate"),
@@ -91,7 +91,7 @@ fn sslmode_controls_encryption_and_certificate_verification() {
 #[test]
 fn sslmode_require_rejects_server_without_tls() {
     let url = PostgresServer::shared().create_database();
-    let refused = open_is_encrypted(&format!("{url}?sslmode=require")).expect_err("it is a socket");
+    let refused = open_is_encrypted(&format!("{url}?sslmode=require")).expect_err("a Unix socket has no TLS");
     assert!(refused.contains("TLS"), "{refused}");
     assert_eq!(open_is_encrypted(&url), Ok(false));
 }

@@ -56,7 +56,7 @@ async fn open_behind_proxy() -> (PostgresStore, Arc<Mutex<SwallowedTraffic>>, Po
     let proxy = PostgresProxy::with_fates(server, move |passing| lock_traffic(&proxy_traffic).decide_fate(passing));
     let url = format!("{}?answer_timeout=5", proxy.url(&server.create_database()));
     let store = PostgresStore::open_with_clock(&url, Clock::manual(start_time())).await.expect("a new database");
-    store.put_lifecycles(&suite_files()).await.expect("sound files");
+    store.put_lifecycles(&suite_files()).await.expect("valid files");
     (store, traffic, proxy)
 }
 
@@ -80,8 +80,8 @@ fn unanswered_commit_returns_unavailable_and_is_not_retried() {
             lock_traffic(&traffic).commits_until_swallow = commits;
             let save_result = driver.try_save(&open).await;
             assert!(is_answer_timeout(&save_result), "{save_result:?}");
-            assert_eq!(lock_traffic(&traffic).commits_until_swallow, 0, "it was tried once");
-            let found = store.record(id).await.expect("another connection").expect("it is there");
+            assert_eq!(lock_traffic(&traffic).commits_until_swallow, 0, "the commit was sent once");
+            let found = store.record(id).await.expect("another connection").expect("it exists");
             assert_eq!(found.version, 1 + u64::from(is_committed));
             // Saved again, the batch takes effect once.
             let again = driver.save(&open).await;
@@ -102,9 +102,9 @@ fn unresponsive_connections_are_replaced() {
         // Leaves several idle connections.
         let (a, b, c, d) = tokio::join!(read(), read(), read(), read());
         assert!([a, b, c, d].iter().all(Result::is_ok));
-        let mut changes = store.change_notifications().expect("it listens");
+        let mut changes = store.change_notifications().expect("the store listens for changes");
         while *changes.borrow_and_update() == 0 {
-            changes.changed().await.expect("it listens");
+            changes.changed().await.expect("the store listens for changes");
         }
         {
             let mut locked_traffic = lock_traffic(&traffic);
@@ -116,8 +116,8 @@ fn unresponsive_connections_are_replaced() {
         assert!(read().await.expect("a new connection").is_some());
         tokio::time::timeout(MAX_RECONNECT_WAIT, changes.changed())
             .await
-            .expect("it does not wait for ever")
-            .expect("it listens");
+            .expect("the wait ends in time")
+            .expect("the store listens for changes");
     });
 }
 
@@ -143,12 +143,12 @@ fn cancelled_query_does_not_block_later_reads() {
             tokio::select! {
                 found = store.record(id) => {
                     assert!(found.expect("a new connection").is_some());
-                    assert!(swallowed_before > 0, "one lay idle");
+                    assert!(swallowed_before > 0, "an idle connection was used first");
                     return;
                 }
                 () = next_swallowed => {}
             }
         }
-        panic!("there were not so many");
+        panic!("no new connection was opened");
     });
 }

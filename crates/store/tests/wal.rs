@@ -30,8 +30,8 @@ fn wal_is_checkpointed_once_old_snapshot_ends() {
     let snapshot = reader.unchecked_transaction().expect("a transaction");
     let count = || snapshot.query_row("SELECT count(*) FROM contents", [], |row| row.get::<_, u64>(0));
     assert_eq!(count(), Ok(200));
-    assert!(write_megabytes(&mut database, 180) > MAX_WAL_BYTES, "what came after the snapshot is all in the WAL");
-    assert_eq!(count(), Ok(200), "it still sees its own state");
+    assert!(write_megabytes(&mut database, 180) > MAX_WAL_BYTES, "all writes after the snapshot are in the WAL");
+    assert_eq!(count(), Ok(200), "the reader still sees its snapshot");
     drop(snapshot);
     write_megabytes(&mut database, 100);
     let wal_bytes = database.wal_bytes();

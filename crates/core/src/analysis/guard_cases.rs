@@ -194,8 +194,8 @@ impl GuardCases {
             }
             _ => match parse_constant_test(guard) {
                 Some(test) => {
-                    let known = evaluator.eval_silently(test.operand, env);
-                    let values = test.distinguishing_values(&known);
+                    let operand_value = evaluator.eval_silently(test.operand, env);
+                    let values = test.distinguishing_values(&operand_value);
                     self.add_values(structure_key(test.operand), evaluator.path_name(test.path), values);
                 }
                 None => self.add_opaque_test(guard, evaluator),
@@ -259,16 +259,16 @@ impl GuardCase<'_> {
     }
 
     fn describe(&self) -> String {
-        let words =
+        let conditions =
             self.cases.variables.iter().zip(self.value_indexes).filter(|(variable, _)| !variable.is_opaque).take(4);
-        let words: Vec<String> = words
+        let conditions: Vec<String> = conditions
             .map(|(variable, at)| match &variable.values[*at] {
                 value if *value == other_value() => format!("`{}` is none of the named values", variable.name),
                 Value::Text(text) => format!("`{}` is `{text}`", variable.name),
                 value => format!("`{}` is {}", variable.name, value.to_json()),
             })
             .collect();
-        words.join(" and ")
+        conditions.join(" and ")
     }
 }
 

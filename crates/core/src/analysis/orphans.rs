@@ -108,7 +108,7 @@ fn is_time_non_null(
 ) -> bool {
     match &transition.timer {
         Some(TimerSpec::AfterEntering(after)) => {
-            eval_in_state(reachability, state_facts, &after.expr, state).1.is_none_or(|known| !known.may_be_null)
+            eval_in_state(reachability, state_facts, &after.expr, state).1.is_none_or(|value| !value.may_be_null)
         }
         Some(TimerSpec::AtField(slot)) => [&state_facts.on_entry, &state_facts.while_staying]
             .into_iter()

@@ -21,20 +21,22 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
             if froms.is_empty() {
                 continue;
             }
-            let turns: Vec<Selectability> =
+            let outcomes: Vec<Selectability> =
                 froms.iter().map(|from| selectability(reachability, state_facts, event, index, *from)).collect();
             let is_never_taken =
-                |turn: &Selectability| matches!(turn, Selectability::Never | Selectability::GuardNeverTrue);
-            let shadowed =
-                turns.iter().position(|turn| *turn == Selectability::Never).map(|turn_index| froms[turn_index]);
-            if let (true, Some(from)) = (turns.iter().all(is_never_taken), shadowed) {
+                |outcome: &Selectability| matches!(outcome, Selectability::Never | Selectability::GuardNeverTrue);
+            let shadowed = outcomes
+                .iter()
+                .position(|outcome| *outcome == Selectability::Never)
+                .map(|state_index| froms[state_index]);
+            if let (true, Some(from)) = (outcomes.iter().all(is_never_taken), shadowed) {
                 diagnostics.push(shadowed_diagnostic(reachability, event, index, from));
             } else if let Some(Some(from)) = shadowed {
                 diagnostics.push(shadowed_from_diagnostic(reachability, event, index, from));
             } else if let Some(earlier) = froms.iter().find_map(|from| find_open_before(event, index, *from)) {
                 diagnostics.push(ineffective_by_diagnostic(transition, earlier));
-            } else if turns.iter().all(|turn| *turn != Selectability::Possible)
-                && turns.contains(&Selectability::Unknown)
+            } else if outcomes.iter().all(|outcome| *outcome != Selectability::Possible)
+                && outcomes.contains(&Selectability::Unknown)
             {
                 let earlier = earlier_deciding(reachability, event, index, froms[0]).next();
                 let mut warning =

@@ -147,8 +147,8 @@ impl LifecycleBuilder<'_> {
     fn require_event(&mut self, target: &Arc<str>, event: &SourceText) -> bool {
         let context = self.context;
         let Some(signatures_by_event) = context.transition_signatures.get(target) else { return false };
-        let known = signatures_by_event.contains_key(&event.text);
-        if !known {
+        let is_known = signatures_by_event.contains_key(&event.text);
+        if !is_known {
             let events = signatures_by_event
                 .keys()
                 .map(|name| &**name)
@@ -169,7 +169,7 @@ impl LifecycleBuilder<'_> {
                 .help(help),
             );
         }
-        known
+        is_known
     }
 
     pub(super) fn compile_deliveries(
@@ -297,15 +297,15 @@ impl LifecycleBuilder<'_> {
                     .and_then(|shapes| shapes.get(event))
                     .into_iter()
                     .flatten();
-                let mut known: Vec<&str> =
+                let mut accepted_names: Vec<&str> =
                     signatures.flat_map(|signature| signature.inputs.iter().map(|input| &*input.field.name)).collect();
-                known.sort_unstable();
-                known.dedup();
+                accepted_names.sort_unstable();
+                accepted_names.dedup();
                 let help = suggest::suggestion_text(
                     self.diagnostic_count(),
                     &name.text,
                     "inputs that its transitions accept",
-                    known,
+                    accepted_names,
                 );
                 self.report(
                     Diagnostic::error("no-matching-transition", name.span(), message)

@@ -58,12 +58,11 @@ impl LifecycleBuilder<'_> {
         let found = self.source.callers.iter().position(|who| *who.name.text == *text);
         if found.is_none() {
             let callers = allowed.iter().copied().chain(self.source.callers.iter().map(|who| &*who.name.text));
-            let help =
-                if matches!(text, "anyone" | "anybody" | "everyone" | "any" | "*") && !allowed.contains(&"anyone") {
-                    "remove `by`: then every API key that may write is admitted".to_owned()
-                } else {
-                    suggest::suggestion_text(self.diagnostic_count(), text, "allowed callers", callers)
-                };
+            let help = if matches!(text, "anyone" | "everyone" | "any" | "*") && !allowed.contains(&"anyone") {
+                "remove `by`: then every API key that may write is admitted".to_owned()
+            } else {
+                suggest::suggestion_text(self.diagnostic_count(), text, "allowed callers", callers)
+            };
             self.report(
                 Diagnostic::error("unknown-caller", name.span(), format!("`{text}` is not an allowed caller"))
                     .label("not allowed")

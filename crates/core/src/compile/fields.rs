@@ -224,15 +224,15 @@ impl DeclarationCompiler<'_> {
     /// the declaration, so that transitions that read a broken link get no diagnostic.
     pub(super) fn require_link_lifecycle(&mut self, from: &SourceText) {
         if let Some((lifecycle, _)) = from.text.rsplit_once('.') {
-            let place = expr::ExprLocation { value_span: from.part_span(0..lifecycle.len()), content_start: None };
-            self.require_lifecycle(&SourceText { text: lifecycle.into(), location: place });
+            let location = expr::ExprLocation { value_span: from.part_span(0..lifecycle.len()), content_start: None };
+            self.require_lifecycle(&SourceText { text: lifecycle.into(), location });
         }
     }
 
     /// Returns whether the lifecycle exists, and reports it if not.
     pub(super) fn require_lifecycle(&mut self, name: &SourceText) -> bool {
-        let known = self.lifecycle_names.contains(&name.text);
-        if !known {
+        let is_known = self.lifecycle_names.contains(&name.text);
+        if !is_known {
             let shown = self.lifecycle_names.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
             let help = suggest::suggestion_text(self.diagnostics.len(), &name.text, "given lifecycles", shown);
             self.diagnostics.push(
@@ -243,7 +243,7 @@ impl DeclarationCompiler<'_> {
                     )),
             );
         }
-        known
+        is_known
     }
 
     fn compile_element_type(&mut self, declared: &ast::FieldDecl) -> Option<DataType> {

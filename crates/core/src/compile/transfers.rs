@@ -94,12 +94,12 @@ impl LifecycleBuilder<'_> {
                 };
                 let content =
                     text.location.content_start.and_then(|start| start.checked_add(u32::try_from(offset + 1).ok()?));
-                let place =
+                let location =
                     ExprLocation { value_span: text.part_span(offset..offset + end + 1), content_start: content };
-                let expr = self.compile_expr(&rest[1..end], place, view, &ExpectedType::Any)?;
+                let expr = self.compile_expr(&rest[1..end], location, view, &ExpectedType::Any)?;
                 if !matches!(expr.value_type.ty, DataType::Text | DataType::Enum(_) | DataType::Int | DataType::Ref(_))
                 {
-                    self.report_invalid_account(text, place.value_span, "not a string, an int or a ref");
+                    self.report_invalid_account(text, location.value_span, "not a string, an int or a ref");
                     return None;
                 }
                 parts.push(TemplatePart::Value(expr));

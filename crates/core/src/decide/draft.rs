@@ -221,7 +221,9 @@ impl<'a> Draft<'a> {
         if record.updated_at > self.now {
             return Err(Halt::ClockBehind(record.updated_at));
         }
-        if next_due(record).is_some_and(|due| due <= self.now && self.firing_due.is_none_or(|turn| (due, id) < turn)) {
+        if next_due(record)
+            .is_some_and(|due| due <= self.now && self.firing_due.is_none_or(|current| (due, id) < current))
+        {
             return Err(Halt::Due(vec![id]));
         }
         Ok(Some(record))

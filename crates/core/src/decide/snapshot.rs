@@ -203,8 +203,8 @@ pub(crate) fn ref_changes(before: Option<&Record>, after: &Record) -> Vec<RefCha
         push_ref_changes(&field.name, old.unwrap_or(&Value::Null), new, &mut changes);
     }
     if let Some(before) = before_migration {
-        let gone = before.fields.iter().zip(&before.lifecycle.fields);
-        for (old, field) in gone.filter(|(_, field)| after.lifecycle.field_index(&field.name).is_none()) {
+        let old_fields = before.fields.iter().zip(&before.lifecycle.fields);
+        for (old, field) in old_fields.filter(|(_, field)| after.lifecycle.field_index(&field.name).is_none()) {
             push_ref_changes(&field.name, old, &Value::Null, &mut changes);
         }
     }

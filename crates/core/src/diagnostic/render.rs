@@ -99,8 +99,8 @@ impl Diagnostic {
             let LineColumn { line, column } = file.position(here[0].span.start as usize);
             here.sort_by_key(|mark| (mark.span.start, !mark.is_primary));
             let arrow = if nth == 0 { "-->" } else { ":::" };
-            let place = format!("{}:{line}:{column}", escape_control_chars(&file.name));
-            let _ = writeln!(out, "{:gutter$}{} {place}", "", paint.frame(arrow));
+            let location = format!("{}:{line}:{column}", escape_control_chars(&file.name));
+            let _ = writeln!(out, "{:gutter$}{} {location}", "", paint.frame(arrow));
             write_source_lines(&mut out, file, &here, gutter, style, &paint);
         }
         if let Some(help) = &self.help {
@@ -123,9 +123,9 @@ impl Diagnostic {
             .related
             .iter()
             .map(|(at, label)| {
-                let mut place = span_json(files, *at);
-                place["label"] = json!(label);
-                place
+                let mut span = span_json(files, *at);
+                span["label"] = json!(label);
+                span
             })
             .collect();
         object

@@ -62,7 +62,7 @@ impl Fold {
             let losers = self.find_losers(resolver, &rivals, contention);
             for (index, loser) in losers.iter().enumerate() {
                 let rival = if index == 0 { losers.get(1) } else { losers.first() };
-                contention.losers.extend(rival.map(|met| (loser.id, met.id)));
+                contention.losers.extend(rival.map(|rival| (loser.id, rival.id)));
             }
         }
         contention.losers.get(&position.id).copied()
@@ -76,11 +76,11 @@ impl Fold {
         contention: &mut Contention,
     ) -> Vec<FoldPosition> {
         let mut claims = Vec::new();
-        for place in rivals {
-            let (ruling, exchanges) = self.decide_position(resolver, place);
-            contention.check_exchanges.entry(place.id).or_default().extend(exchanges);
-            if matches!(&ruling, DecideOutcome::Changes(changes) if is_claim(changes, &place.author)) {
-                claims.push(place.clone());
+        for position in rivals {
+            let (ruling, exchanges) = self.decide_position(resolver, position);
+            contention.check_exchanges.entry(position.id).or_default().extend(exchanges);
+            if matches!(&ruling, DecideOutcome::Changes(changes) if is_claim(changes, &position.author)) {
+                claims.push(position.clone());
             }
         }
         if claims.len() < 2 {
@@ -88,9 +88,9 @@ impl Fold {
         }
         let mut images = Vec::with_capacity(claims.len());
         let mut has_excluded_claim = false;
-        for place in &claims {
-            let (ruling, heard) = self.decide_position(resolver, place);
-            contention.check_exchanges.entry(place.id).or_default().extend(heard);
+        for position in &claims {
+            let (ruling, exchanges) = self.decide_position(resolver, position);
+            contention.check_exchanges.entry(position.id).or_default().extend(exchanges);
             match ruling {
                 DecideOutcome::Changes(changes) => {
                     images.push(BeforeImage::capture(&self.snapshot, &changes));

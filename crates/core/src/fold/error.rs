@@ -11,10 +11,10 @@ pub enum FoldError {
     EngineClock { lifecycle: Arc<str> },
     #[error("{lifecycle} sends deliveries, which a fold cannot roll back: remove its `deliver`")]
     HasDeliveries { lifecycle: Arc<str> },
-    #[error("the log is full: it has {operations} operations, and at most {max_operations} are allowed")]
+    #[error("the log is full: it has {operations} operations, but at most {max_operations} are allowed")]
     LogFull { operations: usize, max_operations: usize },
     #[error(
-        "{waiting} operations would wait for missing dependencies, and at most {max_waiting} may: add the dependencies \
+        "{waiting} operations would wait for missing dependencies, but at most {max_waiting} may; add the dependencies \
          first"
     )]
     TooManyWaiting { waiting: usize, max_waiting: usize },

@@ -91,7 +91,7 @@ impl FoldLog {
     }
 
     pub(super) fn positions_from(&self, from: &FoldPosition) -> Vec<FoldPosition> {
-        self.entries.range(from..).map(|(place, _)| place.clone()).collect()
+        self.entries.range(from..).map(|(position, _)| position.clone()).collect()
     }
 
     pub(super) fn entries_from_mut(
@@ -102,7 +102,7 @@ impl FoldLog {
     }
 
     pub(super) fn first_position(&self) -> Option<FoldPosition> {
-        self.entries.first_key_value().map(|(place, _)| place.clone())
+        self.entries.first_key_value().map(|(position, _)| position.clone())
     }
 
     pub(super) fn drop_before_images(&mut self) {
@@ -110,7 +110,7 @@ impl FoldLog {
     }
 
     pub(super) fn last_timestamp(&self) -> Option<HybridTimestamp> {
-        self.entries.last_key_value().map(|(place, _)| place.timestamp)
+        self.entries.last_key_value().map(|(position, _)| position.timestamp)
     }
 
     /// Inserts a new operation. Returns the earliest timestamp whose operations must be evaluated again: its own, or

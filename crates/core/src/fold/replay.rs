@@ -55,11 +55,11 @@ impl Fold {
             return (ApplyStatus::Refused(FoldRefusalReason::Contended { with }), None, Vec::new());
         }
         match self.decide_position(resolver, position) {
-            (DecideOutcome::NoChanges(applied), heard) => (applied, None, heard),
-            (DecideOutcome::Changes(changes), heard) => {
+            (DecideOutcome::NoChanges(applied), exchanges) => (applied, None, exchanges),
+            (DecideOutcome::Changes(changes), exchanges) => {
                 let image = BeforeImage::capture(&self.snapshot, &changes);
                 self.snapshot.apply(&changes);
-                (ApplyStatus::Changed, Some(image), heard)
+                (ApplyStatus::Changed, Some(image), exchanges)
             }
         }
     }
@@ -109,14 +109,14 @@ impl Fold {
             return;
         }
         let Some(start) = self.oldest_before_image.clone().or_else(|| self.log.first_position()) else { return };
-        for (place, entry) in self.log.entries_from_mut(&start) {
+        for (position, entry) in self.log.entries_from_mut(&start) {
             if self.before_image_records <= self.limits.max_before_image_records {
                 break;
             }
             if let Some(image) = entry.before_image.take() {
                 self.before_image_records -= image.record_count();
             }
-            self.oldest_before_image = Some(place.clone());
+            self.oldest_before_image = Some(position.clone());
         }
     }
 }

@@ -83,7 +83,7 @@ impl Fold {
     ) -> Result<Vec<FoldReceipt>, FoldError> {
         let mut order: Vec<(OperationId, Result<bool, AdmissionError>)> = Vec::new();
         let mut new_operations: BTreeMap<OperationId, (LogOperation, Authority)> = BTreeMap::new();
-        for (operation, standing) in operations {
+        for (operation, authority) in operations {
             let id = operation.id;
             if let Err(admission_error) = validate_operation(&operation) {
                 order.push((id, Err(admission_error)));
@@ -93,18 +93,19 @@ impl Fold {
                 .log
                 .find(id)
                 .map(|entry| &entry.operation)
-                .or_else(|| new_operations.get(&id).map(|(known, _)| known));
+                .or_else(|| new_operations.get(&id).map(|(existing, _)| existing));
             match existing {
-                Some(known) if *known != operation => return Err(FoldError::IdReused(id)),
+                Some(existing) if *existing != operation => return Err(FoldError::IdReused(id)),
                 Some(_) => order.push((id, Ok(false))),
                 None => {
                     order.push((id, Ok(true)));
-                    new_operations.insert(id, (operation, standing));
+                    new_operations.insert(id, (operation, authority));
                 }
             }
         }
         self.ensure_capacity(&new_operations)?;
-        let from = new_operations.into_values().map(|(operation, standing)| self.log.insert(operation, standing)).min();
+        let from =
+            new_operations.into_values().map(|(operation, authority)| self.log.insert(operation, authority)).min();
         self.replay_from(resolver, from);
         Ok(order.into_iter().map(|(id, admitted)| self.receipt(id, admitted)).collect())
     }
@@ -115,17 +116,17 @@ impl Fold {
         resolver: &dyn CheckResolver,
         authorities: impl IntoIterator<Item = (OperationId, Authority)>,
     ) -> Result<(), FoldError> {
-        let standings: Vec<_> = authorities.into_iter().collect();
-        if let Some((id, _)) = standings.iter().find(|(id, _)| !self.log.contains(*id)) {
+        let authorities: Vec<_> = authorities.into_iter().collect();
+        if let Some((id, _)) = authorities.iter().find(|(id, _)| !self.log.contains(*id)) {
             return Err(FoldError::UnknownOperation(*id));
         }
         let mut from = self.first_changed_answer(resolver);
-        for (id, standing) in standings {
-            let Some(place) = self.log.position(id).cloned() else { continue };
-            let Some(entry) = self.log.get_mut(&place) else { continue };
-            if entry.authority != standing {
-                entry.authority = standing;
-                from = Some(from.map_or(place.timestamp, |from| from.min(place.timestamp)));
+        for (id, authority) in authorities {
+            let Some(position) = self.log.position(id).cloned() else { continue };
+            let Some(entry) = self.log.get_mut(&position) else { continue };
+            if entry.authority != authority {
+                entry.authority = authority;
+                from = Some(from.map_or(position.timestamp, |from| from.min(position.timestamp)));
             }
         }
         self.replay_from(resolver, from);
@@ -136,7 +137,7 @@ impl Fold {
     pub fn rebuild(&mut self, resolver: &dyn CheckResolver) {
         self.reset_state();
         let start = self.log.first_position();
-        self.replay_from(resolver, start.map(|place| place.timestamp));
+        self.replay_from(resolver, start.map(|position| position.timestamp));
     }
 
     pub fn snapshot(&self) -> &Snapshot {
@@ -223,15 +224,15 @@ impl Fold {
 
     /// Returns the earliest timestamp at which the answer to an external check has changed.
     fn first_changed_answer(&self, resolver: &dyn CheckResolver) -> Option<HybridTimestamp> {
-        let changed = |place: &&FoldPosition| {
-            self.log.get(place).is_some_and(|entry| {
+        let changed = |position: &&FoldPosition| {
+            self.log.get(position).is_some_and(|entry| {
                 entry
                     .check_exchanges
                     .iter()
-                    .any(|heard| resolver.resolve(&entry.operation, &heard.query) != heard.answer)
+                    .any(|exchange| resolver.resolve(&entry.operation, &exchange.query) != exchange.answer)
             })
         };
-        self.positions_with_checks.iter().find(changed).map(|place| place.timestamp)
+        self.positions_with_checks.iter().find(changed).map(|position| position.timestamp)
     }
 }
 

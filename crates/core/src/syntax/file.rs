@@ -208,11 +208,11 @@ impl TomlReader<'_> {
         self.require_key(top, "states", "add a [states] table with at least one state");
         let clock = self.read_text_at(top, "clock");
         let operation_clock = clock.filter(|text| {
-            let known = &*text.text == "operation";
-            if !known {
+            let is_known = &*text.text == "operation";
+            if !is_known {
                 self.report_only_word(text.span(), "`clock`", "operation");
             }
-            known
+            is_known
         });
         Some(LifecycleSource {
             lifecycle,

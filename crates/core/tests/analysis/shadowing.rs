@@ -90,7 +90,7 @@ fn shadowing_is_decided_for_numbers_and_constants() {
 }
 
 #[test]
-fn undecidable_shadowing_gives_unproven_turn_warning() {
+fn undecidable_shadowing_gives_unproven_shadowing_warning() {
     let fields = ("[fields]", "[fields]\nlow = { type = \"int\", min = 0, max = 100, default = 0 }");
     let given = ("take = [\"price\"", "take = [\"low\", \"price\"");
     assert_only_warning(

@@ -62,7 +62,7 @@ fn overly_costly_expression_is_rejected_at_compile() {
     assert_eq!(
         rejection("actor.roles.all(a, actor.roles.all(b, a == b))").0,
         "expression-too-costly",
-        "what has no bound of its own counts with the general one"
+        "a list without `max` counts with the general bound"
     );
 }
 

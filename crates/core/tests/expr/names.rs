@@ -69,7 +69,7 @@ fn unknown_name_suggests_closest_name() {
 }
 
 #[test]
-fn name_outside_scope_is_rejected_as_not_here() {
+fn name_outside_scope_is_rejected_as_not_available() {
     let house = crate::support::ExprFixture::new();
     let mut scope = house.scope();
     scope.error = false;

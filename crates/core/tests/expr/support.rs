@@ -157,7 +157,7 @@ pub(crate) fn expect_type(ty: DataType, nullable: bool) -> ExpectedType {
 /// Returns the code of the first diagnostic and the text that it points to.
 pub(crate) fn rejection_for<'t>(text: &'t str, expected: &ExpectedType) -> (&'static str, &'t str, Diagnostic) {
     match ExprFixture::new().compile(text, expected) {
-        Ok(expr) => panic!("{text} was taken: {expr:#?}"),
+        Ok(expr) => panic!("{text} compiled: {expr:#?}"),
         Err(errors) => {
             let first = errors[0].clone();
             assert_eq!(first.span.file, 2);

@@ -19,8 +19,8 @@ fn count_operation(second: i64) -> LogOperation {
 
 #[test]
 fn lifecycle_on_engine_clock_is_rejected() {
-    let error =
-        Fold::new(Arc::new(load_system("document")), FoldLimits::default()).expect_err("it has leases and timers");
+    let error = Fold::new(Arc::new(load_system("document")), FoldLimits::default())
+        .expect_err("a lifecycle with leases and timers cannot be folded");
     assert_eq!(error, FoldError::EngineClock { lifecycle: "document.job".into() });
     assert_eq!(
         error.to_string(),
@@ -41,8 +41,8 @@ here = { rest = true }
 go = "-> here"
 deliver = [{ to = "'https://example.com/'", body = {} }]
 "#;
-    let error =
-        Fold::new(Arc::new(load_texts(&[("loud.toml", text)])), FoldLimits::default()).expect_err("it delivers");
+    let error = Fold::new(Arc::new(load_texts(&[("loud.toml", text)])), FoldLimits::default())
+        .expect_err("a lifecycle with deliveries cannot be folded");
     assert_eq!(error, FoldError::HasDeliveries { lifecycle: "loud.thing".into() });
 }
 
@@ -53,14 +53,14 @@ fn insert_beyond_log_capacity_fails_whole() {
         .expect("can be folded");
     let (first, second, third) = (count_operation(1), count_operation(2), count_operation(3));
     let authority = authority_with(&["Thing.Write"]);
-    fold.insert(&(), [(first.clone(), authority.clone())]).expect("room for one");
+    fold.insert(&(), [(first.clone(), authority.clone())]).expect("the log has capacity for one operation");
     let error = fold
         .insert(&(), [(second.clone(), authority.clone()), (third, authority.clone())])
-        .expect_err("no room for two");
+        .expect_err("the log has no capacity for two operations");
     assert_eq!(error, FoldError::LogFull { operations: 1, max_operations: 2 });
-    assert_eq!(fold.len(), 1, "nothing of it was taken");
+    assert_eq!(fold.len(), 1, "a rejected batch adds nothing");
     fold.insert(&(), [(first, authority.clone()), (second, authority)])
-        .expect("room for one more, and for what is here");
+        .expect("the log accepts one more, and known operations");
 }
 
 /// Only operations that wait for absent dependencies count. In dependency order, none waits.
@@ -76,14 +76,14 @@ fn insert_beyond_waiting_bound_fails_whole() {
             authority.clone(),
         )
     };
-    fold.insert(&(), [waiting_count(1)]).expect("one may wait");
+    fold.insert(&(), [waiting_count(1)]).expect("one operation may wait");
     assert_eq!(
-        fold.insert(&(), [waiting_count(2)]).expect_err("not two"),
+        fold.insert(&(), [waiting_count(2)]).expect_err("two operations may not wait"),
         FoldError::TooManyWaiting { waiting: 2, max_waiting: 1 }
     );
     assert_eq!(fold.verdict(waiting_count(2).0.id), None);
     fold.insert(&(), [waiting_count(2), waiting_count(3), (created.clone(), authority.clone())])
-        .expect("what they wait for comes with them");
+        .expect("the batch contains the dependencies");
     assert_eq!(fold.snapshot().records.len(), 1);
     assert!(fold.operations().all(|(_, _, applied)| *applied == ApplyStatus::Changed));
 }
@@ -126,7 +126,7 @@ fn malformed_operation_is_not_admitted() {
     for (operation, why) in bad {
         let receipts = fold
             .insert(&(), [(operation.clone(), authority_with(&["Thing.Write"]))])
-            .expect("no error of the caller's");
+            .expect("an unresolved check is not an error of the caller");
         assert_eq!(receipts[0].verdict.admission, Admission::Refused(why));
         assert_eq!(receipts[0].verdict.status, ApplyStatus::Refused(FoldRefusalReason::NotAdmitted));
         assert!(fold.is_empty() && fold.verdict(operation.id).is_none());

@@ -28,13 +28,13 @@ fn fold_of(operations: &[&LogOperation]) -> Fold {
 }
 
 fn apply_status(fold: &Fold, operation: &LogOperation) -> ApplyStatus {
-    fold.verdict(operation.id).expect("it is on the log").status
+    fold.verdict(operation.id).expect("the operation is on the log").status
 }
 
 fn thing_count(fold: &Fold) -> i64 {
     match fold.snapshot().record(named_record_id("thing")).and_then(|record| record.field("n").cloned()) {
         Some(onceward_core::value::Value::Int(n)) => n,
-        other => panic!("no count: {other:?}"),
+        other => panic!("not an int: {other:?}"),
     }
 }
 
@@ -67,14 +67,14 @@ fn operations_of_one_author_with_equal_clock_are_all_refused() {
         for lie in [&one, &two, &three] {
             assert_eq!(apply_status(&fold, lie), ApplyStatus::Refused(FoldRefusalReason::ClockReused));
         }
-        assert_eq!(apply_status(&fold, &honest), ApplyStatus::Changed, "another node's clock may say the same");
+        assert_eq!(apply_status(&fold, &honest), ApplyStatus::Changed, "two nodes may use the same timestamp");
         assert_eq!(thing_count(&fold), 1);
     }
     // One alone is applied until the other arrives. A duplicate is not another operation.
     let mut fold = fold_of(&[&created, &one, &one]);
     assert_eq!(apply_status(&fold, &one), ApplyStatus::Changed);
     fold.insert(&(), [(two, write_authority())]).expect("room");
-    assert_eq!(thing_count(&fold), 0, "taken back");
+    assert_eq!(thing_count(&fold), 0, "the operation is rolled back");
 }
 
 /// MSH-25: the fold detects a clock that goes back only if the author declares the dependency.
@@ -97,7 +97,7 @@ fn next_timestamp_is_after_all_seen_operations() {
     let created = create_operation();
     let ahead = operation_by("bob", timestamp_at(100)).fire("thing", "count", json!({}));
     let fold = fold_of(&[&created, &ahead]);
-    let slow = fold.next_timestamp(timestamp_at(3).wall_time).expect("there is time");
+    let slow = fold.next_timestamp(timestamp_at(3).wall_time).expect("the time is in range");
     assert_eq!(slow, HybridTimestamp { wall_time: timestamp_at(100).wall_time, logical_counter: 1 });
     assert_eq!(fold.next_timestamp(timestamp_at(101).wall_time), Some(timestamp_at(101)));
     let full = HybridTimestamp { wall_time: timestamp_at(100).wall_time, logical_counter: u32::MAX };
@@ -121,7 +121,7 @@ fn operation_waits_for_absent_dependency() {
     assert_eq!(apply_status(&fold, &later), ApplyStatus::Changed);
     fold.insert(&(), [(claim.clone(), write_authority())]).expect("room");
     for operation in [&claim, &release, &later] {
-        assert_eq!(apply_status(&fold, operation), ApplyStatus::Changed, "bob's claim and release came before cyd's");
+        assert_eq!(apply_status(&fold, operation), ApplyStatus::Changed, "bob claims and releases before cyd claims");
     }
     // A dependency that is present but not applied also makes the operation wait.
     let revoked = Authority::Withdrawn { reason: "revoked".into() };
@@ -199,9 +199,9 @@ fn contention_is_redecided_with_current_check_answers() {
     let all = [&bob, &created, &ann].map(|operation| (operation.clone(), write_authority()));
     fold.insert(&fit(&["bob"]), all).expect("room");
     assert_eq!(apply_status(&fold, &ann), ApplyStatus::Changed);
-    fold.reevaluate(&fit(&[]), []).expect("nothing unknown in nothing");
+    fold.reevaluate(&fit(&[]), []).expect("an empty batch has no unknown ids");
     assert_eq!(apply_status(&fold, &ann), ApplyStatus::Refused(FoldRefusalReason::Contended { with: bob.id }));
-    fold.reevaluate(&fit(&["ann"]), []).expect("nothing unknown in nothing");
+    fold.reevaluate(&fit(&["ann"]), []).expect("an empty batch has no unknown ids");
     assert_eq!(apply_status(&fold, &bob), ApplyStatus::Changed);
 }
 
@@ -217,5 +217,5 @@ fn record_version_equals_count_of_applied_operations() {
     fold.reevaluate(&(), [(counts[1].id, Authority::Suspended { reason: "ran out".into() })]).expect("known");
     assert_eq!(version(&fold), Some(3));
     fold.reevaluate(&(), [(created.id, Authority::Withdrawn { reason: "revoked".into() })]).expect("known");
-    assert_eq!(version(&fold), None, "it was never made");
+    assert_eq!(version(&fold), None, "the record was never created");
 }

@@ -55,11 +55,15 @@ fn same_operations_in_any_order_reach_same_state() {
         answer_shift.set(7);
         let mut fold = fold_in_random_order(&set, &definitions, &operations, &resolver, &mut rng);
         answer_shift.set(0);
-        fold.reevaluate(&resolver, []).expect("nothing unknown in nothing");
+        fold.reevaluate(&resolver, []).expect("an empty batch has no unknown ids");
         let opinion = reference_fold(&definitions, &operations, &resolver);
         assert_matches_reference(&fold, &opinion);
         let other = fold_in_random_order(&set, &definitions, &operations, &resolver, &mut rng);
-        assert_eq!(world_text(fold.snapshot()), world_text(other.snapshot()), "two ways to one set");
+        assert_eq!(
+            world_text(fold.snapshot()),
+            world_text(other.snapshot()),
+            "two orders of the same set give the same state"
+        );
         fold.rebuild(&resolver);
         assert_matches_reference(&fold, &opinion);
         for applied in opinion.statuses.values() {
@@ -68,7 +72,7 @@ fn same_operations_in_any_order_reach_same_state() {
     }
     println!("changed, nothing, waiting, unanswered, held, clock, dependency, tie, refused: {seen:?}");
     let few = theme_seeds("fold", CASE_COUNT).len() < 60;
-    assert!(few || seen.iter().all(|count| *count > 0), "never seen: {seen:?}");
+    assert!(few || seen.iter().all(|count| *count > 0), "an outcome never occurred: {seen:?}");
 }
 
 fn status_index(applied: &ApplyStatus) -> usize {

@@ -22,7 +22,7 @@ fn long_log(bounds: FoldLimits) -> Fold {
     let created = operation_by("ann", timestamp_at(0)).create("small.thing", "thing", json!({}));
     let counts = (1..LOG_OPERATIONS).map(|number| count_operation(2 * number));
     let all: Vec<_> = std::iter::once(created).chain(counts).map(|operation| (operation, write_authority())).collect();
-    fold.insert(&(), all).expect("room for all");
+    fold.insert(&(), all).expect("the log has capacity for all");
     fold
 }
 
@@ -40,7 +40,7 @@ fn late_insert_redecides_only_later_operations() {
     let end = count_decisions(&mut fold, |fold| {
         drop(fold.insert(&(), [(count_operation(1_000), write_authority())]).expect("room"));
     });
-    assert_eq!(end, 1, "at the end");
+    assert_eq!(end, 1, "an operation at the end costs one decision");
     for behind in [1, 10, 100] {
         let second = 2 * (LOG_OPERATIONS - behind) + 1;
         let late = operation_by("bob", timestamp_at(second)).fire("thing", "count", json!({}));
@@ -48,7 +48,7 @@ fn late_insert_redecides_only_later_operations() {
             count_decisions(&mut fold, |fold| drop(fold.insert(&(), [(late, write_authority())]).expect("room")));
         let stand_behind =
             fold.operations().filter(|(operation, _, _)| operation.timestamp > timestamp_at(second)).count() as u64;
-        assert_eq!(cost, stand_behind + 1, "with {behind} behind it");
+        assert_eq!(cost, stand_behind + 1, "{behind} operations follow it");
         assert!(cost < LOG_OPERATIONS.unsigned_abs() / 2 + 10, "far less than the log: {cost}");
     }
 }
@@ -75,7 +75,7 @@ fn withdrawals_cause_one_replay() {
     let last_ten: Vec<_> =
         (LOG_OPERATIONS - 10..LOG_OPERATIONS).map(|number| (count_operation(2 * number).id, revoked.clone())).collect();
     let cost = count_decisions(&mut fold, |fold| fold.reevaluate(&(), last_ten).expect("known"));
-    assert_eq!(cost, 0, "nothing that stands behind the first of them is left to decide");
+    assert_eq!(cost, 0, "all operations after the first of them are decided");
     let first = [(count_operation(2 * (LOG_OPERATIONS - 20)).id, revoked)];
     let cost = count_decisions(&mut fold, |fold| fold.reevaluate(&(), first).expect("known"));
     assert_eq!(cost, 9);
@@ -90,6 +90,10 @@ fn insert_before_oldest_kept_image_replays_from_start() {
         count_decisions(fold, |fold| drop(fold.insert(&(), [(late, write_authority())]).expect("room")))
     };
     assert_eq!(cost(&mut fold, 2 * (LOG_OPERATIONS - 40) + 1), 40);
-    assert_eq!(cost(&mut fold, 2 * (LOG_OPERATIONS - 100) + 1), LOG_OPERATIONS.unsigned_abs() + 2, "from the start");
-    assert_eq!(cost(&mut fold, 2 * (LOG_OPERATIONS - 40) + 3), 39, "and the newest are there again");
+    assert_eq!(
+        cost(&mut fold, 2 * (LOG_OPERATIONS - 100) + 1),
+        LOG_OPERATIONS.unsigned_abs() + 2,
+        "the whole log is replayed"
+    );
+    assert_eq!(cost(&mut fold, 2 * (LOG_OPERATIONS - 40) + 3), 39, "the newest before images exist again");
 }

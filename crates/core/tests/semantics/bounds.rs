@@ -31,7 +31,7 @@ spawn = [{}]
 }
 
 #[test]
-fn overlong_owner_and_worker_names_are_bad_input() {
+fn overlong_owner_and_worker_names_are_invalid_input() {
     let mut simulator = new_simulator(&[GUARDED_LIFECYCLE]);
     let long = "x".repeat(1_001);
     simulator.create("club.door", &operator("boss")).owner(&long).expect_bad_input();

@@ -70,7 +70,7 @@ by = "record"
 }
 
 #[test]
-fn invalid_input_is_bad_input_even_if_caller_predicate_needs_it() {
+fn invalid_input_is_refused_even_if_caller_predicate_needs_it() {
     let mut simulator = new_simulator(&[r#"
 language = 1
 lifecycle = "club.guest"

@@ -71,7 +71,7 @@ take = ["name"]
     let judge = Actor::new("zoe", &["producer", "judge"]);
     let shown =
         simulator.create("court.plea", &judge).with("name", "one").run().expect_no_op(NoOpReason::ExistingRecord);
-    assert_eq!(shown, first, "who may read it is shown it");
+    assert_eq!(shown, first, "a caller that may read the record gets it in the refusal");
 }
 
 pub(crate) const GUARDED_LIFECYCLE: &str = r#"
@@ -121,7 +121,7 @@ fn refusal_hides_record_caller_may_not_read() {
         r#"
 language = 1
 lifecycle = "deal.stock"
-about = "somebody's stock"
+about = "stock of another owner"
 [states]
 held = { about = "held", rest = true }
 [fields]

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn full_bucket_maps_to_objects_full() {
+    fn full_bucket_maps_to_object_storage_full() {
         for (text, code) in [
             ("Server returned non-2xx status code: 507 Insufficient Storage: ", "object_storage_full"),
             (

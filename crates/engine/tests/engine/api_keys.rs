@@ -51,7 +51,7 @@ fn api_key_authenticates_as_its_owner_until_expiry() {
         // The expiry time itself counts as expired.
         clock.set(ends);
         assert_eq!(status_and_code(keys.authenticate(&other.reveal()).await).0, 401);
-        assert_eq!(keys.list(&operator_actor()).await.unwrap().len(), 2, "it is still listed");
+        assert_eq!(keys.list(&operator_actor()).await.unwrap().len(), 2, "a revoked key is still listed");
     });
 }
 
@@ -67,9 +67,9 @@ fn revoked_key_is_rejected_immediately() {
         assert_eq!(revoked.key.revoked_at, Some(clock.now()));
         assert_eq!(status_and_code(keys.authenticate(&text.reveal()).await), (401, "unauthorized".to_owned()));
         clock.set(start_time().checked_add(Duration::from_secs(9)).unwrap());
-        assert_eq!(keys.revoke(&operator_actor(), &key.id).await.unwrap(), revoked, "it stays as it is");
+        assert_eq!(keys.revoke(&operator_actor(), &key.id).await.unwrap(), revoked, "a second revoke changes nothing");
         assert_eq!(
-            status_and_code(keys.revoke(&operator_actor(), "nobody").await),
+            status_and_code(keys.revoke(&operator_actor(), "unknown").await),
             (404, "api_key_not_found".to_owned())
         );
         assert!(keys.is_auth_required().await.unwrap());
@@ -92,7 +92,7 @@ fn revoke_reports_remaining_operator_keys() {
         assert_eq!(left(&other.id).await, 3);
         assert_eq!(left(&first.id).await, 2);
         clock.set(ends);
-        assert_eq!(left(&first.id).await, 1, "once more, and meanwhile carl's is over");
+        assert_eq!(left(&first.id).await, 1, "carl's key has expired meanwhile");
         assert_eq!(left(&second.id).await, 0);
     });
 }
@@ -177,11 +177,13 @@ fn report_of_other_worker_reveals_nothing() {
     on_each_store(EngineConfig::default(), async |engine, _| {
         let id = create_job(engine).await;
         let held = lease_one(engine).await.expect("the job");
-        let nobody = onceward_core::value::RecordId(uuid::Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0001));
+        let unknown_id =
+            onceward_core::value::RecordId(uuid::Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0001));
         let (bob, mallory) = (worker("bob"), worker("mallory"));
         for number in 0..2 {
-            let told = engine.heartbeat(&mallory, id, held.token).await.expect_err("not its lease");
-            let missing = engine.heartbeat(&mallory, nobody, held.token).await.expect_err("no record");
+            let told =
+                engine.heartbeat(&mallory, id, held.token).await.expect_err("the lease belongs to another worker");
+            let missing = engine.heartbeat(&mallory, unknown_id, held.token).await.expect_err("no record");
             let told = told.refusal().expect("a refusal").clone();
             assert_eq!(format!("{told:?}"), format!("{:?}", missing.refusal().expect("a refusal")));
             assert_eq!((&*told.code, told.record, told.state), ("lease_lost", None, None));
@@ -189,8 +191,12 @@ fn report_of_other_worker_reveals_nothing() {
                 engine.commit(&bob, id, held.token, json!(1), true).await.unwrap();
             }
         }
-        let late = engine.heartbeat(&bob, id, held.token).await.expect_err("it is over");
-        assert_eq!(late.refusal().expect("a refusal").record, Some(id), "its own worker is told");
+        let late = engine.heartbeat(&bob, id, held.token).await.expect_err("the lease has ended");
+        assert_eq!(
+            late.refusal().expect("a refusal").record,
+            Some(id),
+            "the refusal names the record to its own worker"
+        );
         assert_eq!(reply_code(&engine.heartbeat(&user("eve"), id, held.token).await), "not_found");
     });
 }
@@ -209,6 +215,6 @@ fn key_changes_are_logged_without_secret_for_operators() {
         assert!(!entry.text.contains(&secret) && !format!("{key:?}{text:?}{entry:?}").contains(&secret));
         let id = create_job(engine).await;
         let mut own = engine.stream(&user("ann"), 0);
-        assert_eq!(own.next().await.unwrap().unwrap().record, Some(id), "the first that an owner sees");
+        assert_eq!(own.next().await.unwrap().unwrap().record, Some(id), "the first record that the owner may read");
     });
 }

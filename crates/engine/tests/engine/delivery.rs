@@ -79,7 +79,7 @@ async fn wait_until_settled(engine: &Engine<AnyStore>, clock: &Clock) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, settling).await.expect("in time");
+    tokio::time::timeout(TEST_TIMEOUT, settling).await.expect("no timeout");
 }
 
 fn letter_body(text: &str) -> String {
@@ -124,7 +124,10 @@ fn delivery_is_dead_after_retry_budget() {
         let dead = &list_deliveries(engine).await[0];
         assert_eq!(last_error(dead), "the receiver answered 503");
         let counts = engine.counts(&operator_actor()).await.unwrap();
-        assert!(counts.iter().any(|count| &*count.state == "dead" && count.count == 1), "to be seen: {counts:?}");
+        assert!(
+            counts.iter().any(|count| &*count.state == "dead" && count.count == 1),
+            "the dead delivery is counted: {counts:?}"
+        );
     });
 }
 
@@ -182,12 +185,12 @@ fn delivery_survives_absent_hanging_and_flooding_receivers() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         };
-        tokio::time::timeout(TEST_TIMEOUT, tried).await.expect("nobody is there, and that is told");
+        tokio::time::timeout(TEST_TIMEOUT, tried).await.expect("the failed attempt is recorded in time");
         let listener = TcpListener::bind(address).await.expect("the same address");
         let receiver = HttpReceiver::with_listener(listener, [ReceiverReaction::Hang, ReceiverReaction::Flood]);
         wait_until_settled(engine, clock).await;
         assert_eq!(delivery_states(engine).await, ["delivered"]);
-        assert_eq!(receiver.received_calls().len(), 2, "one had no answer in time, one was acknowledged");
+        assert_eq!(receiver.received_calls().len(), 2, "one attempt timed out, one was acknowledged");
         worker.close().await;
     });
 }
@@ -223,7 +226,7 @@ fn permanent_errors_are_dead_and_retry_after_is_honored() {
         assert!(elsewhere.received_calls().is_empty());
         assert_eq!(busy.received_calls().len(), 3);
         let waited = delivered.finished_at.unwrap().micros() - delivered.created_at.micros();
-        assert!(waited >= 1_800_000_000, "half an hour was asked for: {waited}");
+        assert!(waited >= 1_800_000_000, "Retry-After asks for half an hour: {waited}");
     });
 }
 

@@ -49,7 +49,7 @@ fn fire_event(record: RecordId, event: &str, input: Json) -> Submission {
 
 async fn ring_bells(engine: &Engine<AnyStore>, bells: &[RecordId], stroke: &str) {
     for bell in bells {
-        engine.submit(fire_event(*bell, "ring", json!({ "stroke": stroke }))).await.expect("it rings");
+        engine.submit(fire_event(*bell, "ring", json!({ "stroke": stroke }))).await.expect("the event is taken");
     }
 }
 
@@ -63,7 +63,7 @@ async fn assert_strokes(receiver: &HttpReceiver, bells: &[RecordId], strokes: &[
         heard.entry(of("bell")).or_default().push(of("stroke"));
     }
     for bell in bells {
-        assert_eq!(heard[&bell.to_string()], strokes, "of one bell");
+        assert_eq!(heard[&bell.to_string()], strokes, "the deliveries of one record arrive in order");
     }
 }
 

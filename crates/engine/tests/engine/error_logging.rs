@@ -70,7 +70,7 @@ impl WarningRecorder {
 
 async fn open_memory_engine(config: EngineConfig) -> Engine<MemoryStore> {
     let engine = Engine::open(MemoryStore::new(Clock::manual(start_time())), config);
-    engine.put_lifecycles(&lifecycle_files()).await.expect("sound files");
+    engine.put_lifecycles(&lifecycle_files()).await.expect("valid files");
     engine
 }
 
@@ -104,7 +104,7 @@ fn check_failure_is_logged_once_per_reason_without_payload() {
     for (words, expected) in heard.iter().zip(["the guard is down", "panicked", "the guard is down"]) {
         assert!(words.contains(expected) && words.contains("race.note") && words.contains("decent"), "{words}");
     }
-    assert_eq!(ear.events_containing("secret"), [""; 0], "nothing of the payload");
+    assert_eq!(ear.events_containing("secret"), [""; 0], "the log contains no payload");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn worker_without_role_is_logged_once() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(TEST_TIMEOUT, tried).await.expect("it tries three times");
+        tokio::time::timeout(TEST_TIMEOUT, tried).await.expect("the worker tries three times");
         engine.close().await;
     });
     let heard = ear.events_containing("in-process worker could not lease jobs");

@@ -27,7 +27,7 @@ fn completed_job_is_recorded_in_its_history() {
         assert!(!engine.heartbeat(&bob, id, held.token).await.unwrap().stop_requested);
         engine.commit(&bob, id, held.token, json!({ "n": 1 }), true).await.unwrap();
         let again = engine.commit(&bob, id, held.token, json!({ "n": 1 }), true).await.unwrap();
-        assert!(again.no_op.is_some(), "the same commit again is answered, not carried out");
+        assert!(again.no_op.is_some(), "a repeated commit is answered and not executed");
         assert_eq!(state_of(engine, id).await, "SUCCEEDED");
         assert_eq!(engine.history(&operator_actor(), id, 0, 10).await.unwrap().unwrap().entries.len(), 3);
         assert_eq!(engine.store().effect(id).await.unwrap().unwrap().token, FencingToken(1));
@@ -172,9 +172,9 @@ fn check_answer_decides_and_missing_answer_refuses() {
         CheckRegistry::default(),
         CheckRegistry::default().register("race.note", "decent", |_| async { Err(CheckError("down".to_owned())) }),
         CheckRegistry::default()
-            .register("race.note", "decent", |_| async { panic!("a check of the user's that is broken") }),
+            .register("race.note", "decent", |_| async { panic!("the check handler panics in its future") }),
         CheckRegistry::default().register("race.note", "decent", |asked: CheckRequest| {
-            assert!(asked.payload.is_some(), "one that is broken before it comes to its future");
+            assert!(asked.payload.is_some(), "the check handler panics before its future");
             async { Ok(json_object(json!({ "fine": true }))) }
         }),
         CheckRegistry::default().register("race.note", "decent", |_| std::future::pending()),
@@ -220,7 +220,7 @@ fn check_is_asked_again_when_its_arguments_change() {
                 });
                 let _ = tokio::time::timeout(TEST_TIMEOUT, CHECKS_ASKED.acquire())
                     .await
-                    .expect("in time")
+                    .expect("no timeout")
                     .map(tokio::sync::SemaphorePermit::forget);
                 engine.fire(&ann, note, "edit", json_object(json!({ "text": text }))).await.unwrap();
                 CHECK_GATE.add_permits(1);
@@ -268,7 +268,7 @@ fn close_answers_accepted_calls_and_rejects_new_ones() {
         }
         assert_eq!(engine.store().log(0, 100).await.unwrap().len(), made);
         let seen = tokio::time::timeout(TEST_TIMEOUT, follower).await.expect("the stream ends").unwrap();
-        assert_eq!(seen, made, "a follower has seen all before the end");
+        assert_eq!(seen, made, "the stream returned all entries before it ended");
         assert!(matches!(engine.submit(new_job_submission()).await, Err(EngineError::Closed)));
         assert!(lease_returns_closed(engine).await);
     });

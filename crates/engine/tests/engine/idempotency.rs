@@ -48,7 +48,7 @@ fn repeated_create_with_key_returns_first_record() {
         let first = engine.submit(create_lane("a").with_idempotency_key("k")).await.unwrap();
         let again = engine.submit(create_lane("a").with_idempotency_key("k")).await.unwrap();
         assert_replay(&again, &first);
-        assert_eq!(again.record.expect("its owner may see it").id, first.subject);
+        assert_eq!(again.record.expect("the owner may read the record").id, first.subject);
         let other = engine.submit(create_lane("b").with_idempotency_key("k")).await;
         assert_eq!((reply_code(&other), other.unwrap_err().status()), ("idempotency_key_reused".to_owned(), 422));
         let mut bobs = create_lane("a").with_idempotency_key("k");
@@ -80,7 +80,7 @@ fn duplicate_keys_in_batch_execute_once() {
             (0..4).map(|at| subject(&again[at])).collect::<Vec<_>>(),
             (0..4).map(|at| subject(&first[at])).collect::<Vec<_>>(),
         );
-        assert_ne!(subject(&again[4]), subject(&first[4]), "without a key it is another call");
+        assert_ne!(subject(&again[4]), subject(&first[4]), "a call without a key is executed again");
         assert_eq!(log_length(engine).await, 4);
     });
 }
@@ -132,11 +132,11 @@ fn key_replays_leases_and_reports() {
         assert_eq!((first.len(), held(&first)), (3, held(&again)));
         assert_eq!(held(&engine.lease(&bob, &known).await.unwrap()), held(&first));
         let unknown = LeaseRequest { idempotency_key: Some("other".into()), ..known.clone() };
-        assert!(engine.lease(&bob, &unknown).await.unwrap().is_empty(), "there are two more, and they stay");
+        assert!(engine.lease(&bob, &unknown).await.unwrap().is_empty(), "the two other jobs stay unleased");
         let more = LeaseRequest { max_jobs: 4, ..wanted.clone() };
         assert!(matches!(engine.lease(&bob, &more).await, Err(EngineError::IdempotencyKeyReused)));
         let others = engine.lease(&worker("eve"), &wanted).await.unwrap();
-        assert_eq!(others.len(), 2, "another worker's key is another key");
+        assert_eq!(others.len(), 2, "another worker's key is independent");
 
         let (id, token) = held(&first)[0];
         let commit = || {
@@ -146,7 +146,7 @@ fn key_replays_leases_and_reports() {
         let done = engine.submit(commit()).await.unwrap();
         let again = engine.submit(commit()).await.unwrap();
         assert_replay(&again, &done);
-        assert_eq!(again.no_op, None, "as the first time, when there was something to do");
+        assert_eq!(again.no_op, None, "the replay returns the first receipt");
     });
 }
 
@@ -176,7 +176,7 @@ fn replayed_lease_call_omits_ended_leases() {
 }
 
 #[test]
-fn repeated_lease_call_while_first_waits_returns_still_running() {
+fn repeated_lease_call_while_first_waits_returns_key_in_use() {
     on_each_store(config_without_polling(), async |engine, _| {
         let bob = worker("bob");
         let wanted = LeaseRequest {
@@ -241,7 +241,7 @@ fn concurrent_calls_with_same_key_share_one_result() {
         assert_eq!(
             reply_code(&engine.submit(create_lane("b").with_idempotency_key("k")).await),
             "idempotency_key_reused",
-            "told at once"
+            "the call is refused at once"
         );
         // The same owner with other roles may get another reply, so it must retry.
         let mut other = create_lane("a").with_idempotency_key("k");
@@ -332,7 +332,7 @@ fn replayed_reply_hides_record_the_caller_may_not_read() {
 
 /// Other calls of the batch are not affected.
 #[test]
-fn invalid_idempotency_keys_return_bad_key() {
+fn invalid_idempotency_keys_are_rejected() {
     on_each_store(EngineConfig::default(), async |engine, _| {
         let long = "x".repeat(256);
         let calls =

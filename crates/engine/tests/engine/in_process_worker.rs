@@ -30,7 +30,7 @@ async fn create_errand<S: Store + 'static>(engine: &Engine<S>, task: &str) -> Re
 }
 
 async fn get_record<S: Store + 'static>(engine: &Engine<S>, id: RecordId) -> Arc<Record> {
-    engine.get(&operator_actor(), id).await.expect("reading").expect("it is there")
+    engine.get(&operator_actor(), id).await.expect("reading").expect("it exists")
 }
 
 /// Polls until the condition holds, or fails after a timeout.
@@ -48,7 +48,7 @@ async fn wait_until<S: Store + 'static>(
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, looking).await.expect("in time")
+    tokio::time::timeout(TEST_TIMEOUT, looking).await.expect("no timeout")
 }
 
 fn is_in_state(state: &str) -> impl Fn(&Record) -> bool {
@@ -74,7 +74,7 @@ fn handler_result_decides_job_outcome() {
                 match job.field("what").as_str() {
                     Some("fetch") => Ok(json!({ "said": "here" })),
                     Some("chatter") => Ok(json!({ "said": "far too long for it" })),
-                    Some("stumble") if job.token == FencingToken(1) => panic!("over a stone"),
+                    Some("stumble") if job.token == FencingToken(1) => panic!("handler panic"),
                     Some("stumble") => Ok(json!({ "said": "ouch" })),
                     _ => Err(FailureReport { retryable: Some(false), ..FailureReport::new("unwilling", "no") }),
                 }
@@ -119,7 +119,7 @@ fn unstorable_result_fails_its_job() {
         assert_eq!(last_error(&*wait_until(&engine, large, is_in_state("failed")).await), "SIZE_EXCEEDED");
         assert_eq!(last_error(&*wait_until(&engine, rude, is_in_state("failed")).await), "store_rejected");
         assert_eq!(last_error(&*wait_until(&engine, wordy, is_in_state("failed")).await), "wordy");
-        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("in time");
+        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
     });
 }
 
@@ -130,14 +130,14 @@ fn handler_panic_fails_attempt_without_leaking_message() {
         let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config_without_polling()).await;
         let id = create_errand(&engine, "stumble").await;
         engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |job: WorkerJob| {
-            assert_ne!(job.token, FencingToken(1), "over a stone");
+            assert_ne!(job.token, FencingToken(1), "handler panic");
             async { Ok(json!({ "said": "ouch" })) }
         });
         let stumbled = wait_until(&engine, id, is_in_state("done")).await;
         assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("EXCEPTION")));
         // The panic message may quote a payload.
         let log = engine.store().log(0, 100).await.expect("the log");
-        assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("over a stone")));
+        assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("handler panic")));
         engine.close().await;
     });
 }
@@ -174,7 +174,7 @@ fn failed_heartbeat_is_retried_within_the_lease() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let took = tokio::time::timeout(TEST_TIMEOUT, three).await.expect("in time");
+        let took = tokio::time::timeout(TEST_TIMEOUT, three).await.expect("no timeout");
         assert!(took < Duration::from_secs(1), "{took:?}");
         engine.close().await;
     });
@@ -199,7 +199,7 @@ fn close_gives_up_unreportable_commit() {
             Ok(json!({ "said": "here" }))
         });
         wait_until(&engine, id, |record| record.live_execution().is_some()).await;
-        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("in time");
+        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
         assert!(store.inner.record(id).await.unwrap().unwrap().live_execution().is_some());
     });
 }
@@ -224,7 +224,7 @@ fn heartbeats_extend_lease_of_long_job() {
                 }
             },
         );
-        let first_end = starts.recv().await.expect("it began");
+        let first_end = starts.recv().await.expect("the job started");
         wait_until(&engine, id, |record| record.execution.as_ref().is_some_and(|own| own.expires_at > first_end)).await;
         gate.add_permits(1);
         assert_eq!(wait_until(&engine, id, is_in_state("done")).await.attempt, 1);
@@ -234,7 +234,7 @@ fn heartbeats_extend_lease_of_long_job() {
 
 /// A handler that ignores the request is dropped.
 #[test]
-fn called_off_job_is_stopped_by_heartbeat() {
+fn canceled_job_is_stopped_by_heartbeat() {
     for hears in [true, false] {
         block_on(async {
             let engine = open_engine(MemoryStore::new(Clock::machine()), EngineConfig::default()).await;
@@ -325,7 +325,7 @@ fn lost_lease_drops_the_handler() {
         wait_until(&engine, id, |record| record.live_execution().is_some()).await;
         // The process was suspended for an hour.
         clock.set(start_time().checked_add(Span::from_secs(3_600)).unwrap());
-        tokio::time::timeout(TEST_TIMEOUT, drops.recv()).await.expect("in time").expect("dropped");
+        tokio::time::timeout(TEST_TIMEOUT, drops.recv()).await.expect("no timeout").expect("dropped");
         assert_eq!(wait_until(&engine, id, is_in_state("done")).await.attempt, 2);
         engine.close().await;
     });

@@ -34,17 +34,17 @@ fn logged_denials_are_limited_per_owner() {
         }
         assert_eq!((log().await, engine.counters().unlogged_refusals), (3, 17));
         assert_eq!(reply_code(&engine.submit(poke("bob", id, "hm")).await), "not_found");
-        assert_eq!(log().await, 4, "another owner has its own");
+        assert_eq!(log().await, 4, "another owner has its own budget");
         clock.set(start_time().checked_add(Span::from_secs(20)).unwrap());
         engine.submit_all(storm()).await.unwrap();
-        assert_eq!(log().await, 5, "a third of a minute, one of three");
+        assert_eq!(log().await, 5, "a third of a minute refills one of three");
         clock.set(start_time());
         engine.submit_all(storm()).await.unwrap();
-        assert_eq!(log().await, 5, "a clock that is set back gives nothing");
+        assert_eq!(log().await, 5, "a clock that is set back refills nothing");
         clock.set(start_time().checked_add(Span::from_secs(24 * 3_600)).unwrap());
         engine.submit(poke("eve", id, &"x".repeat(2_500))).await.unwrap_err();
         engine.submit_all(storm()).await.unwrap();
-        assert_eq!(log().await, 6, "a large one costs as much as several");
+        assert_eq!(log().await, 6, "a large entry costs as much as several");
     });
 }
 
@@ -59,7 +59,7 @@ fn audited_refusals_have_their_own_log_limit() {
             let id = create_job(engine).await;
             let later = start_time().checked_add(Span::from_secs(3_600)).unwrap().to_string();
             let fields = json_object(json!({ "to": "http://nowhere", "first": later, "second": later }));
-            let bell = engine.create(&user("eve"), "race.bell", fields).await.expect("a bell of her own").subject;
+            let bell = engine.create(&user("eve"), "race.bell", fields).await.expect("eve creates a bell").subject;
             let audits = async || {
                 let log = engine.store().log(0, 1_000).await.unwrap();
                 log.iter().filter(|entry| entry.text.contains("ASLEEP")).count()
@@ -70,16 +70,16 @@ fn audited_refusals_have_their_own_log_limit() {
             let wake = || engine.fire(&eve, bell, "wake", json_object(json!({})));
             for logged in [1, 2, 3, 3] {
                 assert_eq!(reply_code(&wake().await), "asleep");
-                assert_eq!(audits().await, logged, "she has as many of these, and no more");
+                assert_eq!(audits().await, logged, "audited refusals have their own budget");
             }
-            assert_eq!(engine.counters().unlogged_refusals, 8, "what goes beyond is counted");
+            assert_eq!(engine.counters().unlogged_refusals, 8, "refusals beyond the budget are counted");
         },
     );
 }
 
 /// Other calls of the batch are not affected.
 #[test]
-fn oversized_call_returns_too_large() {
+fn oversized_call_returns_request_too_large() {
     let config = EngineConfig { max_input_bytes: 100, max_result_bytes: 50, ..EngineConfig::default() };
     on_each_store(config, async |engine, _| {
         let (id, bob) = (create_job(engine).await, worker("bob"));
@@ -122,16 +122,16 @@ fn json_deeper_than_limit_is_rejected() {
         }
         let held = lease_one(engine).await.expect("the job");
         assert_eq!(reply_code(&engine.commit(&bob, id, held.token, nested_json(101), true).await), "invalid_input");
-        engine.commit(&bob, id, held.token, nested_json(100), true).await.expect("as deep as may be");
-        assert!(engine.effect(&user("ann"), id).await.expect("it can be read").is_some());
+        engine.commit(&bob, id, held.token, nested_json(100), true).await.expect("the maximum depth is accepted");
+        assert!(engine.effect(&user("ann"), id).await.expect("the read succeeds").is_some());
         for entry in engine.store().log(0, 100).await.unwrap() {
-            entry.body().expect("it can be read");
+            entry.body().expect("the read succeeds");
         }
     });
 }
 
 #[test]
-fn mismatched_payload_bytes_return_bad_content() {
+fn mismatched_payload_bytes_return_payload_mismatch() {
     on_each_store(EngineConfig::default(), async |engine, _| {
         let create = |payload| {
             let (id, owner, fields) = (None, None, json_object(json!({})));
@@ -157,7 +157,7 @@ fn mismatched_payload_bytes_return_bad_content() {
         };
         let large = vec![0; (1 << 20) + 1];
         let reply = engine.create_with_payload(&user("ann"), create, large).await;
-        assert_eq!(reply_code(&reply), "invalid_input", "larger than its lifecycle takes");
+        assert_eq!(reply_code(&reply), "invalid_input", "the input exceeds the bounds of its field");
     });
 }
 
@@ -178,7 +178,7 @@ fn queued_bytes_over_limit_return_overloaded() {
         assert!(matches!(note().await, Err(EngineError::Overloaded { .. })));
         held.release();
         first.await.unwrap().unwrap();
-        note().await.expect("there is room again");
+        note().await.expect("the queue has capacity again");
         engine.close().await;
     });
 }

@@ -41,7 +41,7 @@ async fn find_relations(
     id: RecordId,
     query: RelationsQuery,
 ) -> Option<RecordRelations> {
-    engine.relations(actor, id, &query).await.expect("a look")
+    engine.relations(actor, id, &query).await.expect("the query succeeds")
 }
 
 fn record_ids(records: &[RelatedRecord]) -> Vec<RecordId> {
@@ -58,7 +58,7 @@ fn board_files() -> InputFiles {
     let board = r#"
 language  = 1
 lifecycle = "look.board"
-about     = "Anybody may read it"
+about     = "Every caller may read it"
 
 [states]
 up   = { about = "to be read", rest = true }
@@ -104,7 +104,7 @@ take = ["board"]
 #[test]
 fn relations_hide_records_the_caller_may_not_see() {
     on_each_store(EngineConfig::default(), async |engine, _| {
-        engine.put_lifecycles(&board_files()).await.expect("sound files");
+        engine.put_lifecycles(&board_files()).await.expect("valid files");
         let other = create_record(engine, "eve", "look.board", json!({})).await;
         let hidden = create_record(engine, "eve", "look.note", json!({})).await;
         let fields = json!({ "first": hidden.to_string(), "beside": [other.to_string()] });
@@ -113,25 +113,28 @@ fn relations_hide_records_the_caller_may_not_see() {
         for owner in ["ann", "eve", "eve", "ann", "ann"] {
             tasks.push(create_record(engine, owner, "look.note", json!({ "board": own.to_string() })).await);
         }
-        let whole =
-            find_relations(engine, &operator_actor(), own, relations_query(10)).await.expect("an operator sees it");
+        let whole = find_relations(engine, &operator_actor(), own, relations_query(10))
+            .await
+            .expect("an operator may read the record");
         let refs: Vec<_> = whole.refs.iter().map(|(field, records)| (&**field, record_ids(records))).collect();
         assert_eq!(refs, [("first", vec![hidden]), ("beside", vec![other])]);
         assert_eq!((whole.links.len(), &*whole.links[0].0, whole.links[0].1.next), (1, "notes", None));
         assert_eq!(record_ids(&whole.links[0].1.records), tasks);
-        let anns = find_relations(engine, &user("ann"), own, relations_query(10)).await.expect("anybody sees it");
+        let anns = find_relations(engine, &user("ann"), own, relations_query(10))
+            .await
+            .expect("every caller may read the record");
         let refs: Vec<_> = anns.refs.iter().map(|(field, records)| (&**field, record_ids(records))).collect();
-        assert_eq!(refs, [("beside", vec![other])], "the note is eve's");
+        assert_eq!(refs, [("beside", vec![other])], "the note belongs to eve");
         assert_eq!(record_ids(&anns.links[0].1.records), [tasks[0], tasks[3], tasks[4]]);
         assert!(
             find_relations(engine, &user("ann"), hidden, relations_query(10)).await.is_none(),
-            "as if it were not there"
+            "a hidden record looks like a missing one"
         );
         // Page by page, of one link.
         let (mut found, mut after, mut pages) = (Vec::new(), None, 0);
         loop {
             let query = RelationsQuery { link: Some("notes".into()), after, limit: 2 };
-            let page = find_relations(engine, &user("ann"), own, query).await.expect("she sees it");
+            let page = find_relations(engine, &user("ann"), own, query).await.expect("ann may read the record");
             assert!(page.refs.is_empty());
             let (_, page) = page.links.into_iter().next().expect("the link");
             found.extend(record_ids(&page.records));
@@ -140,9 +143,13 @@ fn relations_hide_records_the_caller_may_not_see() {
                 break;
             }
         }
-        assert_eq!((found, pages), (vec![tasks[0], tasks[3], tasks[4]], 2), "hidden ones make no pages");
+        assert_eq!(
+            (found, pages),
+            (vec![tasks[0], tasks[3], tasks[4]], 2),
+            "hidden records do not count toward a page"
+        );
         let none = RelationsQuery { link: Some("nothing".into()), ..relations_query(2) };
-        assert!(find_relations(engine, &operator_actor(), own, none).await.expect("it is there").links.is_empty());
+        assert!(find_relations(engine, &operator_actor(), own, none).await.expect("it exists").links.is_empty());
     });
 }
 
@@ -153,11 +160,11 @@ fn coin_account(name: &str) -> AccountName {
 #[test]
 fn statement_balances_add_up_across_pages_and_pruning() {
     on_each_store(EngineConfig::default(), async |engine, clock| {
-        engine.put_lifecycles(&suite_files()).await.expect("sound files");
+        engine.put_lifecycles(&suite_files()).await.expect("valid files");
         let ann = user("ann");
         let id = create_record(engine, "ann", "suite.box", json!({})).await;
         for (event, amount) in [("earn", 50), ("spend", 20), ("earn", 5), ("spend", 1), ("spend", 4)] {
-            engine.fire(&ann, id, event, json_object(json!({ "amount": amount }))).await.expect("a move");
+            engine.fire(&ann, id, event, json_object(json!({ "amount": amount }))).await.expect("a transfer");
         }
         let whole = engine
             .statement(&operator_actor(), &coin_account("purse:ann"), None, 100)
@@ -183,7 +190,9 @@ fn statement_balances_add_up_across_pages_and_pruning() {
             assert_eq!(page.opening_balance.is_none(), page.next.is_some());
             paged.extend(page.lines);
             // The cursor as a caller sends it back.
-            from = page.next.map(|next| next.to_string().parse::<StatementCursor>().expect("its own text"));
+            from = page
+                .next
+                .map(|next| next.to_string().parse::<StatementCursor>().expect("the cursor parses its own text"));
             if from.is_none() {
                 break;
             }
@@ -201,16 +210,20 @@ fn statement_balances_add_up_across_pages_and_pruning() {
             engine.statement(&operator_actor(), &coin_account("till:ann"), None, 9).await.unwrap().expect("an account");
         let lines: Vec<_> = till.lines.iter().map(|line| (line.record, line.amount, line.balance)).collect();
         assert_eq!((lines, till.current.balance, till.opening_balance), (vec![(other, 2, 9)], 9, Some(7)));
-        assert!(engine.statement(&operator_actor(), &coin_account("nobody"), None, 9).await.unwrap().is_none());
+        assert!(engine.statement(&operator_actor(), &coin_account("unknown"), None, 9).await.unwrap().is_none());
         // Operators only.
         let refused = engine.statement(&ann, &coin_account("purse:ann"), None, 9).await.unwrap_err();
         assert_eq!((refused.status(), refused.code()), (403, "forbidden"));
         assert_eq!(engine.accounts(&ann, &AccountsQuery::default()).await.unwrap_err().code(), "forbidden");
         assert_eq!(engine.account(&ann, &coin_account("purse:ann")).await.unwrap_err().code(), "forbidden");
-        let one = engine.account(&Actor::engine(), &coin_account("purse:ann")).await.unwrap().expect("for whoever may");
+        let one = engine
+            .account(&Actor::engine(), &coin_account("purse:ann"))
+            .await
+            .unwrap()
+            .expect("the engine may read accounts");
         let listed = engine.accounts(&operator_actor(), &AccountsQuery { after: None, limit: 100 }).await.unwrap();
         assert!(one.balance == 30 && listed.contains(&one));
-        assert_eq!(listed.iter().map(|one| one.balance).sum::<i64>(), 0, "all of them together are nothing");
+        assert_eq!(listed.iter().map(|one| one.balance).sum::<i64>(), 0, "the balances sum to zero");
     });
 }
 

@@ -29,7 +29,7 @@ fn advance_clock(clock: &Clock, seconds: i64) {
 }
 
 async fn lease_job<S: Store + 'static>(engine: &Engine<S>) -> LeasedJob {
-    lease_one(engine).await.expect("a job waits")
+    lease_one(engine).await.expect("a job is ready")
 }
 
 /// INV-5: failures, lost leases, yields, refusals and ended records are counted. EXE-4: a redelivery is counted, and a
@@ -87,7 +87,7 @@ fn every_execution_outcome_is_counted() {
         assert_eq!((sizes.total_count(), sizes.sum), (measures.counters.batches, measures.counters.operations));
         assert_eq!(measures.save_times.expect("saves").total_count(), measures.counters.batches);
         let creates = measures.latency.iter().find(|(kind, _)| *kind == "create").map(|(_, times)| times.total_count());
-        assert_eq!(creates, Some(4), "each call is timed, the repeated one too");
+        assert_eq!(creates, Some(4), "every call is timed, also a repeated one");
     });
 }
 
@@ -148,7 +148,7 @@ fn execution_spans_continue_the_trace_of_creation() {
             let id = engine.submit(made).await.unwrap().subject;
             let first = lease_job(engine).await;
             assert_eq!(first.record.trace, Some(parse_trace(text)));
-            let own = execution_trace(&first.record, first.token).expect("it stands in a trace");
+            let own = execution_trace(&first.record, first.token).expect("the execution belongs to a trace");
             engine.fail(&bob, id, first.token, again.clone()).await.unwrap();
             advance_clock(clock, 100);
             let second = lease_job(engine).await;
@@ -208,7 +208,7 @@ fn trace_survives_restart() {
     block_on(async {
         let engine: Engine<AnyStore> = open_engine(open_sqlite(&folder, &clock), config_without_polling()).await;
         assert_eq!(lease_job(&engine).await.record.trace, Some(parse_trace(SAMPLED_TRACEPARENT)));
-        assert!(engine.metrics().commit_times.expect("it tells them").total_count() > 0);
+        assert!(engine.metrics().commit_times.expect("the store measures commits").total_count() > 0);
         engine.close().await;
     });
 }
@@ -242,7 +242,7 @@ go = "running -> waiting"
 fn oldest_ready_age_includes_lowest_priority_job() {
     on_each_store(config_without_polling(), async |engine, clock| {
         let file = InputFile { name: "line.toml".to_owned(), text: PRIORITY_JOB_LIFECYCLE.into() };
-        engine.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a sound file");
+        engine.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a valid file");
         let job = |weight: i64| {
             let fields = Map::from_iter([("weight".to_owned(), json!(weight))]);
             let create = CreateRecord { lifecycle: "line.job".into(), id: None, owner: None, fields, payload: None };
@@ -252,7 +252,7 @@ fn oldest_ready_age_includes_lowest_priority_job() {
         advance_clock(clock, 60);
         let others = engine.submit_all((0..1_000).map(|_| job(100)).collect()).await.expect("room");
         assert!(others.iter().all(Result::is_ok));
-        let glance = engine.store().stats(clock.now()).await.expect("a look");
+        let glance = engine.store().stats(clock.now()).await.expect("the query succeeds");
         let since: Vec<_> = glance.oldest_ready.iter().map(|oldest| (&*oldest.lifecycle, oldest.ready_since)).collect();
         assert_eq!(since, [("line.job", start_time())]);
         let ready: Vec<_> = glance.ready_counts.iter().map(|ready| (&*ready.lifecycle, ready.jobs)).collect();

@@ -69,7 +69,7 @@ fn payload_over_inline_limit_goes_to_object_storage() {
             assert_eq!(objects.object_size(&sha256).await.unwrap().is_some(), is_beside, "{length}");
             assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*given), "{length}");
             assert!(engine.payload(&user("eve"), id).await.unwrap().is_none());
-            let mut reader = engine.payload_reader(&user("ann"), id).await.unwrap().expect("it is there");
+            let mut reader = engine.payload_reader(&user("ann"), id).await.unwrap().expect("it exists");
             assert_eq!(reader.payload(), PayloadRef { sha256, bytes: u64::try_from(length).unwrap() });
             let (mut read, mut pieces) = (Vec::new(), 0);
             while let Some(piece) = reader.next_chunk().await.unwrap() {
@@ -78,7 +78,7 @@ fn payload_over_inline_limit_goes_to_object_storage() {
             }
             assert_eq!(read, *given);
             assert!(pieces > 1 || length < (1 << 19), "{length} bytes in {pieces} pieces");
-            assert!(reader.next_chunk().await.unwrap().is_none(), "the end is the end");
+            assert!(reader.next_chunk().await.unwrap().is_none(), "no chunk follows the end");
             let held = engine
                 .lease(&worker("bob"), &LeaseRequest::single_job(JOB_LIFECYCLE, "w"))
                 .await
@@ -106,7 +106,7 @@ fn refused_create_leaves_no_payload_in_object_storage() {
         };
         let viewer = Actor::new("eve", &["viewer"]);
         let refused = engine.submit(Submission { actor: viewer.clone(), ..large(JOB_LIFECYCLE, 1) }).await;
-        assert_eq!(refused.expect_err("a viewer makes nothing").status(), 403);
+        assert_eq!(refused.expect_err("a viewer may not create").status(), 403);
         let small = Submission::new(&user("ann"), Call::Create(new_create()));
         let calls = vec![
             Submission { actor: viewer, ..large(JOB_LIFECYCLE, 2) },
@@ -134,7 +134,7 @@ fn written_object_is_accepted_as_payload_and_mismatch_rejected() {
     let objects = open_object_storage(&folder);
     on_each_store(config_with_storage(&objects), async |engine, _| {
         let whole = test_bytes(300_000, 3);
-        let mut writer = engine.object_storage().expect("a place").writer().await.unwrap();
+        let mut writer = engine.object_storage().expect("object storage is configured").writer().await.unwrap();
         for piece in whole.chunks(70_000) {
             writer.write(piece.to_vec()).await.unwrap();
         }
@@ -192,11 +192,11 @@ fn payload_upload_offloads_only_large_payloads() {
         let before = count_files(&root);
         let mut arriving =
             engine.begin_payload().push(test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 12)).await.expect("room");
-        assert_eq!(count_files(&root).1, 1, "it is written as it comes");
+        assert_eq!(count_files(&root).1, 1, "the upload is written while it arrives");
         // Single bytes are combined into larger writes.
         let written = || {
             let drafts = std::fs::read_dir(root.join("drafts")).expect("a folder").flatten();
-            drafts.map(|draft| draft.metadata().expect("it is there").len()).sum::<u64>()
+            drafts.map(|draft| draft.metadata().expect("it exists").len()).sum::<u64>()
         };
         let before_them = written();
         for byte in 0..100 {
@@ -241,7 +241,7 @@ fn orphaned_objects_are_collected_after_ttl_and_prune() {
         objects.put(Arc::clone(&orphan)).await.unwrap();
         assert_eq!(count_files(&root), (2, 0));
         let young = collect_orphans(engine.store(), &objects, Length::from_hours(1)).await.unwrap();
-        assert_eq!((young.objects, count_files(&root).0), (0, 2), "somebody may be about to name it");
+        assert_eq!((young.objects, count_files(&root).0), (0, 2), "a create call may still name the young object");
         let gone = collect_orphans(engine.store(), &objects, Length::ZERO).await.unwrap();
         assert_eq!((gone.objects, gone.bytes, count_files(&root)), (1, u64::try_from(orphan.len()).unwrap(), (1, 0)));
         // Prunes one of the two records that reference it, then the other.
@@ -314,7 +314,7 @@ fn verify_reports_missing_and_damaged_objects() {
             (folder.database_path().with_extension("objects").join(&name[..2]).join(&name[2..]), name)
         };
         std::fs::write(path(&given[0]).0, "other bytes").unwrap();
-        assert_eq!(found(false).await, (2, vec![]), "that it is there is all that was asked");
+        assert_eq!(found(false).await, (2, vec![]), "without `verify_bytes` only existence is checked");
         assert_eq!(found(true).await, (2, vec![path(&given[0]).1]));
         std::fs::remove_file(path(&given[1]).0).unwrap();
         assert_eq!(found(false).await, (2, vec![path(&given[1]).1]));
@@ -341,9 +341,9 @@ fn idempotency_key_replays_large_create_after_version_change() {
         let job = files.files.iter_mut().find(|file| file.text.contains("\"execution.job\"")).expect("the job's file");
         assert!(job.text.contains("\n[states]"), "{}", job.text);
         job.text = job.text.replace("\n[states]", "\n[payload]\nmax = \"1 KB\"\n\n[states]").into();
-        engine.put_lifecycles(&files).await.expect("sound files");
-        let again = sent("k").await.expect("as it was");
+        engine.put_lifecycles(&files).await.expect("valid files");
+        let again = sent("k").await.expect("the stored reply is replayed");
         assert!(again.replayed && again.subject == first.subject, "{again:?}");
-        assert!(sent("other").await.is_err(), "a new one is judged anew");
+        assert!(sent("other").await.is_err(), "a new key is decided by the new version");
     });
 }

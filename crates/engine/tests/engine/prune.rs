@@ -141,7 +141,7 @@ fn engine_prunes_periodically() {
                 }
             }
         };
-        let entry = tokio::time::timeout(TEST_TIMEOUT, next).await.expect("in time");
+        let entry = tokio::time::timeout(TEST_TIMEOUT, next).await.expect("no timeout");
         assert_eq!(entry.body().unwrap().checkpoint.unwrap().pruned_records(), 1);
         assert!(engine.get(&operator_actor(), id).await.unwrap().is_none());
     });
@@ -182,7 +182,7 @@ fn reference_group_is_pruned_together_or_kept() {
         let small = RetentionPolicy { max_batch_records: 3, ..prune_everything().retention };
         let small_batch_options = PruneOptions { retention: small, ..PruneOptions::default() };
         let pruned = engine.prune(&small_batch_options).await.unwrap();
-        assert_eq!((pruned.records, pruned.held_back), (2, 2), "the two that lost go alone: {pruned:?}");
+        assert_eq!((pruned.records, pruned.held_back), (2, 2), "only the two losers are pruned: {pruned:?}");
         assert_eq!(engine.prune(&small_batch_options).await.unwrap().records, 2);
     });
 }

@@ -42,7 +42,7 @@ fn record_is_visible_only_to_owner_operator_and_lease_holder() {
         assert_eq!(visibility_of(engine, &worker("mallory"), id).await, [false; 4], "another worker");
         assert_eq!(visibility_of(engine, &user("bob"), id).await, [false; 4], "the same name without a worker's key");
         engine.commit(&bob, id, held.token, json!(1), true).await.unwrap();
-        assert_eq!(visibility_of(engine, &bob, id).await, [false; 4], "the lease is over");
+        assert_eq!(visibility_of(engine, &bob, id).await, [false; 4], "the lease has ended");
         assert!(engine.effect(&ann, id).await.unwrap().is_some());
         assert!(engine.effect(&eve, id).await.unwrap().is_none());
     });
@@ -61,7 +61,8 @@ fn stream_shows_only_visible_records() {
         for (mut stream, expected) in [(ann, 1), (eve, 1), (all, 3)] {
             let mut records = Vec::new();
             for _ in 0..expected {
-                let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("in time").unwrap().unwrap();
+                let entry =
+                    tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().unwrap();
                 records.push(entry.record);
             }
             told.push(records);
@@ -78,9 +79,9 @@ fn access_rules_widen_visibility() {
         let board = engine.create(&ann, "race.board", json_object(json!({ "reader": "eve" }))).await.unwrap().subject;
         let made = engine.create(&ann, "race.pinned", json_object(json!({ "board": board.to_string() }))).await;
         let pinned = made.unwrap().subject;
-        assert_eq!(visibility_of(engine, &user("zoe"), board).await, [true; 4], "open to anyone");
+        assert_eq!(visibility_of(engine, &user("zoe"), board).await, [true; 4], "every caller may read the board");
         assert_eq!(visibility_of(engine, &user("zoe"), pinned).await, [false; 4]);
-        assert_eq!(visibility_of(engine, &user("eve"), pinned).await, [true; 4], "the board names her");
+        assert_eq!(visibility_of(engine, &user("eve"), pinned).await, [true; 4], "the board refers to the note");
         assert_eq!(visible_records(engine, &user("zoe")).await, [board]);
     });
 }
@@ -122,7 +123,7 @@ fn pagination_reveals_nothing_of_hidden_records() {
         }
         let after = pages().await;
         assert_eq!((&before[1..3], &before[4]), (&after[1..3], &after[4]));
-        assert_eq!((after[0].0, after[3].0), (1, 1), "the board is open to anyone");
+        assert_eq!((after[0].0, after[3].0), (1, 1), "every caller may read the board");
     });
 }
 

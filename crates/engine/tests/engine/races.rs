@@ -58,7 +58,7 @@ fn each_job_is_leased_to_one_worker() {
         assert_eq!(had.len(), RACES_PER_STORE);
         had.sort_unstable();
         had.dedup();
-        assert_eq!(had.len(), RACES_PER_STORE, "none was handed out twice");
+        assert_eq!(had.len(), RACES_PER_STORE, "no job was leased twice");
     });
 }
 
@@ -86,6 +86,6 @@ fn cancel_races_end_with_cancel_or_one_winner() {
             assert_eq!(told, expected);
         }
         println!("{prizes:?}");
-        assert!(prizes.won > 0, "the race was never won");
+        assert!(prizes.won > 0, "no race had a winner");
     });
 }

@@ -37,10 +37,10 @@ struct RelayMarket<'a> {
 }
 
 /// Runs the test on each store.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "callers pass closures")]
 fn with_market(test: impl AsyncFn(&RelayMarket)) {
     on_each_store(EngineConfig { checks: fake_chain_checks(), ..EngineConfig::default() }, async |engine, _| {
-        engine.put_lifecycles(&InputFiles { files: systems::source_files("relay") }).await.expect("sound files");
+        engine.put_lifecycles(&InputFiles { files: systems::source_files("relay") }).await.expect("valid files");
         let market = RelayMarket { engine };
         for name in ["alice", "bob", "carol"] {
             market.create(name, "relay.agent", json!({ "agent_id": name, "wallet": WALLET_ADDRESS })).await;
@@ -51,11 +51,15 @@ fn with_market(test: impl AsyncFn(&RelayMarket)) {
 
 impl RelayMarket<'_> {
     async fn create(&self, user_name: &str, lifecycle: &str, fields: Json) -> RecordId {
-        self.engine.create(&user(user_name), lifecycle, json_object(fields)).await.expect("it is made").subject
+        self.engine
+            .create(&user(user_name), lifecycle, json_object(fields))
+            .await
+            .expect("the record is created")
+            .subject
     }
 
     async fn fire(&self, user_name: &str, record: RecordId, event: &str, input: Json) {
-        self.engine.fire(&user(user_name), record, event, json_object(input)).await.expect("it is taken");
+        self.engine.fire(&user(user_name), record, event, json_object(input)).await.expect("the event is taken");
     }
 
     /// Creates Alice's job, paid for by its own transaction.
@@ -73,11 +77,11 @@ impl RelayMarket<'_> {
         let (lifecycle, id, owner, payload) = ("relay.submission".into(), None, None, None);
         let create = CreateRecord { lifecycle, id, owner, fields, payload };
         let made = self.engine.create_with_payload(&user(user_name), create, *b"five, seven, five").await;
-        made.expect("it is handed in").subject
+        made.expect("the submission is created").subject
     }
 
     async fn record(&self, id: RecordId) -> Arc<Record> {
-        self.engine.get(&operator_actor(), id).await.expect("reading").expect("it is there")
+        self.engine.get(&operator_actor(), id).await.expect("reading").expect("it exists")
     }
 
     async fn field(&self, id: RecordId, name: &str) -> Json {
@@ -120,8 +124,11 @@ fn two_passes_in_one_batch_pay_only_the_first() {
                 held.reverse();
             }
             let before = market.engine.counters();
-            let replies =
-                market.engine.submit_all(held.iter().map(passing_commit).collect()).await.expect("room for two");
+            let replies = market
+                .engine
+                .submit_all(held.iter().map(passing_commit).collect())
+                .await
+                .expect("the queue accepts two calls");
             let after = market.engine.counters();
             assert_eq!(after.batches - before.batches, 1, "one transaction");
             assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "lease_lost"]);
@@ -149,7 +156,11 @@ fn concurrent_refunds_pay_once() {
             assert_eq!(won, 1, "{told:?}");
             assert!(told.iter().all(|code| code == "already_refunded"), "{told:?}");
             let made = market.settlements(job).await;
-            assert_eq!(made.iter().map(|one| one.hold).collect::<Vec<_>>(), [JOB_PRICE], "one, of the whole deposit");
+            assert_eq!(
+                made.iter().map(|one| one.hold).collect::<Vec<_>>(),
+                [JOB_PRICE],
+                "one refund of the whole deposit"
+            );
         }
     });
 }

@@ -88,7 +88,7 @@ fn damaged_due_records_do_not_block_others() {
                     .id,
             );
         }
-        let last = held.pop().expect("one that is sound");
+        let last = held.pop().expect("a valid submission");
         engine.store().damaged_records.lock().unwrap().extend(&held);
         clock.set(after(3_600));
         engine.wake_all();
@@ -97,7 +97,7 @@ fn damaged_due_records_do_not_block_others() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(TEST_TIMEOUT, ended).await.expect("in time");
+        tokio::time::timeout(TEST_TIMEOUT, ended).await.expect("no timeout");
         let jobs = engine.list(&operator_actor(), &ListQuery { limit: 100, ..ListQuery::default() }).await.unwrap();
         assert_eq!(jobs.records.iter().map(|job| job.id).collect::<Vec<_>>(), [last]);
         assert_eq!(engine.counts(&operator_actor()).await.unwrap().iter().map(|count| count.count).sum::<u64>(), 25);
@@ -150,7 +150,7 @@ fn conflicting_save_is_decided_again() {
 }
 
 #[test]
-fn endless_conflicts_return_contended() {
+fn endless_conflicts_return_too_many_conflicts() {
     block_on(async {
         let lose = |_: &Batch| Some(Ok(SaveResult::Conflict(SaveConflict::default())));
         let engine = open_engine(FaultyStore::new(memory_store(), lose), EngineConfig::default()).await;
@@ -209,22 +209,22 @@ fn failed_due_work_is_retried_with_delay() {
         full.store(false, Ordering::SeqCst);
         let mut stream = engine.stream(&operator_actor(), 102);
         engine.wake_all();
-        assert!(tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("in time").unwrap().is_some());
+        assert!(tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().is_some());
         engine.close().await;
     });
 }
 
 /// Not that the engine is closed. `close` still ends.
 #[test]
-fn panicked_writer_returns_engine_broken() {
+fn panicked_writer_returns_writer_died() {
     block_on(async {
-        let breaks = |batch: &Batch| has_create_by_eve(batch).then(|| panic!("a bug of ours"));
+        let breaks = |batch: &Batch| has_create_by_eve(batch).then(|| panic!("simulated bug"));
         let engine = open_engine(FaultyStore::new(memory_store(), breaks), EngineConfig::default()).await;
         let mut fatal = new_job_submission();
         fatal.actor.id = "eve".into();
         assert_eq!(reply_code(&engine.submit(fatal).await), "writer_died");
         assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "writer_died");
-        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("in time");
+        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
         assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "closed");
     });
 }
@@ -269,9 +269,9 @@ fn small_batch_is_sent_while_earlier_save_blocks() {
         let store = FaultyStore::gated(memory_store());
         let engine = open_engine(store.clone(), EngineConfig::default()).await;
         let stuck = spawn_create(&engine);
-        tokio::time::timeout(TEST_TIMEOUT, store.wait_for_saves(1)).await.expect("in time");
+        tokio::time::timeout(TEST_TIMEOUT, store.wait_for_saves(1)).await.expect("no timeout");
         let late = spawn_create(&engine);
-        tokio::time::timeout(TEST_TIMEOUT, store.wait_for_saves(2)).await.expect("in time");
+        tokio::time::timeout(TEST_TIMEOUT, store.wait_for_saves(2)).await.expect("no timeout");
         store.save_gate.add_permits(2);
         stuck.await.unwrap();
         late.await.unwrap();

@@ -28,7 +28,7 @@ fn stream_loads_records_of_a_page_together() {
         assert!(loads <= 10 && singly == 0, "{loads} loads, and {singly} records one by one");
         let mut eve = engine.stream(&user("eve"), 0);
         let nothing = eve.next_until(Some(tokio::time::Instant::now())).await.expect("reading");
-        assert!(nothing.is_none(), "nothing of it is hers");
+        assert!(nothing.is_none(), "the stream returns no entry of another owner");
         engine.close().await;
     });
 }
@@ -42,7 +42,7 @@ fn concurrent_stream_reads_are_limited() {
         let mut store = FaultyStore::new(memory_store(), |_| None);
         store.log_gate = Semaphore::new(0).into();
         let engine = Engine::open(store.clone(), config_without_polling());
-        engine.put_lifecycles(&lifecycle_files()).await.expect("sound files");
+        engine.put_lifecycles(&lifecycle_files()).await.expect("valid files");
         create_job(&engine).await;
         let follow = |name: &str| {
             let mut stream = engine.stream(&user(name), 0);
@@ -52,16 +52,16 @@ fn concurrent_stream_reads_are_limited() {
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(store.log_reads.load(Ordering::SeqCst), 1, "of one actor");
+        assert_eq!(store.log_reads.load(Ordering::SeqCst), 1, "streams of one actor share a read");
         streams.extend((0..20).map(|number| follow(&format!("user {number}"))));
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(store.log_reads.load(Ordering::SeqCst), 2, "of all");
+        assert_eq!(store.log_reads.load(Ordering::SeqCst), 2, "streams of all actors share a read");
         create_job(&engine).await;
         store.log_gate.add_permits(1_000);
         for stream in streams {
-            let read = tokio::time::timeout(TEST_TIMEOUT, stream).await.expect("in time").expect("no panic");
+            let read = tokio::time::timeout(TEST_TIMEOUT, stream).await.expect("no timeout").expect("no panic");
             assert!(read.expect("reading").is_none());
         }
         engine.close().await;
@@ -81,7 +81,7 @@ fn empty_lease_scan_is_cached_per_lifecycle_list() {
         }
         assert_eq!(store.lease_scans.load(Ordering::SeqCst), 3);
         create_job(&engine).await;
-        assert_eq!(lease(JOB_LIFECYCLE).await, 1, "news is looked at");
+        assert_eq!(lease(JOB_LIFECYCLE).await, 1, "a new job causes a scan");
         engine.close().await;
     });
 }

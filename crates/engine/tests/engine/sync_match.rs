@@ -64,7 +64,7 @@ fn sync_match_leases_job_in_creating_transaction() {
         // The creator sees the record as created; the worker sees it leased.
         assert_eq!((made.version, made.record.unwrap().state_name().as_ref()), (Some(1), "PENDING"));
         assert_eq!((held.record.id, held.record.state_name().as_ref()), (made.subject, "RUNNING"));
-        assert!(lease_one(engine).await.is_none(), "it is leased once");
+        assert!(lease_one(engine).await.is_none(), "the job is leased once");
         engine.commit(&worker("bob"), made.subject, held.token, json!(1), true).await.unwrap();
         assert_eq!(state_of(engine, made.subject).await, "SUCCEEDED");
         assert_eq!(engine.metrics().lifecycles[JOB_LIFECYCLE].leased, 1);
@@ -228,7 +228,7 @@ fn jobs_with_concurrency_key_are_not_matched() {
         wait_until_idle(engine, 1).await;
         let other = create("b").await;
         assert_eq!(leased_ids(waiting).await, [other]);
-        assert_eq!(engine.counters().batches - before.batches, 3, "two were made, and one was leased");
+        assert_eq!(engine.counters().batches - before.batches, 3, "two batches create and one leases");
     });
 }
 
@@ -279,7 +279,7 @@ fn retried_job_keeps_its_age_in_matching() {
         let waiting = start_idle_poller(engine, LeaseRequest::single_job(RANKED_LIFECYCLE, "w")).await;
         clock.set(held.expires_at);
         engine.wake_all();
-        let held = waiting.await.unwrap().unwrap().pop().expect("it is back");
+        let held = waiting.await.unwrap().unwrap().pop().expect("the job is ready again");
         assert_eq!(held.record.id, old);
 
         let waiting = start_idle_poller(engine, LeaseRequest::single_job(RANKED_LIFECYCLE, "w")).await;
@@ -372,7 +372,7 @@ fn failed_load_for_match_still_saves_the_job() {
         let third = engine
             .submit(create_submission(CHAIN_LIFECYCLE, json!({ "before": second.to_string() })))
             .await
-            .expect("it is made");
+            .expect("the record is created");
         assert_eq!(state_of(&engine, third.subject).await, "waiting");
         engine.wake_all();
         engine.close().await;
@@ -427,7 +427,7 @@ fn lost_reply_of_match_is_replayed_by_key() {
             LeaseRequest { idempotency_key: Some("take".into()), ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") },
         )
         .await;
-        assert!(engine.submit(new_job_submission()).await.is_err(), "nobody knows");
+        assert!(engine.submit(new_job_submission()).await.is_err(), "the outcome of the save is unknown");
         let had = leased_ids(waiting).await;
         assert_eq!((had.len(), state_of(&engine, had[0]).await.as_str()), (1, "RUNNING"));
         engine.close().await;

@@ -50,7 +50,7 @@ fn scheduler_fires_due_timer_without_reader() {
         let mut stream = engine.stream(&operator_actor(), 1);
         clock.set(seconds_after_start(60));
         engine.wake_all();
-        let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("in time").unwrap().unwrap();
+        let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().unwrap();
         assert_eq!((entry.seq, entry.record), (2, Some(note)));
     });
 }
@@ -64,7 +64,7 @@ fn short_lease_expires_by_machine_clock() {
         let wanted = LeaseRequest { lease_duration: lease, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
         assert_eq!(engine.lease(&worker("bob"), &wanted).await.unwrap().len(), 1);
         let mut stream = engine.stream(&operator_actor(), 2);
-        let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("in time").unwrap().unwrap();
+        let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().unwrap();
         assert!(entry.text.contains("Due"), "{}", entry.text);
         engine.close().await;
     });
@@ -88,7 +88,7 @@ fn due_work_is_fired_after_restart() {
         let mut stream = engine.stream(&operator_actor(), 5);
         let mut seen = Vec::new();
         for _ in 0..2 {
-            let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("in time").unwrap().unwrap();
+            let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().unwrap();
             seen.extend(entry.record);
         }
         seen.sort_unstable();
@@ -107,7 +107,8 @@ fn new_job_wakes_waiting_worker() {
     on_each_store(config_without_polling(), async |engine, _| {
         let waiting = spawn_waiting_worker(engine);
         let id = create_job(engine).await;
-        let held = tokio::time::timeout(TEST_TIMEOUT / 2, waiting).await.expect("before the poll").unwrap();
+        let held =
+            tokio::time::timeout(TEST_TIMEOUT / 2, waiting).await.expect("it ends before the next poll").unwrap();
         assert_eq!(held, Some(id));
     });
 }
@@ -129,7 +130,8 @@ fn delayed_job_wakes_worker_when_ready() {
         let ready = clock.now().checked_add(Duration::from_millis(30)).unwrap();
         let fields = json_object(json!({ "readyAt": ready.to_string() }));
         let id = engine.create(&user("ann"), JOB_LIFECYCLE, fields).await.unwrap().subject;
-        let held = tokio::time::timeout(TEST_TIMEOUT / 2, waiting).await.expect("before the poll").unwrap();
+        let held =
+            tokio::time::timeout(TEST_TIMEOUT / 2, waiting).await.expect("it ends before the next poll").unwrap();
         assert_eq!(held, Some(id));
         assert!(clock.now() >= ready);
         engine.close().await;
@@ -161,9 +163,10 @@ fn stream_has_no_gap_under_concurrent_writes() {
         for task in tasks {
             task.await.unwrap();
         }
-        let early = tokio::time::timeout(TEST_TIMEOUT / 2, early).await.expect("before the poll").unwrap();
+        let early = tokio::time::timeout(TEST_TIMEOUT / 2, early).await.expect("it ends before the next poll").unwrap();
         assert_eq!(early, (1..=200).collect::<Vec<u64>>());
-        let middle = tokio::time::timeout(TEST_TIMEOUT / 2, middle).await.expect("before the poll").unwrap();
+        let middle =
+            tokio::time::timeout(TEST_TIMEOUT / 2, middle).await.expect("it ends before the next poll").unwrap();
         assert_eq!(middle, (101..=200).collect::<Vec<u64>>());
     });
 }
@@ -191,10 +194,10 @@ fn clock_steps_keep_record_times_monotonic() {
         let held = lease_one(engine).await.expect("a job");
         assert_eq!(held.record.id, early);
         clock.set(seconds_after_start(24 * 3_600));
-        assert_eq!(state_of(engine, early).await, "PENDING", "its lease is long over");
+        assert_eq!(state_of(engine, early).await, "PENDING", "its lease expired long ago");
         let late = engine.commit(&bob, early, held.token, json!(1), true).await;
         assert_eq!(late.unwrap_err().code(), "lease_lost");
-        let held = lease_one(engine).await.expect("the second job, which waited for a day");
+        let held = lease_one(engine).await.expect("the second job, ready for a day");
         clock.set(seconds_after_start(-3_600));
         engine.commit(&bob, held.record.id, held.token, json!(1), true).await.unwrap();
         assert_eq!(state_of(engine, held.record.id).await, "SUCCEEDED");
@@ -218,10 +221,12 @@ fn restart_with_earlier_clock_keeps_jobs_usable() {
     block_on(async {
         let clock = Clock::manual(start_time());
         let engine = open_engine(open_sqlite(&folder, &clock), config_without_polling()).await;
-        assert!(lease_one(&engine).await.is_none(), "a job of tomorrow waits until then");
+        assert!(lease_one(&engine).await.is_none(), "a delayed job is not leased early");
         let call = onceward_core::decide::Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
-        let held =
-            engine.submit(onceward_engine::Submission::new(&worker("bob"), call)).await.expect("named, it is leased");
+        let held = engine
+            .submit(onceward_engine::Submission::new(&worker("bob"), call))
+            .await
+            .expect("a job that is ready can be leased by id");
         engine.commit(&worker("bob"), id, held.token.unwrap(), json!(1), true).await.unwrap();
         assert_eq!(state_of(&engine, id).await, "SUCCEEDED");
         assert_record_times_are_monotonic(&engine).await;

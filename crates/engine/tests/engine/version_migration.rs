@@ -20,7 +20,7 @@ about     = "Something to carry"
 [states]
 ready   = { about = "to be carried", ready = true }
 carried = { about = "on its way" }
-there   = { about = "it is there", final = true }
+there   = { about = "it exists", final = true }
 
 [fields]
 to    = { type = "string", max = 20 }
@@ -103,7 +103,10 @@ fn migration_moves_eligible_records_and_reports_skipped() {
         // Problems that affect all records are found before the first step.
         let why =
             refusal_text(engine.migrate_records(&operator_actor(), &new_migration(&[]), None, 10).await.unwrap_err());
-        assert!(why.starts_with("409 incompatible_lifecycle_version") && why.contains("say with ready=…"), "{why}");
+        assert!(
+            why.starts_with("409 incompatible_lifecycle_version") && why.contains("map it with ready=STATE"),
+            "{why}"
+        );
         let why = refusal_text(
             engine.plan_migration(&operator_actor(), &new_migration(&[("reddy", "waiting")])).await.unwrap_err(),
         );
@@ -111,17 +114,21 @@ fn migration_moves_eligible_records_and_reports_skipped() {
         let why = refusal_text(
             engine.plan_migration(&operator_actor(), &new_migration(&[("ready", "gone")])).await.unwrap_err(),
         );
-        assert!(why.contains("no state `gone` there"), "{why}");
+        assert!(why.contains("has no state `gone`"), "{why}");
         let why = engine.plan_migration(&user("ann"), &new_migration(&[])).await.unwrap_err();
         assert_eq!((why.status(), why.code()), (403, "forbidden"));
 
         let migration = new_migration(&[("ready", "waiting")]);
         let plan = engine.plan_migration(&operator_actor(), &migration).await.unwrap();
-        assert_eq!((plan.records(), plan.sources.len()), (3, 1), "neither the one that has ended nor the new one");
+        assert_eq!(
+            (plan.records(), plan.sources.len()),
+            (3, 1),
+            "the plan excludes ended records and the target version"
+        );
         let before = engine.store().log(0, 1_000).await.unwrap().len();
         let tried = migrate_all(engine, &VersionMigration { dry_run: true, ..migration.clone() }, 2).await;
         assert_eq!((tried.migrated, tried.skipped.len()), (1, 2));
-        assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), before, "nobody was moved");
+        assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), before, "no record was migrated");
 
         let moved = migrate_all(engine, &migration, 2).await;
         assert_eq!((moved.migrated, moved.skipped.len()), (1, 2));
@@ -143,6 +150,6 @@ fn migration_moves_eligible_records_and_reports_skipped() {
             .lease(&worker("bob"), &LeaseRequest { max_jobs: 10, ..LeaseRequest::single_job("post.parcel", "w") })
             .await
             .unwrap();
-        assert_eq!(leased.len(), 4, "by both versions");
+        assert_eq!(leased.len(), 4, "jobs of both versions are leased");
     });
 }

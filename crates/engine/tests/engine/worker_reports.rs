@@ -76,7 +76,11 @@ fn freed_concurrency_key_wakes_waiting_worker() {
             async move { engine.lease(&bob, &LeaseRequest { max_wait: TEST_TIMEOUT, ..wanted }).await }
         });
         engine.commit(&bob, made[0], held[0].token, json!(1), true).await.unwrap();
-        let woken = tokio::time::timeout(TEST_TIMEOUT / 2, waiting).await.expect("before the poll").unwrap().unwrap();
+        let woken = tokio::time::timeout(TEST_TIMEOUT / 2, waiting)
+            .await
+            .expect("it ends before the next poll")
+            .unwrap()
+            .unwrap();
         assert_eq!((woken.len(), woken[0].record.id), (1, made[1]));
     });
 }
@@ -87,7 +91,7 @@ fn long_record_chain_is_prefetched() {
     on_each_store(EngineConfig::default(), async |engine, _| {
         let text = include_str!("../../../../assurance/bench/lifecycles/belief.toml");
         let file = InputFile { name: "belief.toml".to_owned(), text: text.into() };
-        engine.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a sound file");
+        engine.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a valid file");
         let ann = user("ann");
         let believe = async |support: Vec<String>| {
             let fields = json_object(json!({ "subject": "one of many", "support": support }));
@@ -98,7 +102,7 @@ fn long_record_chain_is_prefetched() {
         for _ in 0..1_000 {
             last = believe(vec![last.to_string()]).await;
         }
-        engine.fire(&ann, first, "reject", Map::new()).await.expect("all of it, or none");
+        engine.fire(&ann, first, "reject", Map::new()).await.expect("the cascade is all or nothing");
         assert_eq!(state_of(engine, last).await, "stale");
     });
 }

@@ -24,14 +24,14 @@ fn revoked_key_is_rejected_by_other_engines() {
                 let since = Instant::now();
                 while there.authenticate(&text).await.is_ok() != live {
                     tokio::task::yield_now().await;
-                    assert!(since.elapsed() < TEST_TIMEOUT, "in time");
+                    assert!(since.elapsed() < TEST_TIMEOUT, "no timeout");
                 }
                 since.elapsed()
             }
         };
         wait_until_live(true).await;
         here.revoke(&operator_actor(), &key.id).await.unwrap();
-        assert!(here.authenticate(&text.reveal()).await.is_err(), "at once here");
+        assert!(here.authenticate(&text.reveal()).await.is_err(), "the revoking engine rejects the key at once");
         let took = wait_until_live(false).await;
         assert!(took < Duration::from_secs(20), "{took:?}");
         // Two concurrent creations both succeed.

@@ -56,10 +56,10 @@ fn acknowledged_work_survives_kills_without_duplicates() {
     let mut lines_until_kill: Vec<usize> = (0..PROCESS_COUNT).map(|_| 10 + rng.below(60)).collect();
     let (mut acknowledged, mut kills, mut ended) = (AcknowledgedWork::default(), 0, 0);
     while ended < PROCESS_COUNT {
-        let (number, line) = lines.recv().expect("somebody still runs");
+        let (number, line) = lines.recv().expect("a child process still runs");
         let Some(line) = line else {
-            let status = running[number].wait().expect("it ended");
-            assert!(!status.success() && lines_until_kill[number] == 0, "it ended by itself: {status}");
+            let status = running[number].wait().expect("the process ended");
+            assert!(!status.success() && lines_until_kill[number] == 0, "the process was not killed: {status}");
             if kills < KILL_COUNT {
                 running[number] = spawn_process(&url, number, &sender);
                 lines_until_kill[number] = 10 + rng.below(60);
@@ -83,7 +83,7 @@ fn acknowledged_work_survives_kills_without_duplicates() {
                   AND backend_type = 'client backend'";
     let began = std::time::Instant::now();
     while psql(&url, others) != "0" {
-        assert!(began.elapsed() < TEST_TIMEOUT, "a dead one's connection stays");
+        assert!(began.elapsed() < TEST_TIMEOUT, "a killed process left its connection open");
     }
     block_on(async {
         acknowledged.assert_present_in(open_postgres(&url, &Clock::manual(Time::MIN)).await).await;

@@ -27,7 +27,7 @@ fn job_of_other_engine_wakes_waiting_worker() {
                 tokio::spawn(async move { engine.lease(&worker("bob"), &wanted).await })
             };
             let id = create_job(&engines[0]).await;
-            let held = waiting.await.unwrap().unwrap().pop().expect("in time");
+            let held = waiting.await.unwrap().unwrap().pop().expect("no timeout");
             assert_eq!(held.record.id, id);
         }
         // The log stream works across engines too.
@@ -64,7 +64,13 @@ fn key_used_at_other_engine_does_not_block_jobs() {
         let given = waiting.await.unwrap().unwrap();
         assert_eq!(given.iter().map(|given| given.record.id).collect::<Vec<_>>(), [first]);
         assert!(
-            engines[0].get(&operator_actor(), next).await.unwrap().expect("it was made").live_execution().is_none()
+            engines[0]
+                .get(&operator_actor(), next)
+                .await
+                .unwrap()
+                .expect("the record was created")
+                .live_execution()
+                .is_none()
         );
     });
 }
@@ -82,7 +88,7 @@ fn refusal_is_not_based_on_cached_record() {
                 .await
                 .unwrap()
                 .pop()
-                .expect("it is there");
+                .expect("it exists");
             engines[0].commit(&worker("bob"), id, held.token, json!(1), true).await.unwrap();
         }
     });
@@ -112,11 +118,15 @@ fn expired_leases_are_lost_once_across_engines() {
             let entry = stream.next().await.unwrap().unwrap();
             *lost.entry(entry.record.unwrap()).or_default() += 1;
         }
-        assert_eq!(lost.len(), JOB_COUNT, "each job has one entry more, none has two");
+        assert_eq!(lost.len(), JOB_COUNT, "each job has exactly one more entry");
         for engine in &engines {
             engine.close().await;
         }
-        assert_eq!(engines[0].store().log(0, 10_000).await.unwrap().len(), 3 * JOB_COUNT, "and nothing was done twice");
+        assert_eq!(
+            engines[0].store().log(0, 10_000).await.unwrap().len(),
+            3 * JOB_COUNT,
+            "no operation was executed twice"
+        );
         assert_verified(&url, clock.now()).await;
     });
 }
@@ -143,7 +153,7 @@ fn engine_recovers_after_database_restart() {
             engine
                 .commit(&worker("bob"), held.record.id, held.token, json!(round), true)
                 .await
-                .expect("the lease holds");
+                .expect("the lease is still live");
         }
         for id in &made {
             assert_eq!(state_of(&engine, *id).await, "SUCCEEDED");
@@ -167,7 +177,7 @@ fn visibility_is_not_based_on_cached_record() {
         for (reader, other) in [("zoe", "eve"), ("eve", "zoe"), ("zoe", "eve")] {
             engines[1].fire(&ann, board, "hand", json_object(json!({ "reader": reader }))).await.unwrap();
             let sees = async |who: &str| engines[0].get(&user(who), pinned).await.unwrap().is_some();
-            assert_eq!((sees(reader).await, sees(other).await), (true, false), "{reader} is the reader now");
+            assert_eq!((sees(reader).await, sees(other).await), (true, false), "only {reader} may read the record");
             // This engine saves the record again, so that it is in its cache.
             engines[0].fire(&ann, board, "hand", json_object(json!({ "reader": reader }))).await.unwrap();
         }

@@ -20,7 +20,7 @@ async fn wait_until_all_answered(client: &tokio_postgres::Client) {
         if row.get::<_, i64>(0) == 0 {
             return;
         }
-        assert!(began.elapsed() < TEST_TIMEOUT, "never answered");
+        assert!(began.elapsed() < TEST_TIMEOUT, "the call was not answered in time");
         tokio::task::yield_now().await;
     }
 }
@@ -126,7 +126,7 @@ fn committed_inbox_calls_execute_once_and_rolled_back_never() {
             rows.iter().map(|row| (row.get(0), row.get(1))).collect()
         };
         assert_eq!(pairs(&before), pairs(&after), "the same answers");
-        assert_eq!(count_jobs(&engines[0]).await, kept, "and nothing was made again");
+        assert_eq!(count_jobs(&engines[0]).await, kept, "no record was created again");
         // The same key with another request is an error.
         let other = "DELETE FROM onceward.inbox WHERE key = 'order 0'; \
                      INSERT INTO onceward.inbox (owner, key, lifecycle, input) \
@@ -155,7 +155,7 @@ async fn wait_for_answer(client: &tokio_postgres::Client, key: &str) {
     let began = tokio::time::Instant::now();
     let sql = "SELECT count(*) FROM onceward.inbox WHERE key = $1 AND answered_at IS NOT NULL";
     while client.query_one(sql, &[&key]).await.unwrap().get::<_, i64>(0) == 0 {
-        assert!(began.elapsed() < TEST_TIMEOUT, "never answered");
+        assert!(began.elapsed() < TEST_TIMEOUT, "the call was not answered in time");
         tokio::task::yield_now().await;
     }
 }
@@ -205,7 +205,7 @@ fn inbox_call_waits_while_check_is_unavailable() {
         client.batch_execute(&insert_call_sql("note", "race.note", r#"{"text": "hm"}"#)).await.unwrap();
         let began = tokio::time::Instant::now();
         while asked.load(Ordering::SeqCst) == 0 || engines[0].queued_operations() > 0 {
-            assert!(began.elapsed() < TEST_TIMEOUT, "never asked");
+            assert!(began.elapsed() < TEST_TIMEOUT, "the check was not called in time");
             tokio::task::yield_now().await;
         }
         for number in 0..3 {
@@ -214,7 +214,7 @@ fn inbox_call_waits_while_check_is_unavailable() {
             wait_for_answer(&client, &key).await;
         }
         assert_eq!(psql(&url, "SELECT key FROM onceward.inbox WHERE answered_at IS NULL"), "note");
-        assert_eq!(asked.load(Ordering::SeqCst), 1, "not at once again");
+        assert_eq!(asked.load(Ordering::SeqCst), 1, "the call is not retried at once");
         up.store(true, Ordering::SeqCst);
         // Its claim expires.
         client.batch_execute("UPDATE onceward.inbox SET taken_until = NULL; NOTIFY onceward").await.unwrap();

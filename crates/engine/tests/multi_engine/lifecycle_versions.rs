@@ -28,7 +28,7 @@ fn note_files(max_text_length: usize) -> InputFiles {
 async fn start_engine(url: &str, clock: &Clock, files: &InputFiles) -> Engine<AnyStore> {
     let store = PostgresStore::open_with_clock(url, clock.clone()).await.expect("the database opens");
     let engine = Engine::open(AnyStore::Postgres(store), EngineConfig::default());
-    engine.put_lifecycles(files).await.expect("sound files");
+    engine.put_lifecycles(files).await.expect("valid files");
     engine
 }
 
@@ -82,7 +82,7 @@ fn known_older_version_never_becomes_current_on_deploy() {
             }
             let (id, hash) = first.unwrap();
             for engine in &engines {
-                assert_eq!(version_of_record(engine, id).await, hash, "records keep theirs");
+                assert_eq!(version_of_record(engine, id).await, hash, "records keep their version");
                 engine.close().await;
             }
             assert_verified(&url, clock.now()).await;
@@ -101,13 +101,16 @@ fn activated_version_is_used_by_all_processes() {
         let two = start_engine(&url, &clock, &note_files(200)).await;
         let new = version_of_new_record(&two).await;
         assert_ne!(old, new);
-        assert!(one.activate_version(&user("ann"), "desk.note", &old).await.is_err(), "not everybody's word");
+        assert!(
+            one.activate_version(&user("ann"), "desk.note", &old).await.is_err(),
+            "only an operator may activate a version"
+        );
         for wrong in ["0123456", "0123456789"] {
             assert!(one.activate_version(&operator_actor(), "desk.note", wrong).await.is_err());
         }
-        let used = one.activate_version(&operator_actor(), "desk.note", &old[..8]).await.expect("it is known");
+        let used = one.activate_version(&operator_actor(), "desk.note", &old[..8]).await.expect("the lifecycle exists");
         assert_eq!(used.hash, old);
-        assert_eq!(version_of_new_record(&two).await, old, "the very next record of another process");
+        assert_eq!(version_of_new_record(&two).await, old, "the next record of another process uses it");
         two.close().await;
         let three = start_engine(&url, &clock, &note_files(200)).await;
         for engine in [&one, &three] {
@@ -136,7 +139,7 @@ fn activated_version_is_used_by_all_processes() {
         assert_eq!(one.plan_migration(&operator_actor(), &migration).await.unwrap().records(), 0);
         let counts = three.counts_by_version(&operator_actor()).await.unwrap();
         assert!(counts.iter().all(|count| count.definition == new), "{counts:?}");
-        assert_eq!(version_of_new_record(&one).await, old, "new ones are made by what is current");
+        assert_eq!(version_of_new_record(&one).await, old, "new records use the current version");
         let versions = three.lifecycles().await.unwrap().versions("desk.note");
         let said: Vec<_> =
             versions.iter().map(|version| (version.is_current, version.activated_by.as_deref())).collect();
@@ -161,10 +164,12 @@ fn lifecycle_of_other_process_is_known_immediately() {
             text: NOTE_LIFECYCLE.replace("desk.note", "desk.memo").into(),
         });
         let two = start_engine(&url, &clock, &more).await;
-        one.create(&user("ann"), "desk.memo", json_object(json!({}))).await.expect("a lifecycle that is new here");
-        two.put_lifecycles(&note_files(300)).await.expect("sound files");
+        one.create(&user("ann"), "desk.memo", json_object(json!({})))
+            .await
+            .expect("a lifecycle that the process has not loaded");
+        two.put_lifecycles(&note_files(300)).await.expect("valid files");
         let long = json!({ "text": "x".repeat(250) });
-        one.create(&user("ann"), "desk.note", json_object(long)).await.expect("the new version takes it");
+        one.create(&user("ann"), "desk.note", json_object(long)).await.expect("the new version accepts the text");
         assert_verified(&url, start_time()).await;
     });
 }

@@ -34,6 +34,6 @@ pub(crate) async fn open_engines(
 /// Asserts that the database verifies clean.
 pub(crate) async fn assert_verified(url: &str, now: Time) {
     let view = PostgresScanner::open(url).await.expect("the database opens");
-    let report = verify(&view, now, &mut ()).await.expect("it can be read");
+    let report = verify(&view, now, &mut ()).await.expect("the read succeeds");
     assert!(report.is_clean() && report.entries > 0, "{report:#?}");
 }

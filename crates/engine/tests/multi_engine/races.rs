@@ -28,7 +28,7 @@ fn racing_leases_and_commits_across_engines_have_one_winner() {
             conflicts = engines.iter().map(|engine| engine.counters().conflicts).sum();
         }
         println!("{} races across {ENGINE_COUNT} engines, {conflicts} conflicts", 2 * RACE_ROUNDS);
-        assert!(conflicts > 0, "they never met");
+        assert!(conflicts > 0, "the writers never conflicted");
         for engine in &engines {
             engine.close().await;
         }
@@ -81,7 +81,10 @@ fn each_job_is_leased_once_across_engines() {
                     }
                     for held in held {
                         let id = held.record.id;
-                        engine.commit(&bob, id, held.token, json!(null), true).await.expect("its own");
+                        engine
+                            .commit(&bob, id, held.token, json!(null), true)
+                            .await
+                            .expect("the worker commits its own lease");
                         done.push(id);
                     }
                 }
@@ -94,7 +97,7 @@ fn each_job_is_leased_once_across_engines() {
         assert_eq!(done.len(), JOB_COUNT);
         done.sort_unstable();
         done.dedup();
-        assert_eq!(done.len(), JOB_COUNT, "none was handed out twice");
+        assert_eq!(done.len(), JOB_COUNT, "no job was leased twice");
         for engine in &engines {
             engine.close().await;
         }

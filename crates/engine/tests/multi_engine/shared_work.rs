@@ -53,7 +53,7 @@ fn due_work_is_done_by_one_engine() {
         for round in 1..=ROUND_COUNT {
             let wanted = LeaseRequest { max_jobs: JOB_COUNT, ..LeaseRequest::single_job(ERRAND_LIFECYCLE, "w") };
             let leased = engines[1].lease(&worker("bob"), &wanted).await.unwrap();
-            assert_eq!(leased.len(), JOB_COUNT, "all are free again");
+            assert_eq!(leased.len(), JOB_COUNT, "all jobs are ready again");
             let (before, began) = (count_batches_and_conflicts(), std::time::Instant::now());
             clock.set(start_time().checked_add(Duration::from_secs(60 * i64::try_from(round).unwrap())).unwrap());
             engines.iter().for_each(Engine::wake_all);
@@ -71,7 +71,7 @@ fn due_work_is_done_by_one_engine() {
         }
         println!("{rounds} of {ROUND_COUNT} rounds were quick: {batches} transactions, {conflicts} conflicts");
         assert!(batches <= rounds + rounds / 4 + 1, "{batches} transactions where {rounds} would do");
-        assert!(conflicts <= rounds / 2 + 1, "{conflicts} conflicts: each means that two did the same");
+        assert!(conflicts <= rounds / 2 + 1, "{conflicts} conflicts: two engines did the same work");
         for engine in &engines {
             engine.close().await;
         }
@@ -87,7 +87,7 @@ fn remaining_engine_fires_due_work_after_others_close() {
         let mut engines = open_engines(3, &url, &clock, &config_without_polling()).await;
         let id = create_errand(&engines[0]).await;
         for round in 1..=3 {
-            let last = engines.last().expect("one is left");
+            let last = engines.last().expect("one engine is left");
             assert_eq!(
                 last.lease(&worker("bob"), &LeaseRequest::single_job(ERRAND_LIFECYCLE, "w")).await.unwrap().len(),
                 1
@@ -101,9 +101,9 @@ fn remaining_engine_fires_due_work_after_others_close() {
                     stream.next().await.unwrap().unwrap();
                 }
             };
-            tokio::time::timeout(TEST_TIMEOUT, done).await.expect("somebody does it");
+            tokio::time::timeout(TEST_TIMEOUT, done).await.expect("an engine completes the job in time");
             drop(stream);
-            engines.pop().expect("one is left").close().await;
+            engines.pop().expect("one engine is left").close().await;
         }
         let store = PostgresStore::open_with_clock(&url, clock.clone()).await.unwrap();
         assert_eq!(store.record(id).await.unwrap().unwrap().attempt, 3);
@@ -131,7 +131,7 @@ fn lease_is_never_empty_while_jobs_are_ready() {
                 while taken.lock().unwrap().len() < LEASE_COUNT {
                     let held =
                         engine.lease(&bob, &LeaseRequest::single_job(JOB_LIFECYCLE, "w")).await.expect("leasing").pop();
-                    let id = held.expect("there are jobs for all of them").record.id;
+                    let id = held.expect("there is a job for every lease call").record.id;
                     assert!(taken.lock().unwrap().insert(id), "{id} was leased twice");
                 }
             }));
@@ -163,8 +163,11 @@ fn only_one_store_claims_the_prune_turn() {
         );
         let turns = [first.unwrap(), second.unwrap(), third.unwrap()];
         assert_eq!(turns.iter().filter(|turn| **turn).count(), 1, "{turns:?}");
-        assert!(!stores[0].claim_prune_turn(rest).await.unwrap(), "not even the same one");
-        assert!(stores[1].claim_prune_turn(std::time::Duration::ZERO).await.unwrap(), "after its time another");
+        assert!(!stores[0].claim_prune_turn(rest).await.unwrap(), "the claiming process cannot claim twice");
+        assert!(
+            stores[1].claim_prune_turn(std::time::Duration::ZERO).await.unwrap(),
+            "another process can claim after the interval"
+        );
     });
 }
 
@@ -204,7 +207,7 @@ fn restarted_instance_releases_leases_of_its_predecessor() {
                 stream.next().await.unwrap();
             }
         };
-        tokio::time::timeout(TEST_TIMEOUT, lost).await.expect("at once");
+        tokio::time::timeout(TEST_TIMEOUT, lost).await.expect("the orphaned lease ends at once");
         for other in &held[1..] {
             let record = engine.get(&operator_actor(), *other).await.unwrap().unwrap();
             assert_eq!(record.live_execution().map(|own| own.token), Some(FencingToken(1)), "{record:?}");

@@ -11,10 +11,10 @@ use crate::test_storage::TestStorage;
 const STORAGE_URL_VARIABLE: &str = "ONCEWARD_OBJECTS_AGAIN";
 
 /// Runs the test in the child process. Without the variable it does nothing.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "callers pass closures")]
 pub(crate) fn run_in_child(test: impl AsyncFn(&ObjectStorage)) {
     let Ok(url) = std::env::var(STORAGE_URL_VARIABLE) else { return };
-    block_on(async { test(&ObjectStorage::open(&url).await.expect("the place")).await });
+    block_on(async { test(&ObjectStorage::open(&url).await.expect("object storage opens")).await });
 }
 
 pub(crate) struct ChildTest {
@@ -25,13 +25,13 @@ pub(crate) struct ChildTest {
 impl ChildTest {
     /// Starts one test by name on a storage.
     pub(crate) fn start(test: &str, storage: &TestStorage<'_>) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
+        let mut child = Command::new(std::env::current_exe().expect("the path of the test binary"))
             .args(["--exact", test, "--nocapture"])
             .env(STORAGE_URL_VARIABLE, &storage.url)
             .envs(storage.settings.iter().cloned())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("this test runs again");
+            .expect("the child process starts");
         let out = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, out }
     }
@@ -46,7 +46,7 @@ impl ChildTest {
     pub(crate) fn read_line_after(&mut self, words: &[&str]) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.out.read_line(&mut line).expect("text") > 0, "it ended before it said {words:?}");
+            assert!(self.out.read_line(&mut line).expect("text") > 0, "the process ended before it printed {words:?}");
             if let Some(rest) = words.iter().find_map(|word| line.strip_prefix(word)) {
                 return rest.trim().to_owned();
             }
@@ -55,11 +55,11 @@ impl ChildTest {
 
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("SIGKILL");
-        let status = self.child.wait().expect("it ended");
-        assert!(!status.success(), "it ended by itself");
+        let status = self.child.wait().expect("the process ended");
+        assert!(!status.success(), "the process was not killed");
     }
 
     pub(crate) fn wait_for_success(mut self) {
-        assert!(self.child.wait().expect("it ended").success());
+        assert!(self.child.wait().expect("the process ended").success());
     }
 }

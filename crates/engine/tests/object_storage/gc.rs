@@ -37,7 +37,11 @@ fn old_orphans_are_collected_and_referenced_objects_kept() {
         }
         spot.notify_changed();
         let young = collect_orphans(engine.store(), &spot.storage, ONE_HOUR).await.unwrap();
-        assert_eq!((young.objects, spot.list_files().len()), (0, 1_053), "somebody may be about to name it");
+        assert_eq!(
+            (young.objects, spot.list_files().len()),
+            (0, 1_053),
+            "a create call may still name the young object"
+        );
         spot.set_age(2 * ONE_HOUR);
         // Writing it again renews its age.
         let again = spot.storage.put(Arc::from(1_u32.to_be_bytes())).await.unwrap();
@@ -65,12 +69,12 @@ fn stale_names_lists_only_old_names_of_the_prefix() {
             names.sort();
             (names, parts)
         };
-        assert_eq!(shown().await.0, [""; 0], "there is nothing");
+        assert_eq!(shown().await.0, [""; 0], "the storage is empty");
         for name in ["originals/2.png", "originals/1.png", "originals/deep/3.png", "originals2/4.png", "5.png"] {
             spot.storage.put_named(name, test_bytes(3, 3)).await.unwrap();
         }
         spot.storage.put(test_bytes(3, 3)).await.unwrap();
-        assert_eq!(shown().await.0, [""; 0], "it is young");
+        assert_eq!(shown().await.0, [""; 0], "a young object is kept");
         spot.set_age(2 * ONE_HOUR);
         spot.storage.put_named("originals/2.png", test_bytes(3, 3)).await.unwrap();
         assert_eq!(shown().await.0, ["originals/1.png"]);
@@ -80,7 +84,7 @@ fn stale_names_lists_only_old_names_of_the_prefix() {
         spot.set_age(2 * ONE_HOUR);
         let (names, parts) = shown().await;
         assert!(names.len() == 1_102 && parts > 2, "{} in {parts}", names.len());
-        spot.storage.stale_names("../x", ONE_HOUR).await.err().expect("no name");
+        spot.storage.stale_names("../x", ONE_HOUR).await.err().expect("an invalid name is rejected");
     });
 }
 

@@ -41,7 +41,7 @@ fn payload_round_trips_at_every_size_bound() {
             let name = spot.object_path(&expected.sha256);
             assert_eq!(std::fs::read(&name).expect("a file of its name"), *given);
             assert_eq!(spot.storage.object_size(&expected.sha256).await.unwrap(), Some(expected.bytes));
-            let reader = spot.storage.get(&expected).await.unwrap().expect("it is there");
+            let reader = spot.storage.get(&expected).await.unwrap().expect("it exists");
             assert_eq!(reader.payload(), expected);
             let (back, largest) = read_all(reader).await.unwrap();
             assert!(back == *given && largest <= 1 << 20, "{length} bytes, in pieces of up to {largest}");
@@ -66,13 +66,13 @@ fn named_object_is_overwritten_read_and_removed() {
         assert!(spot.storage.get_named(named, &payload_of(&first)).await.unwrap().is_none());
         for given in [&first, &second, &test_bytes(0, 0)] {
             spot.storage.put_named(named, Arc::clone(given)).await.unwrap();
-            let reader = spot.storage.get_named(named, &payload_of(given)).await.unwrap().expect("it is there");
+            let reader = spot.storage.get_named(named, &payload_of(given)).await.unwrap().expect("it exists");
             assert!(read_all(reader).await.unwrap().0 == **given);
             assert_eq!(spot.list_files(), [format!("named/{named}")]);
         }
-        let reader = spot.storage.get_named(named, &payload_of(&first)).await.unwrap().expect("something is there");
+        let reader = spot.storage.get_named(named, &payload_of(&first)).await.unwrap().expect("the object exists");
         assert_eq!(read_all(reader).await.unwrap_err().code(), "object_damaged");
-        assert!(spot.storage.get(&payload_of(&second)).await.unwrap().is_none(), "a name is no hash");
+        assert!(spot.storage.get(&payload_of(&second)).await.unwrap().is_none(), "a named object is not found by hash");
         for _ in 0..2 {
             spot.storage.remove_named(named).await.unwrap();
             assert_eq!(spot.list_files(), Vec::<String>::new());
@@ -112,7 +112,7 @@ fn damaged_object_is_reported_by_read_and_verify() {
         for harm in [given[..599_999].to_vec(), [&given[..], b"x"].concat(), vec![0; 600_000]] {
             std::fs::write(&name, harm).unwrap();
             spot.notify_changed();
-            let reader = spot.storage.get(&kept).await.unwrap().expect("something is there");
+            let reader = spot.storage.get(&kept).await.unwrap().expect("the object exists");
             assert_eq!(read_all(reader).await.unwrap_err().code(), "object_damaged");
             assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "object_damaged");
             assert_eq!((verify_result(false).await, verify_result(true).await), ((1, 0), (1, 1)));
@@ -139,17 +139,17 @@ fn last_chunk_is_withheld_until_hash_matches() {
             harmed[length / 2] ^= 1;
             std::fs::write(spot.object_path(&kept.sha256), harmed).unwrap();
             spot.notify_changed();
-            let mut reader = spot.storage.get(&kept).await.unwrap().expect("something is there");
+            let mut reader = spot.storage.get(&kept).await.unwrap().expect("the object exists");
             let mut bytes_read = 0;
             let error = loop {
                 match reader.next_chunk().await {
-                    Ok(piece) => bytes_read += piece.expect("no end without an error").len(),
+                    Ok(piece) => bytes_read += piece.expect("the damaged read ends with an error").len(),
                     Err(error) => break error,
                 }
             };
             assert_eq!(error.code(), "object_damaged");
             assert!(bytes_read < length, "{bytes_read} of {length} bytes");
-            assert_eq!(reader.next_chunk().await.unwrap_err().code(), "object_damaged", "and it stays so");
+            assert_eq!(reader.next_chunk().await.unwrap_err().code(), "object_damaged", "later reads fail, too");
         }
     });
 }
@@ -159,7 +159,7 @@ fn last_chunk_is_withheld_until_hash_matches() {
 fn canceled_read_fails_instead_of_ending() {
     on_both_backends(async |spot| {
         let kept = spot.storage.put(test_bytes(600_000, 6)).await.unwrap();
-        let mut reader = spot.storage.get(&kept).await.unwrap().expect("it is there");
+        let mut reader = spot.storage.get(&kept).await.unwrap().expect("it exists");
         let mut left = Box::pin(reader.next_chunk());
         // Polled once and dropped: the bytes of a file or a bucket are not ready at once.
         let is_there = std::future::poll_fn(|context| std::task::Poll::Ready(left.as_mut().poll(context).is_ready()));

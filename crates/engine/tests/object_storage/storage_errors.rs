@@ -43,7 +43,7 @@ fn unreachable_bucket_returns_unavailable_and_recovers() {
         assert_eq!((refused.status(), refused.code()), (503, "object_storage_unavailable"), "{refused}");
         assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "object_storage_unavailable");
         let made = engine.create_with_payload(&user("ann"), new_create(), small).await;
-        assert!(made.is_ok(), "this one stands in the database");
+        assert!(made.is_ok(), "a small payload is stored in the database");
         let all = engine.store().list(&ListQuery { limit: 10, ..ListQuery::default() }).await.unwrap();
         assert_eq!(all.records.len(), 2);
         server.restart();
@@ -81,13 +81,13 @@ fn unresponsive_bucket_times_out() {
         let began = tokio::time::Instant::now();
         let error = spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap_err();
         assert_eq!(error.code(), "object_storage_unavailable");
-        assert!(error.to_string().contains("does not answer"), "{error}");
+        assert!(error.to_string().contains("did not answer"), "{error}");
         // Four attempts: their total time uses the machine's clock, which the test does not advance.
         let waited = began.elapsed().as_secs();
         assert!((20..90).contains(&waited), "{waited} s");
         tokio::time::resume();
         server.resume();
-        spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.expect("it goes on");
+        spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.expect("the storage recovers");
     });
 }
 
@@ -101,7 +101,7 @@ fn misconfigured_storage_is_reported_on_open() {
             let mut settings = server.env_vars();
             settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
             let opened = async { ObjectStorage::open_with(url, settings).await?.probe_write().await };
-            let error = opened.await.expect_err("it is wrong");
+            let error = opened.await.expect_err("the settings are wrong");
             assert_eq!(error.code(), "object_storage_misconfigured", "{error}");
             let text = error.to_string();
             assert!(text.starts_with(url) && !text.contains(SECRET_ACCESS_KEY) && !text.contains("hidden"), "{text}");
@@ -109,15 +109,20 @@ fn misconfigured_storage_is_reported_on_open() {
             text
         };
         let text = open_error("s3://no-such-bucket/a", &[]).await;
-        assert!(text.contains("404 NoSuchBucket; make the bucket first"), "{text}");
+        assert!(text.contains("404 NoSuchBucket; create the bucket"), "{text}");
         let text = open_error(&good, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).await;
         assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
-        let text = open_error(&good, &[("AWS_ACCESS_KEY_ID", "nobody")]).await;
+        let text = open_error(&good, &[("AWS_ACCESS_KEY_ID", "unknown")]).await;
         assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
-        let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let text = open_error(&good, &[("AWS_ENDPOINT_URL", &format!("http://{}", nobody.unwrap()))]).await;
+        let unused_address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let text = open_error(&good, &[("AWS_ENDPOINT_URL", &format!("http://{}", unused_address.unwrap()))]).await;
         assert!(text.contains("cannot be reached") && text.contains("check AWS_ENDPOINT_URL"), "{text}");
-        ObjectStorage::open_with(&good, server.env_vars()).await.unwrap().probe_write().await.expect("this is right");
+        ObjectStorage::open_with(&good, server.env_vars())
+            .await
+            .unwrap()
+            .probe_write()
+            .await
+            .expect("the settings are right");
         let folder = TempDir::new();
         std::fs::write(folder.database_path(), "no folder").unwrap();
         let objects = ObjectStorage::open_with(&folder.database_path().display().to_string(), []).await.unwrap();
@@ -129,7 +134,7 @@ const LARGE_OBJECT_BYTES: usize = 60 << 20;
 
 /// The child process, started by the other test.
 #[test]
-fn carries_a_heavy_object() {
+fn transfers_large_object_in_child_process() {
     child_process::run_in_child(async |objects| {
         // Afterwards the fixed memory of any object is allocated.
         let light = objects.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap();
@@ -140,7 +145,7 @@ fn carries_a_heavy_object() {
             writer.write(vec![u8::try_from(piece % 251).unwrap(); 1 << 16]).await.unwrap();
         }
         let heavy = writer.finish().await.unwrap();
-        let mut reader = objects.get(&heavy).await.unwrap().expect("it is there");
+        let mut reader = objects.get(&heavy).await.unwrap().expect("it exists");
         let mut read = 0;
         while let Some(piece) = reader.next_chunk().await.unwrap() {
             read += piece.len();
@@ -161,7 +166,7 @@ fn peak_memory_kb() -> u64 {
 #[test]
 fn large_object_uses_bounded_memory() {
     on_both_backends(async |spot| {
-        let mut process = ChildTest::start("storage_errors::carries_a_heavy_object", spot);
+        let mut process = ChildTest::start("storage_errors::transfers_large_object_in_child_process", spot);
         let grown: u64 = process.read_line_after(&["grew "]).parse().expect("a number");
         println!("{grown} KB");
         assert!(grown < 24 << 10, "{grown} KB");

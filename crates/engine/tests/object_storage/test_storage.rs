@@ -58,7 +58,7 @@ impl<'a> TestStorage<'a> {
     pub(crate) fn list_files(&self) -> Vec<String> {
         let mut files = Vec::new();
         visit_files(&self.root, &mut |path| {
-            files.push(path.strip_prefix(&self.root).expect("below it").display().to_string());
+            files.push(path.strip_prefix(&self.root).expect("the path is below the root").display().to_string());
         });
         files.sort();
         files
@@ -76,7 +76,7 @@ impl<'a> TestStorage<'a> {
     }
 
     pub(crate) fn remove(&self, sha256: &[u8; 32]) {
-        std::fs::remove_file(self.object_path(sha256)).expect("it was there");
+        std::fs::remove_file(self.object_path(sha256)).expect("the object existed");
         self.notify_changed();
     }
 
@@ -96,7 +96,7 @@ fn visit_files(folder: &Path, each: &mut dyn FnMut(&Path)) {
 }
 
 /// Runs the test in a folder and in a bucket.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "callers pass closures")]
 pub(crate) fn on_both_backends(test: impl AsyncFn(&TestStorage<'_>)) {
     println!("in a folder");
     block_on(async { test(&TestStorage::in_folder().await).await });
@@ -119,6 +119,6 @@ pub(crate) async fn read_all(mut reader: PayloadReader) -> Result<(Vec<u8>, usiz
         largest = largest.max(piece.len());
         read.extend_from_slice(&piece);
     }
-    assert!(reader.next_chunk().await?.is_none(), "the end is the end");
+    assert!(reader.next_chunk().await?.is_none(), "no chunk follows the end");
     Ok((read, largest))
 }

@@ -103,7 +103,7 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn save(&self, base: &Arc<ReadSet>, batch: &Arc<Batch>) -> Result<SaveResult, StoreError> {
         self.saves_started.fetch_add(1, Ordering::SeqCst);
-        self.save_gate.acquire().await.expect("never closed").forget();
+        self.save_gate.acquire().await.expect("the semaphore stays open").forget();
         if let Some(fault) = (self.save_fault)(batch) {
             return fault;
         }
@@ -126,7 +126,7 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn log(&self, after: u64, limit: impl Into<PageLimit> + Send) -> Result<Vec<LogEntry>, StoreError> {
         self.log_reads.fetch_add(1, Ordering::SeqCst);
-        self.log_gate.acquire().await.expect("never closed").forget();
+        self.log_gate.acquire().await.expect("the semaphore stays open").forget();
         self.inner.log(after, limit).await
     }
 

@@ -32,7 +32,7 @@ impl HeldChecks {
 
     /// Waits until `count` checks wait for an answer.
     pub(crate) async fn wait_until_asked(&self, count: u32) {
-        let _ = tokio::time::timeout(TEST_TIMEOUT, self.asked_count.acquire_many(count)).await.expect("in time");
+        let _ = tokio::time::timeout(TEST_TIMEOUT, self.asked_count.acquire_many(count)).await.expect("no timeout");
     }
 
     /// Answers all checks from now on.

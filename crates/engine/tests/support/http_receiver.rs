@@ -82,7 +82,7 @@ impl HttpReceiver {
                 call_received.await;
             }
         };
-        tokio::time::timeout(super::TEST_TIMEOUT, waiting).await.expect("in time");
+        tokio::time::timeout(super::TEST_TIMEOUT, waiting).await.expect("no timeout");
     }
 
     async fn serve(self, mut stream: TcpStream) {

@@ -46,7 +46,7 @@ pub(crate) fn lifecycle_files() -> InputFiles {
 }
 
 pub(crate) fn start_time() -> Time {
-    "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
+    "2026-11-15T20:00:00Z".parse().expect("a valid time")
 }
 
 /// Polls so rarely that only a notification can be in time.
@@ -65,12 +65,12 @@ pub(crate) fn open_sqlite(folder: &TempDir, clock: &Clock) -> AnyStore {
 
 pub(crate) async fn open_engine<S: Store + 'static>(store: S, config: EngineConfig) -> Engine<S> {
     let engine = Engine::open(store, config);
-    engine.put_lifecycles(&lifecycle_files()).await.expect("sound files");
+    engine.put_lifecycles(&lifecycle_files()).await.expect("valid files");
     engine
 }
 
 /// Runs a test on every store, with a manual clock. Afterwards the log must replay.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "callers pass closures")]
 pub(crate) fn on_each_store(config: EngineConfig, test: impl AsyncFn(&Engine<AnyStore>, &Clock)) {
     let run = async |store: AnyStore, clock: Clock| {
         let engine = open_engine(store, config.clone()).await;
@@ -99,20 +99,20 @@ pub(crate) async fn open_postgres(url: &str, clock: &Clock) -> AnyStore {
 
 /// Asserts that the log has no gap, that its hash chain holds, and that it replays to the stored records.
 pub(crate) async fn assert_replays_from_log(store: &AnyStore) {
-    if store.prune_state().await.expect("how far it is pruned").checkpoint_seq > 0 {
+    if store.prune_state().await.expect("the prune state").checkpoint_seq > 0 {
         // A pruned log needs `verify`: see tests/verify/pruned_databases.rs.
         return;
     }
     let log = store.log(0, usize::MAX >> 1).await.expect("the log");
     let mut replay = LogReplay::new(store.catalog().await.expect("definitions").lifecycles());
     for (seq, entry) in (1..).zip(&log) {
-        assert_eq!(entry.seq, seq, "no gap");
-        replay.apply(entry).expect("the chain holds");
+        assert_eq!(entry.seq, seq, "the log has no gap");
+        replay.apply(entry).expect("the hash chain is intact");
     }
     let page = store.list(&ListQuery { limit: usize::MAX >> 1, ..ListQuery::default() }).await.expect("all records");
     assert_eq!(page.records.len(), replay.snapshot.records.len());
     for kept in &page.records {
-        let built = replay.snapshot.record(kept.id).expect("it is in the log");
+        let built = replay.snapshot.record(kept.id).expect("a stored record is in the log");
         assert_eq!((kept.version, kept.state, &kept.fields), (built.version, built.state, &built.fields));
         let tokens = |record: &Record| record.execution.as_ref().map(|execution| (execution.token, execution.status));
         assert_eq!(tokens(kept), tokens(built));
@@ -161,7 +161,7 @@ pub(crate) async fn lease_one<S: Store + 'static>(engine: &Engine<S>) -> Option<
 }
 
 pub(crate) async fn state_of<S: Store + 'static>(engine: &Engine<S>, id: RecordId) -> String {
-    engine.get(&operator_actor(), id).await.expect("reading").expect("it is there").state_name().to_string()
+    engine.get(&operator_actor(), id).await.expect("reading").expect("it exists").state_name().to_string()
 }
 
 pub(crate) fn reply_code(reply: &Result<Receipt, EngineError>) -> String {

@@ -117,7 +117,7 @@ impl PrizeRaces {
                 assert_eq!(passed, 0);
                 self.cancelled += 1;
             }
-            other => panic!("{other} after all have had their say"),
+            other => panic!("unexpected state {other} after the race"),
         }
         // Ends the job whose judge canceled instead, so that the next race has only its own.
         let own = &held[canceling_task];

@@ -106,7 +106,7 @@ go = "-> over"
     let built = TestDatabase::filled_by(|store, _| {
         block_on(async {
             let file = InputFile { name: "visit.toml".to_owned(), text: text.into() };
-            store.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a sound file");
+            store.put_lifecycles(&InputFiles { files: vec![file] }).await.expect("a valid file");
             StoreDriver::new(store).await.create_record(&user("ann"), "suite.visit", json!({}), start_time()).await;
         });
         start_time()
@@ -141,7 +141,7 @@ fn insert_altered_row(table: &TableInfo, connection: &Connection, chance: &mut R
             return row;
         }
     }
-    panic!("{} takes no more rows", table.name);
+    panic!("{} accepts no more rows", table.name);
 }
 
 /// INV-3, INV-4
@@ -160,7 +160,7 @@ fn truncated_log_is_reported() {
             "SELECT count(*) = 0 FROM history WHERE seq > (SELECT max(seq) - ?1 FROM history) AND record > 0";
         let unseen: bool = built.copy().connection().query_row(refusals_only, [cut], |row| row.get(0)).unwrap();
         // If the last entry is a refusal, no record shows that it is missing.
-        assert_eq!(reports_table(&copy.verify(), "records"), !unseen, "a record is further than its log");
+        assert_eq!(reports_table(&copy.verify(), "records"), !unseen, "a record is ahead of its log");
     }
 }
 
@@ -214,20 +214,20 @@ fn partly_verified_values_are_reported_beyond_their_bounds() {
     let state = "UPDATE sources SET files = replace(files, 'about     = \\\"Holds things\\\"', 'about     = 7')";
     for (what, sql, column) in [
         ("a heartbeat", &*heartbeat, None),
-        ("a heartbeat that takes time away", &back, Some(("executions", "expires_at"))),
+        ("a heartbeat that shortens the lease", &back, Some(("executions", "expires_at"))),
         ("a lease of a year", &far, Some(("executions", "expires_at"))),
         ("the lease of an ended execution", ended, Some(("executions", "expires_at"))),
         (
-            "one link that came and went in a batch",
+            "a link that was added and removed in one batch",
             &*format!("UPDATE records SET link_version = link_version - 1 WHERE row = ({twice})"),
             None,
         ),
         (
-            "more links than ever came",
+            "more links than were ever added",
             "UPDATE records SET link_version = link_version + 1",
             Some(("records", "link_version")),
         ),
-        ("fewer links than there are", "UPDATE records SET link_version = 0", Some(("records", "link_version"))),
+        ("fewer links than exist", "UPDATE records SET link_version = 0", Some(("records", "link_version"))),
         ("another description", comment, None),
         ("another lifecycle", state, Some(("sources", "files"))),
     ] {

@@ -23,7 +23,7 @@ pub(crate) fn load_column_coverage(store: &str) -> ColumnCoverage {
     let mut listed = ColumnCoverage::new();
     for column in file["column"].as_array().unwrap() {
         let text = |name: &str| column[name].as_str().unwrap().to_owned();
-        assert!(text("why").len() > 40, "every column has its reason");
+        assert!(text("why").len() > 40, "every listed column has a reason");
         if column.get("store").is_some_and(|only| only.as_str() != Some(store)) {
             continue;
         }
@@ -56,7 +56,7 @@ impl FlippedValue<'_> {
     fn choose<'a>(table: &'a TableInfo, column: usize, copy: &DatabaseCopy, chance: &mut Rng) -> FlippedValue<'a> {
         let connection = copy.connection();
         let rows = table.rows(&connection, "true");
-        assert!(!rows.is_empty(), "{} is empty: nothing to flip", table.name);
+        assert!(!rows.is_empty(), "{} is empty, so no value can be flipped", table.name);
         // Prefers a row with a value.
         let something: Vec<&RowValues> = rows.iter().filter(|row| row[column] != Value::Null).collect();
         let row = match something.len() {
@@ -69,7 +69,7 @@ impl FlippedValue<'_> {
                 return FlippedValue { table, column, row, value };
             }
         }
-        panic!("{}.{} takes no other value than {row:?}", table.name, table.columns[column].name);
+        panic!("{}.{} accepts no value other than {row:?}", table.name, table.columns[column].name);
     }
 
     /// Returns whether a difference names this value, or its row.
@@ -123,7 +123,7 @@ impl FlippedValue<'_> {
                 "contents" => hints.extend(value("sha256").map(value_text)),
                 "names" | "sources" | "api_keys" => hints.extend(value("id").map(value_text)),
                 "definitions" | "activations" => hints.extend(value("number").map(value_text)),
-                other => panic!("{other} is a new table: say what its rows are called"),
+                other => panic!("{other} is a new table: add the names of its rows"),
             }
             if let Some(Value::Blob(bytes)) = record {
                 let id = <[u8; 16]>::try_from(&bytes[..]).map(uuid::Uuid::from_bytes);
@@ -187,8 +187,8 @@ fn flip_every_column(theme: &str, make: impl Fn(u64) -> TestDatabase) {
                 }
             }
         }
-        let gone: Vec<_> = listed.keys().filter(|which| !seen_columns.contains(*which)).collect();
-        assert!(gone.is_empty(), "listed, and in no table: {gone:?}");
+        let missing: Vec<_> = listed.keys().filter(|which| !seen_columns.contains(*which)).collect();
+        assert!(missing.is_empty(), "listed columns that no table has: {missing:?}");
         println!("{flipped} values flipped in {} tables", tables.len());
         assert!(wrong.is_empty(), "{wrong}");
     }

@@ -29,7 +29,7 @@ pub(crate) async fn run_jobs(engine: Arc<Engine<SqliteStore>>, granted: Arc<Sema
             let create = CreateRecord { lifecycle: "suite.task".into(), id: None, owner: None, fields, payload: None };
             Submission::new(&ann, Call::Create(create))
         };
-        for reply in engine.submit_all((0..10).map(new).collect()).await.expect("it has room") {
+        for reply in engine.submit_all((0..10).map(new).collect()).await.expect("the queue has capacity") {
             reply.expect("a job");
         }
         let wanted = LeaseRequest { max_jobs: 8, ..LeaseRequest::single_job("suite.task", "w") };
@@ -51,7 +51,7 @@ pub(crate) fn start_engine(folder: &TempDir, clock: &Clock) -> (tokio::runtime::
     let store = SqliteStore::open(folder.database_path(), clock.clone()).expect("a new file");
     let engine = runtime.block_on(async {
         let engine = Engine::open(store, EngineConfig::default());
-        engine.put_lifecycles(&suite_files()).await.expect("sound files");
+        engine.put_lifecycles(&suite_files()).await.expect("valid files");
         engine
     });
     (runtime, Arc::new(engine))
@@ -70,11 +70,11 @@ fn verify_is_clean_while_engine_writes() {
         let view = SqliteScanner::open(folder.database_path()).expect("it opens beside the engine");
         let report = verify_store(&view, clock.now());
         assert!(report.is_clean(), "{report:#?}");
-        println!("{} entries, {} rows, {} too young", report.seq, report.rows, report.changed_while_read);
+        println!("{} entries, {} rows, {} changed while read", report.seq, report.rows, report.changed_while_read);
         first.get_or_insert(report.seq);
         last = report.seq;
     }
-    assert!(Some(last) > first, "the log has grown all the while");
+    assert!(Some(last) > first, "the log grew during verification");
     granted.close();
     runtime.block_on(working).expect("the work ends");
     runtime.block_on(engine.close());
@@ -86,7 +86,7 @@ fn verify_is_clean_while_engine_writes() {
 fn scanner_rejects_missing_and_foreign_files() {
     let folder = TempDir::new();
     assert!(SqliteScanner::open(folder.database_path()).is_err());
-    assert!(!folder.database_path().exists(), "it makes no file");
+    assert!(!folder.database_path().exists(), "opening a missing database creates no file");
     rusqlite::Connection::open(folder.database_path()).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
     assert!(matches!(SqliteScanner::open(folder.database_path()), Err(StoreError::ForeignDatabase(_))));
 }

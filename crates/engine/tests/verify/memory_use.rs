@@ -34,7 +34,7 @@ fn fill_with_jobs(folder: &TempDir, jobs: usize) {
     runtime.block_on(async {
         let store = SqliteStore::open(folder.database_path(), Clock::machine()).expect("a new file");
         let engine = Engine::open(store, EngineConfig::default());
-        engine.put_lifecycles(&system_files("execution")).await.expect("sound files");
+        engine.put_lifecycles(&system_files("execution")).await.expect("valid files");
         let (ann, bob) = (user("ann"), worker("bob"));
         let mut made = 0;
         while made < jobs {
@@ -60,28 +60,29 @@ fn fill_with_jobs(folder: &TempDir, jobs: usize) {
 }
 
 #[test]
-#[ignore = "minutes: for figures, by hand"]
+#[ignore = "takes minutes; run by hand for measurements"]
 fn verify_and_prune_use_bounded_memory() {
     let jobs = std::env::var("ONCEWARD_JOBS").ok().and_then(|jobs| jobs.parse().ok()).unwrap_or(10_000);
     let folder = TempDir::new();
     let before = Instant::now();
     fill_with_jobs(&folder, jobs);
     let size = std::fs::metadata(folder.database_path()).map_or(0, |file| file.len() >> 20);
-    println!("{jobs} jobs made in {:?}, {size} MB; {:?} KB now and at most", before.elapsed(), memory_kb());
+    println!("{jobs} jobs created in {:?}, {size} MB; {:?} KB now and at most", before.elapsed(), memory_kb());
     // From here on the peak is that of `verify`.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     println!("{:?} KB now and at most before", memory_kb());
     let (before, work) = (Instant::now(), cpu_ticks());
     let report = block_on(async {
         let view = SqliteScanner::open(folder.database_path()).expect("it opens");
-        verify(&view, Clock::machine().now(), &mut ()).await.expect("it can be read")
+        verify(&view, Clock::machine().now(), &mut ()).await.expect("the read succeeds")
     });
     let (passed, work) = (before.elapsed(), (cpu_ticks() - work) * 10);
     println!("{} entries in {passed:?}, {work} ms of work; {:?} KB now and at most", report.entries, memory_kb());
     assert!(report.is_clean(), "{report:#?}");
     let (before, work) = (Instant::now(), cpu_ticks());
     let pruned = block_on(async {
-        let store = SqliteStore::open(folder.database_path(), Clock::machine()).expect("nobody else has it");
+        let store =
+            SqliteStore::open(folder.database_path(), Clock::machine()).expect("no other process has the file open");
         prune(&store, &prune_everything()).await.expect("pruning")
     });
     let (passed, work) = (before.elapsed(), (cpu_ticks() - work) * 10);
@@ -92,7 +93,7 @@ fn verify_and_prune_use_bounded_memory() {
     );
     let before = Instant::now();
     let view = SqliteScanner::open(folder.database_path()).expect("it opens");
-    let report = block_on(verify(&view, Clock::machine().now(), &mut ())).expect("it can be read");
+    let report = block_on(verify(&view, Clock::machine().now(), &mut ())).expect("the read succeeds");
     println!("{} entries in {:?} after that: {:?}", report.entries, before.elapsed(), report.pruned);
     assert!(report.is_clean(), "{report:#?}");
 }

@@ -37,7 +37,7 @@ pub(crate) fn prune_everything() -> PruneOptions {
 /// Fills a store with ended records of many kinds; some are referenced by live ones.
 pub(crate) async fn fill_with_ended_records<S: Store>(store: &S, seed: u64) -> Time {
     for files in ["execution", "document", "image", "relay"].map(system_files).iter().chain([&suite_files()]) {
-        store.put_lifecycles(files).await.expect("sound files");
+        store.put_lifecycles(files).await.expect("valid files");
     }
     let mut driver = StoreDriver::new(store).await;
     // First, because ids derive from times and numbers.
@@ -89,7 +89,7 @@ async fn verify_any_store(store: &AnyStore, folder: &TempDir, url: &str, now: Ti
         AnyStore::Sqlite(_) => verify(&SqliteScanner::open(folder.database_path()).unwrap(), now, &mut ()).await,
         AnyStore::Postgres(_) => verify(&PostgresScanner::open(url).await.unwrap(), now, &mut ()).await,
     };
-    report.expect("it can be read")
+    report.expect("the read succeeds")
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn pruned_database_verifies_clean_on_every_store() {
             });
             match &first {
                 None => first = Some(found),
-                Some(first) => assert_eq!(*first, found, "memory, then {name}"),
+                Some(first) => assert_eq!(*first, found, "memory (left) and {name} (right) differ"),
             }
         }
     }
@@ -284,7 +284,7 @@ fn prune_during_verify_reports_no_damage() {
         restarted += usize::from(usual > 0 && calls > usual + 5);
         usual = if usual == 0 { calls } else { usual };
     }
-    println!("{moments} moments, {restarted} of them led to a new start");
+    println!("{moments} prunes during verification, {restarted} restarts");
     assert!(moments > 10 && restarted > 0);
 }
 
@@ -316,7 +316,7 @@ fn prune_during_random_operations(files: &InputFiles, seed: u64) -> u64 {
     let clock = Clock::manual(start_time());
     let store = MemoryStore::new(clock.clone());
     block_on(async {
-        store.put_lifecycles(files).await.expect("sound files");
+        store.put_lifecycles(files).await.expect("valid files");
         let (mut latest, mut records) = (start_time(), 0);
         for part in random_operations(files, seed, 200).chunks(50) {
             latest = latest.max(save_operations(&store, part, seed).await);
@@ -324,7 +324,7 @@ fn prune_during_random_operations(files: &InputFiles, seed: u64) -> u64 {
             let pruned = prune(&store, &prune_everything()).await.expect("pruning");
             assert!(pruned.damaged.is_empty(), "seed {seed}: {pruned:?}");
             records += pruned.records;
-            let report = verify(&store, latest, &mut ()).await.expect("it can be read");
+            let report = verify(&store, latest, &mut ()).await.expect("the read succeeds");
             assert!(report.is_clean() && report.undecided == 0, "seed {seed}: {report:#?}");
         }
         records
@@ -345,7 +345,7 @@ fn random_lifecycles_verify_clean_after_prune() {
         }
     }
     println!("{records} records pruned in {cases} cases");
-    assert!(cases > 0 && records > 0, "no case was sound");
+    assert!(cases > 0 && records > 0, "no generated case is valid");
 }
 
 /// INV-1, INV-3, INV-7: with the store test suite too.

@@ -57,8 +57,8 @@ fn load_released(store: &str, rows: impl FnOnce() -> String) -> Vec<(usize, Stri
             let made = migrations[..number].concat();
             assert!(
                 text.starts_with(&made),
-                "a migration of {store} has changed since {number:04}.sql was made. If that schema is released, add another \
-                 migration instead; if not, write the file anew with ONCEWARD_BLESS=1"
+                "a migration of {store} changed after {number:04}.sql was written. If the schema is released, add another \
+                 migration; if not, rewrite the file with ONCEWARD_BLESS=1"
             );
             (number, text)
         }
@@ -75,8 +75,8 @@ async fn run_work<S: Store>(store: &S, now: Time) {
     let token = driver.lease_job(&bob, task, now).await;
     driver.expect_taken(&bob, Call::Commit { record: task, token, result: json!(1), finish: true }, now).await;
     let query = onceward_store::LeaseQuery { lifecycles: vec!["suite.task".into()], now, limit: 1 };
-    let waiting = store.lease_candidates(&query).await.expect("a look");
-    driver.lease_job(&bob, waiting.first().expect("one waits since then").record, now).await;
+    let waiting = store.lease_candidates(&query).await.expect("the query succeeds");
+    driver.lease_job(&bob, waiting.first().expect("the old database has a ready job").record, now).await;
 }
 
 /// Later than all times in the files.
@@ -128,16 +128,16 @@ fn released_sqlite_schemas_migrate_and_verify_clean() {
         println!("from schema {number} to {newest}");
         let folder = TempDir::new();
         let connection = Connection::open(folder.database_path()).expect("a new file");
-        connection.execute_batch(&text).expect("it is SQL");
+        connection.execute_batch(&text).expect("the SQL runs");
         drop(connection);
         if number < newest {
             assert!(
                 matches!(SqliteScanner::open(folder.database_path()), Err(StoreError::SchemaTooOld { .. })),
-                "nothing happens unasked"
+                "opening does not migrate"
             );
         }
         let clock = Clock::manual(later_time());
-        let migrated = SqliteStore::migrate(folder.database_path()).expect("it is brought up to date");
+        let migrated = SqliteStore::migrate(folder.database_path()).expect("the migration succeeds");
         assert_eq!((migrated.current as usize, migrated.pending.len()), (number, newest - number));
         let report = verify_store(&SqliteScanner::open(folder.database_path()).expect("it opens"), later_time());
         assert!(report.is_clean() && report.entries > 100, "{report:#?}");
@@ -151,7 +151,7 @@ fn released_sqlite_schemas_migrate_and_verify_clean() {
         drop(SqliteStore::open(new.database_path(), clock).expect("a new file"));
         let shape =
             |folder: &TempDir| sqlite_schema_lines(&Connection::open(folder.database_path()).expect("it opens"));
-        assert_eq!(shape(&folder), shape(&new), "the same as a new one");
+        assert_eq!(shape(&folder), shape(&new), "a migrated schema equals a new one");
     }
 }
 
@@ -175,7 +175,7 @@ async fn postgres_rows() -> String {
     let client = connect(&url).await;
     let letter = "INSERT INTO onceward.inbox (owner, key, lifecycle) VALUES ('ann', 'one', 'suite.box'); \
                   INSERT INTO onceward.instances (name, number) VALUES ('alpha', 3)";
-    client.batch_execute(letter).await.expect("a letter");
+    client.batch_execute(letter).await.expect("an inbox call");
     let mut text = String::new();
     // Referenced tables come first.
     let mut tables = query_texts(&client, LIST_TABLES_SQL).await;
@@ -232,16 +232,16 @@ fn released_postgresql_schemas_migrate_and_verify_clean() {
             let (url, new) = (PostgresServer::shared().create_database(), PostgresServer::shared().create_database());
             let client = connect(&url).await;
             client.batch_execute(BASE_SCHEMA_SQL).await.expect("a schema");
-            client.batch_execute(&text).await.expect("it is SQL");
+            client.batch_execute(&text).await.expect("the SQL runs");
             if number < newest {
                 let refused = PostgresStore::open(&url).await;
-                assert!(matches!(refused, Err(StoreError::SchemaTooOld { .. })), "nothing happens unasked");
+                assert!(matches!(refused, Err(StoreError::SchemaTooOld { .. })), "opening does not migrate");
             }
-            let migrated = PostgresStore::migrate(&url).await.expect("it is brought up to date");
+            let migrated = PostgresStore::migrate(&url).await.expect("the migration succeeds");
             assert_eq!((migrated.current as usize, migrated.pending.len()), (number, newest - number));
             let verified = async || {
                 let view = PostgresScanner::open(&url).await.expect("it opens");
-                onceward_engine::verify(&view, later_time(), &mut ()).await.expect("it can be read")
+                onceward_engine::verify(&view, later_time(), &mut ()).await.expect("the read succeeds")
             };
             let report = verified().await;
             assert!(report.is_clean() && report.entries > 100, "{report:#?}");
@@ -254,7 +254,7 @@ fn released_postgresql_schemas_migrate_and_verify_clean() {
             assert_eq!(
                 postgres_schema_lines(&client).await,
                 postgres_schema_lines(&connect(&new).await).await,
-                "the same as a new one"
+                "a migrated schema equals a new one"
             );
         });
     }

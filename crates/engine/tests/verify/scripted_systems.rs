@@ -58,7 +58,7 @@ pub(crate) fn play_relay() -> OperationLog {
 pub(crate) fn play_image(cases: u64, then: impl Fn(OperationLog)) {
     let stage = || {
         let mut stage = systems::new_simulator("image").on_check("image.job", "prompt", |_, prompt| {
-            let prompt = String::from_utf8_lossy(prompt.expect("the prompt goes with the question")).into_owned();
+            let prompt = String::from_utf8_lossy(prompt.expect("the check gets the prompt")).into_owned();
             let hash = if prompt.contains("cat") { "a" } else { "b" }.repeat(64);
             json!({ "readable": true, "pass": !prompt.contains("nude"), "sha256": hash })
         });

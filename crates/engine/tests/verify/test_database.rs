@@ -54,7 +54,7 @@ impl TestDatabase {
         let built = Self { folder: TempDir::new(), latest_time: Time::MIN };
         let store = SqliteStore::open(built.path(), Clock::manual(start_time())).expect("a new file");
         let latest = block_on(async {
-            store.put_lifecycles(files).await.expect("sound files");
+            store.put_lifecycles(files).await.expect("valid files");
             save_operations(&store, operations, seed).await
         });
         Self { latest_time: latest, ..built }
@@ -100,7 +100,7 @@ pub(crate) fn verify_file(path: &Path, now: Time) -> VerifyReport {
 }
 
 pub(crate) fn verify_store<S: Scan>(store: &S, now: Time) -> VerifyReport {
-    block_on(verify(store, now, &mut ())).expect("it can be read")
+    block_on(verify(store, now, &mut ())).expect("the read succeeds")
 }
 
 /// Saves random operations in batches of random sizes; returns the latest time.
@@ -108,7 +108,7 @@ pub(crate) async fn fill_randomly<S: Store>(store: &S, seed: u64, operations: us
     let mut files: Vec<InputFiles> = SYSTEM_NAMES.iter().map(|name| system_files(name)).collect();
     files.push(suite_files());
     for files in &files {
-        store.put_lifecycles(files).await.expect("sound files");
+        store.put_lifecycles(files).await.expect("valid files");
     }
     let latest = fill_every_table(store).await.max(save_operations(store, &play_relay(), seed).await);
     let plays =
@@ -145,7 +145,7 @@ pub(crate) async fn save_operations<S: Store>(store: &S, operations: &[(Operatio
             }
         }
         let save = driver.save(&open).await;
-        assert!(matches!(save, SaveResult::Saved { .. }), "nobody else is here, yet: {save:?}");
+        assert!(matches!(save, SaveResult::Saved { .. }), "the save conflicts without another writer: {save:?}");
     }
     latest
 }
@@ -202,7 +202,7 @@ pub(crate) async fn fill_every_table<S: Store>(store: &S) -> Time {
     driver.expect_taken(&bob, finish(tasks[3], token, false), later).await;
     let name = WorkerName { holder: "bob".into(), worker: "w".into() };
     let seen = WorkerSighting { name, lifecycles: vec!["suite.task".into()], last_seen_at: later };
-    store.upsert_workers(&[seen]).await.expect("a note");
+    store.upsert_workers(&[seen]).await.expect("the worker is stored");
     migrate_to_other_version(store, &[tasks[0], first]).await;
     add_api_keys(store, now).await;
     later
@@ -216,11 +216,11 @@ async fn migrate_to_other_version<S: Store>(store: &S, ids: &[RecordId]) {
     for file in &mut files.files {
         file.text = file.text.replace("limit = 2", "limit = 3").replace("max = 10, clash", "max = 12, clash").into();
     }
-    let new = store.put_lifecycles(&files).await.expect("sound files");
+    let new = store.put_lifecycles(&files).await.expect("valid files");
     let mut driver = StoreDriver::new(store).await;
     for id in ids {
-        let record = store.record(*id).await.expect("a look").expect("it is there");
-        let to = Arc::clone(&new.definitions.get(&record.lifecycle.name).expect("it is known").hash);
+        let record = store.record(*id).await.expect("the query succeeds").expect("it exists");
+        let to = Arc::clone(&new.definitions.get(&record.lifecycle.name).expect("the lifecycle exists").hash);
         let states = [("none".into(), "none".into())].into();
         driver
             .expect_taken(
@@ -236,8 +236,8 @@ async fn migrate_to_other_version<S: Store>(store: &S, ids: &[RecordId]) {
             .await;
     }
     for name in ["suite.task", "suite.box"] {
-        let hash = &old.definitions.get(name).expect("it is known").hash;
-        store.activate_version(hash, "ops", start_time()).await.expect("it was there before");
+        let hash = &old.definitions.get(name).expect("the lifecycle exists").hash;
+        store.activate_version(hash, "ops", start_time()).await.expect("the older version is stored");
     }
 }
 
@@ -275,7 +275,7 @@ async fn add_api_keys<S: Store>(store: &S, now: Time) {
 }
 
 pub(crate) fn random_operations(files: &InputFiles, seed: u64, operations: usize) -> Vec<(Operation, Time)> {
-    let definitions = onceward_core::load_definitions(files).expect("sound files").definitions;
+    let definitions = onceward_core::load_definitions(files).expect("valid files").definitions;
     let mut play = Simulation::new(definitions, true, seed);
     if let Err(broken) = play.run_operations(operations, &mut []) {
         panic!("{}: {}", broken.property, broken.detail);
@@ -289,7 +289,7 @@ pub(crate) struct PrintSeedOnPanic(pub(crate) u64);
 impl Drop for PrintSeedOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("play it again with ONCEWARD_SEED={}", self.0);
+            eprintln!("reproduce with ONCEWARD_SEED={}", self.0);
         }
     }
 }

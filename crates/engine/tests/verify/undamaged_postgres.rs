@@ -18,7 +18,7 @@ fn verify_is_clean_on_postgresql() {
                 PostgresStore::open_with_clock(&url, Clock::manual(start_time())).await.expect("a new database");
             let latest = fill_randomly(&store, seed, 60).await;
             let view = PostgresScanner::open(&url).await.expect("it opens");
-            let report = onceward_engine::verify(&view, latest, &mut ()).await.expect("it can be read");
+            let report = onceward_engine::verify(&view, latest, &mut ()).await.expect("the read succeeds");
             println!("{} entries, {} rows", report.entries, report.rows);
             assert!(report.is_clean() && report.undecided == 0 && report.entries > 100, "{report:#?}");
         });

@@ -88,9 +88,7 @@ fn save_conflicts_when_lease_was_extended() {
         let heartbeat = Call::Heartbeat { record: id, token, lease: None };
         let just_before = expires_at.checked_sub(Duration::from_micros(1)).unwrap();
         StoreDriver::new(store).await.expect_taken(&bob, heartbeat, just_before).await;
-        let SaveResult::Conflict(conflict) = driver.save(&open).await else {
-            panic!("the lease was lost though extended")
-        };
+        let SaveResult::Conflict(conflict) = driver.save(&open).await else { panic!("the extended lease was lost") };
         assert_eq!(conflict.changed_keys, [ReadKey::Record(id)]);
     });
 }
@@ -105,7 +103,7 @@ fn save_conflicts_when_unique_key_was_taken() {
         let call = |id| fire_call(id, "write", json!({ "name": "mine" }));
         let keys = save_after_concurrent_call(store, &ann, call(one), (&ann, call(two)), start_time()).await;
         assert!(matches!(&keys[..], [ReadKey::Unique(key)] if &*key.parts[0] == "smine"), "{keys:?}");
-        assert_eq!(store.record(one).await.unwrap().unwrap().version, 1, "it was refused the second time");
+        assert_eq!(store.record(one).await.unwrap().unwrap().version, 1, "the second decision refuses");
     });
 }
 
@@ -134,7 +132,11 @@ fn save_conflicts_when_account_changed() {
                 .await;
         let purse = Account::Named { asset: "coin".into(), name: "purse:ann".into() };
         assert_eq!(keys, [ReadKey::Account(purse)]);
-        assert_eq!(store.record(one).await.unwrap().unwrap().version, 2, "it ran short the second time");
+        assert_eq!(
+            store.record(one).await.unwrap().unwrap().version,
+            2,
+            "the second decision refuses for insufficient funds"
+        );
     });
 }
 
@@ -148,7 +150,11 @@ fn save_conflicts_when_links_changed() {
             save_after_concurrent_call(store, &ann, fire_call(id, "empty", json!({})), (&ann, join), start_time())
                 .await;
         assert!(matches!(&keys[..], [ReadKey::Links(key)] if key.target == id), "{keys:?}");
-        assert_eq!(&**store.record(id).await.unwrap().unwrap().state_name(), "open", "a task came in between");
+        assert_eq!(
+            &**store.record(id).await.unwrap().unwrap().state_name(),
+            "open",
+            "a task joined between load and save"
+        );
     });
 }
 

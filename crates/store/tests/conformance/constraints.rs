@@ -16,14 +16,14 @@ use crate::support::{on_each_store, start_time, suite_files};
 async fn assert_rejected(store: &AnyStore, pending: &mut DriverBatch, corrupt: impl FnOnce(&mut Changes)) {
     let Some(OperationOutcome::Changes(changes)) = pending.batch.operations.last_mut().map(|write| &mut write.outcome)
     else {
-        panic!("nothing to spoil")
+        panic!("the batch has no change to corrupt")
     };
     corrupt(changes);
     let before = (store.log(0, 100).await.unwrap(), store.counts_by_state(None).await.unwrap());
     let saved = StoreDriver::new(store).await.try_save(pending).await;
     assert!(matches!(saved, Err(StoreError::Rejected(_))), "{saved:?}");
     let after = (store.log(0, 100).await.unwrap(), store.counts_by_state(None).await.unwrap());
-    assert_eq!(before, after, "what is refused writes nothing");
+    assert_eq!(before, after, "a rejected batch writes nothing");
 }
 
 fn edit_first_record(changes: &mut Changes, change: impl FnOnce(&mut Record)) {

@@ -30,7 +30,7 @@ fn known_version_does_not_become_current_again() {
         let old = driver.create_record(&user("ann"), "suite.task", json!({}), start_time()).await;
         let newer = suite_with("lease    = \"30s\"", "lease    = \"40s\"");
         let second = store.put_lifecycles(&newer).await.unwrap();
-        assert_eq!(second.revision(), 6, "one of them is new");
+        assert_eq!(second.revision(), 6, "only the changed lifecycle gets a new version");
         let (before, after) =
             (first.definitions.get("suite.task").unwrap(), second.definitions.get("suite.task").unwrap());
         assert_ne!(before.hash, after.hash);
@@ -86,7 +86,11 @@ fn older_version_can_be_activated_and_is_logged() {
             let again = store.put_lifecycles(&files).await.unwrap();
             assert_eq!((hash(&again), again.revision()), (old.clone(), 7));
         }
-        assert_eq!(store.activate_version(&old, "ops", clock.now()).await.unwrap().revision(), 7, "it is so already");
+        assert_eq!(
+            store.activate_version(&old, "ops", clock.now()).await.unwrap().revision(),
+            7,
+            "the version is already current"
+        );
         // The current versions before and after the activation.
         assert_eq!(*third.definitions_at_revision(5).get("suite.task").unwrap().hash, *old);
         assert_eq!(*third.definitions_at_revision(6).get("suite.task").unwrap().hash, *new);
@@ -138,7 +142,7 @@ fn version_incompatible_with_live_records_is_rejected() {
         [fields]\nchild = { type = \"ref\", to = \"own.child\" }\n[[on.create]]\ngo = \"-> on\"\ntake = [\"child\"]\n\
         [[on.close]]\ngo = \"on -> off\"\ncascade = [{ to = \"record.child\", event = \"left\" }]\n";
     const CHILD_LIFECYCLE: &str = "language = 1\nlifecycle = \"own.child\"\nabout = \"Is told\"\n[states]\n\
-        home = { about = \"with somebody\", rest = true }\nalone = { about = \"with nobody\", rest = true }\n\
+        home = { about = \"with its parent\", rest = true }\nalone = { about = \"without a parent\", rest = true }\n\
         [[on.create]]\ngo = \"-> home\"\n[[on.left]]\ngo = \"home -> alone\"\nby = \"record\"\n";
     on_each_store(async |store, _| {
         let files = |parent: &str, child: &str| {
@@ -191,7 +195,10 @@ fn create_decided_on_displaced_version_conflicts() {
         store.put_lifecycles(&suite_with("lease    = \"30s\"", "lease    = \"40s\"")).await.unwrap();
         let save_result = driver.save(&create_batch).await;
         assert_eq!(save_result, SaveResult::Conflict(SaveConflict::default()));
-        assert!(matches!(driver.save(&fire_batch).await, SaveResult::Saved { .. }), "those that are there go on");
+        assert!(
+            matches!(driver.save(&fire_batch).await, SaveResult::Saved { .. }),
+            "existing records keep their version"
+        );
         driver = StoreDriver::new(store).await;
         let mut making = driver.new_batch(start_time());
         driver.decide(&mut making, make, start_time()).await;

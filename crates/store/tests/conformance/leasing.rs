@@ -11,7 +11,7 @@ use crate::support::driver::{StoreDriver, create_call, fire_call};
 use crate::support::{on_each_store, start_time, suite_files};
 
 fn after_seconds(seconds: i64) -> Time {
-    start_time().checked_add(Duration::from_secs(seconds)).expect("a time that can be written")
+    start_time().checked_add(Duration::from_secs(seconds)).expect("the time is in range")
 }
 
 async fn lease_candidate_ids(store: &AnyStore, lifecycles: &[&str], now: Time, limit: usize) -> Vec<RecordId> {
@@ -252,7 +252,7 @@ fn stats_report_oldest_ready_leases_and_overdue() {
         assert_eq!(
             store.stats(after_seconds(1_010)).await.unwrap().oldest_ready[0].ready_since,
             after_seconds(1_000),
-            "also where nobody looks for work"
+            "the age does not depend on a lease query"
         );
         let mut tasks = Vec::new();
         for (weight, second) in [(0, 20), (9, 30), (0, 10)] {
@@ -263,10 +263,14 @@ fn stats_report_oldest_ready_leases_and_overdue() {
         let glance = store.stats(after_seconds(40)).await.unwrap();
         assert_eq!(glance.state_counts, store.counts_by_state(None).await.unwrap());
         let waits: Vec<_> = glance.oldest_ready.iter().map(|oldest| (&*oldest.lifecycle, oldest.ready_since)).collect();
-        assert_eq!(waits, [("suite.task", after_seconds(10))], "the longest, though another is first in line");
+        assert_eq!(
+            waits,
+            [("suite.task", after_seconds(10))],
+            "the oldest job counts, even if another one has priority"
+        );
         assert_eq!((glance.live_leases, glance.overdue_records), (0, 0));
         let ready: Vec<_> = glance.ready_counts.iter().map(|ready| (&*ready.lifecycle, ready.jobs)).collect();
-        assert_eq!(ready, [("suite.task", 3)], "one waits for its time");
+        assert_eq!(ready, [("suite.task", 3)], "the delayed job is not counted");
         driver.lease_job(&bob, tasks[2], after_seconds(40)).await;
         let glance = store.stats(after_seconds(41)).await.unwrap();
         assert_eq!(

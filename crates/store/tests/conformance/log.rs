@@ -61,7 +61,7 @@ fn record_entries_are_hash_chained() {
         assert_eq!(store.history(id, 2, 1).await.unwrap(), own[2..3]);
         let body = own[3].body().unwrap();
         let fields: Vec<_> = body.change.as_ref().unwrap().fields().map(|(name, _)| &**name).collect();
-        assert_eq!(fields, ["number"], "only what has changed");
+        assert_eq!(fields, ["number"], "only the changed fields");
         assert_eq!(&*body.transitions[0].0, "write");
     });
 }
@@ -161,6 +161,6 @@ fn changed_or_missing_entry_fails_replay() {
         let mut tampered = entries.clone();
         tampered[0].text = tampered[0].text.replace("\"number\":1", "\"number\":3").into();
         assert!(replay_entries(&tampered).is_err());
-        assert!(replay_entries(&entries[1..]).is_err(), "the first is missing");
+        assert!(replay_entries(&entries[1..]).is_err(), "replay without the first entry fails");
     });
 }

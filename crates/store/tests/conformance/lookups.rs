@@ -73,8 +73,8 @@ fn link_pages_follow_creation_order_without_duplicates() {
             LinkPage::default()
         );
         assert_eq!(page(&[], None, 9).await, LinkPage::default());
-        let nobody = RecordId(uuid::Uuid::from_u128(7));
-        let query = LinkQuery { target: nobody, from: all, after: None, limit: 9 };
+        let unknown_id = RecordId(uuid::Uuid::from_u128(7));
+        let query = LinkQuery { target: unknown_id, from: all, after: None, limit: 9 };
         assert_eq!(store.linked_records(&query).await.unwrap(), LinkPage::default());
     });
 }
@@ -122,8 +122,8 @@ fn accounts_are_listed_in_order_and_pages() {
         for one in expected {
             assert_eq!(store.account(&one.account).await.unwrap(), Some(one));
         }
-        assert_eq!(store.account(&coin_account("nobody")).await.unwrap(), None);
-        assert_eq!(load_statement(store, "nobody", None, 9).await, None);
+        assert_eq!(store.account(&coin_account("unknown")).await.unwrap(), None);
+        assert_eq!(load_statement(store, "unknown", None, 9).await, None);
     });
 }
 
@@ -208,10 +208,14 @@ fn workers_are_upserted_by_latest_sighting_and_deleted() {
         assert_eq!(
             store.delete_stale_workers(after_seconds(2), 9).await.unwrap(),
             1,
-            "those seen at that time or before"
+            "workers last seen at the cutoff or earlier are deleted"
         );
         assert_eq!(worker_summaries().await, [ann.clone(), long_named]);
-        assert_eq!(store.delete_stale_workers(after_seconds(0), 1).await.unwrap(), 1, "all but the last so many");
+        assert_eq!(
+            store.delete_stale_workers(after_seconds(0), 1).await.unwrap(),
+            1,
+            "all but the most recent workers are deleted"
+        );
         assert_eq!(worker_summaries().await, [ann]);
         assert_eq!(store.delete_stale_workers(after_seconds(9), 9).await.unwrap(), 1);
         assert_eq!(worker_summaries().await, []);
@@ -249,7 +253,7 @@ fn lease_counts_include_live_leases_only() {
         assert_eq!(
             store.lease_counts(3).await.unwrap(),
             LeaseCounts { workers, is_complete: false },
-            "the box's time comes last"
+            "the box is due last"
         );
         assert_eq!(store.lease_counts(1).await.unwrap().workers.len(), 1);
     });

@@ -37,7 +37,7 @@ async fn load_for_prune(store: &AnyStore, ids: &[RecordId]) -> Vec<PrunedRecord>
 
 async fn prune_records(store: &AnyStore, records: Vec<PrunedRecord>) -> PruneResult {
     let catalog = store.catalog().await.unwrap();
-    let plan = PrunePlan::build(records, start_time(), &catalog).expect("they are sound");
+    let plan = PrunePlan::build(records, start_time(), &catalog).expect("the records can be pruned");
     store.request(&Arc::new(PruneRequest { plan, now: after_seconds(1) })).await.expect("pruning")
 }
 
@@ -89,7 +89,7 @@ fn prune_removes_record_with_all_its_data() {
         let stub = driver.create_record(&ann, "suite.stub", json!({}), after_seconds(2)).await;
         driver.expect_taken(&ann, fire_call(stub, "tear", json!({})), after_seconds(2)).await;
         let PruneResult::Saved(second) = prune_records(store, load_for_prune(store, &[stub]).await).await else {
-            panic!("nobody else")
+            panic!("the prune conflicts without another writer")
         };
         let log = store.log(second - 1, 1).await.unwrap();
         assert_eq!(log[0].hash, log[0].expected_hash(&first[0].hash));
@@ -172,7 +172,7 @@ fn checkpoint_keeps_permanent_keys_counters_and_balances() {
         driver.expect_taken(&ann, fire_call(stub, "tear", json!({})), start_time()).await;
         let PruneResult::Saved(checkpoint_seq) = prune_records(store, load_for_prune(store, &[stub]).await).await
         else {
-            panic!("nobody else")
+            panic!("the prune conflicts without another writer")
         };
         let unique = |name: &str, value: &str| UniqueKey {
             lifecycle: "suite.stub".into(),
@@ -223,10 +223,10 @@ fn checkpoint_keeps_permanent_keys_counters_and_balances() {
         }
         assert_eq!(loaded_checkpoint.counts, [(count("ever"), 1), (count("kept"), 1)]);
         let kept = [(2, unique("serial", "one"), Some(stub)), (3, unique("serial", "two"), Some(stub))];
-        assert_eq!(loaded_checkpoint.uniques, kept, "the seat came and went with the record");
+        assert_eq!(loaded_checkpoint.uniques, kept, "the record claimed and released its seat");
         assert_eq!(loaded_checkpoint.released.uniques, [unique("seat", "1a")]);
         assert_eq!(loaded_checkpoint.released.counts, [(count("kept"), -1)]);
-        assert_eq!(loaded_checkpoint.links, [(target, 2)], "it came, and now it goes");
+        assert_eq!(loaded_checkpoint.links, [(target, 2)], "the link was added and is now removed");
         // No record links to the box any more, and its link version has changed.
         assert_eq!(store.with_referrers(&[target]).await.unwrap()[0].referrers, []);
         assert_eq!(store.with_referrers(&[target]).await.unwrap()[0].link_version, 2);
@@ -330,14 +330,16 @@ fn payload_is_deleted_with_last_referencing_record() {
         for batch_payloads in [&[false][..], &[true, true], &[false]] {
             let mut open = driver.new_batch(start_time());
             for has_payload in batch_payloads {
-                let Call::Create(create) = create_call("suite.step", json!({})) else { panic!("it creates") };
+                let Call::Create(create) = create_call("suite.step", json!({})) else {
+                    panic!("the call is not a create")
+                };
                 let operation = driver.operation(&ann, Call::Create(CreateRecord { payload: Some(payload), ..create }));
                 let Decision::Changes(changes) = driver.decide(&mut open, operation, start_time()).await else {
                     panic!("made")
                 };
                 steps.push(changes.subject);
                 if *has_payload {
-                    let write = open.batch.operations.last_mut().expect("it was decided");
+                    let write = open.batch.operations.last_mut().expect("the batch has an operation");
                     write.payloads.push(PayloadBytes { payload, bytes: bytes.into() });
                 }
             }
@@ -389,7 +391,7 @@ fn unused_concurrency_counters_are_deleted_without_losing_jobs() {
         let gone = delete_counters(store, None).await;
         // The memory store may never create these counters.
         assert!(gone >= 4 || matches!(store, AnyStore::Memory(_)), "{gone}");
-        assert_eq!(delete_counters(store, None).await, 0, "that was all");
+        assert_eq!(delete_counters(store, None).await, 0, "no expired counters remain");
         let counter_key = |lane: &str| CounterKey {
             lifecycle: "suite.task".into(),
             limit: "work.key".into(),
@@ -431,7 +433,7 @@ language  = 1
 lifecycle = "suite.visit"
 about     = "So many a minute"
 [states]
-over = { about = "that was all", final = true }
+over = { about = "done", final = true }
 [limit]
 rate = { on = ["owner"], per = "1m", max = 2, clash = "429 slow_down" }
 [[on.create]]
@@ -445,7 +447,7 @@ go = "-> over"
         for now in [start_time(), start_time(), after_seconds(60), after_seconds(61)] {
             driver.create_record(&ann, "suite.visit", json!({}), now).await;
         }
-        assert_eq!(delete_counters(store, None).await, 0, "nobody said how long");
+        assert_eq!(delete_counters(store, None).await, 0, "without a cutoff no window expires");
         assert_eq!(delete_counters(store, Some(after_seconds(60))).await, 1);
         assert_eq!(delete_counters(store, Some(after_seconds(60))).await, 0);
         let refused = driver.expect_refused(&ann, create_call("suite.visit", json!({})), after_seconds(62)).await;

@@ -28,10 +28,10 @@ fn every_value_type_round_trips() {
         let made = &changes.records[0].after;
         assert!(made.fields.iter().any(|value| matches!(value, Value::Double(_))), "{:?}", made.fields);
         for id in [changes.subject, other] {
-            let kept = store.record(id).await.unwrap().expect("it was saved");
+            let kept = store.record(id).await.unwrap().expect("the record was saved");
             let mut base = ReadSet::default();
             store.load(&mut base, &[ReadKey::Record(id)]).await.unwrap();
-            let loaded = base.snapshot().record(id).expect("it was saved");
+            let loaded = base.snapshot().record(id).expect("the record was saved");
             assert_eq!(random::record_text(&kept), random::record_text(loaded));
             if id == changes.subject {
                 assert_eq!(random::record_text(&kept), random::record_text(made));
@@ -106,11 +106,7 @@ fn heartbeat_changes_only_lease_expiry() {
         assert_eq!(kept.version, 2);
         assert_eq!(store.executions(task).await.unwrap()[0].expires_at, expires);
         assert_eq!(store.log(0, 100).await.unwrap(), entries);
-        assert_eq!(
-            store.due_records(expires, 10).await.unwrap(),
-            [(expires, task)],
-            "the old expiry is no longer waited for"
-        );
+        assert_eq!(store.due_records(expires, 10).await.unwrap(), [(expires, task)], "the old expiry is no longer due");
     });
 }
 
@@ -151,7 +147,7 @@ fn list_pages_and_counts_filter_by_state_and_owner() {
         let of_all =
             [count("suite.box", "closed", 1), count("suite.box", "open", 9), count("suite.task", "waiting", 5)];
         assert_eq!(store.counts_by_state(None).await.unwrap(), of_all);
-        assert_eq!(store.counts_by_state(Some("nobody")).await.unwrap(), []);
+        assert_eq!(store.counts_by_state(Some("unknown")).await.unwrap(), []);
     });
 }
 
@@ -178,7 +174,7 @@ fn list_page_scans_bounded_number_of_records() {
         }
         let query = ListQuery { state: Some("done".into()), limit: 1, ..ListQuery::default() };
         let first = store.list(&query).await.unwrap();
-        assert!(first.records.is_empty() && first.next.is_some(), "it did not look further");
+        assert!(first.records.is_empty() && first.next.is_some(), "the page stops at its scan limit");
         let second = store.list(&ListQuery { after: first.next, ..query.clone() }).await.unwrap();
         assert_eq!(second.records.iter().map(|record| record.id).collect::<Vec<_>>(), [all[2_100]]);
         let third = store.list(&ListQuery { after: second.next, ..query.clone() }).await.unwrap();

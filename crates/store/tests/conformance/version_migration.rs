@@ -50,13 +50,13 @@ fn migrated_record_follows_queues_and_links_of_its_version() {
         assert_eq!(
             lease_candidate_ids(store).await,
             [tasks[3], tasks[2], alone],
-            "two of the lane, the heaviest first"
+            "two jobs of the lane, the highest priority first"
         );
         let new = store.put_lifecycles(&migrated_suite_files()).await.unwrap();
         let (task, box_) =
             (&new.definitions.get("suite.task").unwrap().hash, &new.definitions.get("suite.box").unwrap().hash);
         driver.catalog = new.clone();
-        assert_eq!(lease_candidate_ids(store).await.len(), 3, "a new version alone changes nobody");
+        assert_eq!(lease_candidate_ids(store).await.len(), 3, "a new version alone changes no record");
         for id in tasks.iter().chain([&alone]) {
             driver
                 .expect_taken(&operator_actor(), migrate_call(*id, task, &[("waiting", "queued")]), start_time())
@@ -76,14 +76,17 @@ fn migrated_record_follows_queues_and_links_of_its_version() {
         counts.retain(|count| count.count > 0);
         let summary: Vec<_> = counts.iter().map(|count| (&*count.lifecycle, &*count.state, count.count)).collect();
         assert_eq!(summary, [("suite.box", "open", 2), ("suite.task", "queued", 5)]);
-        assert!(counts.iter().all(|count| old.by_hash(&count.definition).is_none()), "all live by the new ones");
+        assert!(
+            counts.iter().all(|count| old.by_hash(&count.definition).is_none()),
+            "all records use the new versions"
+        );
         // The job runs under its new version, and a replay of the log gives the same.
         let bob = worker("bob");
         let token = driver.lease_job(&bob, tasks[0], start_time()).await;
         driver
             .expect_taken(&bob, Call::Commit { record: tasks[0], token, result: json!(1), finish: true }, start_time())
             .await;
-        assert_eq!(lease_candidate_ids(store).await, [tasks[1], alone], "the next of the lane");
+        assert_eq!(lease_candidate_ids(store).await, [tasks[1], alone], "the next job of the lane is ready");
         driver.expect_taken(&ann, fire_call(other, "write", json!({ "number": 3 })), start_time()).await;
         let mut replay = LogReplay::new(new.lifecycles());
         for entry in store.log(0, 1_000).await.unwrap() {

@@ -44,7 +44,7 @@ impl ComparedStores {
     async fn new(files: &InputFiles) -> Option<Self> {
         let mut stores = Self::without_server(files).await?;
         let postgres = new_postgres_store(&Clock::manual(start_time())).await;
-        postgres.put_lifecycles(files).await.expect("what memory takes");
+        postgres.put_lifecycles(files).await.expect("files that the memory store accepts");
         stores.others.push(("PostgreSQL", postgres));
         Some(stores)
     }
@@ -54,7 +54,7 @@ impl ComparedStores {
         let memory = AnyStore::Memory(MemoryStore::new(Clock::manual(start_time())));
         let sqlite = SqliteStore::open(folder.database_path(), Clock::manual(start_time())).expect("a new file");
         let catalog = memory.put_lifecycles(files).await.ok()?;
-        sqlite.put_lifecycles(files).await.expect("what memory takes");
+        sqlite.put_lifecycles(files).await.expect("files that the memory store accepts");
         let others = vec![("SQLite", AnyStore::Sqlite(sqlite))];
         Some(Self { memory, others, catalog, loses_write: None, _folder: folder })
     }
@@ -90,7 +90,7 @@ struct SeedReporter(u64);
 impl Drop for SeedReporter {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("play it again with ONCEWARD_SEED={}", self.0);
+            eprintln!("reproduce with ONCEWARD_SEED={}", self.0);
         }
     }
 }
@@ -139,8 +139,12 @@ async fn dump_store(store: &AnyStore, now: Time) -> String {
     let accounts = store.accounts(&AccountsQuery { after: None, limit: 1_000 }).await.unwrap();
     for AccountBalance { account, .. } in &accounts {
         let query = StatementQuery { account: account.clone(), before_seq: None, limit: 1_000 };
-        let statement = store.statement(&query).await.unwrap().expect("it is listed");
-        assert_eq!(net_transferred(&statement), statement.balance.balance, "{account:?}: a statement adds up");
+        let statement = store.statement(&query).await.unwrap().expect("a listed account has a statement");
+        assert_eq!(
+            net_transferred(&statement),
+            statement.balance.balance,
+            "{account:?}: the statement sums to the balance"
+        );
         let seqs: Vec<u64> = statement.entries.iter().map(|entry| entry.seq).collect();
         let _ = writeln!(text, "{:?} {seqs:?}", statement.balance);
     }
@@ -160,7 +164,7 @@ fn net_transferred(statement: &StatementPage) -> i64 {
     let account = &statement.balance.account;
     let amount = |own: bool, amount| if own { amount } else { 0 };
     let sum = |entry: &LogEntry| -> i64 {
-        let moves = entry.body().expect("it can be read").transfers;
+        let moves = entry.body().expect("the read succeeds").transfers;
         moves
             .iter()
             .map(|one| amount(account.matches(&one.to), one.amount) - amount(account.matches(&one.from), one.amount))
@@ -201,9 +205,9 @@ fn run_case(files: &InputFiles, seed: u64) -> Option<usize> {
         Some((steps, played))
     })?;
     if let Err(why) = outcome {
-        println!("{why}\nmaking it shorter");
+        println!("{why}\nshrinking the steps");
         let (shortest_steps, why) =
-            shrink_case(&steps, async || ComparedStores::new(files).await.expect("sound files"));
+            shrink_case(&steps, async || ComparedStores::new(files).await.expect("valid files"));
         panic!(
             "ONCEWARD_SEED={seed}: {} of {} steps are enough:{}\n{why}",
             shortest_steps.len(),
@@ -234,7 +238,7 @@ fn shrink_case(steps: &[CaseStep], stores: impl AsyncFn() -> ComparedStores) -> 
                 true
             }
             Err(_) => {
-                "it panicked, as said above".clone_into(&mut last);
+                "the store panicked; see above".clone_into(&mut last);
                 true
             }
         }
@@ -262,7 +266,7 @@ fn run_cases(seed_name: &str, default_cases: u64, files: impl Fn(u64) -> InputFi
         }
     }
     println!("{seed_name}: {operation_count} operations in {cases} cases");
-    assert!(cases > 0, "no case was sound");
+    assert!(cases > 0, "no generated case is valid");
 }
 
 /// The shortest case contains the steps of one job up to the lost finish.
@@ -274,14 +278,14 @@ fn store_losing_writes_is_detected_and_case_shrunk() {
         };
         ComparedStores {
             loses_write: Some(loses_write),
-            ..ComparedStores::without_server(&suite_files()).await.expect("sound files")
+            ..ComparedStores::without_server(&suite_files()).await.expect("valid files")
         }
     };
     let run = |steps: &[CaseStep]| block_on(async { run_steps(&lossy_stores().await, steps).await });
     let catalog = block_on(async { Arc::clone(&lossy_stores().await.catalog) });
     let mut cases =
         theme_seeds("forgetful", 20).into_iter().map(|seed| random_steps(random_operations(&catalog, seed), seed));
-    let failing = cases.find(|steps| run(steps).is_err()).expect("one that finishes something");
+    let failing = cases.find(|steps| run(steps).is_err()).expect("a failing run of steps");
     let (shortest_steps, why) = shrink_case(&failing, lossy_stores);
     println!("{} of {} steps are enough: {why}", shortest_steps.len(), failing.len());
     let finished = shortest_steps.last().is_some_and(|step| matches!(step.operation.call, Call::Finish { .. }));
@@ -290,7 +294,7 @@ fn store_losing_writes_is_detected_and_case_shrunk() {
     for removed in 0..shortest_steps.len() {
         let mut fewer = shortest_steps.clone();
         fewer.remove(removed);
-        run(&fewer).expect("each of them is needed");
+        run(&fewer).expect("without one step the run passes");
     }
 }
 

@@ -24,14 +24,14 @@ async fn save_batch(store: &AnyStore, operations: &[(Operation, Time)]) -> Vec<S
         outlines.push(describe_decision(&driver.decide(&mut open, operation.clone(), *now).await));
     }
     let save = driver.save(&open).await;
-    assert!(matches!(save, SaveResult::Saved { .. }), "nobody else is here, yet: {save:?}");
+    assert!(matches!(save, SaveResult::Saved { .. }), "the save conflicts without another writer: {save:?}");
     outlines
 }
 
 /// Migrates all records to another version in batches of random size, then continues with more operations. All stores
 /// must refuse the same records.
 async fn run_migrations(seed: u64) -> (usize, usize) {
-    let stores = ComparedStores::new(&suite_files()).await.expect("sound files");
+    let stores = ComparedStores::new(&suite_files()).await.expect("valid files");
     let operations = random_operations(&stores.catalog, seed);
     let mut rng = Rng::new(seed ^ 0xaaaa);
     let mut world = Snapshot::empty_complete();
@@ -48,14 +48,14 @@ async fn run_migrations(seed: u64) -> (usize, usize) {
     }
     let mut catalog = Arc::clone(&stores.catalog);
     for store in stores.iter_stores() {
-        catalog = store.put_lifecycles(&migrated_suite_files()).await.expect("sound files");
+        catalog = store.put_lifecycles(&migrated_suite_files()).await.expect("valid files");
     }
     let mut records: Vec<Arc<Record>> = world.records.values().flatten().cloned().collect();
     records.sort_unstable_by_key(|record| record.id);
     let ops = Actor::new("ops", &["operator"]);
     let mut migrations = Vec::new();
     for (record, number) in records.iter().zip(1_u128..) {
-        let to = Arc::clone(&catalog.definitions.get(&record.lifecycle.name).expect("it is known").hash);
+        let to = Arc::clone(&catalog.definitions.get(&record.lifecycle.name).expect("the lifecycle exists").hash);
         let states = [("waiting".into(), "queued".into())].into();
         let call = Call::MigrateVersion(RecordMigration {
             record: record.id,
@@ -93,7 +93,7 @@ async fn run_migrations(seed: u64) -> (usize, usize) {
     for (name, store) in &stores.others {
         let other = dump_store(store, latest).await;
         for (memory, other) in memory.lines().zip(other.lines()) {
-            assert_eq!(memory, other, "memory, then {name}");
+            assert_eq!(memory, other, "memory (left) and {name} (right) differ");
         }
         assert_eq!(stores.memory.counts_by_version().await.unwrap(), store.counts_by_version().await.unwrap());
     }
@@ -102,7 +102,7 @@ async fn run_migrations(seed: u64) -> (usize, usize) {
         assert_eq!(
             replayed_world,
             random::world_text(&without_expiries(&world)),
-            "built from the log, then as decided"
+            "replayed from the log (left) and decided (right) differ"
         );
     }
     (taken, refused)
@@ -117,13 +117,13 @@ fn stores_agree_on_version_migrations() {
         taken += found.0;
         refused += found.1;
     }
-    println!("moves: {taken} taken, {refused} not");
+    println!("migrations: {taken} taken, {refused} refused");
     assert!(taken > 0 && refused > 0);
 }
 
 /// Decides batches concurrently and saves them one after another. All stores must report the same conflicts.
 async fn run_conflicting_batches(files: &InputFiles, seed: u64) -> (usize, usize) {
-    let stores = ComparedStores::new(files).await.expect("sound files");
+    let stores = ComparedStores::new(files).await.expect("valid files");
     let operations = random_operations(&stores.catalog, seed);
     let mut rng = Rng::new(seed ^ 0xffff);
     let (mut conflicts, mut saved) = (0, 0);
@@ -148,7 +148,7 @@ async fn run_conflicting_batches(files: &InputFiles, seed: u64) -> (usize, usize
             outcomes.push(save_results);
         }
         for (outcome, (name, _)) in outcomes[1..].iter().zip(&stores.others) {
-            assert_eq!(&outcomes[0], outcome, "memory, then {name}");
+            assert_eq!(&outcomes[0], outcome, "memory (left) and {name} (right) differ");
         }
         conflicts += outcomes[0].iter().filter(|save| matches!(save, SaveResult::Conflict(_))).count();
         saved += outcomes[0].iter().filter(|save| matches!(save, SaveResult::Saved { .. })).count();
@@ -157,7 +157,7 @@ async fn run_conflicting_batches(files: &InputFiles, seed: u64) -> (usize, usize
     let time = operations.iter().map(|(_, time)| *time).max().expect("some operations");
     let memory = dump_store(&stores.memory, time).await;
     for (name, store) in &stores.others {
-        assert_eq!(memory, dump_store(store, time).await, "memory, then {name}");
+        assert_eq!(memory, dump_store(store, time).await, "memory (left) and {name} (right) differ");
         replay_log(store).await;
     }
     (conflicts, saved)

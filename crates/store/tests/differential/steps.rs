@@ -147,7 +147,7 @@ async fn save_with_retries(
             return Ok(());
         }
     }
-    Err(format!("{store_name}: nobody else is here, yet it is a conflict again and again"))
+    Err(format!("{store_name}: saves keep conflicting without another writer"))
 }
 
 /// Starts a save, drops it without waiting for the reply, and waits until its entries are in the log.
@@ -181,7 +181,7 @@ async fn save_without_reply(
     };
     tokio::time::timeout(SAVE_TIMEOUT, reached_seq)
         .await
-        .map_err(|_| format!("{store_name}: what nobody waited for was not done"))
+        .map_err(|_| format!("{store_name}: a save whose caller was dropped did not complete"))
 }
 
 /// Runs one batch on all stores.
@@ -228,7 +228,7 @@ async fn run_batch(
                 compare_text(
                     &format!("{:?}", save_results[0]),
                     &format!("{save:?}"),
-                    &format!("{}, beaten", stores.named_store(at).0),
+                    &format!("{}, after a concurrent write", stores.named_store(at).0),
                 )?;
             }
             if let SaveResult::Saved { .. } = save_results[0] {
@@ -276,7 +276,7 @@ pub(crate) async fn run_steps(stores: &ComparedStores, steps: &[CaseStep]) -> Re
         compare_text(
             &random::world_text(&without_expiries(&reference.world)),
             &replayed_world,
-            "as decided, then built from the log",
+            "decided (left) and replayed from the log (right) differ",
         )?;
     }
     Ok(())

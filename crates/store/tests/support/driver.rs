@@ -63,7 +63,7 @@ impl<'a, S: Store> StoreDriver<'a, S> {
             pending.batch.operations.push(DecidedOperation::new(operation, outcome));
             return decision;
         }
-        panic!("decide keeps asking for what it was given: {operation:?}")
+        panic!("decide requests keys that are already loaded: {operation:?}")
     }
 
     pub(crate) async fn save(&self, pending: &DriverBatch) -> SaveResult {
@@ -80,7 +80,7 @@ impl<'a, S: Store> StoreDriver<'a, S> {
         let decision = self.decide(&mut pending, operation, now).await;
         if !pending.batch.operations.is_empty() {
             let save = self.save(&pending).await;
-            assert!(matches!(save, SaveResult::Saved { .. }), "nobody else is here, yet: {save:?}");
+            assert!(matches!(save, SaveResult::Saved { .. }), "the save conflicts without another writer: {save:?}");
         }
         decision
     }

@@ -35,7 +35,7 @@ impl GrowingDatabase {
 
     pub(crate) fn wal_bytes(&self) -> usize {
         let found = std::fs::metadata(self.sibling_path("test.db-wal")).expect("a WAL");
-        usize::try_from(found.len()).expect("not so long")
+        usize::try_from(found.len()).expect("the length fits")
     }
 
     pub(crate) fn write_payload(&mut self, bytes: usize) {

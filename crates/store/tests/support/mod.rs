@@ -52,7 +52,7 @@ pub(crate) fn system_files(name: &str) -> InputFiles {
 
 /// Returns the time at which every test begins.
 pub(crate) fn start_time() -> Time {
-    "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
+    "2026-11-15T20:00:00Z".parse().expect("a valid time")
 }
 
 /// Runs a future on a new single-threaded runtime.
@@ -61,7 +61,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Runs a test on every store.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "callers pass closures")]
 pub(crate) fn on_each_store(test: impl AsyncFn(&AnyStore, &Clock)) {
     let clock = Clock::manual(start_time());
     println!("on memory");

@@ -34,19 +34,19 @@ impl AbstractEvaluator<'_> {
             (AbstractShape::Number(a, b), AbstractShape::Number(c, d)) => {
                 let (least, most) = self.integer_range(operator, (a, b), (c, d), expr);
                 let before = self.findings.len();
-                let mut known = self.clamp_to_range(least, most, runtime_range(&expr.value_type.ty), expr);
+                let mut value = self.clamp_to_range(least, most, runtime_range(&expr.value_type.ty), expr);
                 if self.findings.len() > before {
                     self.name_widest_operand(expr, env);
                 }
                 if let (BinaryOperator::Subtract, ExprKind::Read(more), ExprKind::Read(less)) =
                     (operator, &left.kind, &right.kind)
                     && let Some(min_difference) = env.min_difference(more, less)
-                    && let AbstractShape::Number(least, most) = known.shape
+                    && let AbstractShape::Number(least, most) = value.shape
                     && min_difference <= most
                 {
-                    known = AbstractValue::non_null(AbstractShape::Number(least.max(min_difference), most));
+                    value = AbstractValue::non_null(AbstractShape::Number(least.max(min_difference), most));
                 }
-                known
+                value
             }
             (AbstractShape::Double(a, b), AbstractShape::Double(c, d)) => {
                 self.double_range(operator, (a, b), (c, d), expr)
@@ -169,9 +169,9 @@ impl AbstractEvaluator<'_> {
             };
             self.note_fault(FaultKind::Overflow, expr.span, message, None);
         }
-        let known = AbstractValue::non_null(AbstractShape::Number(least, most))
+        let value = AbstractValue::non_null(AbstractShape::Number(least, most))
             .meet(&AbstractValue::non_null(AbstractShape::Number(range.0, range.1)));
-        if known.is_empty() { AbstractValue::non_null(AbstractShape::Number(range.0, range.1)) } else { known }
+        if value.is_empty() { AbstractValue::non_null(AbstractShape::Number(range.0, range.1)) } else { value }
     }
 
     /// Adds the operand that may be largest to the last finding, since a bound on it helps.
@@ -246,7 +246,7 @@ impl AbstractEvaluator<'_> {
 
     /// Ignores null operands. The result is null only if all operands may be.
     fn eval_min_max(&mut self, function: BuiltinFunction, arguments: &[Expr], env: &AbstractEnv) -> AbstractValue {
-        let known: Vec<AbstractValue> = arguments.iter().map(|argument| self.eval(argument, env)).collect();
+        let values: Vec<AbstractValue> = arguments.iter().map(|argument| self.eval(argument, env)).collect();
         let combine = |a: &AbstractShape, b: &AbstractShape| match (a, b) {
             (AbstractShape::Number(a, b), AbstractShape::Number(c, d)) if function == BuiltinFunction::Max => {
                 AbstractShape::Number(*a.max(c), *b.max(d))
@@ -259,7 +259,7 @@ impl AbstractEvaluator<'_> {
             (AbstractShape::Never, shape) | (shape, AbstractShape::Never) => shape.clone(),
             _ => AbstractShape::Any,
         };
-        known
+        values
             .into_iter()
             .reduce(|a, b| {
                 let combined = AbstractValue::non_null(combine(&a.shape, &b.shape));
@@ -313,8 +313,8 @@ impl AbstractEvaluator<'_> {
 
     /// Returns the range from zero to the cap.
     fn eval_backoff(&mut self, arguments: &[Expr], env: &AbstractEnv) -> AbstractValue {
-        let known: Vec<AbstractValue> = arguments.iter().map(|argument| self.eval_non_null(argument, env)).collect();
-        let number = |index: usize| known.get(index).and_then(AbstractValue::number_range);
+        let values: Vec<AbstractValue> = arguments.iter().map(|argument| self.eval_non_null(argument, env)).collect();
+        let number = |index: usize| values.get(index).and_then(AbstractValue::number_range);
         let cap = number(3).map_or(super::abstract_value::MAX_DURATION_MICROS, |(_, cap)| cap);
         AbstractValue::non_null(AbstractShape::Number(0, cap.max(0)))
     }

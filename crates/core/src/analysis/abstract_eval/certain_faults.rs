@@ -43,8 +43,10 @@ fn fault_in_transition(
         if inner_fault.is_some() {
             return inner_fault;
         }
-        let known = evaluator.eval(&amount.expr, env);
-        if !known.may_be_null && known.number_range().is_some_and(|(least, most)| least <= most && most < 0) {
+        let amount_value = evaluator.eval(&amount.expr, env);
+        if !amount_value.may_be_null
+            && amount_value.number_range().is_some_and(|(least, most)| least <= most && most < 0)
+        {
             return Some((amount.expr.span, "the amount is always negative".to_owned()));
         }
     }

@@ -40,13 +40,13 @@ impl CounterFields {
         if field.is_constant {
             return constant_value(field);
         }
-        let known = AbstractValue::of_type(&field.ty, &field.bounds, field.nullable);
-        match (self.is_counter(field_index), known.number_range()) {
+        let value = AbstractValue::of_type(&field.ty, &field.bounds, field.nullable);
+        match (self.is_counter(field_index), value.number_range()) {
             (true, Some((least, most))) => AbstractValue {
-                may_be_null: known.may_be_null,
+                may_be_null: value.may_be_null,
                 shape: AbstractShape::Number(least.max(-UNREACHABLE_COUNT), most.min(UNREACHABLE_COUNT)),
             },
-            _ => known,
+            _ => value,
         }
     }
 

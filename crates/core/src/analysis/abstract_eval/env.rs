@@ -23,13 +23,13 @@ impl AbstractEnv {
     }
 
     pub(crate) fn path_fact(&self, root: PathRoot, steps: &[PathStep]) -> Option<&AbstractValue> {
-        self.path_facts.iter().find(|(path, _)| path.root == root && path.steps == steps).map(|(_, known)| known)
+        self.path_facts.iter().find(|(path, _)| path.root == root && path.steps == steps).map(|(_, value)| value)
     }
 
-    pub(crate) fn set_path_fact(&mut self, path: &ValuePath, known: AbstractValue) {
+    pub(crate) fn set_path_fact(&mut self, path: &ValuePath, value: AbstractValue) {
         match self.path_facts.iter_mut().find(|(own, _)| own == path) {
-            Some((_, old)) => *old = known,
-            None => self.path_facts.push((path.clone(), known)),
+            Some((_, old)) => *old = value,
+            None => self.path_facts.push((path.clone(), value)),
         }
     }
 
@@ -43,27 +43,27 @@ impl AbstractEnv {
     }
 
     pub(crate) fn local_value(&self, local: u16) -> Option<&AbstractValue> {
-        self.locals.iter().rev().find(|(own, _)| *own == local).map(|(_, known)| known)
+        self.locals.iter().rev().find(|(own, _)| *own == local).map(|(_, value)| value)
     }
 
     /// Environment of a comprehension's body. Facts about an outer variable of the same number no longer apply.
-    pub(crate) fn with_local(&self, local: u16, known: AbstractValue) -> Self {
+    pub(crate) fn with_local(&self, local: u16, value: AbstractValue) -> Self {
         let mut inner = self.clone();
         let is_shadowed = |path: &ValuePath| path.root == PathRoot::Local(local);
         inner.path_facts.retain(|(path, _)| !is_shadowed(path));
         inner.min_differences.retain(|(more, less, _)| !is_shadowed(more) && !is_shadowed(less));
-        inner.locals.push((local, known));
+        inner.locals.push((local, value));
         inner
     }
 
     /// Returns the record's fields with all facts applied.
     pub(crate) fn narrowed_fields(&self) -> Vec<AbstractValue> {
         let mut facts = self.field_facts.to_vec();
-        for (path, known) in &self.path_facts {
+        for (path, value) in &self.path_facts {
             if let (PathRoot::Record, [PathStep::Field { index: slot, .. }]) = (path.root, path.steps.as_slice())
                 && let Some(fact) = facts.get_mut(usize::from(*slot))
             {
-                *fact = known.clone();
+                *fact = value.clone();
             }
         }
         facts
@@ -71,9 +71,9 @@ impl AbstractEnv {
 
     /// Joins two branches: keeps the facts that hold in both.
     pub(crate) fn join(self, other: &Self) -> Self {
-        let known = self.path_facts.into_iter().filter_map(|(path, known)| {
+        let joined_facts = self.path_facts.into_iter().filter_map(|(path, value)| {
             let other_fact = other.path_fact(path.root, &path.steps)?;
-            let joined = known.join(other_fact);
+            let joined = value.join(other_fact);
             Some((path, joined))
         });
         let above = self.min_differences.into_iter().filter_map(|(more, less, by)| {
@@ -82,7 +82,7 @@ impl AbstractEnv {
         });
         Self {
             field_facts: self.field_facts,
-            path_facts: known.collect(),
+            path_facts: joined_facts.collect(),
             min_differences: above.collect(),
             locals: self.locals,
         }

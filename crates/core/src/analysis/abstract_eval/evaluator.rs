@@ -81,8 +81,8 @@ impl<'a> AbstractEvaluator<'a> {
             ExprKind::Const(value) => AbstractValue::of_value(value),
             ExprKind::Read(path) => self.eval_path(path, expr, env),
             ExprKind::Negate(operand) => {
-                let known = self.eval_non_null(operand, env);
-                match known.shape {
+                let value = self.eval_non_null(operand, env);
+                match value.shape {
                     AbstractShape::Double(least, most) => AbstractValue::non_null(AbstractShape::Double(-most, -least)),
                     AbstractShape::Number(least, most) => self.clamp_to_range(-most, -least, I64_RANGE, expr),
                     shape => AbstractValue::non_null(shape),
@@ -94,7 +94,7 @@ impl<'a> AbstractEvaluator<'a> {
                 let no = on_no.map(|env| self.eval(no, &env));
                 match (yes, no) {
                     (Some(yes), Some(no)) => yes.join(&no),
-                    (Some(known), None) | (None, Some(known)) => known,
+                    (Some(value), None) | (None, Some(value)) => value,
                     (None, None) => AbstractValue::non_null(AbstractShape::Never),
                 }
             }
@@ -108,8 +108,8 @@ impl<'a> AbstractEvaluator<'a> {
             ExprKind::Call(function, arguments) => self.eval_call(*function, arguments, expr, env),
             ExprKind::List(items) => {
                 let size = items.len() as u64;
-                let known = items.iter().map(|item| self.eval_non_null(item, env)).collect::<Vec<_>>();
-                let element = known
+                let elements = items.iter().map(|item| self.eval_non_null(item, env)).collect::<Vec<_>>();
+                let element = elements
                     .into_iter()
                     .reduce(|a, b| a.join(&b))
                     .unwrap_or(AbstractValue::non_null(AbstractShape::Never));
@@ -124,16 +124,16 @@ impl<'a> AbstractEvaluator<'a> {
     /// Evaluates without collecting findings.
     pub(crate) fn eval_silently(&mut self, expr: &Expr, env: &AbstractEnv) -> AbstractValue {
         self.muted += 1;
-        let known = self.eval(expr, env);
+        let value = self.eval(expr, env);
         self.muted -= 1;
-        known
+        value
     }
 
     /// Evaluates an operand that must not be null.
     pub(super) fn eval_non_null(&mut self, expr: &Expr, env: &AbstractEnv) -> AbstractValue {
-        let known = self.eval(expr, env);
-        self.require_non_null(&known, expr);
-        known.without_null()
+        let value = self.eval(expr, env);
+        self.require_non_null(&value, expr);
+        value.without_null()
     }
 
     pub(super) fn require_non_null(&mut self, value: &AbstractValue, expr: &Expr) {
@@ -181,8 +181,8 @@ impl<'a> AbstractEvaluator<'a> {
     /// Evaluates a path and collects each hop that may go through null.
     fn eval_path(&mut self, path: &ValuePath, expr: &Expr, env: &AbstractEnv) -> AbstractValue {
         let mut current = self.eval_root(path.root, expr, env);
-        if let Some(known) = env.path_fact(path.root, &[]) {
-            current = current.meet(known);
+        if let Some(value) = env.path_fact(path.root, &[]) {
+            current = current.meet(value);
         }
         for (index, step) in path.steps.iter().enumerate() {
             let lifecycles = if index == 0 && path.root == PathRoot::Record {
@@ -203,8 +203,8 @@ impl<'a> AbstractEvaluator<'a> {
                 None => self.eval_own_step(step, env),
                 Some(lifecycles) => self.eval_other_step(step, &lifecycles),
             };
-            if let Some(known) = env.path_fact(path.root, &path.steps[..=index]) {
-                current = current.meet(known);
+            if let Some(value) = env.path_fact(path.root, &path.steps[..=index]) {
+                current = current.meet(value);
             }
         }
         current
@@ -216,7 +216,7 @@ impl<'a> AbstractEvaluator<'a> {
                 env.local_value(local).cloned().unwrap_or(AbstractValue::non_null(AbstractShape::Any).or_null(true))
             }
             PathRoot::Input(index) => match self.input_values.get(usize::from(index)) {
-                Some(known) => known.clone(),
+                Some(value) => value.clone(),
                 None => AbstractValue::of_type(&expr.value_type.ty, &crate::model::FieldBounds::default(), true),
             },
             PathRoot::Result(index) => {
@@ -290,7 +290,7 @@ impl<'a> AbstractEvaluator<'a> {
             PathStep::Field { .. } | PathStep::State => lifecycles
                 .iter()
                 .map(|name| self.definitions.get(name).and_then(|lifecycle| value_in(lifecycle)))
-                .map(|known| known.unwrap_or(AbstractValue::non_null(AbstractShape::Any).or_null(true)))
+                .map(|value| value.unwrap_or(AbstractValue::non_null(AbstractShape::Any).or_null(true)))
                 .reduce(|a, b| a.join(&b))
                 .unwrap_or(AbstractValue::non_null(AbstractShape::Any).or_null(true)),
             PathStep::Id => AbstractValue::non_null(AbstractShape::Ref(lifecycles.clone())),

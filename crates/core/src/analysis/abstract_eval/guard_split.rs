@@ -38,8 +38,8 @@ impl AbstractEvaluator<'_> {
                 self.split_comparison(*operator, left, right, env)
             }
             _ => {
-                let known = self.eval_non_null(expr, env);
-                let (yes, no) = match known.shape {
+                let value = self.eval_non_null(expr, env);
+                let (yes, no) = match value.shape {
                     AbstractShape::Bool { can_be_true: yes, can_be_false: no } => (yes, no),
                     _ => (true, true),
                 };
@@ -271,16 +271,16 @@ impl AbstractEvaluator<'_> {
     }
 
     /// At creation a given `take` input also narrows the field.
-    fn narrow_path(&mut self, path: &ValuePath, known: AbstractValue, env: &mut AbstractEnv) {
+    fn narrow_path(&mut self, path: &ValuePath, value: AbstractValue, env: &mut AbstractEnv) {
         if let (true, PathRoot::Input(at), []) = (self.is_creation, path.root, path.steps.as_slice())
-            && !known.may_be_null
+            && !value.may_be_null
             && let Some(slot) = self.inputs.get(usize::from(at)).and_then(|input| input.target_field)
             && let Some(field) = self.lifecycle.fields.get(usize::from(slot))
         {
             let own = own_field_path(&field.name, slot);
-            let both = env.path_fact(own.root, &own.steps).map_or_else(|| known.clone(), |old| old.meet(&known));
+            let both = env.path_fact(own.root, &own.steps).map_or_else(|| value.clone(), |old| old.meet(&value));
             env.set_path_fact(&own, both);
         }
-        env.set_path_fact(path, known);
+        env.set_path_fact(path, value);
     }
 }

@@ -268,8 +268,8 @@ impl FactPropagation<'_> {
             return (old[..] != declared[..]).then(|| declared.clone());
         }
         let must_widen = *changes > WIDEN_AFTER_CHANGES;
-        let widened = joined.into_iter().enumerate().map(|(slot, known)| {
-            if must_widen && known != old[slot] { self.widen(&old[slot], known, &declared[slot]) } else { known }
+        let widened = joined.into_iter().enumerate().map(|(slot, value)| {
+            if must_widen && value != old[slot] { self.widen(&old[slot], value, &declared[slot]) } else { value }
         });
         Some(widened.collect())
     }

@@ -89,8 +89,8 @@ fn analyze_actions(
     }
     for action in &transition.transfers {
         if let TransferAmount::Computed(amount) = &action.amount {
-            let known = evaluator.eval_non_null(&amount.expr, env);
-            if known.number_range().is_none_or(|(least, _)| least < 0) {
+            let amount_value = evaluator.eval_non_null(&amount.expr, env);
+            if amount_value.number_range().is_none_or(|(least, _)| least < 0) {
                 let message = "the amount may be negative".to_owned();
                 evaluator.note_fault(FaultKind::NegativeAmount, amount.expr.span, message, None);
             }
@@ -108,8 +108,8 @@ fn analyze_actions(
         let Some(env) = env_where_true(evaluator, spawn.condition.as_ref(), env) else { continue };
         let sent_values = eval_sent_values(evaluator, &spawn.fields, &env);
         if let Some(owner) = &spawn.owner {
-            let known = evaluator.eval_non_null(&owner.expr, &env);
-            if matches!(known.shape, AbstractShape::Text { size, .. } if size.1 > bounds::MAX_TEXT_CHARS as u64) {
+            let owner_value = evaluator.eval_non_null(&owner.expr, &env);
+            if matches!(owner_value.shape, AbstractShape::Text { size, .. } if size.1 > bounds::MAX_TEXT_CHARS as u64) {
                 let message = format!("the owner may have more than {} characters", bounds::MAX_TEXT_CHARS);
                 evaluator.note_fault(FaultKind::OutOfBounds, owner.expr.span, message, None);
             }
@@ -168,8 +168,8 @@ pub(crate) fn eval_in_state(
         .into_iter()
         .filter_map(|table| table[usize::from(state)].clone())
     {
-        let known = evaluator.eval(formula, &AbstractEnv::new(facts));
-        value = Some(value.map_or_else(|| known.clone(), |old: AbstractValue| old.join(&known)));
+        let result = evaluator.eval(formula, &AbstractEnv::new(facts));
+        value = Some(value.map_or_else(|| result.clone(), |old: AbstractValue| old.join(&result)));
     }
     (evaluator.findings, value)
 }

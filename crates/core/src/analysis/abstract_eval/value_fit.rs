@@ -19,9 +19,9 @@ pub(crate) fn find_misfit(
         (AbstractShape::Number(least, most), DataType::Int) => {
             let (min, max) = bounds.int.unwrap_or((i64::MIN, i64::MAX));
             if *most > i128::from(max) {
-                Some(format!("may be {}, and at most {max} is allowed", describe_number(*most)))
+                Some(format!("may be {}, but at most {max} is allowed", describe_number(*most)))
             } else if *least < i128::from(min) {
-                Some(format!("may be {}, and at least {min} is required", describe_number(*least)))
+                Some(format!("may be {}, but at least {min} is required", describe_number(*least)))
             } else {
                 None
             }
@@ -39,9 +39,9 @@ pub(crate) fn find_misfit(
         (AbstractShape::Double(least, most), DataType::Double) => {
             let (low, high) = bounds.double.unwrap_or((f64::MIN, f64::MAX));
             if *most > high {
-                Some(format!("may be {most}, and at most {high} is allowed"))
+                Some(format!("may be {most}, but at most {high} is allowed"))
             } else if *least < low {
-                Some(format!("may be {least}, and at least {low} is required"))
+                Some(format!("may be {least}, but at least {low} is required"))
             } else {
                 None
             }
@@ -51,7 +51,7 @@ pub(crate) fn find_misfit(
                 .iter()
                 .find(|value| !allowed.contains(value))
                 .map(|value| format!("may be `{value}`, which is not one of the field's values")),
-            None => Some("may be any text, and only some values are allowed".to_owned()),
+            None => Some("may be any text, but only some values are allowed".to_owned()),
         },
         (AbstractShape::Text { size, allowed_values: of, pattern }, DataType::Text) => {
             find_text_misfit(*size, of.as_deref(), pattern.as_deref(), bounds)
@@ -75,7 +75,7 @@ pub(crate) fn find_misfit(
             let max_bytes = bounds.size.map_or(bounds::DEFAULT_MAX_JSON_BYTES as u64, |(_, most)| most);
             (*bytes > max_bytes).then(|| {
                 format!(
-                    "may take {}, and at most {max_bytes} {} allowed",
+                    "may take {}, but at most {max_bytes} {} allowed",
                     count_noun(*bytes, "byte", "bytes"),
                     be_verb(max_bytes)
                 )
@@ -91,11 +91,11 @@ pub(crate) fn find_misfit(
 }
 
 fn too_many_message(size: u64, singular: &str, plural: &str, max: u64) -> String {
-    format!("may have {}, and at most {max} {} allowed", count_noun(size, singular, plural), be_verb(max))
+    format!("may have {}, but at most {max} {} allowed", count_noun(size, singular, plural), be_verb(max))
 }
 
 fn too_few_message(size: u64, singular: &str, plural: &str, min: u64) -> String {
-    format!("may have {}, and at least {min} {} needed", count_noun(size, singular, plural), be_verb(min))
+    format!("may have {}, but at least {min} {} needed", count_noun(size, singular, plural), be_verb(min))
 }
 
 fn be_verb(count: u64) -> &'static str {

@@ -182,7 +182,7 @@ fn follow_actions(
                     deliver.span,
                     "the delivery may be too large, which makes the operation fail",
                 )
-                .label(format!("its body may have {bytes} bytes as JSON, and at most {max_bytes} are allowed"))
+                .label(format!("its body may have {bytes} bytes as JSON, but at most {max_bytes} are allowed"))
                 .help("send less, or give its texts a smaller `max` (a character may take six bytes)"),
             );
         }

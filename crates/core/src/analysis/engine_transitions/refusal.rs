@@ -184,7 +184,7 @@ impl ConstraintChange<'_> {
             KeyPart::Field(slot) => self
                 .facts_after
                 .get(usize::from(slot))
-                .is_some_and(|known| known.may_be_null && matches!(known.shape, AbstractShape::Never)),
+                .is_some_and(|value| value.may_be_null && matches!(value.shape, AbstractShape::Never)),
         }
     }
 
