@@ -27,6 +27,6 @@ async fn run() -> Result<(), Box<dyn std::error::Error>> {
         println!("{}", receiver.recv().await.unwrap_or_default());
     }
     engine.close().await;
-    println!("all of it stands in {}", file.display());
+    println!("the data is in {}", file.display());
     Ok(())
 }

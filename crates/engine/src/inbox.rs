@@ -81,7 +81,7 @@ impl<'a, S: Store> InboxDrain<'a, S> {
         if calls.is_empty() {
             return Ok(());
         }
-        let numbers: Vec<i64> = calls.iter().map(|letter| letter.id).collect();
+        let numbers: Vec<i64> = calls.iter().map(|call| call.id).collect();
         let submissions = calls.into_iter().map(|InboxCall { actor, idempotency_key: key, call, .. }| {
             Submission::new(&actor, call).with_idempotency_key(&key)
         });

@@ -255,7 +255,7 @@ impl<'a, S: Store> AuthorizedReader<'a, S> {
         now: Time,
         query: &ListQuery,
     ) -> Result<Option<Arc<Record>>, EngineError> {
-        let matches = |asked: &Option<Arc<str>>, own: &str| asked.as_deref().is_none_or(|asked| asked == own);
+        let matches = |wanted: &Option<Arc<str>>, own: &str| wanted.as_deref().is_none_or(|wanted| wanted == own);
         if !matches(&query.lifecycle, &record.lifecycle.name) || !matches(&query.owner, &record.owner) {
             return Ok(None);
         }

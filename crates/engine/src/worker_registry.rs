@@ -161,7 +161,7 @@ impl<S: Store + 'static> Engine<S> {
         for WorkerSighting { name, lifecycles, last_seen_at: seen } in
             shared.store.workers(MAX_WORKERS).await?.into_iter().chain(local)
         {
-            let is_newer = workers_by_name.get(&name).is_none_or(|known| known.last_seen_at <= Some(seen));
+            let is_newer = workers_by_name.get(&name).is_none_or(|newest| newest.last_seen_at <= Some(seen));
             if is_newer {
                 workers_by_name
                     .insert(name.clone(), WorkerStatus { name, lifecycles, last_seen_at: Some(seen), live_leases: 0 });

@@ -89,7 +89,7 @@ impl Catalog {
     }
 
     pub(crate) fn by_number(&self, number: u32) -> Option<&Arc<Lifecycle>> {
-        self.stored_version(number).map(|kept| &kept.lifecycle)
+        self.stored_version(number).map(|version| &version.lifecycle)
     }
 
     pub fn version_hash(&self, number: u32) -> Option<Arc<str>> {
@@ -271,8 +271,8 @@ impl Catalog {
 
     /// Returns the versions after the first `number`.
     pub(crate) fn versions_since(&self, number: u32) -> impl Iterator<Item = &Arc<Lifecycle>> {
-        let kept = self.versions.get(usize::try_from(number).unwrap_or(usize::MAX)..).unwrap_or_default();
-        kept.iter().map(|kept| &kept.lifecycle)
+        let version = self.versions.get(usize::try_from(number).unwrap_or(usize::MAX)..).unwrap_or_default();
+        version.iter().map(|version| &version.lifecycle)
     }
 
     /// Returns the activations after the first `number`, each with its revision.

@@ -38,8 +38,13 @@ impl HistorySkipIndex {
 
     /// Returns the version and entry id of the nearest remembered position at or after `version`.
     pub(crate) fn nearest_position(&self, record: RecordId, version: u64) -> Option<(u64, u64)> {
-        let kept = self.lock();
-        kept.entry_ids_by_version.get(&record)?.range(version..).next().map(|(version, place)| (*version, *place))
+        let state = self.lock();
+        state
+            .entry_ids_by_version
+            .get(&record)?
+            .range(version..)
+            .next()
+            .map(|(version, entry_id)| (*version, *entry_id))
     }
 
     /// Remembers positions that a walk passed.
@@ -48,28 +53,28 @@ impl HistorySkipIndex {
         if passed.peek().is_none() {
             return;
         }
-        let mut kept = self.lock();
-        if !kept.entry_ids_by_version.contains_key(&record) {
-            kept.insertion_order.push_back(record);
+        let mut state = self.lock();
+        if !state.entry_ids_by_version.contains_key(&record) {
+            state.insertion_order.push_back(record);
         }
-        let entry_ids = kept.entry_ids_by_version.entry(record).or_default();
+        let entry_ids = state.entry_ids_by_version.entry(record).or_default();
         entry_ids.extend(passed);
         // Callers read the first versions first and rarely again, so drop these.
         while entry_ids.len() > MAX_POSITIONS_PER_RECORD {
             entry_ids.pop_first();
         }
-        if kept.insertion_order.len() > MAX_INDEXED_RECORDS
-            && let Some(oldest) = kept.insertion_order.pop_front()
+        if state.insertion_order.len() > MAX_INDEXED_RECORDS
+            && let Some(oldest) = state.insertion_order.pop_front()
         {
-            kept.entry_ids_by_version.remove(&oldest);
+            state.entry_ids_by_version.remove(&oldest);
         }
     }
 
     /// Forgets a pruned record.
     pub(crate) fn remove(&self, record: RecordId) {
-        let mut kept = self.lock();
-        if kept.entry_ids_by_version.remove(&record).is_some() {
-            kept.insertion_order.retain(|other| *other != record);
+        let mut state = self.lock();
+        if state.entry_ids_by_version.remove(&record).is_some() {
+            state.insertion_order.retain(|other| *other != record);
         }
     }
 }
@@ -104,8 +109,8 @@ mod tests {
             index.insert(id(number), [(SKIP_STRIDE, 7)]);
         }
         let index_sizes = |anchors: &HistorySkipIndex| {
-            let kept = anchors.lock();
-            (kept.entry_ids_by_version.len(), kept.insertion_order.len())
+            let state = anchors.lock();
+            (state.entry_ids_by_version.len(), state.insertion_order.len())
         };
         assert_eq!(index_sizes(&index), (MAX_INDEXED_RECORDS, MAX_INDEXED_RECORDS));
         assert!(index.nearest_position(id(199), 1).is_some());

@@ -307,8 +307,8 @@ impl ReadSet {
 
     /// Returns how many of a queue's first jobs must be loaded: those that the batch removed, and one more.
     pub(crate) fn queue_depth(&self, key: &ConcurrencyKey) -> usize {
-        let gone = self.overlay.queues.get(key).map_or(0, |line| line.removed.len());
-        self.queue_depths.get(key).map_or(gone + 1, |depth| *depth)
+        let removed_count = self.overlay.queues.get(key).map_or(0, |overlay| overlay.removed.len());
+        self.queue_depths.get(key).map_or(removed_count + 1, |depth| *depth)
     }
 
     /// Adds the first jobs of a queue, oldest first: `queue_depth` of them, or all.
@@ -360,7 +360,7 @@ impl QueueDelta {
     /// Returns the known waiting jobs, or `None` if an unknown job may be the first.
     fn waiting_positions(&self, front: &QueueFront) -> Option<BTreeSet<QueuePosition>> {
         let remaining: BTreeSet<QueuePosition> =
-            front.positions.iter().filter(|place| !self.removed.contains(place)).copied().collect();
+            front.positions.iter().filter(|position| !self.removed.contains(position)).copied().collect();
         if remaining.is_empty() && front.positions.len() == front.requested {
             return None;
         }

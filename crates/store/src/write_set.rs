@@ -122,13 +122,13 @@ impl EncodedEntries {
         let mut encoded = Self::default();
         let heads = &mut encoded.heads;
         let mut head = |id: RecordId, new: Option<Sha256Hash>| {
-            let known = heads
+            let current = heads
                 .entry(id)
                 .or_insert_with(|| read_set.record_meta(id).map_or(ZERO_HASH, |stored| stored.head_hash));
             if let Some(new) = new {
-                *known = new;
+                *current = new;
             }
-            *known
+            *current
         };
         for write in &batch.operations {
             operation_entries(write, batch.decided_at, batch.catalog_revision, &mut head, &mut encoded.entries)?;
@@ -196,8 +196,8 @@ impl<'a> WriteSet<'a> {
         }
         if let Some((id, execution)) = &changes.heartbeat {
             self.executions.insert((*id, execution.token), execution.clone());
-            let known = self.record_index.get(id).map(|at| &self.records[*at].after);
-            let before = known.or_else(|| read_set.original_record(*id)).cloned();
+            let changed = self.record_index.get(id).map(|at| &self.records[*at].after);
+            let before = changed.or_else(|| read_set.original_record(*id)).cloned();
             let before =
                 before.ok_or_else(|| StoreError::Rejected(format!("a heartbeat of {id}, which was not loaded")))?;
             let mut after = Record::clone(&before);

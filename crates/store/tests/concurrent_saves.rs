@@ -129,13 +129,13 @@ async fn assert_state_equals_replay(store: &PostgresStore) -> usize {
     store.load(&mut read_set, &keys).await.unwrap();
     let stored = read_set.snapshot();
     for (id, replayed) in records {
-        let (built, kept) = (replayed.as_ref().unwrap(), stored.record(*id).unwrap());
+        let (built, stored_record) = (replayed.as_ref().unwrap(), stored.record(*id).unwrap());
         // Heartbeats extend a lease without a log entry.
-        let mut kept = (**kept).clone();
-        if let (Some(kept), Some(built)) = (&mut kept.execution, &built.execution) {
-            kept.expires_at = built.expires_at;
+        let mut stored_record = (**stored_record).clone();
+        if let (Some(stored_record), Some(built)) = (&mut stored_record.execution, &built.execution) {
+            stored_record.expires_at = built.expires_at;
         }
-        assert_eq!(random::record_text(&kept), random::record_text(built));
+        assert_eq!(random::record_text(&stored_record), random::record_text(built));
     }
     for (key, holder) in uniques {
         assert_eq!(stored.unique_holders[key], *holder, "{key:?}");

@@ -65,7 +65,7 @@ impl ApiKeyCache {
     }
 
     fn fresh_keyring(&self) -> Option<Arc<Keyring>> {
-        self.cached().filter(|known| known.fetched_at.elapsed() < CACHE_TTL).map(|known| known.keyring)
+        self.cached().filter(|cached| cached.fetched_at.elapsed() < CACHE_TTL).map(|cached| cached.keyring)
     }
 
     fn set_cached(&self, cached: Option<CachedKeyring>) {
@@ -118,10 +118,10 @@ impl<'a, S: Store> ApiKeys<'a, S> {
     /// Returns whether the identity is still valid by the cache, without a query of the store.
     pub fn is_still_valid(&self, identity: &Identity) -> bool {
         // The cache is empty for a moment after an edit; `refresh_status` fills it at once.
-        let (Some(known), at) = (self.cache.cached(), self.cache.status.borrow().observed_at) else { return true };
+        let (Some(cached), at) = (self.cache.cached(), self.cache.status.borrow().observed_at) else { return true };
         match &identity.api_key_id {
-            None => known.keyring.revision == 0,
-            Some(key) => known.keyring.is_live(key, at),
+            None => cached.keyring.revision == 0,
+            Some(key) => cached.keyring.is_live(key, at),
         }
     }
 
@@ -175,7 +175,7 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         require_operator(actor)?;
         let new_key = new_key.validated(self.store.now().await?, &self.lifecycle_roles().await?)?;
         let text = PlainApiKey::generate()?;
-        let create_edit = |kept: ApiKeySet, now: Time| {
+        let create_edit = |key_set: ApiKeySet, now: Time| {
             let key = ApiKey {
                 id: Arc::clone(text.id()),
                 hash: text.hash(),
@@ -187,8 +187,8 @@ impl<'a, S: Store> ApiKeys<'a, S> {
                 expires_at: new_key.expires_at,
                 revoked_at: None,
             };
-            let removed = keys_to_remove(&kept.keys, now)?;
-            Ok(Some(ApiKeyEdit { created: Some(key), deleted: removed, ..new_edit(actor, &kept, now) }))
+            let removed = keys_to_remove(&key_set.keys, now)?;
+            Ok(Some(ApiKeyEdit { created: Some(key), deleted: removed, ..new_edit(actor, &key_set, now) }))
         };
         let edit = self.save_edit(create_edit).await?;
         let key = edit.and_then(|edit| edit.created.clone()).ok_or(EngineError::Undecided)?;
@@ -214,13 +214,13 @@ impl<'a, S: Store> ApiKeys<'a, S> {
     pub async fn revoke(&self, actor: &Actor, id: &str) -> Result<RevokedApiKey, EngineError> {
         require_operator(actor)?;
         let mut found = None;
-        let revoke_edit = |kept: ApiKeySet, now: Time| {
-            let Some(key) = kept.keys.iter().find(|key| *key.id == *id) else {
+        let revoke_edit = |key_set: ApiKeySet, now: Time| {
+            let Some(key) = key_set.keys.iter().find(|key| *key.id == *id) else {
                 return Err(EngineError::ApiKeyNotFound);
             };
             // Counted on the key set that the edit is based on. If two operators revoke each other's keys, the later
             // one sees the correct count.
-            let others = kept.keys.iter().filter(|other| *other.id != *id && other.is_live(now));
+            let others = key_set.keys.iter().filter(|other| *other.id != *id && other.is_live(now));
             let operators_left =
                 others.filter(|other| Identity::from_api_key(other).require_operator().is_ok()).count();
             if key.revoked_at.is_some() {
@@ -229,7 +229,7 @@ impl<'a, S: Store> ApiKeys<'a, S> {
             }
             let revoked_key = ApiKey { revoked_at: Some(now), ..key.clone() };
             found = Some(RevokedApiKey { key: revoked_key, operators_left });
-            Ok(Some(ApiKeyEdit { revoked: Some(Arc::clone(&key.id)), ..new_edit(actor, &kept, now) }))
+            Ok(Some(ApiKeyEdit { revoked: Some(Arc::clone(&key.id)), ..new_edit(actor, &key_set, now) }))
         };
         self.save_edit(revoke_edit).await?;
         found.ok_or(EngineError::ApiKeyNotFound)
@@ -277,7 +277,7 @@ impl<'a, S: Store> ApiKeys<'a, S> {
         }
         // Taken before the query: a change after it is found by the next refresh.
         let fetched_at = Instant::now();
-        let cached = self.cache.cached().map(|known| known.keyring);
+        let cached = self.cache.cached().map(|cached| cached.keyring);
         let keyring = match cached {
             Some(ring) if ring.revision == self.store.api_keys_revision().await? => ring,
             _ => Arc::new(Keyring::from_key_set(self.store.api_keys().await?)?),

@@ -20,7 +20,8 @@ pub(super) fn none_if_missing<T>(result: Result<T, Error>) -> Result<Option<T>, 
 #[allow(clippy::needless_pass_by_value, reason = "`map_err` passes it by value")]
 pub(super) fn to_object_error(error: Error) -> ObjectError {
     let details = S3ErrorDetails::from_error(&error);
-    let is_full = details.status == Some(507) || STORAGE_FULL_CODES.iter().any(|word| details.code.contains(word));
+    let is_full =
+        details.status == Some(507) || STORAGE_FULL_CODES.iter().any(|full_code| details.code.contains(full_code));
     let kind = match details.connection_error {
         _ if is_full => io::ErrorKind::StorageFull,
         Some(HttpErrorKind::Timeout) => io::ErrorKind::TimedOut,

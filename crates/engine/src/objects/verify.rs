@@ -47,7 +47,7 @@ pub async fn verify_objects<S: Scan>(
 /// Returns the hash of a referenced payload that is not in the database.
 fn externally_stored_hash(row: &StoredRow) -> Option<[u8; 32]> {
     let value =
-        |column: &str| row.columns.iter().find(|(name, _)| *name == column).and_then(|(_, kept)| kept.as_deref());
+        |column: &str| row.columns.iter().find(|(name, _)| *name == column).and_then(|(_, cell)| cell.as_deref());
     let RowSubject::Key(key) = &row.subject else { return None };
     let empty_hash = hex::encode(&Sha256::digest(b""));
     let is_inline = value("bytes") != Some(&empty_hash) || *key == empty_hash;

@@ -301,9 +301,9 @@ impl<S: Store> PrunePass<'_, '_, S> {
     async fn reference_group(&mut self, first: RecordId) -> Result<Option<Vec<RecordWithReferrers>>, StoreError> {
         let mut group: Vec<RecordWithReferrers> = Vec::new();
         // Records selected for the same transaction need no check.
-        let mut known: BTreeSet<RecordId> = self.selected.iter().map(|kin| kin.record.id).collect();
-        let before = known.len();
-        known.insert(first);
+        let mut group_ids: BTreeSet<RecordId> = self.selected.iter().map(|member| member.record.id).collect();
+        let before = group_ids.len();
+        group_ids.insert(first);
         let mut next = vec![first];
         let mut entries = 0;
         while !next.is_empty() {
@@ -320,8 +320,8 @@ impl<S: Store> PrunePass<'_, '_, S> {
                 found.extend(self.link_targets(kin));
                 group.push(kin.clone());
             }
-            next.extend(found.into_iter().filter(|id| known.insert(*id)));
-            if known.len() - before > self.retention.max_batch_records || entries > MAX_GROUP_ENTRIES {
+            next.extend(found.into_iter().filter(|id| group_ids.insert(*id)));
+            if group_ids.len() - before > self.retention.max_batch_records || entries > MAX_GROUP_ENTRIES {
                 return Ok(None);
             }
         }

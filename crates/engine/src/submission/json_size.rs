@@ -20,7 +20,7 @@ pub(crate) fn estimated_json_bytes(record: &Record) -> usize {
 
 fn value_json_bytes(value: &Value) -> usize {
     match value {
-        Value::Text(words) => text_json_bytes(words),
+        Value::Text(text) => text_json_bytes(text),
         Value::Json(json) => json.len(),
         Value::List(items) => items.iter().map(|item| value_json_bytes(item) + 1).fold(2, usize::saturating_add),
         Value::Null

@@ -17,14 +17,14 @@ impl<S: Scan> Verifier<'_, S> {
         let (mut last_row, total) = (0, self.replay.created_records);
         loop {
             let records = self.replay.records_after(last_row, SCAN_PAGE_ROWS)?;
-            let Some(known) = records.last() else { break };
-            last_row = known.row_id;
-            for known in records.iter().filter(|known| !known.is_log_damaged) {
-                self.verify_unique_keys(&known.record)?;
-                self.recount_record(&known.record)?;
-                self.verify_hold(known);
-                if let Some(asset) = &known.record.lifecycle.asset {
-                    *sums_by_asset.entry(Arc::clone(asset)).or_default() += i128::from(known.ledger_balance);
+            let Some(replayed) = records.last() else { break };
+            last_row = replayed.row_id;
+            for replayed in records.iter().filter(|replayed| !replayed.is_log_damaged) {
+                self.verify_unique_keys(&replayed.record)?;
+                self.recount_record(&replayed.record)?;
+                self.verify_hold(replayed);
+                if let Some(asset) = &replayed.record.lifecycle.asset {
+                    *sums_by_asset.entry(Arc::clone(asset)).or_default() += i128::from(replayed.ledger_balance);
                 }
             }
             self.report_progress("invariants", last_row, total);

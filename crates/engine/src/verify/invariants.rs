@@ -13,7 +13,7 @@ use super::log::HISTORY_TABLE;
 pub(super) fn change_violations(applied: &AppliedEntry, body: &LogEntryBody, entry: &LogEntry) -> Vec<TableDifference> {
     let mut findings = InvariantFindings { entry, differences: Vec::new() };
     let after = &*applied.after.record;
-    let before = applied.before.as_ref().map(|known| &*known.record);
+    let before = applied.before.as_ref().map(|replayed| &*replayed.record);
     findings.require_one_effect(applied, body);
     findings.require_committed_iff_effect(after);
     findings.require_forward_progress(before, after);
@@ -57,12 +57,12 @@ impl InvariantFindings<'_> {
 
     // INV-1
     fn require_one_effect(&mut self, applied: &AppliedEntry, body: &LogEntryBody) {
-        let previous_effect = applied.before.as_ref().and_then(|known| known.effect.as_ref());
+        let previous_effect = applied.before.as_ref().and_then(|replayed| replayed.effect.as_ref());
         self.ensure("INV-1", previous_effect.is_none() || body.effect.is_none(), "a job has at most one effect");
         let after = &applied.after;
         let token = after.effect.as_ref().map(|effect| effect.token);
         self.ensure("INV-1", token == after.record.committed_token, "the effect belongs to the committed execution");
-        let before = applied.before.as_ref().and_then(|known| known.record.committed_token);
+        let before = applied.before.as_ref().and_then(|replayed| replayed.record.committed_token);
         self.ensure(
             "INV-1",
             before.is_none() || before == after.record.committed_token,

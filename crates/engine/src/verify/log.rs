@@ -134,7 +134,7 @@ impl<S: Scan> Verifier<'_, S> {
             None => None,
         };
         let previous = match &replayed {
-            Some(known) => known.head_hash,
+            Some(replayed) => replayed.head_hash,
             None if is_checkpoint => self.replay.prune_state().checkpoint_hash,
             None => onceward_store::log::ZERO_HASH,
         };
@@ -147,7 +147,7 @@ impl<S: Scan> Verifier<'_, S> {
             );
         }
         if let Some(stored) = row.previous_seq {
-            let expected_previous = replayed.map(|known| i64::try_from(known.head_seq).unwrap_or(i64::MAX));
+            let expected_previous = replayed.map(|replayed| i64::try_from(replayed.head_seq).unwrap_or(i64::MAX));
             if stored != expected_previous {
                 let to_text = |seq: Option<i64>| seq.map(|seq| seq.to_string().into());
                 let what = DifferenceKind::Differs {

@@ -48,18 +48,22 @@ impl<S: Scan> Verifier<'_, S> {
         let (mut last_row, total) = (0, self.replay.created_records);
         loop {
             let records = self.replay.records_after(last_row, SCAN_PAGE_ROWS)?;
-            let Some(known) = records.last() else { break };
-            last_row = known.row_id;
-            for known in &records {
+            let Some(replayed) = records.last() else { break };
+            last_row = replayed.row_id;
+            for replayed in &records {
                 for (scanned, short) in scanned_tables.iter().zip(&mut has_missing) {
-                    let is_found =
-                        scanned.seen_rows.contains(known.row_id) || known.head_seq > scanned.since_seq.unwrap_or(0);
-                    *short |= !is_found && self.expected_table(scanned.table, known).is_some();
+                    let is_found = scanned.seen_rows.contains(replayed.row_id)
+                        || replayed.head_seq > scanned.since_seq.unwrap_or(0);
+                    *short |= !is_found && self.expected_table(scanned.table, replayed).is_some();
                 }
             }
             self.report_progress("missing", last_row, total);
         }
-        Ok(scanned_tables.into_iter().zip(has_missing).filter_map(|(met, is_short)| is_short.then_some(met)).collect())
+        Ok(scanned_tables
+            .into_iter()
+            .zip(has_missing)
+            .filter_map(|(scanned, is_short)| is_short.then_some(scanned))
+            .collect())
     }
 
     /// Counts missing rows. Rows that changed while the table was read are skipped.
@@ -127,9 +131,9 @@ impl<S: Scan> Verifier<'_, S> {
             }
             _ => {
                 let rows = self.replay.records_after(last_row, SCAN_PAGE_ROWS)?.into_iter();
-                rows.map(|known| {
-                    let at = |table| (table, RowSubject::Record(known.record.id));
-                    (known.row_id, self.expected_table(table, &known).map(at), known.head_seq)
+                rows.map(|replayed| {
+                    let at = |table| (table, RowSubject::Record(replayed.record.id));
+                    (replayed.row_id, self.expected_table(table, &replayed).map(at), replayed.head_seq)
                 })
                 .collect()
             }

@@ -37,8 +37,8 @@ impl<S: Scan> Verifier<'_, S> {
                 self.reread_until_complete(scanned).await?;
             }
         }
-        for met in self.tables_missing_records(record_tables)? {
-            self.reread_until_complete(met).await?;
+        for scanned in self.tables_missing_records(record_tables)? {
+            self.reread_until_complete(scanned).await?;
         }
         Ok(())
     }
@@ -156,9 +156,10 @@ impl<S: Scan> Verifier<'_, S> {
             expected_columns.iter_mut().find(|(name, _)| *name == "row" && self.replay.prune_state().checkpoint_seq > 0)
         {
             // After pruning, remaining records keep their row numbers, so that a number is at least the replayed one.
-            let kept = row.columns.iter().find(|(name, _)| *name == "row").and_then(|(_, kept)| kept.clone());
-            if kept.as_deref().and_then(|kept| kept.parse().ok()).is_some_and(|kept: u64| kept >= replayed.row_id) {
-                *number = kept;
+            let stored_row = row.columns.iter().find(|(name, _)| *name == "row").and_then(|(_, cell)| cell.clone());
+            let row_number: Option<u64> = stored_row.as_deref().and_then(|cell| cell.parse().ok());
+            if row_number.is_some_and(|number| number >= replayed.row_id) {
+                *number = stored_row;
             }
         }
         compare_columns(&row.columns, &expected_columns, problems);
@@ -225,17 +226,19 @@ impl<S: Scan> Verifier<'_, S> {
 
     /// Returns whether a job at the back of its lane should be in front: the limit allows more than the jobs ahead of
     /// it.
-    fn belongs_in_front(&mut self, known: &ReplayedRecord, ahead: u64) -> Result<bool, StoreError> {
-        let Some(key) = readiness(&known.record).and_then(|waiting| waiting.concurrency_key) else { return Ok(false) };
+    fn belongs_in_front(&mut self, replayed: &ReplayedRecord, ahead: u64) -> Result<bool, StoreError> {
+        let Some(key) = readiness(&replayed.record).and_then(|waiting| waiting.concurrency_key) else {
+            return Ok(false);
+        };
         let policy = |key: &ConcurrencyPolicy| (key.ordered, key.limit);
-        let own = known.record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()).map(policy);
+        let own = replayed.record.lifecycle.work.as_ref().and_then(|work| work.concurrency.as_ref()).map(policy);
         let current = self.replay.catalog().definitions.get(&key.lifecycle);
         let current = current.and_then(|lifecycle| lifecycle.work.as_ref()?.concurrency.as_ref()).map(policy);
         // If versions share a key with different policies, the front is not determined, and `decide` has the last word.
         let (Some((ordered, limit)), true) = (own, own == current) else { return Ok(false) };
         if ordered {
             let first = self.replay.queue_front(&key)?;
-            return Ok(first.first().is_some_and(|(_, id)| *id == known.record.id));
+            return Ok(first.first().is_some_and(|(_, id)| *id == replayed.record.id));
         }
         let count = onceward_core::decide::CounterKey {
             lifecycle: key.lifecycle,
@@ -336,10 +339,10 @@ impl<S: Scan> Verifier<'_, S> {
         }
         let Some(kind) = replay_table(table) else { return Ok(()) };
         let replayed_row = self.replay.find_row(kind, key)?;
-        if let Some(kept) = &replayed_row {
-            seen_rows.mark(kept.row_id);
+        if let Some(row) = &replayed_row {
+            seen_rows.mark(row.row_id);
         }
-        let value = replayed_row.and_then(|kept| kept.value);
+        let value = replayed_row.and_then(|row| row.value);
         let expected_columns: ColumnCells = match (table, value) {
             (ProjectionTable::Contents, refs) => {
                 // The log does not say whether a caller's payload was inline; a payload that an operation generated is.
@@ -359,7 +362,7 @@ impl<S: Scan> Verifier<'_, S> {
                 return Ok(());
             }
             (ProjectionTable::ApiKeys, Some(_)) => match self.replay.api_key(key)? {
-                Some(known) => api_key_columns(&known),
+                Some(replayed) => api_key_columns(&replayed),
                 None => ColumnCells::new(),
             },
             (ProjectionTable::Uniques, Some(holder)) => vec![("holder", to_cell(holder))],
@@ -423,8 +426,8 @@ fn compare_columns(stored: &ColumnCells, expected: &ColumnCells, problems: &mut 
 
 /// A store whose indexes reject long text stores a long key as its hash.
 fn is_hash_of_expected(stored: &CellText, expected: Option<&CellText>) -> bool {
-    let (Some(kept), Some(Some(told))) = (stored, expected) else { return false };
-    kept.strip_prefix('#').is_some_and(|hash| hash == hex::encode(&Sha256::digest(told.as_bytes())))
+    let (Some(stored), Some(Some(expected))) = (stored, expected) else { return false };
+    stored.strip_prefix('#').is_some_and(|hash| hash == hex::encode(&Sha256::digest(expected.as_bytes())))
 }
 
 fn differs_in(column: &'static str, stored: impl ToString, expected: impl ToString) -> DifferenceKind {

@@ -181,12 +181,12 @@ fn report_of_other_worker_reveals_nothing() {
             onceward_core::value::RecordId(uuid::Uuid::from_u128(0x0199_0000_0000_7000_8000_0000_0000_0001));
         let (bob, mallory) = (worker("bob"), worker("mallory"));
         for number in 0..2 {
-            let told =
+            let error =
                 engine.heartbeat(&mallory, id, held.token).await.expect_err("the lease belongs to another worker");
             let missing = engine.heartbeat(&mallory, unknown_id, held.token).await.expect_err("no record");
-            let told = told.refusal().expect("a refusal").clone();
-            assert_eq!(format!("{told:?}"), format!("{:?}", missing.refusal().expect("a refusal")));
-            assert_eq!((&*told.code, told.record, told.state), ("lease_lost", None, None));
+            let refusal = error.refusal().expect("a refusal").clone();
+            assert_eq!(format!("{refusal:?}"), format!("{:?}", missing.refusal().expect("a refusal")));
+            assert_eq!((&*refusal.code, refusal.record, refusal.state), ("lease_lost", None, None));
             if number == 0 {
                 engine.commit(&bob, id, held.token, json!(1), true).await.unwrap();
             }
@@ -209,8 +209,8 @@ fn key_changes_are_logged_without_secret_for_operators() {
         let next = tokio::spawn(async move { stream.next().await });
         let (key, text) = engine.api_keys().create(&operator("olga"), new_key("ann", &["producer"])).await.unwrap();
         let entry = next.await.unwrap().unwrap().unwrap();
-        let told = entry.body().unwrap().api_key_change.unwrap().into_owned();
-        assert_eq!((&*told.actor.id, &told.created.as_ref().unwrap().id), ("olga", &key.id));
+        let change = entry.body().unwrap().api_key_change.unwrap().into_owned();
+        assert_eq!((&*change.actor.id, &change.created.as_ref().unwrap().id), ("olga", &key.id));
         let secret = text.reveal().rsplit('_').next().unwrap().to_owned();
         assert!(!entry.text.contains(&secret) && !format!("{key:?}{text:?}{entry:?}").contains(&secret));
         let id = create_job(engine).await;

@@ -103,9 +103,9 @@ fn deliveries_of_record_are_ordered_and_retried_until_acknowledged() {
         assert_eq!(delivery_states(engine).await, ["delivered"; 3]);
         assert_eq!(receiver.bodies(), ["one", "one", "one", "two", "three"].map(letter_body));
         let ids: Vec<String> = list_deliveries(engine).await.iter().map(|delivery| delivery.id.to_string()).collect();
-        let keys: Vec<String> = receiver.received_calls().into_iter().map(|came| came.idempotency_key).collect();
+        let keys: Vec<String> = receiver.received_calls().into_iter().map(|call| call.idempotency_key).collect();
         assert_eq!(keys, [&ids[0], &ids[0], &ids[0], &ids[1], &ids[2]].map(String::clone));
-        let attempts: Vec<String> = receiver.received_calls().into_iter().map(|came| came.attempt).collect();
+        let attempts: Vec<String> = receiver.received_calls().into_iter().map(|call| call.attempt).collect();
         assert_eq!(attempts, ["1", "2", "3", "1", "1"]);
     });
 }
@@ -144,7 +144,7 @@ fn crash_after_post_redelivers_with_same_idempotency_key() {
     }
 
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
-    let came = block_on(async {
+    let first_run = block_on(async {
         let engine = open_engine(open_sqlite(&folder, &clock), config_without_polling()).await;
         let receiver = HttpReceiver::start([]).await;
         let from = create_letter(&engine, &receiver.url()).await;
@@ -156,7 +156,7 @@ fn crash_after_post_redelivers_with_same_idempotency_key() {
     });
     block_on(async {
         let engine: Engine<AnyStore> = Engine::open(open_sqlite(&folder, &clock), config_without_polling());
-        let listener = TcpListener::bind(came.0).await.expect("the same address again");
+        let listener = TcpListener::bind(first_run.0).await.expect("the same address again");
         let receiver = HttpReceiver::with_listener(listener, []);
         engine.start_deliveries(HttpTransport::default(), 1);
         wait_until_settled(&engine, &clock).await;
@@ -164,9 +164,9 @@ fn crash_after_post_redelivers_with_same_idempotency_key() {
         let again = receiver.received_calls();
         assert_eq!(
             (again.len(), &again[0].idempotency_key, &again[0].body),
-            (1, &came.1[0].idempotency_key, &came.1[0].body)
+            (1, &first_run.1[0].idempotency_key, &first_run.1[0].body)
         );
-        assert_eq!((&*came.1[0].attempt, &*again[0].attempt), ("1", "2"));
+        assert_eq!((&*first_run.1[0].attempt, &*again[0].attempt), ("1", "2"));
         engine.close().await;
     });
 }

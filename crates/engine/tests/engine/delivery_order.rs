@@ -56,14 +56,14 @@ async fn ring_bells(engine: &Engine<AnyStore>, bells: &[RecordId], stroke: &str)
 /// Asserts what was received of each bell, in order of arrival.
 async fn assert_strokes(receiver: &HttpReceiver, bells: &[RecordId], strokes: &[&str]) {
     receiver.wait_for(bells.len() * strokes.len()).await;
-    let mut heard: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut strokes_by_bell: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for body in receiver.bodies() {
         let body: Json = serde_json::from_str(&body).expect("JSON");
         let of = |name: &str| body[name].as_str().expect("text").to_owned();
-        heard.entry(of("bell")).or_default().push(of("stroke"));
+        strokes_by_bell.entry(of("bell")).or_default().push(of("stroke"));
     }
     for bell in bells {
-        assert_eq!(heard[&bell.to_string()], strokes, "the deliveries of one record arrive in order");
+        assert_eq!(strokes_by_bell[&bell.to_string()], strokes, "the deliveries of one record arrive in order");
     }
 }
 

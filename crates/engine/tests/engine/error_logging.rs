@@ -43,9 +43,9 @@ impl Subscriber for WarningRecorder {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut words = EventText(String::new());
-        event.record(&mut words);
-        self.0.lock().unwrap().push(words.0);
+        let mut text = EventText(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -55,7 +55,7 @@ impl Subscriber for WarningRecorder {
 
 impl WarningRecorder {
     fn events_containing(&self, what: &str) -> Vec<String> {
-        self.0.lock().unwrap().iter().filter(|words| words.contains(what)).cloned().collect()
+        self.0.lock().unwrap().iter().filter(|text| text.contains(what)).cloned().collect()
     }
 
     /// Runs in one thread, so that the recorder gets all of its events and no others.
@@ -79,18 +79,18 @@ async fn open_memory_engine(config: EngineConfig) -> Engine<MemoryStore> {
 fn check_failure_is_logged_once_per_reason_without_payload() {
     let turn = Arc::new(AtomicUsize::new(0));
     let turns = Arc::clone(&turn);
-    let checks = CheckRegistry::default().register("race.note", "decent", move |asked: CheckRequest| {
+    let checks = CheckRegistry::default().register("race.note", "decent", move |request: CheckRequest| {
         let turn = turns.load(Ordering::SeqCst);
         async move {
             match turn {
                 0 => Err(CheckError("the guard is down".to_owned())),
-                1 => panic!("cannot read {:?}", asked.query.arguments["text"]),
+                1 => panic!("cannot read {:?}", request.query.arguments["text"]),
                 _ => Ok(json_object(json!({ "fine": true }))),
             }
         }
     });
-    let ear = WarningRecorder::default();
-    ear.record_during(async {
+    let recorder = WarningRecorder::default();
+    recorder.record_during(async {
         let engine = open_memory_engine(EngineConfig { checks, ..config_without_polling() }).await;
         for now in [0, 0, 0, 1, 1, 2, 0, 0] {
             turn.store(now, Ordering::SeqCst);
@@ -99,18 +99,18 @@ fn check_failure_is_logged_once_per_reason_without_payload() {
         }
         engine.close().await;
     });
-    let heard = ear.events_containing("external check failed");
-    assert_eq!(heard.len(), 3, "{heard:?}");
-    for (words, expected) in heard.iter().zip(["the guard is down", "panicked", "the guard is down"]) {
-        assert!(words.contains(expected) && words.contains("race.note") && words.contains("decent"), "{words}");
+    let events = recorder.events_containing("external check failed");
+    assert_eq!(events.len(), 3, "{events:?}");
+    for (text, expected) in events.iter().zip(["the guard is down", "panicked", "the guard is down"]) {
+        assert!(text.contains(expected) && text.contains("race.note") && text.contains("decent"), "{text}");
     }
-    assert_eq!(ear.events_containing("secret"), [""; 0], "the log contains no payload");
+    assert_eq!(recorder.events_containing("secret"), [""; 0], "the log contains no payload");
 }
 
 #[test]
 fn worker_without_role_is_logged_once() {
-    let ear = WarningRecorder::default();
-    ear.record_during(async {
+    let recorder = WarningRecorder::default();
+    recorder.record_during(async {
         let engine =
             open_memory_engine(EngineConfig { poll_interval: Duration::from_millis(1), ..EngineConfig::default() })
                 .await;
@@ -125,7 +125,7 @@ fn worker_without_role_is_logged_once() {
         tokio::time::timeout(TEST_TIMEOUT, tried).await.expect("the worker tries three times");
         engine.close().await;
     });
-    let heard = ear.events_containing("in-process worker could not lease jobs");
-    assert_eq!(heard.len(), 1, "{heard:?}");
-    assert!(heard[0].contains(JOB_LIFECYCLE) && heard[0].contains("code"), "{heard:?}");
+    let events = recorder.events_containing("in-process worker could not lease jobs");
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0].contains(JOB_LIFECYCLE) && events[0].contains("code"), "{events:?}");
 }

@@ -162,9 +162,9 @@ fn check_answer_decides_and_missing_answer_refuses() {
     on_each_store(EngineConfig { checks: decency_checks(), ..EngineConfig::default() }, async |engine, _| {
         let ann = user("ann");
         let note = |text| engine.create(&ann, "race.note", json_object(json!({ "text": text })));
-        let kept = note("hello").await.unwrap().subject;
+        let note_id = note("hello").await.unwrap().subject;
         assert_eq!(reply_code(&note("rude").await), "not_decent");
-        let history = engine.history(&operator_actor(), kept, 0, 10).await.unwrap().unwrap().entries;
+        let history = engine.history(&operator_actor(), note_id, 0, 10).await.unwrap().unwrap().entries;
         let operation = history[0].body().unwrap().operation.unwrap();
         assert_eq!(operation.check_answers[0].answer, json_object(json!({ "fine": true })));
     });
@@ -173,8 +173,8 @@ fn check_answer_decides_and_missing_answer_refuses() {
         CheckRegistry::default().register("race.note", "decent", |_| async { Err(CheckError("down".to_owned())) }),
         CheckRegistry::default()
             .register("race.note", "decent", |_| async { panic!("the check handler panics in its future") }),
-        CheckRegistry::default().register("race.note", "decent", |asked: CheckRequest| {
-            assert!(asked.payload.is_some(), "the check handler panics before its future");
+        CheckRegistry::default().register("race.note", "decent", |request: CheckRequest| {
+            assert!(request.payload.is_some(), "the check handler panics before its future");
             async { Ok(json_object(json!({ "fine": true }))) }
         }),
         CheckRegistry::default().register("race.note", "decent", |_| std::future::pending()),
@@ -197,8 +197,8 @@ fn check_answer_decides_and_missing_answer_refuses() {
 fn check_is_asked_again_when_its_arguments_change() {
     static CHECKS_ASKED: Semaphore = Semaphore::const_new(0);
     static CHECK_GATE: Semaphore = Semaphore::const_new(0);
-    let slow = CheckRegistry::default().register("race.note", "decent", |asked: CheckRequest| async move {
-        let text = asked.query.arguments["text"].as_str().unwrap_or_default().to_owned();
+    let slow = CheckRegistry::default().register("race.note", "decent", |request: CheckRequest| async move {
+        let text = request.query.arguments["text"].as_str().unwrap_or_default().to_owned();
         if text == "slow" {
             CHECKS_ASKED.add_permits(1);
             CHECK_GATE.acquire().await.expect("open").forget();
@@ -236,8 +236,8 @@ fn check_is_asked_again_when_its_arguments_change() {
                         .pop()
                         .expect("an entry");
                     let answers = last.body().unwrap().operation.unwrap().into_owned().check_answers;
-                    let asked: Vec<_> = answers.iter().map(|answer| answer.arguments["text"].clone()).collect();
-                    assert_eq!(asked, ["slow", "kind"]);
+                    let texts: Vec<_> = answers.iter().map(|answer| answer.arguments["text"].clone()).collect();
+                    assert_eq!(texts, ["slow", "kind"]);
                 }
             }
         },

@@ -348,10 +348,10 @@ fn invalid_idempotency_keys_are_rejected() {
                 "ok"
             ]
         );
-        let told =
+        let submission =
             Submission { idempotency_key: Some(IdempotencyKey::new("own digest", [7; 32])), ..new_job_submission() };
-        assert!(!engine.submit(told.clone()).await.unwrap().replayed);
-        assert!(engine.submit(told).await.unwrap().replayed);
+        assert!(!engine.submit(submission.clone()).await.unwrap().replayed);
+        assert!(engine.submit(submission).await.unwrap().replayed);
         let _: AnyStore = engine.store().clone();
     });
 }

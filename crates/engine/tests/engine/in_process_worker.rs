@@ -74,7 +74,7 @@ fn handler_result_decides_job_outcome() {
                 match job.field("what").as_str() {
                     Some("fetch") => Ok(json!({ "said": "here" })),
                     Some("chatter") => Ok(json!({ "said": "far too long for it" })),
-                    Some("stumble") if job.token == FencingToken(1) => panic!("handler panic"),
+                    Some("stumble") if job.token == FencingToken(1) => panic!("secret detail"),
                     Some("stumble") => Ok(json!({ "said": "ouch" })),
                     _ => Err(FailureReport { retryable: Some(false), ..FailureReport::new("unwilling", "no") }),
                 }
@@ -130,14 +130,14 @@ fn handler_panic_fails_attempt_without_leaking_message() {
         let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config_without_polling()).await;
         let id = create_errand(&engine, "stumble").await;
         engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |job: WorkerJob| {
-            assert_ne!(job.token, FencingToken(1), "handler panic");
+            assert_ne!(job.token, FencingToken(1), "secret detail");
             async { Ok(json!({ "said": "ouch" })) }
         });
         let stumbled = wait_until(&engine, id, is_in_state("done")).await;
         assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("EXCEPTION")));
         // The panic message may quote a payload.
         let log = engine.store().log(0, 100).await.expect("the log");
-        assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("handler panic")));
+        assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("secret detail")));
         engine.close().await;
     });
 }
@@ -152,9 +152,9 @@ fn failed_heartbeat_is_retried_within_the_lease() {
             if !batch.operations.iter().any(beat) {
                 return None;
             }
-            let mut told = heartbeat_times.lock().unwrap();
-            told.push(tokio::time::Instant::now());
-            (told.len() < 3).then_some(Err(StoreError::Busy))
+            let mut times = heartbeat_times.lock().unwrap();
+            times.push(tokio::time::Instant::now());
+            (times.len() < 3).then_some(Err(StoreError::Busy))
         };
         let store = FaultyStore::new(MemoryStore::new(Clock::manual(start_time())), busy);
         let engine =
@@ -283,9 +283,9 @@ fn close_finishes_or_yields_running_jobs() {
             );
             let _ = running.acquire_many(2).await.expect("both run");
             engine.close().await;
-            let kept = async |id| engine.store().record(id).await.unwrap().unwrap();
-            assert_eq!(&**kept(ends).await.state_name(), "done");
-            let given_back = kept(hangs).await;
+            let record_of = async |id| engine.store().record(id).await.unwrap().unwrap();
+            assert_eq!(&**record_of(ends).await.state_name(), "done");
+            let given_back = record_of(hangs).await;
             assert_eq!((&**given_back.state_name(), last_error(&given_back)), ("waiting", json!("yielded")));
             assert!(given_back.live_execution().is_none());
         },
@@ -312,9 +312,9 @@ fn lost_lease_drops_the_handler() {
         engine.work(
             WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
             move |job: WorkerJob| {
-                let told = DropNotifier(dropped.clone());
+                let drop_notifier = DropNotifier(dropped.clone());
                 async move {
-                    let _told = told;
+                    let _drop_notifier = drop_notifier;
                     if job.token == FencingToken(1) {
                         std::future::pending::<()>().await;
                     }

@@ -228,9 +228,9 @@ fn statement_balances_add_up_across_pages_and_pruning() {
 }
 
 fn worker_summaries(workers: &WorkerList) -> Vec<(&str, &str, usize, u64)> {
-    let told = |worker: &'_ onceward_engine::WorkerStatus| (worker.lifecycles.len(), worker.live_leases);
+    let counts = |worker: &'_ onceward_engine::WorkerStatus| (worker.lifecycles.len(), worker.live_leases);
     let all = workers.workers.iter();
-    all.map(|worker| (&*worker.name.holder, &*worker.name.worker, told(worker).0, told(worker).1)).collect()
+    all.map(|worker| (&*worker.name.holder, &*worker.name.worker, counts(worker).0, counts(worker).1)).collect()
 }
 
 /// An operator sees all workers, other actors their own.

@@ -116,11 +116,11 @@ fn refused_create_leaves_no_payload_in_object_storage() {
             small,
         ];
         let replies = engine.submit_all(calls).await.unwrap();
-        let came: Vec<u16> = replies
+        let statuses: Vec<u16> = replies
             .iter()
             .map(|reply| reply.as_ref().map_or_else(onceward_engine::EngineError::status, |_| 200))
             .collect();
-        assert_eq!(came, [403, 200, 404, 200, 200]);
+        assert_eq!(statuses, [403, 200, 404, 200, 200]);
         for (seed, is_there) in [(1, false), (2, false), (3, false), (4, true)] {
             let found = objects.object_size(&sha256_of(&test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, seed))).await.unwrap();
             assert_eq!(found.is_some(), is_there, "{seed}");
@@ -151,9 +151,9 @@ fn written_object_is_accepted_as_payload_and_mismatch_rejected() {
         drop(writer);
         assert_eq!((before, count_files(&folder.database_path().with_extension("objects")).1), (0, 0));
         let lie = PayloadRef { sha256: [7; 32], bytes: 300_000 };
-        for (said, named) in [(lie, lie), (payload, lie), (PayloadRef { bytes: 1, ..payload }, payload)] {
+        for (declared, named) in [(lie, lie), (payload, lie), (PayloadRef { bytes: 1, ..payload }, payload)] {
             let call = Call::Create(CreateRecord { payload: Some(named), ..new_create() });
-            let contents = vec![PayloadBytes { payload: said, bytes: Arc::clone(&whole) }];
+            let contents = vec![PayloadBytes { payload: declared, bytes: Arc::clone(&whole) }];
             let reply = engine.submit(Submission { payloads: contents, ..Submission::new(&user("ann"), call) }).await;
             assert_eq!(reply.map(|answer| answer.subject).unwrap_err().code(), "payload_mismatch");
         }
@@ -235,9 +235,10 @@ fn orphaned_objects_are_collected_after_ttl_and_prune() {
             plain.store().clone(),
             EngineConfig { orphan_ttl: Length::ZERO, ..config_with_storage(&objects) },
         );
-        let (kept, orphan) = (test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 2, 2));
+        let (referenced, orphan) =
+            (test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 2, 2));
         let (first, second) =
-            (create_job_with_payload(engine, &kept).await, create_job_with_payload(engine, &kept).await);
+            (create_job_with_payload(engine, &referenced).await, create_job_with_payload(engine, &referenced).await);
         objects.put(Arc::clone(&orphan)).await.unwrap();
         assert_eq!(count_files(&root), (2, 0));
         let young = collect_orphans(engine.store(), &objects, Length::from_hours(1)).await.unwrap();

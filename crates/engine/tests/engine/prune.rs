@@ -107,8 +107,8 @@ fn lifecycle_retention_overrides_the_default() {
         let record = finished_job(engine).await;
         advance_days(clock, 400);
         let forever = RetentionPolicy::keep_forever();
-        for kept in [forever.clone(), RetentionPolicy::default().with_lifecycle(JOB_LIFECYCLE, None)] {
-            let pruned = engine.prune(&PruneOptions { retention: kept, ..PruneOptions::default() }).await.unwrap();
+        for retention in [forever.clone(), RetentionPolicy::default().with_lifecycle(JOB_LIFECYCLE, None)] {
+            let pruned = engine.prune(&PruneOptions { retention, ..PruneOptions::default() }).await.unwrap();
             assert_eq!((pruned.records, pruned.checkpoint_seq), (0, None));
         }
         let other = forever.with_lifecycle("race.prize", Some(Length::ZERO));

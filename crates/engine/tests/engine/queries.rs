@@ -57,7 +57,7 @@ fn stream_shows_only_visible_records() {
         assert_eq!(reply_code(&engine.fire(&user("eve"), anns, "nothing", json_object(json!({}))).await), "not_found");
         let (ann, eve, all) =
             (engine.stream(&user("ann"), 0), engine.stream(&user("eve"), 0), engine.stream(&operator_actor(), 0));
-        let mut told = Vec::new();
+        let mut seen_records = Vec::new();
         for (mut stream, expected) in [(ann, 1), (eve, 1), (all, 3)] {
             let mut records = Vec::new();
             for _ in 0..expected {
@@ -65,9 +65,9 @@ fn stream_shows_only_visible_records() {
                     tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().unwrap();
                 records.push(entry.record);
             }
-            told.push(records);
+            seen_records.push(records);
         }
-        assert_eq!(told, [vec![Some(anns)], vec![Some(eves)], vec![Some(anns), Some(eves), None]]);
+        assert_eq!(seen_records, [vec![Some(anns)], vec![Some(eves)], vec![Some(anns), Some(eves), None]]);
     });
 }
 

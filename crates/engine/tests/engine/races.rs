@@ -80,10 +80,10 @@ fn cancel_races_end_with_cancel_or_one_winner() {
         let mut prizes = PrizeRaces::default();
         for _ in 0..RACES_PER_STORE {
             let before = prizes.won;
-            let told = prizes.run_race(from_ref(engine), RACING_TASKS).await;
+            let codes = prizes.run_race(from_ref(engine), RACING_TASKS).await;
             // A late cancel is refused; a late judgment is not.
             let expected: &[&str] = if prizes.won > before { &["wrong_state"] } else { &[] };
-            assert_eq!(told, expected);
+            assert_eq!(codes, expected);
         }
         println!("{prizes:?}");
         assert!(prizes.won > 0, "no race had a winner");

@@ -25,8 +25,8 @@ const RACE_ROUNDS: usize = 10;
 
 /// A fake chain on which every transaction paid the price.
 fn fake_chain_checks() -> CheckRegistry {
-    CheckRegistry::default().register("relay.job", "deposit", |asked| async move {
-        let tx_hash = asked.query.arguments["tx_hash"].clone();
+    CheckRegistry::default().register("relay.job", "deposit", |request| async move {
+        let tx_hash = request.query.arguments["tx_hash"].clone();
         Ok(json_object(json!({ "ok": true, "on_chain": true, "amount": JOB_PRICE, "sender": DEPOSITOR_ADDRESS, "tx_hash": tx_hash })))
     })
 }
@@ -149,12 +149,12 @@ fn concurrent_refunds_pay_once() {
         for _ in 0..RACE_ROUNDS {
             let job = market.create_funded_job().await;
             market.fire("alice", job, "cancel", json!({})).await;
-            let (won, told) = race(from_ref(market.engine), CONCURRENT_REFUNDS, |engine, _| async move {
+            let (won, codes) = race(from_ref(market.engine), CONCURRENT_REFUNDS, |engine, _| async move {
                 engine.fire(&user("alice"), job, "refund", Map::new()).await
             })
             .await;
-            assert_eq!(won, 1, "{told:?}");
-            assert!(told.iter().all(|code| code == "already_refunded"), "{told:?}");
+            assert_eq!(won, 1, "{codes:?}");
+            assert!(codes.iter().all(|code| code == "already_refunded"), "{codes:?}");
             let made = market.settlements(job).await;
             assert_eq!(
                 made.iter().map(|one| one.hold).collect::<Vec<_>>(),

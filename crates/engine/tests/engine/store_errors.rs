@@ -170,8 +170,8 @@ fn full_store_fails_calls_until_space_returns() {
         let engine = open_engine(FaultyStore::new(memory_store(), full), EngineConfig::default()).await;
         for _ in 0..2 {
             let replies = engine.submit_all(vec![new_job_submission(), new_job_submission()]).await.unwrap();
-            let told = |reply: &Result<_, EngineError>| matches!(reply, Err(EngineError::Store(error)) if matches!(**error, StoreError::DiskFull));
-            assert!(replies.iter().all(told));
+            let is_expected_error = |reply: &Result<_, EngineError>| matches!(reply, Err(EngineError::Store(error)) if matches!(**error, StoreError::DiskFull));
+            assert!(replies.iter().all(is_expected_error));
         }
         assert!(engine.store().log(0, 10).await.unwrap().is_empty());
         engine.submit(new_job_submission()).await.unwrap();
@@ -185,13 +185,13 @@ fn failed_due_work_is_retried_with_delay() {
         let (tries, full, clock) =
             (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)), Clock::manual(start_time()));
         let (counted, is_full) = (Arc::clone(&tries), Arc::clone(&full));
-        let trouble = move |batch: &Batch| {
+        let fault = move |batch: &Batch| {
             let due = batch.operations.iter().any(|write| matches!(write.operation.call, Call::FireDue { .. }));
             counted.fetch_add(usize::from(due), Ordering::SeqCst);
             (due && is_full.load(Ordering::SeqCst)).then_some(Err(StoreError::DiskFull))
         };
         let engine =
-            open_engine(FaultyStore::new(MemoryStore::new(clock.clone()), trouble), config_without_polling()).await;
+            open_engine(FaultyStore::new(MemoryStore::new(clock.clone()), fault), config_without_polling()).await;
         engine.submit(new_job_submission()).await.unwrap();
         engine.lease(&worker("bob"), &LeaseRequest::single_job(JOB_LIFECYCLE, "w")).await.unwrap();
         clock.set(start_time().checked_add(onceward_core::time::Duration::from_secs(30)).unwrap());

@@ -317,18 +317,18 @@ fn failed_save_leases_nothing() {
 
 #[test]
 fn failed_matched_lease_still_saves_the_job() {
-    let troubles: [fn() -> Result<SaveResult, StoreError>; 3] = [
+    let errors: [fn() -> Result<SaveResult, StoreError>; 3] = [
         || Err(StoreError::Rejected("a row of the lease".to_owned())),
         || Err(StoreError::Busy),
         || Ok(SaveResult::Conflict(SaveConflict::default())),
     ];
-    for trouble in troubles {
+    for error in errors {
         block_on(async {
             let store = FaultyStore::new(memory_store(), move |batch: &Batch| {
                 let has = |is: fn(&Call) -> bool| batch.operations.iter().any(|write| is(&write.operation.call));
                 let both =
                     has(|call| matches!(call, Call::Create(_))) && has(|call| matches!(call, Call::Lease { .. }));
-                both.then(trouble)
+                both.then(error)
             });
             let engine = open_engine(store, config_without_polling()).await;
             for _ in 0..2 {

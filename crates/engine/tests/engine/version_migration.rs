@@ -130,21 +130,21 @@ fn migration_moves_eligible_records_and_reports_skipped() {
         assert_eq!((tried.migrated, tried.skipped.len()), (1, 2));
         assert_eq!(engine.store().log(0, 1_000).await.unwrap().len(), before, "no record was migrated");
 
-        let moved = migrate_all(engine, &migration, 2).await;
-        assert_eq!((moved.migrated, moved.skipped.len()), (1, 2));
-        assert_eq!(moved.skipped, tried.skipped);
-        let codes: Vec<_> = moved.skipped.iter().map(|left| (&*left.code, &*left.reason)).collect();
+        let step = migrate_all(engine, &migration, 2).await;
+        assert_eq!((step.migrated, step.skipped.len()), (1, 2));
+        assert_eq!(step.skipped, tried.skipped);
+        let codes: Vec<_> = step.skipped.iter().map(|skipped| (&*skipped.code, &*skipped.reason)).collect();
         assert_eq!(codes[0].0, "already_leased");
         assert_eq!(codes[1], ("incompatible_lifecycle_version", "`grams` must be from -9223372036854775808 to 500"));
         // Once the worker is gone, its job is migrated too; migrated records are skipped.
         engine.yield_job(&worker("bob"), held.record.id, held.token).await.unwrap();
-        let moved = migrate_all(engine, &migration, 10).await;
-        assert_eq!((moved.migrated, moved.skipped.len()), (1, 1));
+        let step = migrate_all(engine, &migration, 10).await;
+        assert_eq!((step.migrated, step.skipped.len()), (1, 1));
         assert_eq!(&**engine.get(&operator_actor(), held.record.id).await.unwrap().unwrap().state_name(), "waiting");
         assert_eq!(engine.get(&operator_actor(), fresh).await.unwrap().unwrap().version, 1);
         // Ended records on request.
-        let moved = migrate_all(engine, &VersionMigration { include_ended: true, ..migration }, 10).await;
-        assert_eq!((moved.migrated, moved.skipped.len()), (1, 1));
+        let step = migrate_all(engine, &VersionMigration { include_ended: true, ..migration }, 10).await;
+        assert_eq!((step.migrated, step.skipped.len()), (1, 1));
         clock.set(start_time().checked_add(Duration::from_secs(1)).unwrap());
         let leased = engine
             .lease(&worker("bob"), &LeaseRequest { max_jobs: 10, ..LeaseRequest::single_job("post.parcel", "w") })

@@ -16,8 +16,8 @@ fn revoked_key_is_rejected_by_other_engines() {
         let engines = open_engines(2, &url, &Clock::manual(start_time()), &EngineConfig::default()).await;
         let (here, there) = (engines[0].api_keys(), engines[1].api_keys());
         assert!(!there.is_auth_required().await.unwrap());
-        let asked = NewApiKey { owner: "ann".into(), roles: vec!["producer".into()], ..NewApiKey::default() };
-        let (key, text) = here.create(&operator_actor(), asked.clone()).await.unwrap();
+        let new_key = NewApiKey { owner: "ann".into(), roles: vec!["producer".into()], ..NewApiKey::default() };
+        let (key, text) = here.create(&operator_actor(), new_key.clone()).await.unwrap();
         let wait_until_live = |live: bool| {
             let (there, text) = (&there, text.reveal());
             async move {
@@ -36,7 +36,7 @@ fn revoked_key_is_rejected_by_other_engines() {
         assert!(took < Duration::from_secs(20), "{took:?}");
         // Two concurrent creations both succeed.
         let ops = operator_actor();
-        let both = tokio::join!(here.create(&ops, asked.clone()), there.create(&ops, asked));
+        let both = tokio::join!(here.create(&ops, new_key.clone()), there.create(&ops, new_key));
         assert!(both.0.is_ok() && both.1.is_ok());
         assert_eq!(here.list(&ops).await.unwrap().len(), 3);
         assert_verified(&url, start_time()).await;

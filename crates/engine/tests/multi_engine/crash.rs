@@ -34,13 +34,13 @@ fn works_beside_others_until_killed() {
 /// Starts a process; its lines go to the channel with its number.
 fn spawn_process(url: &str, number: usize, lines: &Sender<(usize, Option<String>)>) -> Child {
     let mut child = spawn_test_process("crash::works_beside_others_until_killed", DATABASE_URL_VARIABLE, url);
-    let (pipe, words) = (child.stdout.take().expect("a pipe"), lines.clone());
+    let (pipe, sender) = (child.stdout.take().expect("a pipe"), lines.clone());
     std::thread::spawn(move || {
         // Lines from before its death are still in the pipe, and count.
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            let _ = words.send((number, Some(line)));
+            let _ = sender.send((number, Some(line)));
         }
-        let _ = words.send((number, None));
+        let _ = sender.send((number, None));
     });
     child
 }

@@ -111,8 +111,8 @@ fn committed_inbox_calls_execute_once_and_rolled_back_never() {
             }
         }
         wait_until_all_answered(&client).await;
-        let kept = usize::try_from(ORDER_COUNT * 3 / 4).unwrap();
-        assert_eq!(count_jobs(&engines[0]).await, kept);
+        let expected_jobs = usize::try_from(ORDER_COUNT * 3 / 4).unwrap();
+        assert_eq!(count_jobs(&engines[0]).await, expected_jobs);
         let row = client.query_one("SELECT count(DISTINCT subject), count(*) FROM onceward.inbox", &[]).await.unwrap();
         assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (150, 150));
         // As if every engine had died after executing a call and before writing its answer.
@@ -126,7 +126,7 @@ fn committed_inbox_calls_execute_once_and_rolled_back_never() {
             rows.iter().map(|row| (row.get(0), row.get(1))).collect()
         };
         assert_eq!(pairs(&before), pairs(&after), "the same answers");
-        assert_eq!(count_jobs(&engines[0]).await, kept, "no record was created again");
+        assert_eq!(count_jobs(&engines[0]).await, expected_jobs, "no record was created again");
         // The same key with another request is an error.
         let other = "DELETE FROM onceward.inbox WHERE key = 'order 0'; \
                      INSERT INTO onceward.inbox (owner, key, lifecycle, input) \
@@ -188,10 +188,10 @@ fn slow_check_delays_only_its_own_call() {
 fn inbox_call_waits_while_check_is_unavailable() {
     block_on(async {
         let url = PostgresServer::shared().create_database();
-        let (up, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (is_up, asking) = (Arc::clone(&up), Arc::clone(&asked));
+        let (up, check_calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_up, counted_calls) = (Arc::clone(&up), Arc::clone(&check_calls));
         let checks = CheckRegistry::default().register("race.note", "decent", move |_| {
-            asking.fetch_add(1, Ordering::SeqCst);
+            counted_calls.fetch_add(1, Ordering::SeqCst);
             let up = is_up.load(Ordering::SeqCst);
             async move {
                 let fine = json_object(serde_json::json!({ "fine": true }));
@@ -204,7 +204,7 @@ fn inbox_call_waits_while_check_is_unavailable() {
         let client = connect(&url).await;
         client.batch_execute(&insert_call_sql("note", "race.note", r#"{"text": "hm"}"#)).await.unwrap();
         let began = tokio::time::Instant::now();
-        while asked.load(Ordering::SeqCst) == 0 || engines[0].queued_operations() > 0 {
+        while check_calls.load(Ordering::SeqCst) == 0 || engines[0].queued_operations() > 0 {
             assert!(began.elapsed() < TEST_TIMEOUT, "the check was not called in time");
             tokio::task::yield_now().await;
         }
@@ -214,7 +214,7 @@ fn inbox_call_waits_while_check_is_unavailable() {
             wait_for_answer(&client, &key).await;
         }
         assert_eq!(psql(&url, "SELECT key FROM onceward.inbox WHERE answered_at IS NULL"), "note");
-        assert_eq!(asked.load(Ordering::SeqCst), 1, "the call is not retried at once");
+        assert_eq!(check_calls.load(Ordering::SeqCst), 1, "the call is not retried at once");
         up.store(true, Ordering::SeqCst);
         // Its claim expires.
         client.batch_execute("UPDATE onceward.inbox SET taken_until = NULL; NOTIFY onceward").await.unwrap();

@@ -125,25 +125,25 @@ fn activated_version_is_used_by_all_processes() {
         let plan = three.plan_migration(&operator_actor(), &migration).await.unwrap();
         let records = plan.records();
         assert!(records >= 4, "{records}");
-        let (mut after, mut moved) = (None, 0);
+        let (mut after, mut migrated) = (None, 0);
         for engine in [&one, &three].into_iter().cycle() {
             let step = engine.migrate_records(&operator_actor(), &migration, after, 2).await.unwrap();
             assert!(step.skipped.is_empty(), "{:?}", step.skipped);
-            moved += step.migrated;
+            migrated += step.migrated;
             after = step.next;
             if after.is_none() {
                 break;
             }
         }
-        assert_eq!(moved, records);
+        assert_eq!(migrated, records);
         assert_eq!(one.plan_migration(&operator_actor(), &migration).await.unwrap().records(), 0);
         let counts = three.counts_by_version(&operator_actor()).await.unwrap();
         assert!(counts.iter().all(|count| count.definition == new), "{counts:?}");
         assert_eq!(version_of_new_record(&one).await, old, "new records use the current version");
         let versions = three.lifecycles().await.unwrap().versions("desk.note");
-        let said: Vec<_> =
+        let activations: Vec<_> =
             versions.iter().map(|version| (version.is_current, version.activated_by.as_deref())).collect();
-        assert_eq!(said, [(true, Some("ops")), (false, None)]);
+        assert_eq!(activations, [(true, Some("ops")), (false, None)]);
         for engine in [one, three] {
             engine.close().await;
         }

@@ -43,11 +43,14 @@ impl ChildTest {
     }
 
     /// Returns the rest of the next line that begins with one of these words.
-    pub(crate) fn read_line_after(&mut self, words: &[&str]) -> String {
+    pub(crate) fn read_line_after(&mut self, prefixes: &[&str]) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.out.read_line(&mut line).expect("text") > 0, "the process ended before it printed {words:?}");
-            if let Some(rest) = words.iter().find_map(|word| line.strip_prefix(word)) {
+            assert!(
+                self.out.read_line(&mut line).expect("text") > 0,
+                "the process ended before it printed {prefixes:?}"
+            );
+            if let Some(rest) = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix)) {
                 return rest.trim().to_owned();
             }
         }

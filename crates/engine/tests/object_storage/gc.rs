@@ -18,49 +18,51 @@ const ONE_HOUR: Duration = Duration::from_hours(1);
 /// Named objects stay too.
 #[test]
 fn old_orphans_are_collected_and_referenced_objects_kept() {
-    on_both_backends(async |spot| {
+    on_both_backends(async |test_storage| {
         let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
-        let engine = open_engine(open_sqlite(&folder, &clock), spot.config()).await;
-        let kept = test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1);
+        let engine = open_engine(open_sqlite(&folder, &clock), test_storage.config()).await;
+        let referenced = test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1);
         let create =
             CreateRecord { lifecycle: JOB_LIFECYCLE.into(), id: None, owner: None, fields: Map::new(), payload: None };
-        engine.create_with_payload(&user("ann"), create, Arc::clone(&kept)).await.expect("a job");
-        spot.storage.put_named("originals/1.png", test_bytes(3, 3)).await.unwrap();
+        engine.create_with_payload(&user("ann"), create, Arc::clone(&referenced)).await.expect("a job");
+        test_storage.storage.put_named("originals/1.png", test_bytes(3, 3)).await.unwrap();
         // A name that resembles a payload's path.
         let looks = format!("ab/{}", "c".repeat(62));
-        spot.storage.put_named(&looks, test_bytes(3, 3)).await.unwrap();
+        test_storage.storage.put_named(&looks, test_bytes(3, 3)).await.unwrap();
         // A page of a bucket has a thousand objects.
         for number in 0..1_050_u32 {
             let sha256 = payload_of(&number.to_be_bytes()).sha256;
-            std::fs::create_dir_all(spot.object_path(&sha256).parent().unwrap()).unwrap();
-            std::fs::write(spot.object_path(&sha256), b"four").unwrap();
+            std::fs::create_dir_all(test_storage.object_path(&sha256).parent().unwrap()).unwrap();
+            std::fs::write(test_storage.object_path(&sha256), b"four").unwrap();
         }
-        spot.notify_changed();
-        let young = collect_orphans(engine.store(), &spot.storage, ONE_HOUR).await.unwrap();
+        test_storage.notify_changed();
+        let young = collect_orphans(engine.store(), &test_storage.storage, ONE_HOUR).await.unwrap();
         assert_eq!(
-            (young.objects, spot.list_files().len()),
+            (young.objects, test_storage.list_files().len()),
             (0, 1_053),
             "a create call may still name the young object"
         );
-        spot.set_age(2 * ONE_HOUR);
+        test_storage.set_age(2 * ONE_HOUR);
         // Writing it again renews its age.
-        let again = spot.storage.put(Arc::from(1_u32.to_be_bytes())).await.unwrap();
-        let gone = collect_orphans(engine.store(), &spot.storage, ONE_HOUR).await.unwrap();
+        let again = test_storage.storage.put(Arc::from(1_u32.to_be_bytes())).await.unwrap();
+        let gone = collect_orphans(engine.store(), &test_storage.storage, ONE_HOUR).await.unwrap();
         assert_eq!((gone.objects, gone.bytes), (1_049, 4 * 1_049));
-        let name = |sha256: &[u8; 32]| spot.object_path(sha256).strip_prefix(&spot.root).unwrap().display().to_string();
-        let mut left = vec![name(&payload_of(&kept).sha256), name(&again.sha256)];
+        let name = |sha256: &[u8; 32]| {
+            test_storage.object_path(sha256).strip_prefix(&test_storage.root).unwrap().display().to_string()
+        };
+        let mut left = vec![name(&payload_of(&referenced).sha256), name(&again.sha256)];
         left.extend(["named/originals/1.png".to_owned(), format!("named/{looks}")]);
         left.sort();
-        assert_eq!(spot.list_files(), left);
+        assert_eq!(test_storage.list_files(), left);
         engine.close().await;
     });
 }
 
 #[test]
 fn stale_names_lists_only_old_names_of_the_prefix() {
-    on_both_backends(async |spot| {
+    on_both_backends(async |test_storage| {
         let shown = async || {
-            let mut walk = spot.storage.stale_names("originals", ONE_HOUR).await.unwrap();
+            let mut walk = test_storage.storage.stale_names("originals", ONE_HOUR).await.unwrap();
             let (mut names, mut parts) = (Vec::new(), 0);
             while let Some(some) = walk.next_batch().await.unwrap() {
                 names.extend(some);
@@ -71,34 +73,34 @@ fn stale_names_lists_only_old_names_of_the_prefix() {
         };
         assert_eq!(shown().await.0, [""; 0], "the storage is empty");
         for name in ["originals/2.png", "originals/1.png", "originals/deep/3.png", "originals2/4.png", "5.png"] {
-            spot.storage.put_named(name, test_bytes(3, 3)).await.unwrap();
+            test_storage.storage.put_named(name, test_bytes(3, 3)).await.unwrap();
         }
-        spot.storage.put(test_bytes(3, 3)).await.unwrap();
+        test_storage.storage.put(test_bytes(3, 3)).await.unwrap();
         assert_eq!(shown().await.0, [""; 0], "a young object is kept");
-        spot.set_age(2 * ONE_HOUR);
-        spot.storage.put_named("originals/2.png", test_bytes(3, 3)).await.unwrap();
+        test_storage.set_age(2 * ONE_HOUR);
+        test_storage.storage.put_named("originals/2.png", test_bytes(3, 3)).await.unwrap();
         assert_eq!(shown().await.0, ["originals/1.png"]);
         for number in 0..1_100 {
-            std::fs::write(spot.root.join(format!("named/originals/{number}.jpg")), b"four").unwrap();
+            std::fs::write(test_storage.root.join(format!("named/originals/{number}.jpg")), b"four").unwrap();
         }
-        spot.set_age(2 * ONE_HOUR);
+        test_storage.set_age(2 * ONE_HOUR);
         let (names, parts) = shown().await;
         assert!(names.len() == 1_102 && parts > 2, "{} in {parts}", names.len());
-        spot.storage.stale_names("../x", ONE_HOUR).await.err().expect("an invalid name is rejected");
+        test_storage.storage.stale_names("../x", ONE_HOUR).await.err().expect("an invalid name is rejected");
     });
 }
 
 #[test]
 fn dropped_writer_leaves_no_files() {
-    on_both_backends(async |spot| {
+    on_both_backends(async |test_storage| {
         for length in [1, 12 << 20] {
-            let mut writer = spot.storage.writer().await.unwrap();
+            let mut writer = test_storage.storage.writer().await.unwrap();
             writer.write(test_bytes(length, 5)).await.unwrap();
             drop(writer);
             // The bucket is cleaned asynchronously.
             let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
-            while !spot.list_files().is_empty() {
-                assert!(tokio::time::Instant::now() < deadline, "{:?} is left", spot.list_files());
+            while !test_storage.list_files().is_empty() {
+                assert!(tokio::time::Instant::now() < deadline, "{:?} is left", test_storage.list_files());
                 tokio::task::yield_now().await;
             }
         }
@@ -124,21 +126,21 @@ fn uploads_until_killed() {
 
 #[test]
 fn uploads_of_killed_process_are_collected() {
-    on_both_backends(async |spot| {
+    on_both_backends(async |test_storage| {
         let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
         let store = open_sqlite(&folder, &clock);
         // Before the first part, in the middle, before the end, and after it.
         for lines in [3, 12, 20, 30, 31, 45] {
-            let mut process = ChildTest::start("gc::uploads_until_killed", spot);
+            let mut process = ChildTest::start("gc::uploads_until_killed", test_storage);
             process.wait_for_lines(lines);
             process.kill();
-            println!("killed after {lines}: {:?}", spot.list_files());
+            println!("killed after {lines}: {:?}", test_storage.list_files());
             // The server may not have noticed the closed connection yet.
             let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
             loop {
-                spot.set_age(2 * ONE_HOUR);
-                collect_orphans(&store, &spot.storage, ONE_HOUR).await.unwrap();
-                let left = spot.list_files();
+                test_storage.set_age(2 * ONE_HOUR);
+                collect_orphans(&store, &test_storage.storage, ONE_HOUR).await.unwrap();
+                let left = test_storage.list_files();
                 if left.is_empty() {
                     break;
                 }

@@ -23,14 +23,14 @@ fn new_create() -> CreateRecord {
 fn unreachable_bucket_returns_unavailable_and_recovers() {
     let server = S3Server::start();
     block_on(async {
-        let spot = TestStorage::in_bucket(&server).await;
+        let test_storage = TestStorage::in_bucket(&server).await;
         let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
-        let engine = open_engine(open_sqlite(&folder, &clock), spot.config()).await;
+        let engine = open_engine(open_sqlite(&folder, &clock), test_storage.config()).await;
         let (large, small) = (test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1), test_bytes(MAX_INLINE_PAYLOAD_BYTES, 2));
         let id =
             engine.create_with_payload(&user("ann"), new_create(), Arc::clone(&large)).await.expect("a job").subject;
         // In the middle of an upload, and of a read.
-        let mut writer = spot.storage.writer().await.unwrap();
+        let mut writer = test_storage.storage.writer().await.unwrap();
         writer.write(test_bytes(6 << 20, 3)).await.unwrap();
         server.kill();
         let error = writer.write(test_bytes(6 << 20, 3)).await.unwrap_err();
@@ -54,16 +54,16 @@ fn unreachable_bucket_returns_unavailable_and_recovers() {
             .expect("a job");
         // The uploaded parts form no object. Garbage collection deletes the note, although the server has forgotten the
         // upload.
-        assert!(spot.storage.get(&payload_of(&test_bytes(12 << 20, 3))).await.unwrap().is_none());
+        assert!(test_storage.storage.get(&payload_of(&test_bytes(12 << 20, 3))).await.unwrap().is_none());
         let drafts = || {
             // The server leaves hidden temporary files behind when it is killed.
             let is_ours = |name: &String| name.starts_with("drafts/") && !name.contains(".rclone_temp_");
-            spot.list_files().into_iter().filter(is_ours).count()
+            test_storage.list_files().into_iter().filter(is_ours).count()
         };
-        assert_eq!(drafts(), 1, "{:?}", spot.list_files());
-        spot.set_age(Duration::from_hours(2));
-        collect_orphans(engine.store(), &spot.storage, Duration::from_hours(1)).await.unwrap();
-        assert_eq!(drafts(), 0, "{:?}", spot.list_files());
+        assert_eq!(drafts(), 1, "{:?}", test_storage.list_files());
+        test_storage.set_age(Duration::from_hours(2));
+        collect_orphans(engine.store(), &test_storage.storage, Duration::from_hours(1)).await.unwrap();
+        assert_eq!(drafts(), 0, "{:?}", test_storage.list_files());
         assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
         engine.close().await;
     });
@@ -75,11 +75,11 @@ fn unresponsive_bucket_times_out() {
     let server = S3Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let spot = TestStorage::in_bucket(&server).await;
+        let test_storage = TestStorage::in_bucket(&server).await;
         server.pause();
         tokio::time::pause();
         let began = tokio::time::Instant::now();
-        let error = spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap_err();
+        let error = test_storage.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.unwrap_err();
         assert_eq!(error.code(), "object_storage_unavailable");
         assert!(error.to_string().contains("did not answer"), "{error}");
         // Four attempts: their total time uses the machine's clock, which the test does not advance.
@@ -87,7 +87,7 @@ fn unresponsive_bucket_times_out() {
         assert!((20..90).contains(&waited), "{waited} s");
         tokio::time::resume();
         server.resume();
-        spot.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.expect("the storage recovers");
+        test_storage.storage.put(test_bytes(MAX_INLINE_PAYLOAD_BYTES, 1)).await.expect("the storage recovers");
     });
 }
 
@@ -165,8 +165,8 @@ fn peak_memory_kb() -> u64 {
 /// An object of 60 MB needs a fraction of that.
 #[test]
 fn large_object_uses_bounded_memory() {
-    on_both_backends(async |spot| {
-        let mut process = ChildTest::start("storage_errors::transfers_large_object_in_child_process", spot);
+    on_both_backends(async |test_storage| {
+        let mut process = ChildTest::start("storage_errors::transfers_large_object_in_child_process", test_storage);
         let grown: u64 = process.read_line_after(&["grew "]).parse().expect("a number");
         println!("{grown} KB");
         assert!(grown < 24 << 10, "{grown} KB");

@@ -69,7 +69,7 @@ impl HttpReceiver {
     }
 
     pub(crate) fn bodies(&self) -> Vec<String> {
-        self.received_calls().into_iter().map(|came| came.body).collect()
+        self.received_calls().into_iter().map(|call| call.body).collect()
     }
 
     pub(crate) async fn wait_for(&self, calls: usize) {

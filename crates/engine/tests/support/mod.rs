@@ -111,11 +111,11 @@ pub(crate) async fn assert_replays_from_log(store: &AnyStore) {
     }
     let page = store.list(&ListQuery { limit: usize::MAX >> 1, ..ListQuery::default() }).await.expect("all records");
     assert_eq!(page.records.len(), replay.snapshot.records.len());
-    for kept in &page.records {
-        let built = replay.snapshot.record(kept.id).expect("a stored record is in the log");
-        assert_eq!((kept.version, kept.state, &kept.fields), (built.version, built.state, &built.fields));
+    for stored in &page.records {
+        let built = replay.snapshot.record(stored.id).expect("a stored record is in the log");
+        assert_eq!((stored.version, stored.state, &stored.fields), (built.version, built.state, &built.fields));
         let tokens = |record: &Record| record.execution.as_ref().map(|execution| (execution.token, execution.status));
-        assert_eq!(tokens(kept), tokens(built));
+        assert_eq!(tokens(stored), tokens(built));
     }
 }
 

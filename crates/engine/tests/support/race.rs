@@ -46,24 +46,24 @@ pub(crate) async fn submit(engine: Engine<AnyStore>, submission: Submission) -> 
 
 /// Workers compete for one job: one gets the lease.
 pub(crate) async fn assert_one_lease_wins(engines: &[Engine<AnyStore>], tasks: usize, id: RecordId) {
-    let (won, told) = race(engines, tasks, |engine, number| {
+    let (won, codes) = race(engines, tasks, |engine, number| {
         let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
         submit(engine, Submission::new(&worker(&format!("w{number}")), call))
     })
     .await;
-    assert_eq!(won, 1, "{told:?}");
+    assert_eq!(won, 1, "{codes:?}");
     assert_eq!(engines[0].store().executions(id).await.unwrap().len(), 1);
 }
 
 /// Commits of one execution compete: one succeeds, and the others get that reply.
 pub(crate) async fn assert_one_commit_wins(engines: &[Engine<AnyStore>], tasks: usize, id: RecordId) {
     let held = engines[0].store().executions(id).await.unwrap().pop().expect("it is leased");
-    let (won, told) = race(engines, tasks, |engine, number| {
+    let (won, codes) = race(engines, tasks, |engine, number| {
         let call = Call::Commit { record: id, token: held.token, result: json!(number), finish: true };
         submit(engine, Submission::new(&worker(&held.holder), call))
     })
     .await;
-    assert_eq!(won, 1, "{told:?}");
+    assert_eq!(won, 1, "{codes:?}");
     assert_eq!(engines[0].store().history(id, 0, 10).await.unwrap().len(), 3);
 }
 

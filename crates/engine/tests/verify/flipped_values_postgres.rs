@@ -127,10 +127,11 @@ fn every_flipped_value_in_postgresql_is_reported() {
                             break;
                         }
                     }
-                    let (place, new) = flipped_row.unwrap_or_else(|| panic!("{table}.{column} accepts only {old:?}"));
+                    let (row_location, new) =
+                        flipped_row.unwrap_or_else(|| panic!("{table}.{column} accepts only {old:?}"));
                     flipped += 1;
                     let report = onceward_engine::verify(&view, latest, &mut ()).await;
-                    client.query_one(&sql, &[&old, &place]).await.expect("the value is restored");
+                    client.query_one(&sql, &[&old, &row_location]).await.expect("the value is restored");
                     let found: Vec<TableDifference> = report.map_or_else(|_| Vec::new(), |report| report.differences);
                     let named = found.iter().any(|found| is_reported_in(found, &table, column));
                     if named == (how == Some("free")) {

@@ -47,9 +47,9 @@ pub(crate) async fn fill_with_ended_records<S: Store>(store: &S, seed: u64) -> T
     let full =
         driver.create_record(&zoe, "suite.box", json!({ "name": "full", "beside": room.to_string() }), now).await;
     for number in 0..12 {
-        let place = if number % 2 == 0 { room } else { full };
+        let target_box = if number % 2 == 0 { room } else { full };
         let task =
-            driver.create_record(&zoe, "suite.task", json!({ "lane": "z", "box": place.to_string() }), now).await;
+            driver.create_record(&zoe, "suite.task", json!({ "lane": "z", "box": target_box.to_string() }), now).await;
         let token = driver.lease_job(&bob, task, now).await;
         let commit = Call::Commit { record: task, token, result: json!({ "number": number }), finish: true };
         driver.expect_taken(&bob, commit, now).await;

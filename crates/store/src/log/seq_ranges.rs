@@ -89,7 +89,7 @@ mod tests {
         let text = serde_json::to_string(&ranges).unwrap();
         assert_eq!(text, "\"1-3,7,9-10\"");
         assert_eq!(serde_json::from_str::<SeqRanges>(&text).unwrap(), ranges);
-        let inside: Vec<u64> = (0..12).filter(|place| ranges.contains(*place)).collect();
+        let inside: Vec<u64> = (0..12).filter(|seq| ranges.contains(*seq)).collect();
         assert_eq!(inside, [1, 2, 3, 7, 9, 10]);
         assert_eq!((ranges.count(), ranges.last()), (6, Some(10)));
         assert_eq!(serde_json::from_str::<SeqRanges>("\"\"").unwrap(), SeqRanges::default());

@@ -14,8 +14,8 @@ impl MemoryState {
             let Some(asset) = &lifecycle.asset else { continue };
             balances.extend(lifecycle.outside_accounts.iter().map(|name| (AccountName::new(asset, name), 0)));
         }
-        let kept = self.snapshot.accounts.iter();
-        balances.extend(kept.filter_map(|(account, balance)| Some((AccountName::from_account(account)?, *balance))));
+        let stored = self.snapshot.accounts.iter();
+        balances.extend(stored.filter_map(|(account, balance)| Some((AccountName::from_account(account)?, *balance))));
         balances
     }
 

@@ -82,13 +82,16 @@ impl Store for MemoryStore {
     }
 
     async fn log(&self, after_seq: u64, limit: impl Into<PageLimit> + Send) -> Result<Vec<LogEntry>, StoreError> {
-        let kept = self.lock_state();
-        if after_seq < kept.prune_state.last_pruned_seq {
-            return Err(StoreError::LogPruned { oldest: kept.prune_state.last_pruned_seq });
+        let state = self.lock_state();
+        if after_seq < state.prune_state.last_pruned_seq {
+            return Err(StoreError::LogPruned { oldest: state.prune_state.last_pruned_seq });
         }
         let mut budget = PageBudget::new(limit.into());
-        let page =
-            kept.log.iter().filter(|entry| entry.seq > after_seq).take_while(|entry| budget.try_take(entry.text.len()));
+        let page = state
+            .log
+            .iter()
+            .filter(|entry| entry.seq > after_seq)
+            .take_while(|entry| budget.try_take(entry.text.len()));
         Ok(page.cloned().collect())
     }
 
@@ -102,8 +105,8 @@ impl Store for MemoryStore {
         after_version: u64,
         limit: impl Into<PageLimit> + Send,
     ) -> Result<Vec<LogEntry>, StoreError> {
-        let (kept, mut budget) = (self.lock_state(), PageBudget::new(limit.into()));
-        let own = kept.log.iter().filter(|entry| entry.record == Some(record) && entry.version > after_version);
+        let (state, mut budget) = (self.lock_state(), PageBudget::new(limit.into()));
+        let own = state.log.iter().filter(|entry| entry.record == Some(record) && entry.version > after_version);
         Ok(own.take_while(|entry| budget.try_take(entry.text.len())).cloned().collect())
     }
 
@@ -128,14 +131,14 @@ impl Store for MemoryStore {
     }
 
     async fn referenced_payloads(&self, hashes: &[[u8; 32]]) -> Result<HashSet<[u8; 32]>, StoreError> {
-        let kept = self.lock_state();
-        let had = kept.snapshot.records.values().flatten().filter_map(|record| record.payload);
+        let state = self.lock_state();
+        let had = state.snapshot.records.values().flatten().filter_map(|record| record.payload);
         Ok(had.map(|payload| payload.sha256).filter(|sha256| hashes.contains(sha256)).collect())
     }
 
     async fn payloads(&self, sha256s: &[[u8; 32]]) -> Result<Vec<Option<Arc<[u8]>>>, StoreError> {
-        let kept = self.lock_state();
-        Ok(sha256s.iter().map(|sha256| kept.payloads.get(sha256).cloned()).collect())
+        let state = self.lock_state();
+        Ok(sha256s.iter().map(|sha256| state.payloads.get(sha256).cloned()).collect())
     }
 
     async fn effect(&self, record: RecordId) -> Result<Option<Effect>, StoreError> {
@@ -185,8 +188,8 @@ impl Store for MemoryStore {
     }
 
     async fn idempotency_records(&self, ids: &[IdempotencyId]) -> Result<Vec<Option<IdempotencyRecord>>, StoreError> {
-        let kept = self.lock_state();
-        Ok(ids.iter().map(|name| kept.idempotency_records.get(name).map(|(request, _)| request.clone())).collect())
+        let state = self.lock_state();
+        Ok(ids.iter().map(|name| state.idempotency_records.get(name).map(|(request, _)| request.clone())).collect())
     }
 
     async fn catalog(&self) -> Result<Arc<Catalog>, StoreError> {

@@ -51,12 +51,12 @@ impl MemoryState {
         let plan = &prune.plan;
         for one in &plan.pruned {
             let meta = self.record_meta.get(&one.record.id);
-            let same = self.snapshot.record(one.record.id).is_some_and(|kept| kept.version == one.record.version);
+            let same = self.snapshot.record(one.record.id).is_some_and(|stored| stored.version == one.record.version);
             if !same || meta.is_none_or(|beside| beside.link_version != one.link_version) {
                 return Ok(PruneResult::Conflict);
             }
         }
-        let (entry, standing) = plan.next_checkpoint_entry(&self.prune_state, prune.now)?;
+        let (entry, next_state) = plan.next_checkpoint_entry(&self.prune_state, prune.now)?;
         let pruned_ids: BTreeSet<RecordId> = plan.pruned.iter().map(|one| one.record.id).collect();
         let world = &mut self.snapshot;
         world.records.retain(|id, _| !pruned_ids.contains(id));
@@ -95,7 +95,7 @@ impl MemoryState {
         let seq = self.last_seq() + 1;
         self.log.retain(|entry| entry.record.is_none_or(|id| !pruned_ids.contains(&id)));
         self.log.push(entry.with_seq(seq));
-        self.prune_state = PruneState { checkpoint_seq: seq, ..standing };
+        self.prune_state = PruneState { checkpoint_seq: seq, ..next_state };
         self.generation += 1;
         Ok(PruneResult::Saved(seq))
     }

@@ -45,9 +45,9 @@ impl MemoryState {
         let mut fresh = read_set.new_probe();
         self.load(&mut fresh, &write_set.keys_to_validate(read_set));
         let mut answered_ids = write_set.duplicate_ids.clone();
-        let known =
+        let used =
             write_set.idempotency_records.iter().filter(|request| self.idempotency_records.contains_key(&request.id));
-        answered_ids.extend(known.map(|request| request.id.clone()));
+        answered_ids.extend(used.map(|request| request.id.clone()));
         SaveConflict { changed_keys: read_set.changed_keys(&fresh), answered_ids }
     }
 

@@ -44,9 +44,9 @@ impl Scan for MemoryStore {
     }
 
     async fn scan_log(&self, after: i64, limit: usize) -> Result<StoredLogPage, StoreError> {
-        let kept = self.lock_state();
+        let state = self.lock_state();
         let after = u64::try_from(after).unwrap_or(0);
-        let rows = kept.log.iter().filter(|entry| entry.seq > after).take(limit).map(|entry| StoredLogRow {
+        let rows = state.log.iter().filter(|entry| entry.seq > after).take(limit).map(|entry| StoredLogRow {
             seq: i64::try_from(entry.seq).unwrap_or(i64::MAX),
             record: entry.record,
             missing_row_id: None,
@@ -57,7 +57,7 @@ impl Scan for MemoryStore {
             text: entry.text.clone(),
             hash: entry.hash,
         });
-        Ok(StoredLogPage { seq: kept.last_seq(), rows: rows.collect() })
+        Ok(StoredLogPage { seq: state.last_seq(), rows: rows.collect() })
     }
 
     async fn scan(
@@ -66,18 +66,18 @@ impl Scan for MemoryStore {
         after: Option<ScanCursor>,
         limit: usize,
     ) -> Result<ScanPage, StoreError> {
-        let kept = self.lock_state();
+        let state = self.lock_state();
         let from = match after.as_ref().map(|cursor| &cursor.0[..]) {
             Some([CursorValue::Int(from)]) => usize::try_from(*from).unwrap_or(usize::MAX),
             _ => 0,
         };
         // Sorting everything for each page is fast enough for tests.
-        let mut rows = kept.stored_rows(table);
+        let mut rows = state.stored_rows(table);
         rows.sort_by_cached_key(|row| row.subject.to_string());
         let end = from.saturating_add(limit);
         let next =
             (end < rows.len()).then(|| ScanCursor(vec![CursorValue::Int(i64::try_from(end).unwrap_or(i64::MAX))]));
-        Ok(ScanPage { seq: kept.last_seq(), rows: rows.into_iter().skip(from).take(limit).collect(), next })
+        Ok(ScanPage { seq: state.last_seq(), rows: rows.into_iter().skip(from).take(limit).collect(), next })
     }
 
     async fn effect_result(&self, record: RecordId) -> Result<Option<Json>, StoreError> {
@@ -106,25 +106,25 @@ impl World {
         let world = &self.snapshot;
         match table {
             ProjectionTable::Records | ProjectionTable::Effects | ProjectionTable::Queues => {
-                let known = self.ids_by_row.values().filter_map(|id| self.replayed_record(*id));
-                let row = |known: ReplayedRecord| {
-                    let mut columns = expected_columns(table, &known, &self.catalog, RowContext::Empty)?;
+                let replayed = self.ids_by_row.values().filter_map(|id| self.replayed_record(*id));
+                let row = |replayed: ReplayedRecord| {
+                    let mut columns = expected_columns(table, &replayed, &self.catalog, RowContext::Empty)?;
                     if table == ProjectionTable::Records {
-                        columns.push(("link_version", number_cell(known.link_version)));
+                        columns.push(("link_version", number_cell(replayed.link_version)));
                     }
-                    if table == ProjectionTable::Queues && !self.is_queued(&known) {
+                    if table == ProjectionTable::Queues && !self.is_queued(&replayed) {
                         return None;
                     }
-                    Some(StoredRow::new(RowSubject::Record(known.record.id), columns))
+                    Some(StoredRow::new(RowSubject::Record(replayed.record.id), columns))
                 };
-                known.filter_map(row).collect()
+                replayed.filter_map(row).collect()
             }
             ProjectionTable::Executions => {
-                let kept = world.executions.iter().filter_map(|((id, token), execution)| {
+                let executions = world.executions.iter().filter_map(|((id, token), execution)| {
                     let token = i64::try_from(token.0).unwrap_or(i64::MAX);
                     Some(StoredRow::new(RowSubject::Execution(*id, token), execution_columns(execution.as_ref()?)))
                 });
-                kept.collect()
+                executions.collect()
             }
             ProjectionTable::Uniques => {
                 let held = world.unique_holders.iter().filter_map(|(key, holder)| {

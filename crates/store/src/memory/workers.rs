@@ -11,9 +11,9 @@ use crate::workers::{LeaseCounts, WorkerName, WorkerSighting};
 impl MemoryState {
     pub(super) fn upsert_workers(&mut self, sightings: &[WorkerSighting]) {
         for worker in sightings {
-            let known = self.workers.entry(worker.name.clone()).or_insert_with(|| worker.clone());
-            if known.last_seen_at <= worker.last_seen_at {
-                known.clone_from(worker);
+            let stored = self.workers.entry(worker.name.clone()).or_insert_with(|| worker.clone());
+            if stored.last_seen_at <= worker.last_seen_at {
+                stored.clone_from(worker);
             }
         }
     }

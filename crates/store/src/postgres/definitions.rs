@@ -54,8 +54,8 @@ async fn lock_catalog(inner: &PostgresInner) -> Result<(OpenTransaction, Catalog
     let client = transaction.client()?;
     client.batch_execute(BEGIN_WRITE_SQL).await?;
     client.batch_execute("SELECT number FROM onceward.migrations WHERE number = 0 FOR UPDATE").await?;
-    let known = load_catalog(client, &inner.current_catalog()).await?;
-    Ok((transaction, known))
+    let snapshot = load_catalog(client, &inner.current_catalog()).await?;
+    Ok((transaction, snapshot))
 }
 
 async fn load_version_counts(
@@ -89,9 +89,9 @@ pub(super) async fn put_lifecycles(
     if snapshot.catalog.prepare_files(files, at)?.is_none() {
         return Ok(CatalogSnapshot::clone(&snapshot));
     }
-    let (transaction, known) = lock_catalog(inner).await?;
-    let result = write_lifecycles(transaction.client()?, &known, files, at).await;
-    finish_transaction(inner, transaction, known, result).await
+    let (transaction, snapshot) = lock_catalog(inner).await?;
+    let result = write_lifecycles(transaction.client()?, &snapshot, files, at).await;
+    finish_transaction(inner, transaction, snapshot, result).await
 }
 
 async fn write_lifecycles(
@@ -141,9 +141,9 @@ pub(super) async fn activate_version(
     by: &str,
     now: Time,
 ) -> Result<CatalogSnapshot, StoreError> {
-    let (transaction, known) = lock_catalog(inner).await?;
-    let result = write_activation(transaction.client()?, &known, hash, by, now).await;
-    finish_transaction(inner, transaction, known, result).await
+    let (transaction, snapshot) = lock_catalog(inner).await?;
+    let result = write_activation(transaction.client()?, &snapshot, hash, by, now).await;
+    finish_transaction(inner, transaction, snapshot, result).await
 }
 
 async fn write_activation(

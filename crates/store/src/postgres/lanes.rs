@@ -101,13 +101,13 @@ pub(super) async fn rebalance_lanes<'a>(
         let answers = pipeline.try_run(client).await?;
         let states = lane_query.read_states(lanes, snapshot, &answers)?;
         let mut updates = LaneUpdates::default();
-        for (lane, standing) in lanes.iter().zip(&states) {
-            standing.delay_early_jobs(&mut updates, lane, now);
+        for (lane, state) in lanes.iter().zip(&states) {
+            state.delay_early_jobs(&mut updates, lane, now);
         }
         let has_delayed = !updates.delayed.is_empty();
         if !has_delayed {
-            for (lane, standing) in lanes.iter().zip(&states) {
-                standing.rebalance(&mut updates, lane, now);
+            for (lane, state) in lanes.iter().zip(&states) {
+                state.rebalance(&mut updates, lane, now);
             }
         }
         pipeline = Pipeline::default();
@@ -158,20 +158,20 @@ impl LaneQuery {
                 let (state, lane) =
                     state_and_lane.ok_or_else(|| StoreError::corrupt("an answer for a lane that was not requested"))?;
                 state.free_slots = usize::try_from(row.try_get::<_, i64>(5)?).unwrap_or(usize::MAX);
-                let spot = ReadyRow {
+                let ready_row = ReadyRow {
                     lifecycle: lane.lifecycle,
                     rank: row.try_get(1)?,
                     record_row: row.try_get(2)?,
                     ready_at: rows::time_column(row, 3)?,
                     version_number: i64::from(rows::u32_column(row, 4)?),
                 };
-                if front { &mut state.front } else { &mut state.back }.push(spot);
+                if front { &mut state.front } else { &mut state.back }.push(ready_row);
             }
         }
         for row in &answers[self.first_job_index] {
             let number = ordinal_index(row, FIRST_JOB_KEY_COLUMN)?;
-            if let Some((standing, lane)) = states.get_mut(number).zip(lanes.get(number)) {
-                standing.first_job = read_first_job(row, snapshot, lane.lifecycle)?;
+            if let Some((state, lane)) = states.get_mut(number).zip(lanes.get(number)) {
+                state.first_job = read_first_job(row, snapshot, lane.lifecycle)?;
             }
         }
         Ok(states)
@@ -194,25 +194,25 @@ impl LaneUpdates {
 
     fn write(self, pipeline: &mut Pipeline<'_>, lowest_written: &mut LowestWritten) {
         let mut ready = ReadyWrites::default();
-        for (spot, _, to_front) in &self.front_changes {
+        for (ready_row, _, to_front) in &self.front_changes {
             if *to_front {
-                lowest_written.add_ready(spot.lifecycle, spot.rank);
+                lowest_written.add_ready(ready_row.lifecycle, ready_row.rank);
             } else {
-                ready.remove(spot.lifecycle, spot.rank, spot.record_row);
+                ready.remove(ready_row.lifecycle, ready_row.rank, ready_row.record_row);
             }
         }
-        for (spot, _) in &self.delayed {
-            ready.remove(spot.lifecycle, spot.rank, spot.record_row);
-            lowest_written.earliest_ready_at = spot.ready_at.min(lowest_written.earliest_ready_at);
+        for (ready_row, _) in &self.delayed {
+            ready.remove(ready_row.lifecycle, ready_row.rank, ready_row.record_row);
+            lowest_written.earliest_ready_at = ready_row.ready_at.min(lowest_written.earliest_ready_at);
         }
         ready.write(pipeline);
         if !self.delayed.is_empty() {
-            let spots: Vec<_> = self.delayed.iter().map(|(spot, key)| (spot, key)).collect();
-            pipeline.add(DELAY_LANE_JOBS_SQL, lane_columns(&spots));
+            let lane_rows: Vec<_> = self.delayed.iter().map(|(ready_row, key)| (ready_row, key)).collect();
+            pipeline.add(DELAY_LANE_JOBS_SQL, lane_columns(&lane_rows));
         }
         if !self.front_changes.is_empty() {
-            let spots: Vec<_> = self.front_changes.iter().map(|(spot, key, _)| (spot, key)).collect();
-            let mut parameters = lane_columns(&spots);
+            let lane_rows: Vec<_> = self.front_changes.iter().map(|(ready_row, key, _)| (ready_row, key)).collect();
+            let mut parameters = lane_columns(&lane_rows);
             parameters.push(param(self.front_changes.iter().map(|(.., front)| *front).collect::<Vec<_>>()));
             pipeline.add(SET_FRONT_SQL, parameters);
         }
@@ -221,13 +221,13 @@ impl LaneUpdates {
 
 /// Returns the columns lifecycle, key, rank and record of lane rows.
 fn lane_columns<'a>(rows: &[(&ReadyRow, &String)]) -> Vec<super::pipeline::SqlParameter<'a>> {
-    let column = |of: fn(&ReadyRow) -> i64| rows.iter().map(|(spot, _)| of(spot)).collect::<Vec<_>>();
+    let column = |of: fn(&ReadyRow) -> i64| rows.iter().map(|(ready_row, _)| of(ready_row)).collect::<Vec<_>>();
     let keys: Vec<String> = rows.iter().map(|(_, key)| (*key).clone()).collect();
     vec![
-        param(column(|spot| spot.lifecycle)),
+        param(column(|ready_row| ready_row.lifecycle)),
         param(keys),
-        param(column(|spot| spot.rank)),
-        param(column(|spot| spot.record_row)),
+        param(column(|ready_row| ready_row.rank)),
+        param(column(|ready_row| ready_row.record_row)),
     ]
 }
 
@@ -261,8 +261,8 @@ impl LaneState {
     /// Delays jobs again that are not due any more, because the clock was set back.
     fn delay_early_jobs(&self, updates: &mut LaneUpdates, lane: &ConcurrencyLane, now: Time) {
         if !lane.is_ordered {
-            let early = self.front.iter().chain(&self.back).filter(|spot| spot.ready_at > now);
-            updates.delayed.extend(early.map(|spot| (*spot, lane.key.clone())));
+            let early = self.front.iter().chain(&self.back).filter(|ready_row| ready_row.ready_at > now);
+            updates.delayed.extend(early.map(|ready_row| (*ready_row, lane.key.clone())));
         }
     }
 
@@ -271,21 +271,22 @@ impl LaneState {
             return self.rebalance_ordered(updates, lane, now);
         }
         let mut best: Vec<&ReadyRow> = self.front.iter().chain(&self.back).collect();
-        best.sort_unstable_by_key(|spot| (spot.rank, spot.record_row));
+        best.sort_unstable_by_key(|ready_row| (ready_row.rank, ready_row.record_row));
         best.truncate(self.free_slots);
-        let front_rows: BTreeSet<i64> = best.iter().map(|spot| spot.record_row).collect();
-        for spot in self.front.iter().filter(|spot| !front_rows.contains(&spot.record_row)) {
-            updates.set_front(lane, spot, false);
+        let front_rows: BTreeSet<i64> = best.iter().map(|ready_row| ready_row.record_row).collect();
+        for ready_row in self.front.iter().filter(|ready_row| !front_rows.contains(&ready_row.record_row)) {
+            updates.set_front(lane, ready_row, false);
         }
-        for spot in self.back.iter().filter(|spot| front_rows.contains(&spot.record_row)) {
-            updates.set_front(lane, spot, true);
+        for ready_row in self.back.iter().filter(|ready_row| front_rows.contains(&ready_row.record_row)) {
+            updates.set_front(lane, ready_row, true);
         }
     }
 
     fn rebalance_ordered(&self, updates: &mut LaneUpdates, lane: &ConcurrencyLane, now: Time) {
-        let is_first = |spot: &ReadyRow| self.first_job.is_some_and(|first| first.record_row == spot.record_row);
-        for spot in self.front.iter().filter(|spot| !is_first(spot)) {
-            updates.set_front(lane, spot, false);
+        let is_first =
+            |ready_row: &ReadyRow| self.first_job.is_some_and(|first| first.record_row == ready_row.record_row);
+        for ready_row in self.front.iter().filter(|ready_row| !is_first(ready_row)) {
+            updates.set_front(lane, ready_row, false);
         }
         match self.first_job {
             Some(first) if first.ready_at > now => updates.delayed.push((first, lane.key.clone())),

@@ -89,7 +89,7 @@ struct LeaseScan {
 struct LifecycleScan<'a> {
     lifecycle: Arc<str>,
     lifecycle_id: i64,
-    known: Arc<CatalogSnapshot>,
+    snapshot: Arc<CatalogSnapshot>,
     scan_guard: scan_cursors::ScanGuard<'a>,
     last_row: (i64, i64),
     free_slots: HashMap<String, u64>,
@@ -110,7 +110,7 @@ async fn scan_ready(inner: &PostgresInner, query: &LeaseQuery) -> Result<LeaseSc
         open_scans.push(LifecycleScan {
             lifecycle,
             lifecycle_id: number,
-            known: snapshot,
+            snapshot,
             scan_guard,
             last_row: after,
             free_slots: HashMap::new(),
@@ -126,19 +126,20 @@ async fn scan_ready(inner: &PostgresInner, query: &LeaseQuery) -> Result<LeaseSc
         let mut pipeline = Pipeline::default();
         let delayed_index = needs_delayed.then(|| delayed::add_due_query(&mut pipeline, delayed_scan.start, query.now));
         needs_delayed = false;
-        let asked: Vec<_> = open_scans.iter().map(|going| going.add_queries(&mut pipeline, query, page)).collect();
+        let query_indexes: Vec<_> =
+            open_scans.iter().map(|scan| scan.add_queries(&mut pipeline, query, page)).collect();
         let answers = inner.run_pipeline(&pipeline).await?;
         for row in delayed_index.into_iter().flat_map(|at| &answers[at]) {
             due.add(row)?;
         }
         let mut unfinished = Vec::new();
-        for (mut going, (ready, lowest)) in open_scans.into_iter().zip(asked) {
+        for (mut scan, (ready, lowest)) in open_scans.into_iter().zip(query_indexes) {
             if let Some(row) = answers[lowest].first() {
-                going.scan_guard.raise_to(row.try_get(0)?);
+                scan.scan_guard.raise_to(row.try_get(0)?);
             }
-            going.take_candidates(&answers[ready], query.limit, &mut ranked, &mut due)?;
-            if answers[ready].len() >= page && going.taken_jobs < query.limit {
-                unfinished.push(going);
+            scan.take_candidates(&answers[ready], query.limit, &mut ranked, &mut due)?;
+            if answers[ready].len() >= page && scan.taken_jobs < query.limit {
+                unfinished.push(scan);
             }
         }
         open_scans = unfinished;
@@ -156,11 +157,11 @@ async fn scan_ready(inner: &PostgresInner, query: &LeaseQuery) -> Result<LeaseSc
 impl LifecycleScan<'_> {
     /// Adds the queries for the next page and for the lowest rank. Returns the positions of their results.
     fn add_queries(&self, pipeline: &mut Pipeline<'_>, query: &LeaseQuery, page: usize) -> (usize, usize) {
-        let work_key = self.known.symbols.id("work.key").unwrap_or(-1);
-        let place =
+        let work_key = self.snapshot.symbols.id("work.key").unwrap_or(-1);
+        let position_parameters =
             [param(self.lifecycle_id), param(self.last_row.0), param(self.last_row.1), param(query.now.micros())];
-        let how = [param(to_limit(page)), param(work_key), param(NO_WINDOW)];
-        let ready = pipeline.add(SELECT_READY_SQL, place.into_iter().chain(how).collect());
+        let page_parameters = [param(to_limit(page)), param(work_key), param(NO_WINDOW)];
+        let ready = pipeline.add(SELECT_READY_SQL, position_parameters.into_iter().chain(page_parameters).collect());
         (ready, pipeline.add(SELECT_LOWEST_RANK_SQL, vec![param(self.lifecycle_id), param(self.scan_guard.start)]))
     }
 
@@ -183,11 +184,11 @@ impl LifecycleScan<'_> {
                     continue;
                 }
                 let running = rows::optional_unsigned_column(row, 5)?.unwrap_or(0);
-                let known = &self.known;
+                let snapshot = &self.snapshot;
                 let slots = self
                     .free_slots
                     .entry(text.to_owned())
-                    .or_insert_with(|| free_slots(known, row.try_get(2).ok(), running));
+                    .or_insert_with(|| free_slots(snapshot, row.try_get(2).ok(), running));
                 if *slots == 0 {
                     continue;
                 }

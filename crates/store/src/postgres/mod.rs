@@ -130,11 +130,11 @@ impl PostgresStore {
         let sender_id: String = pool.get().await?.query_one("SELECT gen_random_uuid()::text", &[]).await?.try_get(0)?;
         let notify_channel = NotifyChannel::start(pool::parse_url(url)?, pool.clone(), sender_id);
         let empty = CatalogSnapshot { catalog: Arc::default(), symbols: Arc::new(SymbolTable::default()) };
-        let known = RwLock::new(Arc::new(empty));
+        let snapshot = RwLock::new(Arc::new(empty));
         let vacuum = Vacuum::start(pool.clone());
         let inner = PostgresInner {
             pool,
-            catalog_snapshot: known,
+            catalog_snapshot: snapshot,
             scan_cursors: ScanCursors::default(),
             history_index: HistorySkipIndex::default(),
             record_cache: SoleWriterCache::default(),

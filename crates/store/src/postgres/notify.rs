@@ -128,7 +128,7 @@ async fn listen(
     foreign_changes: &AtomicU64,
 ) {
     let execute_succeeds =
-        async |sql: &str| timeout_if_set(limit, client.batch_execute(sql)).await.is_some_and(|said| said.is_ok());
+        async |sql: &str| timeout_if_set(limit, client.batch_execute(sql)).await.is_some_and(|result| result.is_ok());
     // If LISTEN fails, the connection would stay open without notifications.
     if !execute_succeeds("LISTEN onceward").await {
         return;

@@ -166,15 +166,15 @@ mod tests {
             let url = PostgresServer::shared().create_database();
             let pool = pool::build_pool(&url).expect("a pool");
             let client = pool.get().await.expect("a connection");
-            client.batch_execute("CREATE TABLE kept (x bigint)").await.expect("a table");
+            client.batch_execute("CREATE TABLE numbers (x bigint)").await.expect("a table");
             let mut pipeline = Pipeline::default();
             pipeline.add_plain("BEGIN");
-            pipeline.add("INSERT INTO kept VALUES ($1)", vec![param(1_i64)]);
-            pipeline.add("INSERT INTO kept VALUES ($1)", vec![param("no number")]);
+            pipeline.add("INSERT INTO numbers VALUES ($1)", vec![param(1_i64)]);
+            pipeline.add("INSERT INTO numbers VALUES ($1)", vec![param("no number")]);
             pipeline.add_plain("COMMIT");
             pipeline.run(&client).await.expect_err("the parameter has the wrong type");
             client.batch_execute("ROLLBACK").await.expect("the connection is still open");
-            let stored_rows: i64 = client.query_one("SELECT count(*) FROM kept", &[]).await.expect("a count").get(0);
+            let stored_rows: i64 = client.query_one("SELECT count(*) FROM numbers", &[]).await.expect("a count").get(0);
             assert_eq!(stored_rows, 0);
         });
     }

@@ -166,7 +166,7 @@ pub(super) async fn with_referrers(
     pipeline.add(SELECT_RECORDS_SQL, vec![param(uuids.clone())]);
     pipeline.add(SELECT_REFERRERS_SQL, vec![param(uuids)]);
     let answers = inner.run_pipeline(&pipeline).await?;
-    let known = super::read::catalog_for_rows(inner, &answers[0]).await?;
+    let snapshot = super::read::catalog_for_rows(inner, &answers[0]).await?;
     let mut referrers = HashMap::new();
     for row in &answers[1] {
         let found: Vec<Uuid> = row.try_get(2)?;
@@ -175,7 +175,7 @@ pub(super) async fn with_referrers(
     }
     let mut found = HashMap::new();
     for row in &answers[0] {
-        let (stored, record) = rows::read_record(row, &known.catalog)?;
+        let (stored, record) = rows::read_record(row, &snapshot.catalog)?;
         if let Some((links, sources)) = referrers.remove(&record.id) {
             found.insert(
                 record.id,
@@ -260,7 +260,7 @@ type KeyColumns = (Vec<i64>, Vec<i64>, Vec<String>);
 impl PruneTransaction<'_> {
     async fn run(&self, transaction: &OpenTransaction, prune: &PruneRequest) -> Result<Option<u64>, StoreError> {
         let Some(locks) = self.lock_all(transaction).await? else { return Ok(None) };
-        let (entry, standing) = self.plan.next_checkpoint_entry(&locks.state, prune.now)?;
+        let (entry, new_state) = self.plan.next_checkpoint_entry(&locks.state, prune.now)?;
         let mut pipeline = Pipeline::default();
         self.add_deletes(&mut pipeline, &locks)?;
         self.add_releases(&mut pipeline)?;
@@ -268,11 +268,11 @@ impl PruneTransaction<'_> {
         pipeline.add(LOCK_LOG_END_SQL, Vec::new());
         let appended = pipeline.add(APPEND_BATCH_SQL, vec![param(1_i64), param(locks.batch_number)]);
         // Only after the append, because the last batch may be among them, and its seqs must not be assigned again.
-        let batches: BTreeSet<i64> = locks.entry_ids.iter().map(|place| place >> 20).collect();
+        let batches: BTreeSet<i64> = locks.entry_ids.iter().map(|entry_id| entry_id >> 20).collect();
         pipeline.add(DELETE_BATCHES_SQL, vec![param(batches.into_iter().collect::<Vec<_>>())]);
         pipeline.add(
             UPDATE_PRUNE_STATE_SQL,
-            vec![param(to_signed(standing.last_pruned_seq)), param(standing.checkpoint_hash.to_vec())],
+            vec![param(to_signed(new_state.last_pruned_seq)), param(new_state.checkpoint_hash.to_vec())],
         );
         self.add_state_count_updates(&mut pipeline)?;
         pipeline.add_plain("COMMIT");

@@ -134,11 +134,12 @@ fn insert_rows(pipeline: &mut Pipeline<'_>, sql: &'static str, rows: Vec<(ReadyR
     if rows.is_empty() {
         return;
     }
-    let ready_rows = || rows.iter().map(|(spot, _)| spot);
-    let (lifecycles, ranks): (Vec<i64>, Vec<i64>) = ready_rows().map(|spot| (spot.lifecycle, spot.rank)).unzip();
+    let ready_rows = || rows.iter().map(|(ready_row, _)| ready_row);
+    let (lifecycles, ranks): (Vec<i64>, Vec<i64>) =
+        ready_rows().map(|ready_row| (ready_row.lifecycle, ready_row.rank)).unzip();
     let (numbers, times): (Vec<i64>, Vec<i64>) =
-        ready_rows().map(|spot| (spot.record_row, spot.ready_at.micros())).unzip();
-    let definitions: Vec<i64> = ready_rows().map(|spot| spot.version_number).collect();
+        ready_rows().map(|ready_row| (ready_row.record_row, ready_row.ready_at.micros())).unzip();
+    let definitions: Vec<i64> = ready_rows().map(|ready_row| ready_row.version_number).collect();
     let keys: Vec<Option<String>> = rows.into_iter().map(|(_, key)| key).collect();
     pipeline
         .add(sql, vec![param(lifecycles), param(ranks), param(numbers), param(times), param(definitions), param(keys)]);
@@ -195,8 +196,8 @@ impl QueueWrites {
         old: Option<Readiness>,
         new: Option<Readiness>,
     ) -> Result<(), StoreError> {
-        let (after, known) = (&record.after, writer.snapshot);
-        let (lifecycle, row) = (known.symbols.require_id(&after.lifecycle.name)?, writer.row_id(after.id)?);
+        let (after, snapshot) = (&record.after, writer.snapshot);
+        let (lifecycle, row) = (snapshot.symbols.require_id(&after.lifecycle.name)?, writer.row_id(after.id)?);
         if let Some(was) = old {
             let rank = priority_rank(was.priority, was.ready_at);
             // A job without a key was delayed only if its ready time was later than its entry into the state.
@@ -214,7 +215,7 @@ impl QueueWrites {
             }
         }
         let Some(is) = new else { return Ok(()) };
-        let definition = known.catalog.version_number(&after.lifecycle)?;
+        let definition = snapshot.catalog.version_number(&after.lifecycle)?;
         let (rank, ready_at) = (priority_rank(is.priority, is.ready_at), is.ready_at);
         let ready_row = ReadyRow { lifecycle, rank, record_row: row, ready_at, version_number: i64::from(definition) };
         let key = is.concurrency_key.map(|key| indexed_key_text(&key.parts)).transpose()?.map(|(text, _)| text);
@@ -265,14 +266,14 @@ impl QueueWrites {
             pipeline.add(DELETE_LANES_SQL, vec![param(lifecycles), param(keys), param(ranks), param(rows)]);
         }
         if !self.added_lanes.is_empty() {
-            let ready_rows = || self.added_lanes.iter().map(|(spot, _)| spot);
+            let ready_rows = || self.added_lanes.iter().map(|(ready_row, _)| ready_row);
             let parameters = vec![
-                param(ready_rows().map(|spot| spot.lifecycle).collect::<Vec<_>>()),
+                param(ready_rows().map(|ready_row| ready_row.lifecycle).collect::<Vec<_>>()),
                 param(self.added_lanes.iter().map(|(_, key)| key.clone()).collect::<Vec<_>>()),
-                param(ready_rows().map(|spot| spot.rank).collect::<Vec<_>>()),
-                param(ready_rows().map(|spot| spot.record_row).collect::<Vec<_>>()),
-                param(ready_rows().map(|spot| spot.ready_at.micros()).collect::<Vec<_>>()),
-                param(ready_rows().map(|spot| spot.version_number).collect::<Vec<_>>()),
+                param(ready_rows().map(|ready_row| ready_row.rank).collect::<Vec<_>>()),
+                param(ready_rows().map(|ready_row| ready_row.record_row).collect::<Vec<_>>()),
+                param(ready_rows().map(|ready_row| ready_row.ready_at.micros()).collect::<Vec<_>>()),
+                param(ready_rows().map(|ready_row| ready_row.version_number).collect::<Vec<_>>()),
             ];
             pipeline.add(INSERT_LANES_SQL, parameters);
         }

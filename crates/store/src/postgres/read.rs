@@ -122,9 +122,9 @@ pub(super) async fn log(
         let page = pipeline
             .add(SELECT_LOG_SQL, vec![param(from), param(limit), param(to), param(to_limit(page_limit.max_bytes))]);
         // Last, so that it includes everything that was pruned before the page was read.
-        let standing = pipeline.add(SELECT_PRUNE_STATE_SQL, Vec::new());
+        let state_index = pipeline.add(SELECT_PRUNE_STATE_SQL, Vec::new());
         let answers = inner.run_pipeline(&pipeline).await?;
-        let floor = answers[standing].first().map(read_prune_state).transpose()?.unwrap_or_default().last_pruned_seq;
+        let floor = answers[state_index].first().map(read_prune_state).transpose()?.unwrap_or_default().last_pruned_seq;
         if after_seq < floor {
             return Err(StoreError::LogPruned { oldest: floor });
         }
@@ -208,8 +208,8 @@ pub(super) async fn record(inner: &PostgresInner, id: RecordId) -> Result<Option
     let mut pipeline = Pipeline::default();
     pipeline.add(SELECT_RECORD_SQL, vec![param(id.0)]);
     let answers = inner.run_pipeline(&pipeline).await?;
-    let known = catalog_for_rows(inner, &answers[0]).await?;
-    answers[0].first().map(|row| Ok(rows::read_record(row, &known.catalog)?.1)).transpose()
+    let snapshot = catalog_for_rows(inner, &answers[0]).await?;
+    answers[0].first().map(|row| Ok(rows::read_record(row, &snapshot.catalog)?.1)).transpose()
 }
 
 pub(super) async fn list(inner: &PostgresInner, query: &ListQuery) -> Result<RecordPage, StoreError> {
@@ -259,12 +259,12 @@ pub(super) async fn list(inner: &PostgresInner, query: &ListQuery) -> Result<Rec
     if found.first().map(|row| rows::optional_unsigned_column(row, 0)).transpose()?.flatten().is_none() {
         found.clear();
     }
-    let known = catalog_for_rows(inner, &found).await?;
+    let snapshot = catalog_for_rows(inner, &found).await?;
     let (mut page, mut budget) = (RecordPage::default(), PageBudget::new(query.page_limit()));
     let fitting =
         found.iter().take_while(|row| budget.try_take(row.try_get(FIELDS_COLUMN).map_or(0, str::len))).count();
     for row in &found[..fitting] {
-        match rows::read_record(row, &known.catalog) {
+        match rows::read_record(row, &snapshot.catalog) {
             Ok((_, record)) => {
                 page.records.push(record);
                 page.row_ids.extend(rows::optional_unsigned_column(row, 0)?);

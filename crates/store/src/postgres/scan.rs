@@ -294,12 +294,12 @@ pub(super) async fn scan_page(
     let joined = |texts: Vec<String>| texts.join(", ");
     let shown = joined(order.iter().map(OrderColumn::select_expression).collect());
     let by = joined(order.iter().map(|order| order.0.to_owned()).collect());
-    let places = joined((1..).zip(order).map(|(number, order)| order.bound_expression(number)).collect());
-    let condition = if after.is_some() { format!("WHERE ({by}) > ({places})") } else { String::new() };
+    let bound_values = joined((1..).zip(order).map(|(number, order)| order.bound_expression(number)).collect());
+    let condition = if after.is_some() { format!("WHERE ({by}) > ({bound_values})") } else { String::new() };
     let columns = columns.replace("PARTS", KEY_PARTS_SQL);
     let sql = format!("SELECT {shown}, {columns} FROM {from} {condition} ORDER BY {by} LIMIT {limit}");
-    let spots: Vec<&str> = after.iter().flat_map(|cursor| &cursor.0).map(cursor_text).collect();
-    let parameters: Vec<&(dyn ToSql + Sync)> = spots.iter().map(|spot| spot as &(dyn ToSql + Sync)).collect();
+    let cursor_texts: Vec<&str> = after.iter().flat_map(|cursor| &cursor.0).map(cursor_text).collect();
+    let parameters: Vec<&(dyn ToSql + Sync)> = cursor_texts.iter().map(|text| text as &(dyn ToSql + Sync)).collect();
     let statement = client.prepare_cached(&sql).await?;
     let found = client.query(&statement, &parameters).await?;
     let next = found.get(limit.saturating_sub(1)).map(|row| read_cursor(row, order.len())).transpose()?;
@@ -314,8 +314,9 @@ fn read_cells(row: &Row) -> Result<Vec<CellText>, StoreError> {
 }
 
 fn read_cursor(row: &Row, columns: usize) -> Result<ScanCursor, StoreError> {
-    let spots = (0..columns).map(|at| Ok(CursorValue::Text(row.try_get(at)?))).collect::<Result<_, StoreError>>()?;
-    Ok(ScanCursor(spots))
+    let cursor_texts =
+        (0..columns).map(|at| Ok(CursorValue::Text(row.try_get(at)?))).collect::<Result<_, StoreError>>()?;
+    Ok(ScanCursor(cursor_texts))
 }
 
 /// Cursors of this store contain only text.

@@ -55,21 +55,21 @@ async fn load_symbols(client: &PooledClient) -> Result<SymbolTable, StoreError> 
 }
 
 async fn load_catalog_rows(client: &PooledClient) -> Result<StoredCatalogRows, StoreError> {
-    let mut kept = StoredCatalogRows::default();
+    let mut catalog_rows = StoredCatalogRows::default();
     for row in client.query("SELECT id::bigint, files FROM onceward.sources ORDER BY id", &[]).await? {
-        kept.sources.push((row.try_get(0)?, row.try_get(1)?));
+        catalog_rows.sources.push((row.try_get(0)?, row.try_get(1)?));
     }
     let sql = "SELECT number::bigint, name, hash, source::bigint FROM onceward.definitions ORDER BY number";
     for row in client.query(sql, &[]).await? {
         let (number, name, hash, source) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-        kept.definitions.push(StoredDefinition { number, name, hash, source });
+        catalog_rows.definitions.push(StoredDefinition { number, name, hash, source });
     }
     let sql = "SELECT number::bigint, definition::bigint, at, actor FROM onceward.activations ORDER BY number";
     for row in client.query(sql, &[]).await? {
         let (number, definition, at, actor) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-        kept.activations.push(StoredActivation { number, definition, at, actor });
+        catalog_rows.activations.push(StoredActivation { number, definition, at, actor });
     }
-    Ok(kept)
+    Ok(catalog_rows)
 }
 
 impl Scan for PostgresScanner {

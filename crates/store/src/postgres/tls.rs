@@ -240,7 +240,9 @@ mod tests {
     #[test]
     fn sslmode_and_sslrootcert_select_certificate_verification() {
         let parse = |url: &str| {
-            UrlOptions::parse(url).map(|asked| (asked.url, asked.root_certificates)).map_err(|error| error.to_string())
+            UrlOptions::parse(url)
+                .map(|parsed| (parsed.url, parsed.root_certificates))
+                .map_err(|error| error.to_string())
         };
         let plain = |url: &str| Ok((url.to_owned(), None));
         for url in ["postgres://a@b/c", "postgres://a@b/c?sslmode=require", "postgres://a@b/c?sslmode=disable&x=y"] {

@@ -313,13 +313,14 @@ impl<'a> BatchWriter<'a> {
     /// Returns a record as saved by this batch. A heartbeat alone does not change its last entry.
     pub(super) fn saved_record(&self, record: &RecordWrite) -> Option<(RecordMeta, Arc<Record>)> {
         let after = &record.after;
-        let place = self.head_entry_ids.get(&after.id).and_then(|place| u64::try_from(*place).ok());
+        let entry_id = self.head_entry_ids.get(&after.id).and_then(|entry_id| u64::try_from(*entry_id).ok());
         let stored = RecordMeta {
             row_id: u64::try_from(self.row_id(after.id).ok()?).ok()?,
             version: after.version,
             expires_at: after.execution.as_ref().map(|execution| execution.expires_at),
             head_hash: record.head_hash,
-            head_entry_id: place.or_else(|| self.read_set.record_meta(after.id).map(|stored| stored.head_entry_id))?,
+            head_entry_id: entry_id
+                .or_else(|| self.read_set.record_meta(after.id).map(|stored| stored.head_entry_id))?,
         };
         Some((stored, Arc::clone(after)))
     }

@@ -107,8 +107,8 @@ impl PrunePlan {
         let checkpoint = Checkpoint { previous_seq: before, ..self.checkpoint.clone() };
         let entry = checkpoint_entry(&checkpoint, now, &state.checkpoint_hash)?;
         let floor = checkpoint.last_pruned_seq().max(state.last_pruned_seq);
-        let standing = PruneState { checkpoint_seq: 0, checkpoint_hash: entry.hash, last_pruned_seq: floor };
-        Ok((entry, standing))
+        let next_state = PruneState { checkpoint_seq: 0, checkpoint_hash: entry.hash, last_pruned_seq: floor };
+        Ok((entry, next_state))
     }
 
     /// Returns the changes of record counts by version, owner and state.
@@ -174,7 +174,7 @@ impl PruneTotals {
         if let Some(source) = pruned.referrers.iter().find(|source| !self.pruned_ids.contains(source)) {
             return Err(PruneBlocked::new(id, format!("{source} refers to it and is not pruned")));
         }
-        let mut known: Option<Record> = None;
+        let mut replayed: Option<Record> = None;
         let mut head = ZERO_HASH;
         for entry in &pruned.entries {
             if entry.record != Some(id) || entry.expected_hash(&head) != entry.hash {
@@ -183,8 +183,8 @@ impl PruneTotals {
             head = entry.hash;
             let body = entry.body().map_err(|error| PruneBlocked::new(id, error.to_string()))?;
             let diff = body.change.as_ref().ok_or_else(|| bad("a log entry contains no change"))?;
-            let start = match (known.take(), &diff.created) {
-                (Some(known), None) => known,
+            let start = match (replayed.take(), &diff.created) {
+                (Some(replayed), None) => replayed,
                 (None, Some(created)) => {
                     let lifecycle = lifecycles.get(&created.definition);
                     created.initial_record(
@@ -207,15 +207,15 @@ impl PruneTotals {
                 }
             }
             self.add_entry(id, entry, &body)?;
-            known = Some(after);
+            replayed = Some(after);
         }
-        let known = known.ok_or_else(|| bad("it has no log entries"))?;
-        let same = known.version == pruned.record.version
-            && known.lifecycle.hash == pruned.record.lifecycle.hash
-            && known.state == pruned.record.state
-            && known.fields == pruned.record.fields
-            && known.hold == pruned.record.hold
-            && known.finished_at == pruned.record.finished_at;
+        let replayed = replayed.ok_or_else(|| bad("it has no log entries"))?;
+        let same = replayed.version == pruned.record.version
+            && replayed.lifecycle.hash == pruned.record.lifecycle.hash
+            && replayed.state == pruned.record.state
+            && replayed.fields == pruned.record.fields
+            && replayed.hold == pruned.record.hold
+            && replayed.finished_at == pruned.record.finished_at;
         if !same || head != pruned.meta.head_hash {
             return Err(bad("its log entries replay to another state than the stored one"));
         }
@@ -314,7 +314,7 @@ impl PruneTotals {
     fn is_operation_fully_pruned(&self, first_seq: u64) -> bool {
         let Some(more) = self.following_entries.get(&first_seq) else { return false };
         (first_seq..=first_seq.saturating_add(*more))
-            .all(|place| self.records_by_seq.get(&place).is_some_and(|id| !self.partly_kept_ids.contains(id)))
+            .all(|seq| self.records_by_seq.get(&seq).is_some_and(|id| !self.partly_kept_ids.contains(id)))
     }
 }
 

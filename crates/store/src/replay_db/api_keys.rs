@@ -10,12 +10,12 @@ use crate::log::LogEntry;
 
 impl ReplayDatabase {
     pub fn api_key(&self, id: &str) -> Result<Option<ReplayedApiKey>, StoreError> {
-        let text = self.find_row(ReplayTable::ApiKey, id)?.and_then(|kept| kept.value);
+        let text = self.find_row(ReplayTable::ApiKey, id)?.and_then(|row| row.value);
         text.map(|text| serde_json::from_str(&text).map_err(corrupt_row)).transpose()
     }
 
-    fn put_api_key(&mut self, id: &str, known: &ReplayedApiKey) -> Result<(), StoreError> {
-        let text = serde_json::to_string(known).map_err(corrupt_row)?;
+    fn put_api_key(&mut self, id: &str, replayed: &ReplayedApiKey) -> Result<(), StoreError> {
+        let text = serde_json::to_string(replayed).map_err(corrupt_row)?;
         self.put_row(ReplayTable::ApiKey, id, Some(&text))
     }
 
@@ -25,16 +25,16 @@ impl ReplayDatabase {
         self.api_keys_revision += 1;
         let mut problems = Vec::new();
         for id in &change.deleted {
-            if self.api_key(id)?.is_none_or(|known| known.was_live_at(entry.at)) {
+            if self.api_key(id)?.is_none_or(|replayed| replayed.was_live_at(entry.at)) {
                 problems.push(format!("API key {id} is deleted, but it does not exist or is still live"));
             }
             self.put_row(ReplayTable::ApiKey, id, None)?;
         }
         if let Some(id) = &change.revoked {
             match self.api_key(id)? {
-                Some(mut known) if known.revoked_at.is_none() => {
-                    known.revoked_at = Some(entry.at);
-                    self.put_api_key(id, &known)?;
+                Some(mut replayed) if replayed.revoked_at.is_none() => {
+                    replayed.revoked_at = Some(entry.at);
+                    self.put_api_key(id, &replayed)?;
                 }
                 _ => problems.push(format!("API key {id} is revoked, but it does not exist or was already revoked")),
             }
@@ -44,7 +44,7 @@ impl ReplayDatabase {
                 problems.push(format!("API key {} is created a second time", key.id));
             }
             let digest = hex::encode(&key.hash_digest);
-            if let Some(other) = self.find_row(ReplayTable::ApiKeyDigest, &digest)?.and_then(|kept| kept.value) {
+            if let Some(other) = self.find_row(ReplayTable::ApiKeyDigest, &digest)?.and_then(|row| row.value) {
                 problems.push(format!("API key {} has the same secret as API key {other}", key.id));
             }
             self.put_row(ReplayTable::ApiKeyDigest, &digest, Some(&key.id))?;

@@ -167,9 +167,9 @@ impl ReplayDatabase {
     ) -> Result<Option<PrunedRows>, StoreError> {
         self.advance_to(entry.seq);
         self.apply_key_writes_before(entry.seq)?;
-        let standing = &mut self.prune_progress.state;
-        let floor = standing.last_pruned_seq.max(checkpoint.last_pruned_seq());
-        *standing = PruneState { checkpoint_seq: entry.seq, checkpoint_hash: entry.hash, last_pruned_seq: floor };
+        let state = &mut self.prune_progress.state;
+        let floor = state.last_pruned_seq.max(checkpoint.last_pruned_seq());
+        *state = PruneState { checkpoint_seq: entry.seq, checkpoint_hash: entry.hash, last_pruned_seq: floor };
         let removed = if entry.seq > self.prune_progress.newest_preloaded_seq {
             Some(self.remove_pruned(checkpoint)?)
         } else {
@@ -207,10 +207,10 @@ impl ReplayDatabase {
         rows.sort_unstable();
         let mut sha = Sha256::new();
         for (row, id) in &rows {
-            let Some(known) = self.replayed_record(*id)? else { continue };
+            let Some(replayed) = self.replayed_record(*id)? else { continue };
             sha.update(id.0.as_bytes());
-            sha.update(known.head_hash);
-            self.remove_record(*row, &known)?;
+            sha.update(replayed.head_hash);
+            self.remove_record(*row, &replayed)?;
         }
         let records = u64::try_from(rows.len()).unwrap_or(u64::MAX);
         self.pruned_records += records;
@@ -227,9 +227,9 @@ impl ReplayDatabase {
             let name = join_key_parts(&[&link.key.lifecycle, &link.key.field]);
             let sql = "DELETE FROM links WHERE target = ?1 AND name = ?2 AND source = ?3";
             self.connection.prepare_cached(sql)?.execute(params![target.row_id, name, row])?;
-            self.update_record(link.key.target, |known| {
-                known.link_version += 1;
-                known.incoming_links = known.incoming_links.saturating_sub(1);
+            self.update_record(link.key.target, |replayed| {
+                replayed.link_version += 1;
+                replayed.incoming_links = replayed.incoming_links.saturating_sub(1);
             })?;
         }
         self.cached.remove(&replayed.record.id);

@@ -18,11 +18,11 @@ impl ReplayDatabase {
         for key in keys {
             match key {
                 ReadKey::Record(id) => {
-                    let known = self.replayed_record(*id)?;
-                    snapshot.records.insert(*id, known.map(|known| known.record));
+                    let replayed = self.replayed_record(*id)?;
+                    snapshot.records.insert(*id, replayed.map(|replayed| replayed.record));
                 }
                 ReadKey::Unique(key) => {
-                    let holder = self.find_row(ReplayTable::Unique, &unique_key_text(key))?.and_then(|kept| kept.value);
+                    let holder = self.find_row(ReplayTable::Unique, &unique_key_text(key))?.and_then(|row| row.value);
                     let holder = holder.and_then(|id| Uuid::parse_str(&id).ok()).map(RecordId);
                     snapshot.unique_holders.insert(key.clone(), holder);
                 }
@@ -36,7 +36,7 @@ impl ReplayDatabase {
                             self.read_number(ReplayTable::Account, &join_key_parts(&[asset, name]))?
                         }
                         Account::Hold { record, .. } => {
-                            self.replayed_record(*record)?.map_or(0, |known| known.record.hold)
+                            self.replayed_record(*record)?.map_or(0, |replayed| replayed.record.hold)
                         }
                     };
                     snapshot.accounts.insert(account.clone(), balance);
@@ -47,7 +47,9 @@ impl ReplayDatabase {
                 }
                 ReadKey::Execution(id, token) => {
                     let execution = match self.replayed_record(*id)? {
-                        Some(known) => self.execution(known.row_id, *id, token_number(*token))?.map(|kept| kept.value),
+                        Some(replayed) => {
+                            self.execution(replayed.row_id, *id, token_number(*token))?.map(|row| row.value)
+                        }
                         None => None,
                     };
                     snapshot.executions.insert((*id, *token), execution);
@@ -62,7 +64,7 @@ impl ReplayDatabase {
     }
 
     fn read_number(&self, table: ReplayTable, key: &str) -> Result<i64, StoreError> {
-        Ok(self.find_row(table, key)?.and_then(|kept| kept.value?.parse().ok()).unwrap_or(0))
+        Ok(self.find_row(table, key)?.and_then(|row| row.value?.parse().ok()).unwrap_or(0))
     }
 
     /// Returns the value of a counter.
@@ -77,7 +79,7 @@ impl ReplayDatabase {
 
     /// Returns the record that holds a unique key.
     pub fn unique_holder(&self, key: &UniqueKey) -> Result<Option<String>, StoreError> {
-        Ok(self.find_row(ReplayTable::Unique, &unique_key_text(key))?.and_then(|kept| kept.value))
+        Ok(self.find_row(ReplayTable::Unique, &unique_key_text(key))?.and_then(|row| row.value))
     }
 
     /// Returns the linked records, oldest first.
@@ -96,8 +98,8 @@ impl ReplayDatabase {
         let mut statement = self.connection.prepare_cached(sql)?;
         let found = statement.query_map([queue_name(key)], |row| Ok((row.get(0)?, row.get::<_, [u8; 16]>(1)?)))?;
         found
-            .map(|place| {
-                let (created_at, id) = place?;
+            .map(|row| {
+                let (created_at, id) = row?;
                 Ok((Time::from_micros(created_at), RecordId(Uuid::from_bytes(id))))
             })
             .collect()
@@ -105,6 +107,6 @@ impl ReplayDatabase {
 
     /// Returns the hash of the record's last entry.
     pub fn head_hash(&mut self, id: RecordId) -> Result<crate::log::Sha256Hash, StoreError> {
-        Ok(self.replayed_record(id)?.map_or(crate::log::ZERO_HASH, |known| known.head_hash))
+        Ok(self.replayed_record(id)?.map_or(crate::log::ZERO_HASH, |replayed| replayed.head_hash))
     }
 }

@@ -162,8 +162,8 @@ impl ReplayDatabase {
         let (Some(id), Some(diff)) = (entry.record, &body.change) else { return Ok(None) };
         self.apply_key_writes_before(entry.seq)?;
         let before = self.replayed_record(id)?;
-        let (start, mut known) = match (&before, &diff.created) {
-            (Some(known), None) => (Record::clone(&known.record), known.clone()),
+        let (start, mut replayed) = match (&before, &diff.created) {
+            (Some(replayed), None) => (Record::clone(&replayed.record), replayed.clone()),
             (None, Some(created)) => {
                 let lifecycle = self.lifecycles.get(&created.definition);
                 let lifecycle = lifecycle.ok_or_else(|| ApplyError::UnknownVersion(Arc::clone(&created.definition)))?;
@@ -177,32 +177,32 @@ impl ReplayDatabase {
             return Err(ApplyError::VersionMismatch { known: start.version, found: entry.version });
         }
         let after = diff.apply(start, entry.version, entry.at, &self.lifecycles).ok_or(ApplyError::DiffMismatch)?;
-        known.record = Arc::new(after);
-        known.head_hash = entry.hash;
-        known.head_seq = entry.seq;
-        known.has_verified_entry |= is_hash_valid;
-        if known.effect.is_none() {
-            known.effect.clone_from(&body.effect);
+        replayed.record = Arc::new(after);
+        replayed.head_hash = entry.hash;
+        replayed.head_seq = entry.seq;
+        replayed.has_verified_entry |= is_hash_valid;
+        if replayed.effect.is_none() {
+            replayed.effect.clone_from(&body.effect);
         }
-        let old = before.as_ref().map(|known| &*known.record);
+        let old = before.as_ref().map(|replayed| &*replayed.record);
         if before.is_none() {
             self.created_records += 1;
-            if let Some(payload) = known.record.payload {
+            if let Some(payload) = replayed.record.payload {
                 self.add_delta(ReplayTable::PayloadReference, &onceward_core::hex::encode(&payload.sha256), 1)?;
             }
         }
         let is_new = self.cached.get(&id).map_or(before.is_none(), |recent| recent.is_new);
-        self.cached.insert(id, CachedRecord { record: known.clone(), is_new, is_changed: true });
-        self.update_links(old, &known)?;
-        self.update_queue(old, &known.record)?;
-        if old.is_none_or(|old| diff.migrated_to.is_some() || old.state != known.record.state) {
+        self.cached.insert(id, CachedRecord { record: replayed.clone(), is_new, is_changed: true });
+        self.update_links(old, &replayed)?;
+        self.update_queue(old, &replayed.record)?;
+        if old.is_none_or(|old| diff.migrated_to.is_some() || old.state != replayed.record.state) {
             if let Some(old) = old {
                 self.add_delta(ReplayTable::StateCount, &self.state_count_key(old)?, -1)?;
             }
-            self.add_delta(ReplayTable::StateCount, &self.state_count_key(&known.record)?, 1)?;
+            self.add_delta(ReplayTable::StateCount, &self.state_count_key(&replayed.record)?, 1)?;
         }
         if let Some(execution) = &diff.execution {
-            self.put_execution(known.row_id, execution, entry.seq)?;
+            self.put_execution(replayed.row_id, execution, entry.seq)?;
         }
         for (key, holder) in body.uniques.iter() {
             self.put_row(
@@ -219,7 +219,7 @@ impl ReplayDatabase {
                 self.apply_transfer(account, delta, entry.seq)?;
             }
         }
-        let after = self.replayed_record(id)?.unwrap_or(known);
+        let after = self.replayed_record(id)?.unwrap_or(replayed);
         Ok(Some(AppliedEntry { before, after }))
     }
 
@@ -247,9 +247,9 @@ impl ReplayDatabase {
     /// Marks a record whose log is damaged. Its expected state is then unknown, but its later entries are still
     /// attributed to it.
     pub fn mark_damaged(&mut self, id: RecordId, entry: &LogEntry) -> Result<(), StoreError> {
-        self.update_record(id, |known| {
-            known.is_log_damaged = true;
-            (known.head_hash, known.head_seq) = (entry.hash, entry.seq);
+        self.update_record(id, |replayed| {
+            replayed.is_log_damaged = true;
+            (replayed.head_hash, replayed.head_seq) = (entry.hash, entry.seq);
         })
     }
 
@@ -276,9 +276,9 @@ impl ReplayDatabase {
                 self.connection.prepare_cached(sql)?.execute(params![seq, key])?;
                 self.add_delta(ReplayTable::Account, &key, delta)
             }
-            Account::Hold { record, .. } => {
-                self.update_record(*record, |known| known.ledger_balance = known.ledger_balance.saturating_add(delta))
-            }
+            Account::Hold { record, .. } => self.update_record(*record, |replayed| {
+                replayed.ledger_balance = replayed.ledger_balance.saturating_add(delta);
+            }),
         }
     }
 
@@ -299,10 +299,10 @@ impl ReplayDatabase {
             };
             let at = params![target, name, after.row_id, after.record.id.0.as_bytes(), after.head_seq];
             self.connection.prepare_cached(sql).map_err(StoreError::from)?.execute(at).map_err(StoreError::from)?;
-            self.update_record(link.key.target, |known| {
-                known.link_version += 1;
-                known.incoming_links =
-                    if link.is_added { known.incoming_links + 1 } else { known.incoming_links.saturating_sub(1) };
+            self.update_record(link.key.target, |replayed| {
+                replayed.link_version += 1;
+                replayed.incoming_links =
+                    if link.is_added { replayed.incoming_links + 1 } else { replayed.incoming_links.saturating_sub(1) };
             })?;
         }
         Ok(())

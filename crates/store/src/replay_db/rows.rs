@@ -73,9 +73,9 @@ impl ReplayDatabase {
         let mut statement = self.connection.prepare_cached(&format!("{SELECT_RECORDS_SQL} WHERE id = ?1"))?;
         let mut found = statement.query([id.0.as_bytes()])?;
         let Some(row) = found.next()? else { return Ok(None) };
-        let known = self.read_record(row)?;
-        self.cached.insert(id, CachedRecord { record: known.clone(), is_new: false, is_changed: false });
-        Ok(Some(known))
+        let replayed = self.read_record(row)?;
+        self.cached.insert(id, CachedRecord { record: replayed.clone(), is_new: false, is_changed: false });
+        Ok(Some(replayed))
     }
 
     fn read_record(&self, row: &Row) -> Result<ReplayedRecord, StoreError> {
@@ -101,11 +101,11 @@ impl ReplayDatabase {
 
     /// Like [`replayed_record`](Self::replayed_record), but does not read the record's fields.
     pub fn record_summary(&self, id: RecordId) -> Result<Option<RecordSummary>, StoreError> {
-        if let Some(CachedRecord { record: known, .. }) = self.cached.get(&id) {
+        if let Some(CachedRecord { record: replayed, .. }) = self.cached.get(&id) {
             return Ok(Some(RecordSummary {
-                row_id: known.row_id,
-                is_log_damaged: known.is_log_damaged,
-                effect: known.effect.clone(),
+                row_id: replayed.row_id,
+                is_log_damaged: replayed.is_log_damaged,
+                effect: replayed.effect.clone(),
             }));
         }
         let mut statement =
@@ -154,20 +154,20 @@ impl ReplayDatabase {
         let update = "UPDATE records SET text = ?3, head = ?4, entry = ?5, effect = ?6, incoming_links = ?7, \
                       link_version = ?8, ledger_balance = ?9, is_log_damaged = ?10, has_verified_entry = ?11 WHERE row = ?1 AND id = ?2";
         for recent in changed {
-            let known = &recent.record;
-            let effect = known.effect.as_ref().map(serde_json::to_string).transpose().map_err(corrupt_row)?;
+            let replayed = &recent.record;
+            let effect = replayed.effect.as_ref().map(serde_json::to_string).transpose().map_err(corrupt_row)?;
             self.connection.prepare_cached(if recent.is_new { insert } else { update })?.execute(params![
-                known.row_id,
-                known.record.id.0.as_bytes(),
-                record_text::encode_record(&known.record, &self.catalog)?,
-                known.head_hash,
-                known.head_seq,
+                replayed.row_id,
+                replayed.record.id.0.as_bytes(),
+                record_text::encode_record(&replayed.record, &self.catalog)?,
+                replayed.head_hash,
+                replayed.head_seq,
                 effect,
-                known.incoming_links,
-                known.link_version,
-                known.ledger_balance,
-                known.is_log_damaged,
-                known.has_verified_entry,
+                replayed.incoming_links,
+                replayed.link_version,
+                replayed.ledger_balance,
+                replayed.is_log_damaged,
+                replayed.has_verified_entry,
             ])?;
             (recent.is_new, recent.is_changed) = (false, false);
         }

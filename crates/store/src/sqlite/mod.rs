@@ -172,10 +172,10 @@ impl SqliteStore {
         if query.limit <= MAX_INLINE_OPERATIONS
             && let Ok(reader) = self.inner.inline_reader.try_lock()
         {
-            return reader.read(|connection, known| leasing::scan_ready(connection, known, query));
+            return reader.read(|connection, snapshot| leasing::scan_ready(connection, snapshot, query));
         }
         let query = query.clone();
-        self.read(move |connection, known| leasing::scan_ready(connection, known, &query)).await
+        self.read(move |connection, snapshot| leasing::scan_ready(connection, snapshot, &query)).await
     }
 
     async fn read<R: Send + 'static>(
@@ -218,11 +218,11 @@ impl Store for SqliteStore {
             && self.inner.shared.is_disk_fast.load(Ordering::Relaxed)
             && let Ok(reader) = self.inner.inline_reader.try_lock()
         {
-            return reader.read(|connection, known| load::load(connection, known, read_set, &keys));
+            return reader.read(|connection, snapshot| load::load(connection, snapshot, read_set, &keys));
         }
         let mut loading = std::mem::take(read_set);
         *read_set = self
-            .read(move |connection, known| load::load(connection, known, &mut loading, &keys).map(|()| loading))
+            .read(move |connection, snapshot| load::load(connection, snapshot, &mut loading, &keys).map(|()| loading))
             .await?;
         Ok(())
     }
@@ -289,22 +289,24 @@ impl Store for SqliteStore {
     }
 
     async fn record(&self, id: RecordId) -> Result<Option<Arc<Record>>, StoreError> {
-        self.read(move |connection, known| Ok(load::load_record(connection, known, id)?.map(|(_, record)| record)))
-            .await
+        self.read(
+            move |connection, snapshot| Ok(load::load_record(connection, snapshot, id)?.map(|(_, record)| record)),
+        )
+        .await
     }
 
     async fn list(&self, query: &ListQuery) -> Result<RecordPage, StoreError> {
         let query = query.clone();
-        self.read(move |connection, known| read::list(connection, known, &query)).await
+        self.read(move |connection, snapshot| read::list(connection, snapshot, &query)).await
     }
 
     async fn counts_by_state(&self, owner: Option<&str>) -> Result<Vec<StateCount>, StoreError> {
         let owner = owner.map(str::to_owned);
-        self.read(move |connection, known| read::counts_by_state(connection, known, owner.as_deref())).await
+        self.read(move |connection, snapshot| read::counts_by_state(connection, snapshot, owner.as_deref())).await
     }
 
     async fn stats(&self, now: Time) -> Result<StoreStats, StoreError> {
-        self.read(move |connection, known| stats::read_stats(connection, known, now)).await
+        self.read(move |connection, snapshot| stats::read_stats(connection, snapshot, now)).await
     }
 
     fn commit_latency(&self) -> Option<HistogramSnapshot> {
@@ -342,7 +344,7 @@ impl Store for SqliteStore {
 
     async fn linked_records(&self, query: &LinkQuery) -> Result<LinkPage, StoreError> {
         let query = query.clone();
-        self.read(move |connection, known| read::linked_records(connection, known, &query)).await
+        self.read(move |connection, snapshot| read::linked_records(connection, snapshot, &query)).await
     }
 
     async fn accounts(&self, query: &AccountsQuery) -> Result<Vec<AccountBalance>, StoreError> {
@@ -408,7 +410,8 @@ impl Store for SqliteStore {
     }
 
     async fn counts_by_version(&self) -> Result<Vec<VersionCount>, StoreError> {
-        self.read(|connection, known| read::counts_by_version(connection, &known.catalog, &known.symbols)).await
+        self.read(|connection, snapshot| read::counts_by_version(connection, &snapshot.catalog, &snapshot.symbols))
+            .await
     }
 
     async fn prunable(&self, query: &PrunableQuery) -> Result<PrunablePage, StoreError> {
@@ -418,7 +421,7 @@ impl Store for SqliteStore {
 
     async fn with_referrers(&self, ids: &[RecordId]) -> Result<Vec<RecordWithReferrers>, StoreError> {
         let ids = ids.to_vec();
-        self.read(move |connection, known| prune::with_referrers(connection, known, &ids)).await
+        self.read(move |connection, snapshot| prune::with_referrers(connection, snapshot, &ids)).await
     }
 
     async fn request(&self, prune: &Arc<PruneRequest>) -> Result<PruneResult, StoreError> {

@@ -54,8 +54,9 @@ impl RecentWrites {
 
     /// Returns false only if no batch since `since_generation` wrote the key.
     fn may_have_changed(&self, key: &ReadKey, since_generation: u64) -> bool {
-        let known = self.0.front().is_some_and(|(first, _)| *first <= since_generation);
-        !known || self.0.iter().any(|(generation, written)| *generation >= since_generation && written.contains(key))
+        let covers_generation = self.0.front().is_some_and(|(first, _)| *first <= since_generation);
+        !covers_generation
+            || self.0.iter().any(|(generation, written)| *generation >= since_generation && written.contains(key))
     }
 }
 

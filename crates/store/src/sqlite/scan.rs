@@ -163,7 +163,7 @@ pub(super) fn scan_page(
     let sql = format!("SELECT {order_by}, {columns} FROM {from} {condition} ORDER BY {order_by} LIMIT {limit}");
     let mut statement = transaction.prepare_cached(&sql)?;
     let width = statement.column_count();
-    let values = after.iter().flat_map(|cursor| &cursor.0).map(|spot| match spot {
+    let values = after.iter().flat_map(|cursor| &cursor.0).map(|value| match value {
         CursorValue::Int(number) => Sql::Integer(*number),
         CursorValue::Text(text) => Sql::Text(text.clone()),
         CursorValue::Bytes(bytes) => Sql::Blob(bytes.clone()),

@@ -134,12 +134,12 @@ impl Scan for SqliteScanner {
             .run(move |connection| {
                 let transaction = connection.transaction()?;
                 let mut catalog_scan = compare_with_files(&load_catalog_rows(&transaction)?);
-                let (kept, told) = (
+                let (stored, expected) = (
                     symbols::load_symbols(&transaction)?,
                     SymbolTable::from_versions(catalog_scan.catalog.versions_since(0)),
                 );
                 if catalog_scan.is_complete {
-                    catalog_scan.differences.extend(told.differences(&kept));
+                    catalog_scan.differences.extend(expected.differences(&stored));
                 }
                 catalog_scan.differences.extend(integrity);
                 Ok(catalog_scan)

@@ -14,7 +14,7 @@ use crate::symbols::CatalogSnapshot;
 pub(super) fn read_status(connection: &mut Connection, path: &Path, now: Time) -> Result<DatabaseStatus, StoreError> {
     let transaction = connection.transaction()?;
     let pragma_number = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
-    let known = CatalogSnapshot { catalog: Arc::default(), symbols: Arc::new(symbols::load_symbols(&transaction)?) };
+    let snapshot = CatalogSnapshot { catalog: Arc::default(), symbols: Arc::new(symbols::load_symbols(&transaction)?) };
     let last_seq: u64 = transaction.query_row("SELECT seq FROM log_seq", [], |row| row.get(0))?;
     let at_sql = "SELECT at FROM history WHERE seq = ?1";
     let last_entry_at: Option<i64> = transaction.query_row(at_sql, [last_seq], |row| row.get(0)).optional()?;
@@ -30,8 +30,8 @@ pub(super) fn read_status(connection: &mut Connection, path: &Path, now: Time) -
         wal_bytes: Some(wal::file_bytes(&wal::wal_path(path))),
         last_seq,
         last_entry_at: last_entry_at.map(Time::from_micros),
-        state_counts: read::counts_by_state(&transaction, &known, None)?,
-        ready_backlogs: ready_backlogs(&transaction, &known, now)?,
+        state_counts: read::counts_by_state(&transaction, &snapshot, None)?,
+        ready_backlogs: ready_backlogs(&transaction, &snapshot, now)?,
         waiting_behind_key: transaction.query_row(behind_sql, [MAX_COUNTED_ROWS], |row| row.get(0))?,
         delayed: transaction.query_row(delayed_sql, params![now.micros(), MAX_COUNTED_ROWS], |row| row.get(0))?,
         overdue: overdue_summary(&transaction, now)?,

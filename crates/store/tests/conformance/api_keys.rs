@@ -50,8 +50,8 @@ async fn create_key(store: &AnyStore, revision: u64, number: u8) -> Result<ApiKe
 #[test]
 fn created_revoked_and_removed_keys_are_stored() {
     on_each_store(async |store, _| {
-        let kept = store.api_keys().await.unwrap();
-        assert_eq!((kept.revision, kept.keys.len(), store.api_keys_revision().await.unwrap()), (0, 0, 0));
+        let key_set = store.api_keys().await.unwrap();
+        assert_eq!((key_set.revision, key_set.keys.len(), store.api_keys_revision().await.unwrap()), (0, 0, 0));
         for number in 1..=3 {
             let saved = create_key(store, u64::from(number) - 1, number).await.unwrap();
             assert_eq!(saved, ApiKeySaveResult::Saved(number.into()));
@@ -62,9 +62,12 @@ fn created_revoked_and_removed_keys_are_stored() {
         let removal =
             ApiKeyEdit { deleted: vec!["key1".into()], created: Some(api_key(4)), ..empty_edit(4, after_seconds(60)) };
         assert_eq!(store.edit_api_keys(&Arc::new(removal)).await.unwrap(), ApiKeySaveResult::Saved(5));
-        let kept = store.api_keys().await.unwrap();
-        assert_eq!(kept.keys, [ApiKey { revoked_at: Some(after_seconds(50)), ..api_key(2) }, api_key(3), api_key(4)]);
-        assert_eq!((kept.revision, store.api_keys_revision().await.unwrap()), (5, 5));
+        let key_set = store.api_keys().await.unwrap();
+        assert_eq!(
+            key_set.keys,
+            [ApiKey { revoked_at: Some(after_seconds(50)), ..api_key(2) }, api_key(3), api_key(4)]
+        );
+        assert_eq!((key_set.revision, store.api_keys_revision().await.unwrap()), (5, 5));
     });
 }
 
@@ -93,8 +96,8 @@ fn duplicate_key_id_or_secret_is_rejected() {
             let refused = store.edit_api_keys(&Arc::new(edit)).await;
             assert!(matches!(refused, Err(StoreError::Rejected(_))), "{refused:?}");
         }
-        let kept = store.api_keys().await.unwrap();
-        assert_eq!((kept.revision, kept.keys), (1, vec![api_key(1)]));
+        let key_set = store.api_keys().await.unwrap();
+        assert_eq!((key_set.revision, key_set.keys), (1, vec![api_key(1)]));
         assert_eq!(store.log(0, 10).await.unwrap().len(), 1);
     });
 }

@@ -54,8 +54,8 @@ fn job_is_created_leased_and_committed_in_one_batch() {
         let commit = Call::Commit { record: task, token: FencingToken(1), result: json!(1), finish: true };
         taken_subject(&decide_in_batch(&mut driver, &mut open, &bob, commit).await);
         assert_eq!(driver.save(&open).await, SaveResult::Saved { first_seq: 1, last_seq: 3 });
-        let kept = store.record(task).await.unwrap().unwrap();
-        assert_eq!((&**kept.state_name(), kept.version), ("done", 3));
+        let record = store.record(task).await.unwrap().unwrap();
+        assert_eq!((&**record.state_name(), record.version), ("done", 3));
         assert_eq!(store.history(task, 0, 10).await.unwrap().len(), 3);
         assert!(store.effect(task).await.unwrap().is_some());
         assert_eq!(store.due_records(onceward_core::time::Time::MAX, 10).await.unwrap(), []);

@@ -156,8 +156,8 @@ fn changed_or_missing_entry_fails_replay() {
             entries.iter().try_for_each(|entry| replay.apply(entry)).map(|()| replay)
         };
         let replay_of_all = replay_entries(&entries).unwrap();
-        let kept = store.record(id).await.unwrap().unwrap();
-        assert_eq!(random::record_text(replay_of_all.snapshot.record(id).unwrap()), random::record_text(&kept));
+        let stored = store.record(id).await.unwrap().unwrap();
+        assert_eq!(random::record_text(replay_of_all.snapshot.record(id).unwrap()), random::record_text(&stored));
         let mut tampered = entries.clone();
         tampered[0].text = tampered[0].text.replace("\"number\":1", "\"number\":3").into();
         assert!(replay_entries(&tampered).is_err());

@@ -132,7 +132,9 @@ fn statement_lists_entries_newest_first_with_balance() {
     on_each_store(async |store, _| {
         store.put_lifecycles(&suite_files()).await.unwrap();
         assert_eq!(
-            load_statement(store, "mint", None, 9).await.map(|told| (told.balance.balance, told.entries)),
+            load_statement(store, "mint", None, 9)
+                .await
+                .map(|statement| (statement.balance.balance, statement.entries)),
             Some((0, vec![]))
         );
         let mut driver = StoreDriver::new(store).await;
@@ -157,10 +159,10 @@ fn statement_lists_entries_newest_first_with_balance() {
         assert_eq!(statement_seqs(store, "mint").await, [4, 3]);
         assert_eq!(statement_seqs(store, "shop").await, [7, 6]);
         let log = store.log(0, 100).await.unwrap();
-        let told = load_statement(store, "purse:ann", None, 2).await.unwrap();
-        assert_eq!((told.balance.balance, &told.entries[..]), (29, &[log[6].clone(), log[5].clone()][..]));
-        let told = load_statement(store, "purse:ann", Some(6), 2).await.unwrap();
-        assert_eq!((told.balance.balance, &told.entries[..]), (29, &[log[2].clone()][..]));
+        let statement = load_statement(store, "purse:ann", None, 2).await.unwrap();
+        assert_eq!((statement.balance.balance, &statement.entries[..]), (29, &[log[6].clone(), log[5].clone()][..]));
+        let statement = load_statement(store, "purse:ann", Some(6), 2).await.unwrap();
+        assert_eq!((statement.balance.balance, &statement.entries[..]), (29, &[log[2].clone()][..]));
         assert!(load_statement(store, "purse:ann", Some(3), 2).await.unwrap().entries.is_empty());
     });
 }

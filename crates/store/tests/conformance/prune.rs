@@ -218,12 +218,13 @@ fn checkpoint_keeps_permanent_keys_counters_and_balances() {
         // Balances include the pruned transfers; statements do not.
         for (name, balance) in [("mint", -5), ("till:ann", 5)] {
             let account = AccountName::new("coin", name);
-            let told = store.statement(&StatementQuery { account, before_seq: None, limit: 9 }).await.unwrap().unwrap();
-            assert_eq!((told.balance.balance, told.entries), (balance, Vec::new()));
+            let statement =
+                store.statement(&StatementQuery { account, before_seq: None, limit: 9 }).await.unwrap().unwrap();
+            assert_eq!((statement.balance.balance, statement.entries), (balance, Vec::new()));
         }
         assert_eq!(loaded_checkpoint.counts, [(count("ever"), 1), (count("kept"), 1)]);
-        let kept = [(2, unique("serial", "one"), Some(stub)), (3, unique("serial", "two"), Some(stub))];
-        assert_eq!(loaded_checkpoint.uniques, kept, "the record claimed and released its seat");
+        let expected_keys = [(2, unique("serial", "one"), Some(stub)), (3, unique("serial", "two"), Some(stub))];
+        assert_eq!(loaded_checkpoint.uniques, expected_keys, "the record claimed and released its seat");
         assert_eq!(loaded_checkpoint.released.uniques, [unique("seat", "1a")]);
         assert_eq!(loaded_checkpoint.released.counts, [(count("kept"), -1)]);
         assert_eq!(loaded_checkpoint.links, [(target, 2)], "the link was added and is now removed");

@@ -28,13 +28,13 @@ fn every_value_type_round_trips() {
         let made = &changes.records[0].after;
         assert!(made.fields.iter().any(|value| matches!(value, Value::Double(_))), "{:?}", made.fields);
         for id in [changes.subject, other] {
-            let kept = store.record(id).await.unwrap().expect("the record was saved");
+            let stored = store.record(id).await.unwrap().expect("the record was saved");
             let mut base = ReadSet::default();
             store.load(&mut base, &[ReadKey::Record(id)]).await.unwrap();
             let loaded = base.snapshot().record(id).expect("the record was saved");
-            assert_eq!(random::record_text(&kept), random::record_text(loaded));
+            assert_eq!(random::record_text(&stored), random::record_text(loaded));
             if id == changes.subject {
-                assert_eq!(random::record_text(&kept), random::record_text(made));
+                assert_eq!(random::record_text(&stored), random::record_text(made));
             }
         }
     });
@@ -76,9 +76,9 @@ fn executions_effects_and_payloads_round_trip() {
                 start_time(),
             )
             .await;
-        let kept = store.record(task).await.unwrap().unwrap();
-        assert_eq!(random::record_text(&kept), random::record_text(&changes.records[0].after));
-        assert_eq!(kept.payload, Some(payload));
+        let stored = store.record(task).await.unwrap().unwrap();
+        assert_eq!(random::record_text(&stored), random::record_text(&changes.records[0].after));
+        assert_eq!(stored.payload, Some(payload));
         assert_eq!(store.effect(task).await.unwrap(), Some(changes.effects[0].clone()));
         assert_eq!(store.effect(task).await.unwrap().unwrap().result, result);
         let attempts = store.executions(task).await.unwrap();
@@ -100,10 +100,10 @@ fn heartbeat_changes_only_lease_expiry() {
         let entries = store.log(0, 100).await.unwrap();
         let later = start_time().checked_add(Duration::from_secs(10)).unwrap();
         driver.expect_taken(&bob, Call::Heartbeat { record: task, token, lease: None }, later).await;
-        let kept = store.record(task).await.unwrap().unwrap();
+        let stored = store.record(task).await.unwrap().unwrap();
         let expires = later.checked_add(Duration::from_secs(30)).unwrap();
-        assert_eq!(kept.execution.as_ref().unwrap().expires_at, expires);
-        assert_eq!(kept.version, 2);
+        assert_eq!(stored.execution.as_ref().unwrap().expires_at, expires);
+        assert_eq!(stored.version, 2);
         assert_eq!(store.executions(task).await.unwrap()[0].expires_at, expires);
         assert_eq!(store.log(0, 100).await.unwrap(), entries);
         assert_eq!(store.due_records(expires, 10).await.unwrap(), [(expires, task)], "the old expiry is no longer due");

@@ -203,8 +203,9 @@ async fn run_batch(
         InjectedFault::LostReply => {
             let mut expected_seq = None;
             for at in stores.indexes() {
-                let (place, store) = stores.named_store(at);
-                let open = decide_and_compare(&StoreDriver::new(store).await, operations, &expected, place).await?;
+                let (store_name, store) = stores.named_store(at);
+                let open =
+                    decide_and_compare(&StoreDriver::new(store).await, operations, &expected, store_name).await?;
                 save_without_reply(stores, at, &open, &mut expected_seq).await?;
             }
             let expected = reference.decide(stores, &repeated);
@@ -218,9 +219,9 @@ async fn run_batch(
             let first = reference.decide(stores, rival);
             let mut save_results = Vec::new();
             for at in stores.indexes() {
-                let (place, store) = stores.named_store(at);
+                let (store_name, store) = stores.named_store(at);
                 let driver = StoreDriver::new(store).await;
-                let open = decide_and_compare(&driver, operations, &expected, place).await?;
+                let open = decide_and_compare(&driver, operations, &expected, store_name).await?;
                 save_with_retries(stores, at, rival, &first).await?;
                 save_results.push(stores.save(at, &driver, &open).await);
             }
@@ -250,8 +251,12 @@ async fn run_batch(
 async fn compare_stores(stores: &ComparedStores, now: Time) -> Result<(), String> {
     let memory = dump_store(stores.named_store(0).1, now).await;
     for index in stores.indexes().skip(1) {
-        let (place, store) = stores.named_store(index);
-        compare_text(&memory, &dump_store(store, now).await, &format!("memory, then {place}"))?;
+        let (store_name, store) = stores.named_store(index);
+        compare_text(
+            &memory,
+            &dump_store(store, now).await,
+            &format!("memory (left) and {store_name} (right) differ"),
+        )?;
     }
     Ok(())
 }

@@ -170,6 +170,6 @@ fn shared_file(path: &Path) -> std::io::Result<Arc<File>> {
 }
 
 #[cfg(not(unix))]
-fn kept(path: &Path) -> std::io::Result<Arc<File>> {
+fn shared_file(path: &Path) -> std::io::Result<Arc<File>> {
     File::open(path).map(Arc::new)
 }
