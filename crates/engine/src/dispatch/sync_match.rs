@@ -50,7 +50,7 @@ impl ParkedRequest {
 
 impl fmt::Debug for ParkedRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        formatter.debug_struct("Wish").field("wanted", &self.request).finish_non_exhaustive()
+        formatter.debug_struct("ParkedRequest").field("request", &self.request).finish_non_exhaustive()
     }
 }
 

@@ -42,7 +42,7 @@ pub(super) struct S3Bucket {
 /// The store's own `Debug` shows credentials.
 impl fmt::Debug for S3Bucket {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Bucket").field(&self.url).finish()
+        out.debug_tuple("S3Bucket").field(&self.url).finish()
     }
 }
 

@@ -42,7 +42,7 @@ impl WalCheckpointer {
         let (wake, woken_receiver) = sync_channel(1);
         let (done_sender, done) = sync_channel(1);
         let work = move || run_checkpoints(&connection, &woken_receiver, &done_sender);
-        let thread = std::thread::Builder::new().name("onceward-fold".to_owned()).spawn(work);
+        let thread = std::thread::Builder::new().name("onceward-wal".to_owned()).spawn(work);
         let thread = thread.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(Self { pending_pages: 0, is_running: false, wake: Some(wake), done, thread: Some(thread) })
     }
