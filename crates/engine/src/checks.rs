@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::error::EngineError;
-use crate::group_commit;
 use crate::log_on_change::LogOnChange;
 use crate::shared::Shared;
 use crate::submission::queue::QueuedOperation;
+use crate::submission::reply::send_reply;
 
 /// A lifecycle file cannot declare more checks, and each pass answers at least one.
 const MAX_CHECK_ANSWERS: usize = 100;
@@ -80,7 +80,7 @@ pub(crate) fn spawn_checks<S: Store + 'static>(
     tokio::spawn(async move {
         for query in queries {
             if request.operation.check_answers.len() >= MAX_CHECK_ANSWERS {
-                return group_commit::send_reply(&shared, request, Err(EngineError::Undecided), Instant::now());
+                return send_reply(&shared, request, Err(EngineError::Undecided), Instant::now());
             }
             match run_check(&shared, &request, &query).await {
                 Ok(Ok(answer)) => {
@@ -88,13 +88,13 @@ pub(crate) fn spawn_checks<S: Store + 'static>(
                     let CheckQuery { lifecycle, check, arguments, payload } = query;
                     request.operation.check_answers.push(CheckAnswer { lifecycle, check, arguments, payload, answer });
                 }
-                Err(error) => return group_commit::send_reply(&shared, request, Err(error), Instant::now()),
+                Err(error) => return send_reply(&shared, request, Err(error), Instant::now()),
                 Ok(Err(failure)) => {
                     shared.check_failures.log(&query, &failure);
                     let refusal = unavailable_refusal(&query);
                     shared.metrics.record_refusal(refusal.lifecycle.as_ref(), &refusal.code);
                     let refused = Err(EngineError::Refused(Box::new(refusal)));
-                    return group_commit::send_reply(&shared, request, refused, Instant::now());
+                    return send_reply(&shared, request, refused, Instant::now());
                 }
             }
         }

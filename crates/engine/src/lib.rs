@@ -20,9 +20,10 @@
 //!
 //! - The **submission queue** (`submission/`) takes a permit for each operation, validates it, and holds the
 //!   permit until the reply.
-//! - The **group commit** (`group_commit/`) takes up to `max_batch_operations` queued operations, loads what they read,
-//!   decides them in order and saves them in one transaction. If the save finds a changed read, the batch is decided
-//!   again; after several conflicts it is split.
+//! - The **group commit** (`group_commit/`) takes up to `max_batch_operations` queued operations and saves them in one
+//!   transaction.
+//! - The **decision driver** (`decision/`) loads what the operations read and decides them in order. If the save finds a
+//!   changed read, the batch is decided again; after several conflicts it is split.
 //! - **Dispatch** (`dispatch/`) gives ready jobs to workers. A waiting poller is leased a job by the
 //!   batch that creates the job (sync match).
 //! - The **scheduler** (`scheduler/`) fires due timers and expires leases.
@@ -51,6 +52,7 @@
 mod api_keys;
 mod checks;
 mod config;
+mod decision;
 mod delivery;
 mod dispatch;
 mod engine;

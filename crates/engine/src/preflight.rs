@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use onceward_core::decide::{Call, CreateRecord, Decision, NoOpReason, Operation, ReadKey, Refusal, Snapshot, decide};
+use onceward_core::decide::{Call, CreateRecord, Decision, NoOpReason, Operation, Refusal};
 use onceward_core::model::Definitions;
 use onceward_core::record::{Actor, PayloadRef};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{ReadSet, Store};
 
+use crate::decision::retry_policy::MAX_LOAD_ROUNDS;
+use crate::decision::{decide_without_data, load_until_decided};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::objects::MAX_INLINE_PAYLOAD_BYTES;
@@ -54,17 +56,7 @@ pub(crate) async fn reject_doomed<S: Store>(
 fn doomed_refusal(definitions: &Definitions, submission: &Submission, now: Time) -> Option<Box<Refusal>> {
     let Submission { actor, call, trace, .. } = submission.clone();
     let operation = Operation { seed: 0, actor, call, check_answers: Vec::new(), trace };
-    // With an empty snapshot: a refusal that needs no data is final.
-    let mut snapshot = Snapshot::default();
-    let mut decision = decide(definitions, &snapshot, &operation, now);
-    if let Decision::Missing(keys) = &decision
-        && let [ReadKey::Record(new_record)] = keys[..]
-    {
-        // `decide` first asks whether the record exists. If the actor may not create it, the call is refused in either
-        // case.
-        snapshot.records.insert(new_record, None);
-        decision = decide(definitions, &snapshot, &operation, now);
-    }
+    let decision = decide_without_data(definitions, &operation, now);
     if let Decision::Refusal(refusal) = decision { Some(refusal) } else { None }
 }
 
@@ -74,9 +66,6 @@ async fn is_replay<S: Store>(store: &S, submission: &Submission) -> Result<bool,
     let Some(idempotency_key) = &submission.idempotency_key else { return Ok(false) };
     Ok(store.idempotency_record(&idempotency_key.stored_id(&submission.actor)).await?.is_some())
 }
-
-/// More than any lifecycle needs.
-const MAX_LOOKUP_ROUNDS: usize = 100;
 
 impl<S: Store + 'static> Engine<S> {
     /// Returns the record that already holds the unique key, if the lifecycle returns existing records. If that record
@@ -89,15 +78,12 @@ impl<S: Store + 'static> Engine<S> {
         let call = Call::Create(create);
         let operation = Operation { seed: 0, actor: actor.clone(), call, check_answers: Vec::new(), trace: None };
         let mut read_set = ReadSet::uncached();
-        for _ in 0..MAX_LOOKUP_ROUNDS {
-            match decide(&catalog.definitions, read_set.snapshot(), &operation, now) {
-                Decision::Missing(keys) => store.load(&mut read_set, &keys).await?,
-                Decision::NoOp(no_op) if no_op.reason == NoOpReason::ExistingRecord => return Ok(Some(no_op.subject)),
-                Decision::Refusal(refusal) if *refusal.code == *"gone" => return Err(EngineError::Refused(refusal)),
-                _ => break,
-            }
+        let mut loads = MAX_LOAD_ROUNDS;
+        match load_until_decided(store, &catalog.definitions, &mut read_set, &operation, now, &mut loads).await? {
+            Some(Decision::NoOp(no_op)) if no_op.reason == NoOpReason::ExistingRecord => Ok(Some(no_op.subject)),
+            Some(Decision::Refusal(refusal)) if *refusal.code == *"gone" => Err(EngineError::Refused(refusal)),
+            _ => Ok(None),
         }
-        Ok(None)
     }
 }
 

@@ -16,6 +16,7 @@ use onceward_core::time::Time;
 use onceward_core::value::RecordId;
 use onceward_store::{Catalog, ListQuery, LogEntry, ReadSet, RecordPage, StateCount, Store};
 
+use crate::decision::retry_policy::MAX_LOAD_ROUNDS;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::objects::PayloadReader;
@@ -347,7 +348,7 @@ async fn evaluate_access<S: Store>(
     record: &Record,
     now: Time,
 ) -> Result<ReadAccess, EngineError> {
-    for _ in 0..MAX_READ_ROUNDS {
+    for _ in 0..MAX_LOAD_ROUNDS {
         match read_access(definitions, read_set.snapshot(), record, actor, now) {
             ReadAccess::Missing(keys) => store.load(read_set, &keys).await?,
             access => return Ok(access),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use onceward_core::decide::{Call, Decision, Operation, RecordMigration, decide, find_mismatches};
+use onceward_core::decide::{Call, Decision, Operation, RecordMigration, find_mismatches};
 use onceward_core::model::{Definitions, Lifecycle};
 use onceward_core::record::{Actor, Record};
 use onceward_core::time::Time;
@@ -16,13 +16,12 @@ use onceward_core::value::RecordId;
 use onceward_store::{Catalog, ListQuery, ReadSet, Store, short_hash};
 
 use crate::api_keys::require_operator;
+use crate::decision::load_until_decided;
+use crate::decision::retry_policy::MAX_LOAD_ROUNDS;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::lifecycles::{find_version, refusal_error};
 use crate::submission::queue::Submission;
-
-/// More than any lifecycle needs.
-const MAX_DRY_RUN_LOADS: usize = 1_000;
 
 /// Fits one batch with the default configuration.
 pub const MAX_RECORDS_PER_STEP: usize = 1_000;
@@ -181,17 +180,13 @@ impl<S: Store + 'static> Engine<S> {
     ) -> Result<(), EngineError> {
         let operation = Operation { seed: 0, actor: actor.clone(), call, check_answers: Vec::new(), trace: None };
         let mut read_set = ReadSet::uncached();
-        for _ in 0..MAX_DRY_RUN_LOADS {
-            match decide(definitions, read_set.snapshot(), &operation, now) {
-                Decision::Missing(keys) => self.shared.store.load(&mut read_set, &keys).await?,
-                Decision::Refusal(refusal) => return Err(EngineError::Refused(refusal)),
-                // A migration fires due timers first; its result is not known before.
-                Decision::Changes(_) | Decision::NoOp(_) | Decision::Due { .. } | Decision::NeedsChecks(_) => {
-                    return Ok(());
-                }
-            }
+        let (store, mut loads) = (&self.shared.store, MAX_LOAD_ROUNDS);
+        match load_until_decided(store, definitions, &mut read_set, &operation, now, &mut loads).await? {
+            None => Err(EngineError::Undecided),
+            Some(Decision::Refusal(refusal)) => Err(EngineError::Refused(refusal)),
+            // A migration fires due timers first; its result is not known before.
+            Some(_) => Ok(()),
         }
-        Err(EngineError::Undecided)
     }
 }
 

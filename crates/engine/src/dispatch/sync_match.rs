@@ -16,10 +16,10 @@ use onceward_core::value::RecordId;
 use onceward_store::{DecidedOperation, OperationOutcome, Store, priority_rank};
 
 use super::{KeepWaiting, LeaseRequest, LeasedJob, job_idempotency_id, leased_job};
+use crate::decision::retry_policy::MAX_MATCH_LOADS;
+use crate::decision::{DecidedBatch, ExtraOperation, ExtraOutcome, decide_extra, ordered_seed};
 use crate::dispatch::pollers::PendingMatch;
 use crate::error::EngineError;
-use crate::group_commit::decide_batch::{DecidedBatch, ExtraOperation, ExtraOutcome, decide_extra};
-use crate::group_commit::ordered_seed;
 use crate::idempotency::{IdempotencyKey, KeyReservation};
 use crate::shared::Shared;
 use crate::submission::queue::random_seed;
@@ -131,9 +131,6 @@ impl SyncMatches {
         Some(self.matches.len() - 1)
     }
 }
-
-/// The creators of the jobs wait for these loads. A lease that needs more is left to a scan.
-const MAX_MATCH_LOADS: usize = 4;
 
 /// Bounds the work of one batch for pollers that are denied.
 const MAX_DENIED_POLLERS: usize = 16;

@@ -3,3 +3,4 @@
 pub(crate) mod json_size;
 pub(crate) mod limits;
 pub(crate) mod queue;
+pub(crate) mod reply;

@@ -151,6 +151,8 @@ fn lease_ends(group: &[ParsedEntry]) -> HashMap<RecordId, (FencingToken, Time)> 
     group.iter().filter_map(lease).collect()
 }
 
+/// Loads from the replayed state until the operation is decided. It does not use the engine's decision driver, so that a
+/// fault of the driver shows as a difference.
 fn decide_with_replay(
     replay: &mut ReplayDatabase,
     definitions: &Definitions,

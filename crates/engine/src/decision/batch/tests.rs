@@ -90,8 +90,9 @@ async fn run_case(system: &str, seed: u64, totals: &mut CaseTotals) {
             .zip(&groups)
             .map(|(operation, group)| QueuedOperation::for_test(operation, *group))
             .collect();
-        let decided =
-            decide_batch(&store, definitions, &requests, RetryHints::default(), now, due_seed).await.expect("decided");
+        let (_, decided) = decide_batch(&store, Arc::clone(&catalog), &requests, RetryHints::default(), now, due_seed)
+            .await
+            .expect("decided");
         let DecidedBatch { read_set: base, writes, replies, checks: checks_needed, .. } = decided;
         assert_eq!(
             replies.iter().flatten().count() + checks_needed.len(),
@@ -156,8 +157,8 @@ fn generated_record_id_is_not_loaded() {
             let operation = Operation { seed: 1, actor: user("ann"), call, check_answers: Vec::new(), trace: None };
             let (request, now) = (QueuedOperation::for_test(operation, 0), Time::from_secs(0));
             let decided =
-                decide_batch(&store, &catalog.definitions, &[request], RetryHints::default(), now, due_seed).await;
-            let decided = decided.expect("decided");
+                decide_batch(&store, Arc::clone(&catalog), &[request], RetryHints::default(), now, due_seed).await;
+            let (_, decided) = decided.expect("decided");
             assert!(matches!(decided.writes[0].outcome, OperationOutcome::Changes(_)), "{:?}", decided.writes);
             assert_eq!(decided.load_rounds, load_rounds);
         }
