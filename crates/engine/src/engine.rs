@@ -32,7 +32,7 @@ use crate::shared::Shared;
 use crate::stream::LogStream;
 use crate::submission::queue::{Receipt, Submission, SubmissionQueue};
 use crate::worker_registry::WorkerRegistry;
-use crate::{group_commit, inbox, objects, preflight, scheduler, stream, worker_registry};
+use crate::{group_commit, inbox, notifier, objects, preflight, scheduler, stream, worker_registry};
 
 /// An engine on a store. Clones share one engine. [`close`](Self::close) drains it. Dropping the last clone aborts it;
 /// operations that were answered stay durable.
@@ -104,10 +104,10 @@ impl<S: Store + 'static> Engine<S> {
         let scheduler_task = tokio::spawn(scheduler::run(Arc::clone(&shared)));
         let prune_task = tokio::spawn(prune::run(Arc::clone(&shared)));
         let worker_registry_task = tokio::spawn(worker_registry::run(Arc::clone(&shared)));
-        let dispatch_task = tokio::spawn(dispatch::run(Arc::clone(&shared)));
-        let mut engine_tasks = vec![writer_task, scheduler_task, prune_task, worker_registry_task, dispatch_task];
+        let notifier_task = tokio::spawn(notifier::run(Arc::clone(&shared)));
+        let mut engine_tasks = vec![writer_task, scheduler_task, prune_task, worker_registry_task, notifier_task];
         if let Some(changes) = shared.store.change_notifications() {
-            engine_tasks.push(tokio::spawn(forward_remote_changes(Arc::clone(&shared), changes.clone())));
+            engine_tasks.push(tokio::spawn(notifier::forward_remote_changes(Arc::clone(&shared), changes.clone())));
             engine_tasks.push(tokio::spawn(inbox::run(Arc::clone(&shared), changes)));
         }
         let tasks = BackgroundTasks { engine_tasks: Mutex::new(engine_tasks), workers: Mutex::default() };
@@ -378,12 +378,5 @@ impl<S: Store + 'static> Engine<S> {
             let _ = task.await;
         }
         info!("engine drained");
-    }
-}
-
-/// Wakes local pollers, timers and streams whenever another process commits.
-async fn forward_remote_changes<S: Store>(shared: Arc<Shared<S>>, mut changes: tokio::sync::watch::Receiver<u64>) {
-    while changes.changed().await.is_ok() {
-        shared.notifier.on_remote_change();
     }
 }

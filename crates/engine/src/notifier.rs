@@ -8,10 +8,11 @@ use std::time::Duration;
 use onceward_core::decide::{RecordChange, next_due, ordered_queue_key, readiness};
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{DecidedOperation, OperationOutcome};
+use onceward_store::{DecidedOperation, OperationOutcome, Store};
 use tokio::sync::{Notify, watch};
 
 use crate::dispatch::pollers::PollerQueues;
+use crate::shared::Shared;
 
 /// Bounds memory. Polling finds jobs that become ready after these times.
 const MAX_READY_TIMES: usize = 10_000;
@@ -100,7 +101,7 @@ impl Notifier {
             ready_times.pop_last();
         }
         if ready_times.first().copied() != first {
-            // The dispatch task would wake too late.
+            // The notifier's task would wake too late.
             self.earlier_ready.notify_one();
         }
     }
@@ -168,4 +169,21 @@ fn frees_concurrency_key(change: &RecordChange) -> bool {
 pub(crate) fn duration_between(from: Time, to: Time) -> Duration {
     let micros = to.micros().saturating_sub(from.micros());
     Duration::from_micros(u64::try_from(micros).unwrap_or(0).saturating_add(1))
+}
+
+/// Wakes pollers when a delayed job becomes ready, and every `poll_interval` in case a notification was lost.
+pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
+    while !shared.queue.is_closed() {
+        let poll = shared.config.poll_interval;
+        let delay = shared.store.now().await.map_or(poll, |now| shared.notifier.time_until_ready(now, poll));
+        shared.notifier.wait_earlier_ready(delay).await;
+        shared.notifier.pollers.wake_one_each();
+    }
+}
+
+/// Wakes local pollers, the scheduler and log streams whenever another process commits.
+pub(crate) async fn forward_remote_changes<S>(shared: Arc<Shared<S>>, mut changes: watch::Receiver<u64>) {
+    while changes.changed().await.is_ok() {
+        shared.notifier.on_remote_change();
+    }
 }

@@ -20,8 +20,8 @@ use crate::decision::retry_policy::MAX_LOAD_ROUNDS;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::objects::PayloadReader;
-use crate::scheduler::await_due;
-use crate::shared::{Shared, due_submission};
+use crate::scheduler::{fire_all_due, fire_due};
+use crate::shared::Shared;
 use crate::submission::json_size::estimated_json_bytes;
 
 /// Bounds the repetitions of one read while records keep falling due.
@@ -39,9 +39,6 @@ const MAX_READS_PER_READ_SET: usize = 32;
 
 /// Bounds memory: a record may be large.
 const VISIBILITY_LOAD_RECORDS: usize = 100;
-
-/// Bounds the work before a list or a count. The records of a page are fresh in any case.
-const MAX_DUE_BATCHES: usize = 20;
 
 impl<S: Store + 'static> Engine<S> {
     /// Returns a record after firing its due timers. `None` if it does not exist or the actor may not see it.
@@ -383,32 +380,4 @@ pub(crate) async fn read_current<S: Store>(
         fire_due(shared, vec![id]).await?;
     }
     Err(EngineError::Undecided)
-}
-
-async fn fire_due<S: Store>(shared: &Shared<S>, records: Vec<RecordId>) -> Result<(), EngineError> {
-    for receiver in shared.queue.submit(records.into_iter().map(due_submission).collect())? {
-        shared.queue.wait_reply(receiver).await?;
-    }
-    Ok(())
-}
-
-/// Fires due timers, in a bounded number of batches. A record that cannot be fired does not prevent the read of
-/// others.
-async fn fire_all_due<S: Store>(shared: &Shared<S>) -> Result<(), EngineError> {
-    for _ in 0..MAX_DUE_BATCHES {
-        let now = shared.store.now().await?;
-        let due_records = shared.blocked_records.due_unblocked(&shared.store, now, shared.max_due_per_poll()).await?;
-        if due_records.is_empty() {
-            break;
-        }
-        let receivers = shared.queue.submit(due_records.iter().map(|(_, record)| due_submission(*record)).collect())?;
-        let result = await_due(shared, due_records, receivers).await;
-        if let Some(error) = result.error {
-            return Err(error);
-        }
-        if !result.made_progress {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use onceward_core::decide::Call;
-use onceward_core::record::{Actor, PayloadRef};
-use onceward_core::value::RecordId;
+use onceward_core::record::PayloadRef;
 use onceward_store::{PageLimit, Store};
 
 use crate::api_keys::ApiKeyCache;
@@ -18,7 +16,7 @@ use crate::notifier::Notifier;
 use crate::objects::{MAX_INLINE_PAYLOAD_BYTES, PayloadReader};
 use crate::refusal_limiter::RefusalLogLimiter;
 use crate::scheduler::BlockedRecords;
-use crate::submission::queue::{Submission, SubmissionQueue};
+use crate::submission::queue::SubmissionQueue;
 use crate::worker_registry::WorkerRegistry;
 
 #[derive(Debug)]
@@ -79,9 +77,4 @@ impl<S: Store> Shared<S> {
             None => Ok(None),
         }
     }
-}
-
-/// Returns the engine's own operation that fires the due timers of a record.
-pub(crate) fn due_submission(record: RecordId) -> Submission {
-    Submission::new(&Actor::engine(), Call::FireDue { record })
 }

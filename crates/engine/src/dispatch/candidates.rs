@@ -11,8 +11,8 @@ use onceward_store::{LeaseQuery, Store};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::LeaseRequest;
+use super::pollers::PollerQueues;
 use crate::error::EngineError;
-use crate::notifier::Notifier;
 use crate::shared::Shared;
 use crate::submission::queue::random_seed;
 
@@ -99,7 +99,7 @@ impl CandidateBroker {
 /// Candidates that no other caller of this engine is offered.
 pub(super) struct Reservation<'a> {
     broker: &'a CandidateBroker,
-    notifier: &'a Notifier,
+    pollers: &'a PollerQueues,
     lifecycles: &'a [Arc<str>],
     /// Receives candidates from another caller's scan.
     receiver: oneshot::Receiver<Vec<RecordId>>,
@@ -119,7 +119,7 @@ impl Drop for Reservation<'_> {
         drop(reserved);
         // Other callers may have found nothing because of this reservation.
         if !self.was_used && !self.records.is_empty() {
-            self.notifier.pollers.wake(self.lifecycles, self.records.len());
+            self.pollers.wake(self.lifecycles, self.records.len());
         }
     }
 }
@@ -132,8 +132,8 @@ pub(super) async fn reserve<'a, S: Store>(
 ) -> Result<Reservation<'a>, EngineError> {
     let broker = &shared.candidate_broker;
     let receiver = broker.enqueue_request(&request.lifecycles, max_jobs);
-    let (notifier, lifecycles) = (&shared.notifier, &request.lifecycles);
-    let mut reservation = Reservation { broker, notifier, lifecycles, receiver, records: Vec::new(), was_used: false };
+    let (pollers, lifecycles) = (&shared.notifier.pollers, &request.lifecycles);
+    let mut reservation = Reservation { broker, pollers, lifecycles, receiver, records: Vec::new(), was_used: false };
     let mut empty_scans = broker.empty_scans.lock().await;
     match reservation.receiver.try_recv() {
         Ok(records) => {

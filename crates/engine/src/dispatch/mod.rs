@@ -82,6 +82,12 @@ impl LeaseRequest {
         }
     }
 
+    /// Returns the call that leases a record, for a scan and for a sync match.
+    fn lease_call(&self, record: RecordId) -> Call {
+        let (worker, lease, start) = (Arc::clone(&self.worker), self.lease_duration, self.start);
+        Call::Lease { record, worker, lease, start }
+    }
+
     /// Returns the digest of the request without its wait.
     fn request_digest(&self) -> [u8; 32] {
         let lease = self.lease_duration.map(onceward_core::time::Duration::micros);
@@ -221,14 +227,12 @@ async fn lease_candidates<S: Store>(
     records: &[RecordId],
 ) -> Result<Vec<LeasedJob>, EngineError> {
     let calls = records.iter().enumerate().map(|(index, record)| {
-        let (worker, lease, start) = (Arc::clone(&request.worker), request.lease_duration, request.start);
-        let call = Call::Lease { record: *record, worker, lease, start };
         let job_key = idempotency_key.map(|once| IdempotencyKey {
             text: job_idempotency_id(actor, &once.text, Some(index)).idempotency_key,
             is_internal: true,
             ..once.clone()
         });
-        Submission { idempotency_key: job_key, ..Submission::new(actor, call) }
+        Submission { idempotency_key: job_key, ..Submission::new(actor, request.lease_call(*record)) }
     });
     let receivers = shared.queue.submit(calls.collect())?;
     let mut leased = Vec::with_capacity(receivers.len());
@@ -291,14 +295,4 @@ async fn recall_leases<S: Store>(
         leased.extend(leased_job(answer).filter(is_live));
     }
     Ok(is_used.then_some(leased))
-}
-
-/// Wakes pollers when a delayed job becomes ready, and every `poll_interval` in case a notification was lost.
-pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
-    while !shared.queue.is_closed() {
-        let poll = shared.config.poll_interval;
-        let delay = shared.store.now().await.map_or(poll, |now| shared.notifier.time_until_ready(now, poll));
-        shared.notifier.wait_earlier_ready(delay).await;
-        shared.notifier.pollers.wake_one_each();
-    }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onceward_core::decide::{Call, Operation, readiness};
+use onceward_core::decide::{Operation, readiness};
 use onceward_core::model::Definitions;
 use onceward_core::record::{Actor, Record};
 use onceward_core::time::Time;
@@ -213,8 +213,7 @@ impl ParkedRequest {
     }
 
     fn lease_operation(&self, record: RecordId, decided: &DecidedBatch) -> Result<Operation, EngineError> {
-        let LeaseRequest { worker, lease_duration: lease, start, .. } = &self.request;
-        let call = Call::Lease { record, worker: Arc::clone(worker), lease: *lease, start: *start };
+        let call = self.request.lease_call(record);
         let seed = ordered_seed(random_seed()?, decided.replies.len() + decided.writes.len());
         Ok(Operation { seed, actor: self.actor.clone(), call, check_answers: Vec::new(), trace: None })
     }

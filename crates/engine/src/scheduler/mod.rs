@@ -1,24 +1,30 @@
 //! The scheduler: fires due timers, and ends leases that expired before their commit (lost) or after it (finished). The
 //! first poll after a start finds everything that became due while no engine was running.
 
+mod blocked;
+mod fire;
+
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use onceward_core::decide::Call;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_core::value::RecordId;
-use onceward_store::{Store, StoreError};
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use onceward_store::Store;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::error::EngineError;
 use crate::log_on_change::LogOnChange;
 use crate::notifier::duration_between;
-use crate::shared::{Shared, due_submission};
-use crate::submission::queue::{Reply, Submission, random_seed};
+use crate::shared::Shared;
+use crate::submission::queue::{Submission, random_seed};
+
+pub(crate) use blocked::BlockedRecords;
+use fire::{await_due, due_submission};
+pub(crate) use fire::{fire_all_due, fire_due};
 
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     let (mut orphans_expired, mut mode, mut error_log) = (false, PollMode::Eager, LogOnChange::default());
@@ -133,95 +139,6 @@ async fn poll_due<S: Store>(shared: &Shared<S>, mode: &mut PollMode) -> Result<P
         *mode = PollMode::Eager;
     }
     Ok(if result.made_progress { PollOutcome::PollAgain } else { PollOutcome::WaitForWakeup })
-}
-
-/// Result of firing due records.
-pub(crate) struct DueResult {
-    /// A record was fired or blocked: another poll makes sense.
-    pub(crate) made_progress: bool,
-    /// Records that another writer had already fired.
-    already_done: usize,
-    /// The last error that was not caused by a single record.
-    pub(crate) error: Option<EngineError>,
-}
-
-/// Waits for the replies, and blocks records that cannot be fired.
-pub(crate) async fn await_due<S: Store>(
-    shared: &Shared<S>,
-    due_records: Vec<(Time, RecordId)>,
-    receivers: Vec<oneshot::Receiver<Reply>>,
-) -> DueResult {
-    let mut result = DueResult { made_progress: false, already_done: 0, error: None };
-    for ((_, record), receiver) in due_records.into_iter().zip(receivers) {
-        match shared.queue.wait_reply(receiver).await {
-            // A no-op is progress too: another caller or process had fired the record.
-            Ok(answer) => {
-                result.made_progress = true;
-                result.already_done += usize::from(answer.no_op.is_some());
-            }
-            Err(error) if error.is_single_operation_fault() || error.refusal().is_some() => {
-                warn!(%record, code = error.code(), "due record cannot be fired; the scheduler retries it later");
-                result.made_progress |= shared.blocked_records.block(record);
-            }
-            Err(error) => result.error = Some(error),
-        }
-    }
-    result
-}
-
-/// Bounds memory. If more records were blocked, later due records would wait.
-const MAX_BLOCKED_RECORDS: usize = 10_000;
-
-/// An operator may have repaired the database or uploaded the missing lifecycle version.
-const BLOCKED_RETRY_INTERVAL: Duration = Duration::from_mins(1);
-
-/// Due records that cannot be fired, for example damaged ones. The scheduler skips them, so that records due later do
-/// not wait.
-#[derive(Debug, Default)]
-pub(crate) struct BlockedRecords(Mutex<BlockedState>);
-
-#[derive(Debug, Default)]
-struct BlockedState {
-    records: HashSet<RecordId>,
-    retry_at: Option<Instant>,
-}
-
-impl BlockedRecords {
-    /// Returns unblocked records that are due at `cutoff`.
-    pub(crate) async fn due_unblocked<S: Store>(
-        &self,
-        store: &S,
-        cutoff: Time,
-        max_records: usize,
-    ) -> Result<Vec<(Time, RecordId)>, StoreError> {
-        let blocked = self.lock_state().records.clone();
-        let mut found = store.due_records(cutoff, max_records + blocked.len()).await?;
-        found.retain(|(_, record)| !blocked.contains(record));
-        found.truncate(max_records);
-        Ok(found)
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.lock_state().records.len()
-    }
-
-    /// Blocks a record. Returns false if it was already blocked or the capacity is used up.
-    fn block(&self, record: RecordId) -> bool {
-        let mut state = self.lock_state();
-        if state.records.len() >= MAX_BLOCKED_RECORDS {
-            return false;
-        }
-        state.retry_at.get_or_insert_with(|| Instant::now() + BLOCKED_RETRY_INTERVAL);
-        state.records.insert(record)
-    }
-
-    fn lock_state(&self) -> MutexGuard<'_, BlockedState> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.retry_at.is_some_and(|until| until <= Instant::now()) {
-            *state = BlockedState::default();
-        }
-        state
-    }
 }
 
 /// Ends leases of in-process workers of earlier instances, so that their jobs do not wait for the expiry.
