@@ -83,7 +83,7 @@ mod verify;
 mod version_migration;
 mod worker_registry;
 
-pub use api_keys::{ApiKeyCache, ApiKeys, Identity, NewApiKey, PlainApiKey, RevokedApiKey};
+pub use api_keys::{ApiKeyCache, ApiKeys, BUILT_IN_ROLES, Identity, NewApiKey, PlainApiKey, RevokedApiKey};
 pub use checks::{CheckError, CheckRegistry, CheckRequest};
 pub use config::EngineConfig;
 pub use delivery::http::HttpTransport;

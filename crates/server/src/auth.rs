@@ -15,15 +15,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use onceward_core::count_noun;
-use onceward_engine::{EngineError, Identity};
+use onceward_engine::{BUILT_IN_ROLES, EngineError, Identity};
 use onceward_store::{Catalog, Store as _};
 
 use crate::app::AppState;
 use crate::extract::{require_json, require_octet_stream};
 use crate::problem::Problem;
-
-/// The roles that the server defines itself.
-pub(crate) const BUILT_IN_ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
 /// Middleware that attaches the caller's [`Identity`] to the request, or responds with an error.
 pub(crate) async fn authenticate(State(app): State<AppState>, request: Request, next: Next) -> Response {

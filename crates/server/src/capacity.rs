@@ -11,8 +11,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::ServerConfig;
 use crate::problem::Problem;
 
-pub(crate) use slots::Slot;
-use slots::{SlotError, SlotPool};
+pub use slots::{Slot, SlotError, SlotPool};
 
 #[derive(Debug)]
 pub(crate) struct Capacity {
@@ -39,7 +38,7 @@ pub(crate) struct CapacityUsage {
 
 impl Capacity {
     pub(crate) fn new(config: &ServerConfig) -> Self {
-        let slot_pool = |count: usize| Arc::new(SlotPool::new(count, config.api_key_share_percent));
+        let slot_pool = |count: usize| Arc::new(SlotPool::with_share(count, config.api_key_share_percent));
         Self {
             connections: Arc::default(),
             draining: watch::Sender::new(false),
@@ -92,7 +91,7 @@ impl Capacity {
                 "too_many_long_polls",
                 "as many leases wait for work as may: try again, or ask without wait_ms",
             ),
-            SlotError::KeyShareExceeded(used) => api_key_share_exceeded(count_noun(
+            SlotError::ShareExceeded(used) => api_key_share_exceeded(count_noun(
                 used,
                 "lease of this key waits for work already",
                 "leases of this key wait for work already",
@@ -106,7 +105,7 @@ impl Capacity {
             SlotError::Exhausted => {
                 Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later")
             }
-            SlotError::KeyShareExceeded(used) => api_key_share_exceeded(count_noun(
+            SlotError::ShareExceeded(used) => api_key_share_exceeded(count_noun(
                 used,
                 "stream of this key is open already",
                 "streams of this key are open already",

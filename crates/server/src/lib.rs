@@ -48,6 +48,7 @@ mod write_timeout;
 
 pub use app::AppState;
 pub use caller::Caller;
+pub use capacity::{Slot, SlotError, SlotPool};
 pub use config::ServerConfig;
 pub use error_pages::error_pages;
 pub use extract::{

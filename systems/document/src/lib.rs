@@ -2,8 +2,7 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `upload.rs` | streaming upload, which creates a job |
-//! | `slots.rs` | limit on concurrent uploads, in total and per owner |
+//! | `upload.rs` | streaming upload, which creates a job; limits concurrent uploads, in total and per owner |
 //! | `min_rate.rs` | minimum transfer rate of an upload |
 //! | `jobs.rs` | read, submit, cancel and result |
 //! | `response.rs` | JSON representation of a job |
@@ -11,7 +10,6 @@
 mod jobs;
 mod min_rate;
 mod response;
-mod slots;
 mod upload;
 
 use std::time::Duration;

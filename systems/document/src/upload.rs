@@ -1,5 +1,7 @@
 //! Streams an uploaded document to object storage and creates its job. The server never inspects the content (DOC-15).
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::State;
@@ -12,7 +14,8 @@ use onceward_core::model::Lifecycle;
 use onceward_core::value::RecordId;
 use onceward_engine::{EngineError, PayloadUpload, Submission, UploadedPayload};
 use onceward_server::{
-    AppState, Caller, Problem, ProblemBody, current_trace, header_text, json_response, require_octet_stream,
+    AppState, Caller, Problem, ProblemBody, Slot, SlotError, SlotPool, current_trace, header_text, json_response,
+    require_octet_stream,
 };
 use onceward_store::Store as _;
 use serde_json::Map;
@@ -22,7 +25,6 @@ use utoipa_axum::routes;
 
 use crate::min_rate::RateMeter;
 use crate::response::{DocumentBytes, DocumentJobJson};
-use crate::slots::SlotPool;
 use crate::{JOB_LIFECYCLE, UploadLimits};
 
 pub(crate) const UPLOAD_PATH: &str = "/document/upload";
@@ -37,12 +39,24 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 #[derive(Clone, Debug)]
 pub(crate) struct UploadState {
     limits: UploadLimits,
-    slots: SlotPool,
+    slots: Arc<SlotPool>,
 }
 
 impl UploadState {
     pub(crate) fn new(limits: UploadLimits) -> Self {
-        Self { limits, slots: SlotPool::new(limits.max_concurrent, limits.max_concurrent_per_owner) }
+        Self { limits, slots: Arc::new(SlotPool::new(limits.max_concurrent, limits.max_concurrent_per_owner)) }
+    }
+
+    fn acquire_slot(&self, owner: &Arc<str>) -> Result<Slot, Problem> {
+        self.slots.try_acquire(Some(owner)).map_err(|error| {
+            let detail = match error {
+                SlotError::Exhausted => "as many uploads come in as may at once: try again",
+                SlotError::ShareExceeded(_) => {
+                    "as many uploads of yours come in as may at once: try again when one is done"
+                }
+            };
+            Problem::new(503, "too_many_uploads", detail)
+        })
     }
 }
 
@@ -82,7 +96,7 @@ async fn upload(
     let catalog = app.engine().store().catalog().await?;
     let lifecycle = catalog.definitions.get(JOB_LIFECYCLE).ok_or_else(Problem::not_found)?;
     let client_request_id = client_request_id(&headers, lifecycle)?;
-    let _slot = uploads.slots.try_acquire(&caller.actor.id)?;
+    let _slot = uploads.acquire_slot(&caller.actor.id)?;
     let size_limit = UploadSizeLimit::for_lifecycle(&app, lifecycle);
     size_limit.enforce(body.size_hint().lower())?;
     let fields = Map::from_iter([("requestId".to_owned(), client_request_id.into())]);

@@ -9,5 +9,5 @@ mod plain_key;
 pub use identity::Identity;
 pub(crate) use identity::require_operator;
 pub use manager::{ApiKeyCache, ApiKeys, RevokedApiKey};
-pub use new_key::NewApiKey;
+pub use new_key::{BUILT_IN_ROLES, NewApiKey};
 pub use plain_key::PlainApiKey;

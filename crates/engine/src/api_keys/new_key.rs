@@ -15,7 +15,7 @@ const MAX_OWNER_CHARS: usize = 1_000;
 const MAX_NAME_CHARS: usize = 100;
 
 /// Roles that the engine defines.
-const BUILT_IN_ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
+pub const BUILT_IN_ROLES: [&str; 5] = ["operator", "producer", "worker", "viewer", "metrics"];
 
 /// Limit of the roles, and of the lifecycles, of one key.
 const MAX_ROLES_OR_LIFECYCLES: usize = 100;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::client::Client;
@@ -62,15 +62,6 @@ enum JobEvent {
     LeaseExpired,
     /// The grace period after a stop request is over.
     GraceOver,
-}
-
-/// Aborts its task when dropped.
-struct AbortOnDrop(JoinHandle<HandlerResult>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl JobRunner {
@@ -176,8 +167,10 @@ impl JobRunner {
             stop_receiver,
         };
         let handler = Arc::clone(&self.handler);
-        // The handler is called within its own task, so that a panic becomes a failure report.
-        let mut task = AbortOnDrop(tokio::spawn(async move { handler(job).await }));
+        // The handler is called within its own task, so that a panic becomes a failure report. The set aborts the task
+        // when dropped.
+        let mut task = JoinSet::new();
+        task.spawn(async move { handler(job).await });
         let warning = (held.lease_duration / EXPIRY_WARNING_DIVISOR).min(MAX_EXPIRY_WARNING);
         let mut grace_deadline = None;
         loop {
@@ -185,7 +178,7 @@ impl JobRunner {
             let wake_at = if is_warned { held.expires_at() } else { held.expires_at() - warning };
             let next = tokio::select! {
                 biased;
-                ended = &mut task.0 => JobEvent::HandlerEnded(ended),
+                Some(ended) = task.join_next() => JobEvent::HandlerEnded(ended),
                 result = heartbeat.next_result() => JobEvent::HeartbeatAnswered(result),
                 changed = phases.changed() => if changed.is_ok() { JobEvent::PhaseChanged } else { JobEvent::GraceOver },
                 () = tokio::time::sleep_until(wake_at) => if is_warned { JobEvent::LeaseExpired } else { JobEvent::ExpiryNear },
