@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use onceward_worker::EventRequest;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::output::CommandStatus;
@@ -51,12 +51,9 @@ impl FireArgs {
             key: self.once.clone(),
             ..EventRequest::new(self.id, &self.event)
         };
-        let send = |client: onceward_worker::Client| async move {
-            let result = client.fire(&request).await?;
-            Ok(json!({ "record": result.record, "spawned": result.spawned }))
-        };
+        let send = |client: onceward_worker::Client| async move { client.fire(&request).await };
         self.remote.run_request(self.json, send, |result| {
-            let state = result["record"]["state"].as_str().unwrap_or_default();
+            let state = result.record.as_ref().map(|record| record.state.as_str()).unwrap_or_default();
             format!("{state}\n")
         })
     }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use clap::Args;
+use onceward_api_types::Effect;
 use onceward_core::count_noun;
 use onceward_worker::{Client, ClientError, Record};
 use serde::Serialize;
-use serde_json::Value as Json;
 use uuid::Uuid;
 
 use crate::output::CommandStatus;
@@ -57,7 +57,7 @@ struct RecordWithEffect {
     #[serde(flatten)]
     record: Record,
     #[serde(skip_serializing_if = "Option::is_none")]
-    effect: Option<Json>,
+    effect: Option<Effect>,
 }
 
 fn render(RecordWithEffect { record, effect }: &RecordWithEffect) -> String {
@@ -93,9 +93,11 @@ fn render(RecordWithEffect { record, effect }: &RecordWithEffect) -> String {
             line("field", &format!("{name} = {}", format_value(field)));
         }
     }
-    let result = |effect: &Json| effect.get("result").or_else(|| effect.get("result_base64")).map(format_value);
-    if let Some(result) = effect.as_ref().and_then(result) {
-        line("result", &result);
+    if let Some(Effect { result, result_base64, .. }) = effect {
+        let base64 = || result_base64.clone().map(Into::into);
+        if let Some(result) = result.clone().or_else(base64) {
+            line("result", &format_value(&result));
+        }
     }
     text
 }

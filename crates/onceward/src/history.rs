@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use onceward_worker::{Execution, LogEntry};
+use onceward_worker::LogEntry;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -69,17 +69,17 @@ pub(crate) fn history_row(entry: &LogEntry, state_before: Option<&str>) -> [Stri
 
 /// Returns the reason for a refusal or failure, if the entry has one.
 fn entry_note(entry: &LogEntry) -> String {
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(sanitize_line);
     if let Some(refusal) = &entry.refusal {
-        return format!("refused: {}", text(refusal.get("code")).unwrap_or_default());
+        return format!("refused: {}", sanitize_line(&refusal.code));
     }
-    let aborted = |execution: &Execution| text(execution.extra.get("aborted")?.get("code"));
-    if let Some(code) = entry.execution.as_ref().and_then(aborted) {
-        let fields = entry.extra.get("fields");
-        let error = fields.and_then(|fields| text(fields.get("lastError"))).filter(|error| !error.is_empty());
-        return error.map_or_else(|| code.clone(), |error| format!("{code}: {error}"));
+    if let Some(aborted) = entry.execution.as_ref().and_then(|execution| execution.aborted.as_ref()) {
+        let code = sanitize_line(&aborted.code);
+        let error = entry.fields.get("lastError").and_then(Value::as_str).map(sanitize_line);
+        return error
+            .filter(|error| !error.is_empty())
+            .map_or_else(|| code.clone(), |error| format!("{code}: {error}"));
     }
-    if entry.extra.contains_key("effect") { "the effect landed".to_owned() } else { String::new() }
+    if entry.effect.is_some() { "the effect landed".to_owned() } else { String::new() }
 }
 
 #[cfg(test)]
@@ -90,13 +90,21 @@ mod tests {
 
     #[test]
     fn history_shows_state_before_and_after_each_entry() {
+        let execution = |members: Value| {
+            let mut execution = json!({
+                "id": "x.1", "record": Uuid::nil(), "attempt": 1, "token": 1, "worker": "w1",
+                "leased_at": "2026-01-02T03:04:06Z", "expires_at": "2026-01-02T03:05:06Z",
+            });
+            execution.as_object_mut().expect("an object").extend(members.as_object().expect("an object").clone());
+            execution
+        };
         let entries: Vec<LogEntry> = serde_json::from_value(json!([
             { "seq": 1, "version": 1, "at": "2026-01-02T03:04:05.678Z", "event": "create", "actor": "ann", "state": "PENDING" },
             { "seq": 2, "version": 2, "at": "2026-01-02T03:04:06Z", "event": "lease", "actor": "bob", "state": "RUNNING",
-              "execution": { "id": "x.1", "attempt": 1, "worker": "w1", "status": "IN_PROGRESS" } },
+              "execution": execution(json!({ "status": "IN_PROGRESS" })) },
             { "seq": 3, "version": 3, "at": "2026-01-02T03:04:07Z", "event": "fail", "actor": "engine", "state": "PENDING",
               "fields": { "lastError": "gone" },
-              "execution": { "id": "x.1", "attempt": 1, "status": "ABORTED", "aborted": { "code": "lost", "retryable": true } } },
+              "execution": execution(json!({ "status": "ABORTED", "aborted": { "code": "lost", "retryable": true } })) },
             { "seq": 4, "version": 4, "at": "2026-01-02T03:04:08Z", "event": "touch", "actor": "ann" }
         ]))
         .expect("entries");

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Subcommand};
+use onceward_api_types::{ApiKey, NewApiKeyBody, NewApiKeyJson, RevokedApiKey};
 use onceward_core::closest_name;
 use onceward_core::compile::declared_lifecycles;
 use onceward_core::record::Actor;
 use onceward_core::time::Time;
-use onceward_engine::{ApiKeyCache, ApiKeys, EngineError, NewApiKey, RevokedApiKey};
-use onceward_store::{AnyStore, ApiKey, Clock, PostgresStore, SqliteStore, Store as _, StoreError};
+use onceward_engine::{ApiKeyCache, ApiKeys, EngineError, NewApiKey};
+use onceward_server::api_key_json;
+use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, Store as _, StoreError};
 use onceward_worker::{Client, ClientError};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseUrl;
@@ -113,6 +116,15 @@ enum KeyOperation {
     Revoke(String),
 }
 
+/// The reply, as the server sends it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum KeyReply {
+    Created(NewApiKeyJson),
+    Listed { keys: Vec<ApiKey> },
+    Revoked(RevokedApiKey),
+}
+
 impl KeyArgs {
     pub(crate) fn run(self) -> Result<CommandStatus> {
         let (operation, KeyTargetArgs { target: place, json }) = match self.command {
@@ -127,21 +139,21 @@ impl KeyArgs {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(run_operation(&place, &operation))? {
             Ok(done) => {
-                for role in done["unknown_roles"].as_array().into_iter().flatten() {
-                    let role = role.as_str().unwrap_or_default();
+                let unknown_roles = if let KeyReply::Created(created) = &done { &*created.unknown_roles } else { &[] };
+                for role in unknown_roles {
                     print_stderr(&format!(
                         "warning: no lifecycle here names the role `{role}` yet: until one does, the key makes and reads its owner's \
                          records as a producer's does\n"
                     ));
                 }
-                if done["operators_left"] == 0 {
+                if matches!(&done, KeyReply::Revoked(revoked) if revoked.operators_left == 0) {
                     print_stderr(
                         "warning: no operator's key is left: nobody can make or revoke keys through a server any more. `onceward key \
                          create --db … --owner … --role operator` makes one in the database itself (a SQLite one when its server has stopped)\n",
                     );
                 }
-                print_stdout(&if json { format!("{done:#}\n") } else { render(&operation, &done) })?;
-                if matches!(operation, KeyOperation::Create(_)) && !json {
+                print_stdout(&if json { format!("{:#}\n", json!(done)) } else { render(&done) })?;
+                if matches!(done, KeyReply::Created(_)) && !json {
                     print_stderr(
                         "This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n",
                     );
@@ -160,7 +172,7 @@ impl KeyArgs {
 }
 
 /// The reply or the refusal; an error if the target could not be reached.
-type KeyOperationResult = Result<Result<Value, KeyRefusal>>;
+type KeyOperationResult = Result<Result<KeyReply, KeyRefusal>>;
 
 /// A refusal as text and as JSON.
 struct KeyRefusal {
@@ -189,24 +201,29 @@ async fn run_operation(target: &TargetArgs, operation: &KeyOperation) -> KeyOper
     }
 }
 
-async fn run_on_server(client: &Client, operation: &KeyOperation) -> Result<Value, ClientError> {
+async fn run_on_server(client: &Client, operation: &KeyOperation) -> Result<KeyReply, ClientError> {
     match operation {
         KeyOperation::Create(new) => {
-            let expires_at = new.expires_at.map(|time| time.to_string());
-            let NewApiKey { owner, roles, lifecycles, name, .. } = new;
-            let body = json!({ "owner": owner, "roles": roles, "lifecycles": lifecycles, "name": name, "expires_at": expires_at });
+            let names = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();
+            let body = NewApiKeyBody {
+                owner: new.owner.to_string(),
+                roles: names(&new.roles),
+                lifecycles: names(&new.lifecycles),
+                name: Some(new.name.to_string()),
+                expires_at: new.expires_at.map(|time| time.to_string()),
+            };
             let created = client.create_api_key(&body).await?;
             // The server has created the API key, so a failure of this lookup must not hide it.
-            if !lifecycles.is_empty()
+            if !new.lifecycles.is_empty()
                 && let Ok(all) = client.lifecycles().await
             {
-                let names = all["lifecycles"].as_array().into_iter().flatten().filter_map(|one| one["name"].as_str());
-                warn_unknown_lifecycles(lifecycles, &names.map(Into::into).collect());
+                let names = all.lifecycles.into_iter().map(|lifecycle| lifecycle.name.into());
+                warn_unknown_lifecycles(&new.lifecycles, &names.collect());
             }
-            Ok(created)
+            Ok(KeyReply::Created(created))
         }
-        KeyOperation::List => Ok(json!({ "keys": client.list_api_keys().await? })),
-        KeyOperation::Revoke(id) => client.revoke_api_key(id).await,
+        KeyOperation::List => Ok(KeyReply::Listed { keys: client.list_api_keys().await? }),
+        KeyOperation::Revoke(id) => client.revoke_api_key(id).await.map(KeyReply::Revoked),
     }
 }
 
@@ -231,20 +248,18 @@ async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> Ke
     let done = match operation {
         KeyOperation::Create(new) => match keys.create(&console, new.clone()).await {
             Ok((key, text)) => {
-                let mut shown = as_json(&key);
-                shown["key"] = text.reveal().into();
-                shown["unknown_roles"] = json!(keys.unknown_roles(&key.roles).await.unwrap_or_default());
-                Ok(shown)
+                let unknown_roles = keys.unknown_roles(&key.roles).await.unwrap_or_default();
+                let unknown_roles = unknown_roles.iter().map(ToString::to_string).collect();
+                Ok(KeyReply::Created(NewApiKeyJson { key: text.reveal(), about: api_key_json(&key), unknown_roles }))
             }
             Err(error) => Err(error),
         },
         KeyOperation::List => {
-            keys.list(&console).await.map(|keys| json!({ "keys": keys.iter().map(as_json).collect::<Vec<_>>() }))
+            keys.list(&console).await.map(|keys| KeyReply::Listed { keys: keys.iter().map(api_key_json).collect() })
         }
-        KeyOperation::Revoke(id) => keys.revoke(&console, id).await.map(|RevokedApiKey { key, operators_left }| {
-            let mut shown = as_json(&key);
-            shown["operators_left"] = operators_left.into();
-            shown
+        KeyOperation::Revoke(id) => keys.revoke(&console, id).await.map(|revoked| {
+            let about = api_key_json(&revoked.key);
+            KeyReply::Revoked(RevokedApiKey { about, operators_left: revoked.operators_left })
         }),
     };
     match done {
@@ -273,35 +288,23 @@ fn warn_unknown_lifecycles(lifecycles: &[Arc<str>], known: &BTreeSet<Arc<str>>) 
     }
 }
 
-/// Returns an API key in the server's JSON form.
-fn as_json(key: &ApiKey) -> Value {
-    let time = |time: Option<Time>| time.map(|time| time.to_string());
-    json!({
-        "id": key.id, "owner": key.owner, "roles": key.roles, "lifecycles": key.lifecycles, "name": key.name,
-        "created_at": key.created_at.to_string(), "expires_at": time(key.expires_at), "revoked_at": time(key.revoked_at),
-    })
-}
-
-fn render(operation: &KeyOperation, done: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    match operation {
-        KeyOperation::Create(_) => format!("{}\n", text(&done["key"])),
-        KeyOperation::Revoke(id) => format!("{id} is revoked\n"),
-        KeyOperation::List => {
+fn render(done: &KeyReply) -> String {
+    match done {
+        KeyReply::Created(created) => format!("{}\n", created.key),
+        KeyReply::Revoked(revoked) => format!("{} is revoked\n", revoked.about.id),
+        KeyReply::Listed { keys } => {
             let mut table = String::new();
-            for key in done["keys"].as_array().into_iter().flatten() {
-                let names =
-                    |list: &Value| list.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(",");
-                let mut line = format!("{}  {}  {}", text(&key["id"]), text(&key["owner"]), names(&key["roles"]));
-                if key["lifecycles"].is_array() {
-                    let _ = write!(line, "  for {}", names(&key["lifecycles"]));
+            for key in keys {
+                let mut line = format!("{}  {}  {}", key.id, key.owner, key.roles.join(","));
+                if let Some(lifecycles) = &key.lifecycles {
+                    let _ = write!(line, "  for {}", lifecycles.join(","));
                 }
-                if key["name"] != "" {
-                    let _ = write!(line, "  {:?}", text(&key["name"]));
+                if !key.name.is_empty() {
+                    let _ = write!(line, "  {:?}", key.name);
                 }
-                for (word, when) in [("expires", &key["expires_at"]), ("revoked", &key["revoked_at"])] {
-                    if when.is_string() {
-                        let _ = write!(line, "  {word} {}", text(when));
+                for (word, when) in [("expires", key.expires_at), ("revoked", key.revoked_at)] {
+                    if let Some(when) = when {
+                        let _ = write!(line, "  {word} {when}");
                     }
                 }
                 let _ = writeln!(table, "{line}");

@@ -6,14 +6,16 @@ use std::time::Duration as Length;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use onceward_api_types::{PruneBody, PruneReport};
 use onceward_core::count_noun;
 use onceward_core::time::Duration;
 use onceward_engine::{
-    EngineConfig, ProgressObserver, PruneOptions, PruneReport, RetentionPolicy, collect_orphans, prune_with_progress,
+    EngineConfig, ProgressObserver, PruneOptions, RetentionPolicy, collect_orphans, prune_with_progress,
 };
+use onceward_server::prune_report_json;
 use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
 use onceward_worker::ClientError;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::database::DatabaseUrl;
 use crate::object_storage::ObjectStorageArgs;
@@ -78,26 +80,24 @@ impl PruneArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let pruned = match self.target.resolve() {
             Target::Server => self.prune_by_server(),
-            Target::Database(database) | Target::Unreadable(database) => {
-                self.prune_database(&database).map(|pruned| report_json(&pruned))
-            }
+            Target::Database(database) | Target::Unreadable(database) => self.prune_database(&database),
         };
         let pruned = match pruned {
             Ok(pruned) => pruned,
             Err(error) => return self.report_error(error),
         };
-        print_stdout(&if self.json { format!("{pruned:#}\n") } else { summary(&pruned, self.dry_run) })?;
-        Ok(if array_items(&pruned["damaged"]).is_empty() { CommandStatus::Success } else { CommandStatus::Failure })
+        print_stdout(&if self.json { format!("{:#}\n", json!(pruned)) } else { summary(&pruned, self.dry_run) })?;
+        Ok(if pruned.damaged.is_empty() { CommandStatus::Success } else { CommandStatus::Failure })
     }
 
-    /// Asks a server to prune. Its reply has the form of [`report_json`].
-    fn prune_by_server(&self) -> Result<Value> {
-        let mut body = json!({ "only": self.only, "dry_run": self.dry_run });
-        for (name, length) in [("older_than", self.older_than), ("keys_older_than", self.keys_older_than)] {
-            if let Some(length) = length {
-                body[name] = Duration::from_micros(i64::try_from(length.as_micros())?).to_string().into();
-            }
-        }
+    fn prune_by_server(&self) -> Result<PruneReport> {
+        let text = |length: Length| anyhow::Ok(Duration::from_micros(i64::try_from(length.as_micros())?).to_string());
+        let body = PruneBody {
+            older_than: self.older_than.map(text).transpose()?,
+            keys_older_than: self.keys_older_than.map(text).transpose()?,
+            only: self.only.clone(),
+            dry_run: self.dry_run,
+        };
         let client = self.target.client()?;
         Ok(remote::build_runtime()?.block_on(client.prune(&body))?)
     }
@@ -169,7 +169,7 @@ impl PruneArgs {
             // Delete the large payloads that no record references any more.
             collect_orphans(store, &objects, EngineConfig::default().orphan_ttl).await?;
         }
-        Ok(pruned)
+        Ok(prune_report_json(&pruned))
     }
 
     /// Reports transient errors and a server's refusal as failure, not as misuse.
@@ -219,73 +219,37 @@ impl ProgressObserver for PruneProgress {
     }
 }
 
-fn array_items(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// Formats the result of [`report_json`] or of the server.
-fn summary(pruned: &Value, dry_run: bool) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let number = |name: &str| pruned[name].as_u64().unwrap_or(0);
+fn summary(pruned: &PruneReport, dry_run: bool) -> String {
     let (records, entries) =
-        (count_noun(number("records"), "record", "records"), count_noun(number("entries"), "entry", "entries"));
+        (count_noun(pruned.records, "record", "records"), count_noun(pruned.entries, "entry", "entries"));
     let mut summary_text = String::new();
-    for share in array_items(&pruned["shares"]) {
-        let [lifecycle, owner, state] = ["lifecycle", "owner", "state"].map(|name| text(&share[name]));
-        let _ = writeln!(summary_text, "{lifecycle} {owner} {state}: {}", share["records"]);
+    for share in &pruned.shares {
+        let _ = writeln!(summary_text, "{} {} {}: {}", share.lifecycle, share.owner, share.state, share.records);
     }
-    for damaged in array_items(&pruned["damaged"]) {
-        let _ =
-            writeln!(summary_text, "kept: {} cannot be pruned: {}", text(&damaged["record"]), text(&damaged["why"]));
+    for damaged in &pruned.damaged {
+        let _ = writeln!(summary_text, "kept: {} cannot be pruned: {}", damaged.record, damaged.why);
     }
-    let _ = match (dry_run, &pruned["checkpoint"]) {
+    let _ = match (dry_run, pruned.checkpoint) {
         (true, _) => writeln!(summary_text, "{records} with {entries} would go"),
-        (false, Value::Null) => writeln!(summary_text, "no record went"),
-        (false, seq) => {
+        (false, None) => writeln!(summary_text, "no record went"),
+        (false, Some(seq)) => {
             writeln!(summary_text, "{records} with {entries} went; the last checkpoint is entry {seq} of the log")
         }
     };
     for (count, one, many) in [
-        ("requests", "answer to a caller's key was forgotten", "answers to callers' keys were forgotten"),
+        (pruned.requests, "answer to a caller's key was forgotten", "answers to callers' keys were forgotten"),
         (
-            "held",
+            pruned.held,
             "record is old enough, and stays: others that belong to it do",
             "records are old enough, and stay: others that belong to them do",
         ),
-        ("busy", "record was in use, and stays for now", "records were in use, and stay for now"),
+        (pruned.busy, "record was in use, and stays for now", "records were in use, and stay for now"),
     ] {
-        let count = number(count);
         if count > 0 {
             let _ = writeln!(summary_text, "{}", count_noun(count, one, many));
         }
     }
     summary_text
-}
-
-fn report_json(pruned: &PruneReport) -> Value {
-    let shares: Vec<Value> = pruned
-        .shares
-        .iter()
-        .map(|share| {
-            let (lifecycle, owner, state) = (&*share.lifecycle, &*share.owner, &*share.state);
-            json!({ "lifecycle": lifecycle, "owner": owner, "state": state, "records": share.records })
-        })
-        .collect();
-    let damaged: Vec<Value> = pruned
-        .damaged
-        .iter()
-        .map(|damaged| json!({ "record": damaged.record.to_string(), "why": damaged.why }))
-        .collect();
-    json!({
-        "records": pruned.records,
-        "entries": pruned.entries,
-        "requests": pruned.idempotency_keys,
-        "held": pruned.held_back,
-        "busy": pruned.changed,
-        "checkpoint": pruned.checkpoint_seq,
-        "shares": shares,
-        "damaged": damaged,
-    })
 }
 
 #[cfg(test)]

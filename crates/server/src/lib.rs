@@ -58,6 +58,9 @@ pub use extract::{
 pub use openapi::openapi_document;
 pub use problem::{Problem, ProblemBody};
 pub use response::{Rfc3339, bytes_response, effect_response, json_ok, json_response};
+pub use routes::api_keys::api_key_json;
+pub use routes::lifecycle_versions::{migrate_step, version_json};
+pub use routes::prune::prune_report_json;
 pub use serve::serve;
 pub use system_routes::{EmptyBody, SystemRoutes, fire_event, require_visible};
 pub use telemetry::{Telemetry, TraceExport, current_trace};

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+pub use onceward_api_types::Problem as ProblemBody;
 use onceward_core::decide::Refusal;
 use onceward_core::execution_id::ExecutionId;
 use onceward_core::value::RecordId;
 use onceward_engine::EngineError;
-use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
-use utoipa::ToSchema;
 
 use crate::error_pages;
 
@@ -76,7 +75,7 @@ impl Problem {
     }
 
     /// Returns the JSON body, for a response or a batch item.
-    pub fn body(&self) -> ProblemBody<'_> {
+    pub fn body(&self) -> ProblemBody {
         let kind =
             if error_pages::has_page(&self.code) { format!("/errors/{}", self.code) } else { "about:blank".into() };
         let retry_after_ms = self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
@@ -85,10 +84,11 @@ impl Problem {
             kind,
             title,
             status: self.status,
-            code: &self.code,
-            detail: &self.detail,
+            code: self.code.to_string(),
+            detail: Some(self.detail.clone()),
             retry_after_ms,
-            extra: &self.extra,
+            extra: self.extra.clone(),
+            ..ProblemBody::default()
         }
     }
 }
@@ -112,32 +112,6 @@ impl Problem {
 /// Rounds up to whole seconds, at least one.
 fn whole_seconds(wait: Duration) -> u128 {
     wait.as_millis().div_ceil(1_000).max(1)
-}
-
-/// Why a call failed.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Problem)]
-pub struct ProblemBody<'a> {
-    /// Path of the documentation of `code` on this server; `about:blank` if a lifecycle defines the code.
-    #[serde(rename = "type")]
-    kind: String,
-    title: String,
-    #[schema(minimum = 400, maximum = 599)]
-    status: u16,
-    /// Stable identifier for programs.
-    code: &'a str,
-    /// Explanation for people.
-    detail: &'a str,
-    /// How long to wait before a retry.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
-    retry_after_ms: Option<u64>,
-    /// Members that depend on `code`: a refusal has `state`, `event` and `reason`, and `record` and `lifecycle` if
-    /// known; `already_committed` has the winning `effect`; `pruned` has `oldest`, the `seq` after which the log is
-    /// available.
-    #[serde(flatten)]
-    #[schema(ignore)]
-    extra: &'a Map<String, Json>,
 }
 
 impl IntoResponse for Problem {

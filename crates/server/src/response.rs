@@ -1,20 +1,23 @@
-//! JSON responses for records, executions and log entries, serialized directly from the engine's types.
+//! JSON responses for records, executions and log entries, converted from the engine's types.
 
 mod bytes;
 mod entry;
 mod execution;
 mod record;
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
 use onceward_core::time::Time;
 use serde::{Serialize, Serializer};
 
 pub use bytes::{bytes_response, effect_response};
-pub(crate) use entry::LogEntryJson;
-pub(crate) use execution::{EffectJson, ExecutionJson, is_wrapped_base64, unwrap_base64, wrap_base64};
-pub(crate) use record::{RecordJson, etag_value};
+pub(crate) use entry::log_entry_json;
+pub(crate) use execution::{effect_json, execution_json, is_wrapped_base64, unwrap_base64, wrap_base64};
+pub(crate) use record::{RecordJson, etag_value, record_json, record_response};
 
 use crate::problem::Problem;
 
@@ -47,12 +50,13 @@ impl Serialize for Rfc3339 {
     }
 }
 
-/// Serializes a value as its `Display` text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DisplayText<T>(pub(crate) T);
+/// Converts a time for a response body. A time outside the range of RFC 3339 becomes the nearest one.
+pub(crate) fn timestamp(time: Time) -> Timestamp {
+    let nearest = if time.micros() < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_microsecond(time.micros()).unwrap_or(nearest)
+}
 
-impl<T: std::fmt::Display> Serialize for DisplayText<T> {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(&self.0)
-    }
+/// Copies names for a response body.
+pub(crate) fn texts(names: &[Arc<str>]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
 }

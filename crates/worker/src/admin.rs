@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use serde_json::Value as Json;
+use onceward_api_types::{ApiKey, ApiKeys, NewApiKeyBody, NewApiKeyJson, PruneBody, PruneReport, RevokedApiKey};
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -13,23 +13,20 @@ use crate::transport::{ApiRequest, RetrySafety};
 const PRUNE_TIMEOUT: Duration = Duration::from_hours(24);
 
 impl Client {
-    /// Creates an API key: `{owner, roles, lifecycles?, name?, expires_at?}`. Only this response contains its text,
-    /// as `key`. The call is never repeated, because a lost response leaves an API key whose text is unknown.
-    pub async fn create_api_key(&self, request: &Json) -> Result<Json, ClientError> {
+    /// Creates an API key. Only this response contains its text, as `key`. The call is never repeated, because a lost response leaves an API key whose text is unknown.
+    pub async fn create_api_key(&self, request: &NewApiKeyBody) -> Result<NewApiKeyJson, ClientError> {
         let api_request =
             ApiRequest { retry_safety: RetrySafety::Never, ..ApiRequest::post("/v1/keys".to_owned(), request)? };
         self.send_json(&api_request).await
     }
 
     /// Lists all API keys, oldest first, including expired and revoked ones.
-    pub async fn list_api_keys(&self) -> Result<Vec<Json>, ClientError> {
+    pub async fn list_api_keys(&self) -> Result<Vec<ApiKey>, ClientError> {
         let (mut keys, mut path) = (Vec::new(), "/v1/keys?limit=1000".to_owned());
         loop {
-            let mut page: Json = self.send_json(&ApiRequest::get(path)).await?;
-            if let Some(Json::Array(more)) = page.get_mut("keys").map(Json::take) {
-                keys.extend(more);
-            }
-            match page["next"].as_str() {
+            let page: ApiKeys = self.send_json(&ApiRequest::get(path)).await?;
+            keys.extend(page.keys);
+            match page.next {
                 Some(next) => path = format!("/v1/keys?limit=1000&cursor={next}"),
                 None => return Ok(keys),
             }
@@ -37,7 +34,7 @@ impl Client {
     }
 
     /// Revokes an API key.
-    pub async fn revoke_api_key(&self, id: &str) -> Result<Json, ClientError> {
+    pub async fn revoke_api_key(&self, id: &str) -> Result<RevokedApiKey, ClientError> {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             // Do not quote the argument: it may be a whole API key.
             return Err(ClientError::InvalidRequest("this is no id of a key: letters and digits".to_owned()));
@@ -46,8 +43,8 @@ impl Client {
         self.send_json(&api_request).await
     }
 
-    /// Prunes ended records: `{older_than?, keys_older_than?, only?, dry_run?}`. Returns when pruning is complete.
-    pub async fn prune(&self, options: &Json) -> Result<Json, ClientError> {
+    /// Prunes ended records. Returns when pruning is complete.
+    pub async fn prune(&self, options: &PruneBody) -> Result<PruneReport, ClientError> {
         self.send_json(&ApiRequest {
             max_server_wait: PRUNE_TIMEOUT,
             ..ApiRequest::post("/v1/prune".to_owned(), options)?

@@ -1,13 +1,9 @@
 //! Errors of client calls.
 
-use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json};
-
-/// Servers restart within seconds; a longer delay would keep callers waiting after that.
-pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+pub(crate) use onceward_api_types::MAX_RETRY_DELAY;
+pub use onceward_api_types::Problem;
 
 /// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -64,78 +60,5 @@ impl ClientError {
     /// Returns the delay that the server asked for.
     pub fn retry_after(&self) -> Option<Duration> {
         self.problem().and_then(|problem| problem.retry_after)
-    }
-}
-
-/// A refusal by the server (`application/problem+json`).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Problem {
-    pub status: u16,
-    /// Stable identifier for programs.
-    pub code: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub title: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-    /// The record's state, if an event was refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// How long to wait, from the `Retry-After` header or the body.
-    #[serde(skip)]
-    pub retry_after: Option<Duration>,
-    /// Other members, such as the winning effect or the oldest available `seq`.
-    #[serde(flatten)]
-    pub extra: Map<String, Json>,
-}
-
-impl Problem {
-    /// Returns the best explanation for people.
-    pub fn message(&self) -> &str {
-        let said = self.reason.as_deref().or(self.detail.as_deref());
-        said.unwrap_or(if self.title.is_empty() { "no reason was given" } else { &self.title })
-    }
-
-    /// Takes the delay from the body, which is more precise than the header.
-    pub(crate) fn with_body_retry_after(mut self) -> Self {
-        let said = self.extra.get("retry_after_ms").and_then(Json::as_u64).map(Duration::from_millis);
-        self.retry_after = said.or(self.retry_after).map(|pause| pause.min(MAX_RETRY_DELAY));
-        self
-    }
-
-    fn is_retryable(&self) -> bool {
-        matches!(self.status, 429 | 502 | 503 | 504 | 507) || self.code == "idempotency_key_in_use"
-    }
-
-    /// Returns whether the server refused before execution. `closed` and `store_unavailable` are not included:
-    /// their batch may have been written.
-    fn was_not_executed(&self) -> bool {
-        let not_executed_codes = [
-            "overloaded",
-            "too_many_conflicts",
-            "store_busy",
-            "store_full",
-            "check_unavailable",
-            "invalid_check_answer",
-        ];
-        self.status == 429 || not_executed_codes.contains(&&*self.code)
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} {}: {}", self.status, self.code, self.message())?;
-        if let Some(state) = &self.state {
-            write!(out, " (state {state}")?;
-            if let Some(event) = &self.event {
-                write!(out, ", event {event}")?;
-            }
-            out.write_str(")")?;
-        }
-        Ok(())
     }
 }

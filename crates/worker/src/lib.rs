@@ -21,7 +21,7 @@
 //! | `tls_roots.rs` | trusted root certificates |
 //! | `transport.rs` | sends one request: timeouts, and retries where they are safe |
 //! | `error.rs` | errors of calls |
-//! | `types.rs`, `payload.rs` | types of the API's JSON |
+//! | `types.rs`, `payload.rs` | leased jobs, payloads and results of batches; the other types are in `onceward-api-types` |
 //! | `records.rs`, `leases.rs`, `reports.rs`, `stream.rs`, `admin.rs` | the calls, one file per resource |
 //! | `work/` | workers that run a closure for each job and keep its lease |
 //! | `command/` | workers that run a program for each job and end it with its lease |
@@ -54,11 +54,13 @@ pub use client::{Client, RetryPolicy};
 pub use command::{CommandWorker, CommandWorkerExit, ResultKind, SelfLauncher, StderrLine, execute, supervise};
 pub use error::{ClientError, Problem};
 pub use leases::LeaseRequest;
+pub use onceward_api_types::{
+    BatchEvent as EventRequest, Execution, FireResult, LeaseBody, LogEntry, PayloadRef, Record, RecordPage,
+    ReportResult,
+};
 pub use payload::Payload;
-pub use records::{EventRequest, ListQuery, NewRecord};
+pub use records::{ListQuery, NewRecord};
 pub use reports::{Report, ReportKind};
 pub use stream::{LogStream, StreamOptions};
-pub use types::{
-    BatchItemResult, Execution, FireResult, LeasedJob, LogEntry, PayloadRef, Record, RecordPage, ReportResult,
-};
+pub use types::{BatchItemResult, LeasedJob};
 pub use work::{CommitResult, Failure, Job, StopReason, WorkerConfig, WorkerHandle};

@@ -3,9 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::de::{DeserializeOwned, Error as _};
-use serde::ser::SerializeMap as _;
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// JSON, kept byte for byte, or bytes.
@@ -65,31 +63,13 @@ impl Payload {
     }
 }
 
-/// Serializes JSON as `NAME` and bytes as `NAME_base64`.
-pub(crate) fn serialize_payload<M: serde::ser::SerializeMap>(
-    map: &mut M,
-    payload: Option<&Payload>,
-    names: [&'static str; 2],
-) -> Result<(), M::Error> {
+/// Splits a payload into its JSON and its base64 member.
+pub(crate) fn wire_members(payload: Option<&Payload>) -> (Option<Box<RawValue>>, Option<String>) {
     match payload {
-        None => Ok(()),
-        Some(Payload::Json(json)) => map.serialize_entry(names[0], json),
-        Some(Payload::Bytes(bytes)) => map.serialize_entry(names[1], &STANDARD.encode(bytes)),
+        None => (None, None),
+        Some(Payload::Json(json)) => (Some(json.clone()), None),
+        Some(Payload::Bytes(bytes)) => (None, Some(STANDARD.encode(bytes))),
     }
-}
-
-/// For `#[serde(flatten)]` in a new record.
-#[expect(clippy::ref_option, reason = "the shape that serde asks for")]
-pub(crate) fn as_payload<S: Serializer>(payload: &Option<Payload>, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(None)?;
-    serialize_payload(&mut map, payload.as_ref(), ["payload", "payload_base64"])?;
-    map.end()
-}
-
-/// Deserializes `NAME_base64`.
-pub(crate) fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
-    let Some(text) = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)? else { return Ok(None) };
-    STANDARD.decode(&*text).map(|bytes| Some(bytes.into())).map_err(D::Error::custom)
 }
 
 #[cfg(test)]

@@ -1,32 +1,32 @@
 //! Creates and reads records and fires events.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use onceward_api_types as wire;
+use onceward_api_types::{
+    ActivateVersionBody, BatchEvent, CurrentVersion, Effect, Execution, ExecutionPage, FireResult, HistoryPage,
+    LifecycleList, LogEntry, MigrateRecordsBody, MigrationStep, Record, RecordPage, VersionList,
+};
+use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use uuid::Uuid;
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::payload::{Payload, as_payload};
+use crate::payload::{Payload, wire_members};
 use crate::transport::{ApiRequest, RetrySafety, percent_encode};
-use crate::types::{BatchItemResult, BatchResults, Execution, FireResult, LogEntry, Record, RecordPage};
+use crate::types::BatchItemResult;
 
 /// A record to create.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct NewRecord {
     /// A `UUIDv7` that the caller generated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
     pub fields: Map<String, Json>,
-    #[serde(flatten, serialize_with = "as_payload")]
     pub payload: Option<Payload>,
     /// The owner, if not the caller. Only for operators.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Creates at most one record per key. Without a key, `create` generates one for its retries; a batch generates
     /// none and is repeated only if the server did not execute it.
-    #[serde(skip)]
     pub idempotency_key: Option<String>,
 }
 
@@ -40,20 +40,13 @@ impl NewRecord {
     pub fn with_idempotency_key(self, idempotency_key: &str) -> Self {
         Self { idempotency_key: Some(idempotency_key.to_owned()), ..self }
     }
-}
 
-/// A record within a batch, with its idempotency key.
-#[derive(Serialize)]
-struct BatchRecord<'a> {
-    #[serde(flatten)]
-    record: &'a NewRecord,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct RecordBatch<'a> {
-    records: Vec<BatchRecord<'a>>,
+    /// Returns the request body, with an idempotency key in a batch.
+    fn body(&self, key: Option<&str>) -> wire::NewRecord<&Map<String, Json>> {
+        let (payload, payload_base64) = wire_members(self.payload.as_ref());
+        let (owner, key) = (self.owner.clone(), key.map(str::to_owned));
+        wire::NewRecord { id: self.id, fields: &self.fields, payload, payload_base64, owner, key }
+    }
 }
 
 /// Filters and paging of a list.
@@ -67,65 +60,11 @@ pub struct ListQuery {
     pub cursor: Option<String>,
 }
 
-/// An event to fire on a record.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct EventRequest {
-    pub record: Uuid,
-    pub event: String,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub input: Map<String, Json>,
-    /// Refuse unless the record has this version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<u64>,
-    /// Idempotency key: the event is fired at most once per key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// The fencing token, if a worker fires the event.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token: Option<u64>,
-}
-
-impl EventRequest {
-    pub fn new(record: Uuid, event: &str) -> Self {
-        Self { record, event: event.to_owned(), ..Self::default() }
-    }
-}
-
-#[derive(Serialize)]
-struct FireBody<'a> {
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    input: &'a Map<String, Json>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct EventBatch<'a> {
-    events: &'a [EventRequest],
-}
-
-#[derive(Deserialize)]
-struct CreatedItem {
-    record: Record,
-}
-
-#[derive(Deserialize)]
-struct HistoryResponse {
-    entries: Vec<LogEntry>,
-    #[serde(default)]
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ExecutionsResponse {
-    executions: Vec<Execution>,
-    next: Option<String>,
-}
-
 impl Client {
     /// Creates a record, or returns the existing one with the same idempotency key or unique key.
     pub async fn create(&self, lifecycle: &str, record: &NewRecord) -> Result<Record, ClientError> {
-        let request = ApiRequest::post(format!("/v1/lifecycles/{}/records", percent_encode(lifecycle)), record)?;
+        let request =
+            ApiRequest::post(format!("/v1/lifecycles/{}/records", percent_encode(lifecycle)), &record.body(None))?;
         self.send_json(&request.with_idempotency_key(record.idempotency_key.as_deref())?).await
     }
 
@@ -136,23 +75,17 @@ impl Client {
         lifecycle: &str,
         records: &[NewRecord],
     ) -> Result<Vec<BatchItemResult<Record>>, ClientError> {
-        let batch = RecordBatch {
-            records: records
-                .iter()
-                .map(|record| BatchRecord { record, key: record.idempotency_key.as_deref() })
-                .collect(),
-        };
+        let records_json: Vec<_> =
+            records.iter().map(|record| record.body(record.idempotency_key.as_deref())).collect();
+        let batch = wire::NewRecordBatch { records: records_json };
         let mut request =
             ApiRequest::post(format!("/v1/lifecycles/{}/records/batch", percent_encode(lifecycle)), &batch)?;
         if records.iter().all(|record| record.idempotency_key.is_some()) {
             request.retry_safety = RetrySafety::Idempotent;
         }
-        let response: BatchResults<CreatedItem> = self.send_json(&request).await?;
-        let unwrap_item = |outcome| match outcome {
-            BatchItemResult::Succeeded(CreatedItem { record }) => BatchItemResult::Succeeded(record),
-            BatchItemResult::Refused(problem) => BatchItemResult::Refused(problem),
-        };
-        Ok(response.results.into_iter().map(unwrap_item).collect())
+        let response: wire::CreateBatchResult = self.send_json(&request).await?;
+        let results: Option<_> = response.results.into_iter().map(BatchItemResult::from_created).collect();
+        results.ok_or_else(|| self.invalid_response(&"missing field `record`"))
     }
 
     pub async fn get(&self, id: Uuid) -> Result<Record, ClientError> {
@@ -180,7 +113,7 @@ impl Client {
         let mut cursor: Option<String> = None;
         loop {
             let query = cursor.as_ref().map(|cursor| format!("?cursor={}", percent_encode(cursor))).unwrap_or_default();
-            let page: HistoryResponse =
+            let page: HistoryPage =
                 self.send_json(&ApiRequest::get(format!("/v1/records/{id}/history{query}"))).await?;
             all.extend(page.entries);
             match page.next {
@@ -196,7 +129,7 @@ impl Client {
         let mut cursor: Option<String> = None;
         loop {
             let query = cursor.as_ref().map(|cursor| format!("?cursor={}", percent_encode(cursor))).unwrap_or_default();
-            let page: ExecutionsResponse =
+            let page: ExecutionPage =
                 self.send_json(&ApiRequest::get(format!("/v1/records/{id}/executions{query}"))).await?;
             all.extend(page.executions);
             match page.next {
@@ -219,14 +152,14 @@ impl Client {
         }
     }
 
-    /// Returns the committed effect of a job as JSON.
-    pub async fn effect(&self, id: Uuid) -> Result<Json, ClientError> {
+    /// Returns the committed effect of a job.
+    pub async fn effect(&self, id: Uuid) -> Result<Effect, ClientError> {
         self.send_json(&ApiRequest::get(format!("/v1/records/{id}/effect"))).await
     }
 
     /// Fires an event.
-    pub async fn fire(&self, request: &EventRequest) -> Result<FireResult, ClientError> {
-        let body = FireBody { input: &request.input, token: request.token };
+    pub async fn fire(&self, request: &BatchEvent) -> Result<FireResult, ClientError> {
+        let body = wire::NewEvent { input: &request.input, token: request.token };
         let api_request = ApiRequest::post(
             format!("/v1/records/{}/events/{}", request.record, percent_encode(&request.event)),
             &body,
@@ -239,35 +172,39 @@ impl Client {
     }
 
     /// Fires many events. Each succeeds or fails on its own.
-    pub async fn fire_batch(&self, events: &[EventRequest]) -> Result<Vec<BatchItemResult<FireResult>>, ClientError> {
-        let mut request = ApiRequest::post("/v1/events/batch".to_owned(), &EventBatch { events })?;
+    pub async fn fire_batch(&self, events: &[BatchEvent]) -> Result<Vec<BatchItemResult<FireResult>>, ClientError> {
+        let mut request = ApiRequest::post("/v1/events/batch".to_owned(), &wire::NewEventBatch { events })?;
         if events.iter().all(|event| event.key.is_some()) {
             request.retry_safety = RetrySafety::Idempotent;
         }
-        let response: BatchResults<FireResult> = self.send_json(&request).await?;
-        Ok(response.results)
+        let response: wire::FireBatchResult = self.send_json(&request).await?;
+        Ok(response.results.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the versions of a lifecycle as JSON.
-    pub async fn versions(&self, lifecycle: &str) -> Result<Json, ClientError> {
+    /// Returns the versions of a lifecycle.
+    pub async fn versions(&self, lifecycle: &str) -> Result<VersionList, ClientError> {
         self.send_json(&ApiRequest::get(format!("/v1/lifecycles/{}/versions", percent_encode(lifecycle)))).await
     }
 
     /// Activates a version of a lifecycle. Repeating it is safe.
-    pub async fn activate_version(&self, lifecycle: &str, hash: &str) -> Result<Json, ClientError> {
-        let body = serde_json::json!({ "hash": hash });
+    pub async fn activate_version(&self, lifecycle: &str, hash: &str) -> Result<CurrentVersion, ClientError> {
+        let body = ActivateVersionBody { hash: hash.to_owned() };
         let request = ApiRequest::post(format!("/v1/lifecycles/{}/use", percent_encode(lifecycle)), &body)?;
         self.send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..request }).await
     }
 
     /// Migrates records to another version, one step. Repeating it is safe, because migrated records are skipped.
-    pub async fn migrate_records(&self, lifecycle: &str, migration: &Json) -> Result<Json, ClientError> {
+    pub async fn migrate_records(
+        &self,
+        lifecycle: &str,
+        migration: &MigrateRecordsBody,
+    ) -> Result<MigrationStep, ClientError> {
         let request = ApiRequest::post(format!("/v1/lifecycles/{}/move", percent_encode(lifecycle)), migration)?;
         self.send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..request }).await
     }
 
-    /// Returns all lifecycles as JSON.
-    pub async fn lifecycles(&self) -> Result<Json, ClientError> {
+    /// Returns all lifecycles.
+    pub async fn lifecycles(&self) -> Result<LifecycleList, ClientError> {
         self.send_json(&ApiRequest::get("/v1/lifecycles".to_owned())).await
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::ser::SerializeMap as _;
-use serde::{Serialize, Serializer};
+use onceward_api_types as wire;
+use onceward_api_types::ReportResult;
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::payload::{self, Payload};
+use crate::payload::{Payload, wire_members};
 use crate::transport::{ApiRequest, RetrySafety, percent_encode};
-use crate::types::{BatchItemResult, BatchResults, LeasedJob, ReportResult};
+use crate::types::{BatchItemResult, LeasedJob};
 use crate::work::Failure;
 
 /// The kind of a report.
@@ -43,6 +43,17 @@ impl ReportKind {
             Self::Yield => "yield",
         }
     }
+
+    const fn wire_kind(&self) -> wire::ReportKind {
+        match self {
+            Self::Start => wire::ReportKind::Start,
+            Self::Heartbeat { .. } => wire::ReportKind::Heartbeat,
+            Self::Commit { .. } => wire::ReportKind::Commit,
+            Self::Finish => wire::ReportKind::Finish,
+            Self::Fail(_) => wire::ReportKind::Fail,
+            Self::Yield => wire::ReportKind::Yield,
+        }
+    }
 }
 
 /// A report on an execution.
@@ -72,82 +83,41 @@ impl Report {
         }
     }
 
-    fn serialize_body<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        map.serialize_entry("token", &self.token)?;
+    /// Returns the body of a single report. Execution and kind are in the path, the trace context is in a header.
+    fn body(&self) -> wire::NewReport {
+        let mut body = wire::NewReport::new(self.token);
         match &self.kind {
             ReportKind::Commit { result, finish } => {
-                payload::serialize_payload(map, result.as_ref(), ["result", "result_base64"])?;
-                if *finish {
-                    map.serialize_entry("finish", finish)?;
-                }
-                Ok(())
+                (body.result, body.result_base64) = wire_members(result.as_ref());
+                body.finish = *finish;
             }
-            ReportKind::Fail(failure) => map.serialize_entry("error", &FailureBody::from_failure(failure)),
-            ReportKind::Heartbeat { lease: Some(lease) } => map.serialize_entry("lease_ms", &duration_millis(*lease)),
-            ReportKind::Start | ReportKind::Heartbeat { lease: None } | ReportKind::Finish | ReportKind::Yield => {
-                Ok(())
+            ReportKind::Fail(failure) => {
+                body.error = Some(wire::FailureReport {
+                    code: failure.code.clone(),
+                    message: failure.message.clone(),
+                    retryable: failure.retryable,
+                    retry_after_ms: failure.retry_after.map(duration_millis),
+                });
             }
+            ReportKind::Heartbeat { lease } => body.lease_ms = lease.map(duration_millis),
+            ReportKind::Start | ReportKind::Finish | ReportKind::Yield => {}
+        }
+        body
+    }
+
+    /// Returns the body of a report within a batch.
+    fn batch_body(&self) -> wire::NewReport {
+        wire::NewReport {
+            execution: Some(self.execution.clone()),
+            kind: Some(self.kind.wire_kind()),
+            traceparent: self.traceparent.as_deref().map(str::to_owned),
+            ..self.body()
         }
     }
 }
 
 pub(crate) fn duration_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// A failure as sent to the server.
-#[derive(Serialize)]
-struct FailureBody<'a> {
-    code: &'a str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retryable: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
-}
-
-impl<'a> FailureBody<'a> {
-    fn from_failure(failure: &'a Failure) -> Self {
-        Self {
-            code: &failure.code,
-            message: &failure.message,
-            retryable: failure.retryable,
-            retry_after_ms: failure.retry_after.map(duration_millis),
-        }
-    }
-}
-
-/// A single report: execution and kind are in the path.
-struct SingleReportBody<'a>(&'a Report);
-
-impl Serialize for SingleReportBody<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        self.0.serialize_body(&mut map)?;
-        map.end()
-    }
-}
-
-/// A report within a batch.
-struct BatchReport<'a>(&'a Report);
-
-impl Serialize for BatchReport<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("execution", &self.0.execution)?;
-        map.serialize_entry("do", self.0.kind.name())?;
-        // In a batch, each report has its own; a single report has it in the header.
-        if let Some(traceparent) = &self.0.traceparent {
-            map.serialize_entry("traceparent", traceparent)?;
-        }
-        self.0.serialize_body(&mut map)?;
-        map.end()
-    }
-}
-
-#[derive(Serialize)]
-struct ReportBatch<'a> {
-    reports: Vec<BatchReport<'a>>,
 }
 
 impl Client {
@@ -159,10 +129,7 @@ impl Client {
     /// Reports on many executions, in order. Each report succeeds or fails on its own.
     pub async fn report_batch(&self, reports: &[Report]) -> Result<Vec<BatchItemResult<ReportResult>>, ClientError> {
         let reports: Vec<&Report> = reports.iter().collect();
-        let response: BatchResults<ReportResult> = self
-            .send_json(&ApiRequest { retry_safety: RetrySafety::Idempotent, ..batch_report_request(&reports)? })
-            .await?;
-        Ok(response.results)
+        self.send_batch(ApiRequest { retry_safety: RetrySafety::Idempotent, ..batch_report_request(&reports)? }).await
     }
 
     /// Sends reports without retries: the caller decides how long to retry.
@@ -179,19 +146,22 @@ impl Client {
                 Err(error) => Err(error),
             };
         }
-        let response: BatchResults<ReportResult> =
-            self.send_json(&ApiRequest { retry_safety: RetrySafety::Never, ..batch_report_request(reports)? }).await?;
-        Ok(response.results)
+        self.send_batch(ApiRequest { retry_safety: RetrySafety::Never, ..batch_report_request(reports)? }).await
+    }
+
+    async fn send_batch(&self, request: ApiRequest) -> Result<Vec<BatchItemResult<ReportResult>>, ClientError> {
+        let response: wire::ReportBatchResult = self.send_json(&request).await?;
+        Ok(response.results.into_iter().map(Into::into).collect())
     }
 }
 
 fn single_report_request(report: &Report) -> Result<ApiRequest, ClientError> {
     let path = format!("/v1/executions/{}/{}", percent_encode(&report.execution), report.kind.name());
-    Ok(ApiRequest { traceparent: report.traceparent.clone(), ..ApiRequest::post(path, &SingleReportBody(report))? })
+    Ok(ApiRequest { traceparent: report.traceparent.clone(), ..ApiRequest::post(path, &report.body())? })
 }
 
 fn batch_report_request(reports: &[&Report]) -> Result<ApiRequest, ClientError> {
-    let batch = ReportBatch { reports: reports.iter().map(|report| BatchReport(report)).collect() };
+    let batch = wire::NewReportBatch { reports: reports.iter().map(|report| report.batch_body()).collect::<Vec<_>>() };
     ApiRequest::post("/v1/executions/batch".to_owned(), &batch)
 }
 
@@ -201,7 +171,7 @@ mod tests {
 
     fn batch_json(kind: ReportKind) -> String {
         let report = Report { execution: "a.1".to_owned(), token: 1, kind, traceparent: None };
-        serde_json::to_string(&BatchReport(&report)).expect("JSON")
+        serde_json::to_string(&report.batch_body()).expect("JSON")
     }
 
     /// In the header, and in each report of a batch.
@@ -210,7 +180,7 @@ mod tests {
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let report =
             Report { execution: "a.1".to_owned(), token: 1, kind: ReportKind::Finish, traceparent: Some(trace.into()) };
-        let batch = serde_json::to_value(BatchReport(&report)).expect("JSON");
+        let batch = serde_json::to_value(report.batch_body()).expect("JSON");
         assert_eq!(batch["traceparent"], trace);
         let request = single_report_request(&report).expect("JSON");
         assert_eq!((request.traceparent.as_deref(), &*request.body), (Some(trace), &b"{\"token\":1}"[..]));

@@ -6,13 +6,13 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use http::header::HeaderValue;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
+use onceward_api_types::LogEntry;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::transport::{ApiRequest, Backoff, percent_encode};
-use crate::types::LogEntry;
 
 /// The server sends a keep-alive every 15 seconds, so after four missed ones the connection is dead.
 const STREAM_IDLE_TIMEOUT: Duration = Duration::from_mins(1);

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use clap::Args;
+use onceward_api_types::LifecycleVersion;
 use serde_json::{Value, json};
 
-use super::backend::{BackendArgs, LifecycleVersionInfo};
+use super::backend::BackendArgs;
 use crate::output::{CommandStatus, print_stdout};
 
 /// The versions of a lifecycle, or of all of them, oldest first
@@ -32,7 +33,7 @@ impl LifecycleListArgs {
     }
 }
 
-fn render(versions: &[LifecycleVersionInfo]) -> String {
+fn render(versions: &[LifecycleVersion]) -> String {
     let mut text = String::new();
     let width = versions.iter().map(|version| version.lifecycle.chars().count()).max().unwrap_or(0);
     for version in versions {
@@ -44,18 +45,19 @@ fn render(versions: &[LifecycleVersionInfo]) -> String {
             version.lifecycle,
             version.hash.get(..12).unwrap_or(&version.hash),
             version.current_since,
-            version.living,
-            version.ended,
+            version.living.unwrap_or(0),
+            version.ended.unwrap_or(0),
         );
     }
     text
 }
 
-fn as_json(versions: &[LifecycleVersionInfo]) -> Value {
-    let one = |version: &LifecycleVersionInfo| {
+fn as_json(versions: &[LifecycleVersion]) -> Value {
+    let one = |version: &LifecycleVersion| {
         json!({
             "lifecycle": version.lifecycle, "hash": version.hash, "current": version.current, "added_at": version.added_at,
-            "current_since": version.current_since, "by": version.by, "living": version.living, "ended": version.ended,
+            "current_since": version.current_since, "by": version.by, "living": version.living.unwrap_or(0),
+            "ended": version.ended.unwrap_or(0),
         })
     };
     json!({ "versions": versions.iter().map(one).collect::<Vec<_>>() })

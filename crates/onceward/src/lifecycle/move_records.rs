@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use clap::Args;
+use onceward_api_types::{MigrateRecordsBody, MigrationStep};
 use onceward_core::count_noun;
 use serde_json::{Value, json};
 
-use super::backend::{BackendArgs, VersionMigrationProgress, VersionMigrationRequest};
+use super::backend::BackendArgs;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
+
+/// Below the limit of one step, so that progress is visible.
+const MAX_RECORDS_PER_STEP: usize = 500;
 
 /// More skipped records than this are only counted, so that the list fits on a screen.
 const MAX_LISTED_RECORDS: usize = 20;
@@ -65,31 +69,32 @@ impl MoveRecordsArgs {
                 anyhow::bail!("--map sends `{from}` to two states");
             }
         }
-        let request = VersionMigrationRequest {
+        let mut request = MigrateRecordsBody {
             map,
             from: self.from.clone(),
             to: self.to.clone(),
             ended: self.ended,
             dry_run: self.dry_run,
+            after: None,
+            limit: Some(MAX_RECORDS_PER_STEP),
         };
         self.backend.run(self.json, async |desk| {
             let mut bar = ProgressBar::for_terminal();
-            let mut total = VersionMigrationProgress::default();
-            let mut after = None;
+            let mut total = MigrationStep::default();
             let (mut done, mut records) = (0, 0);
             loop {
-                let step = desk.migrate_records(&self.name, &request, after).await?;
+                let step = desk.migrate_records(&self.name, &request).await?;
                 // The first step reports the total; later steps report the remaining records.
                 records = step.records.max(records);
-                done += step.moved_records + step.skipped.len() as u64;
-                total.moved_records += step.moved_records;
+                done += step.moved + step.skipped.len() as u64;
+                total.moved += step.moved;
                 total.to = step.to;
                 total.skipped.extend(step.skipped);
                 if let Some(bar) = &mut bar {
                     bar.draw("move", done, records);
                 }
-                after = step.next;
-                if after.is_none() {
+                request.after = step.next;
+                if request.after.is_none() {
                     break;
                 }
             }
@@ -101,7 +106,7 @@ impl MoveRecordsArgs {
         })
     }
 
-    fn summary(&self, total: &VersionMigrationProgress) -> String {
+    fn summary(&self, total: &MigrationStep) -> String {
         for left in total.skipped.iter().take(MAX_LISTED_RECORDS) {
             print_stderr(&format!("not moved: {} in {}: {}\n", left.record, left.state, left.reason));
         }
@@ -109,10 +114,10 @@ impl MoveRecordsArgs {
             print_stderr(&format!("not moved: {} more\n", total.skipped.len() - MAX_LISTED_RECORDS));
         }
         let to = total.to.get(..12).unwrap_or(&total.to);
-        let records = count_noun(total.moved_records, "record", "records");
+        let records = count_noun(total.moved, "record", "records");
         let verb_phrase = if self.dry_run {
             "would be moved"
-        } else if total.moved_records == 1 {
+        } else if total.moved == 1 {
             "was moved"
         } else {
             "were moved"
@@ -134,11 +139,11 @@ impl MoveRecordsArgs {
     }
 }
 
-fn as_json(total: &VersionMigrationProgress) -> Value {
+fn as_json(total: &MigrationStep) -> Value {
     let skipped: Vec<Value> = total
         .skipped
         .iter()
         .map(|left| json!({ "record": left.record, "state": left.state, "code": left.code, "reason": left.reason }))
         .collect();
-    json!({ "to": total.to, "moved": total.moved_records, "skipped": skipped })
+    json!({ "to": total.to, "moved": total.moved, "skipped": skipped })
 }

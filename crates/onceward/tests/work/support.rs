@@ -159,13 +159,13 @@ impl WorkerTestServer {
                 }
                 // Another final state would let this wait forever.
                 let is_over = ["DONE", "FAILED", "CANCELLED"].contains(&entry.state.as_deref().unwrap_or_default());
-                assert!(!is_over, "{id} came to {:?} {:?}, not to {state}", entry.state, entry.extra.get("fields"));
+                assert!(!is_over, "{id} came to {:?} {:?}, not to {state}", entry.state, entry.fields);
             }
         })
     }
 
     pub(crate) fn effect(&self, id: Uuid) -> serde_json::Value {
-        self.runtime.block_on(self.client.effect(id)).expect("an effect")
+        serde_json::json!(self.runtime.block_on(self.client.effect(id)).expect("an effect"))
     }
 
     /// Counts the commits in the job's history.

@@ -2,76 +2,45 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use onceward_api_types as wire;
 use onceward_core::hex;
-use onceward_core::record::{PayloadRef, Record};
-use onceward_core::value::{RecordId, Value};
+use onceward_core::record::Record;
+use onceward_core::value::Value;
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
-use super::{DisplayText, Rfc3339, json_response};
+use super::{json_response, timestamp};
 use crate::problem::Problem;
 
-/// An instance of a lifecycle.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Record)]
-pub(crate) struct RecordJson<'a> {
-    #[schema(value_type = String, format = Uuid)]
-    id: DisplayText<RecordId>,
-    lifecycle: &'a str,
-    state: &'a str,
-    /// Increases by one with each operation that changes the record. Also its `ETag`.
-    #[schema(minimum = 1)]
-    version: u64,
-    owner: &'a str,
-    /// Values of the fields that the lifecycle declares, by name.
-    #[schema(value_type = Object)]
-    fields: FieldsJson<'a>,
-    /// How often the record was leased.
-    #[schema(minimum = 0)]
-    attempt: u64,
-    /// Download the bytes from `/v1/records/{id}/payload`.
-    payload: Option<PayloadJson>,
-    /// Why the engine no longer fires timers and other engine events on this record: one of them failed.
-    stuck: Option<&'a str>,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Rfc3339,
-    #[schema(value_type = String, format = DateTime)]
-    updated_at: Rfc3339,
-    /// When it was first leased.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    started_at: Option<Rfc3339>,
-    /// When it entered a final state.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    finished_at: Option<Rfc3339>,
+/// Serializes a record without copying its text and fields.
+pub(crate) type RecordJson<'a> = wire::Record<&'a str, FieldsJson<'a>>;
+
+pub(crate) fn record_json(record: &Record) -> RecordJson<'_> {
+    RecordJson {
+        id: record.id.0,
+        lifecycle: &record.lifecycle.name,
+        state: record.state_name(),
+        version: record.version,
+        owner: &record.owner,
+        fields: FieldsJson(record),
+        attempt: record.attempt,
+        payload: record
+            .payload
+            .map(|payload| wire::PayloadRef { sha256: hex::encode(&payload.sha256), bytes: payload.bytes }),
+        stuck: record.stuck_reason.as_deref(),
+        created_at: timestamp(record.created_at),
+        updated_at: timestamp(record.updated_at),
+        started_at: record.started_at.map(timestamp),
+        finished_at: record.finished_at.map(timestamp),
+    }
 }
 
-impl<'a> RecordJson<'a> {
-    pub(crate) fn new(record: &'a Record) -> Self {
-        Self {
-            id: DisplayText(record.id),
-            lifecycle: &record.lifecycle.name,
-            state: record.state_name(),
-            version: record.version,
-            owner: &record.owner,
-            fields: FieldsJson(record),
-            attempt: record.attempt,
-            payload: record.payload.map(PayloadJson::new),
-            stuck: record.stuck_reason.as_deref(),
-            created_at: Rfc3339(record.created_at),
-            updated_at: Rfc3339(record.updated_at),
-            started_at: record.started_at.map(Rfc3339),
-            finished_at: record.finished_at.map(Rfc3339),
-        }
-    }
-
-    /// Responds with the record and its `ETag`.
-    pub(crate) fn response_with_etag(status: StatusCode, record: &'a Record) -> Result<Response, Problem> {
-        let mut response = json_response(status, &Self::new(record))?;
-        response.headers_mut().insert(header::ETAG, etag_value(record.version));
-        Ok(response)
-    }
+/// Responds with the record and its `ETag`.
+pub(crate) fn record_response(status: StatusCode, record: &Record) -> Result<Response, Problem> {
+    let mut response = json_response(status, &record_json(record))?;
+    response.headers_mut().insert(header::ETAG, etag_value(record.version));
+    Ok(response)
 }
 
 /// Returns a record version as `ETag` value.
@@ -80,25 +49,9 @@ pub(crate) fn etag_value(version: u64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// Hash and size of a payload.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = PayloadRef)]
-pub(crate) struct PayloadJson {
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    sha256: String,
-    #[schema(minimum = 0)]
-    bytes: u64,
-}
-
-impl PayloadJson {
-    pub(crate) fn new(payload: PayloadRef) -> Self {
-        Self { sha256: hex::encode(&payload.sha256), bytes: payload.bytes }
-    }
-}
-
 /// Serializes a record's fields by name.
 #[derive(Debug)]
-struct FieldsJson<'a>(&'a Record);
+pub(crate) struct FieldsJson<'a>(&'a Record);
 
 impl Serialize for FieldsJson<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {

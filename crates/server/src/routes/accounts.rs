@@ -2,12 +2,12 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use onceward_api_types as wire;
 use onceward_core::decide::Account;
-use onceward_core::value::RecordId;
 use onceward_engine::{StatementCursor, StatementLine};
 use onceward_store::{AccountBalance, AccountName, AccountsQuery};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -15,7 +15,7 @@ use crate::app::AppState;
 use crate::caller::Caller;
 use crate::extract::{PathParams, QueryParams, validate_limit};
 use crate::problem::Problem;
-use crate::response::{DisplayText, Rfc3339, json_ok};
+use crate::response::{json_ok, timestamp};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(accounts)).routes(routes!(entries))
@@ -43,98 +43,30 @@ struct StatementParams {
     limit: Option<u32>,
 }
 
-/// A page of accounts.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Accounts)]
-struct AccountPageJson<'a> {
-    accounts: Vec<AccountJson<'a>>,
-    /// Cursor of the next page; null on the last page.
-    next: Option<String>,
-}
-
-/// A named account.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Account)]
-struct AccountJson<'a> {
-    /// Asset and name, separated by a colon.
-    id: String,
-    asset: &'a str,
-    name: &'a str,
-    /// Whether the account represents the outside world. Its balance may be negative.
-    outside: bool,
-    balance: i64,
-}
-
-impl<'a> AccountJson<'a> {
-    fn new(balance: &'a AccountBalance) -> Self {
-        let AccountName { asset, name } = &balance.account;
-        Self { id: account_id(asset, name), asset, name, outside: balance.is_outside, balance: balance.balance }
+fn account_json(balance: &AccountBalance) -> wire::Account {
+    let AccountName { asset, name } = &balance.account;
+    wire::Account {
+        id: account_id(asset, name),
+        asset: asset.to_string(),
+        name: name.to_string(),
+        outside: balance.is_outside,
+        balance: balance.balance,
     }
 }
 
-/// A page of an account's statement, newest line first.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Statement)]
-struct StatementJson<'a> {
-    /// The account with its current balance.
-    account: AccountJson<'a>,
-    entries: Vec<StatementLineJson<'a>>,
-    /// Cursor of the next, older page; null on the last page.
-    next: Option<String>,
-    /// Only on the last page: the balance before the oldest line. Not 0 if records with earlier transfers were
-    /// pruned.
-    carried_forward: Option<i64>,
-}
-
-/// A line of an account's statement.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AccountEntry)]
-struct StatementLineJson<'a> {
-    /// Position of its log entry.
-    #[schema(minimum = 1)]
-    seq: u64,
-    #[schema(value_type = String, format = DateTime)]
-    at: Rfc3339,
-    /// The record whose transition made the transfer.
-    #[schema(value_type = String, format = Uuid)]
-    record: DisplayText<RecordId>,
-    event: &'a str,
-    /// The amount; negative if it left the account.
-    amount: i64,
-    /// The balance after the transfer.
-    balance: i64,
-    /// The other side of the transfer.
-    other: OtherSideJson,
-}
-
-/// The other side of a transfer: an account or a record's hold.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Counterparty)]
-struct OtherSideJson {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String)]
-    account: Option<String>,
-    /// The record that holds or held the amount.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, format = Uuid)]
-    hold: Option<DisplayText<RecordId>>,
-}
-
-impl<'a> StatementLineJson<'a> {
-    fn new(line: &'a StatementLine) -> Self {
-        let other = match &line.counterparty {
-            Account::Named { asset, name } => OtherSideJson { account: Some(account_id(asset, name)), hold: None },
-            Account::Hold { record, .. } => OtherSideJson { account: None, hold: Some(DisplayText(*record)) },
-        };
-        Self {
-            seq: line.seq,
-            at: Rfc3339(line.logged_at),
-            record: DisplayText(line.record),
-            event: &line.event,
-            amount: line.amount,
-            balance: line.balance,
-            other,
-        }
+fn statement_line_json(line: &StatementLine) -> wire::AccountEntry {
+    let other = match &line.counterparty {
+        Account::Named { asset, name } => wire::Counterparty { account: Some(account_id(asset, name)), hold: None },
+        Account::Hold { record, .. } => wire::Counterparty { account: None, hold: Some(record.0) },
+    };
+    wire::AccountEntry {
+        seq: line.seq,
+        at: timestamp(line.logged_at),
+        record: line.record.0,
+        event: line.event.to_string(),
+        amount: line.amount,
+        balance: line.balance,
+        other,
     }
 }
 
@@ -156,7 +88,7 @@ fn parse_account_id(id: &str) -> Option<AccountName> {
 /// Sorted by asset and name. For operators.
 #[utoipa::path(
     get, path = "/v1/accounts", tag = "accounts", params(AccountsParams),
-    responses((status = 200, description = "A page of them", body = AccountPageJson))
+    responses((status = 200, description = "A page of them", body = wire::Accounts))
 )]
 async fn accounts(
     State(app): State<AppState>,
@@ -169,7 +101,7 @@ async fn accounts(
     // A full page may be the last one; the next page is then empty.
     let next =
         found.last().filter(|_| found.len() >= limit).map(|last| account_id(&last.account.asset, &last.account.name));
-    json_ok(&AccountPageJson { accounts: found.iter().map(AccountJson::new).collect(), next })
+    json_ok(&wire::Accounts { accounts: found.iter().map(account_json).collect(), next })
 }
 
 /// Get an account's statement
@@ -178,7 +110,7 @@ async fn accounts(
 #[utoipa::path(
     get, path = "/v1/accounts/{id}/entries", tag = "accounts",
     params(("id" = String, Path, description = "As the list of accounts names it: asset and name with a colon between them"), StatementParams),
-    responses((status = 200, description = "A part of it", body = StatementJson))
+    responses((status = 200, description = "A part of it", body = wire::Statement))
 )]
 async fn entries(
     State(app): State<AppState>,
@@ -196,9 +128,9 @@ async fn entries(
         .map(|text| text.parse::<StatementCursor>().map_err(|_| invalid_cursor()))
         .transpose()?;
     let found = app.engine().statement(&caller.actor, &account, from, limit).await?.ok_or_else(not_found)?;
-    json_ok(&StatementJson {
-        account: AccountJson::new(&found.current),
-        entries: found.lines.iter().map(StatementLineJson::new).collect(),
+    json_ok(&wire::Statement {
+        account: account_json(&found.current),
+        entries: found.lines.iter().map(statement_line_json).collect(),
         next: found.next.map(|next| next.to_string()),
         carried_forward: found.opening_balance,
     })

@@ -1,17 +1,14 @@
 //! Fires events, one or many.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use onceward_api_types as wire;
 use onceward_core::decide::Call;
 use onceward_core::record::{Actor, FencingToken};
 use onceward_core::value::RecordId;
 use onceward_engine::{EngineError, Receipt, Submission};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -20,42 +17,19 @@ use crate::app::AppState;
 use crate::caller::Caller;
 use crate::extract::{self, BatchItems, BoundedJson, JsonBody, PathParams};
 use crate::problem::{self, Problem};
-use crate::response::{DisplayText, RecordJson, json_ok};
+use crate::response::{RecordJson, json_ok, record_json};
 use crate::telemetry;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(fire)).routes(routes!(fire_batch))
 }
 
-/// The input of an event.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewEvent {
-    /// Input by name, as the event's transitions declare it.
-    #[serde(default)]
-    #[schema(value_type = Object)]
-    input: BoundedJson<Map<String, Json>>,
-    /// The execution's fencing token, if a worker fires the event.
-    #[serde(default)]
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    token: Option<u64>,
-}
+type EventInput = BoundedJson<Map<String, Json>>;
 
-/// The result of an event.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FireResult<'a> {
-    /// The record after the event. Null if the call repeats an idempotency key and the caller cannot see the record
-    /// any more.
-    record: Option<RecordJson<'a>>,
-    /// The ids of the records that the event created.
-    #[schema(value_type = Vec<String>)]
-    spawned: Vec<DisplayText<RecordId>>,
-}
-
-impl<'a> FireResult<'a> {
-    fn new(answer: &'a Receipt) -> Self {
-        let spawned = answer.spawned.iter().copied().map(DisplayText).collect();
-        Self { record: answer.record.as_deref().map(RecordJson::new), spawned }
+fn fire_result(answer: &Receipt) -> wire::FireResult<RecordJson<'_>> {
+    wire::FireResult {
+        record: answer.record.as_deref().map(record_json),
+        spawned: answer.spawned.iter().map(|record| record.0).collect(),
     }
 }
 
@@ -71,9 +45,9 @@ impl<'a> FireResult<'a> {
         ("If-Match" = Option<String>, Header, description = "The record's ETag, or several, any of which will do", pattern = "^([*]|(W/)?\"[!#-~]*\"( ?, ?(W/)?\"[!#-~]*\")*)$"),
         ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
     ),
-    request_body = NewEvent,
+    request_body = wire::NewEvent,
     responses(
-        (status = 200, description = "Taken", body = FireResult),
+        (status = 200, description = "Taken", body = wire::FireResult),
         (status = 402, description = "Not enough money", body = problem::ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "Refused", body = problem::ProblemBody, content_type = "application/problem+json"),
         (status = 412, description = "Another version", body = problem::ProblemBody, content_type = "application/problem+json"),
@@ -84,7 +58,7 @@ async fn fire(
     caller: Caller,
     PathParams((record, event)): PathParams<(RecordId, String)>,
     headers: HeaderMap,
-    JsonBody(new): JsonBody<NewEvent>,
+    JsonBody(new): JsonBody<wire::NewEvent<EventInput>>,
 ) -> Result<Response, Problem> {
     let versions = extract::parse_if_match(&headers)?;
     let if_version = versions.as_deref().map(|versions| versions.first().copied().unwrap_or(NO_SUCH_VERSION));
@@ -103,7 +77,7 @@ async fn fire(
         Some(versions @ [_, _, ..]) => submit_for_any_version(&app, submission, record, versions).await?,
         _ => app.engine().submit(submission).await?,
     };
-    json_ok(&FireResult::new(&answer))
+    json_ok(&fire_result(&answer))
 }
 
 /// No record has this version, so the engine answers `version_mismatch`.
@@ -134,81 +108,28 @@ async fn submit_for_any_version(
     }
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct BatchEvent {
-    #[schema(value_type = String, format = Uuid)]
-    record: RecordId,
-    #[schema(value_type = String)]
-    event: Arc<str>,
-    #[serde(default)]
-    #[schema(value_type = Object)]
-    input: BoundedJson<Map<String, Json>>,
-    #[serde(default)]
-    #[schema(minimum = 1, maximum = 9_007_199_254_740_991_u64)]
-    token: Option<u64>,
-    /// Refuse unless the record has this version.
-    #[serde(default)]
-    #[schema(minimum = 1)]
-    version: Option<u64>,
-    /// The idempotency key of this event.
-    #[serde(default)]
-    #[schema(min_length = 1, max_length = 255)]
-    key: Option<String>,
+fn batch_submission(event: wire::BatchEvent<EventInput>, actor: &Actor) -> Result<Submission, Problem> {
+    let call = Call::Fire {
+        record: RecordId(event.record),
+        event: event.event.into(),
+        input: event.input.into_inner()?,
+        token: event.token.map(FencingToken),
+        if_version: event.version,
+    };
+    let submission = Submission::new(actor, call).with_trace(telemetry::current_trace());
+    Ok(match &event.key {
+        Some(key) => submission.with_idempotency_key(key),
+        None => submission,
+    })
 }
 
-impl BatchEvent {
-    fn into_submission(self, actor: &Actor) -> Result<Submission, Problem> {
-        let Self { record, event, input, token, version, key } = self;
-        let call = Call::Fire {
-            record,
-            event,
-            input: input.into_inner()?,
-            token: token.map(FencingToken),
-            if_version: version,
-        };
-        let submission = Submission::new(actor, call).with_trace(telemetry::current_trace());
-        Ok(match &key {
-            Some(key) => submission.with_idempotency_key(key),
-            None => submission,
-        })
-    }
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewEventBatch {
-    #[schema(value_type = Vec<BatchEvent>, max_items = 1000)]
-    events: BatchItems<BatchEvent>,
-}
-
-/// The results, in the order of the request.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FireBatchResult<'a> {
-    results: Vec<FireBatchItem<'a>>,
-}
-
-/// Has either `record` and `spawned`, or `error`.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FireBatchItem<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<RecordJson<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<String>, required = false)]
-    spawned: Option<Vec<DisplayText<RecordId>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<problem::ProblemBody<'a>>,
-}
-
-impl<'a> FireBatchItem<'a> {
-    fn new(answer: &'a Result<Receipt, Problem>) -> Self {
-        match answer {
-            Ok(answer) => {
-                let FireResult { record, spawned } = FireResult::new(answer);
-                Self { record, spawned: Some(spawned), error: None }
-            }
-            Err(problem) => Self { record: None, spawned: None, error: Some(problem.body()) },
+fn fire_batch_item(answer: &Result<Receipt, Problem>) -> wire::FireBatchItem<RecordJson<'_>> {
+    match answer {
+        Ok(answer) => {
+            let wire::FireResult { record, spawned } = fire_result(answer);
+            wire::FireBatchItem { record, spawned: Some(spawned), error: None }
         }
+        Err(problem) => wire::FireBatchItem { record: None, spawned: None, error: Some(problem.body()) },
     }
 }
 
@@ -218,15 +139,15 @@ impl<'a> FireBatchItem<'a> {
 /// after the check answers; later events do not wait for it.
 #[utoipa::path(
     post, path = "/v1/events/batch", tag = "records",
-    request_body = NewEventBatch,
-    responses((status = 200, description = "What became of each", body = FireBatchResult))
+    request_body = wire::NewEventBatch,
+    responses((status = 200, description = "What became of each", body = wire::FireBatchResult))
 )]
 async fn fire_batch(
     State(app): State<AppState>,
     caller: Caller,
-    JsonBody(new): JsonBody<NewEventBatch>,
+    JsonBody(new): JsonBody<wire::NewEventBatch<BatchItems<wire::BatchEvent<EventInput>>>>,
 ) -> Result<Response, Problem> {
-    let submissions = new.events.0.into_iter().map(|event| event?.into_submission(&caller.actor));
+    let submissions = new.events.0.into_iter().map(|event| batch_submission(event?, &caller.actor));
     let answers = submit_batch(&app, submissions.collect()).await?;
-    json_ok(&FireBatchResult { results: answers.iter().map(FireBatchItem::new).collect() })
+    json_ok(&wire::FireBatchResult { results: answers.iter().map(fire_batch_item).collect() })
 }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
+use onceward_api_types::HealthStatus;
 use onceward_store::Store as _;
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -21,15 +20,10 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(livez)).routes(routes!(readyz))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct HealthStatus {
-    status: &'static str,
-}
-
 /// Check liveness
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It does", body = HealthStatus)))]
 async fn livez() -> Result<Response, Problem> {
-    json_ok(&HealthStatus { status: "live" })
+    json_ok(&HealthStatus { status: "live".to_owned() })
 }
 
 /// Check readiness
@@ -50,5 +44,5 @@ async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
         Ok(last) => last?,
         Err(_) => return Err(Problem::new(503, "store_unavailable", "the database does not answer")),
     };
-    json_ok(&HealthStatus { status: "ready" })
+    json_ok(&HealthStatus { status: "ready".to_owned() })
 }

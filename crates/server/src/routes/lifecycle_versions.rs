@@ -1,13 +1,11 @@
 //! Versions of lifecycles: listing, activation and version migration of records.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::response::Response;
-use onceward_engine::{MAX_RECORDS_PER_STEP, SkippedRecord, VersionMigration};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use onceward_api_types as wire;
+use onceward_core::record::Actor;
+use onceward_engine::{Engine, EngineError, MAX_RECORDS_PER_STEP, VersionMigration};
+use onceward_store::{AnyStore, LifecycleVersion, VersionCount};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,51 +14,35 @@ use crate::caller::Caller;
 use crate::extract::{JsonBody, PathParams};
 use crate::known_names;
 use crate::problem::Problem;
-use crate::response::{DisplayText, Rfc3339, json_ok};
+use crate::response::{json_ok, timestamp};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(activate_version)).routes(routes!(migrate_records))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct VersionList {
-    /// Oldest first.
-    versions: Vec<LifecycleVersionJson>,
-}
-
-/// A version of a lifecycle.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = LifecycleVersion)]
-struct LifecycleVersionJson {
-    #[schema(value_type = String)]
-    lifecycle: Arc<str>,
-    #[schema(value_type = String)]
-    hash: Arc<str>,
-    /// Whether new records use this version.
-    current: bool,
-    #[schema(value_type = String, format = DateTime)]
-    added_at: Rfc3339,
-    /// When it last became current.
-    #[schema(value_type = String, format = DateTime)]
-    current_since: Rfc3339,
-    /// The operator that activated it; omitted if no operator did. Only for operators.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    by: Option<Arc<str>>,
-    /// Number of records of this version that have not ended, and that have ended. Only for operators.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
-    living: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
-    ended: Option<u64>,
+/// Converts a version to its JSON form. Only operators see who activated it and the counts.
+pub fn version_json(version: &LifecycleVersion, counts: Option<&[VersionCount]>) -> wire::LifecycleVersion {
+    let count_records = |ended: bool| {
+        let own = counts?.iter().filter(|count| count.definition == version.lifecycle.hash);
+        Some(own.filter(|count| count.is_final == ended).map(|count| count.count).sum())
+    };
+    wire::LifecycleVersion {
+        lifecycle: version.lifecycle.name.to_string(),
+        hash: version.lifecycle.hash.to_string(),
+        current: version.is_current,
+        added_at: timestamp(version.added_at),
+        current_since: timestamp(version.current_since),
+        by: version.activated_by.as_deref().filter(|_| counts.is_some()).map(str::to_owned),
+        living: count_records(false),
+        ended: count_records(true),
+    }
 }
 
 /// List versions of a lifecycle
 #[utoipa::path(
     get, path = "/v1/lifecycles/{name}/versions", tag = "lifecycles",
     params(("name" = String, Path, description = "The lifecycle's name")),
-    responses((status = 200, description = "All of them", body = VersionList))
+    responses((status = 200, description = "All of them", body = wire::VersionList))
 )]
 async fn list(
     State(app): State<AppState>,
@@ -76,38 +58,8 @@ async fn list(
         Ok(()) => Some(app.engine().counts_by_version(&caller.actor).await?),
         Err(_) => None,
     };
-    let count_records = |hash: &Arc<str>, ended: bool| {
-        let own = counts.as_ref()?.iter().filter(|count| count.definition == *hash && count.is_final == ended);
-        Some(own.map(|count| count.count).sum())
-    };
-    let versions = found.into_iter().map(|version| LifecycleVersionJson {
-        living: count_records(&version.lifecycle.hash, false),
-        ended: count_records(&version.lifecycle.hash, true),
-        lifecycle: Arc::clone(&version.lifecycle.name),
-        hash: Arc::clone(&version.lifecycle.hash),
-        current: version.is_current,
-        added_at: Rfc3339(version.added_at),
-        current_since: Rfc3339(version.current_since),
-        by: version.activated_by.filter(|_| counts.is_some()),
-    });
-    json_ok(&VersionList { versions: versions.collect() })
-}
-
-/// The version to activate.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ActivateVersionBody {
-    /// The version's hash, or a prefix of at least 8 characters.
-    #[schema(min_length = 8, max_length = 64)]
-    hash: String,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CurrentVersion {
-    #[schema(value_type = String)]
-    lifecycle: Arc<str>,
-    #[schema(value_type = String)]
-    hash: Arc<str>,
+    let versions = found.iter().map(|version| version_json(version, counts.as_deref())).collect();
+    json_ok(&wire::VersionList { versions })
 }
 
 /// Activate a version
@@ -117,87 +69,51 @@ pub(crate) struct CurrentVersion {
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/use", tag = "operators",
     params(("name" = String, Path, description = "The lifecycle's name")),
-    request_body = ActivateVersionBody,
-    responses((status = 200, description = "It is current", body = CurrentVersion))
+    request_body = wire::ActivateVersionBody,
+    responses((status = 200, description = "It is current", body = wire::CurrentVersion))
 )]
 async fn activate_version(
     State(app): State<AppState>,
     caller: Caller,
     PathParams(name): PathParams<String>,
-    JsonBody(new): JsonBody<ActivateVersionBody>,
+    JsonBody(new): JsonBody<wire::ActivateVersionBody>,
 ) -> Result<Response, Problem> {
     caller.require_operator()?;
     let version = app.engine().activate_version(&caller.actor, &name, &new.hash).await?;
-    json_ok(&CurrentVersion { lifecycle: Arc::clone(&version.name), hash: Arc::clone(&version.hash) })
+    json_ok(&wire::CurrentVersion { lifecycle: version.name.to_string(), hash: version.hash.to_string() })
 }
 
-/// The records to migrate.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct MigrateRecordsBody {
-    /// Old state to new state, for states that the target version names differently.
-    #[serde(default)]
-    #[schema(value_type = BTreeMap<String, String>)]
-    map: BTreeMap<Arc<str>, Arc<str>>,
-    /// Only records of this version.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    from: Option<Arc<str>>,
-    /// The target version; defaults to the current one.
-    #[serde(default)]
-    #[schema(value_type = Option<String>)]
-    to: Option<Arc<str>>,
-    /// Also migrate records that have ended.
-    #[serde(default)]
-    ended: bool,
-    /// Only report which records can be migrated.
-    #[serde(default)]
-    dry_run: bool,
-    /// The `next` of the previous step.
-    #[serde(default)]
-    #[schema(minimum = 0)]
-    after: Option<u64>,
-    /// Maximum number of records in this step.
-    #[serde(default)]
-    #[schema(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-}
-
-/// The result of one step.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = MigrationStep)]
-pub(crate) struct MigrationStepJson {
-    /// The target version.
-    #[schema(value_type = String)]
-    to: Arc<str>,
-    /// Number of records to migrate before this step.
-    #[schema(minimum = 0)]
-    records: u64,
-    #[schema(minimum = 0)]
-    moved: u64,
-    skipped: Vec<SkippedRecordJson>,
-    /// Send it as `after` for the next step; null after the last step.
-    #[schema(minimum = 0)]
-    next: Option<u64>,
-}
-
-/// A record that was not migrated.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SkippedRecord)]
-struct SkippedRecordJson {
-    #[schema(value_type = String, format = Uuid)]
-    record: DisplayText<onceward_core::value::RecordId>,
-    #[schema(value_type = String)]
-    state: Arc<str>,
-    #[schema(value_type = String)]
-    code: Arc<str>,
-    reason: String,
-}
-
-impl From<SkippedRecord> for SkippedRecordJson {
-    fn from(left: SkippedRecord) -> Self {
-        Self { record: DisplayText(left.record), state: left.state, code: left.code, reason: left.reason }
-    }
+/// Migrates one step of records and converts the result to its JSON form.
+pub async fn migrate_step(
+    engine: &Engine<AnyStore>,
+    actor: &Actor,
+    lifecycle: &str,
+    request: &wire::MigrateRecordsBody,
+) -> Result<wire::MigrationStep, EngineError> {
+    let migration = VersionMigration {
+        lifecycle: lifecycle.into(),
+        from: request.from.as_deref().map(Into::into),
+        to: request.to.as_deref().map(Into::into),
+        state_map: request.map.iter().map(|(from, to)| (from.as_str().into(), to.as_str().into())).collect(),
+        include_ended: request.ended,
+        dry_run: request.dry_run,
+    };
+    let plan = engine.plan_migration(actor, &migration).await?;
+    let limit = request.limit.unwrap_or(MAX_RECORDS_PER_STEP);
+    let step = engine.migrate_records(actor, &migration, request.after, limit).await?;
+    let skipped = step.skipped.into_iter().map(|left| wire::SkippedRecord {
+        record: left.record.0,
+        state: left.state.to_string(),
+        code: left.code.to_string(),
+        reason: left.reason,
+    });
+    Ok(wire::MigrationStep {
+        to: plan.target.hash.to_string(),
+        records: plan.records(),
+        moved: step.migrated,
+        skipped: skipped.collect(),
+        next: step.next,
+    })
 }
 
 /// Migrate records to another version
@@ -208,14 +124,14 @@ impl From<SkippedRecord> for SkippedRecordJson {
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/move", tag = "operators",
     params(("name" = String, Path, description = "The lifecycle's name")),
-    request_body = MigrateRecordsBody,
-    responses((status = 200, description = "What became of it", body = MigrationStepJson))
+    request_body = wire::MigrateRecordsBody,
+    responses((status = 200, description = "What became of it", body = wire::MigrationStep))
 )]
 async fn migrate_records(
     State(app): State<AppState>,
     caller: Caller,
     PathParams(name): PathParams<String>,
-    JsonBody(new): JsonBody<MigrateRecordsBody>,
+    JsonBody(new): JsonBody<wire::MigrateRecordsBody>,
 ) -> Result<Response, Problem> {
     caller.require_operator()?;
     if !new.limit.is_none_or(|limit| (1..=MAX_RECORDS_PER_STEP).contains(&limit)) {
@@ -224,17 +140,5 @@ async fn migrate_records(
     if new.after.is_some_and(|after| i64::try_from(after).is_err()) {
         return Err(Problem::invalid_input("`after` is the `next` of the step before"));
     }
-    let MigrateRecordsBody { map, from, to, ended, dry_run, after, limit } = new;
-    let migration =
-        VersionMigration { lifecycle: name.into(), from, to, state_map: map, include_ended: ended, dry_run };
-    let plan = app.engine().plan_migration(&caller.actor, &migration).await?;
-    let step =
-        app.engine().migrate_records(&caller.actor, &migration, after, limit.unwrap_or(MAX_RECORDS_PER_STEP)).await?;
-    json_ok(&MigrationStepJson {
-        to: Arc::clone(&plan.target.hash),
-        records: plan.records(),
-        moved: step.migrated,
-        skipped: step.skipped.into_iter().map(Into::into).collect(),
-        next: step.next,
-    })
+    json_ok(&migrate_step(app.engine(), &caller.actor, &name, &new).await?)
 }

@@ -1,15 +1,13 @@
 //! Reads lifecycles, with record counts by state.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
+use onceward_api_types as wire;
 use onceward_core::model::{EventKind, Lifecycle, StateReadiness};
 use onceward_store::StateCount;
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -18,98 +16,56 @@ use crate::caller::Caller;
 use crate::extract::PathParams;
 use crate::known_names;
 use crate::problem::Problem;
-use crate::response::{DisplayText, json_ok};
+use crate::response::json_ok;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(list)).routes(routes!(get)).routes(routes!(svg)).routes(routes!(mermaid))
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LifecycleList<'a> {
-    lifecycles: Vec<LifecycleJson<'a>>,
-}
-
-/// A lifecycle.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Lifecycle)]
-pub(crate) struct LifecycleJson<'a> {
-    name: &'a str,
-    about: &'a str,
-    /// Identifies this version.
-    hash: &'a str,
-    /// Default length of a lease; null if workers do not lease its records.
-    #[schema(value_type = Option<String>)]
-    lease: Option<DisplayText<onceward_core::time::Duration>>,
-    states: Vec<StateJson<'a>>,
-    fields: Vec<FieldJson<'a>>,
-    /// Events that callers can fire.
-    events: Vec<&'a str>,
-    /// Number of records per state that the caller may count; empty states are omitted.
-    counts: BTreeMap<&'a str, u64>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = State)]
-struct StateJson<'a> {
-    name: &'a str,
-    about: &'a str,
-    /// Whether a record ends in this state.
-    #[serde(rename = "final")]
-    is_final: bool,
-    /// Whether workers may lease a record in this state.
-    ready: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Field)]
-struct FieldJson<'a> {
-    name: &'a str,
-    about: &'a str,
-}
-
-impl<'a> LifecycleJson<'a> {
-    fn new(lifecycle: &'a Lifecycle, counts: &'a [StateCount]) -> Self {
-        let own = counts.iter().filter(|count| count.lifecycle == lifecycle.name);
-        let called = lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
-        Self {
-            name: &lifecycle.name,
-            about: &lifecycle.about,
-            hash: &lifecycle.hash,
-            lease: lifecycle.work.as_ref().map(|work| DisplayText(work.lease_duration)),
-            states: lifecycle
-                .states
-                .iter()
-                .map(|state| StateJson {
-                    name: &state.name,
-                    about: &state.about,
-                    is_final: state.is_final,
-                    ready: state.readiness != StateReadiness::NotReady,
-                })
-                .collect(),
-            fields: lifecycle.fields.iter().map(|field| FieldJson { name: &field.name, about: &field.about }).collect(),
-            events: called.map(|event| &*event.name).collect(),
-            counts: own.map(|count| (&*count.state, count.count)).collect(),
-        }
+fn lifecycle_json(lifecycle: &Lifecycle, counts: &[StateCount]) -> wire::Lifecycle {
+    let own = counts.iter().filter(|count| count.lifecycle == lifecycle.name);
+    let called = lifecycle.events.iter().filter(|event| event.kind == EventKind::Called);
+    let states = lifecycle.states.iter().map(|state| wire::State {
+        name: state.name.to_string(),
+        about: state.about.to_string(),
+        is_final: state.is_final,
+        ready: state.readiness != StateReadiness::NotReady,
+    });
+    let fields = lifecycle
+        .fields
+        .iter()
+        .map(|field| wire::Field { name: field.name.to_string(), about: field.about.to_string() });
+    wire::Lifecycle {
+        name: lifecycle.name.to_string(),
+        about: lifecycle.about.to_string(),
+        hash: lifecycle.hash.to_string(),
+        lease: lifecycle.work.as_ref().map(|work| work.lease_duration.to_string()),
+        states: states.collect(),
+        fields: fields.collect(),
+        events: called.map(|event| event.name.to_string()).collect(),
+        counts: own.map(|count| (count.state.to_string(), count.count)).collect(),
     }
 }
 
 /// List lifecycles
 #[utoipa::path(
     get, path = "/v1/lifecycles", tag = "lifecycles",
-    responses((status = 200, description = "All of them", body = LifecycleList))
+    responses((status = 200, description = "All of them", body = wire::LifecycleList))
 )]
 async fn list(State(app): State<AppState>, caller: Caller) -> Result<Response, Problem> {
     let counts = app.engine().counts(&caller.actor).await?;
     let catalog = app.engine().lifecycles().await?;
     let lifecycles = catalog.definitions.lifecycles.values();
-    json_ok(&LifecycleList { lifecycles: lifecycles.map(|lifecycle| LifecycleJson::new(lifecycle, &counts)).collect() })
+    json_ok(&wire::LifecycleList {
+        lifecycles: lifecycles.map(|lifecycle| lifecycle_json(lifecycle, &counts)).collect(),
+    })
 }
 
 /// Get a lifecycle
 #[utoipa::path(
     get, path = "/v1/lifecycles/{name}", tag = "lifecycles",
     params(("name" = String, Path, description = "The lifecycle's name")),
-    responses((status = 200, description = "The lifecycle", body = LifecycleJson))
+    responses((status = 200, description = "The lifecycle", body = wire::Lifecycle))
 )]
 async fn get(
     State(app): State<AppState>,
@@ -118,7 +74,7 @@ async fn get(
 ) -> Result<Response, Problem> {
     let lifecycle = find_lifecycle(&app, &name).await?;
     let counts = app.engine().counts(&caller.actor).await?;
-    json_ok(&LifecycleJson::new(&lifecycle, &counts))
+    json_ok(&lifecycle_json(&lifecycle, &counts))
 }
 
 async fn find_lifecycle(app: &AppState, name: &str) -> Result<Arc<Lifecycle>, Problem> {

@@ -1,14 +1,14 @@
 //! Relations between records.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use onceward_api_types as wire;
 use onceward_core::value::RecordId;
 use onceward_engine::{RelatedRecord, RelationsQuery};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,7 +16,7 @@ use crate::app::AppState;
 use crate::caller::Caller;
 use crate::extract::{PathParams, QueryParams, parse_cursor, validate_limit};
 use crate::problem::Problem;
-use crate::response::{DisplayText, json_ok};
+use crate::response::json_ok;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(links))
@@ -36,42 +36,13 @@ struct LinksParams {
     limit: Option<u32>,
 }
 
-/// A record's relations, limited to related records that the caller may see.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Relations)]
-struct RelationsJson<'a> {
-    /// Records that this record references, by field. Empty if `name` is given.
-    refs: BTreeMap<&'a str, Vec<RelatedRecordJson<'a>>>,
-    /// Records that reference this one, by the link names of its lifecycle.
-    links: BTreeMap<&'a str, RelatedPageJson<'a>>,
-}
-
-/// A page of a link.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = RelatedPage)]
-struct RelatedPageJson<'a> {
-    records: Vec<RelatedRecordJson<'a>>,
-    /// Cursor of the next page; null on the last page.
-    next: Option<String>,
-}
-
-/// A related record.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = RelatedRecord)]
-struct RelatedRecordJson<'a> {
-    #[schema(value_type = String, format = Uuid)]
-    id: DisplayText<RecordId>,
-    lifecycle: &'a str,
-    state: &'a str,
-}
-
-fn related_records(records: &[RelatedRecord]) -> Vec<RelatedRecordJson<'_>> {
-    let shapes = records.iter().map(|RelatedRecord { id, lifecycle, state }| RelatedRecordJson {
-        id: DisplayText(*id),
-        lifecycle,
-        state,
+fn related_records(records: &[RelatedRecord]) -> Vec<wire::RelatedRecord> {
+    let related = records.iter().map(|RelatedRecord { id, lifecycle, state }| wire::RelatedRecord {
+        id: id.0,
+        lifecycle: lifecycle.to_string(),
+        state: state.to_string(),
     });
-    shapes.collect()
+    related.collect()
 }
 
 /// Get a record's relations
@@ -81,7 +52,7 @@ fn related_records(records: &[RelatedRecord]) -> Vec<RelatedRecordJson<'_>> {
 #[utoipa::path(
     get, path = "/v1/records/{id}/links", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id"), LinksParams),
-    responses((status = 200, description = "Its relations", body = RelationsJson))
+    responses((status = 200, description = "Its relations", body = wire::Relations))
 )]
 async fn links(
     State(app): State<AppState>,
@@ -101,12 +72,10 @@ async fn links(
     if params.name.is_some() && found.links.is_empty() {
         return Err(Problem::invalid_input("the record's lifecycle has no link of this `name`"));
     }
-    let refs = found.refs.iter().map(|(field, records)| (&**field, related_records(records))).collect();
+    let refs = found.refs.iter().map(|(field, records)| (field.to_string(), related_records(records)));
     let links = found.links.iter().map(|(name, page)| {
-        (
-            &**name,
-            RelatedPageJson { records: related_records(&page.records), next: page.next.map(|next| next.to_string()) },
-        )
+        let next = page.next.map(|next| next.to_string());
+        (name.to_string(), wire::RelatedPage { records: related_records(&page.records), next })
     });
-    json_ok(&RelationsJson { refs, links: links.collect() })
+    json_ok(&wire::Relations { refs: refs.collect(), links: links.collect() })
 }

@@ -3,12 +3,13 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use onceward_api_types as wire;
 use onceward_core::decide::reads_everything;
 use onceward_core::record::FencingToken;
 use onceward_core::value::RecordId;
 use onceward_store::ListQuery;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -17,7 +18,9 @@ use crate::caller::Caller;
 use crate::extract::{self, PathParams, QueryParams};
 use crate::known_names;
 use crate::problem::Problem;
-use crate::response::{EffectJson, ExecutionJson, LogEntryJson, RecordJson, bytes_response, etag_value, json_ok};
+use crate::response::{
+    bytes_response, effect_json, etag_value, execution_json, json_ok, log_entry_json, record_json, record_response,
+};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default()
@@ -47,20 +50,12 @@ pub(crate) struct RecordsParams {
     cursor: Option<String>,
 }
 
-/// A page of records. It may contain fewer records than `limit`, or none, and still have a `next`.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RecordPage<'a> {
-    records: Vec<RecordJson<'a>>,
-    /// Cursor of the next page; null on the last page.
-    next: Option<String>,
-}
-
 /// List records
 ///
 /// The records that the caller may see, oldest first. 404 if the lifecycle or the state does not exist.
 #[utoipa::path(
     get, path = "/v1/records", tag = "records", params(RecordsParams),
-    responses((status = 200, description = "A page of them", body = RecordPage))
+    responses((status = 200, description = "A page of them", body = wire::RecordPage))
 )]
 async fn list(
     State(app): State<AppState>,
@@ -77,8 +72,8 @@ async fn list(
         ..ListQuery::default()
     };
     let page = app.engine().list(&caller.actor, &query).await?;
-    let records = page.records.iter().map(|record| RecordJson::new(record)).collect();
-    json_ok(&RecordPage { records, next: page.next.map(|next| next.to_string()) })
+    let records = page.records.iter().map(|record| record_json(record)).collect();
+    json_ok(&wire::RecordPage { records, next: page.next.map(|next| next.to_string()) })
 }
 
 /// Get a record
@@ -91,7 +86,7 @@ async fn list(
         ("If-None-Match" = Option<String>, Header, description = "ETags that are known already, or `*`"),
     ),
     responses(
-        (status = 200, description = "The record", body = RecordJson, headers(("ETag" = String))),
+        (status = 200, description = "The record", body = wire::Record, headers(("ETag" = String))),
         (status = 304, description = "Its version is known"),
     )
 )]
@@ -105,7 +100,7 @@ async fn get(
     if extract::if_none_match_contains(&headers, record.version) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag_value(record.version))]).into_response());
     }
-    RecordJson::response_with_etag(StatusCode::OK, &record)
+    record_response(StatusCode::OK, &record)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -120,21 +115,13 @@ pub(crate) struct PageParams {
     cursor: Option<String>,
 }
 
-/// A page of a record's log.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct HistoryPage {
-    entries: Vec<LogEntryJson>,
-    /// Cursor of the next page; null on the last page.
-    next: Option<String>,
-}
-
 /// Get a record's log
 ///
 /// One entry per operation that changed the record, oldest first.
 #[utoipa::path(
     get, path = "/v1/records/{id}/history", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
-    responses((status = 200, description = "A page of it", body = HistoryPage))
+    responses((status = 200, description = "A page of it", body = wire::HistoryPage))
 )]
 async fn history(
     State(app): State<AppState>,
@@ -147,16 +134,8 @@ async fn history(
     let page = app.engine().history(&caller.actor, id, after, limit).await?.ok_or_else(Problem::not_found)?;
     let include_transfers = reads_everything(&caller.actor);
     let entries =
-        page.entries.iter().map(|entry| LogEntryJson::new(entry, include_transfers)).collect::<Result<_, _>>()?;
-    json_ok(&HistoryPage { entries, next: page.next.map(|next| next.to_string()) })
-}
-
-/// A page of a job's executions.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExecutionPage<'a> {
-    executions: Vec<ExecutionJson<'a>>,
-    /// Cursor of the next page; null on the last page.
-    next: Option<String>,
+        page.entries.iter().map(|entry| log_entry_json(entry, include_transfers)).collect::<Result<_, _>>()?;
+    json_ok(&wire::HistoryPage { entries, next: page.next.map(|next| next.to_string()) })
 }
 
 /// List a job's executions
@@ -165,7 +144,7 @@ pub(crate) struct ExecutionPage<'a> {
 #[utoipa::path(
     get, path = "/v1/records/{id}/executions", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
-    responses((status = 200, description = "A page of them", body = ExecutionPage))
+    responses((status = 200, description = "A page of them", body = wire::ExecutionPage))
 )]
 async fn executions(
     State(app): State<AppState>,
@@ -177,8 +156,8 @@ async fn executions(
         (extract::validate_limit(paging.limit)?, extract::parse_cursor(paging.cursor.as_deref())?.unwrap_or(0));
     let page =
         app.engine().executions(&caller.actor, id, FencingToken(after), limit).await?.ok_or_else(Problem::not_found)?;
-    let executions = page.executions.iter().map(|execution| ExecutionJson::new(id, execution)).collect();
-    json_ok(&ExecutionPage { executions, next: page.next.map(|next| next.0.to_string()) })
+    let executions = page.executions.iter().map(|execution| execution_json(id, execution)).collect();
+    json_ok(&wire::ExecutionPage { executions, next: page.next.map(|next| next.0.to_string()) })
 }
 
 /// Get a record's payload
@@ -206,7 +185,7 @@ async fn payload(
 #[utoipa::path(
     get, path = "/v1/records/{id}/effect", tag = "records",
     params(("id" = String, Path, format = Uuid, description = "The record's id")),
-    responses((status = 200, description = "The effect", body = EffectJson))
+    responses((status = 200, description = "The effect", body = wire::Effect))
 )]
 async fn effect(
     State(app): State<AppState>,
@@ -215,5 +194,5 @@ async fn effect(
 ) -> Result<Response, Problem> {
     let none = || Problem::new(404, "not_found", "nothing was committed, or it is not for you");
     let effect = app.engine().effect(&caller.actor, id).await?.ok_or_else(none)?;
-    json_ok(&EffectJson::new(&effect))
+    json_ok(&effect_json(&effect))
 }

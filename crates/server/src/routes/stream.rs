@@ -10,13 +10,14 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
+use onceward_api_types as wire;
 use onceward_core::decide::reads_everything;
 use onceward_core::value::RecordId;
 use onceward_engine::LogStream;
 use onceward_store::{AnyStore, LogEntry, Store as _};
 use serde::Deserialize;
 use tokio::time::Instant;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -26,7 +27,7 @@ use crate::capacity::Slot;
 use crate::extract::{self, LAST_EVENT_ID, QueryParams};
 use crate::known_names;
 use crate::problem::{self, Problem};
-use crate::response::LogEntryJson;
+use crate::response::log_entry_json;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(stream))
@@ -56,20 +57,6 @@ pub(crate) struct StreamParams {
     wait_ms: Option<u64>,
 }
 
-/// An event of the stream.
-#[derive(Debug, ToSchema)]
-#[schema(as = StreamEvent)]
-#[expect(dead_code, reason = "its shape stands in the contract")]
-pub(crate) struct StreamEventJson {
-    /// A `seq` of the log.
-    #[schema(pattern = "^[0-9]+$")]
-    id: Option<String>,
-    /// `entry` if there is data.
-    event: Option<String>,
-    /// A `LogEntry` as JSON.
-    data: Option<String>,
-}
-
 /// Stream the log
 ///
 /// Server-sent events: `id` is the entry's `seq`, `event` is `entry`, `data` is a `LogEntry` as JSON. The first
@@ -81,7 +68,7 @@ pub(crate) struct StreamEventJson {
     get, path = "/v1/stream", tag = "log",
     params(StreamParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "The place after which to go on")),
     responses(
-        (status = 200, description = "Entries, as they come: each event has these fields", body = StreamEventJson, content_type = "text/event-stream"),
+        (status = 200, description = "Entries, as they come: each event has these fields", body = wire::StreamEvent, content_type = "text/event-stream"),
         (status = 409, description = "The log does not reach that far", body = problem::ProblemBody, content_type = "application/problem+json"),
         (status = 410, description = "Pruned", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
@@ -226,7 +213,7 @@ impl LogFollower {
     fn write_entry(&mut self, entry: &LogEntry, text: &mut String) {
         let _ = writeln!(text, "id: {}", entry.seq);
         // Skip an unreadable entry: the server logs it and `verify` reports it.
-        if let Ok(shape) = LogEntryJson::new(entry, reads_everything(&self.caller.actor)) {
+        if let Ok(shape) = log_entry_json(entry, reads_everything(&self.caller.actor)) {
             // Cannot fail: text, numbers and values that were JSON already. Compact JSON has no line breaks.
             let _ = write!(text, "event: entry\ndata: {}\n", serde_json::to_string(&shape).unwrap_or_default());
         }

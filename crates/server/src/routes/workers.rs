@@ -1,12 +1,11 @@
 //! Workers that lease jobs.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::response::Response;
+use onceward_api_types as wire;
 use onceward_engine::WorkerStatus;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -14,7 +13,7 @@ use crate::app::AppState;
 use crate::caller::Caller;
 use crate::extract::{QueryParams, validate_limit};
 use crate::problem::Problem;
-use crate::response::{Rfc3339, json_ok};
+use crate::response::{json_ok, texts, timestamp};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::default().routes(routes!(workers))
@@ -28,44 +27,13 @@ struct WorkersParams {
     limit: Option<u32>,
 }
 
-/// Workers that asked for jobs within the last day, most recent first, and workers that hold a lease.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Workers)]
-struct WorkersJson<'a> {
-    workers: Vec<WorkerJson<'a>>,
-    /// Whether all leases were counted. If false, `holding` may be too low.
-    complete: bool,
-}
-
-/// A worker.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Worker)]
-struct WorkerJson<'a> {
-    /// The name that the worker gave itself.
-    worker: &'a str,
-    /// The owner of its API key.
-    owner: &'a str,
-    /// The lifecycles of its latest lease request.
-    #[schema(value_type = Vec<String>)]
-    lifecycles: &'a [Arc<str>],
-    /// Time of its latest lease request, accurate to 30 seconds if another process answered it. Null if only its
-    /// leases are known.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    last_seen: Option<Rfc3339>,
-    /// Number of executions that it holds.
-    #[schema(minimum = 0)]
-    holding: u64,
-}
-
-impl<'a> WorkerJson<'a> {
-    fn new(worker: &'a WorkerStatus) -> Self {
-        Self {
-            worker: &worker.name.worker,
-            owner: &worker.name.holder,
-            lifecycles: &worker.lifecycles,
-            last_seen: worker.last_seen_at.map(Rfc3339),
-            holding: worker.live_leases,
-        }
+fn worker_json(worker: &WorkerStatus) -> wire::Worker {
+    wire::Worker {
+        worker: worker.name.worker.to_string(),
+        owner: worker.name.holder.to_string(),
+        lifecycles: texts(&worker.lifecycles),
+        last_seen: worker.last_seen_at.map(timestamp),
+        holding: worker.live_leases,
     }
 }
 
@@ -75,7 +43,7 @@ impl<'a> WorkerJson<'a> {
 /// their own.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "work", params(WorkersParams),
-    responses((status = 200, description = "The last first", body = WorkersJson))
+    responses((status = 200, description = "The last first", body = wire::Workers))
 )]
 async fn workers(
     State(app): State<AppState>,
@@ -83,5 +51,5 @@ async fn workers(
     QueryParams(params): QueryParams<WorkersParams>,
 ) -> Result<Response, Problem> {
     let found = app.engine().workers(&caller.actor, validate_limit(params.limit)?).await?;
-    json_ok(&WorkersJson { workers: found.workers.iter().map(WorkerJson::new).collect(), complete: found.is_complete })
+    json_ok(&wire::Workers { workers: found.workers.iter().map(worker_json).collect(), complete: found.is_complete })
 }

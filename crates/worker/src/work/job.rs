@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use onceward_api_types::{Record, ReportResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -14,7 +15,7 @@ use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::reports::{Report, ReportKind};
 use crate::transport::Backoff;
-use crate::types::{LeasedJob, Record, ReportResult};
+use crate::types::LeasedJob;
 use crate::work::failure::{BAD_PAYLOAD_CODE, Failure};
 use crate::work::reporter::Reporter;
 

@@ -13,7 +13,7 @@ use crate::error::ClientError;
 use crate::payload::Payload;
 use crate::reports::ReportKind;
 use crate::transport::Backoff;
-use crate::types::LeasedJob;
+use crate::types::{LeasedJob, matches_payload};
 use crate::work::failure::{BAD_RESULT_CODE, EXCEPTION_CODE, Failure, PAYLOAD_UNAVAILABLE_CODE, SIZE_EXCEEDED_CODE};
 use crate::work::heartbeat::{Heartbeat, HeartbeatResult};
 use crate::work::job::{HeldLease, Job, StopReason};
@@ -138,7 +138,7 @@ impl JobRunner {
             let Some(bytes) = self.client.fetch_payload_bytes(leased.record.id).await? else {
                 return Err(self.client.invalid_response(&"the job has a payload, and it is not there"));
             };
-            if leased.record.payload.as_ref().is_none_or(|mark| mark.matches(&bytes)) {
+            if leased.record.payload.as_ref().is_none_or(|payload| matches_payload(payload, &bytes)) {
                 return Ok(Payload::from_stored_bytes(bytes));
             }
             if !is_last {
@@ -158,10 +158,10 @@ impl JobRunner {
     ) -> JobEnd {
         let (stop_sender, stop_receiver) = watch::channel(None);
         let job = Job {
-            record: Arc::new(leased.record),
             execution: Arc::clone(&held.execution),
             token: held.token,
-            traceparent: leased.traceparent.map(Into::into),
+            traceparent: leased.traceparent.as_deref().map(Into::into),
+            record: Arc::new(leased.into_record()),
             payload,
             held_lease: Arc::clone(held),
             stop_receiver,

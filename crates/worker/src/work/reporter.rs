@@ -5,12 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onceward_api_types::ReportResult;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::reports::Report;
-use crate::types::{BatchItemResult, ReportResult};
+use crate::types::BatchItemResult;
 use crate::work::heartbeat::HeartbeatThread;
 
 /// Concurrent requests. Heartbeats have as many of their own, so that slow commits do not delay them.
@@ -134,7 +135,7 @@ async fn send_batch(client: &Client, batch: Vec<QueuedReport>) {
             for (filed, outcome) in batch.into_iter().zip(results) {
                 let answer = match outcome {
                     BatchItemResult::Succeeded(reported) => Ok(reported),
-                    BatchItemResult::Refused(problem) => Err(ClientError::Problem(Box::new(problem))),
+                    BatchItemResult::Refused(problem) => Err(ClientError::Problem(problem)),
                 };
                 // The caller may have been canceled.
                 let _ = filed.reply_sender.send(answer);
@@ -149,7 +150,7 @@ async fn send_batch(client: &Client, batch: Vec<QueuedReport>) {
             for filed in batch {
                 let answer = match client.report_once(&[&filed.report]).await.map(|mut one| one.pop()) {
                     Ok(Some(BatchItemResult::Succeeded(reported))) => Ok(reported),
-                    Ok(Some(BatchItemResult::Refused(problem))) => Err(ClientError::Problem(Box::new(problem))),
+                    Ok(Some(BatchItemResult::Refused(problem))) => Err(ClientError::Problem(problem)),
                     Ok(None) => Err(error.clone()),
                     Err(error) => Err(error),
                 };

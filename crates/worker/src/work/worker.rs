@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onceward_api_types::LeaseBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, watch};
@@ -26,7 +27,7 @@ use crate::work::reporter::Reporter;
 const LONG_POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The server's limit for a request with an idempotency key.
-const MAX_JOBS_PER_REQUEST: usize = 100;
+const MAX_JOBS_PER_REQUEST: u32 = 100;
 
 /// Time to recall and return the jobs of a canceled lease call.
 const RECALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -69,16 +70,16 @@ impl WorkerConfig {
     }
 
     fn new_lease_request(&self, free_slots: usize) -> Result<LeaseRequest, ClientError> {
-        Ok(LeaseRequest {
+        let body = LeaseBody {
             lifecycles: self.lifecycles.clone(),
             worker: self.name.clone(),
-            max: free_slots.clamp(1, MAX_JOBS_PER_REQUEST),
+            max: u32::try_from(free_slots).unwrap_or(u32::MAX).clamp(1, MAX_JOBS_PER_REQUEST),
             lease_ms: self.lease.map(duration_millis),
-            wait_ms: if self.until_idle { 0 } else { duration_millis(LONG_POLL_TIMEOUT) },
-            start: true,
-            again: false,
-            idempotency_key: Some(new_idempotency_key()?),
-        })
+            wait_ms: Some(if self.until_idle { 0 } else { duration_millis(LONG_POLL_TIMEOUT) }),
+            start: Some(true),
+            again: None,
+        };
+        Ok(LeaseRequest { body, idempotency_key: Some(new_idempotency_key()?) })
     }
 }
 
@@ -312,7 +313,8 @@ impl WorkerLoop {
     /// Returns jobs that a canceled lease call may have leased, so that they need not wait for their lease to
     /// expire.
     async fn recall_and_yield(&self, request: LeaseRequest) {
-        let request = LeaseRequest { wait_ms: 0, again: true, ..request };
+        let body = LeaseBody { wait_ms: Some(0), again: Some(true), ..request.body };
+        let request = LeaseRequest { body, ..request };
         let recall = async {
             let mut backoff = Backoff::default();
             let leased = loop {
