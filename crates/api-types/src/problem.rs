@@ -62,7 +62,7 @@ impl Problem {
     /// Returns the best explanation for people.
     pub fn message(&self) -> &str {
         let explanation = self.reason.as_deref().or(self.detail.as_deref());
-        explanation.unwrap_or(if self.title.is_empty() { "no reason was given" } else { &self.title })
+        explanation.unwrap_or(if self.title.is_empty() { "the server gave no reason" } else { &self.title })
     }
 
     /// Takes the delay from the body, which is more precise than the header.

@@ -13,28 +13,27 @@ use crate::database::DatabaseUrl;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
 
-/// Copy an embedded database to a new file, while its engine runs or without one
+/// Back up a SQLite database to a new file, also while its engine runs
 ///
-/// The copy is as the database was at one moment, and has everything that was answered before this began. Writers go on; they wait
-/// for some hundredths of a second now and then, half a second at most unless the disk is slow. The file appears under its
-/// name only when it is whole and on the disk. To restore, put it in the database's place while no engine runs. docs/backup.md
-/// tells more.
+/// The backup is a consistent snapshot and contains everything that was acknowledged before the command started. The engine keeps
+/// writing; single writes wait for some hundredths of a second, at most half a second unless the disk is slow. The file appears under
+/// its name only once it is complete and on disk. To restore, replace the database with it while no engine runs. For PostgreSQL, use
+/// `pg_dump`. See docs/backup.md.
 ///
-/// Exits with 0 when the copy is there, with 1 if the file is there already or cannot be made now, with 2 if there is no
-/// database to copy. PostgreSQL has its own tool for this: `pg_dump`.
+/// Exit codes: 0 the backup is complete; 1 the file exists or cannot be written now; 2 there is no database to back up.
 #[derive(Args)]
 #[command(
     name = "backup",
-    after_help = "Example:\n  onceward backup monday.db\n  onceward verify --db sqlite:monday.db"
+    after_help = "Examples:\n  onceward backup monday.db\n  onceward verify --db sqlite:monday.db"
 )]
 pub(crate) struct BackupArgs {
-    /// The file to make; never one that is there
+    /// File to create; it must not exist
     #[arg(value_name = "FILE")]
     to: PathBuf,
-    /// The database
+    /// Database: sqlite:PATH
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: DatabaseUrl,
-    /// Print what it took as JSON on standard output; docs/backup.md describes it
+    /// Print the result as JSON; see docs/backup.md
     #[arg(long)]
     json: bool,
 }
@@ -43,11 +42,11 @@ impl BackupArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let DatabaseUrl::Sqlite(path) = &self.db else {
             bail!(
-                "PostgreSQL is backed up with its own tools, `pg_dump --schema=onceward` or a base backup: see docs/backup.md"
+                "`onceward backup` copies SQLite files only; for PostgreSQL use `pg_dump --schema=onceward` or a base backup, see docs/backup.md"
             );
         };
         if self.to.to_string_lossy().parse::<DatabaseUrl>().is_ok() {
-            bail!("{}: FILE is a path, not the URL of a database", self.to.display());
+            bail!("{}: FILE must be a path, not a database URL", self.to.display());
         }
         let mut bar = ProgressBar::for_terminal();
         let result = backup_database(path, &self.to, &mut |done, all| {
@@ -80,7 +79,7 @@ impl BackupArgs {
 
     fn summary(&self, done: &BackupReport) -> String {
         format!(
-            "{}: {} up to place {} of the log; copied in {}, writers waited {} ms at most\n",
+            "{}: {} up to seq {} of the log; copied in {}, writers waited at most {} ms\n",
             self.to.display(),
             format_size(done.bytes),
             done.seq,

@@ -12,26 +12,25 @@ use crate::files::{self, LoadedFiles, UnreadableFile};
 use crate::output::{ColorChoice, CommandStatus, print_stderr, print_stdout};
 use crate::shipped;
 
-/// Prove lifecycle files sound, or say where they are not
+/// Analyze lifecycle files and report errors and warnings
 ///
-/// Files given together may refer to each other. A folder means every *.toml file in it and in the folders below it, but
-/// for Cargo.toml, hidden files and folders, and folders called target. TOML files of another kind are left out there: those
-/// with neither `language` nor `lifecycle`, nor states, nor rows. A file that is named is checked, whatever it is.
+/// Files given together may refer to each other. A folder stands for all *.toml files in it and its subfolders, except Cargo.toml, hidden
+/// files and folders, and folders named target. In a folder, TOML files without lifecycle keys (`language`, `lifecycle`, states or
+/// transitions) are skipped. A file named on the command line is always checked.
 ///
-/// Exits with 0 if all are sound, with 1 if one is found wanting (a file that is too large or not UTF-8 text is), with 2 if a
-/// file or folder cannot be read at all.
+/// Exit codes: 0 all lifecycles are sound; 1 there are errors, or a file is too large or not UTF-8; 2 a file or folder cannot be read.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward check systems/image\n  onceward check systems\n  onceward check job.toml asset.toml --json"
+    after_help = "Examples:\n  onceward check systems/image\n  onceward check systems\n  onceward check job.toml asset.toml --json"
 )]
 pub(crate) struct CheckArgs {
-    /// Lifecycle files, or folders of them
+    /// Lifecycle files or folders
     #[arg(required = true, value_name = "FILE|DIR")]
     paths: Vec<PathBuf>,
-    /// Print the findings as JSON on standard output; docs/language/json.md describes it
+    /// Print the diagnostics as JSON; see docs/language/json.md
     #[arg(long)]
     json: bool,
-    /// Colour the messages
+    /// Use colors in diagnostics
     #[arg(long, value_enum, default_value_t = ColorChoice::Auto, value_name = "WHEN")]
     color: ColorChoice,
 }
@@ -97,8 +96,8 @@ impl CheckArgs {
     }
 
     fn print_findings(&self, findings: &CheckFindings, files: &InputFiles) -> Result<()> {
-        for unfit in &findings.unreadable {
-            print_stderr(&format!("error[{UNREADABLE_FILE_CODE}]: {}\n\n", unfit.message));
+        for file in &findings.unreadable {
+            print_stderr(&format!("error[{UNREADABLE_FILE_CODE}]: {}\n\n", file.message));
         }
         for diagnostic in &findings.diagnostics {
             print_stderr(&format!("{}\n", diagnostic.render(files, self.color.is_enabled())));
@@ -112,7 +111,7 @@ impl CheckArgs {
             return print_stdout(&format!("{sound}{warnings}: {}\n", findings.lifecycles.join(", ")));
         }
         let errors = count_noun(findings.count(Severity::Error) + findings.unreadable.len(), "error", "errors");
-        print_stderr(&format!("found wanting: {errors}{warnings}\n"));
+        print_stderr(&format!("check failed: {errors}{warnings}\n"));
         Ok(())
     }
 }
@@ -125,8 +124,8 @@ fn skipped_note(skipped: &[String]) -> Option<String> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let are = if skipped.len() == 1 { "is no lifecycle file" } else { "are no lifecycle files" };
-    (!skipped.is_empty()).then(|| format!("note: not checked: {names}{more} {are}\n"))
+    let reason = if skipped.len() == 1 { "not a lifecycle file" } else { "not lifecycle files" };
+    (!skipped.is_empty()).then(|| format!("note: skipped {names}{more}: {reason}\n"))
 }
 
 fn as_json(findings: &CheckFindings, files: &InputFiles) -> Value {

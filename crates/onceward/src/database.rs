@@ -16,12 +16,12 @@ impl FromStr for DatabaseUrl {
 
     fn from_str(url: &str) -> Result<Self, String> {
         match url.split_once(':') {
-            Some(("sqlite", ":memory:")) => Err("a database in memory is its own engine's alone".to_owned()),
-            Some(("sqlite", "")) => Err("`sqlite:` needs the path of a file".to_owned()),
+            Some(("sqlite", ":memory:")) => Err("an in-memory database exists only inside `onceward serve`".to_owned()),
+            Some(("sqlite", "")) => Err("`sqlite:` needs a path, such as sqlite:onceward.db".to_owned()),
             Some(("sqlite", path)) => Ok(Self::Sqlite(path.into())),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned())),
-            None if !url.is_empty() => Err(format!("a database is named by a URL; did you mean `sqlite:{url}`?")),
-            _ => Err("a database is named as sqlite:PATH or postgres://…".to_owned()),
+            None if !url.is_empty() => Err(format!("the database must be a URL; did you mean `sqlite:{url}`?")),
+            _ => Err("the database must be sqlite:PATH or postgres://…".to_owned()),
         }
     }
 }

@@ -13,30 +13,30 @@ use crate::files::{self, LoadedFiles};
 use crate::output::{ColorChoice, CommandStatus, print_stderr, print_stdout};
 use crate::shipped;
 
-/// Print a lifecycle as a picture
+/// Draw a lifecycle as a state diagram
 ///
-/// By name for the lifecycles that ship with Onceward, or from files. The file must be readable as a lifecycle, but need not be
-/// proved sound: a picture helps to find out why it is not.
+/// Draws a shipped lifecycle by its name, or a lifecycle from files. The file must compile, but need not pass `onceward check`: a diagram
+/// can help to find out why it does not.
 ///
-/// A file that refers to lifecycles in other files needs no more than its own name: those that it refers to are looked for
-/// among the *.toml files beside it. Other files there are left alone, whatever is wrong with them.
+/// If the file refers to lifecycles in other files, they are found among the *.toml files in its folder. Errors in unrelated files there
+/// are ignored.
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward draw image.job\n  onceward draw image.job --svg -o job.svg\n  \
+#[command(after_help = "Examples:\n  onceward draw image.job\n  onceward draw image.job --svg -o job.svg\n  \
                         onceward draw systems/image/job.toml\n  onceward draw image.job systems/image")]
 pub(crate) struct DrawArgs {
-    /// Name of a lifecycle, or a file
+    /// Name of a lifecycle, or a lifecycle file
     #[arg(value_name = "NAME|FILE")]
     what: String,
-    /// Files or folders to find it in, instead of the shipped systems
+    /// Files or folders to search instead of the shipped lifecycles
     #[arg(value_name = "FILE")]
     paths: Vec<PathBuf>,
-    /// As Mermaid text (the default)
+    /// Print Mermaid text (default)
     #[arg(long, conflicts_with = "svg")]
     mermaid: bool,
-    /// As an SVG picture (the default where -o names a .svg file)
+    /// Print SVG (default if -o names a .svg file)
     #[arg(long)]
     svg: bool,
-    /// Write it to this file: .svg for SVG; .mmd, .md or .txt for Mermaid
+    /// Write to this file: .svg for SVG; .mmd, .md or .txt for Mermaid
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -57,13 +57,13 @@ impl DrawArgs {
             find_in_files(&self.paths, Some(&self.what))?
         };
         let Some(lifecycle) = found else { return Ok(CommandStatus::Failure) };
-        let picture = match form {
+        let diagram = match form {
             DiagramFormat::Svg => onceward_draw::render_svg(&lifecycle),
             DiagramFormat::Mermaid => onceward_draw::render_mermaid(&lifecycle),
         };
         match &self.output {
-            None => print_stdout(&picture)?,
-            Some(path) => std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?,
+            None => print_stdout(&diagram)?,
+            Some(path) => std::fs::write(path, diagram).with_context(|| format!("cannot write {}", path.display()))?,
         }
         Ok(CommandStatus::Success)
     }
@@ -83,9 +83,11 @@ impl DrawArgs {
         match (ending.as_str(), requested) {
             ("svg", None | Some(DiagramFormat::Svg)) => Ok(DiagramFormat::Svg),
             ("mmd" | "mermaid" | "md" | "txt", None | Some(DiagramFormat::Mermaid)) => Ok(DiagramFormat::Mermaid),
-            ("svg", _) => bail!("{file} would hold Mermaid text, not SVG; leave --mermaid out, or end it in .mmd"),
-            ("mmd" | "mermaid" | "md" | "txt", _) => bail!("{file} would hold SVG; leave --svg out, or end it in .svg"),
-            _ => bail!("cannot draw .{ending} ({file}); end it in .svg for SVG, or in .mmd, .md or .txt for Mermaid"),
+            ("svg", _) => bail!("--mermaid does not fit {file}: omit it, or use the extension .mmd"),
+            ("mmd" | "mermaid" | "md" | "txt", _) => {
+                bail!("--svg does not fit {file}: omit it, or use the extension .svg")
+            }
+            _ => bail!("unknown extension .{ending} ({file}): use .svg for SVG, or .mmd, .md or .txt for Mermaid"),
         }
     }
 }
@@ -105,14 +107,14 @@ fn find_shipped(name: &str) -> Result<Option<Arc<Lifecycle>>> {
     let known = join_names(definitions.lifecycles.keys());
     let near = onceward_core::closest_name(name, known.split(", "));
     let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-    bail!("there is no file and no shipped lifecycle called {name}; shipped are {known}{near}")
+    bail!("no file and no shipped lifecycle is called {name}; shipped lifecycles: {known}{near}")
 }
 
 /// Loads a lifecycle from files. Returns `None` after printing their errors.
 fn find_in_files(paths: &[PathBuf], name: Option<&str>) -> Result<Option<Arc<Lifecycle>>> {
     let loaded = files::read_lifecycle_files(paths)?;
     if !loaded.unreadable.is_empty() {
-        loaded.unreadable.iter().for_each(|unfit| print_stderr(&format!("error: {}\n", unfit.message)));
+        loaded.unreadable.iter().for_each(|file| print_stderr(&format!("error: {}\n", file.message)));
         return Ok(None);
     }
     let given_count = loaded.files.files.len();
@@ -131,10 +133,10 @@ fn find_in_files(paths: &[PathBuf], name: Option<&str>) -> Result<Option<Arc<Lif
     match (candidates.as_slice(), name) {
         ([one], _) => Ok(Some((*one).clone())),
         ([], Some(name)) => {
-            bail!("these files declare no lifecycle called {name}, only {}", join_names(definitions.lifecycles.keys()))
+            bail!("the files declare no lifecycle {name}; they declare {}", join_names(definitions.lifecycles.keys()))
         }
         (many, _) => bail!(
-            "these files declare {} lifecycles, say which one: onceward draw NAME FILE…, where NAME is one of {}",
+            "the files declare {} lifecycles; choose one with `onceward draw NAME FILE…`: {}",
             many.len(),
             join_names(many.iter().map(|lifecycle| &lifecycle.name))
         ),

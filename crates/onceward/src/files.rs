@@ -63,11 +63,11 @@ pub(crate) fn read_lifecycle_files(paths: &[PathBuf]) -> Result<LoadedFiles> {
                 has_lifecycle = true;
             }
             if seen.len() + skipped.len() > bounds::MAX_FILES {
-                bail!("too many files: at most {} are checked together", bounds::MAX_FILES);
+                bail!("too many lifecycle files: the maximum is {}", bounds::MAX_FILES);
             }
         }
         if !has_lifecycle {
-            bail!("{} holds no lifecycle files (*.toml)", path.display());
+            bail!("{} has no lifecycle files (*.toml)", path.display());
         }
     }
     loaded.skipped = skipped.into_values().collect();
@@ -98,7 +98,7 @@ fn find_lifecycle_files(folder: &Path) -> Result<Vec<PathBuf>> {
         folders.extend(below);
         if found.len() > bounds::MAX_FILES || folders_read + folders.len() > MAX_FOLDERS {
             let (folder, files) = (folder.display(), bounds::MAX_FILES);
-            bail!("{folder} holds too much: at most {files} files in {MAX_FOLDERS} folders are checked together");
+            bail!("{folder} is too large: the maximum is {files} lifecycle files in {MAX_FOLDERS} folders");
         }
     }
     found.sort();
@@ -116,15 +116,15 @@ pub(crate) fn sibling_files(folder: &Path) -> Vec<PathBuf> {
 /// Lists the lifecycle files and the subfolders of a folder. Skips Cargo.toml (a system may be a Rust package), hidden
 /// and build folders, and links to folders, which may form a cycle.
 fn list_folder(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
-    let cannot = || format!("cannot read the folder {}", folder.display());
+    let read_error = || format!("cannot read the folder {}", folder.display());
     let (mut files, mut folders) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(folder).with_context(cannot)? {
-        let entry = entry.with_context(cannot)?;
+    for entry in std::fs::read_dir(folder).with_context(read_error)? {
+        let entry = entry.with_context(read_error)?;
         let (name, path) = (entry.file_name(), entry.path());
         if name.as_encoded_bytes().starts_with(b".") || name == "target" || name == "Cargo.toml" {
             continue;
         }
-        if entry.file_type().with_context(cannot)?.is_dir() {
+        if entry.file_type().with_context(read_error)?.is_dir() {
             folders.push(path);
         } else if path.extension().is_some_and(|extension| extension == "toml") && !path.is_dir() {
             files.push(path);
@@ -136,14 +136,14 @@ fn list_folder(folder: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
 pub(crate) fn read_lifecycle_file(path: &Path, loaded: &mut LoadedFiles) -> Result<()> {
     // The file's author chose the name, and a terminal shows it.
     let name = path.display().to_string().replace(char::is_control, "\u{fffd}");
-    let cannot = || format!("cannot read {name}");
-    let file = File::open(path).with_context(cannot)?;
+    let read_error = || format!("cannot read {name}");
+    let file = File::open(path).with_context(read_error)?;
     let limit = bounds::MAX_FILE_BYTES as u64;
     let mut bytes = Vec::new();
     // The read is bounded here, because a device or a pipe reports no length.
-    file.take(limit + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    file.take(limit + 1).read_to_end(&mut bytes).with_context(read_error)?;
     if bytes.len() as u64 > limit {
-        let message = format!("{name} is too large for a lifecycle file: at most {} KB", limit / 1024);
+        let message = format!("{name} is too large: a lifecycle file has at most {} KB", limit / 1024);
         loaded.unreadable.push(UnreadableFile { name, message, position: None });
         return Ok(());
     }
@@ -154,9 +154,8 @@ pub(crate) fn read_lifecycle_file(path: &Path, loaded: &mut LoadedFiles) -> Resu
             let before = String::from_utf8_lossy(&error.as_bytes()[..at]);
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
-            let message = format!(
-                "{name} is not UTF-8 text: the byte at {at} (line {line}, column {column}) is not part of any character"
-            );
+            let message =
+                format!("{name} is not valid UTF-8: invalid byte at offset {at} (line {line}, column {column})");
             loaded.unreadable.push(UnreadableFile { name, message, position: Some((line, column)) });
         }
     }

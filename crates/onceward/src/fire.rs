@@ -10,31 +10,31 @@ use crate::output::CommandStatus;
 use crate::record_id::parse_record_id;
 use crate::remote::ServerArgs;
 
-/// Send a record an event, and print the state that it led to
+/// Fire an event on a record and print its new state
 ///
-/// Exits with 0 when it was taken; with 1 if it was refused; with 2 if the server cannot be reached.
+/// Exit codes: 0 the event was fired; 1 it was refused; 2 the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward fire 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b cancel\n  onceward fire $id price --input '{\"amount\": 12}' --once price-17"
+    after_help = "Examples:\n  onceward fire 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b cancel\n  onceward fire $id price --input '{\"amount\": 12}' --once price-17"
 )]
 pub(crate) struct FireArgs {
-    /// The record's id
+    /// Id of the record
     #[arg(value_parser = parse_record_id)]
     id: Uuid,
-    /// The event's name
+    /// Name of the event
     event: String,
-    /// What the event brings, a JSON object
+    /// Input of the event, a JSON object
     #[arg(long, value_name = "JSON", value_parser = parse_json_object)]
     input: Option<Map<String, Value>>,
-    /// Only if the record still has this version
+    /// Fire only if the record still has this version
     #[arg(long, value_name = "N")]
     version: Option<u64>,
-    /// However often this is run with the same key, it happens once
+    /// Idempotency key: with the same key, the event is fired only once
     #[arg(long, value_name = "KEY")]
     once: Option<String>,
     #[command(flatten)]
     remote: ServerArgs,
-    /// Print the record, and those that were made, as JSON
+    /// Print the record and the records that the event created as JSON
     #[arg(long)]
     json: bool,
 }

@@ -15,22 +15,20 @@ use crate::record_id::parse_record_id;
 use crate::remote::ServerArgs;
 use crate::table::{format_time, format_value, sanitize_line};
 
-/// Look at a record
+/// Print a record and, if it has one, the result of its work
 ///
-/// With the result of its work, where it has one.
-///
-/// Exits with 0 when it is there; with 1 if there is none of this id, or none for you; with 2 if the server cannot be reached.
+/// Exit codes: 0 the record was printed; 1 it does not exist, or you may not read it; 2 the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward get 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward get $id --json | jq .effect.result"
+    after_help = "Examples:\n  onceward get 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward get $id --json | jq .effect.result"
 )]
 pub(crate) struct GetArgs {
-    /// The record's id
+    /// Id of the record
     #[arg(value_parser = parse_record_id)]
     id: Uuid,
     #[command(flatten)]
     remote: ServerArgs,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -11,20 +11,20 @@ use crate::record_id::parse_record_id;
 use crate::remote::ServerArgs;
 use crate::table::{format_table, format_time, sanitize_line};
 
-/// Tell a record's story: what happened to it, when, and by whom
+/// Print the log of a record: each event with time, states and actor
 ///
-/// Exits with 0 when it is told; with 1 if there is no such record, or none for you; with 2 if the server cannot be reached.
+/// Exit codes: 0 the log was printed; 1 the record does not exist, or you may not read it; 2 the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward history 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward history $id --json | jq '.[].event'"
+    after_help = "Examples:\n  onceward history 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b\n  onceward history $id --json | jq '.[].event'"
 )]
 pub(crate) struct HistoryArgs {
-    /// The record's id
+    /// Id of the record
     #[arg(value_parser = parse_record_id)]
     id: Uuid,
     #[command(flatten)]
     remote: ServerArgs,
-    /// Print the entries as JSON
+    /// Print the entries as a JSON array
     #[arg(long)]
     json: bool,
 }
@@ -79,7 +79,7 @@ fn entry_note(entry: &LogEntry) -> String {
             .filter(|error| !error.is_empty())
             .map_or_else(|| code.clone(), |error| format!("{code}: {error}"));
     }
-    if entry.effect.is_some() { "the effect landed".to_owned() } else { String::new() }
+    if entry.effect.is_some() { "effect committed".to_owned() } else { String::new() }
 }
 
 #[cfg(test)]

@@ -23,16 +23,16 @@ use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::target::{Target, TargetArgs};
 use crate::{remote, shipped};
 
-/// Make, list and revoke API keys
+/// Create, list and revoke API keys
 ///
-/// With --db, in the database itself: that is how the first operator's key is made, before a server starts on any but a loopback
-/// address. A database file must not be open in a server then; PostgreSQL may be. With --server, through that server, with an
-/// operator's key. With neither: in onceward.db in this folder if no server has it open, else through the server at
+/// With --db, the command works on the database directly. Use it to create the first operator's API key before a server listens on a
+/// public address. No server may have a SQLite file open; PostgreSQL may be in use. With --server, the command calls that server with an
+/// operator's API key. With neither, it uses onceward.db in the current folder if no server has it open, otherwise the server at
 /// 127.0.0.1:7171.
 ///
-/// Exits with 0 when it is done; with 1 if it was refused, or a server has the file open; with 2 if nobody can be reached.
+/// Exit codes: 0 done; 1 refused, or a server has the file open; 2 the server or the database cannot be reached.
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward key create --db sqlite:onceward.db --owner ops --role operator\n  \
+#[command(after_help = "Examples:\n  onceward key create --db sqlite:onceward.db --owner ops --role operator\n  \
                         onceward key create --owner shop --role producer --name checkout\n  onceward key list\n  \
                         onceward key revoke 5f0c3a9be1d24c77")]
 pub(crate) struct KeyArgs {
@@ -42,34 +42,34 @@ pub(crate) struct KeyArgs {
 
 #[derive(Subcommand)]
 enum KeyCommand {
-    /// Make a key, and print it: this once
+    /// Create an API key and print its secret, which is shown only once
     #[command(
         after_help = "Example:\n  onceward key create --owner mail --role worker --lifecycle mail.send --name mailer"
     )]
     Create(KeyCreateArgs),
-    /// All keys, live or not, without their secrets
+    /// List all API keys, including expired and revoked ones, without their secrets
     #[command(after_help = "Example:\n  onceward key list --json")]
     List(KeyListArgs),
-    /// Let nobody in with a key any more
+    /// Revoke an API key
     #[command(after_help = "Example:\n  onceward key revoke 5f0c3a9be1d24c77")]
     Revoke(KeyRevokeArgs),
 }
 
 #[derive(Args)]
 struct KeyCreateArgs {
-    /// Whose records are seen and made with it
+    /// Owner of the records that the API key creates and reads
     #[arg(long)]
     owner: Arc<str>,
-    /// operator, producer, worker, viewer, metrics, or one that a lifecycle names; may be given more than once
+    /// Role: operator, producer, worker, viewer, metrics, or a role that a lifecycle defines. Repeatable
     #[arg(long = "role", required = true, value_name = "ROLE")]
     roles: Vec<Arc<str>>,
-    /// A lifecycle that a worker may lease from with it; may be given more than once. Otherwise all of them
+    /// Lifecycle that a worker may lease jobs of. Repeatable; default: all lifecycles
     #[arg(long = "lifecycle", value_name = "LIFECYCLE")]
     lifecycles: Vec<Arc<str>>,
-    /// What people call it
+    /// Label for people
     #[arg(long, default_value = "")]
     name: Arc<str>,
-    /// When it ends by itself, as 2030-01-01T00:00:00Z
+    /// When the API key expires, such as 2030-01-01T00:00:00Z; default: never
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     expires: Option<Time>,
     #[command(flatten)]
@@ -84,7 +84,7 @@ struct KeyListArgs {
 
 #[derive(Args)]
 struct KeyRevokeArgs {
-    /// The key's id: what stands between `ow_` and the second `_`; of a whole key that is taken
+    /// Id of the API key: the part between `ow_` and the second `_`. A whole API key is accepted, too
     id: String,
     #[command(flatten)]
     target_args: KeyTargetArgs,
@@ -96,7 +96,7 @@ fn extract_key_id(text: &str) -> &str {
 }
 
 fn parse_time(text: &str) -> Result<Time, String> {
-    text.parse().map_err(|_| format!("`{text}` is no time: write 2030-01-01T00:00:00Z"))
+    text.parse().map_err(|_| format!("`{text}` is not an RFC 3339 time, such as 2030-01-01T00:00:00Z"))
 }
 
 /// Where the keys are, and how they are shown.
@@ -104,7 +104,7 @@ fn parse_time(text: &str) -> Result<Time, String> {
 struct KeyTargetArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Print JSON on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -127,44 +127,44 @@ enum KeyReply {
 
 impl KeyArgs {
     pub(crate) fn run(self) -> Result<CommandStatus> {
-        let (operation, KeyTargetArgs { target: place, json }) = match self.command {
+        let (operation, KeyTargetArgs { target, json }) = match self.command {
             KeyCommand::Create(KeyCreateArgs { owner, roles, lifecycles, name, expires, target_args }) => {
                 (KeyOperation::Create(NewApiKey { owner, roles, lifecycles, name, expires_at: expires }), target_args)
             }
-            KeyCommand::List(KeyListArgs { target_args: desk }) => (KeyOperation::List, desk),
-            KeyCommand::Revoke(KeyRevokeArgs { id, target_args: desk }) => {
-                (KeyOperation::Revoke(extract_key_id(&id).to_owned()), desk)
+            KeyCommand::List(KeyListArgs { target_args }) => (KeyOperation::List, target_args),
+            KeyCommand::Revoke(KeyRevokeArgs { id, target_args }) => {
+                (KeyOperation::Revoke(extract_key_id(&id).to_owned()), target_args)
             }
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(run_operation(&place, &operation))? {
+        match runtime.block_on(run_operation(&target, &operation))? {
             Ok(done) => {
                 let unknown_roles = if let KeyReply::Created(created) = &done { &*created.unknown_roles } else { &[] };
                 for role in unknown_roles {
                     print_stderr(&format!(
-                        "warning: no lifecycle here names the role `{role}` yet: until one does, the key makes and reads its owner's \
-                         records as a producer's does\n"
+                        "warning: no lifecycle defines the role `{role}` yet; until one does, the API key has the permissions of a \
+                         producer\n"
                     ));
                 }
                 if matches!(&done, KeyReply::Revoked(revoked) if revoked.operators_left == 0) {
                     print_stderr(
-                        "warning: no operator's key is left: nobody can make or revoke keys through a server any more. `onceward key \
-                         create --db … --owner … --role operator` makes one in the database itself (a SQLite one when its server has stopped)\n",
+                        "warning: no operator's API key is left, so API keys can no longer be managed through a server; create one with \
+                         `onceward key create --db … --owner … --role operator` (for SQLite, stop the server first)\n",
                     );
                 }
                 print_stdout(&if json { format!("{:#}\n", json!(done)) } else { render(&done) })?;
                 if matches!(done, KeyReply::Created(_)) && !json {
                     print_stderr(
-                        "This key is shown once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n",
+                        "The API key is shown only once. Send it as `Authorization: Bearer …`, or set ONCEWARD_KEY.\n",
                     );
                 }
                 Ok(CommandStatus::Success)
             }
-            Err(refused) => {
+            Err(refusal) => {
                 if json {
-                    print_stdout(&format!("{:#}\n", json!({ "error": refused.error })))?;
+                    print_stdout(&format!("{:#}\n", json!({ "error": refusal.error })))?;
                 }
-                print_stderr(&format!("error: {}\n", refused.reason));
+                print_stderr(&format!("error: {}\n", refusal.reason));
                 Ok(CommandStatus::Failure)
             }
         }
@@ -238,7 +238,7 @@ async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> Ke
     };
     let store = match opened {
         Err(error @ StoreError::Locked { .. }) => {
-            let reason = format!("{database}: {error}; or ask the server that has it open, with --server and --key");
+            let reason = format!("{database}: {error}; or use the running server with --server and --key");
             return Ok(Err(KeyRefusal::from_reason(reason)));
         }
         opened => opened.with_context(|| database.to_string())?,
@@ -283,21 +283,21 @@ fn warn_unknown_lifecycles(lifecycles: &[Arc<str>], known: &BTreeSet<Arc<str>>) 
     let shipped = declared_lifecycles(&shipped::files());
     for name in lifecycles.iter().filter(|name| !known.contains(*name) && !shipped.contains(*name)) {
         let near = closest_name(name, known.union(&shipped).map(|known| &**known));
-        let near = near.map_or_else(String::new, |near| format!("; is `{near}` meant?"));
-        print_stderr(&format!("warning: there is no lifecycle `{name}` here yet{near}\n"));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        print_stderr(&format!("warning: the lifecycle `{name}` does not exist yet{near}\n"));
     }
 }
 
 fn render(done: &KeyReply) -> String {
     match done {
         KeyReply::Created(created) => format!("{}\n", created.key),
-        KeyReply::Revoked(revoked) => format!("{} is revoked\n", revoked.about.id),
+        KeyReply::Revoked(revoked) => format!("revoked {}\n", revoked.about.id),
         KeyReply::Listed { keys } => {
             let mut table = String::new();
             for key in keys {
                 let mut line = format!("{}  {}  {}", key.id, key.owner, key.roles.join(","));
                 if let Some(lifecycles) = &key.lifecycles {
-                    let _ = write!(line, "  for {}", lifecycles.join(","));
+                    let _ = write!(line, "  lifecycles {}", lifecycles.join(","));
                 }
                 if !key.name.is_empty() {
                     let _ = write!(line, "  {:?}", key.name);
@@ -309,7 +309,7 @@ fn render(done: &KeyReply) -> String {
                 }
                 let _ = writeln!(table, "{line}");
             }
-            if table.is_empty() { "there are no keys\n".to_owned() } else { table }
+            if table.is_empty() { "no API keys\n".to_owned() } else { table }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use onceward_core::count_noun;
 use onceward_worker::{Client, ClientError, ListQuery, Record};
 
 use crate::output::{CommandStatus, print_stderr};
@@ -11,37 +12,37 @@ use crate::table::{format_table, format_time, sanitize_line};
 /// The server's limit for one page.
 const MAX_PAGE_RECORDS: usize = 1_000;
 
-/// List records, the oldest first
+/// List records, oldest first
 ///
-/// Where there are more than `--limit` shows, standard error says so.
+/// If there are more records than --limit, a note on standard error says so.
 ///
-/// Exits with 0 when they are listed, also if there are none; with 1 if there is no such lifecycle or state, or if that was refused; with
-/// 2 if the server cannot be reached.
+/// Exit codes: 0 the records were listed, also if there are none; 1 the lifecycle or the state does not exist, or the call was refused; 2
+/// the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward list execution.job --state FAILED\n  onceward list execution.job --json | jq -r '.[].id'"
+    after_help = "Examples:\n  onceward list execution.job --state FAILED\n  onceward list execution.job --json | jq -r '.[].id'"
 )]
 pub(crate) struct ListArgs {
-    /// Records of this lifecycle
+    /// Name of the lifecycle
     lifecycle: String,
-    /// Only those in this state
+    /// Only records in this state
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
-    /// Only those of this owner
+    /// Only records of this owner
     #[arg(long)]
     owner: Option<String>,
-    /// At most so many
+    /// Maximum number of records
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = parse_limit)]
     limit: usize,
     #[command(flatten)]
     remote: ServerArgs,
-    /// Print them as JSON
+    /// Print the records as a JSON array
     #[arg(long)]
     json: bool,
 }
 
 fn parse_limit(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is no number of records: 1 or more"))
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is not a whole number of 1 or more"))
 }
 
 impl ListArgs {
@@ -63,11 +64,8 @@ impl ListArgs {
             records.extend(page.records);
             match page.next {
                 Some(_) if records.len() >= self.limit => {
-                    let shown_part = match records.len() {
-                        1 => "this is the first".to_owned(),
-                        shown => format!("these are the first {shown}"),
-                    };
-                    print_stderr(&format!("{shown_part}, and there are more: --limit shows them\n"));
+                    let shown = count_noun(records.len(), "record", "records");
+                    print_stderr(&format!("note: showing the first {shown}; raise --limit to see more\n"));
                 }
                 Some(next) => query.cursor = Some(next),
                 None => break,

@@ -27,8 +27,9 @@ pub(crate) enum LogFormat {
 /// `warn`, `info`, `debug`, `trace`, `off`), or levels by crate (`info,onceward_engine=debug`).
 pub(crate) fn start(format: Option<LogFormat>) -> Result<LogFormat> {
     let filter_text = std::env::var("ONCEWARD_LOG").unwrap_or_default();
-    let filter = own_crates_filter(&filter_text)
-        .with_context(|| format!("ONCEWARD_LOG={filter_text} is no filter; try info or debug"))?;
+    let filter = own_crates_filter(&filter_text).with_context(|| {
+        format!("ONCEWARD_LOG={filter_text} is not a valid filter; use a level such as info or debug")
+    })?;
     let terminal = stderr().is_terminal();
     let default_format = if terminal { LogFormat::Human } else { LogFormat::Json };
     let registry = tracing_subscriber::registry();
@@ -63,15 +64,15 @@ mod tests {
 
     #[test]
     fn filter_enables_own_crates_only() {
-        for asked in ["trace", "trace,tokio_postgres=trace,axum=trace"] {
-            let filter = own_crates_filter(asked).unwrap();
+        for filter_text in ["trace", "trace,tokio_postgres=trace,axum=trace"] {
+            let filter = own_crates_filter(filter_text).unwrap();
             assert!(filter.would_enable("onceward_engine::batch", &Level::TRACE));
             assert!(!filter.would_enable("tokio_postgres::query", &Level::ERROR));
             assert!(!filter.would_enable("axum::rejection", &Level::ERROR));
         }
         let filter = own_crates_filter("warn,onceward_engine=debug").unwrap();
         assert!(filter.would_enable("onceward_engine::batch", &Level::DEBUG));
-        assert!(!filter.would_enable("onceward_server::door", &Level::INFO));
+        assert!(!filter.would_enable("onceward_server::serve", &Level::INFO));
         assert!(own_crates_filter("").unwrap().would_enable("onceward::serve", &Level::INFO));
         assert!(own_crates_filter("onceward=loud").is_err());
     }

@@ -38,19 +38,19 @@ mod work;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// One thread allocates a record and another frees it. The system's allocator is slow at that: it cost a third of a
 /// job's time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A durable lifecycle engine: declare how a thing lives in one file; Onceward checks it, draws it and enforces it.
+/// A durable lifecycle engine: declare states and transitions in one file; Onceward checks, draws and enforces them
 #[derive(Parser)]
 #[command(
     name = "onceward",
     version,
-    after_help = "Example:\n  onceward check systems/image\n  onceward draw image.job"
+    after_help = "Examples:\n  onceward serve\n  onceward check systems/image\n  onceward draw image.job"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -78,11 +78,28 @@ enum CliCommand {
     Work(work::WorkArgs),
 }
 
+/// Parses the command line. Usage lines of errors are fixed, because clap's own would list each option that an
+/// environment variable sets, as if it were required.
+fn parse_arguments() -> Cli {
+    let mut command = Cli::command();
+    command.build();
+    let matches = with_fixed_usage(command).get_matches();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+fn with_fixed_usage(command: Command) -> Command {
+    command.mut_subcommands(|mut subcommand| {
+        let usage = subcommand.render_usage().to_string();
+        let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage).to_owned();
+        with_fixed_usage(subcommand).override_usage(usage)
+    })
+}
+
 fn main() -> ExitCode {
     if let Some(exit_code) = supervise::run(std::env::args_os()) {
         return exit_code;
     }
-    let result = match Cli::parse().command {
+    let result = match parse_arguments().command {
         CliCommand::Backup(backup) => backup.run(),
         CliCommand::Check(check) => check.run(),
         CliCommand::Doctor(doctor) => doctor.run(),

@@ -10,25 +10,25 @@ use serde_json::json;
 use crate::database::DatabaseUrl;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 
-/// Bring a database up to date for this program
+/// Migrate a database to the schema of this program
 ///
-/// Runs the migrations that it has not had yet, in order; one that fails leaves nothing behind. An embedded database is brought up to
-/// date by every engine that opens it, so this is for those who would rather do it apart. On PostgreSQL engines make the
-/// tables in an empty database, but refuse an older one: stop the processes of the older program, make a backup, and run this.
+/// Runs the pending schema migrations in order. A migration that fails changes nothing. A server migrates a SQLite file by itself when it
+/// opens it. On PostgreSQL, a server creates the tables in an empty database but refuses an older schema: stop the servers of the old
+/// version, make a backup, and run this command.
 ///
-/// Exits with 0 when the database is up to date; with 1 if it is newer than this program or an engine has it open, or, with
-/// --dry-run, if something is to be done; with 2 if it cannot be reached.
+/// Exit codes: 0 the schema is up to date; 1 the schema is newer than this program, an engine has the database open, or with --dry-run
+/// there are pending migrations; 2 the database cannot be reached.
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward migrate --dry-run --db postgres://onceward@db/app\n  \
+#[command(after_help = "Examples:\n  onceward migrate --dry-run --db postgres://onceward@db/app\n  \
                         onceward migrate --db postgres://onceward@db/app")]
 pub(crate) struct MigrateArgs {
-    /// The database
+    /// Database: sqlite:PATH or postgres://…
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: DatabaseUrl,
-    /// Only say what would be run
+    /// Only list the pending migrations
     #[arg(long)]
     dry_run: bool,
-    /// Print the schemas' numbers and the migrations as JSON on standard output
+    /// Print the schema versions and migrations as JSON
     #[arg(long)]
     json: bool,
 }
@@ -70,8 +70,8 @@ impl MigrateArgs {
         for name in missing {
             let _ = writeln!(text, "{} {name}", if self.dry_run { "would run" } else { "ran" });
         }
-        let word = if self.dry_run { "would become" } else { "is now" };
-        let _ = writeln!(text, "{}: schema {found} {word} {known}", self.db);
+        let verb = if self.dry_run { "would be migrated" } else { "migrated" };
+        let _ = writeln!(text, "{}: {verb} from schema {found} to {known}", self.db);
         text
     }
 

@@ -12,45 +12,45 @@ use crate::output::{CommandStatus, print_stderr};
 use crate::record_id::parse_record_id;
 use crate::remote::ServerArgs;
 
-/// Make a record, and print its id
+/// Create a record and print its id
 ///
-/// A field's value is read as JSON where it is some, else as text: `n=3` is a number, `name=ann` and `name="3"` are texts.
+/// A field value is parsed as JSON and otherwise taken as text: `n=3` is a number, `name=ann` and `name="3"` are text.
 ///
-/// A payload that is JSON is kept as it is written; any other text is kept as a text, with a note where it looks like JSON. The bytes of a file (`@FILE`) or of standard
-/// input (`-`) are kept as they are.
+/// A payload that is valid JSON is stored unchanged. Other text is stored as a JSON string, with a note if it looks like JSON. The bytes
+/// of a file (`@FILE`) or of standard input (`-`) are stored unchanged.
 ///
-/// Exits with 0 when the record is there; with 1 if it was refused; with 2 if the server cannot be reached.
+/// Exit codes: 0 the record exists; 1 the call was refused; 2 the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward new execution.job --payload 'hello'\n  onceward new execution.job --field budget=3 --payload @order.json --once order-17"
+    after_help = "Examples:\n  onceward new execution.job --payload 'hello'\n  onceward new execution.job --field budget=3 --payload @order.json --once order-17"
 )]
 pub(crate) struct NewArgs {
-    /// What it is to be
+    /// Name of the lifecycle
     lifecycle: String,
-    /// A field and its value; may be given more than once
+    /// Value of a field. Repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_field)]
     field: Vec<(String, Value)>,
-    /// What a worker gets to work on: a text, `@FILE`, or `-` for standard input
+    /// Input for the worker: text, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "TEXT|@FILE|-")]
     payload: Option<String>,
-    /// However often this is run with the same key, one record is made
+    /// Idempotency key: with the same key, only one record is created
     #[arg(long, value_name = "KEY")]
     once: Option<String>,
-    /// An id of your own, a UUIDv7
+    /// Id of the record, a UUIDv7. Default: the server chooses one
     #[arg(long, value_parser = parse_record_id)]
     id: Option<Uuid>,
-    /// For somebody else; for operators
+    /// Owner of the record, if not the caller; for operators
     #[arg(long)]
     owner: Option<String>,
     #[command(flatten)]
     remote: ServerArgs,
-    /// Print the whole record as JSON
+    /// Print the record as JSON
     #[arg(long)]
     json: bool,
 }
 
 fn parse_field(text: &str) -> Result<(String, Value), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
 }
 
@@ -68,7 +68,7 @@ fn read_payload(argument: &str) -> Result<Payload> {
             Err(error) => {
                 // Probably JSON with a syntax error.
                 if argument.trim_start().starts_with(['{', '[']) {
-                    print_stderr(&format!("note: the payload is not JSON ({error}), so it is kept as a text\n"));
+                    print_stderr(&format!("note: the payload is not valid JSON ({error}) and is stored as text\n"));
                 }
                 Payload::text(argument)
             }
@@ -82,7 +82,7 @@ impl NewArgs {
         let mut fields = Map::new();
         for (name, value) in &self.field {
             if fields.insert(name.clone(), value.clone()).is_some() {
-                return Err(anyhow!("the field `{name}` is given twice"));
+                return Err(anyhow!("--field `{name}` was given twice"));
             }
         }
         let record = NewRecord {
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn field_value_is_json_or_else_text() {
-        let value = |text: &str| parse_field(text).expect("a pair").1;
+        let value = |text: &str| parse_field(text).expect("NAME=VALUE").1;
         assert_eq!(value("n=3"), json!(3));
         assert_eq!(value("n=\"3\""), json!("3"));
         assert_eq!(value("n=a=b"), json!("a=b"));

@@ -6,12 +6,12 @@ use onceward_engine::ObjectStorage;
 
 use crate::database::DatabaseUrl;
 
-/// As `--objects` names it.
+/// The flag `--objects`.
 #[derive(Args)]
 pub(crate) struct ObjectStorageArgs {
-    /// Where payloads of more than 64 KB are: a folder, or a bucket that speaks S3 as `s3://BUCKET/PREFIX`, with the usual AWS_… variables.
-    /// A database file has its own folder beside it, as FILE.objects. With PostgreSQL they stand in the database unless a place is named,
-    /// which all processes must share; docs/payloads.md tells more
+    /// Object storage for payloads over 64 KB: a folder, or an S3 bucket as `s3://BUCKET/PREFIX` with the usual AWS_… variables. All
+    /// processes on one database must use the same. Default: the folder FILE.objects beside a database file; with PostgreSQL, payloads
+    /// are stored in the database. See docs/payloads.md
     #[arg(long, env = "ONCEWARD_OBJECTS", value_name = "URL|FOLDER")]
     objects: Option<String>,
 }

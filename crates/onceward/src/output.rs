@@ -18,8 +18,8 @@ pub(crate) enum CommandStatus {
 }
 
 impl From<CommandStatus> for ExitCode {
-    fn from(outcome: CommandStatus) -> Self {
-        Self::from(outcome as u8)
+    fn from(status: CommandStatus) -> Self {
+        Self::from(status as u8)
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn try_print_stdout(text: &str) -> Result<bool> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error).context("cannot write the answer"),
+        Err(error) => Err(error).context("cannot write to standard output"),
     }
 }
 

@@ -24,24 +24,24 @@ use crate::progress_bar::ProgressBar;
 use crate::remote;
 use crate::target::{Target, TargetArgs};
 
-/// Take out of a database what has ended long ago
+/// Delete records that ended before the retention cutoff
 ///
-/// Records that ended, with all of their log entries, and old answers to callers' keys. A running engine does so by itself; this
-/// is for sooner. What accounts, counts and keys for ever need of them is carried forward in a checkpoint in the log, from which
-/// `onceward verify` starts. There is no way back: make a backup first.
+/// Deletes ended records with their log entries, and stored replies to old idempotency keys. A running server prunes by itself; use this
+/// command to prune earlier. Account balances, counts and unique keys that must outlive their records are kept in a checkpoint in the log.
+/// Pruning cannot be undone: make a backup first.
 ///
-/// With --db, in the database itself: a database file must not be open in a server then; PostgreSQL may be. With --server, by that
-/// server, with an operator's key; it tells nothing before it is done. With neither: in onceward.db in this folder if no server
-/// has it open, else by the server at 127.0.0.1:7171.
+/// With --db, the command works on the database directly. No server may have a SQLite file open; PostgreSQL may be in use. With --server,
+/// that server prunes, with an operator's API key. With neither, the command uses onceward.db in the current folder if no server has it
+/// open, otherwise the server at 127.0.0.1:7171.
 ///
-/// In the database itself it knows nothing of what `serve --keep` or a program of yours says: name what may go with --only. A server goes
-/// by its own lengths where none are given here, and keeps what its --keep names by that, unless --only names it.
+/// With --db, the retention of `serve --keep` does not apply: select lifecycles with --only. A server uses its own retention for everything
+/// that the options do not set.
 ///
-/// Exits with 0 when it is done; with 1 if damaged records were left where they are, if the server refused it, or if an engine has
-/// the database open or a newer program has made it; with 2 if nobody can be reached or it cannot be opened.
+/// Exit codes: 0 done; 1 damaged records were kept, the server refused, an engine has the database open, or its schema is newer than this
+/// program; 2 the server or the database cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d\n  \
+    after_help = "Examples:\n  onceward prune --older-than 90d --dry-run\n  onceward prune --db sqlite:jobs.db --older-than 90d\n  \
                   onceward prune --server http://127.0.0.1:7171 --only onceward.delivery --older-than 2d"
 )]
 pub(crate) struct PruneArgs {
@@ -49,31 +49,31 @@ pub(crate) struct PruneArgs {
     target: TargetArgs,
     #[command(flatten)]
     objects: ObjectStorageArgs,
-    /// How long after its end a record is kept, as 12h; left out: 30d, or as the server keeps it
+    /// Delete records that ended longer ago, such as 12h or 90d. Default: the server's retention; with --db 30d
     #[arg(long, value_name = "TIME", value_parser = parse_duration_or_days)]
     older_than: Option<Length>,
-    /// How long the answer to a caller's key is kept; left out: 7d, or as the server keeps it
+    /// Delete stored replies to idempotency keys that are older. Default: the server's retention; with --db 7d
     #[arg(long, value_name = "TIME", value_parser = parse_duration_or_days)]
     keys_older_than: Option<Length>,
-    /// Only records of this lifecycle; may be given more than once
+    /// Only records of this lifecycle. Repeatable
     #[arg(long, value_name = "LIFECYCLE")]
     only: Vec<String>,
-    /// Find out what would go, and take nothing
+    /// Only report what would be deleted
     #[arg(long)]
     dry_run: bool,
-    /// Print what went as JSON on standard output; docs/retention.md describes it
+    /// Print the result as JSON; see docs/retention.md
     #[arg(long)]
     json: bool,
 }
 
 /// Parses a duration in the syntax of lifecycle files, or in days.
 pub(crate) fn parse_duration_or_days(text: &str) -> Result<Length, String> {
-    let wrong = || format!("`{text}` is no length of time: write 30d, 12h or 90m");
+    let invalid = || format!("`{text}` is not a duration; examples: 30d, 12h, 90m");
     let micros = match text.strip_suffix('d').map(str::parse::<u32>) {
-        Some(days) => i64::from(days.map_err(|_| wrong())?) * 86_400_000_000,
-        None => text.parse::<Duration>().map_err(|_| wrong())?.micros(),
+        Some(days) => i64::from(days.map_err(|_| invalid())?) * 86_400_000_000,
+        None => text.parse::<Duration>().map_err(|_| invalid())?.micros(),
     };
-    u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
+    u64::try_from(micros).map(Length::from_micros).map_err(|_| invalid())
 }
 
 impl PruneArgs {
@@ -141,10 +141,10 @@ impl PruneArgs {
     fn require_onceward_schema(&self, path: &Path) -> Result<()> {
         let schema = SqliteStore::schema(path)?;
         if schema.current == 0 {
-            bail!("this is not a database of Onceward's; is the path right?");
+            bail!("not an Onceward database; check the path");
         }
         if self.dry_run && !schema.pending.is_empty() {
-            bail!("it was made by an older program; `onceward migrate` brings it up to date");
+            bail!("the database has an older schema; run `onceward migrate`");
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ impl PruneArgs {
     ) -> Result<PruneReport> {
         let catalog = store.catalog().await?;
         if let Some(name) = self.only.iter().find(|name| catalog.definitions.get(name.as_str()).is_none()) {
-            return Err(anyhow!("no lifecycle of this database is called `{name}`"));
+            return Err(anyhow!("the database has no lifecycle `{name}`"));
         }
         // Open the object storage first: if that fails, nothing has been deleted yet.
         let objects = self.objects.open_existing(database).await?;
@@ -188,7 +188,7 @@ impl PruneArgs {
         match error.downcast_ref() {
             Some(StoreError::Locked { by }) => {
                 print_stderr(&format!(
-                    "error: {by} has the database open; stop it, let it prune by itself, or ask it to with --server\n"
+                    "error: {by} has the database open; stop it, or prune through it with --server\n"
                 ));
                 Ok(CommandStatus::Failure)
             }
@@ -227,23 +227,23 @@ fn summary(pruned: &PruneReport, dry_run: bool) -> String {
         let _ = writeln!(summary_text, "{} {} {}: {}", share.lifecycle, share.owner, share.state, share.records);
     }
     for damaged in &pruned.damaged {
-        let _ = writeln!(summary_text, "kept: {} cannot be pruned: {}", damaged.record, damaged.why);
+        let _ = writeln!(summary_text, "kept {}, which is damaged: {}", damaged.record, damaged.why);
     }
     let _ = match (dry_run, pruned.checkpoint) {
-        (true, _) => writeln!(summary_text, "{records} with {entries} would go"),
-        (false, None) => writeln!(summary_text, "no record went"),
+        (true, _) => writeln!(summary_text, "would delete {records} with {entries}"),
+        (false, None) => writeln!(summary_text, "no records deleted"),
         (false, Some(seq)) => {
-            writeln!(summary_text, "{records} with {entries} went; the last checkpoint is entry {seq} of the log")
+            writeln!(summary_text, "deleted {records} with {entries}; the last checkpoint is log entry {seq}")
         }
     };
     for (count, one, many) in [
-        (pruned.requests, "answer to a caller's key was forgotten", "answers to callers' keys were forgotten"),
+        (pruned.requests, "stored reply deleted", "stored replies deleted"),
         (
             pruned.held,
-            "record is old enough, and stays: others that belong to it do",
-            "records are old enough, and stay: others that belong to them do",
+            "old record kept, because related records are not old enough",
+            "old records kept, because related records are not old enough",
         ),
-        (pruned.busy, "record was in use, and stays for now", "records were in use, and stay for now"),
+        (pruned.busy, "record kept, because it changed meanwhile", "records kept, because they changed meanwhile"),
     ] {
         if count > 0 {
             let _ = writeln!(summary_text, "{}", count_noun(count, one, many));

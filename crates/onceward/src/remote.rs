@@ -1,6 +1,7 @@
 //! Calls a server for a command and reports the result.
 
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -8,22 +9,23 @@ use clap::Args;
 use onceward_worker::{Client, ClientError, Problem, RetryPolicy};
 use serde::Serialize;
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 
 /// Covers a server's restart. Kept short because a person waits at the terminal.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// As every verb that asks a server takes it.
+/// Arguments of every command that calls a server.
 #[derive(Args)]
 pub(crate) struct ServerArgs {
-    /// The server's address
+    /// Address of the server
     #[arg(long, env = "ONCEWARD_URL", default_value = "http://127.0.0.1:7171", value_name = "URL")]
     server: String,
-    /// The key to speak with; better left in the environment, where others cannot read it
+    /// API key. Prefer the environment variable: other users of the machine can read arguments
     #[arg(long, env = "ONCEWARD_KEY", hide_env_values = true, value_name = "KEY")]
     key: Option<String>,
-    /// Over https, trust those who are in this file (PEM), too
+    /// File with additional root certificates (PEM) for https
     #[arg(long, env = "ONCEWARD_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
 }
@@ -48,7 +50,9 @@ impl ServerArgs {
         F: Future<Output = Result<T, ClientError>>,
     {
         let client = self.client()?;
-        match build_runtime()?.block_on(send(client)) {
+        let server_url = client.server_url();
+        // The timer of the notice needs the runtime.
+        match build_runtime()?.block_on(async { with_wait_notice(send(client), &server_url).await }) {
             Ok(response) if as_json => print_stdout(&format!("{}\n", serde_json::to_string_pretty(&response)?))
                 .map(|()| CommandStatus::Success),
             Ok(response) => print_stdout(&render(&response)).map(|()| CommandStatus::Success),
@@ -80,7 +84,7 @@ pub(crate) fn build_client(server: &str, api_key: Option<&str>, ca_file: Option<
 pub(crate) fn problem_text(problem: &Problem, api_key: Option<&str>) -> String {
     match api_key {
         None if problem.code == "unauthorized" => {
-            format!("{problem}; no key was given: set ONCEWARD_KEY, or give --key")
+            format!("{problem}; no API key was sent: set ONCEWARD_KEY or use --key")
         }
         _ => problem.to_string(),
     }
@@ -90,14 +94,28 @@ pub(crate) fn problem_text(problem: &Problem, api_key: Option<&str>) -> String {
 pub(crate) fn with_hint(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::Unreachable { .. } => {
-            anyhow!("{error}; is a server running there? `onceward serve` starts one; --server names another")
+            anyhow!("{error}; start a server with `onceward serve`, or choose another with --server")
         }
         error => error.into(),
     }
 }
 
+/// A person notices a wait of this length. An unreachable server is then being retried.
+const WAIT_NOTICE_DELAY: Duration = Duration::from_millis(500);
+
+/// Prints a line on standard error if the call takes longer than [`WAIT_NOTICE_DELAY`].
+async fn with_wait_notice<T>(call: impl Future<Output = T>, server_url: &str) -> T {
+    let mut call = pin!(call);
+    if let Ok(result) = timeout(WAIT_NOTICE_DELAY, &mut call).await {
+        return result;
+    }
+    let seconds = RETRY_TIMEOUT.as_secs();
+    print_stderr(&format!("waiting for {server_url}; failed attempts are retried for up to {seconds} s\n"));
+    call.await
+}
+
 pub(crate) fn build_runtime() -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the async runtime")
 }
 
 #[cfg(test)]
@@ -106,7 +124,7 @@ mod tests {
 
     #[test]
     fn client_gives_up_retrying_after_five_seconds() {
-        let client = build_client("http://127.0.0.1:7171", None, None).expect("an address");
+        let client = build_client("http://127.0.0.1:7171", None, None).expect("valid address");
         assert!(format!("{client:?}").contains("retry_timeout: 5s"), "{client:?}");
     }
 }

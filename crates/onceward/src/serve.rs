@@ -39,55 +39,56 @@ const MAX_CONCURRENT_DELIVERIES: usize = 16;
 /// One megabyte as base64, and some bytes for the JSON around it.
 const MAX_RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 
-/// Serve the engine over HTTP
+/// Run the engine and serve it over HTTP
 ///
-/// One process with its own database file, or many on one PostgreSQL. Says where it listens and what to type next. SIGTERM, Ctrl-C or
-/// the end of its terminal (but under nohup) drains: what is under way is finished, no more work is handed out, streams end; a second one ends it at once.
+/// One process uses a SQLite file, or several processes share a PostgreSQL database. On start, the server prints its address and the next
+/// commands to try. SIGTERM, Ctrl-C or a closed terminal (except under nohup) drains it: requests in progress finish, no more jobs are
+/// leased, and streams end. A second signal ends it at once.
 ///
-/// Without keys it serves this machine only: whoever reaches it may do everything. With the first key (`onceward key create`) everybody
-/// needs one; docs/auth.md tells more.
+/// Without API keys, the server accepts local requests only, and every local user may do everything. Once the first key exists
+/// (`onceward key create`), every request needs one. See docs/auth.md.
 ///
-/// Exits with 0 when it was told to end and has drained; with 1 if a lifecycle file is not sound, if another process has the database
-/// open or a program of another version made it, if others could reach it and there are no keys, if it could not drain in time, or on
-/// the second signal; with 2 if it cannot start: the address is taken, or the database or the place for large payloads cannot be opened.
+/// Exit codes: 0 drained after a signal; 1 a lifecycle file has errors, another process has the database open, the database has another
+/// schema version, the address is public but there are no API keys, the drain timed out, or a second signal came; 2 the server cannot
+/// start: the address is in use, or the database or the object storage cannot be opened.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward serve\n  onceward serve --keep 90d --keep shop.order=forever\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
+    after_help = "Examples:\n  onceward serve\n  onceward serve --keep 90d --keep shop.order=forever\n  onceward serve --db postgres://onceward@db/app --listen 127.0.0.1:8080 --objects s3://payloads/app"
 )]
 pub(crate) struct ServeArgs {
-    /// The database: sqlite:PATH, `sqlite::memory:` for one that goes with the process, or postgres://…
+    /// Database: sqlite:PATH, postgres://…, or `sqlite::memory:` for a temporary one
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: ServeDatabase,
-    /// What this server is called among those on one PostgreSQL: started again under its name, it gives back at once what its own workers
-    /// and deliveries had in hand. No two may have one name
+    /// Unique name of this server among those on one PostgreSQL. After a restart under the same name, the server at once takes back the
+    /// leases of its own workers and deliveries
     #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = parse_server_name)]
     name: Option<String>,
-    /// Where to listen; port 0 takes a free one
+    /// Address and port to listen on; port 0 picks a free port
     #[arg(long, default_value = "127.0.0.1:7171", value_name = "ADDRESS", value_parser = parse_listen_address)]
     listen: SocketAddr,
     #[command(flatten)]
     objects: ObjectStorageArgs,
-    /// Lifecycle files of one's own: every *.toml in the folder and below it, or one file; may be given more than once
+    /// Folder with lifecycle files (*.toml, also in subfolders), or one file. Repeatable
     #[arg(long, value_name = "DIR")]
     lifecycles: Vec<PathBuf>,
     #[command(flatten)]
     retention_args: retention::RetentionArgs,
-    /// Requests that one key may send in a second; 0 for no limit
+    /// Maximum requests per second and API key; 0 means no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
-    /// How much of the places for streams, and for leases that wait, one key may take: so many in a hundred
+    /// Share of the slots for streams and for waiting lease calls that one API key may use, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
-    /// How long it may take to finish what is under way when it is told to end, as 30s; what is not done by then is given up
+    /// Maximum time for the drain, such as 30s; requests that are unfinished by then are dropped
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_duration_or_days)]
     drain: Duration,
-    /// For developing: refuses to listen off this machine, keys or not
+    /// Development mode: listen on loopback addresses only, even with API keys
     #[arg(long)]
     dev: bool,
-    /// How the log is written; for people on a terminal, JSON otherwise. `ONCEWARD_LOG` says how much
+    /// Format of the log. Default: human on a terminal, otherwise json. `ONCEWARD_LOG` sets the level
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// Where traces go: a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`
+    /// Export traces to this collector (OTLP over HTTP), such as `http://127.0.0.1:4318`
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp: Option<String>,
     #[command(flatten, next_help_heading = "Image")]
@@ -99,7 +100,9 @@ fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
         let port = port.parse::<u16>().unwrap_or(7171);
-        format!("`{text}` is no address with a port: write 127.0.0.1:{port}, or 0.0.0.0:{port} for all who can reach this machine")
+        format!(
+            "`{text}` is not an address with a port: use 127.0.0.1:{port}, or 0.0.0.0:{port} to accept other machines"
+        )
     })
 }
 
@@ -109,7 +112,7 @@ fn parse_server_name(text: &str) -> Result<String, String> {
     if text.len() <= 64 && text.bytes().all(fits) {
         Ok(text.to_owned())
     } else {
-        Err(format!("`{text}` is no name of a server: letters, digits, `.`, `_` and `-`, at most 64"))
+        Err(format!("`{text}` is not a valid server name: use at most 64 letters, digits, `.`, `_` and `-`"))
     }
 }
 
@@ -133,7 +136,7 @@ impl fmt::Display for ServeDatabase {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Persistent(database) => database.fmt(out),
-            Self::Temporary => out.write_str("a database that goes with this process"),
+            Self::Temporary => out.write_str("a temporary database"),
         }
     }
 }
@@ -141,7 +144,7 @@ impl fmt::Display for ServeDatabase {
 impl ServeArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         if self.dev && !self.listen.ip().is_loopback() {
-            bail!("--dev serves this machine only, and {} can be reached from others", self.listen);
+            bail!("--dev allows loopback addresses only; other machines can reach {}", self.listen);
         }
         logging::start(self.log_format)?;
         // Report errors in flags and files before a database is opened.
@@ -178,7 +181,7 @@ impl ServeArgs {
         let address = self.listen;
         if error.kind() == ErrorKind::AddrInUse {
             let free = SocketAddr::new(address.ip(), 0);
-            return anyhow!("{address}: {error}; another server may run there; --listen {free} takes a free port");
+            return anyhow!("{address}: {error}; another server may use the port; --listen {free} picks a free one");
         }
         anyhow::Error::from(error).context(address.to_string())
     }
@@ -202,15 +205,15 @@ impl ServeArgs {
                     DatabaseUrl::Postgres(_) => "postgres://…".to_owned(),
                 };
                 format!(
-                    "make an operator's key first:\n  onceward key create --db {database} --owner ops --role operator"
+                    "create an operator's API key first:\n  onceward key create --db {database} --owner ops --role operator"
                 )
             }
             ServeDatabase::Temporary => {
-                "give it a database that is kept, and make an operator's key there first".to_owned()
+                "use a database that is not temporary, and create an operator's API key in it first".to_owned()
             }
         };
         format!(
-            "error: {address} can be reached from other machines, and there are no keys: anybody could do everything; {advice}\n"
+            "error: other machines can reach {address}, and the database has no API keys, so every caller could do everything; {advice}\n"
         )
     }
 
@@ -278,7 +281,7 @@ impl ServeArgs {
             }
             // If standard error is not a terminal, the log reports the shutdown.
             if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-                print_stderr("stopping: finishing what is under way; once more ends it at once\n");
+                print_stderr("draining: requests in progress finish; a second signal stops the server at once\n");
             }
             tokio::spawn(async move {
                 tokio::select! {
@@ -301,7 +304,7 @@ impl ServeArgs {
         };
         if let Err(error) = onceward_server::serve(listener, engine, settings, all_system_routes(), stop).await {
             if error.kind() == ErrorKind::TimedOut {
-                print_stderr(&format!("error: {error}; the rest is given up\n"));
+                print_stderr(&format!("error: {error}; unfinished requests were dropped\n"));
                 // Exit as on the second signal: a task that has not drained may be waiting for an unresponsive
                 // database.
                 std::process::exit(1);
@@ -330,7 +333,7 @@ impl ServeArgs {
             }
             ServeDatabase::Persistent(DatabaseUrl::Postgres(url)) => {
                 let mut store = PostgresStore::open(url).await.with_context(name)?;
-                if let Some(instance_name) = self.name.as_deref().filter(|own| !own.is_empty()) {
+                if let Some(instance_name) = self.name.as_deref().filter(|name| !name.is_empty()) {
                     store = store.with_server_name(instance_name).await.with_context(name)?;
                 }
                 Ok((AnyStore::Postgres(store), None))
@@ -348,7 +351,7 @@ impl ServeArgs {
     fn unavailable_systems(&self) -> Vec<(&'static str, &'static str)> {
         match (&self.db, self.objects.has_url()) {
             (ServeDatabase::Persistent(DatabaseUrl::Postgres(_)), false) => {
-                vec![("image", "there is no place for pictures: name one with --objects")]
+                vec![("image", "there is no object storage for images; set --objects")]
             }
             _ => Vec::new(),
         }
@@ -358,7 +361,7 @@ impl ServeArgs {
     fn default_object_folder(&self, temp_storage: Option<&TempStorage>) -> Option<PathBuf> {
         match (&self.db, temp_storage) {
             (ServeDatabase::Persistent(database), _) => database.default_object_folder(),
-            (ServeDatabase::Temporary, passing) => passing.map(|passing| passing.0.join("onceward.db.objects")),
+            (ServeDatabase::Temporary, temp_storage) => temp_storage.map(|temp| temp.0.join("onceward.db.objects")),
         }
     }
 
@@ -376,25 +379,25 @@ impl ServeArgs {
         // Hide the engine's built-in lifecycles.
         let lifecycles = lifecycles.iter().map(|name| &**name).filter(|name| !name.starts_with("onceward."));
         let lifecycles = lifecycles.collect::<Vec<_>>().join(", ");
-        let access = if requires_key { "for those with a key" } else { "open to this machine: there are no keys" };
+        let access = if requires_key { "API key required" } else { "no API keys, local requests only" };
         let mut text = format!(
             "onceward {version} on {}, {access}\nlistening on http://{address}\n\nlifecycles: {lifecycles}\n",
             self.db
         );
         if !startup_lifecycles.replaced.is_empty() {
-            text.extend(["yours, in place of the shipped one: ", &startup_lifecycles.replaced.join(", "), "\n"]);
+            text.extend(["replaced by your file: ", &startup_lifecycles.replaced.join(", "), "\n"]);
         }
         for skipped in &startup_lifecycles.skipped {
             text.extend(["not loaded: ", skipped, "\n"]);
         }
         let key = if requires_key {
-            "  export ONCEWARD_KEY=ow_…  # a key of yours; `onceward key create` makes one\n"
+            "  export ONCEWARD_KEY=ow_…  # your API key; `onceward key create` creates one\n"
         } else {
             ""
         };
         let next_steps = format!(
-            "\nTry, in another terminal:\n{key}  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
-             onceward work {server}execution.job -- cat\n\nCtrl-C stops it.\n"
+            "\nTry in another terminal:\n{key}  onceward new {server}execution.job --payload '{{\"hello\": \"world\"}}'\n  \
+             onceward work {server}execution.job -- cat\n\nPress Ctrl-C to stop.\n"
         );
         text.push_str(&next_steps);
         text

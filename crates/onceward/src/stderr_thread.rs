@@ -34,22 +34,22 @@ pub(crate) fn start() {
         return;
     }
     std::thread::spawn(move || {
-        for word in messages {
+        for message in messages {
             match DROPPED_LINES.swap(0, Ordering::Relaxed) {
                 0 => {}
                 lines => {
                     let lines = count_noun(
                         lines,
-                        "line is left out: it came faster than lines were read",
-                        "lines are left out: they came faster than they were read",
+                        "line was dropped, because standard error was not read fast enough",
+                        "lines were dropped, because standard error was not read fast enough",
                     );
                     write_now(format!("{lines}\n").as_bytes());
                 }
             }
-            match word {
+            match message {
                 StderrMessage::Line(line) => write_now(&line),
                 // The flushing thread may have timed out.
-                StderrMessage::Flush(heard) => drop(heard.send(())),
+                StderrMessage::Flush(flushed) => drop(flushed.send(())),
             }
         }
     });

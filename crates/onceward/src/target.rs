@@ -20,16 +20,16 @@ const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:7171";
 /// Arguments that select the server or the database of a command.
 #[derive(Args)]
 pub(crate) struct TargetArgs {
-    /// The database itself
+    /// Work on this database directly, without a server: sqlite:PATH or postgres://…
     #[arg(long, value_name = "URL")]
     db: Option<DatabaseUrl>,
-    /// The server to ask
+    /// Address of the server
     #[arg(long, value_name = "URL", env = "ONCEWARD_URL")]
     server: Option<String>,
-    /// An operator's key, for the server
+    /// Operator's API key for the server
     #[arg(long, value_name = "KEY", env = "ONCEWARD_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// Over https, trust those who are in this file (PEM), too
+    /// File with additional root certificates (PEM) for https
     #[arg(long, env = "ONCEWARD_CA", value_name = "FILE")]
     ca: Option<PathBuf>,
 }
@@ -61,7 +61,7 @@ impl TargetArgs {
     /// Creates a client. If no server was named, prints the address, because another user's server may run there.
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
         if self.server.is_none() {
-            print_stderr(&format!("asking the server at {DEFAULT_SERVER_URL}\n"));
+            print_stderr(&format!("using the server at {DEFAULT_SERVER_URL}\n"));
         }
         remote::build_client(self.server.as_deref().unwrap_or(DEFAULT_SERVER_URL), self.api_key(), self.ca.as_deref())
     }
@@ -74,7 +74,7 @@ impl TargetArgs {
     pub(crate) fn with_hint(&self, error: ClientError) -> anyhow::Error {
         if self.server.is_none() && !Path::new(DEFAULT_DATABASE_FILE).exists() {
             return anyhow!(
-                "{error}, and there is no {DEFAULT_DATABASE_FILE} in this folder; name a database with --db, or a server with --server"
+                "{error}, and the current folder has no {DEFAULT_DATABASE_FILE}; choose a database with --db or a server with --server"
             );
         }
         remote::with_hint(error)

@@ -16,26 +16,26 @@ use crate::object_storage::ObjectStorageArgs;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
 
-/// Recompute everything that a database keeps from its log, and name each difference
+/// Verify a database: replay its log and report each difference
 ///
-/// Works on a copy and on a database that an engine is writing. Nothing is written. Checks the log's hashes and that it has no
-/// gap, works out every record, execution, effect, balance, key, count, link, queue and timer again and compares them, decides
-/// every operation again that this version of the deciding code decided, and checks what must hold of all of it.
+/// Only reads, also while an engine writes. Checks the hashes and the completeness of the log, recomputes every record, execution, effect,
+/// balance, key, count, link, queue and timer from it, re-decides every operation that the same version of the engine decided, and checks
+/// the invariants. See docs/verify.md.
 ///
-/// Exits with 0 if all is as the log says, with 1 and each difference if not or if the database is of another schema, with 2 if there
-/// is no database to read.
+/// Exit codes: 0 the database matches its log; 1 there are differences, or the database has another schema version; 2 there is no database
+/// to read.
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward verify\n  onceward verify --db sqlite:backup.db --json")]
+#[command(after_help = "Examples:\n  onceward verify\n  onceward verify --db sqlite:backup.db --json")]
 pub(crate) struct VerifyArgs {
-    /// The database
+    /// Database: sqlite:PATH or postgres://…
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: DatabaseUrl,
     #[command(flatten)]
     objects: ObjectStorageArgs,
-    /// Read large payloads and pictures, too, and compare them with their hashes; else only whether they are there
+    /// Also read large payloads and images and compare their hashes. Default: only check that they exist
     #[arg(long)]
     contents: bool,
-    /// Print the findings as JSON on standard output; docs/verify.md describes it
+    /// Print the report as JSON; see docs/verify.md
     #[arg(long)]
     json: bool,
 }
@@ -79,10 +79,10 @@ impl VerifyArgs {
         let mut report = verify(view, Clock::machine().now(), progress).await?;
         let objects = self.objects.open_existing(&self.db).await;
         if let Some(objects) = objects.map_err(|error| StoreError::Unavailable(error.to_string()))? {
-            let looked = verify_objects(view, &objects, self.contents, progress, &mut report).await;
-            looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
-            let looked = verify_images(view, &objects, self.contents, progress, &mut report).await;
-            looked.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            let verified = verify_objects(view, &objects, self.contents, progress, &mut report).await;
+            verified.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            let verified = verify_images(view, &objects, self.contents, progress, &mut report).await;
+            verified.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         Ok(report)
     }
@@ -135,12 +135,12 @@ fn summary(report: &VerifyReport) -> String {
         decided,
         undecided,
         other_refusals,
-        changed_while_read: too_young,
+        changed_while_read,
         pruned,
         ..
     } = report;
     let mut text = format!(
-        "{} up to place {seq}, {}, {}; {} decided again\n",
+        "verified {} up to seq {seq}, {} and {}; re-decided {}\n",
         count_noun(*entries, "entry", "entries"),
         count_noun(*records, "record", "records"),
         count_noun(*rows, "row", "rows"),
@@ -149,30 +149,29 @@ fn summary(report: &VerifyReport) -> String {
     if pruned.checkpoints > 0 {
         let _ = writeln!(
             text,
-            "note: pruning took {} with {}, up to place {}. What they were is no longer proved, only what {} of them; nor is what \
-             they left in accounts, counts and keys. {} not decided again",
+            "note: {} with {} up to seq {} were pruned; {} their totals and cannot be verified; {} not re-decided",
             count_noun(pruned.records, "record", "records"),
             count_noun(pruned.entries, "entry", "entries"),
             pruned.floor_seq,
-            count_noun(pruned.checkpoints, "checkpoint says", "checkpoints say"),
+            count_noun(pruned.checkpoints, "checkpoint has", "checkpoints have"),
             count_noun(pruned.undecided, "operation is", "operations are"),
         );
     }
     for (count, one, many) in [
         (
             undecided,
-            "operation could not be decided again: another version of the deciding code decided it",
-            "operations could not be decided again: another version of the deciding code decided them",
+            "operation was not re-decided, because another version of the engine decided it",
+            "operations were not re-decided, because another version of the engine decided them",
         ),
         (
             other_refusals,
-            "refusal would be answered otherwise: it rested on what had been loaded",
-            "refusals would be answered otherwise: they rested on what had been loaded",
+            "refusal differs when re-decided, because it depended on cached data",
+            "refusals differ when re-decided, because they depended on cached data",
         ),
         (
-            too_young,
-            "row changed while its table was read, and was not looked for",
-            "rows changed while their table was read, and were not looked for",
+            changed_while_read,
+            "row was not compared, because it changed while its table was read",
+            "rows were not compared, because they changed while their table was read",
         ),
     ] {
         if *count > 0 {
@@ -183,12 +182,12 @@ fn summary(report: &VerifyReport) -> String {
         let _ = writeln!(text, "stopped: {why}");
     }
     match (report.total_differences(), report.total_drifts()) {
-        (0, 0) if report.stopped.is_none() => text.push_str("all is as the log says\n"),
-        (0, 0) => text.push_str("found wanting: it could not be looked at to its end\n"),
+        (0, 0) if report.stopped.is_none() => text.push_str("no differences: the database matches its log\n"),
+        (0, 0) => text.push_str("verification failed: the database could not be read completely\n"),
         (differences, drifts) => {
             let (differences, drifts) =
                 (count_noun(differences, "difference", "differences"), count_noun(drifts, "drift", "drifts"));
-            let _ = writeln!(text, "found wanting: {differences}, {drifts}");
+            let _ = writeln!(text, "verification failed: {differences}, {drifts}");
         }
     }
     text
@@ -197,7 +196,7 @@ fn summary(report: &VerifyReport) -> String {
 fn as_json(report: &VerifyReport) -> Value {
     let differences: Vec<Value> = report.differences.iter().map(difference_json).collect();
     let drifts: Vec<Value> =
-        report.drifts.iter().map(|drift| json!({ "entry": drift.seq, "why": drift.reason })).collect();
+        report.drifts.iter().map(|drift| json!({ "entry": drift.seq, "reason": drift.reason })).collect();
     json!({
         "clean": report.is_clean() && report.stopped.is_none(),
         "last_entry": report.seq,
@@ -208,7 +207,7 @@ fn as_json(report: &VerifyReport) -> Value {
         "decided_again": report.decided,
         "not_decided_again": report.undecided,
         "other_refusals": report.other_refusals,
-        "too_young": report.changed_while_read,
+        "changed_while_read": report.changed_while_read,
         "pruned": {
             "checkpoints": report.pruned.checkpoints,
             "records": report.pruned.records,
@@ -225,22 +224,22 @@ fn as_json(report: &VerifyReport) -> Value {
 }
 
 fn difference_json(difference: &TableDifference) -> Value {
-    let (what, column, kept, told, why) = match &difference.kind {
-        DifferenceKind::Differs { column, stored: kept, expected: told } => {
-            ("differs", Some(*column), kept.as_deref(), told.as_deref(), None)
+    let (kind, column, stored, expected, reason) = match &difference.kind {
+        DifferenceKind::Differs { column, stored, expected } => {
+            ("differs", Some(*column), stored.as_deref(), expected.as_deref(), None)
         }
         DifferenceKind::Missing => ("missing", None, None, None, None),
         DifferenceKind::Extra => ("extra", None, None, None, None),
-        DifferenceKind::Invalid(why) => ("broken", None, None, None, Some(why)),
+        DifferenceKind::Invalid(reason) => ("invalid", None, None, None, Some(reason)),
     };
     json!({
         "table": difference.table,
         "key": difference.key,
-        "what": what,
+        "kind": kind,
         "column": column,
-        "kept": kept,
-        "told": told,
-        "why": why,
+        "stored": stored,
+        "expected": expected,
+        "reason": reason,
         "rule": difference.rule,
     })
 }

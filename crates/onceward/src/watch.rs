@@ -19,16 +19,16 @@ use crate::remote::{ServerArgs, build_runtime};
 /// Bounds the memory for the previous states. Beyond it, the map is cleared, and entries show only their new state.
 const MAX_TRACKED_RECORDS: usize = 10_000;
 
-/// See what happens, as it happens
+/// Follow the log and print entries as they are committed
 ///
-/// With an id: the record's story so far, and what follows. Without: everything that you may see, from now on. Ends with Ctrl-C, when
-/// the state of `--until` is reached or the record has ended in another, or when nobody reads what it prints.
+/// With an id, prints the record's log so far and then new entries. Without, prints new entries of all records that you may read. Ends on
+/// Ctrl-C, when a record reaches the state of --until, when the watched record ends in another state, or when standard output is closed.
 ///
-/// Exits with 0 when the state is reached; with 1 if the record ended in another, if there is no such state or lifecycle, or if it was
-/// refused; with 2 if the server cannot be reached.
+/// Exit codes: 0 the state was reached, or standard output was closed; 1 the record ended in another state, the state or the lifecycle
+/// does not exist, or the call was refused; 2 the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward watch\n  onceward watch 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b --until SUCCEEDED"
+    after_help = "Examples:\n  onceward watch\n  onceward watch 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b --until SUCCEEDED"
 )]
 pub(crate) struct WatchArgs {
     /// Only this record
@@ -37,15 +37,15 @@ pub(crate) struct WatchArgs {
     /// Only records of this lifecycle
     #[arg(long, value_name = "NAME", conflicts_with = "id")]
     lifecycle: Option<String>,
-    /// From the log entry after this one
+    /// Start after this `seq` of the log
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// End when a record enters this state
+    /// Exit when a record enters this state
     #[arg(long, value_name = "STATE")]
     until: Option<String>,
     #[command(flatten)]
     remote: ServerArgs,
-    /// Print the entries as JSON, one a line
+    /// Print the entries as JSON, one per line
     #[arg(long)]
     json: bool,
 }
@@ -57,7 +57,7 @@ impl WatchArgs {
             match self.watch_log(&client).await {
                 Ok(WatchEnd::Reached | WatchEnd::ReaderGone) => Ok(CommandStatus::Success),
                 Ok(WatchEnd::Ended(state)) => {
-                    print_stderr(&format!("error: it has ended in {state}\n"));
+                    print_stderr(&format!("error: the record ended in state {state}\n"));
                     Ok(CommandStatus::Failure)
                 }
                 Ok(WatchEnd::OutputFailed(error)) => Err(error),

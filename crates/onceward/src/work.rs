@@ -18,62 +18,63 @@ use crate::remote::ServerArgs;
 use crate::sighup::hangup_signal;
 use crate::supervise::SUPERVISE_COMMAND;
 
-/// Run a program for each job
+/// Run a worker that starts a program for each job
 ///
-/// The payload comes on its standard input; what it writes to standard output is the result, 1 MB at most: JSON, or else text, or else
-/// bytes. In its environment it finds `ONCEWARD_ID`, `ONCEWARD_LIFECYCLE`, `ONCEWARD_OWNER`, `ONCEWARD_EXECUTION`, `ONCEWARD_ATTEMPT`,
+/// The program reads the payload from standard input and writes the result to standard output, at most 1 MB: JSON, otherwise text,
+/// otherwise bytes. Its environment has `ONCEWARD_ID`, `ONCEWARD_LIFECYCLE`, `ONCEWARD_OWNER`, `ONCEWARD_EXECUTION`, `ONCEWARD_ATTEMPT`,
 /// `ONCEWARD_TOKEN`, `ONCEWARD_FIELDS` (JSON) and `ONCEWARD_URL`.
 ///
-/// Exit code 0 commits the result. 75, or death by a signal, fails retryably. 126 and 127 give the job back and stop the worker. Any
-/// other code fails for good. The last line on standard error is the message; `CODE: message` names the error's code.
+/// The program's exit code 0 commits the result; 75 or death by a signal fails the job retryably; 126 and 127 yield the job and stop the
+/// worker; any other code fails the job permanently. The last line on standard error is the error message; in `CODE: message`, CODE is the
+/// error code.
 ///
-/// The lease is kept while the program runs. It and its children are ended when the lease is lost, the job is to stop, or the worker
-/// ends, however it ends; docs/workers.md tells what can escape. SIGTERM or Ctrl-C lets programs that run finish within the grace, and
-/// gives their jobs back after it; a second one ends at once.
+/// Heartbeats keep the lease while the program runs. The program and its children are ended when the lease is lost, the job must stop, or
+/// the worker ends; docs/workers.md describes the exceptions. After SIGTERM or Ctrl-C, programs may finish within --grace, then their jobs
+/// are yielded. A second signal ends the worker at once.
 ///
-/// Exits with 0 when it was told to end, or has nothing left to do; with 1 if the program cannot be run or the server refuses the
-/// worker, or on the second signal; with 2 on misuse, or if with `--until-idle` the server cannot be reached.
+/// Exit codes: 0 ended by a signal, or no job is left with --until-idle; 1 the program cannot be run, the server refuses the worker, or a
+/// second signal came; 2 invalid arguments, or with --until-idle the server cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward work execution.job -- wc -w\n  onceward work execution.job --concurrency 4 --timeout 5m -- sh -c 'convert - png:- > out/$ONCEWARD_ID.png'"
+    after_help = "Examples:\n  onceward work execution.job -- wc -w\n  onceward work execution.job --concurrency 4 --timeout 5m -- sh -c 'convert - png:- > out/$ONCEWARD_ID.png'"
 )]
 pub(crate) struct WorkArgs {
-    /// Jobs of this lifecycle
+    /// Name of the lifecycle
     lifecycle: String,
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// Jobs at the same time
+    /// Maximum number of jobs at the same time
     #[arg(long, default_value = "1", value_name = "N", value_parser = parse_concurrency)]
     concurrency: NonZeroUsize,
-    /// What the worker calls itself; the machine's name and the process by default
+    /// Name of the worker. Default: host name and process id
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// A shorter or longer lease than the lifecycle's own
+    /// Lease duration, such as 30s. Default: the lifecycle's
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     lease: Option<Length>,
-    /// A program that runs longer is ended, and its job fails with TIMEOUT, retryably
+    /// Maximum run time of a program, such as 5m; then its job fails retryably with TIMEOUT. Default: no limit
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     timeout: Option<Length>,
-    /// How long programs may go on when the worker is to end; the last of it, as long as `--kill-after`, is for ending them
+    /// Time that programs have to finish after the first signal, including --kill-after
     #[arg(long, default_value = "25s", value_name = "TIME", value_parser = parse_duration)]
     grace: Length,
-    /// Between asking a program to end (SIGTERM) and ending it (SIGKILL)
+    /// Time between SIGTERM and SIGKILL when a program is ended
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_duration)]
     kill_after: Length,
-    /// How standard output becomes the result
+    /// Type of the result on standard output
     #[arg(long, default_value = "auto", value_name = "KIND")]
     result: ResultFormat,
-    /// End when there is no job left, instead of waiting for more; or when there is no server at first
+    /// Exit when no job is left, or if the server cannot be reached at the start
     #[arg(long)]
     until_idle: bool,
-    /// Give programs a payload that is a JSON string as it is, quotes and all, and not its text
+    /// Pass a JSON string payload with its quotes instead of as plain text
     #[arg(long)]
     raw: bool,
-    /// Let programs have the worker's key in `ONCEWARD_KEY`
+    /// Pass the worker's API key to programs in `ONCEWARD_KEY`
     #[arg(long)]
     pass_key: bool,
-    /// How the log is written; for people on a terminal, JSON otherwise. `ONCEWARD_LOG` says how much
+    /// Format of the log. Default: human on a terminal, otherwise json. `ONCEWARD_LOG` sets the level
     #[arg(long, value_enum, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     #[command(flatten)]
@@ -82,7 +83,7 @@ pub(crate) struct WorkArgs {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ResultFormat {
-    /// JSON where it is some, else text, else bytes
+    /// JSON if it is valid JSON, otherwise text, otherwise bytes
     Auto,
     Json,
     Text,
@@ -90,21 +91,21 @@ enum ResultFormat {
 }
 
 fn parse_duration(text: &str) -> Result<Length, String> {
-    let wrong = || format!("`{text}` is no length of time: write 500ms, 30s, 5m or 2h");
-    let micros = text.parse::<Duration>().map_err(|_| wrong())?.micros();
-    u64::try_from(micros).map(Length::from_micros).map_err(|_| wrong())
+    let invalid = || format!("`{text}` is not a duration; examples: 500ms, 30s, 5m, 2h");
+    let micros = text.parse::<Duration>().map_err(|_| invalid())?.micros();
+    u64::try_from(micros).map(Length::from_micros).map_err(|_| invalid())
 }
 
 /// Rejects zero: every program would time out at once.
 fn parse_positive_duration(text: &str) -> Result<Length, String> {
     match parse_duration(text)? {
-        Length::ZERO => Err("it must be longer than nothing".to_owned()),
+        Length::ZERO => Err("the duration must be greater than zero".to_owned()),
         length => Ok(length),
     }
 }
 
 fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| "it is a whole number from 1 on".to_owned())
+    text.parse().map_err(|_| "expected a whole number of 1 or more".to_owned())
 }
 
 impl WorkArgs {
@@ -129,7 +130,7 @@ impl WorkArgs {
             on_stderr_line: Arc::new(move |line| forward_stderr_line(line, format)),
             ..CommandWorker::new(
                 self.command.clone(),
-                SelfLauncher::current_program(&[SUPERVISE_COMMAND]).context("cannot find myself")?,
+                SelfLauncher::current_program(&[SUPERVISE_COMMAND]).context("cannot find the path of this program")?,
             )
         };
         let config = WorkerConfig {
@@ -141,7 +142,10 @@ impl WorkArgs {
         };
         // The second thread sends heartbeats while the first is busy.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        announce(format, &format!("{} works on {} at {}", config.name, self.lifecycle, client.server_url()));
+        announce(
+            format,
+            &format!("worker {} leases jobs of {} from {}", config.name, self.lifecycle, client.server_url()),
+        );
         // A worker that runs on retries until the server is up. With `--until-idle` it would wait forever for an
         // unreachable server to report that no job is left.
         if self.until_idle
@@ -155,8 +159,8 @@ impl WorkArgs {
         })?;
         match exit {
             Ok(CommandWorkerExit::Closed) => Ok(CommandStatus::Success),
-            Ok(CommandWorkerExit::CannotRun(why)) => {
-                print_stderr(&format!("error: the command cannot be run: {why}\n"));
+            Ok(CommandWorkerExit::CannotRun(reason)) => {
+                print_stderr(&format!("error: the program cannot be run: {reason}\n"));
                 Ok(CommandStatus::Failure)
             }
             Err(error) => self.remote.report_error(error, false),
@@ -201,7 +205,10 @@ fn shutdown_signal(format: LogFormat) -> Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => {}
             () = terminal_closed => {}
         }
-        announce(format, "ending: what runs may finish within the grace; a second signal ends at once");
+        announce(
+            format,
+            "draining: running programs may finish within the grace period; a second signal stops the worker at once",
+        );
         tokio::spawn(async move {
             // Only SIGTERM and SIGINT count as the second signal: the shell and the terminal may both send SIGHUP.
             tokio::select! {

@@ -14,9 +14,9 @@ fn backup_of_open_database_can_be_restored() {
     let (runtime, engine) = database_with_notes(&folder);
     let done = run_onceward(&folder, &["backup", "copy.db"]);
     assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
-    let said = utf8(&done.stdout);
-    assert!(said.starts_with("copy.db: ") && said.contains("up to place 3 of the log"), "{said}");
-    assert_eq!(utf8(&done.stderr), "", "no progress bar where nobody looks");
+    let printed = utf8(&done.stdout);
+    assert!(printed.starts_with("copy.db: ") && printed.contains("up to seq 3 of the log"), "{printed}");
+    assert_eq!(utf8(&done.stderr), "", "no progress bar without a terminal");
     let verified = run_onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
     assert_eq!(verified.status.code(), Some(0), "{}", utf8(&verified.stdout));
     runtime.block_on(engine.close());
@@ -28,7 +28,7 @@ fn backup_of_open_database_can_be_restored() {
     drop((engine, runtime));
     let verified = run_onceward(&folder, &["verify"]);
     assert_eq!(verified.status.code(), Some(0), "{}", utf8(&verified.stdout));
-    assert!(utf8(&verified.stdout).starts_with("6 entries"), "{}", utf8(&verified.stdout));
+    assert!(utf8(&verified.stdout).starts_with("verified 6 entries"), "{}", utf8(&verified.stdout));
 }
 
 /// Kills the backup at various moments, also while it holds the writer lock.
@@ -41,20 +41,24 @@ fn killed_backup_blocks_neither_engine_nor_next_backup() {
     for _ in 0..6 {
         let _ = std::fs::remove_file(&part);
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_onceward"));
-        let mut child =
-            command.current_dir(&folder).args(["backup", "copy.db"]).stdout(Stdio::null()).spawn().expect("it runs");
-        while !part.exists() && child.try_wait().expect("a child").is_none() {
+        let mut child = command
+            .current_dir(&folder)
+            .args(["backup", "copy.db"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("start process");
+        while !part.exists() && child.try_wait().expect("child").is_none() {
             std::thread::yield_now();
         }
         child.kill().expect("killed, or done before");
-        killed += usize::from(!child.wait().expect("it ends").success());
+        killed += usize::from(!child.wait().expect("wait for process").success());
         support::create_note(&runtime, &engine, "pepper");
         let _ = std::fs::remove_file(folder.join("copy.db"));
     }
-    println!("{killed} were killed in the middle");
+    println!("killed {killed} backups before they finished");
     let done = run_onceward(&folder, &["backup", "copy.db"]);
     assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
-    assert!(utf8(&done.stdout).contains("up to place 9 of the log"), "{}", utf8(&done.stdout));
+    assert!(utf8(&done.stdout).contains("up to seq 9 of the log"), "{}", utf8(&done.stdout));
     let verified = run_onceward(&folder, &["verify", "--db", "sqlite:copy.db"]);
     assert_eq!(verified.status.code(), Some(0), "{}", utf8(&verified.stdout));
 }
@@ -63,11 +67,11 @@ fn killed_backup_blocks_neither_engine_nor_next_backup() {
 fn backup_does_not_overwrite_existing_file() {
     let folder = create_test_folder("backup_there");
     drop(database_with_notes(&folder));
-    std::fs::write(folder.join("copy.db"), "mine").expect("a file");
+    std::fs::write(folder.join("copy.db"), "mine").expect("file");
     let done = run_onceward(&folder, &["backup", "copy.db"]);
     assert_eq!(done.status.code(), Some(1));
     assert!(utf8(&done.stderr).contains("copy.db already exists"), "{}", utf8(&done.stderr));
-    assert_eq!(std::fs::read(folder.join("copy.db")).expect("it is there"), b"mine");
+    assert_eq!(std::fs::read(folder.join("copy.db")).expect("backup file"), b"mine");
     let done = run_onceward(&folder, &["backup", "nowhere/copy.db"]);
     assert_eq!(done.status.code(), Some(1), "{}", utf8(&done.stderr));
 }
@@ -78,23 +82,23 @@ fn backup_json_reports_size_and_last_entry() {
     drop(database_with_notes(&folder));
     let done = run_onceward(&folder, &["backup", "copy.db", "--json", "--db", "sqlite:onceward.db"]);
     assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
-    let told: Value = serde_json::from_str(&utf8(&done.stdout)).expect("JSON");
-    assert_eq!((&told["last_entry"], &told["holds"]), (&3.into(), &1.into()), "{told}");
+    let report: Value = serde_json::from_str(&utf8(&done.stdout)).expect("JSON");
+    assert_eq!((&report["last_entry"], &report["holds"]), (&3.into(), &1.into()), "{report}");
     let length = std::fs::metadata(folder.join("copy.db")).expect("the copy").len();
-    assert_eq!(told["bytes"], length);
+    assert_eq!(report["bytes"], length);
 }
 
 #[test]
 fn backup_exits_2_without_sqlite_database() {
     let folder = create_test_folder("backup_misuse");
-    for (arguments, said) in [
+    for (arguments, printed) in [
         (&["backup", "copy.db"][..], "sqlite:onceward.db"),
         (&["backup", "copy.db", "--db", "postgres://127.0.0.1:1/x"], "pg_dump"),
         (&["backup"], "<FILE>"),
     ] {
         let done = run_onceward(&folder, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
-        assert!(utf8(&done.stderr).contains(said), "{arguments:?}: {}", utf8(&done.stderr));
+        assert!(utf8(&done.stderr).contains(printed), "{arguments:?}: {}", utf8(&done.stderr));
     }
-    assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is made");
+    assert_eq!(std::fs::read_dir(&folder).expect("folder or file").count(), 0, "no file is created");
 }

@@ -16,7 +16,7 @@ lifecycle = "door.door"
 about     = "A door"
 
 [states]
-shut = { about = "nobody passes", rest = true }
+shut = { about = "closed", rest = true }
 gone = { about = "broken down", final = true }
 
 [who]
@@ -48,13 +48,13 @@ fn run_with_timeout(folder: &Path, url: &str, arguments: &[&str]) -> Output {
 /// Asserts the exit code and the error text.
 #[track_caller]
 fn assert_refused(output: &Output, code: i32, words: &str) {
-    let said = utf8(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(said.contains(words), "no {words:?}: {said}");
+    let printed = utf8(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{printed}");
+    assert!(printed.contains(words), "no {words:?}: {printed}");
 }
 
 fn serve_door_lifecycle(folder: &Path, text: &str) -> ServerProcess {
-    std::fs::write(folder.join("door.toml"), text).expect("a file");
+    std::fs::write(folder.join("door.toml"), text).expect("file");
     start_server(folder, &["--lifecycles", "door.toml"], &[])
 }
 
@@ -82,22 +82,23 @@ fn unknown_lifecycle_or_state_error_suggests_known_names() {
         1,
         "`nothing.like.it`; known lifecycles: `document.job`, `execution.job`",
     );
-    let states =
-        |state: &str| format!("execution.job has no state `{state}`; it has PENDING, RUNNING, SUCCEEDED, FAILED\n");
+    let states = |state: &str| {
+        format!("`execution.job` has no state `{state}`; its states are PENDING, RUNNING, SUCCEEDED, FAILED\n")
+    };
     assert_refused(&run(&["list", "execution.job", "--state", "PENDNG"]), 1, &states("PENDNG"));
     assert_refused(&run(&["watch", &id, "--until", "SUCEEDED"]), 1, &states("SUCEEDED"));
     assert_refused(&run(&["watch", "--lifecycle", "execution.job", "--until", "DONE"]), 1, &states("DONE"));
     assert_refused(&run(&["watch", "--until", "SUCEEDED"]), 1, "no lifecycle has a state `SUCEEDED`\n");
     assert_eq!(run(&["watch", &id, "--until", "PENDING"]).status.code(), Some(0));
     assert_eq!(utf8(&run(&["list", "execution.job", "--state", "FAILED"]).stdout), "no records\n");
-    assert_eq!(utf8(&run(&["list", "onceward.delivery"]).stdout), "no records\n", "the engine's own are there, too");
+    assert_eq!(utf8(&run(&["list", "onceward.delivery"]).stdout), "no records\n", "built-in lifecycles are known");
     for (path, status, words) in [
         ("/v1/records?lifecycle=no.such", 404, "unknown_lifecycle"),
         ("/v1/stream?lifecycle=no.such", 404, "unknown_lifecycle"),
         ("/v1/records?lifecycle=execution.job&state=x", 404, "unknown_state"),
         ("/v1/records?state=x", 404, "unknown_state"),
         ("/v1/records?state=FAILED", 200, "\"records\":[]"),
-        ("/v1/records?lifecyle=x", 422, "behind the `?`: lifecyle: unknown field"),
+        ("/v1/records?lifecyle=x", 422, "the query parameter `lifecyle` is unknown; expected one of"),
     ] {
         let reply = server.get(path);
         assert!(reply.status == status && reply.text().contains(words), "{path}: {reply:?}");
@@ -123,7 +124,7 @@ fn unloaded_shipped_lifecycle_error_gives_reason() {
     let folder = create_test_folder("words-left-out");
     let server = start_server(&folder, &[], &[]);
     let run = |more: &[&str]| run_with_timeout(&folder, &server.url(), more);
-    let reason = "there is no lifecycle `relay.job` here: it ships with Onceward, but was not loaded, since nobody here answers \
+    let reason = "the lifecycle `relay.job` ships with Onceward but was not loaded, because no handler is registered for \
                   the check `";
     assert_refused(&run(&["new", "relay.job"]), 1, reason);
     assert_refused(&run(&["list", "relay.job"]), 1, reason);
@@ -155,21 +156,25 @@ fn unknown_event_error_lists_callable_events() {
 #[test]
 fn invalid_record_id_error_shows_example() {
     let folder = create_test_folder("words-ids");
-    let id = "an id is a UUID, such as 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
+    let hint = "expected a UUID, such as 0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
     for verb in [&["get"][..], &["history"], &["watch"], &["fire"], &["new", "execution.job", "--id"]] {
-        assert_refused(&run_onceward(&folder, &[verb, &["nope"]].concat()), 2, &format!("`nope` is no id: {id}"));
-        assert_refused(&run_onceward(&folder, &[verb, &[""]].concat()), 2, &format!("nothing is given here: {id}"));
+        assert_refused(
+            &run_onceward(&folder, &[verb, &["nope"]].concat()),
+            2,
+            &format!("`nope` is not a record id: {hint}"),
+        );
+        assert_refused(&run_onceward(&folder, &[verb, &[""]].concat()), 2, &format!("the record id is empty: {hint}"));
     }
 }
 
 #[test]
 fn invalid_listen_address_error_suggests_valid_one() {
     let folder = create_test_folder("words-addresses");
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("port").local_addr().expect("address");
     let held = TcpListener::bind(taken).expect("the same");
     let address = taken.to_string();
     let refused = run_onceward(&folder, &["serve", "--listen", &address]);
-    assert_refused(&refused, 2, "another server may run there; --listen 127.0.0.1:0 takes a free port\n");
+    assert_refused(&refused, 2, "another server may use the port; --listen 127.0.0.1:0 picks a free one\n");
     assert!(utf8(&refused.stderr).starts_with(&format!("error: {address}: ")), "{refused:?}");
     drop(held);
     for (wrong, right) in [
@@ -181,7 +186,7 @@ fn invalid_listen_address_error_suggests_valid_one() {
         assert_refused(
             &run_onceward(&folder, &["serve", "--listen", wrong]),
             2,
-            &format!("`{wrong}` is no address with a port: write {right}"),
+            &format!("`{wrong}` is not an address with a port: use {right}"),
         );
     }
 }
@@ -194,24 +199,20 @@ fn internal_commands_are_hidden_from_users() {
     assert!(!utf8(&refused.stderr).contains("__"), "{refused:?}");
     assert_refused(&run_onceward(&folder, &["__supervise"]), 2, "unrecognized subcommand");
     let help = utf8(&run_onceward(&folder, &["serve", "--help"]).stdout);
-    assert!(help.contains("Exits with 0") && help.contains("with 2 if it"), "{help}");
+    assert!(help.contains("Exit codes: 0 ") && help.contains("; 2 "), "{help}");
 }
 
 /// With `--until-idle`, also does not wait for the server forever.
 #[test]
 fn unreachable_server_error_gives_cause_and_hint() {
     let folder = create_test_folder("words-away");
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let url = format!("http://{nobody}");
+    let unused = TcpListener::bind("127.0.0.1:0").expect("port").local_addr().expect("address");
+    let url = format!("http://{unused}");
     let id = "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
     let cause = format!("error: cannot reach {url}: ");
     for verb in [&["get", id][..], &["key", "list"], &["work", "execution.job", "--until-idle", "--", "cat"]] {
         let refused = run_with_timeout(&folder, &url, verb);
-        assert_refused(
-            &refused,
-            2,
-            "; is a server running there? `onceward serve` starts one; --server names another\n",
-        );
+        assert_refused(&refused, 2, "; start a server with `onceward serve`, or choose another with --server\n");
         assert!(utf8(&refused.stderr).contains(&cause), "{refused:?}");
     }
 }
@@ -223,10 +224,10 @@ fn malformed_json_payload_prints_note() {
     let give = |payload: &str| {
         run_onceward(&folder, &["new", "execution.job", "--payload", payload, "--server", &server.url()])
     };
-    assert_refused(&give(r#"{"hello": "world""#), 0, "note: the payload is not JSON (");
-    assert_refused(&give("[1, 2"), 0, "so it is kept as a text\n");
-    for fine in ["hello", r#"{"hello": "world"}"#, "\"{\""] {
-        assert_eq!(utf8(&give(fine).stderr), "", "{fine}");
+    assert_refused(&give(r#"{"hello": "world""#), 0, "note: the payload is not valid JSON (");
+    assert_refused(&give("[1, 2"), 0, " and is stored as text\n");
+    for valid in ["hello", r#"{"hello": "world"}"#, "\"{\""] {
+        assert_eq!(utf8(&give(valid).stderr), "", "{valid}");
     }
     server.stop();
 }

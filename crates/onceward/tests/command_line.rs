@@ -28,13 +28,13 @@ fn stderr_text(output: &Output) -> String {
 fn create_test_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("folder");
     folder
 }
 
 fn write_file(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> String {
     let path = folder.join(name);
-    std::fs::write(&path, bytes).expect("a file");
+    std::fs::write(&path, bytes).expect("file");
     path.to_string_lossy().into_owned()
 }
 
@@ -44,7 +44,7 @@ lifecycle = "door.door"
 about     = "A door"
 
 [states]
-shut = { about = "nobody passes", rest = true }
+shut = { about = "closed", rest = true }
 gone = { about = "broken down", final = true }
 
 [[on.create]]
@@ -58,9 +58,9 @@ go = "shut -> gone"
 fn check_lists_valid_lifecycles_and_exits_0() {
     let done = run_onceward(&["check", "systems/image"]);
     assert_eq!(done.status.code(), Some(0), "{}", stderr_text(&done));
-    let said = stdout_text(&done);
-    assert!(said.starts_with("3 lifecycles are sound"), "{said}");
-    assert!(said.trim_end().ends_with(": image.asset, image.grant, image.job"), "{said}");
+    let printed = stdout_text(&done);
+    assert!(printed.starts_with("3 lifecycles are sound"), "{printed}");
+    assert!(printed.trim_end().ends_with(": image.asset, image.grant, image.job"), "{printed}");
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn check_shows_error_position_and_exits_1() {
     let done = run_onceward(&["check", &bad]);
     assert_eq!(done.status.code(), Some(1));
     assert_eq!(stdout_text(&done), "");
-    let said = stderr_text(&done);
-    assert!(said.contains("error[unknown-state]") && said.contains("door.toml:14:"), "{said}");
-    assert!(said.contains("found wanting: 1 error\n"), "{said}");
-    assert!(!said.contains('\u{1b}'), "no colours where no terminal is: {said:?}");
+    let printed = stderr_text(&done);
+    assert!(printed.contains("error[unknown-state]") && printed.contains("door.toml:14:"), "{printed}");
+    assert!(printed.contains("check failed: 1 error\n"), "{printed}");
+    assert!(!printed.contains('\u{1b}'), "no colors without a terminal: {printed:?}");
     assert!(stderr_text(&run_onceward(&["check", &bad, "--color", "always"])).contains('\u{1b}'));
 }
 
@@ -109,14 +109,14 @@ fn check_json_contains_diagnostics() {
     let bad = write_file(&folder, "door.toml", VALID_LIFECYCLE.replace("shut -> gone", "shut -> lost"));
     let done = run_onceward(&["check", &bad, "--json"]);
     assert_eq!(done.status.code(), Some(1));
-    let said: serde_json::Value = serde_json::from_str(&stdout_text(&done)).expect("JSON");
-    assert_eq!(said["sound"], false);
-    assert_eq!(said["diagnostics"][0]["code"], "unknown-state");
-    assert_eq!(said["diagnostics"][0]["at"]["line"], 14);
+    let printed: serde_json::Value = serde_json::from_str(&stdout_text(&done)).expect("JSON");
+    assert_eq!(printed["sound"], false);
+    assert_eq!(printed["diagnostics"][0]["code"], "unknown-state");
+    assert_eq!(printed["diagnostics"][0]["at"]["line"], 14);
     let good = write_file(&folder, "door.toml", VALID_LIFECYCLE);
-    let said: serde_json::Value =
+    let printed: serde_json::Value =
         serde_json::from_str(&stdout_text(&run_onceward(&["check", &good, "--json"]))).expect("JSON");
-    assert_eq!((&said["sound"], &said["lifecycles"][0]), (&true.into(), &"door.door".into()));
+    assert_eq!((&printed["sound"], &printed["lifecycles"][0]), (&true.into(), &"door.door".into()));
 }
 
 #[test]
@@ -124,15 +124,15 @@ fn unreadable_argument_exits_2() {
     let empty = create_test_folder("empty");
     for (arguments, expected) in [
         (vec!["check", "no/such.toml"], "cannot read no/such.toml"),
-        (vec!["check", empty.to_str().expect("UTF-8")], "holds no lifecycle files"),
+        (vec!["check", empty.to_str().expect("UTF-8")], "has no lifecycle files"),
         (vec!["check"], "required"),
         (vec!["draw", "no/such.toml"], "cannot read no/such.toml"),
         (vec!["draw", "image.jobb"], "did you mean image.job?"),
-        (vec!["draw", "no.such"], "no shipped lifecycle called no.such; shipped are "),
+        (vec!["draw", "no.such"], "no shipped lifecycle is called no.such; shipped lifecycles: "),
         (vec!["draw", "image.job", "--svg", "-o", "/no/such/folder/x.svg"], "cannot write /no/such/folder/x.svg"),
         (vec!["frobnicate"], "unrecognized subcommand"),
-        (vec!["work", "a.b", "--lease", "0s", "--", "true"], "it must be longer than nothing"),
-        (vec!["work", "a.b", "--concurrency", "0", "--", "true"], "it is a whole number from 1 on"),
+        (vec!["work", "a.b", "--lease", "0s", "--", "true"], "the duration must be greater than zero"),
+        (vec!["work", "a.b", "--concurrency", "0", "--", "true"], "expected a whole number of 1 or more"),
     ] {
         let done = run_onceward(&arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}: {}", stderr_text(&done));
@@ -147,10 +147,10 @@ fn oversized_or_binary_file_exits_1() {
     let binary = write_file(&folder, "binary.toml", b"language = \"\xff\"");
     let large = write_file(&folder, "large.toml", vec![b'#'; 256 * 1024 + 1]);
     for (file, expected) in [
-        (binary.as_str(), "is not UTF-8 text: the byte at 12 (line 1, column 13)"),
-        (large.as_str(), "too large for a lifecycle file: at most 256 KB"),
+        (binary.as_str(), "is not valid UTF-8: invalid byte at offset 12 (line 1, column 13)"),
+        (large.as_str(), "is too large: a lifecycle file has at most 256 KB"),
         // A device has no length, so the limit must hold while reading.
-        ("/dev/zero", "too large for a lifecycle file"),
+        ("/dev/zero", "is too large: a lifecycle file has"),
     ] {
         for verb in ["check", "draw"] {
             let done = run_onceward(&[verb, file]);
@@ -182,18 +182,18 @@ fn check_skips_unrelated_toml_files_in_folders() {
     let path = folder.to_string_lossy().into_owned();
     let done = run_onceward(&["check", &path]);
     assert_eq!(done.status.code(), Some(2), "{}", stderr_text(&done));
-    assert!(stderr_text(&done).contains("holds no lifecycle files"), "{}", stderr_text(&done));
+    assert!(stderr_text(&done).contains("has no lifecycle files"), "{}", stderr_text(&done));
     write_file(&folder, "door.toml", VALID_LIFECYCLE);
     let done = run_onceward(&["check", &path]);
     assert_eq!(
         (stdout_text(&done).as_str(), stderr_text(&done)),
-        ("1 lifecycle is sound: door.door\n", format!("note: not checked: {other} is no lifecycle file\n"))
+        ("1 lifecycle is sound: door.door\n", format!("note: skipped {other}: not a lifecycle file\n"))
     );
     for paths in [[&path, &other], [&other, &path]] {
         let done = run_onceward(&["check", paths[0], paths[1]]);
         assert_eq!(done.status.code(), Some(1), "{}", stdout_text(&done));
         assert!(
-            stderr_text(&done).contains("rustfmt.toml:1:") && !stderr_text(&done).contains("not checked"),
+            stderr_text(&done).contains("rustfmt.toml:1:") && !stderr_text(&done).contains("skipped"),
             "{}",
             stderr_text(&done)
         );
@@ -222,17 +222,18 @@ fn draw_finds_shipped_lifecycles_in_any_folder() {
 
 #[test]
 fn binary_contains_every_system_lifecycle() {
-    let said = stderr_text(&run_onceward(&["draw", "no.such"]));
-    let shipped: Vec<&str> = said.trim_end().split_once("shipped are ").expect("the list").1.split(", ").collect();
+    let printed = stderr_text(&run_onceward(&["draw", "no.such"]));
+    let shipped: Vec<&str> =
+        printed.trim_end().split_once("shipped lifecycles: ").expect("the list").1.split(", ").collect();
     let folders = std::fs::read_dir(repository_root().join("systems"))
         .expect("the systems")
         .map(|entry| entry.expect("one").path());
     let mut declared = Vec::new();
     for folder in folders.filter(|path| path.is_dir()) {
-        for file in std::fs::read_dir(&folder).expect("a system").map(|entry| entry.expect("a file").path()) {
+        for file in std::fs::read_dir(&folder).expect("a system").map(|entry| entry.expect("file").path()) {
             let is_toml = file.extension().is_some_and(|extension| extension == "toml");
             if is_toml && !file.ends_with("Cargo.toml") {
-                let part = |path: &Path| path.file_stem().expect("a name").to_string_lossy().into_owned();
+                let part = |path: &Path| path.file_stem().expect("name").to_string_lossy().into_owned();
                 declared.push(format!("{}.{}", part(&folder), part(&file)));
             }
         }
@@ -252,7 +253,7 @@ fn draw_loads_sibling_files_and_requires_name_among_many() {
     assert!(stdout_text(&done).contains("waiting out the backoff"));
     let done = run_onceward(&["draw", "systems/image"]);
     assert_eq!(done.status.code(), Some(2));
-    assert!(stderr_text(&done).contains("3 lifecycles, say which one"), "{}", stderr_text(&done));
+    assert!(stderr_text(&done).contains("3 lifecycles; choose one"), "{}", stderr_text(&done));
     let named = run_onceward(&["draw", "image.grant", "systems/image"]);
     assert_eq!(named.status.code(), Some(0), "{}", stderr_text(&named));
 }
@@ -270,9 +271,9 @@ fn draw_output_format_follows_file_extension() {
     assert_eq!(done.status.code(), Some(0), "{}", stderr_text(&done));
     assert!(std::fs::read_to_string(text).expect("the text").starts_with("stateDiagram"));
     for (name, option, expected) in [
-        ("door.png", None, "cannot draw .png"),
-        ("other.svg", Some("--mermaid"), "would hold Mermaid text, not SVG"),
-        ("other.md", Some("--svg"), "would hold SVG"),
+        ("door.png", None, "unknown extension .png"),
+        ("other.svg", Some("--mermaid"), "--mermaid does not fit"),
+        ("other.md", Some("--svg"), "--svg does not fit"),
     ] {
         let path = folder.join(name);
         let mut arguments = vec!["draw", &door, "-o", path.to_str().expect("UTF-8")];
@@ -280,7 +281,7 @@ fn draw_output_format_follows_file_extension() {
         let done = run_onceward(&arguments);
         assert_eq!(done.status.code(), Some(2), "{name}: {}", stderr_text(&done));
         assert!(stderr_text(&done).contains(expected), "{name}: {}", stderr_text(&done));
-        assert!(!path.exists(), "{name} was written all the same");
+        assert!(!path.exists(), "{name} was written");
     }
 }
 
@@ -293,7 +294,7 @@ fn closed_stdout_does_not_panic() {
         .spawn()
         .expect("the binary runs");
     drop(child.stdout.take());
-    let done = child.wait_with_output().expect("it ends");
+    let done = child.wait_with_output().expect("wait for process");
     assert_eq!((done.status.code(), stderr_text(&done).as_str()), (Some(0), ""));
 }
 
@@ -302,7 +303,10 @@ fn help_contains_example_and_version_is_printed() {
     for arguments in [vec!["--help"], vec!["check", "--help"], vec!["draw", "--help"]] {
         let done = run_onceward(&arguments);
         assert_eq!(done.status.code(), Some(0));
-        assert!(stdout_text(&done).contains("Example:\n  onceward "), "{arguments:?}: {}", stdout_text(&done));
+        let help = stdout_text(&done);
+        let has_example =
+            ["\nExample:\n  onceward ", "\nExamples:\n  onceward "].iter().any(|heading| help.contains(heading));
+        assert!(has_example, "{arguments:?}: {help}");
     }
     assert_eq!(stdout_text(&run_onceward(&["--version"])), format!("onceward {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -311,14 +315,14 @@ fn help_contains_example_and_version_is_printed() {
 fn check_json_reports_unreadable_files() {
     let done = run_onceward(&["check", "no/such.toml", "--json"]);
     assert_eq!(done.status.code(), Some(2), "{}", stderr_text(&done));
-    let said: serde_json::Value = serde_json::from_str(&stdout_text(&done)).expect("JSON");
-    assert_eq!((&said["sound"], &said["diagnostics"][0]["code"]), (&false.into(), &"unreadable-file".into()));
+    let printed: serde_json::Value = serde_json::from_str(&stdout_text(&done)).expect("JSON");
+    assert_eq!((&printed["sound"], &printed["diagnostics"][0]["code"]), (&false.into(), &"unreadable-file".into()));
     let binary = write_file(&create_test_folder("json_unfit"), "binary.toml", b"a = 1\nlanguage = \"\xff\"");
     let done = run_onceward(&["check", &binary, "--json"]);
     assert_eq!(done.status.code(), Some(1), "{}", stderr_text(&done));
-    let said: serde_json::Value = serde_json::from_str(&stdout_text(&done)).expect("JSON");
-    let at = &said["diagnostics"][0]["at"];
-    assert_eq!((&at["line"], &at["column"]), (&2.into(), &13.into()), "{said:#}");
+    let printed: serde_json::Value = serde_json::from_str(&stdout_text(&done)).expect("JSON");
+    let at = &printed["diagnostics"][0]["at"];
+    assert_eq!((&at["line"], &at["column"]), (&2.into(), &13.into()), "{printed:#}");
 }
 
 #[test]
@@ -328,7 +332,7 @@ fn check_searches_folders_except_hidden_and_target() {
     assert!(stdout_text(&done).contains("document.job, execution.job, image.asset"), "{}", stdout_text(&done));
     let folder = create_test_folder("nested");
     for part in ["deep/er", ".hidden", "target"] {
-        std::fs::create_dir_all(folder.join(part)).expect("a folder");
+        std::fs::create_dir_all(folder.join(part)).expect("folder");
     }
     write_file(&folder.join("deep/er"), "door.toml", VALID_LIFECYCLE);
     write_file(&folder.join(".hidden"), "bad.toml", "?");
@@ -358,13 +362,13 @@ fn draw_reports_errors_of_given_file_only() {
         write_file(&folder, "lock.toml", lock);
         let done = run_onceward(&["draw", &door]);
         assert_eq!(done.status.code(), Some(1), "{}", stderr_text(&done));
-        let said = stderr_text(&done);
-        assert!(!said.contains("notes.toml") && !said.contains("copy.toml"), "{said}");
+        let printed = stderr_text(&done);
+        assert!(!printed.contains("notes.toml") && !printed.contains("copy.toml"), "{printed}");
     }
     write_file(&folder, "lock.toml", &lock);
-    let said = stderr_text(&run_onceward(&["draw", &door]));
-    assert!(said.contains("unknown-state") && said.contains("did you mean `gone`?"), "{said}");
-    assert_eq!(said.matches("error[").count(), 1, "{said}");
-    let said = stderr_text(&run_onceward(&["check", &door]));
-    assert!(said.contains("or its directory: onceward check DIR"), "{said}");
+    let printed = stderr_text(&run_onceward(&["draw", &door]));
+    assert!(printed.contains("unknown-state") && printed.contains("did you mean `gone`?"), "{printed}");
+    assert_eq!(printed.matches("error[").count(), 1, "{printed}");
+    let printed = stderr_text(&run_onceward(&["check", &door]));
+    assert!(printed.contains("or its directory: onceward check DIR"), "{printed}");
 }

@@ -67,7 +67,7 @@ fn run_command(folder: &Path, command: &str) -> String {
     let mut words = command.split_whitespace();
     assert_eq!(words.next(), Some("onceward"), "the guide runs nothing else");
     let printed = folder.join("printed.txt");
-    let file = std::fs::File::create(&printed).expect("a file");
+    let file = std::fs::File::create(&printed).expect("file");
     Command::new(env!("CARGO_BIN_EXE_onceward"))
         .current_dir(folder)
         .args(words)
@@ -86,7 +86,7 @@ fn first_lifecycle_guide_matches_real_output() {
     let page = std::fs::read_to_string(&path).expect("the guide");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guide");
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("folder");
 
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let mut line_shift = 0;
@@ -99,7 +99,7 @@ fn first_lifecycle_guide_matches_real_output() {
             GuideStep::AppendToFile(text) => file = format!("{file}\n{text}"),
             GuideStep::ReplaceSection(header, text) => file = replace_section(&file, &header, &text),
             GuideStep::RunCommand(command) => {
-                std::fs::write(folder.join("refund.toml"), &file).expect("a file");
+                std::fs::write(folder.join("refund.toml"), &file).expect("file");
                 printed = run_command(&folder, &command);
             }
             GuideStep::ExpectOutput { text, first, last } => {

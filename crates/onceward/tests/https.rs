@@ -20,19 +20,19 @@ const NOT_FOUND_BODY: &str =
 fn start_tls_server() -> (u16, String) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
+    let key = KeyPair::generate().expect("API key");
     let authority = params.self_signed(&key).expect("a certificate").pem();
     let issuer = Issuer::new(params, key);
-    let key = KeyPair::generate().expect("a key");
-    let server_params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    let key = KeyPair::generate().expect("API key");
+    let server_params = CertificateParams::new(vec!["localhost".to_owned()]).expect("name");
     let certificate = server_params.signed_by(&key, &issuer).expect("a certificate").pem();
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")];
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("PEM");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = builder.expect("versions").with_no_client_auth().with_single_cert(chain, key).expect("its own key");
-    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let port = listener.local_addr().expect("an address").port();
+    let config = builder.expect("versions").with_no_client_auth().with_single_cert(chain, key).expect("own key");
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").expect("port"));
+    let port = listener.local_addr().expect("address").port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
@@ -68,25 +68,25 @@ fn client_trusts_only_given_certificate_authorities() {
     let (folder, other) = (TempDir::new(), start_tls_server().1);
     let file = |name: &str, text: &str| {
         let path = folder.database_path().with_file_name(name);
-        std::fs::write(&path, text).expect("a file");
+        std::fs::write(&path, text).expect("file");
         path
     };
     let (trusted, untrusted, empty) =
         (file("ours.pem", &authority), file("others.pem", &other), file("none.pem", "nothing"));
-    let assert_reached = |said: &str| assert!(said.contains("it was here"), "{said}");
+    let assert_reached = |printed: &str| assert!(printed.contains("it was here"), "{printed}");
     assert_reached(&run_get(port, Some(&trusted), &[]));
     assert_reached(&run_get(port, None, &[("SSL_CERT_FILE", trusted.to_str().expect("UTF-8"))]));
     assert_reached(&run_get(port, Some(&trusted), &[("SSL_CERT_FILE", untrusted.to_str().expect("UTF-8"))]));
     for (ca, environment) in
         [(None, None), (Some(&*untrusted), None), (None, Some(("SSL_CERT_FILE", untrusted.to_str().expect("UTF-8"))))]
     {
-        let said = run_get(port, ca, environment.as_slice());
-        assert!(said.contains("certificate") && !said.contains("it was here"), "{ca:?}: {said}");
+        let printed = run_get(port, ca, environment.as_slice());
+        assert!(printed.contains("certificate") && !printed.contains("it was here"), "{ca:?}: {printed}");
     }
     for wrong in [empty, folder.database_path().with_file_name("nowhere.pem")] {
-        let said = run_get(port, Some(&wrong), &[]);
-        assert!(said.contains(&*wrong.file_name().expect("a name").to_string_lossy()), "{said}");
+        let printed = run_get(port, Some(&wrong), &[]);
+        assert!(printed.contains(&*wrong.file_name().expect("name").to_string_lossy()), "{printed}");
     }
-    let said = run_get(port, None, &[("SSL_CERT_FILE", "/nowhere.pem")]);
-    assert!(said.contains("SSL_CERT_FILE") && said.contains("nowhere.pem"), "{said}");
+    let printed = run_get(port, None, &[("SSL_CERT_FILE", "/nowhere.pem")]);
+    assert!(printed.contains("SSL_CERT_FILE") && printed.contains("nowhere.pem"), "{printed}");
 }

@@ -22,7 +22,7 @@ fn printed_key(output: &Output) -> String {
 
 /// Returns the id in an API key.
 fn key_id(key_text: &str) -> String {
-    key_text.split('_').nth(1).expect("an id").to_owned()
+    key_text.split('_').nth(1).expect("id").to_owned()
 }
 
 /// The first `key create` creates the database. The list contains no secrets.
@@ -47,13 +47,13 @@ fn key_commands_work_on_database_without_server() {
     let list = run_onceward(&folder, &[&["key", "list"], &db[..]].concat());
     let shown = utf8(&list.stdout);
     assert!(
-        shown.contains(&key_id(&first)) && shown.contains("for execution.job") && shown.contains("\"first\""),
+        shown.contains(&key_id(&first)) && shown.contains("lifecycles execution.job") && shown.contains("\"first\""),
         "{shown}"
     );
-    assert!(!shown.contains(&first) && !shown.contains(second["key"].as_str().expect("a key")), "no secrets");
+    assert!(!shown.contains(&first) && !shown.contains(second["key"].as_str().expect("API key")), "no secrets");
     let revoke = run_onceward(&folder, &[&["key", "revoke", &key_id(&first)], &db[..]].concat());
-    assert_eq!(utf8(&revoke.stdout), format!("{} is revoked\n", key_id(&first)));
-    assert!(utf8(&revoke.stderr).starts_with("warning: no operator's key is left"), "{revoke:?}");
+    assert_eq!(utf8(&revoke.stdout), format!("revoked {}\n", key_id(&first)));
+    assert!(utf8(&revoke.stderr).starts_with("warning: no operator's API key is left"), "{revoke:?}");
     let listed = parse_json(&run_onceward(&folder, &[&["key", "list", "--json"], &db[..]].concat()));
     assert!(listed["keys"][0]["revoked_at"].is_string() && listed["keys"][1]["revoked_at"].is_null());
     assert_eq!(listed["keys"][1]["expires_at"], "2100-01-01T00:00:00Z");
@@ -108,7 +108,7 @@ fn first_key_makes_server_require_keys() {
     let made = server.call_as(&anns, "POST", jobs, &[], Some(b"{}"));
     assert_eq!((made.status, &made.json()["owner"]), (201, &"ann".into()), "{made:?}");
     let passed_on = server.call_as(&anns, "GET", "/v1/records", &[("x-forwarded-for", "203.0.113.7")], None);
-    assert_eq!(passed_on.status, 200, "who shows a key may come by a proxy");
+    assert_eq!(passed_on.status, 200, "a proxied request with an API key is accepted");
     let get = |path: &str| server.call_as(&anns, "GET", path, &[], None);
     get("/v1/keys").assert_problem(403, "forbidden");
     let revoke = ["key", "revoke", &*anns, "--key", &first];
@@ -116,14 +116,14 @@ fn first_key_makes_server_require_keys() {
     assert_eq!(
         (revoked.status.code(), &*utf8(&revoked.stderr)),
         (Some(0), ""),
-        "an operator is left: nothing to warn of"
+        "no warning while an operator's API key is left"
     );
-    assert_eq!(get("/v1/records").status, 401, "at once");
+    assert_eq!(get("/v1/records").status, 401, "revocation takes effect at once");
     // Revoking the last operator's key succeeds with a warning, and the server keeps requiring keys.
     let revoked =
         run_onceward(&folder, &[&["key", "revoke", "--json", &key_id(&first), "--key", &first], &url[..]].concat());
     assert_eq!(parse_json(&revoked)["operators_left"], 0);
-    assert!(utf8(&revoked.stderr).starts_with("warning: no operator's key is left"), "{revoked:?}");
+    assert!(utf8(&revoked.stderr).starts_with("warning: no operator's API key is left"), "{revoked:?}");
     assert_eq!(server.call_as(&first, "GET", "/v1/records", &[], None).status, 401);
     server.stop();
     let server = start_server(&folder, &[], &[]);
@@ -138,42 +138,45 @@ fn missing_key_or_role_error_says_what_to_do() {
     let create = |more: &[&str]| run_onceward(&folder, &[&["key", "create"], &db[..], more].concat());
     let operator = printed_key(&create(&["--owner", "ops", "--role", "operator"]));
     let workers = create(&["--owner", "fleet", "--role", "worker", "--lifecycle", "execution.jb"]);
-    let said = utf8(&workers.stderr);
-    assert!(said.contains("no lifecycle `execution.jb` here yet; is `execution.job` meant?"), "{said}");
+    let printed = utf8(&workers.stderr);
+    assert!(
+        printed.contains("the lifecycle `execution.jb` does not exist yet; did you mean `execution.job`?"),
+        "{printed}"
+    );
     let server = start_server(&folder, &[], &[]);
     let url = server.url();
     let url = ["--server", &url];
     let run = |more: &[&str]| run_onceward(&folder, &[more, &url[..]].concat());
     for verb in [&["new", "execution.job"][..], &["key", "list"], &["list", "execution.job"], &["lifecycle", "list"]] {
         let refused = run(verb);
-        let said = utf8(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(1), "{verb:?}: {said}");
-        assert!(said.ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{verb:?}: {said}");
+        let printed = utf8(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{verb:?}: {printed}");
+        assert!(printed.ends_with("no API key was sent: set ONCEWARD_KEY or use --key\n"), "{verb:?}: {printed}");
     }
     let wrong = run(&["new", "execution.job", "--key", "ow_1_2"]);
-    assert!(!utf8(&wrong.stderr).contains("no key was given"), "{wrong:?}");
+    assert!(!utf8(&wrong.stderr).contains("no API key was sent"), "{wrong:?}");
     let refused = run(&["new", "execution.job", "--key", &printed_key(&workers)]);
-    let said = utf8(&refused.stderr);
+    let printed = utf8(&refused.stderr);
     assert!(
-        said.contains("it has only `worker`, and only the role `producer` may create and change records"),
-        "{said}"
+        printed.contains("it has only `worker`, and only the role `producer` may create and change records"),
+        "{printed}"
     );
     let served =
         run(&["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "no.such", "--key", &operator]);
-    assert!(utf8(&served.stderr).contains("no lifecycle `no.such` here yet\n"), "{served:?}");
+    assert!(utf8(&served.stderr).contains("the lifecycle `no.such` does not exist yet\n"), "{served:?}");
     let served =
         ["key", "create", "--owner", "w", "--role", "worker", "--lifecycle", "execution.job", "--key", &operator];
     assert!(!utf8(&run(&served).stderr).contains("warning"));
     let roles = ["key", "create", "--owner", "w", "--role", "readonly", "--role", "operator", "--key", &operator];
-    let said = utf8(&run(&roles).stderr);
-    assert!(said.contains("warning: no lifecycle here names the role `readonly` yet"), "{said}");
-    assert!(!said.contains("`operator` yet"), "{said}");
+    let printed = utf8(&run(&roles).stderr);
+    assert!(printed.contains("warning: no lifecycle defines the role `readonly` yet"), "{printed}");
+    assert!(!printed.contains("`operator` yet"), "{printed}");
     let greeting = server.stop();
     assert!(greeting.contains("\n  export ONCEWARD_KEY=ow_…"), "{greeting}");
     // A role of a shipped lifecycle is known.
     assert!(!utf8(&create(&["--owner", "m", "--role", "moderator"]).stderr).contains("warning"));
-    let said = utf8(&create(&["--owner", "m", "--role", "readonly"]).stderr);
-    assert!(said.contains("names the role `readonly` yet"), "{said}");
+    let printed = utf8(&create(&["--owner", "m", "--role", "readonly"]).stderr);
+    assert!(printed.contains("defines the role `readonly` yet"), "{printed}");
 }
 
 /// The error says how to create a key. `--dev` refuses even with keys.
@@ -227,11 +230,11 @@ fn trace_log_contains_no_keys_or_payloads() {
     let log = server.stop();
     // The log has lines of the lowest levels, so the missing text proves something.
     for level in ["TRACE", "DEBUG"] {
-        assert!(log.contains(&format!("\"level\":\"{level}\"")), "nothing is told at {level}: {log}");
+        assert!(log.contains(&format!("\"level\":\"{level}\"")), "no {level} line: {log}");
     }
     assert!(log.contains("\"route\":\"/v1/executions/{id}/{report}\""), "{log}");
     for secret in [&operator, &anns, &unknown] {
-        let secret = secret.rsplit('_').next().expect("a secret");
+        let secret = secret.rsplit('_').next().expect("secret");
         assert!(!log.contains(secret), "a secret is in the log");
     }
     for word in ["sesame-payload", "sesame-result"] {

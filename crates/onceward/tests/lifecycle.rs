@@ -16,7 +16,7 @@ const NOTE_LIFECYCLE: &str = "language = 1\nlifecycle = \"desk.note\"\nabout = \
     [[on.close]]\ngo = \"open -> over\"\n";
 
 fn run_onceward(folder: &Path, words: &[&str]) -> (i32, String, String) {
-    let said = Command::new(env!("CARGO_BIN_EXE_onceward"))
+    let printed = Command::new(env!("CARGO_BIN_EXE_onceward"))
         .args(words)
         .current_dir(folder)
         .env_remove("ONCEWARD_URL")
@@ -24,26 +24,28 @@ fn run_onceward(folder: &Path, words: &[&str]) -> (i32, String, String) {
         .output()
         .expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (said.status.code().unwrap_or(-1), text(&said.stdout), text(&said.stderr))
+    (printed.status.code().unwrap_or(-1), text(&printed.stdout), text(&printed.stderr))
 }
 
 /// Creates a database with three notes of the first version, one of them too long for the second, and one note of the
 /// second.
 fn create_notes_of_two_versions(path: &Path) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio runtime");
     runtime.block_on(async {
-        let engine =
-            Engine::open(SqliteStore::open(path, Clock::machine()).expect("a new file"), EngineConfig::default());
+        let engine = Engine::open(
+            SqliteStore::open(path, Clock::machine()).expect("new database file"),
+            EngineConfig::default(),
+        );
         let define = async |text: &str| {
             let files = vec![InputFile { name: "note.toml".to_owned(), text: text.into() }];
-            engine.put_lifecycles(&InputFiles { files }).await.expect("sound files");
+            engine.put_lifecycles(&InputFiles { files }).await.expect("valid lifecycle files");
         };
         let note = async |text: &str| {
             let Value::Object(fields) = json!({ "text": text }) else { unreachable!() };
-            engine.create(&Actor::new("ann", &["producer"]), "desk.note", fields).await.expect("a note");
+            engine.create(&Actor::new("ann", &["producer"]), "desk.note", fields).await.expect("note");
         };
         define(NOTE_LIFECYCLE).await;
-        for text in ["milk", "bread", "a very long story that nobody will ever read to its end"] {
+        for text in ["milk", "bread", "a story that is too long for the second version"] {
             note(text).await;
         }
         define(&NOTE_LIFECYCLE.replace("open", "todo").replace("max = 100", "max = 20")).await;
@@ -57,20 +59,20 @@ fn refused_server_start_activates_no_version() {
     let folder = TempDir::new();
     let file = folder.database_path();
     create_notes_of_two_versions(&file);
-    let here: PathBuf = file.parent().expect("a folder").to_path_buf();
+    let here: PathBuf = file.parent().expect("folder").to_path_buf();
     let db = format!("sqlite:{}", file.display());
     let versions = || run_onceward(&here, &["lifecycle", "list", "desk.note", "--db", &db]);
     let before = versions();
     assert_eq!(before.0, 0, "{before:?}");
-    std::fs::create_dir(here.join("own")).expect("a folder");
-    std::fs::write(here.join("own/note.toml"), NOTE_LIFECYCLE.replace("open", "fresh")).expect("a file");
+    std::fs::create_dir(here.join("own")).expect("folder");
+    std::fs::write(here.join("own/note.toml"), NOTE_LIFECYCLE.replace("open", "fresh")).expect("file");
     let start = |more: &[&str]| run_onceward(&here, &[&["serve", "--db", &db, "--lifecycles", "own"], more].concat());
     for (more, code, says) in [
-        (["--listen", "127.0.0.1:0", "--keep", "desk.notes=1d"], 2, "no lifecycle here is called `desk.notes`"),
-        (["--listen", "0.0.0.0:0", "--keep", "1d"], 1, "there are no keys"),
+        (["--listen", "127.0.0.1:0", "--keep", "desk.notes=1d"], 2, "there is no lifecycle `desk.notes`"),
+        (["--listen", "0.0.0.0:0", "--keep", "1d"], 1, "the database has no API keys"),
     ] {
-        let said = start(&more);
-        assert!(said.0 == code && said.2.contains(says), "{said:?}");
+        let printed = start(&more);
+        assert!(printed.0 == code && printed.2.contains(says), "{printed:?}");
         assert_eq!(versions(), before);
     }
 }
@@ -80,7 +82,7 @@ fn lifecycle_commands_list_move_and_activate_versions() {
     let folder = TempDir::new();
     let file = folder.database_path();
     create_notes_of_two_versions(&file);
-    let here: PathBuf = file.parent().expect("a folder").to_path_buf();
+    let here: PathBuf = file.parent().expect("folder").to_path_buf();
     let db = format!("sqlite:{}", file.display());
     let lifecycle = |words: &[&str]| {
         let mut all = vec!["lifecycle"];
@@ -91,12 +93,12 @@ fn lifecycle_commands_list_move_and_activate_versions() {
     let list = || -> Vec<(String, bool, u64)> {
         let (code, out, err) = lifecycle(&["list", "desk.note", "--json"]);
         assert_eq!(code, 0, "{err}");
-        let said: Value = serde_json::from_str(&out).expect("JSON");
+        let printed: Value = serde_json::from_str(&out).expect("JSON");
         let one = |version: &Value| {
-            let text = version["hash"].as_str().expect("a hash").to_owned();
-            (text, version["current"].as_bool().expect("a truth"), version["living"].as_u64().expect("a number"))
+            let text = version["hash"].as_str().expect("hash").to_owned();
+            (text, version["current"].as_bool().expect("boolean"), version["living"].as_u64().expect("number"))
         };
-        said["versions"].as_array().expect("a list").iter().map(one).collect()
+        printed["versions"].as_array().expect("JSON array").iter().map(one).collect()
     };
     let versions = list();
     let (old, new) = (versions[0].0.clone(), versions[1].0.clone());
@@ -110,10 +112,10 @@ fn lifecycle_commands_list_move_and_activate_versions() {
     let (code, _, err) = lifecycle(&["move", "desk.note", "--map", "open"]);
     assert!(code == 2 && err.contains("OLD=NEW"), "{code} {err}");
     let (code, out, err) = lifecycle(&["move", "desk.note", "--map", "open=todo", "--dry-run"]);
-    assert!(code == 1 && out.contains("2 records of desk.note would be moved"), "{code} {out} {err}");
+    assert!(code == 1 && out.contains("2 records of desk.note would be migrated"), "{code} {out} {err}");
     let (code, out, err) = lifecycle(&["move", "desk.note", "--map", "open=todo"]);
-    assert!(code == 1 && out.contains("2 records of desk.note were moved"), "{code} {out} {err}");
-    assert!(err.contains("not moved: ") && err.contains("`text` must have at most 20 characters"), "{err}");
+    assert!(code == 1 && out.contains("2 records of desk.note were migrated"), "{code} {out} {err}");
+    assert!(err.contains("skipped: ") && err.contains("`text` must have at most 20 characters"), "{err}");
     assert_eq!(list(), [(old.clone(), false, 1), (new.clone(), true, 3)]);
 
     // Activate the old version by a prefix of its hash.
@@ -124,8 +126,8 @@ fn lifecycle_commands_list_move_and_activate_versions() {
     assert_eq!(list()[0], (old.clone(), true, 1));
     let (code, out, err) = lifecycle(&["move", "desk.note", "--from", &new[..12], "--map", "todo=open", "--json"]);
     assert_eq!(code, 0, "{err}");
-    let said: Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!((&said["moved"], &said["to"]), (&json!(3), &json!(old)));
+    let printed: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((&printed["moved"], &printed["to"]), (&json!(3), &json!(old)));
     let (code, out, err) = run_onceward(&here, &["verify", "--db", &db]);
     assert_eq!(code, 0, "{out} {err}");
     // With an unreachable server the command fails and says so.
@@ -139,14 +141,14 @@ fn lifecycle_commands_list_move_and_activate_versions() {
 #[test]
 fn server_does_not_start_with_invalid_lifecycle_files() {
     let folder = TempDir::new();
-    let here = folder.database_path().parent().expect("a folder").to_path_buf();
+    let here = folder.database_path().parent().expect("folder").to_path_buf();
     let own = here.join("own");
-    std::fs::create_dir_all(&own).expect("a folder");
+    std::fs::create_dir_all(&own).expect("folder");
     let serve =
         || run_onceward(&here, &["serve", "--db", "sqlite::memory:", "--listen", "127.0.0.1:0", "--lifecycles", "own"]);
     let (code, _, err) = serve();
-    assert!(code == 2 && err.contains("own holds no lifecycle files"), "{code} {err}");
-    std::fs::write(own.join("note.toml"), NOTE_LIFECYCLE.replace("open -> over", "open -> ovr")).expect("a file");
+    assert!(code == 2 && err.contains("own has no lifecycle files"), "{code} {err}");
+    std::fs::write(own.join("note.toml"), NOTE_LIFECYCLE.replace("open -> over", "open -> ovr")).expect("file");
     let (code, _, err) = serve();
     assert!(code == 1 && err.contains("own/note.toml:") && err.contains("unknown-state"), "{code} {err}");
     // Refers to a lifecycle that neither the files nor the database contain.
@@ -154,13 +156,13 @@ fn server_does_not_start_with_invalid_lifecycle_files() {
         own.join("note.toml"),
         NOTE_LIFECYCLE.replace("[fields]", "[fields]\nof = { type = \"ref\", to = \"desk.none\" }"),
     )
-    .expect("a file");
+    .expect("file");
     let (code, _, err) = serve();
     assert!(code == 1 && err.contains("desk.none"), "{code} {err}");
-    std::fs::write(own.join("note.toml"), vec![b' '; 300_000]).expect("a file");
+    std::fs::write(own.join("note.toml"), vec![b' '; 300_000]).expect("file");
     let (code, _, err) = serve();
     assert!(code == 1 && err.contains("too large"), "{code} {err}");
-    std::fs::write(own.join("note.toml"), [0xff, 0xfe]).expect("a file");
+    std::fs::write(own.join("note.toml"), [0xff, 0xfe]).expect("file");
     let (code, _, err) = serve();
-    assert!(code == 1 && err.contains("not UTF-8"), "{code} {err}");
+    assert!(code == 1 && err.contains("not valid UTF-8"), "{code} {err}");
 }

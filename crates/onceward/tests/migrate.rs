@@ -22,7 +22,7 @@ fn migrate_reports_current_database_as_up_to_date() {
 fn migrate_refuses_newer_schema() {
     let folder = create_test_folder("migrate_newer");
     drop(database_with_notes(&folder));
-    let connection = rusqlite::Connection::open(folder.join("onceward.db")).expect("it opens");
+    let connection = rusqlite::Connection::open(folder.join("onceward.db")).expect("open database");
     connection.execute_batch("PRAGMA user_version = 99").expect("from the future");
     drop(connection);
     let done = run_onceward(&folder, &["migrate"]);
@@ -44,20 +44,20 @@ fn migrate_creates_postgres_schema_once() {
     let url = PostgresServer::shared().create_database();
     let run = |arguments: &[&str]| {
         let done = run_onceward(&folder, &[&["migrate", "--db", &url, "--json"], arguments].concat());
-        let told: Value = serde_json::from_str(&utf8(&done.stdout)).unwrap_or(Value::Null);
-        (done.status.code(), told, utf8(&done.stderr))
+        let report: Value = serde_json::from_str(&utf8(&done.stdout)).unwrap_or(Value::Null);
+        (done.status.code(), report, utf8(&done.stderr))
     };
-    let (code, told, _) = run(&["--dry-run"]);
-    assert_eq!((code, &told["found"], &told["now"]), (Some(1), &json!(0), &json!(0)));
-    assert_eq!(told["migrations"][0], "0001_first");
+    let (code, report, _) = run(&["--dry-run"]);
+    assert_eq!((code, &report["found"], &report["now"]), (Some(1), &json!(0), &json!(0)));
+    assert_eq!(report["migrations"][0], "0001_first");
     assert_eq!(psql(&url, "SELECT to_regnamespace('onceward') IS NULL"), "t", "nothing was made");
-    let (code, done, said) = run(&[]);
-    assert_eq!((code, &done["now"]), (Some(0), &told["known"]), "{said}");
-    assert_eq!(done["migrations"], told["migrations"]);
-    let (code, told, _) = run(&["--dry-run"]);
-    assert_eq!((code, &told["migrations"]), (Some(0), &json!([])));
+    let (code, done, printed) = run(&[]);
+    assert_eq!((code, &done["now"]), (Some(0), &report["known"]), "{printed}");
+    assert_eq!(done["migrations"], report["migrations"]);
+    let (code, report, _) = run(&["--dry-run"]);
+    assert_eq!((code, &report["migrations"]), (Some(0), &json!([])));
     psql(&url, "INSERT INTO onceward.migrations VALUES (99, now())");
-    let (code, _, said) = run(&[]);
+    let (code, _, printed) = run(&[]);
     assert_eq!(code, Some(1));
-    assert!(said.contains("PostgreSQL: the database has schema 99"), "{said}");
+    assert!(printed.contains("PostgreSQL: the database has schema 99"), "{printed}");
 }

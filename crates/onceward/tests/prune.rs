@@ -47,7 +47,7 @@ fn database_with_torn_notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStor
             let made = engine
                 .submit(Submission::new(&ann, Call::Create(create)).with_idempotency_key(&number.to_string()))
                 .await;
-            let id = made.expect("a note").subject;
+            let id = made.expect("note").subject;
             if number > 0 {
                 engine.fire(&ann, id, "tear", Map::new()).await.expect("torn");
             }
@@ -65,16 +65,20 @@ fn stdout_of_success(output: &Output) -> String {
 fn prune_deletes_old_records_and_verify_reports_it() {
     let (folder, running) = database_with_torn_notes("prune_old");
     drop(running);
-    assert_eq!(stdout_of_success(&run_onceward(&folder, &["prune"])), "no record went\n", "they ended a moment ago");
+    assert_eq!(
+        stdout_of_success(&run_onceward(&folder, &["prune"])),
+        "no records deleted\n",
+        "they ended a moment ago"
+    );
     let dry = stdout_of_success(&run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]));
-    assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
+    assert_eq!(dry, "desk.note ann torn: 3\nwould delete 3 records with 6 entries\n");
     let done = stdout_of_success(&run_onceward(&folder, &["prune", "--older-than", "0d", "--keys-older-than", "0d"]));
-    let went = "desk.note ann torn: 3\n3 records with 6 entries went; the last checkpoint is entry 8 of the log\n\
-                4 answers to callers' keys were forgotten\n";
-    assert_eq!(done, went);
+    let expected = "desk.note ann torn: 3\ndeleted 3 records with 6 entries; the last checkpoint is log entry 8\n\
+                4 stored replies deleted\n";
+    assert_eq!(done, expected);
     let verified = stdout_of_success(&run_onceward(&folder, &["verify"]));
-    assert!(verified.contains("pruning took 3 records with 6 entries, up to place 7"), "{verified}");
-    assert!(verified.ends_with("all is as the log says\n"), "{verified}");
+    assert!(verified.contains("note: 3 records with 6 entries up to seq 7 were pruned"), "{verified}");
+    assert!(verified.ends_with("no differences: the database matches its log\n"), "{verified}");
     let json: Value =
         serde_json::from_str(&stdout_of_success(&run_onceward(&folder, &["verify", "--json"]))).expect("JSON");
     let expected = json!({ "checkpoints": 1, "records": 3, "entries": 6, "up_to": 7, "not_decided_again": 1 });
@@ -85,9 +89,9 @@ fn prune_deletes_old_records_and_verify_reports_it() {
 fn prune_only_deletes_named_lifecycle() {
     let (folder, running) = database_with_torn_notes("prune_json");
     drop(running);
-    let nobody = run_onceward(&folder, &["prune", "--only", "desk.nothing"]);
-    assert_eq!(nobody.status.code(), Some(2));
-    assert!(utf8(&nobody.stderr).contains("desk.nothing"), "{}", utf8(&nobody.stderr));
+    let unknown = run_onceward(&folder, &["prune", "--only", "desk.nothing"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(utf8(&unknown.stderr).contains("desk.nothing"), "{}", utf8(&unknown.stderr));
     let arguments = ["prune", "--json", "--older-than", "0d", "--only", "onceward.delivery"];
     let none: Value = serde_json::from_str(&stdout_of_success(&run_onceward(&folder, &arguments))).expect("JSON");
     assert_eq!((&none["records"], &none["checkpoint"]), (&json!(0), &json!(null)));
@@ -102,12 +106,12 @@ fn prune_refuses_database_open_in_engine() {
     let (folder, _running) = database_with_torn_notes("prune_open");
     let done = run_onceward(&folder, &["prune", "--db", "sqlite:onceward.db", "--older-than", "0d"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(utf8(&done.stderr).contains("let it prune by itself, or ask it to with --server"), "{done:?}");
+    assert!(utf8(&done.stderr).contains("stop it, or prune through it with --server"), "{done:?}");
     for arguments in [&["prune", "--db", "sqlite:nowhere.db"][..], &["prune", "--older-than", "soon"]] {
         let done = run_onceward(&folder, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
     }
-    assert!(!folder.join("nowhere.db").exists(), "nothing is made");
+    assert!(!folder.join("nowhere.db").exists(), "no file is created");
 }
 
 /// The output is that of a prune without a server.
@@ -119,21 +123,21 @@ fn prune_through_server_requires_operator() {
     let url = server.url();
     let prune = |more: &[&str]| run_onceward(&folder, &[&["prune", "--server", &url], more].concat());
     let dry = stdout_of_success(&prune(&["--older-than", "0d", "--dry-run"]));
-    assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
-    let nobody = prune(&["--only", "desk.nothing"]);
-    assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
-    assert!(utf8(&nobody.stderr).contains("desk.nothing"), "{nobody:?}");
-    assert_eq!(stdout_of_success(&prune(&["--older-than", "90m"])), "no record went\n", "they ended a moment ago");
+    assert_eq!(dry, "desk.note ann torn: 3\nwould delete 3 records with 6 entries\n");
+    let unknown = prune(&["--only", "desk.nothing"]);
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+    assert!(utf8(&unknown.stderr).contains("desk.nothing"), "{unknown:?}");
+    assert_eq!(stdout_of_success(&prune(&["--older-than", "90m"])), "no records deleted\n", "they ended a moment ago");
 
     let operator = server.create_api_key("", "ops", &["operator"]);
     let anns = server.create_api_key(&operator, "ann", &["producer"]);
     let refused = prune(&["--older-than", "0d"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(utf8(&refused.stderr).ends_with("no key was given: set ONCEWARD_KEY, or give --key\n"), "{refused:?}");
+    assert!(utf8(&refused.stderr).ends_with("no API key was sent: set ONCEWARD_KEY or use --key\n"), "{refused:?}");
     let forbidden = prune(&["--older-than", "0d", "--json", "--key", &anns]);
     assert_eq!(forbidden.status.code(), Some(1), "{forbidden:?}");
-    let told: Value = serde_json::from_slice(&forbidden.stdout).expect("JSON");
-    assert_eq!(told["error"]["code"], "forbidden");
+    let printed: Value = serde_json::from_slice(&forbidden.stdout).expect("JSON");
+    assert_eq!(printed["error"]["code"], "forbidden");
     let arguments =
         ["--older-than", "0d", "--keys-older-than", "0d", "--only", "desk.note", "--json", "--key", &operator];
     let went: Value = serde_json::from_str(&stdout_of_success(&prune(&arguments))).expect("JSON");
@@ -141,10 +145,13 @@ fn prune_through_server_requires_operator() {
     assert_eq!(went["shares"], json!([{ "lifecycle": "desk.note", "owner": "ann", "state": "torn", "records": 3 }]));
     assert_eq!((&went["damaged"], went["checkpoint"].is_u64()), (&json!([]), true));
     server.stop();
-    let nobody = prune(&["--older-than", "0d"]);
-    assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
-    assert!(utf8(&nobody.stderr).contains("is a server running there?"), "{nobody:?}");
-    assert!(stdout_of_success(&run_onceward(&folder, &["verify"])).ends_with("all is as the log says\n"));
+    let unknown = prune(&["--older-than", "0d"]);
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
+    assert!(utf8(&unknown.stderr).contains("start a server with `onceward serve`"), "{unknown:?}");
+    assert!(
+        stdout_of_success(&run_onceward(&folder, &["verify"]))
+            .ends_with("no differences: the database matches its log\n")
+    );
 }
 
 /// Pruned entries after the record's last one belong to other records.
@@ -158,19 +165,19 @@ fn watch_continues_past_pruned_entries() {
     let new = || ask(&["new", "desk.note"]).trim().to_owned();
     let (stays, goes) = (new(), new());
     ask(&["fire", &goes, "tear"]);
-    assert!(ask(&["prune", "--older-than", "0d"]).contains("4 records with 8 entries went"));
+    assert!(ask(&["prune", "--older-than", "0d"]).contains("deleted 4 records with 8 entries"));
     let id = &*stays;
     let mut watching = std::process::Command::new(env!("CARGO_BIN_EXE_onceward"))
         .args(["watch", id, "--until", "torn", "--server", &url])
         .stdout(std::process::Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    let mut story = BufReader::new(watching.stdout.take().expect("a pipe")).lines();
+    let mut story = BufReader::new(watching.stdout.take().expect("pipe")).lines();
     assert!(story.next().expect("its first line").expect("text").contains("create"));
     ask(&["fire", id, "tear"]);
     let rest: Vec<String> = story.map(|line| line.expect("text")).collect();
     assert!(rest.len() == 1 && rest[0].contains("open -> torn"), "{rest:?}");
-    assert_eq!(watching.wait().expect("it ends").code(), Some(0));
+    assert_eq!(watching.wait().expect("wait for process").code(), Some(0));
     server.stop();
 }
 
@@ -181,14 +188,14 @@ fn prune_through_server_uses_its_retention() {
     drop(running);
     let server = start_server(&folder, &["--keep", "0d"], &[]);
     let dry = stdout_of_success(&run_onceward(&folder, &["prune", "--server", &server.url(), "--dry-run"]));
-    assert_eq!(dry, "desk.note ann torn: 3\n3 records with 6 entries would go\n");
+    assert_eq!(dry, "desk.note ann torn: 3\nwould delete 3 records with 6 entries\n");
     server.stop();
     let server = start_server(&folder, &["--keep", "desk.note=forever"], &[]);
     let dry = stdout_of_success(&run_onceward(
         &folder,
         &["prune", "--server", &server.url(), "--dry-run", "--older-than", "0d"],
     ));
-    assert_eq!(dry, "0 records with 0 entries would go\n");
+    assert_eq!(dry, "would delete 0 records with 0 entries\n");
     server.stop();
 }
 
@@ -204,9 +211,9 @@ fn prune_shows_progress_bar_on_terminal_only() {
         .stdin(std::process::Stdio::null())
         .output()
         .expect("script runs");
-    let told = utf8(&shown.stdout);
-    assert!(told.contains("records ") && told.contains("100%") && told.contains("\r\u{1b}[K"), "{told:?}");
-    assert!(told.contains("3 records with 6 entries would go"), "{told:?}");
+    let printed = utf8(&shown.stdout);
+    assert!(printed.contains("records ") && printed.contains("100%") && printed.contains("\r\u{1b}[K"), "{printed:?}");
+    assert!(printed.contains("would delete 3 records with 6 entries"), "{printed:?}");
     let silent = run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
     assert_eq!(utf8(&silent.stderr), "");
 }
@@ -216,8 +223,8 @@ fn prune_shows_progress_bar_on_terminal_only() {
 fn prune_leaves_foreign_files_unchanged() {
     let folder = create_test_folder("prune_foreign");
     rusqlite::Connection::open(folder.join("app.db")).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
-    std::fs::write(folder.join("empty.db"), "").expect("a file");
-    std::fs::write(folder.join("text.db"), "no database, but long enough to look at").expect("a file");
+    std::fs::write(folder.join("empty.db"), "").expect("file");
+    std::fs::write(folder.join("text.db"), "no database, but long enough to look at").expect("file");
     for name in ["app.db", "empty.db", "text.db"] {
         let before = std::fs::read(folder.join(name)).expect("its bytes");
         for arguments in [&["prune", "--dry-run"][..], &["prune"]] {
@@ -227,7 +234,7 @@ fn prune_leaves_foreign_files_unchanged() {
         }
         assert_eq!(std::fs::read(folder.join(name)).expect("its bytes"), before, "{name}");
     }
-    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 3, "nothing is left beside them");
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 3, "no other file is left");
 }
 
 #[test]
@@ -238,7 +245,7 @@ fn dry_run_reports_damaged_record() {
     rusqlite::Connection::open(folder.join("onceward.db")).unwrap().execute_batch(harm).unwrap();
     let dry = run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
     assert_eq!(dry.status.code(), Some(1));
-    let told = utf8(&dry.stdout);
-    assert!(told.contains("kept: ") && told.contains("2 records with 4 entries would go"), "{told}");
-    assert!(!told.contains("belong to them"), "{told}");
+    let printed = utf8(&dry.stdout);
+    assert!(printed.contains("kept ") && printed.contains("would delete 2 records with 4 entries"), "{printed}");
+    assert!(!printed.contains("related records"), "{printed}");
 }

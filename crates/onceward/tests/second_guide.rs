@@ -50,7 +50,7 @@ fn second_guide_runs_as_written() {
     let page = std::fs::read_to_string(guide_dir().join("run-and-change.md")).expect("the guide");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run-and-change");
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("folder");
     std::fs::copy(guide_dir().join("refund.toml"), folder.join("refund.toml")).expect("the file of the first page");
     let mut script = SERVE_FUNCTION.to_owned();
     for block in shell_blocks(&page) {
@@ -60,7 +60,7 @@ fn second_guide_runs_as_written() {
     }
     let program = Path::new(env!("CARGO_BIN_EXE_onceward"));
     let path = std::env::join_paths(
-        [program.parent().expect("a folder").to_path_buf()]
+        [program.parent().expect("folder").to_path_buf()]
             .into_iter()
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     );
@@ -78,8 +78,8 @@ fn second_guide_runs_as_written() {
         "refused, as it should be",
         "1 lifecycle is sound: shop.refund",
         " current ",
-        "1 record of shop.refund would be moved to ",
-        "1 record of shop.refund was moved to ",
+        "1 record of shop.refund would be migrated to ",
+        "1 record of shop.refund was migrated to ",
     ] {
         assert!(out.contains(expected), "{expected}: {out}\n{err}");
     }

@@ -13,7 +13,10 @@ fn run_verify(folder: &Path, arguments: &[&str]) -> Output {
 }
 
 fn corrupt(folder: &Path, sql: &str) {
-    rusqlite::Connection::open(folder.join("onceward.db")).expect("it opens").execute_batch(sql).expect("harm");
+    rusqlite::Connection::open(folder.join("onceward.db"))
+        .expect("open database")
+        .execute_batch(sql)
+        .expect("execute SQL");
 }
 
 #[test]
@@ -23,9 +26,9 @@ fn verify_succeeds_while_engine_runs() {
     let done = run_verify(&folder, &[]);
     assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
     let said = utf8(&done.stdout);
-    assert!(said.starts_with("3 entries up to place 3, 3 records"), "{said}");
-    assert!(said.ends_with("all is as the log says\n"), "{said}");
-    assert_eq!(utf8(&done.stderr), "", "no progress bar where nobody looks");
+    assert!(said.starts_with("verified 3 entries up to seq 3, 3 records"), "{said}");
+    assert!(said.ends_with("no differences: the database matches its log\n"), "{said}");
+    assert_eq!(utf8(&done.stderr), "", "no progress bar without a terminal");
 }
 
 #[test]
@@ -38,7 +41,7 @@ fn verify_names_each_difference_and_exits_1() {
     let said = utf8(&done.stdout);
     assert!(said.contains("fields: stored [\"beer\"], expected [\"bread\"] (INV-3)"), "{said}");
     assert!(said.contains("state_counts desk.note 1 ann open: not there"), "{said}");
-    assert!(said.ends_with("found wanting: 2 differences, 0 drifts\n"), "{said}");
+    assert!(said.ends_with("verification failed: 2 differences, 0 drifts\n"), "{said}");
 }
 
 #[test]
@@ -54,8 +57,8 @@ fn verify_json_reports_differences() {
     assert_eq!(found["clean"], json!(false));
     let difference = &found["differences"][0];
     assert_eq!(difference["table"], "records");
-    assert_eq!((&difference["column"], &difference["kept"]), (&json!("version"), &json!("5")));
-    assert_eq!((&difference["told"], &difference["what"]), (&json!("1"), &json!("differs")));
+    assert_eq!((&difference["column"], &difference["stored"]), (&json!("version"), &json!("5")));
+    assert_eq!((&difference["expected"], &difference["kind"]), (&json!("1"), &json!("differs")));
 }
 
 #[test]
@@ -74,7 +77,7 @@ fn verify_exits_1_on_damaged_pages() {
     std::fs::write(&path, &bytes[..8_192]).expect("cut off");
     let done = run_verify(&folder, &[]);
     let said = utf8(&done.stdout);
-    assert!(said.ends_with("found wanting: it could not be looked at to its end\n"), "{said}");
+    assert!(said.ends_with("verification failed: the database could not be read completely\n"), "{said}");
     assert_eq!(done.status.code(), Some(1), "{said}");
 }
 
@@ -88,7 +91,7 @@ fn verify_exits_2_without_database() {
             "PostgreSQL: the database cannot be reached: database `x` at 127.0.0.1:1: ",
         ),
         (&["--db", "postgres://127.0.0.1:1/x?sslmode=bogus"], "verify-full, not `bogus`"),
-        (&["--db", "sqlite::memory:"], "in memory"),
+        (&["--db", "sqlite::memory:"], "in-memory"),
         (&["--db", "onceward.db"], "sqlite:onceward.db"),
         (&[], "onceward.db"),
     ] {
@@ -96,7 +99,7 @@ fn verify_exits_2_without_database() {
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
         assert!(utf8(&done.stderr).contains(said), "{arguments:?}: {}", utf8(&done.stderr));
     }
-    assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is made");
+    assert_eq!(std::fs::read_dir(&folder).expect("folder").count(), 0, "no file is created");
 }
 
 /// Also creates no side files.
@@ -110,7 +113,7 @@ fn verify_and_doctor_do_not_write_to_copy() {
     for verb in ["verify", "doctor"] {
         let done = run_onceward(&folder, &[verb, "--db", "sqlite:copy.db"]);
         assert_eq!(done.status.code(), Some(0), "{verb}: {}{}", utf8(&done.stdout), utf8(&done.stderr));
-        let names = std::fs::read_dir(&folder).expect("the folder").map(|file| file.expect("a file").file_name());
+        let names = std::fs::read_dir(&folder).expect("the folder").map(|file| file.expect("file").file_name());
         let mut beside: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
         beside.retain(|name| name.starts_with("copy.db"));
         assert_eq!(beside, ["copy.db"], "{verb}");

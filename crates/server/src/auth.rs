@@ -73,7 +73,7 @@ async fn identify(app: &AppState, request: &Parts) -> Result<Option<Identity>, P
     if let Some(key) = &identity.api_key_id {
         app.rate_limiter().try_acquire(key).map_err(|wait| {
             let rate = count_noun(app.config().requests_per_second, "request", "requests");
-            let detail = format!("this key may send {rate} a second");
+            let detail = format!("the API key exceeded its limit of {rate} per second");
             Problem::new(429, "rate_limited", detail).retry_after(wait)
         })?;
     }
@@ -132,14 +132,14 @@ fn require_local_request(method: &Method, uri: &Uri, headers: &HeaderMap, is_bin
     }
     if let Some(name) = headers.keys().find(|name| is_proxy_header(name.as_str())) {
         let detail = format!(
-            "no keys are set up here, and `{name}` says that a proxy has passed this on, perhaps for others than this machine: make a key first"
+            "the server has no API keys and then rejects proxied requests; the header `{name}` marks one; create an API key with `onceward key create`"
         );
         return Err(Problem::new(403, "proxied_request", detail));
     }
     for origin in headers.get_all(header::ORIGIN) {
         let site = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         if !site.is_some_and(|(scheme, site)| scheme == "http" && site.eq_ignore_ascii_case(host)) {
-            let detail = "no keys are set up here, and a page of another site may not use this server";
+            let detail = "the server has no API keys and then rejects requests from pages of other sites; create an API key with `onceward key create`";
             return Err(Problem::new(403, "foreign_origin", detail));
         }
     }
@@ -157,7 +157,7 @@ fn is_proxy_header(name: &str) -> bool {
 }
 
 fn foreign_host_problem() -> Problem {
-    let detail = "no keys are set up here: only requests to 127.0.0.1, [::1] or localhost are answered";
+    let detail = "the server has no API keys and then answers only requests to 127.0.0.1, [::1] or localhost; create an API key with `onceward key create`";
     Problem::new(403, "foreign_host", detail)
 }
 

@@ -89,12 +89,12 @@ impl Capacity {
             SlotError::Exhausted => Problem::new(
                 503,
                 "too_many_long_polls",
-                "as many leases wait for work as may: try again, or ask without wait_ms",
+                "the server reached its limit of waiting lease calls; retry, or lease without `wait_ms`",
             ),
             SlotError::ShareExceeded(used) => api_key_share_exceeded(count_noun(
                 used,
-                "lease of this key waits for work already",
-                "leases of this key wait for work already",
+                "lease call of the API key is waiting, which is its limit",
+                "lease calls of the API key are waiting, which is its limit",
             )),
         })
     }
@@ -103,12 +103,12 @@ impl Capacity {
     pub(crate) fn acquire_stream(&self, api_key: Option<&Arc<str>>) -> Result<Slot, Problem> {
         self.streams.try_acquire(api_key).map_err(|full| match full {
             SlotError::Exhausted => {
-                Problem::new(503, "too_many_streams", "as many streams are open as may be: try again later")
+                Problem::new(503, "too_many_streams", "the server reached its limit of open streams; retry later")
             }
             SlotError::ShareExceeded(used) => api_key_share_exceeded(count_noun(
                 used,
-                "stream of this key is open already",
-                "streams of this key are open already",
+                "stream of the API key is open, which is its limit",
+                "streams of the API key are open, which is its limit",
             )),
         })
     }

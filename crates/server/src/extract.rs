@@ -54,7 +54,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for JsonBody<T> {
         let reading = read_body(request.into_body(), config.max_body_bytes, |bytes| body_budget.try_reserve(bytes));
         let bytes = match tokio::time::timeout(config.body_timeout, reading).await {
             Ok(read) => read?,
-            Err(_) => return Err(Problem::new(408, "request_body_timeout", "the body did not come in time")),
+            Err(_) => return Err(Problem::new(408, "request_body_timeout", "the request body did not arrive in time")),
         };
         parse_json(&bytes).map(Self)
     }
@@ -66,7 +66,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     if has_content_type(headers, "application/json") {
         return Ok(());
     }
-    Err(Problem::new(415, "json_required", "send Content-Type: application/json"))
+    Err(Problem::new(415, "json_required", "the request body must be JSON; send `Content-Type: application/json`"))
 }
 
 /// Returns an error unless the body is `application/octet-stream`.
@@ -74,7 +74,11 @@ pub fn require_octet_stream(headers: &HeaderMap) -> Result<(), Problem> {
     if has_content_type(headers, "application/octet-stream") {
         return Ok(());
     }
-    Err(Problem::new(415, "octet_stream_required", "send Content-Type: application/octet-stream"))
+    Err(Problem::new(
+        415,
+        "octet_stream_required",
+        "the request body must be bytes; send `Content-Type: application/octet-stream`",
+    ))
 }
 
 fn has_content_type(headers: &HeaderMap, expected: &str) -> bool {
@@ -88,8 +92,8 @@ async fn read_body(
     mut try_reserve: impl FnMut(usize) -> bool,
 ) -> Result<Vec<u8>, Problem> {
     let too_large = || {
-        Problem::new(413, "request_too_large", format!("a body has at most {max_bytes} bytes"))
-            .with_member("most", max_bytes)
+        Problem::new(413, "request_too_large", format!("the request body exceeds {max_bytes} bytes"))
+            .with_member("max_bytes", max_bytes)
     };
     let announced = usize::try_from(axum::body::HttpBody::size_hint(&body).lower()).unwrap_or(usize::MAX);
     if announced > max_bytes {
@@ -97,13 +101,14 @@ async fn read_body(
     }
     let mut bytes = Vec::with_capacity(announced.min(64 << 10));
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Problem::new(400, "incomplete_request_body", "the body ended before its end"))?;
+        let frame =
+            frame.map_err(|_| Problem::new(400, "incomplete_request_body", "the request body is incomplete"))?;
         let Ok(data) = frame.into_data() else { continue };
         if bytes.len() + data.len() > max_bytes {
             return Err(too_large());
         }
         if !try_reserve(data.len()) {
-            return Err(Problem::new(503, "overloaded", "too many bytes are on their way: try again"));
+            return Err(Problem::new(503, "overloaded", "request bodies use all the memory reserved for them; retry"));
         }
         bytes.extend_from_slice(&data);
     }
@@ -111,10 +116,10 @@ async fn read_body(
 }
 
 fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map(|StrictObject(given)| given).map_err(|error| match error.classify() {
+    serde_json::from_slice(bytes).map(|StrictObject(value)| value).map_err(|error| match error.classify() {
         Category::Data => Problem::invalid_input(error.to_string()),
-        _ if bytes.is_empty() => Problem::new(400, "invalid_json", "the body is empty: send at least {}"),
-        _ => Problem::new(400, "invalid_json", format!("the body is not JSON that can be read: {error}")),
+        _ if bytes.is_empty() => Problem::new(400, "invalid_json", "the request body is empty; send at least `{}`"),
+        _ => Problem::new(400, "invalid_json", format!("the request body is not valid JSON: {error}")),
     })
 }
 
@@ -134,7 +139,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for StrictObjectVisitor<T> {
     type Value = StrictObject<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("an object")
+        out.write_str("a JSON object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StrictObject<T>, A::Error> {
@@ -162,7 +167,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for BatchItemsVisitor<T> {
     type Value = BatchItems<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a list")
+        out.write_str("a JSON array")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BatchItems<T>, A::Error> {
@@ -217,7 +222,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for PathParams<T> {
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Problem> {
         // A record with an invalid id cannot exist.
-        Path::from_request_parts(parts, app).await.map(|Path(named)| Self(named)).map_err(|_| Problem::not_found())
+        Path::from_request_parts(parts, app).await.map(|Path(params)| Self(params)).map_err(|_| Problem::not_found())
     }
 }
 
@@ -230,14 +235,32 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for QueryParams<T> {
 
     async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<Self, Problem> {
         match Query::from_request_parts(parts, app).await {
-            Ok(Query(asked)) => Ok(Self(asked)),
+            Ok(Query(params)) => Ok(Self(params)),
             // Drop the prefix that axum adds to the message.
             Err(error) => {
                 let text = error.body_text();
-                let message = text.split_once("query string: ").map_or(&*text, |(_, said)| said);
-                Err(Problem::invalid_input(format!("behind the `?`: {message}")))
+                let message = text.split_once("query string: ").map_or(&*text, |(_, message)| message);
+                Err(Problem::invalid_input(query_error(message)))
             }
         }
+    }
+}
+
+/// Names the parameter and what was expected. `message` is axum's: the parameter's name, a colon and the reason.
+fn query_error(message: &str) -> String {
+    let Some((name, reason)) = message.split_once(": ") else {
+        return format!("the query string is invalid: {message}");
+    };
+    let parameter = format!("the query parameter `{name}`");
+    if let Some(expected) = reason.strip_prefix(&format!("unknown field `{name}`, ")) {
+        return format!("{parameter} is unknown; {expected}");
+    }
+    match reason {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            format!("{parameter} must be a whole number")
+        }
+        "number too large to fit in target type" => format!("{parameter} is too large"),
+        _ => format!("{parameter} is invalid: {reason}"),
     }
 }
 
@@ -246,7 +269,7 @@ pub fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     let Some(value) = headers.get(name) else { return Ok(None) };
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => Ok(Some(text)),
-        Err(_) => Err(Problem::invalid_input(format!("the header {name} is not UTF-8"))),
+        Err(_) => Err(Problem::invalid_input(format!("the header `{name}` is not valid UTF-8"))),
     }
 }
 
@@ -265,10 +288,14 @@ pub(crate) fn parse_payload(
 ) -> Result<Option<PayloadBytes>, Problem> {
     let bytes: Arc<[u8]> = match (json, base64) {
         (None, None) => return Ok(None),
-        (Some(_), Some(_)) => return Err(Problem::invalid_input("give payload or payload_base64, not both")),
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid_input("`payload` and `payload_base64` are mutually exclusive"));
+        }
         (Some(json), None) => {
             if json_depth(json.get().as_bytes()) > MAX_JSON_DEPTH {
-                return Err(Problem::invalid_input(format!("a payload is nested at most {MAX_JSON_DEPTH} deep")));
+                return Err(Problem::invalid_input(format!(
+                    "`payload` must not be nested deeper than {MAX_JSON_DEPTH} levels"
+                )));
             }
             json.get().as_bytes().into()
         }
@@ -278,7 +305,7 @@ pub(crate) fn parse_payload(
 }
 
 pub(crate) fn decode_base64(text: &str, name: &str) -> Result<Vec<u8>, Problem> {
-    STANDARD.decode(text).map_err(|error| Problem::invalid_input(format!("`{name}` is not base64: {error}")))
+    STANDARD.decode(text).map_err(|error| Problem::invalid_input(format!("`{name}` is not valid base64: {error}")))
 }
 
 /// Returns the bytes as JSON if a response can contain them unchanged.
@@ -309,9 +336,9 @@ fn json_depth(json: &[u8]) -> usize {
 
 /// Parses the `cursor` of a page request.
 pub fn parse_cursor(text: Option<&str>) -> Result<Option<u64>, Problem> {
-    let bad = |_| Problem::invalid_input("`cursor` is the `next` of the page before");
+    let invalid = |_| Problem::invalid_input("`cursor` must be the `next` of the previous page");
     // A forged cursor may exceed the integer range of the database.
-    text.map(|text| text.parse().map(|place: u64| place.min(MAX_CURSOR)).map_err(bad)).transpose()
+    text.map(|text| text.parse().map(|seq: u64| seq.min(MAX_CURSOR)).map_err(invalid)).transpose()
 }
 
 /// Larger than any `seq`, and exact in JSON numbers.
@@ -323,7 +350,7 @@ pub fn validate_limit(requested: Option<u32>) -> Result<usize, Problem> {
         None => Ok(DEFAULT_PAGE_SIZE),
         Some(limit) => match usize::try_from(limit) {
             Ok(limit @ 1..=MAX_PAGE_SIZE) => Ok(limit),
-            _ => Err(Problem::invalid_input(format!("`limit` is from 1 to {MAX_PAGE_SIZE}"))),
+            _ => Err(Problem::invalid_input(format!("`limit` must be from 1 to {MAX_PAGE_SIZE}"))),
         },
     }
 }
@@ -332,7 +359,7 @@ pub fn validate_limit(requested: Option<u32>) -> Result<usize, Problem> {
 pub(crate) fn parse_wait(app: &AppState, requested_ms: Option<u64>) -> Result<Duration, Problem> {
     let (wait, max_wait) = (Duration::from_millis(requested_ms.unwrap_or(0)), app.config().max_wait);
     if wait > max_wait {
-        return Err(Problem::invalid_input(format!("`wait_ms` is at most {}", max_wait.as_millis())));
+        return Err(Problem::invalid_input(format!("`wait_ms` must be at most {}", max_wait.as_millis())));
     }
     Ok(wait)
 }
@@ -345,11 +372,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn query_error_names_parameter_and_expectation() {
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Params {
+            #[expect(dead_code, reason = "only parsed")]
+            limit: Option<u32>,
+            #[expect(dead_code, reason = "only parsed")]
+            cursor: Option<String>,
+        }
+        for (query, expected) in [
+            ("limit=abc", "the query parameter `limit` must be a whole number"),
+            ("limit=-1", "the query parameter `limit` must be a whole number"),
+            ("limit=", "the query parameter `limit` must be a whole number"),
+            ("limit=99999999999", "the query parameter `limit` is too large"),
+            ("limt=1", "the query parameter `limt` is unknown; expected `limit` or `cursor`"),
+        ] {
+            let uri = format!("/?{query}").parse().expect("URI");
+            let error = Query::<Params>::try_from_uri(&uri).expect_err("invalid").body_text();
+            let message = error.split_once("query string: ").expect("axum's prefix").1;
+            assert_eq!(query_error(message), expected);
+        }
+    }
+
+    #[test]
     fn json_depth_ignores_brackets_inside_strings() {
-        for (json, deep) in
+        for (json, depth) in
             [("1", 0), ("[]", 1), ("[[],[[]]]", 3), (r#"{"a":"[[[["}"#, 1), (r#"["\"[[", {"b":[]}]"#, 3)]
         {
-            assert_eq!(json_depth(json.as_bytes()), deep, "{json}");
+            assert_eq!(json_depth(json.as_bytes()), depth, "{json}");
         }
     }
 
@@ -359,19 +410,21 @@ mod tests {
         struct EmptyCall {}
         let kept = |count: usize| {
             let text = format!("[{}]", vec!["{}"; count].join(","));
-            serde_json::from_str::<BatchItems<EmptyCall>>(&text).map(|BatchItems(calls)| calls.len()).expect("a list")
+            serde_json::from_str::<BatchItems<EmptyCall>>(&text)
+                .map(|BatchItems(calls)| calls.len())
+                .expect("a JSON array")
         };
         assert_eq!([0, 1, 1_000, 1_001, 100_000].map(kept), [0, 1, 1_000, 1_001, 1_001]);
-        let BatchItems(calls) = serde_json::from_str::<BatchItems<EmptyCall>>("[{}, [], {}]").expect("a list");
+        let BatchItems(calls) = serde_json::from_str::<BatchItems<EmptyCall>>("[{}, [], {}]").expect("a JSON array");
         assert_eq!(calls.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
-        assert!(serde_json::from_str::<BatchItems<EmptyCall>>("[{}, [}, {}]").is_err(), "no JSON");
+        assert!(serde_json::from_str::<BatchItems<EmptyCall>>("[{}, [}, {}]").is_err(), "invalid JSON");
     }
 
     #[test]
     fn bytes_that_are_not_exactly_json_are_not_raw_json() {
         assert_eq!(as_raw_json(b"{\"a\": 1.50}").map(RawValue::get), Some("{\"a\": 1.50}"));
-        for not in [&b" 1"[..], b"1 ", b"", b"\xff", b"{", b"1 2", b"\0"] {
-            assert!(as_raw_json(not).is_none(), "{not:?}");
+        for not_json in [&b" 1"[..], b"1 ", b"", b"\xff", b"{", b"1 2", b"\0"] {
+            assert!(as_raw_json(not_json).is_none(), "{not_json:?}");
         }
         assert!(as_raw_json("[".repeat(200).as_bytes()).is_none());
         assert!(as_raw_json(format!("{}{}", "[".repeat(200), "]".repeat(200)).as_bytes()).is_none());

@@ -47,7 +47,7 @@ fn validate_names(
         return Err(Problem::new(404, "unknown_state", format!("no lifecycle has a state `{state}`")));
     };
     let states: Vec<&str> = states.into_iter().map(|state| &**state).collect();
-    let detail = format!("{name} has no state `{state}`; it has {}", states.join(", "));
+    let detail = format!("`{name}` has no state `{state}`; its states are {}", states.join(", "));
     Err(Problem::new(404, "unknown_state", detail))
 }
 
@@ -70,5 +70,5 @@ pub(crate) fn explain_missing_lifecycle(app: &AppState, error: EngineError, name
 
 fn skip_reason(app: &AppState, name: &str) -> Option<String> {
     let reason = app.config().skipped_lifecycles.get(name)?;
-    Some(format!("there is no lifecycle `{name}` here: it ships with Onceward, but was not loaded, since {reason}"))
+    Some(format!("the lifecycle `{name}` ships with Onceward but was not loaded, because {reason}"))
 }

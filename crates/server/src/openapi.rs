@@ -15,19 +15,19 @@ const PROBLEM_CONTENT_TYPE: &str = "application/problem+json";
 
 /// Responses that any call may return besides its own.
 const COMMON_RESPONSES: &[(&str, &str)] = &[
-    ("400", "The request cannot be read."),
-    ("401", "No key, or not one that is known."),
-    ("403", "Not for this caller."),
-    ("404", "Not there, or not for this caller to see."),
-    ("405", "Not by this method."),
-    ("408", "The request came too slowly."),
-    ("413", "Too large."),
-    ("415", "Not JSON."),
-    ("422", "Understood, and not of the shape or the bounds that are asked for."),
-    ("429", "Too many, as the lifecycle or the key's limit says; `Retry-After` says when."),
-    ("500", "Something is wrong inside."),
-    ("503", "Not now; `Retry-After` says when."),
-    ("507", "The database has no room."),
+    ("400", "The request is malformed."),
+    ("401", "The API key is missing or invalid."),
+    ("403", "The caller lacks the required role, or the server rejects the origin of the request."),
+    ("404", "The route or the resource does not exist, or the caller may not read it."),
+    ("405", "The route does not support the method; `Allow` lists those that it does."),
+    ("408", "The request did not arrive in time."),
+    ("413", "The request is too large."),
+    ("415", "The `Content-Type` is not the one that the route accepts."),
+    ("422", "A parameter or a member of the body is invalid."),
+    ("429", "A limit of the lifecycle or of the API key is reached; retry after `Retry-After`."),
+    ("500", "Internal error; the server's log has the cause."),
+    ("503", "The server or its database is overloaded, unavailable or shutting down; retry after `Retry-After`."),
+    ("507", "The database or the object storage is full."),
 ];
 
 /// Returns the OpenAPI document of a server with these systems.
@@ -42,7 +42,7 @@ pub(crate) fn build_routes(systems: Vec<SystemRoutes>) -> (Router<AppState>, Ope
     api.info = InfoBuilder::new()
         .title("Onceward")
         .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("Lifecycles, their records, and workers that lease jobs."))
+        .description(Some("A durable lifecycle engine: lifecycles, their records, and workers that lease jobs."))
         .license(Some(LicenseBuilder::new().name("Apache-2.0 OR MIT").build()))
         .build();
     api.servers = None;
@@ -81,7 +81,7 @@ fn add_common_responses(operation: &mut Operation) {
         responses.entry((*status).to_owned()).or_insert_with(|| RefOr::T(problem_response(status, description)));
     }
     // A lifecycle may refuse with its own status.
-    let description = "A refusal under a code and a status that the lifecycle names.";
+    let description = "The lifecycle refuses the call with a code and a status of its own.";
     operation
         .responses
         .responses

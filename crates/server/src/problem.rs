@@ -19,6 +19,9 @@ const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+
 /// `Retry-After` of 429 and 503 responses if no better value is known.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// `detail` of errors whose cause only the server's log tells.
+const INTERNAL_ERROR_DETAIL: &str = "internal error; the server's log has the cause";
+
 /// An error response.
 #[derive(Debug)]
 pub struct Problem {
@@ -57,7 +60,7 @@ impl Problem {
 
     /// 410: an earlier call with this idempotency key succeeded, but the caller cannot see its record any more.
     pub fn gone(record: RecordId) -> Self {
-        let detail = "a call with this key was carried out before; its record is no longer there, or no longer for you";
+        let detail = "an earlier call with this idempotency key succeeded, but its record was pruned or the caller may no longer read it";
         Self::new(410, "gone", detail).with_member("record", record.to_string())
     }
 
@@ -67,11 +70,16 @@ impl Problem {
     }
 
     pub(crate) fn draining() -> Self {
-        Self::new(503, "draining", "the server is about to stop and hands out no more work: ask again in a moment")
+        Self::new(503, "draining", "the server is shutting down and leases no more jobs; retry in a moment")
+    }
+
+    /// 500: the server's log has the cause.
+    pub(crate) fn internal() -> Self {
+        Self::new(500, "internal", INTERNAL_ERROR_DETAIL)
     }
 
     pub(crate) fn timed_out() -> Self {
-        Self::new(503, "timed_out", "this took too long; whether it was carried out is not known")
+        Self::new(503, "timed_out", "the server timed out; whether the request was carried out is unknown")
     }
 
     /// Returns the JSON body, for a response or a batch item.
@@ -160,19 +168,19 @@ fn public_detail(error: &EngineError) -> String {
         EngineError::Refused(refusal) => refusal.reason.clone(),
         EngineError::Store(store) => {
             // The log omits the message, because it may quote data that was being written.
-            tracing::error!(code = store.code(), "the store failed");
+            tracing::error!(code = store.code(), "store failed");
             match store.status() {
-                507 => "the database has no room: nothing was written".to_owned(),
-                503 => "the database does not answer as it should: try again".to_owned(),
-                _ => "something is wrong inside; the server's log says more".to_owned(),
+                507 => "the database is full; nothing was written".to_owned(),
+                503 => "the database is unavailable; retry".to_owned(),
+                _ => INTERNAL_ERROR_DETAIL.to_owned(),
             }
         }
         EngineError::ObjectStorage(objects) => {
-            tracing::error!(code = objects.code(), "the object store failed: {objects}");
+            tracing::error!(code = objects.code(), error = %objects, "object storage failed");
             match objects.status() {
-                507 => "the object store has no room: nothing was written".to_owned(),
-                503 => "the object store does not answer as it should: try again".to_owned(),
-                _ => "something is wrong inside; the server's log says more".to_owned(),
+                507 => "the object storage is full; nothing was written".to_owned(),
+                503 => "the object storage is unavailable; retry".to_owned(),
+                _ => INTERNAL_ERROR_DETAIL.to_owned(),
             }
         }
         EngineError::Undecided | EngineError::WriterDied | EngineError::RandomUnavailable(_) => {

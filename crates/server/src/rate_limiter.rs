@@ -53,31 +53,35 @@ mod tests {
 
     #[test]
     fn api_key_is_limited_per_second_and_refills_over_time() {
-        let (limits, now) = (RateLimiter::new(10), Instant::now());
+        let (limiter, now) = (RateLimiter::new(10), Instant::now());
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
-        assert_eq!((0..20).filter(|_| limits.try_acquire_at(&ann, now).is_ok()).count(), 10);
-        let wait = limits.try_acquire_at(&ann, now).expect_err("spent");
-        assert_eq!(wait, Duration::from_millis(100), "one comes back in a tenth of a second");
-        assert!(limits.try_acquire_at(&bob, now).is_ok(), "another key has its own");
-        assert!(limits.try_acquire_at(&ann, now + wait).is_ok());
-        assert!(limits.try_acquire_at(&ann, now + wait).is_err());
+        assert_eq!((0..20).filter(|_| limiter.try_acquire_at(&ann, now).is_ok()).count(), 10);
+        let wait = limiter.try_acquire_at(&ann, now).expect_err("limit is used up");
+        assert_eq!(wait, Duration::from_millis(100), "one request per 100 ms");
+        assert!(limiter.try_acquire_at(&bob, now).is_ok(), "each API key has its own limit");
+        assert!(limiter.try_acquire_at(&ann, now + wait).is_ok());
+        assert!(limiter.try_acquire_at(&ann, now + wait).is_err());
         let later = now + Duration::from_mins(1);
-        assert_eq!((0..20).filter(|_| limits.try_acquire_at(&ann, later).is_ok()).count(), 10, "no more is saved up");
+        assert_eq!(
+            (0..20).filter(|_| limiter.try_acquire_at(&ann, later).is_ok()).count(),
+            10,
+            "unused requests do not add up"
+        );
     }
 
     #[test]
     fn zero_requests_per_second_disables_the_limit() {
-        let (limits, now) = (RateLimiter::new(0), Instant::now());
-        assert!((0..100_000).all(|_| limits.try_acquire_at(&"ann".into(), now).is_ok()));
+        let (limiter, now) = (RateLimiter::new(0), Instant::now());
+        assert!((0..100_000).all(|_| limiter.try_acquire_at(&"ann".into(), now).is_ok()));
     }
 
     #[test]
     fn tracked_api_keys_are_bounded() {
-        let (limits, now) = (RateLimiter::new(1_000), Instant::now());
+        let (limiter, now) = (RateLimiter::new(1_000), Instant::now());
         for number in 0..3 * MAX_TRACKED_KEYS {
             let later = now + Duration::from_millis(u64::try_from(number).unwrap());
-            assert!(limits.try_acquire_at(&number.to_string().into(), later).is_ok());
+            assert!(limiter.try_acquire_at(&number.to_string().into(), later).is_ok());
         }
-        assert!(limits.full_at.lock().unwrap().len() <= MAX_TRACKED_KEYS);
+        assert!(limiter.full_at.lock().unwrap().len() <= MAX_TRACKED_KEYS);
     }
 }

@@ -56,16 +56,17 @@ impl<F: Future + Unpin> Future for RepollOnSelfWake<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<F::Output> {
-        let Self { inner, self_waker: bell, waker } = &mut *self;
+        let Self { inner, self_waker, waker } = &mut *self;
         // Register before any wake can happen.
-        bell.runtime_waker.register(context.waker());
+        self_waker.runtime_waker.register(context.waker());
         for _ in 0..MAX_REPOLLS {
             // Clears earlier wakes; later ones set the state again.
-            bell.state.swap(STATE_POLLING, Ordering::AcqRel);
+            self_waker.state.swap(STATE_POLLING, Ordering::AcqRel);
             if let Poll::Ready(done) = Pin::new(&mut *inner).poll(&mut Context::from_waker(waker)) {
                 return Poll::Ready(done);
             }
-            if bell.state.compare_exchange(STATE_POLLING, STATE_IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            if self_waker.state.compare_exchange(STATE_POLLING, STATE_IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            {
                 return Poll::Pending;
             }
         }
@@ -109,25 +110,25 @@ mod tests {
 
     #[test]
     fn self_wake_repolls_without_waking_the_runtime() {
-        let (mut future, turns) = self_waking_future(2);
+        let (mut future, polls) = self_waking_future(2);
         let wake_counter = Arc::new(WakeCounter::default());
         let waker = Waker::from(Arc::clone(&wake_counter));
         assert!(Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending());
-        assert_eq!((turns.load(Ordering::SeqCst), wake_counter.0.load(Ordering::SeqCst)), (3, 0));
+        assert_eq!((polls.load(Ordering::SeqCst), wake_counter.0.load(Ordering::SeqCst)), (3, 0));
         future.waker.wake_by_ref();
         future.waker.wake_by_ref();
-        assert_eq!(wake_counter.0.load(Ordering::SeqCst), 1, "at rest it is woken by the runtime, once");
+        assert_eq!(wake_counter.0.load(Ordering::SeqCst), 1, "two wakes between polls wake the runtime once");
     }
 
     #[test]
     fn endless_self_wakes_yield_after_max_repolls() {
-        let (mut future, turns) = self_waking_future(usize::MAX);
+        let (mut future, polls) = self_waking_future(usize::MAX);
         let wake_counter = Arc::new(WakeCounter::default());
         let waker = Waker::from(Arc::clone(&wake_counter));
         for round in 1..=3 {
             assert!(Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending());
             assert_eq!(
-                (turns.load(Ordering::SeqCst), wake_counter.0.load(Ordering::SeqCst)),
+                (polls.load(Ordering::SeqCst), wake_counter.0.load(Ordering::SeqCst)),
                 (round * MAX_REPOLLS, round)
             );
         }
@@ -143,26 +144,26 @@ mod tests {
         let (observed_sent, acknowledged) = (Arc::clone(&sent), Arc::clone(&seen));
         // The thread spins: a sleeping thread would rarely hit the end of a poll.
         let waking_thread = std::thread::spawn(move || {
-            let waker = waker_receiver.recv().expect("it has its first turn");
+            let waker = waker_receiver.recv().expect("first poll sends its waker");
             let send_deadline = Instant::now() + Duration::from_secs(20);
-            for ring in 1..=WAKES_PER_CHANNEL {
+            for value in 1..=WAKES_PER_CHANNEL {
                 // On a slow machine, stop early with fewer wakes.
-                let ring = if Instant::now() < send_deadline { ring } else { WAKES_PER_CHANNEL };
-                for (told, seen) in sent.iter().zip(seen.iter()) {
-                    let (mut spins, mut deadline, last) = (0_u32, None, told.load(Ordering::Acquire));
+                let value = if Instant::now() < send_deadline { value } else { WAKES_PER_CHANNEL };
+                for (sent, seen) in sent.iter().zip(seen.iter()) {
+                    let (mut spins, mut deadline, last) = (0_u32, None, sent.load(Ordering::Acquire));
                     while seen.load(Ordering::Acquire) < last {
                         spins += 1;
                         if spins.is_multiple_of(10_000) {
                             let now = Instant::now();
                             let deadline = *deadline.get_or_insert(now + Duration::from_mins(1));
-                            assert!(now < deadline, "a ring was lost");
+                            assert!(now < deadline, "a wake was lost");
                             std::thread::yield_now();
                         }
                     }
-                    told.store(ring, Ordering::Release);
+                    sent.store(value, Ordering::Release);
                     waker.wake_by_ref();
                 }
-                if ring == WAKES_PER_CHANNEL {
+                if value == WAKES_PER_CHANNEL {
                     break;
                 }
             }
@@ -170,19 +171,19 @@ mod tests {
         let mut hand_over = Some(waker_sender);
         let inner = poll_fn(move |context| {
             if let Some(hand_over) = hand_over.take() {
-                hand_over.send(context.waker().clone()).expect("somebody waits for it");
+                hand_over.send(context.waker().clone()).expect("the waking thread receives");
             }
             let mut last = [0; 2];
-            for ((told, seen), last) in observed_sent.iter().zip(acknowledged.iter()).zip(&mut last) {
-                *last = told.load(Ordering::Acquire);
+            for ((sent, seen), last) in observed_sent.iter().zip(acknowledged.iter()).zip(&mut last) {
+                *last = sent.load(Ordering::Acquire);
                 seen.store(*last, Ordering::Release);
             }
             if last == [WAKES_PER_CHANNEL; 2] { Poll::Ready(()) } else { Poll::Pending }
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio runtime");
         let ended = async { tokio::time::timeout(Duration::from_mins(2), RepollOnSelfWake::new(inner)).await };
         let ended = runtime.block_on(ended);
-        waking_thread.join().expect("every ring was seen");
-        ended.expect("it had its last turn");
+        waking_thread.join().expect("waking thread");
+        ended.expect("future completes");
     }
 }

@@ -46,9 +46,8 @@ impl hyper::service::Service<Request<Incoming>> for RequestService {
             let mut response = match tokio::time::timeout(request_timeout, handling).await {
                 Ok(Ok(Ok(response))) => response,
                 Ok(Err(_)) => {
-                    tracing::error!("a handler broke");
-                    Problem::new(500, "internal", "something is wrong inside; the server's log says more")
-                        .into_response()
+                    tracing::error!("request handler panicked");
+                    Problem::internal().into_response()
                 }
                 Err(_) => Problem::timed_out().into_response(),
             };

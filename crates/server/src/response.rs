@@ -27,8 +27,8 @@ const APPLICATION_JSON: HeaderValue = HeaderValue::from_static("application/json
 pub fn json_response(status: StatusCode, value: &impl Serialize) -> Result<Response, Problem> {
     let mut body = Vec::with_capacity(512);
     serde_json::to_writer(&mut body, value).map_err(|error| {
-        tracing::error!("an answer cannot be written: {error}");
-        Problem::new(500, "internal", "something is wrong inside; the server's log says more")
+        tracing::error!(%error, "serializing a response failed");
+        Problem::internal()
     })?;
     let mut response = (status, Bytes::from(body)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, APPLICATION_JSON);

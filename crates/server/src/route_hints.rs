@@ -7,17 +7,21 @@ use crate::problem::Problem;
 /// Common mistakes: methods, path pattern with `{…}` as wildcard, and hint. The first match wins. Text in backticks
 /// that begins with a method names an existing route.
 const ROUTE_HINTS: &[(&[&str], &str, &str)] = &[
-    (&["POST", "PUT"], "/v1/records", "`POST /v1/lifecycles/{name}/records` makes a record"),
-    (&["POST", "PUT"], "/v1/records/batch", "`POST /v1/lifecycles/{name}/records/batch` makes many records"),
+    (&["POST", "PUT"], "/v1/records", "`POST /v1/lifecycles/{name}/records` creates a record"),
+    (&["POST", "PUT"], "/v1/records/batch", "`POST /v1/lifecycles/{name}/records/batch` creates many records"),
     (
         &["DELETE"],
         "/v1/records/{id}",
-        "a record ends by an event of its lifecycle, `POST /v1/records/{id}/events/{event}`; `POST /v1/prune` takes out what has ended",
+        "an event ends a record, `POST /v1/records/{id}/events/{event}`; `POST /v1/prune` deletes ended records",
     ),
-    (&["POST", "PUT", "PATCH"], "/v1/records/{id}", "`POST /v1/records/{id}/events/{event}` moves a record"),
-    (&["GET"], "/v1/records/{id}/events", "`GET /v1/records/{id}/history` tells what happened to a record"),
-    (&["POST"], "/v1/records/{id}/{event}", "`POST /v1/records/{id}/events/{event}` moves a record"),
-    (&["GET"], "/v1/lifecycles/{name}/records", "`GET /v1/records`, with `?lifecycle=` and its name, lists them"),
+    (
+        &["POST", "PUT", "PATCH"],
+        "/v1/records/{id}",
+        "`POST /v1/records/{id}/events/{event}` fires an event on a record",
+    ),
+    (&["GET"], "/v1/records/{id}/events", "`GET /v1/records/{id}/history` returns the log of a record"),
+    (&["POST"], "/v1/records/{id}/{event}", "`POST /v1/records/{id}/events/{event}` fires an event on a record"),
+    (&["GET"], "/v1/lifecycles/{name}/records", "`GET /v1/records` with `?lifecycle=NAME` lists them"),
     (
         &["POST", "PUT", "PATCH"],
         "/v1/lifecycles",
@@ -26,34 +30,38 @@ const ROUTE_HINTS: &[(&[&str], &str, &str)] = &[
     (
         &["POST", "PUT", "PATCH"],
         "/v1/lifecycles/{name}",
-        "lifecycles come from files: `onceward serve --lifecycles DIR` loads them; `POST /v1/lifecycles/{name}/records` makes a record",
+        "lifecycles come from files: `onceward serve --lifecycles DIR` loads them; `POST /v1/lifecycles/{name}/records` creates a record",
     ),
     (&["GET"], "/health", HEALTH_HINT),
     (&["GET"], "/healthz", HEALTH_HINT),
     (&["GET"], "/v1/jobs", "jobs are records: `GET /v1/records` lists them"),
-    (&["POST", "PUT"], "/v1/jobs", "jobs are records: `POST /v1/lifecycles/{name}/records` makes one"),
+    (&["POST", "PUT"], "/v1/jobs", "jobs are records: `POST /v1/lifecycles/{name}/records` creates one"),
     (
         &["GET"],
         "/v1/events",
-        "`GET /v1/stream` is the log as it grows, `GET /v1/records/{id}/history` that of one record",
+        "`GET /v1/stream` streams the log, `GET /v1/records/{id}/history` returns that of one record",
     ),
-    (&["GET"], "/v1/executions", "`GET /v1/records/{id}/executions` has those of a job"),
-    (&["GET"], "/v1/leases", "`POST /v1/leases` leases jobs, `GET /v1/records/{id}/executions` shows who has one"),
+    (&["GET"], "/v1/executions", "`GET /v1/records/{id}/executions` lists the executions of a job"),
+    (
+        &["GET"],
+        "/v1/leases",
+        "`POST /v1/leases` leases jobs, `GET /v1/records/{id}/executions` shows who holds a lease",
+    ),
 ];
 
-const HEALTH_HINT: &str = "`GET /livez` says that the server is there, `GET /readyz` that it can work";
+const HEALTH_HINT: &str = "`GET /livez` checks that the server runs, `GET /readyz` that it can serve requests";
 
 /// First path segments of the server's routes below `/v1`.
 const V1_RESOURCES: [&str; 10] =
     ["accounts", "events", "executions", "keys", "leases", "lifecycles", "prune", "records", "stream", "workers"];
 
 pub(crate) async fn route_not_found(method: Method, uri: Uri) -> Problem {
-    let detail = "nothing is here; /openapi.json says what is where";
+    let detail = "no such route; /openapi.json lists all routes";
     Problem::new(404, "unknown_route", with_hint(detail, &method, uri.path()))
 }
 
 pub(crate) async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
-    let detail = "this path does not take that method; the header Allow says which";
+    let detail = "the route does not support the method; the header `Allow` lists those that it does";
     Problem::new(405, "method_not_allowed", with_hint(detail, &method, uri.path()))
 }
 
@@ -71,7 +79,7 @@ fn find_hint(method: &str, path: &str) -> Option<&'static str> {
     if path.split('/').nth(1).is_some_and(|first| V1_RESOURCES.contains(&first)) {
         return Some("the engine's own routes begin with /v1");
     }
-    (path.len() > 1 && path.ends_with('/')).then_some("no path ends with a slash")
+    (path.len() > 1 && path.ends_with('/')).then_some("no route ends with a slash")
 }
 
 fn matches_pattern(pattern: &str, path: &str) -> bool {
@@ -105,16 +113,19 @@ mod tests {
     #[test]
     fn hints_match_unknown_routes_and_name_existing_ones() {
         let routes = contract_routes();
-        for (methods, miss, hint) in ROUTE_HINTS {
+        for (methods, mistake, hint) in ROUTE_HINTS {
             for method in *methods {
-                assert!(!routes.contains(&((*method).to_owned(), (*miss).to_owned())), "{method} {miss} is a route");
-                assert_eq!(find_hint(method, miss), Some(*hint), "{method} {miss}");
+                assert!(
+                    !routes.contains(&((*method).to_owned(), (*mistake).to_owned())),
+                    "{method} {mistake} is a route"
+                );
+                assert_eq!(find_hint(method, mistake), Some(*hint), "{method} {mistake}");
             }
             for named in hint.split('`').skip(1).step_by(2) {
                 let Some((method, path)) = named.split_once(' ').filter(|_| !named.starts_with("onceward ")) else {
                     continue;
                 };
-                assert!(routes.contains(&(method.to_owned(), path.to_owned())), "{named} is no route");
+                assert!(routes.contains(&(method.to_owned(), path.to_owned())), "{named} is not a route");
             }
         }
         let first: BTreeSet<_> =
@@ -128,7 +139,7 @@ mod tests {
         assert!(find_hint("PATCH", record).unwrap().contains("/events/{event}"));
         assert!(find_hint("POST", &format!("{record}/cancel")).unwrap().contains("/events/{event}"));
         assert_eq!(find_hint("GET", "/records"), Some("the engine's own routes begin with /v1"));
-        assert_eq!(find_hint("GET", "/v1/records/"), Some("no path ends with a slash"));
+        assert_eq!(find_hint("GET", "/v1/records/"), Some("no route ends with a slash"));
         for far in ["/", "/v1", "/v2/records", "/v1/records/a/b/c/d", "/v1/recordss"] {
             assert_eq!(find_hint("POST", far), None, "{far}");
         }

@@ -56,10 +56,12 @@ pub async fn serve(
     // Loads the API keys before the first request is accepted, so that inconsistent keys fail the start (INV-8).
     let auth_required = engine.api_keys().is_auth_required().await.map_err(io::Error::other)?;
     if !auth_required && !config.is_loopback {
-        return Err(io::Error::other("there are no keys, and others than this machine could come: make one first"));
+        return Err(io::Error::other(
+            "the server has no API keys and its address can be reached from other machines; create an API key with `onceward key create`",
+        ));
     }
-    let self_timed_paths = systems.iter().flat_map(|part| part.self_timed_paths.iter().copied()).collect();
-    let binary_paths = systems.iter().flat_map(|part| part.binary_paths.iter().copied()).collect();
+    let self_timed_paths = systems.iter().flat_map(|system| system.self_timed_paths.iter().copied()).collect();
+    let binary_paths = systems.iter().flat_map(|system| system.binary_paths.iter().copied()).collect();
     let (routes, api) = openapi::build_routes(systems);
     let app = AppState::new(engine, config, openapi::to_json_text(&api), self_timed_paths, binary_paths);
     let connection_permits = Arc::new(Semaphore::new(app.config().max_connections.min(Semaphore::MAX_PERMITS)));
@@ -78,7 +80,7 @@ pub async fn serve(
             () = &mut stop => break,
         }
     }
-    tracing::info!("stopping: what is under way is finished");
+    tracing::info!("server is draining");
     let (drain_started_at, drain_timeout) = (Instant::now(), app.config().drain_timeout);
     // Stops leasing, for in-process workers and for HTTP callers.
     app.engine().begin_shutdown();
@@ -103,14 +105,14 @@ pub async fn serve(
     key_watcher.shutdown().await;
     // Without a timeout, an unresponsive database would block the shutdown forever.
     let is_closed = timeout_at(drain_started_at + drain_timeout, app.engine().close()).await.is_ok();
-    let given_up = match (is_drained, is_closed) {
+    let unfinished = match (is_drained, is_closed) {
         (true, true) => return Ok(()),
-        (false, true) => "not every request came to an end in time",
-        (true, false) => "the engine did not come to an end in time",
-        (false, false) => "neither every request nor the engine came to an end in time",
+        (false, true) => "requests did not finish within the drain timeout",
+        (true, false) => "the engine did not close within the drain timeout",
+        (false, false) => "requests did not finish and the engine did not close within the drain timeout",
     };
-    tracing::error!("{given_up}: the rest is given up; what was answered is kept");
-    Err(io::Error::new(io::ErrorKind::TimedOut, given_up))
+    tracing::error!(reason = unfinished, "drain timed out; answered requests are stored");
+    Err(io::Error::new(io::ErrorKind::TimedOut, unfinished))
 }
 
 /// Accepts connections within the limits.
@@ -125,7 +127,7 @@ impl Acceptor {
         let stream = match connection {
             Ok((stream, _)) => stream,
             Err(error) => {
-                tracing::warn!("a connection could not be taken: {error}");
+                tracing::warn!(%error, "accepting a connection failed");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 return;
             }
@@ -138,7 +140,11 @@ impl Acceptor {
             tokio::spawn(serve_connection(self.service.clone(), stream, permit, connection_guard));
         } else if let Ok(permit) = Arc::clone(&self.rejection_permits).try_acquire_owned() {
             tokio::spawn(async move {
-                let full = Problem::new(503, "too_many_connections", "as many connections are open as may be");
+                let full = Problem::new(
+                    503,
+                    "too_many_connections",
+                    "the server reached its limit of connections; retry later",
+                );
                 close_with_response(stream, &full.to_http_response()).await;
                 drop(permit);
             });
@@ -192,18 +198,18 @@ async fn serve_connection(
     match ended {
         // If part of a request arrived, the client gets a response. An idle connection is closed without one.
         Err(error) if error.is_timeout() && !rest.read_buf.is_empty() => {
-            let slow = Problem::new(408, "request_head_timeout", "the request's line and headers did not come in time");
+            let slow = Problem::new(408, "request_head_timeout", "the request line and headers did not arrive in time");
             close_with_response(stream, &slow.to_http_response()).await;
         }
         Err(error) if error.is_parse() && !had_request => {
             let problem = if error.is_parse_too_large() {
                 let max_head_bytes = config.max_head_bytes;
                 let detail = format!(
-                    "a request's line has at most {max_head_bytes} bytes, and its headers, 100 at most, have twice as many"
+                    "the request head is too large: the request line may have {max_head_bytes} bytes, and up to 100 headers may have twice as many"
                 );
-                Problem::new(431, "request_head_too_large", detail).with_member("most", max_head_bytes)
+                Problem::new(431, "request_head_too_large", detail).with_member("max_bytes", max_head_bytes)
             } else {
-                Problem::new(400, "invalid_request_head", "this is no request of HTTP/1.1 that can be read")
+                Problem::new(400, "invalid_request_head", "the request head is not valid HTTP/1.1")
             };
             close_with_response(stream, &problem.to_http_response()).await;
         }

@@ -10,26 +10,26 @@ use support::with_sqlite_server;
 /// After a restore from an older backup, a client's position may be beyond the log. It must get an error, not wait
 /// silently.
 #[test]
-fn stream_after_end_of_log_returns_beyond_the_log() {
-    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
-        let said = house.send(None, "GET", "/v1/stream?after=1000000", None);
-        assert_eq!((said.status, said.problem_code().as_str()), (409, "past_end_of_log"));
-        let last = said.json()["last"].as_u64().expect("how far it reaches");
-        let said = house.send(None, "GET", &format!("/v1/stream?after={last}&wait_ms=0"), None);
-        assert_eq!(said.status, 200);
-        house.close().await;
+fn stream_after_end_of_log_returns_past_end_of_log() {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |server| {
+        let response = server.send(None, "GET", "/v1/stream?after=1000000", None);
+        assert_eq!((response.status, response.problem_code().as_str()), (409, "past_end_of_log"));
+        let last = response.json()["last"].as_u64().expect("`last` in the problem");
+        let response = server.send(None, "GET", &format!("/v1/stream?after={last}&wait_ms=0"), None);
+        assert_eq!(response.status, 200);
+        server.close().await;
     });
 }
 
 #[test]
 fn front_page_lists_lifecycles_only_for_valid_key() {
-    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
-        let key = house.create_api_key("ann", &["viewer"], &[]).await;
-        for (key, is_told) in [(None, false), (Some("ow_no_such_key"), false), (Some(key.as_str()), true)] {
-            let said = house.send(key, "GET", "/", None);
-            assert_eq!((said.status, said.text().contains("house.job")), (200, is_told), "{key:?}");
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |server| {
+        let key = server.create_api_key("ann", &["viewer"], &[]).await;
+        for (key, is_listed) in [(None, false), (Some("ow_no_such_key"), false), (Some(key.as_str()), true)] {
+            let response = server.send(key, "GET", "/", None);
+            assert_eq!((response.status, response.text().contains("house.job")), (200, is_listed), "{key:?}");
         }
-        house.close().await;
+        server.close().await;
     });
 }
 
@@ -44,34 +44,34 @@ fn links(page: &str) -> Vec<&str> {
 /// Starts at a problem's `type`.
 #[test]
 fn every_link_on_served_pages_resolves() {
-    with_sqlite_server(ServerConfig::default(), Vec::new(), async |house| {
+    with_sqlite_server(ServerConfig::default(), Vec::new(), async |server| {
         let (mut queue, mut visited) = (vec!["/".to_owned()], BTreeSet::new());
         while let Some(path) = queue.pop() {
             if !visited.insert(path.clone()) {
                 continue;
             }
-            let said = house.send(None, "GET", &path, None);
-            assert_eq!(said.status, 200, "{path}");
-            let kind = said.header("content-type").unwrap_or_default();
+            let response = server.send(None, "GET", &path, None);
+            assert_eq!(response.status, 200, "{path}");
+            let kind = response.header("content-type").unwrap_or_default();
             if !kind.starts_with("text/") {
                 continue;
             }
-            let page = said.text();
+            let page = response.text();
             for link in links(&page) {
                 match link.strip_prefix('#') {
                     Some(part) => assert!(page.to_lowercase().contains(&format!("\n## {part}")), "{path}: {link}"),
                     // The stream never ends.
                     None if link.starts_with("/v1/stream") => {}
                     None => {
-                        assert!(link.starts_with('/'), "{path}: {link} is not served here");
+                        assert!(link.starts_with('/'), "{path}: {link} is not served");
                         queue.push(link.to_owned());
                     }
                 }
             }
         }
         for (code, _) in onceward_server::error_pages() {
-            assert!(visited.contains(&format!("/errors/{code}")), "nothing leads to {code}");
+            assert!(visited.contains(&format!("/errors/{code}")), "no link to {code}");
         }
-        house.close().await;
+        server.close().await;
     });
 }

@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn count(input: WordCountInput, job: Job) -> Result<WordCount, Failure> {
     // Prepare: may run more than once, so it changes nothing outside.
     if input.text.is_empty() {
-        return Err(Failure::terminal("EMPTY", "there are no words in nothing"));
+        return Err(Failure::terminal("EMPTY", "the text is empty"));
     }
     if job.should_stop() {
         return Err(Failure::yielded());

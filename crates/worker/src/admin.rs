@@ -37,7 +37,7 @@ impl Client {
     pub async fn revoke_api_key(&self, id: &str) -> Result<RevokedApiKey, ClientError> {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             // Do not quote the argument: it may be a whole API key.
-            return Err(ClientError::InvalidRequest("this is no id of a key: letters and digits".to_owned()));
+            return Err(ClientError::InvalidRequest("invalid API key id; expected letters and digits".to_owned()));
         }
         let api_request = ApiRequest { method: Method::DELETE, ..ApiRequest::get(format!("/v1/keys/{id}")) };
         self.send_json(&api_request).await

@@ -102,17 +102,19 @@ impl Client {
     }
 
     fn build(url: &str, api_key: Option<&str>, ca_file: Option<&Path>) -> Result<Self, ClientError> {
-        let wrong = |reason: &str| ClientError::InvalidUrl { url: redact_credentials(url), reason: reason.to_owned() };
-        let uri: Uri = url.trim_end_matches('/').parse().map_err(|_| wrong("write it as http://HOST:PORT"))?;
+        let invalid =
+            |reason: &str| ClientError::InvalidUrl { url: redact_credentials(url), reason: reason.to_owned() };
+        let uri: Uri =
+            url.trim_end_matches('/').parse().map_err(|_| invalid("expected http://HOST:PORT or https://HOST:PORT"))?;
         let parts = uri.into_parts();
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(wrong("write it as http://HOST:PORT"));
+            return Err(invalid("expected http://HOST:PORT or https://HOST:PORT"));
         };
         if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
-            return Err(wrong("only http and https are spoken"));
+            return Err(invalid("only http and https are supported"));
         }
         if authority.as_str().contains('@') {
-            return Err(wrong("a key does not stand in the address; give it apart"));
+            return Err(invalid("it contains credentials; pass the API key separately"));
         }
         let path = parts.path_and_query.as_ref().map_or("", |path| path.path());
         let prefix = path.trim_end_matches('/').to_owned();
@@ -154,7 +156,7 @@ impl Client {
 
 fn bearer_header(api_key: &str) -> Result<HeaderValue, ClientError> {
     let mut value = HeaderValue::try_from(format!("Bearer {api_key}"))
-        .map_err(|_| ClientError::InvalidRequest("the key has characters that no key has".to_owned()))?;
+        .map_err(|_| ClientError::InvalidRequest("the API key contains invalid characters".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -206,18 +208,18 @@ mod tests {
     #[test]
     fn client_accepts_http_urls_and_rejects_others() {
         let server = |url: &str| Client::new(url, None).map(|client| client.server_url());
-        assert_eq!(server("http://127.0.0.1:7171").expect("right"), "http://127.0.0.1:7171");
-        assert_eq!(server("https://example.org/jobs/").expect("right"), "https://example.org/jobs");
-        for wrong in ["", "127.0.0.1:7171", "ftp://host", "http://", "http://key@host", "http://a b"] {
-            assert!(server(wrong).is_err(), "{wrong}");
+        assert_eq!(server("http://127.0.0.1:7171").expect("valid URL"), "http://127.0.0.1:7171");
+        assert_eq!(server("https://example.org/jobs/").expect("valid URL"), "https://example.org/jobs");
+        for invalid in ["", "127.0.0.1:7171", "ftp://host", "http://", "http://key@host", "http://a b"] {
+            assert!(server(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
     fn api_key_is_redacted_in_debug_and_errors() {
-        let client = Client::new("http://127.0.0.1:7171", Some("ow_hidden")).expect("right");
+        let client = Client::new("http://127.0.0.1:7171", Some("ow_hidden")).expect("valid URL");
         assert!(!format!("{client:?}").contains("hidden"));
-        let error = Client::new("http://me:hidden@host", None).expect_err("wrong");
+        let error = Client::new("http://me:hidden@host", None).expect_err("credentials in URL");
         assert!(!error.to_string().contains("hidden"), "{error}");
         assert!(Client::new("http://127.0.0.1", Some("a\nb")).is_err());
     }

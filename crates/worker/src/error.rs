@@ -15,15 +15,15 @@ pub enum ClientError {
     /// unknown.
     #[error("cannot reach {server}: {reason}")]
     Unreachable { server: String, reason: String, not_sent: bool },
-    #[error("no answer from {server} within {} s", .after.as_secs())]
+    #[error("{server} did not respond within {} s", .after.as_secs())]
     TimedOut { server: String, after: Duration },
     /// The response is not Onceward's. Another service may listen at this address.
-    #[error("{server} gives an answer that is not understood: {reason}")]
+    #[error("{server} sent an invalid response: {reason}")]
     InvalidResponse { server: String, reason: String },
-    #[error("`{url}` is no address of a server: {reason}")]
+    #[error("`{url}` is not a valid server URL: {reason}")]
     InvalidUrl { url: String, reason: String },
     /// The request cannot be serialized. It was not sent.
-    #[error("this cannot be sent: {0}")]
+    #[error("the request was not sent: {0}")]
     InvalidRequest(String),
 }
 
@@ -52,7 +52,7 @@ impl ClientError {
     pub fn was_not_executed(&self) -> bool {
         match self {
             Self::Problem(problem) => problem.was_not_executed(),
-            Self::Unreachable { not_sent: unheard, .. } => *unheard,
+            Self::Unreachable { not_sent, .. } => *not_sent,
             _ => false,
         }
     }

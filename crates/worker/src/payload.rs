@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(json("{ \"a\" :1.50}").into_stdin_bytes(), "{ \"a\" :1.50}");
         assert_eq!(Payload::Bytes(Bytes::from_static(b"\0\xff")).into_stdin_bytes(), &b"\0\xff"[..]);
         assert_eq!(json("\"a\"").into_stdin_bytes(), "a");
-        assert_eq!(json("\"a\"").into_raw_bytes(), "\"a\"", "unless it is told to leave it alone");
+        assert_eq!(json("\"a\"").into_raw_bytes(), "\"a\"", "raw bytes keep the quotes");
     }
 
     #[test]
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn parse_reads_json_and_byte_payloads() {
-        assert_eq!(Payload::json(&[1, 2]).expect("JSON").parse::<Vec<u8>>().expect("a list"), [1, 2]);
-        assert_eq!(Payload::Bytes("[1]".into()).parse::<Vec<u8>>().expect("a list"), [1]);
+        assert_eq!(Payload::json(&[1, 2]).expect("JSON").parse::<Vec<u8>>().expect("JSON array"), [1, 2]);
+        assert_eq!(Payload::Bytes("[1]".into()).parse::<Vec<u8>>().expect("JSON array"), [1]);
         assert!(Payload::text("[1]").parse::<Vec<u8>>().is_err());
     }
 }

@@ -197,7 +197,7 @@ impl SseParser {
         let Some(end) = self.buffer[self.scanned_bytes..].iter().position(|byte| *byte == b'\n') else {
             self.scanned_bytes = self.buffer.len();
             if self.scanned_bytes > MAX_LINE_BYTES {
-                return Err("a line has no end".to_owned());
+                return Err("a line of the event stream is too long".to_owned());
             }
             return Ok(None);
         };
@@ -219,8 +219,8 @@ mod tests {
         for size in 1..text.len() {
             let mut parser = SseParser::default();
             let mut events = Vec::new();
-            for piece in text.as_bytes().chunks(size) {
-                parser.push(&Bytes::copy_from_slice(piece));
+            for chunk in text.as_bytes().chunks(size) {
+                parser.push(&Bytes::copy_from_slice(chunk));
                 while let Some(event) = parser.next_event().expect("UTF-8") {
                     events.push((event.name, event.id, event.data));
                 }
@@ -230,7 +230,7 @@ mod tests {
                 (Some("entry".to_owned()), Some(7), "{\"a\":\n1}".to_owned()),
                 (None, None, "x".to_owned()),
             ];
-            assert_eq!(events, expected, "in pieces of {size}");
+            assert_eq!(events, expected, "chunks of {size} bytes");
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn root_certificates(ca_file: Option<&Path>) -> Result<RootCertStore,
             roots.add(certificate.map_err(|error| file_error(&error))?).map_err(|error| file_error(&error))?;
         }
         if roots.len() == count_before {
-            return Err(file_error(&"no certificate stands in it"));
+            return Err(file_error(&"the file contains no certificate"));
         }
     }
     Ok(roots)

@@ -108,7 +108,7 @@ impl Client {
             if !is_retryable || Instant::now() + delay > deadline {
                 return Err(error);
             }
-            tracing::debug!(path = api_request.path, %error, "asking again");
+            tracing::debug!(path = api_request.path, %error, "retrying request");
             tokio::time::sleep(delay).await;
         }
     }
@@ -195,7 +195,7 @@ impl Client {
         let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
             // The response may come from a proxy, so only its status counts.
             let code = format!("http_{status}");
-            let detail = format!("{} answers with {status} and no reason", self.server_url());
+            let detail = format!("{} responded with status {status} and no reason", self.server_url());
             let retry_after = parse_retry_after(headers);
             let problem = Problem { status, code, detail: Some(detail), retry_after, ..Problem::default() };
             return ClientError::Problem(Box::new(problem));

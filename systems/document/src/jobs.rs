@@ -32,7 +32,7 @@ fn job_response(receipt: &Receipt) -> Result<Response, Problem> {
 
 /// Get a document job
 #[utoipa::path(
-    get, path = "/document/jobs/{id}", tag = "document",
+    get, path = "/document/jobs/{id}", operation_id = "get_document_job", tag = "document",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),
     responses((status = 200, description = "The job", body = DocumentJobJson))
 )]
@@ -48,7 +48,7 @@ async fn get(
 ///
 /// Queues the job for a worker. If the job was submitted before, the answer is 409 with the job's state.
 #[utoipa::path(
-    post, path = "/document/jobs/{id}/submit", tag = "document",
+    post, path = "/document/jobs/{id}/submit", operation_id = "submit_document_job", tag = "document",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
@@ -74,7 +74,7 @@ async fn submit(
 /// A waiting job fails at once with the error `cancelled`. A running job is asked to stop: it keeps running until its
 /// worker receives the request, and succeeds if the worker commits first. If the job has ended, the answer is 409.
 #[utoipa::path(
-    post, path = "/document/jobs/{id}/cancel", tag = "document",
+    post, path = "/document/jobs/{id}/cancel", operation_id = "cancel_document_job", tag = "document",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
@@ -100,7 +100,7 @@ async fn cancel(
 /// Returns the result as the worker committed it: bytes as bytes, text as text, anything else as JSON. The body is
 /// empty if the worker committed no value. Before the job has a result, the answer is 404.
 #[utoipa::path(
-    get, path = "/document/jobs/{id}/result", tag = "document",
+    get, path = "/document/jobs/{id}/result", operation_id = "get_document_result", tag = "document",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),
     responses((
         status = 200, description = "The result",

@@ -69,7 +69,7 @@ impl UploadState {
 /// in its current state, and the new bytes are discarded. If that job has been pruned, the answer is 410. An
 /// interrupted upload creates nothing.
 #[utoipa::path(
-    post, path = "/document/upload", tag = "document",
+    post, path = "/document/upload", operation_id = "upload_document", tag = "document",
     params(("Client-Request-Id" = String, Header, description = "The caller's own name for the upload", min_length = 1, max_length = 200)),
     request_body(content = inline(DocumentBytes), content_type = "application/octet-stream", description = "The document"),
     responses(
@@ -171,7 +171,7 @@ impl UploadSizeLimit {
         } else {
             Problem::new(413, "request_too_large", format!("a document has at most {max_bytes} bytes"))
         };
-        Err(problem.with_member("most", max_bytes))
+        Err(problem.with_member("max_bytes", max_bytes))
     }
 }
 

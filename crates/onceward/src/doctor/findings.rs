@@ -6,7 +6,7 @@ use onceward_engine::DELIVERY_LIFECYCLE;
 use onceward_store::{DatabaseSetting, StoreError};
 
 use super::HealthSnapshot;
-use super::report::{count_at_least, first_prefix, format_age, format_size};
+use super::report::{count_at_least, format_age, format_size, oldest_prefix};
 
 /// A running engine fires due timers at once. A timer that is later than this has no engine.
 const MAX_OVERDUE_SECS: i64 = 10;
@@ -39,21 +39,21 @@ pub(crate) struct HealthFinding {
 }
 
 impl HealthFinding {
-    fn error(code: &'static str, what: String, advice: &'static str) -> Self {
-        Self { code, is_error: true, message: what, advice }
+    fn error(code: &'static str, message: String, advice: &'static str) -> Self {
+        Self { code, is_error: true, message, advice }
     }
 
     /// Creates a finding that is not an error.
-    fn note(code: &'static str, what: String, advice: &'static str) -> Self {
-        Self { is_error: false, ..Self::error(code, what, advice) }
+    fn note(code: &'static str, message: String, advice: &'static str) -> Self {
+        Self { is_error: false, ..Self::error(code, message, advice) }
     }
 
     /// Creates the finding for a database that could not be read.
     pub(crate) fn unreadable(error: &StoreError) -> Self {
         let (code, advice) = match error {
             StoreError::SchemaTooOld { .. } => ("schema", "make a backup, then run `onceward migrate`"),
-            StoreError::SchemaTooNew { .. } => ("schema", "use the program that wrote it, or a newer one"),
-            _ => ("damaged", "restore a backup, or ask `onceward verify` what is left"),
+            StoreError::SchemaTooNew { .. } => ("schema", "use the program version that wrote it, or a newer one"),
+            _ => ("damaged", "restore a backup; `onceward verify` shows the damage"),
         };
         Self::error(code, error.to_string(), advice)
     }
@@ -70,14 +70,16 @@ pub(crate) fn find_problems(snapshot: &HealthSnapshot) -> Vec<HealthFinding> {
 
 fn setting_finding(setting: &DatabaseSetting) -> HealthFinding {
     let DatabaseSetting { name, value, .. } = setting;
-    let what = format!("{name} is {value}");
+    let message = format!("{name} is {value}");
     let (code, advice) = match name.as_str() {
-        "autovacuum" => ("autovacuum", "turn it on: the tables of waiting work only grow without it"),
-        "journal_mode" => ("durability", "open it with an engine, which sets `wal`; nothing else should write it"),
-        "zero_damaged_pages" => ("durability", "turn it off: it throws damaged pages away unseen"),
-        _ => ("durability", "turn it on: what was answered can be lost when the power goes"),
+        "autovacuum" => ("autovacuum", "turn it on; without it, the queue tables only grow"),
+        "journal_mode" => {
+            ("durability", "open the database with an engine, which sets `wal`, and let no other program write it")
+        }
+        "zero_damaged_pages" => ("durability", "turn it off; it silently discards damaged pages"),
+        _ => ("durability", "turn it on; without it, a power failure can lose acknowledged writes"),
     };
-    HealthFinding::error(code, what, advice)
+    HealthFinding::error(code, message, advice)
 }
 
 fn add_work_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding>) {
@@ -89,43 +91,45 @@ fn add_work_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding
             (0, 0) => String::new(),
             (leases, committed) => format!(
                 "; {}, {}",
-                count_noun(leases, "lease has ended", "leases have ended"),
-                count_noun(committed, "commit is not done", "commits are not done")
+                count_noun(leases, "lease has expired", "leases have expired"),
+                count_noun(committed, "commit is unfinished", "commits are unfinished")
             ),
         };
         let count = count_at_least(overdue.count, "record is overdue", "records are overdue");
-        let since = format!("{}by {}", first_prefix(overdue.count), format_age(lateness_secs(overdue.oldest_due_at)));
+        let since = format!("{}by {}", oldest_prefix(overdue.count), format_age(lateness_secs(overdue.oldest_due_at)));
         let advice = match (&snapshot.engine, snapshot.is_embedded) {
-            (None, true) => "start an engine: none has the database open, and it does what is due when it starts",
-            (Some(_), _) => "the engine stands still or does not keep up: look at what it says, and restart it",
-            (None, false) => "start an engine, or look at what those say that run",
+            (None, true) => {
+                "start a server: no engine has the database open, and overdue timers fire only while one runs"
+            }
+            (Some(_), _) => "the engine hangs or is overloaded: read its log and restart it",
+            (None, false) => "start a server, or read the logs of the running ones",
         };
         findings.push(HealthFinding::error("overdue", format!("{count}, {since}{of_them}"), advice));
     }
     if let Some(inbox) = status.inbox.filter(|inbox| lateness_secs(inbox.oldest_due_at) > MAX_INBOX_WAIT_SECS) {
-        let count = count_at_least(inbox.count, "letter waits in the inbox", "letters wait in the inbox");
-        let what =
-            format!("{count}, {}for {}", first_prefix(inbox.count), format_age(lateness_secs(inbox.oldest_due_at)));
-        findings.push(HealthFinding::error("inbox", what, "start an engine that has the lifecycles they name"));
+        let count = count_at_least(inbox.count, "inbox call is unanswered", "inbox calls are unanswered");
+        let message =
+            format!("{count}, {}for {}", oldest_prefix(inbox.count), format_age(lateness_secs(inbox.oldest_due_at)));
+        findings.push(HealthFinding::error("inbox", message, "start a server that has the lifecycles of these calls"));
     }
     for waiting in
         status.ready_backlogs.iter().filter(|waiting| lateness_secs(waiting.oldest_since) > MAX_READY_WAIT_SECS)
     {
         let (one, many) =
-            (format!("job of {} waits", waiting.lifecycle), format!("jobs of {} wait", waiting.lifecycle));
+            (format!("job of {} is waiting", waiting.lifecycle), format!("jobs of {} are waiting", waiting.lifecycle));
         let count = count_at_least(waiting.count, &one, &many);
-        let what =
-            format!("{count}, {}for {}", first_prefix(waiting.count), format_age(lateness_secs(waiting.oldest_since)));
-        findings.push(HealthFinding::note("waiting", what, "see that enough workers lease this lifecycle"));
+        let message =
+            format!("{count}, {}for {}", oldest_prefix(waiting.count), format_age(lateness_secs(waiting.oldest_since)));
+        findings.push(HealthFinding::note("waiting", message, "check that enough workers run for the lifecycle"));
     }
     let dead =
         status.state_counts.iter().find(|count| &*count.lifecycle == DELIVERY_LIFECYCLE && &*count.state == "dead");
     if let Some(dead) = dead {
-        let what = count_noun(dead.count, "delivery was given up", "deliveries were given up");
+        let message = count_noun(dead.count, "delivery is dead", "deliveries are dead");
         findings.push(HealthFinding::note(
             "deliveries",
-            what,
-            "their receivers have not answered for about an hour: list onceward.delivery in state dead",
+            message,
+            "their receivers did not respond for about an hour: run `onceward list onceward.delivery --state dead`",
         ));
     }
 }
@@ -133,47 +137,47 @@ fn add_work_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding
 fn add_space_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding>) {
     let status = &snapshot.status;
     if let Some(bytes) = status.wal_bytes.filter(|bytes| *bytes > MAX_WAL_BYTES) {
-        let what = format!("the WAL has {}", format_size(bytes));
-        findings.push(HealthFinding::error(
-            "wal",
-            what,
-            "somebody keeps reading one old state of the database: end that program",
-        ));
+        let message = format!("the WAL has {}", format_size(bytes));
+        findings.push(HealthFinding::error("wal", message, "a program holds an old read snapshot open: end it"));
     }
     if let Some(bytes) = snapshot.free_bytes.filter(|bytes| *bytes < MIN_FREE_BYTES) {
         findings.push(HealthFinding::error(
             "disk",
-            format!("{} are left on its disk", format_size(bytes)),
-            "make room: on a full disk nothing is written",
+            format!("the disk has only {} free", format_size(bytes)),
+            "free disk space; on a full disk, writes fail",
         ));
     }
     let open = status.oldest_transaction.map_or(0, |since| status.now.secs() - since.secs());
     if open > MAX_TRANSACTION_SECS {
-        let what = format!("somebody has had a transaction open for {}", format_age(open));
+        let message = format!("a transaction has been open for {}", format_age(open));
         findings.push(HealthFinding::error(
             "transaction",
-            what,
-            "end it: nothing that was deleted since can be cleaned up (see pg_stat_activity)",
+            message,
+            "end it (see pg_stat_activity); it keeps PostgreSQL from removing deleted rows",
         ));
     }
 }
 
 fn add_clock_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding>) {
     if snapshot.clock_ahead_micros.abs() > MAX_CLOCK_SKEW_MICROS {
-        let word = if snapshot.clock_ahead_micros > 0 { "ahead of" } else { "behind" };
-        let what = format!(
-            "the database's clock is {} {word} this machine's",
+        let relation = if snapshot.clock_ahead_micros > 0 { "ahead of" } else { "behind" };
+        let message = format!(
+            "the database's clock is {} {relation} this machine's",
             format_age(snapshot.clock_ahead_micros.abs() / 1_000_000)
         );
-        findings.push(HealthFinding::note("clock", what, "time is the database's; set whichever is wrong"));
+        findings.push(HealthFinding::note(
+            "clock",
+            message,
+            "correct the clock that is wrong; the engine uses the database's",
+        ));
     }
     let ahead = snapshot.status.last_entry_at.map_or(0, |at| at.micros().saturating_sub(snapshot.status.now.micros()));
     if ahead > MAX_CLOCK_SKEW_MICROS {
-        let what = format!("the log's last entry is {} in the future", format_age(ahead / 1_000_000));
+        let message = format!("the log's last entry is {} in the future", format_age(ahead / 1_000_000));
         findings.push(HealthFinding::error(
             "clock",
-            what,
-            "the clock has gone back: set it, or leases and timers come late by as much",
+            message,
+            "the clock was set back: correct it, or leases and timers are late by that time",
         ));
     }
 }
@@ -186,7 +190,7 @@ mod tests {
 
     fn healthy_snapshot() -> HealthSnapshot {
         let now = Time::from_secs(1_000_000);
-        let look = DatabaseStatus {
+        let status = DatabaseStatus {
             server_version: "SQLite 3".to_owned(),
             schema_version: 1,
             now,
@@ -203,19 +207,13 @@ mod tests {
             settings: Vec::new(),
             oldest_transaction: None,
         };
-        HealthSnapshot {
-            status: look,
-            engine: None,
-            is_embedded: true,
-            free_bytes: Some(1 << 40),
-            clock_ahead_micros: 0,
-        }
+        HealthSnapshot { status, engine: None, is_embedded: true, free_bytes: Some(1 << 40), clock_ahead_micros: 0 }
     }
 
     fn finding_codes(change: impl FnOnce(&mut HealthSnapshot)) -> Vec<(&'static str, bool)> {
-        let mut seen = healthy_snapshot();
-        change(&mut seen);
-        find_problems(&seen).iter().map(|finding| (finding.code, finding.is_error)).collect()
+        let mut snapshot = healthy_snapshot();
+        change(&mut snapshot);
+        find_problems(&snapshot).iter().map(|finding| (finding.code, finding.is_error)).collect()
     }
 
     #[test]
@@ -223,7 +221,7 @@ mod tests {
         let early = |seconds: i64| Some(Time::from_secs(1_000_000 - seconds));
         assert_eq!(finding_codes(|_| ()), []);
         assert_eq!(
-            finding_codes(|seen| seen.status.overdue =
+            finding_codes(|snapshot| snapshot.status.overdue =
                 OverdueSummary { count: 3, oldest_due_at: early(9), ..OverdueSummary::default() }),
             []
         );
@@ -233,21 +231,21 @@ mod tests {
             expired_leases: 2,
             unfinished_commits: 1,
         };
-        assert_eq!(finding_codes(|seen| seen.status.overdue = overdue), [("overdue", true)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.status.overdue = overdue), [("overdue", true)]);
         let inbox = Some(OverdueSummary { count: 1, oldest_due_at: early(61), ..OverdueSummary::default() });
-        assert_eq!(finding_codes(|seen| seen.status.inbox = inbox), [("inbox", true)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.status.inbox = inbox), [("inbox", true)]);
         let waiting = ReadyBacklog { lifecycle: "a.b".into(), count: 1, oldest_since: early(4_000) };
-        assert_eq!(finding_codes(|seen| seen.status.ready_backlogs.push(waiting)), [("waiting", false)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.status.ready_backlogs.push(waiting)), [("waiting", false)]);
         let dead = StateCount { lifecycle: DELIVERY_LIFECYCLE.into(), state: "dead".into(), count: 1 };
-        assert_eq!(finding_codes(|seen| seen.status.state_counts.push(dead)), [("deliveries", false)]);
-        assert_eq!(finding_codes(|seen| seen.status.wal_bytes = Some(1 << 30)), [("wal", true)]);
-        assert_eq!(finding_codes(|seen| seen.free_bytes = Some(1 << 20)), [("disk", true)]);
-        assert_eq!(finding_codes(|seen| seen.status.oldest_transaction = early(400)), [("transaction", true)]);
-        assert_eq!(finding_codes(|seen| seen.clock_ahead_micros = -3_000_000), [("clock", false)]);
-        assert_eq!(finding_codes(|seen| seen.status.last_entry_at = early(-60)), [("clock", true)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.status.state_counts.push(dead)), [("deliveries", false)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.status.wal_bytes = Some(1 << 30)), [("wal", true)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.free_bytes = Some(1 << 20)), [("disk", true)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.status.oldest_transaction = early(400)), [("transaction", true)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.clock_ahead_micros = -3_000_000), [("clock", false)]);
+        assert_eq!(finding_codes(|snapshot| snapshot.status.last_entry_at = early(-60)), [("clock", true)]);
         for (name, code) in [("fsync", "durability"), ("autovacuum", "autovacuum")] {
             let setting = DatabaseSetting { name: name.to_owned(), value: "off".to_owned(), is_recommended: false };
-            assert_eq!(finding_codes(|seen| seen.status.settings.push(setting)), [(code, true)]);
+            assert_eq!(finding_codes(|snapshot| snapshot.status.settings.push(setting)), [(code, true)]);
         }
     }
 }

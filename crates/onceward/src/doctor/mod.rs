@@ -13,19 +13,19 @@ use crate::database::DatabaseUrl;
 use crate::output::{CommandStatus, print_stdout};
 use findings::HealthFinding;
 
-/// Say how a database is, and what to do where something is wrong
+/// Check the health of a database and suggest fixes
 ///
-/// Works beside a running engine and writes nothing. It reads what is kept and counts nothing beyond ten thousand rows, so it takes as
-/// long on a large database as on a small one. Whether what is kept is true is for `onceward verify` to say.
+/// Only reads, also while an engine runs. Counts at most 10,000 rows, so it is fast on large databases, too. It does not verify the data:
+/// use `onceward verify` for that. See docs/doctor.md.
 ///
-/// Exits with 0 if nothing is wrong, with 1 and each finding if something is, with 2 if there is no database to look at.
+/// Exit codes: 0 no errors; 1 there are errors; 2 there is no database to read.
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward doctor\n  onceward doctor --db postgres://onceward@db/app --json")]
+#[command(after_help = "Examples:\n  onceward doctor\n  onceward doctor --db postgres://onceward@db/app --json")]
 pub(crate) struct DoctorArgs {
-    /// The database
+    /// Database: sqlite:PATH or postgres://…
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: DatabaseUrl,
-    /// Print it as JSON on standard output; docs/doctor.md describes it
+    /// Print the report as JSON; see docs/doctor.md
     #[arg(long)]
     json: bool,
 }
@@ -45,9 +45,9 @@ pub(crate) struct HealthSnapshot {
 impl DoctorArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let (snapshot, findings) = match self.inspect() {
-            Ok(seen) => {
-                let findings = findings::find_problems(&seen);
-                (Some(seen), findings)
+            Ok(snapshot) => {
+                let findings = findings::find_problems(&snapshot);
+                (Some(snapshot), findings)
             }
             // The database exists, so the report can say what is wrong with it.
             Err(
@@ -77,10 +77,10 @@ impl DoctorArgs {
                 Ok(HealthSnapshot { status, engine, is_embedded: true, free_bytes, clock_ahead_micros: 0 })
             }
             DatabaseUrl::Postgres(url) => {
-                let look = runtime.block_on(async { PostgresScanner::open(url).await?.status().await })?;
-                let clock_ahead = look.now.micros().saturating_sub(clock.now().micros());
+                let status = runtime.block_on(async { PostgresScanner::open(url).await?.status().await })?;
+                let clock_ahead = status.now.micros().saturating_sub(clock.now().micros());
                 Ok(HealthSnapshot {
-                    status: look,
+                    status,
                     engine: None,
                     is_embedded: false,
                     free_bytes: None,

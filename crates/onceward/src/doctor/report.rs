@@ -38,24 +38,24 @@ fn count_or_more(count: u64) -> String {
     if count < MAX_COUNTED_ROWS { count.to_string() } else { format!("{count} or more") }
 }
 
-/// Returns "the first ", or nothing for a single item.
-pub(crate) fn first_prefix(count: u64) -> &'static str {
-    if count == 1 { "" } else { "the first " }
+/// Returns "the oldest ", or nothing for a single item.
+pub(crate) fn oldest_prefix(count: u64) -> &'static str {
+    if count == 1 { "" } else { "the oldest " }
 }
 
 pub(crate) fn render_text(name: &str, snapshot: Option<&HealthSnapshot>, findings: &[HealthFinding]) -> String {
     let mut text = format!("{:<9} {name}\n", "database");
-    if let Some(seen) = snapshot {
-        for (what, said) in report_lines(seen) {
-            let _ = writeln!(text, "{what:<9} {said}");
+    if let Some(snapshot) = snapshot {
+        for (label, value) in report_lines(snapshot) {
+            let _ = writeln!(text, "{label:<9} {value}");
         }
     }
     for finding in findings {
-        let word = if finding.is_error { "wrong" } else { "note" };
-        let _ = writeln!(text, "{word}: {}: {}; {}", finding.code, finding.message, finding.advice);
+        let severity = if finding.is_error { "error" } else { "note" };
+        let _ = writeln!(text, "{severity}: {}: {}; {}", finding.code, finding.message, finding.advice);
     }
     if findings.iter().all(|finding| !finding.is_error) {
-        text.push_str("nothing is wrong\n");
+        text.push_str("no errors found\n");
     }
     text
 }
@@ -63,20 +63,20 @@ pub(crate) fn render_text(name: &str, snapshot: Option<&HealthSnapshot>, finding
 fn report_lines(snapshot: &HealthSnapshot) -> Vec<(&'static str, String)> {
     let status = &snapshot.status;
     let ago = |time: Time| format_age(status.now.secs() - time.secs());
-    let mut lines = vec![("program", format!("{}, schema {}", status.server_version, status.schema_version))];
+    let mut lines = vec![("version", format!("{}, schema {}", status.server_version, status.schema_version))];
     let mut bytes = format_size(status.database_bytes);
     if let Some(wal) = status.wal_bytes {
-        let _ = write!(bytes, ", and {} of WAL", format_size(wal));
+        let _ = write!(bytes, ", WAL {}", format_size(wal));
     }
     if let Some(free) = snapshot.free_bytes {
-        let _ = write!(bytes, "; {} left on its disk", format_size(free));
+        let _ = write!(bytes, "; {} free on the disk", format_size(free));
     }
     lines.push(("size", bytes));
     if snapshot.is_embedded {
-        lines.push(("engine", snapshot.engine.clone().unwrap_or_else(|| "none has it open".to_owned())));
+        lines.push(("engine", snapshot.engine.clone().unwrap_or_else(|| "none".to_owned())));
     }
     let last = status.last_entry_at.map_or_else(String::new, |at| format!(", {} ago", ago(at)));
-    lines.push(("log", format!("up to place {}{last}", status.last_seq)));
+    lines.push(("log", format!("up to seq {}{last}", status.last_seq)));
     for of_one in status.state_counts.chunk_by(|one, next| one.lifecycle == next.lifecycle) {
         let states: Vec<String> = of_one.iter().map(|count| format!("{} {}", count.state, count.count)).collect();
         let lifecycle = of_one.first().map_or("", |count| &count.lifecycle);
@@ -85,28 +85,28 @@ fn report_lines(snapshot: &HealthSnapshot) -> Vec<(&'static str, String)> {
     for waiting in &status.ready_backlogs {
         let since = waiting
             .oldest_since
-            .map_or_else(String::new, |since| format!(", {}for {}", first_prefix(waiting.count), ago(since)));
-        lines.push(("waiting", format!("{}: {}{since}", waiting.lifecycle, count_or_more(waiting.count))));
+            .map_or_else(String::new, |since| format!(", {}for {}", oldest_prefix(waiting.count), ago(since)));
+        lines.push(("ready", format!("{}: {}{since}", waiting.lifecycle, count_or_more(waiting.count))));
     }
     if status.waiting_behind_key > 0 {
         lines.push((
-            "behind",
+            "blocked",
             count_at_least(
                 status.waiting_behind_key,
-                "job waits for others of its work key",
-                "jobs wait for others of their work key",
+                "job waits for other jobs of its concurrency key",
+                "jobs wait for other jobs of their concurrency key",
             ),
         ));
     }
     if status.delayed > 0 {
-        lines.push(("later", count_at_least(status.delayed, "job waits for its time", "jobs wait for their time")));
+        lines.push(("delayed", count_at_least(status.delayed, "job", "jobs")));
     }
     let named = [("overdue", Some(status.overdue)), ("inbox", status.inbox)];
     for (what, overdue) in named {
         let Some(overdue) = overdue.filter(|overdue| overdue.count > 0) else { continue };
         let first = overdue
             .oldest_due_at
-            .map_or_else(String::new, |first| format!(", {}for {}", first_prefix(overdue.count), ago(first)));
+            .map_or_else(String::new, |first| format!(", {}for {}", oldest_prefix(overdue.count), ago(first)));
         lines.push((what, format!("{}{first}", count_or_more(overdue.count))));
     }
     let settings: Vec<String> =
@@ -119,22 +119,23 @@ pub(crate) fn as_json(name: &str, snapshot: Option<&HealthSnapshot>, findings: &
     let findings: Vec<Value> = findings
         .iter()
         .map(|finding| {
-            let HealthFinding { code, is_error: is_wrong, message: what, advice } = finding;
-            json!({ "code": code, "wrong": is_wrong, "what": what, "advice": advice })
+            let HealthFinding { code, is_error, message, advice } = finding;
+            json!({ "code": code, "error": is_error, "message": message, "advice": advice })
         })
         .collect();
-    let is_fine = findings.iter().all(|finding| finding["wrong"] == json!(false));
-    json!({ "database": name, "fine": is_fine, "findings": findings, "seen": snapshot.map(snapshot_json) })
+    let is_healthy = findings.iter().all(|finding| finding["error"] == json!(false));
+    json!({ "database": name, "healthy": is_healthy, "findings": findings, "status": snapshot.map(snapshot_json) })
 }
 
 fn snapshot_json(snapshot: &HealthSnapshot) -> Value {
     let status = &snapshot.status;
     let at = |time: Option<Time>| time.map(|time| time.to_string());
-    let overdue = |overdue: &OverdueSummary| json!({ "count": overdue.count, "first": at(overdue.oldest_due_at) });
-    let waiting: Vec<Value> = status
+    let overdue =
+        |overdue: &OverdueSummary| json!({ "count": overdue.count, "oldest_due_at": at(overdue.oldest_due_at) });
+    let ready: Vec<Value> = status
         .ready_backlogs
         .iter()
-        .map(|waiting| json!({ "lifecycle": waiting.lifecycle, "count": waiting.count, "since": at(waiting.oldest_since) }))
+        .map(|backlog| json!({ "lifecycle": backlog.lifecycle, "count": backlog.count, "since": at(backlog.oldest_since) }))
         .collect();
     let settings: Map<String, Value> =
         status.settings.iter().map(|setting| (setting.name.clone(), json!(setting.value))).collect();
@@ -144,7 +145,7 @@ fn snapshot_json(snapshot: &HealthSnapshot) -> Value {
         .map(|StateCount { lifecycle, state, count }| json!({ "lifecycle": lifecycle, "state": state, "count": count }))
         .collect();
     json!({
-        "program": status.server_version,
+        "version": status.server_version,
         "schema": status.schema_version,
         "bytes": status.database_bytes,
         "wal_bytes": status.wal_bytes,
@@ -155,12 +156,12 @@ fn snapshot_json(snapshot: &HealthSnapshot) -> Value {
         "last_entry": status.last_seq,
         "last_entry_at": at(status.last_entry_at),
         "records": records,
-        "waiting": waiting,
-        "behind": status.waiting_behind_key,
-        "later": status.delayed,
+        "ready": ready,
+        "blocked": status.waiting_behind_key,
+        "delayed": status.delayed,
         "overdue": overdue(&status.overdue),
-        "ended_leases": status.overdue.expired_leases,
-        "committed_not_done": status.overdue.unfinished_commits,
+        "expired_leases": status.overdue.expired_leases,
+        "unfinished_commits": status.overdue.unfinished_commits,
         "inbox": status.inbox.as_ref().map(overdue),
         "oldest_transaction": at(status.oldest_transaction),
         "settings": settings,

@@ -19,7 +19,7 @@ use crate::remote::ServerArgs;
 pub(super) struct BackendArgs {
     #[command(flatten)]
     remote: ServerArgs,
-    /// Work on this database itself, without a server; one in a file only while no server has it open
+    /// Work on this database directly, without a server. No server may have a SQLite file open
     #[arg(long, value_name = "URL")]
     db: Option<DatabaseUrl>,
 }
@@ -62,7 +62,7 @@ impl BackendArgs {
                     bail!("{}: the file does not exist", name());
                 }
                 if SqliteStore::schema(path).with_context(name)?.current == 0 {
-                    bail!("{}: this is not a database of Onceward's; is the path right?", name());
+                    bail!("{}: not an Onceward database; check the path", name());
                 }
                 AnyStore::Sqlite(SqliteStore::open(path, Clock::machine()).with_context(name)?)
             }
@@ -158,7 +158,7 @@ async fn versions_in_database(
     let catalog = engine.lifecycles().await?;
     let counts = engine.counts_by_version(actor).await?;
     if let Some(name) = name.filter(|name| catalog.definitions.get(name).is_none()) {
-        bail!("no lifecycle of this database is called `{name}`");
+        bail!("the database has no lifecycle `{name}`");
     }
     let names = catalog.definitions.lifecycles.keys().filter(|own| name.is_none_or(|name| ***own == *name));
     let versions = names.flat_map(|own| catalog.versions(own));

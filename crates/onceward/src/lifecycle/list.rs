@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use super::backend::BackendArgs;
 use crate::output::{CommandStatus, print_stdout};
 
-/// The versions of a lifecycle, or of all of them, oldest first
+/// List the versions of one lifecycle or of all lifecycles, oldest first
 #[derive(Args)]
-#[command(after_help = "Example:\n  onceward lifecycle list\n  onceward lifecycle list shop.refund --json")]
+#[command(after_help = "Examples:\n  onceward lifecycle list\n  onceward lifecycle list shop.refund --json")]
 pub(crate) struct LifecycleListArgs {
-    /// Only of this lifecycle
+    /// Only versions of this lifecycle
     name: Option<String>,
     #[command(flatten)]
     backend: BackendArgs,
-    /// Print them as JSON on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +41,7 @@ fn render(versions: &[LifecycleVersion]) -> String {
         let by = version.by.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
         let _ = writeln!(
             text,
-            "{:width$}  {}  {current_mark:7}  since {}{by}  {} living, {} ended",
+            "{:width$}  {}  {current_mark:7}  since {}{by}  {} active, {} ended",
             version.lifecycle,
             version.hash.get(..12).unwrap_or(&version.hash),
             version.current_since,

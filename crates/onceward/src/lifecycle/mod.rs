@@ -10,13 +10,13 @@ use clap::{Args, Subcommand};
 
 use crate::output::CommandStatus;
 
-/// Versions of lifecycles: look at them, make one current, move records from one to another
+/// List and activate lifecycle versions, and migrate records between them
 ///
-/// A database keeps every version of a lifecycle that it was ever given. A version that it never saw becomes the current one, by which
-/// new records are made; records that are there keep the one that they were made by. docs/lifecycle-versions.md tells the whole of it.
+/// A database keeps every version of a lifecycle. A new version becomes current, and new records use it; existing records keep the version
+/// that created them. See docs/lifecycle-versions.md.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward lifecycle list shop.refund\n  onceward lifecycle use shop.refund 3f1c9a0e\n  onceward lifecycle move shop.refund --map approved=to_pay --dry-run"
+    after_help = "Examples:\n  onceward lifecycle list shop.refund\n  onceward lifecycle use shop.refund 3f1c9a0e\n  onceward lifecycle move shop.refund --map approved=to_pay --dry-run"
 )]
 pub(crate) struct LifecycleArgs {
     #[command(subcommand)]
@@ -34,8 +34,8 @@ impl LifecycleArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         match &self.command {
             LifecycleCommand::List(list) => list.run(),
-            LifecycleCommand::Use(turn) => turn.run(),
-            LifecycleCommand::Move(moving) => moving.run(),
+            LifecycleCommand::Use(use_version) => use_version.run(),
+            LifecycleCommand::Move(move_records) => move_records.run(),
         }
     }
 }

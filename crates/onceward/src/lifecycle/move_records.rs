@@ -18,38 +18,38 @@ const MAX_RECORDS_PER_STEP: usize = 500;
 /// More skipped records than this are only counted, so that the list fits on a screen.
 const MAX_LISTED_RECORDS: usize = 20;
 
-/// Move records to another version of their lifecycle
+/// Migrate records to another version of their lifecycle
 ///
-/// Each is moved by an operation of its own, with an entry in the log. A state of the same name needs no word; where the other version
-/// calls it differently, say so with --map. What could keep all of them is found before the first one is moved. Records that a worker
-/// holds are left for another time, as are those whose fields do not fit: they are named, and the verb can be called again.
+/// Each record is migrated by its own operation with a log entry. States with the same name in both versions need no --map. Incompatible
+/// versions are refused before the first record is migrated. Records that a worker holds, and records whose fields do not fit, are skipped
+/// and listed; run the command again for them.
 ///
-/// Exits with 0 when all were moved; with 1 if some were not, or none can be; with 2 if it cannot be tried.
+/// Exit codes: 0 all records were migrated; 1 some or all were not; 2 the server or the database cannot be reached.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  onceward lifecycle move shop.refund --dry-run\n  onceward lifecycle move shop.refund --map approved=to_pay --map stuck=to_pay"
+    after_help = "Examples:\n  onceward lifecycle move shop.refund --dry-run\n  onceward lifecycle move shop.refund --map approved=to_pay --map stuck=to_pay"
 )]
 pub(crate) struct MoveRecordsArgs {
-    /// The lifecycle
+    /// Name of the lifecycle
     name: String,
-    /// Records in state A go to state B; may be given more than once
+    /// Migrate records in state A to state B. Repeatable
     #[arg(long, value_name = "A=B", value_parser = parse_state_pair)]
     map: Vec<(String, String)>,
-    /// Only records of this version: its hash, or 8 characters of it
+    /// Only records of this version: its hash, or at least its first 8 characters
     #[arg(long, value_name = "HASH")]
     from: Option<String>,
-    /// To this version, in place of the current one
+    /// Target version. Default: the current version
     #[arg(long, value_name = "HASH")]
     to: Option<String>,
-    /// Records that have ended, too
+    /// Also migrate records that have ended
     #[arg(long)]
     ended: bool,
-    /// Find out who can be moved, and move nobody
+    /// Only report which records would be migrated
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     backend: BackendArgs,
-    /// Print what became of it as JSON on standard output
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct MoveRecordsArgs {
 fn parse_state_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.to_owned(), to.to_owned())),
-        _ => Err("write it as OLD=NEW".to_owned()),
+        _ => Err("expected OLD=NEW, two state names".to_owned()),
     }
 }
 
@@ -66,7 +66,7 @@ impl MoveRecordsArgs {
         let mut map = BTreeMap::new();
         for (from, to) in &self.map {
             if map.insert(from.clone(), to.clone()).is_some_and(|other| other != *to) {
-                anyhow::bail!("--map sends `{from}` to two states");
+                anyhow::bail!("--map maps `{from}` to two states");
             }
         }
         let mut request = MigrateRecordsBody {
@@ -78,12 +78,12 @@ impl MoveRecordsArgs {
             after: None,
             limit: Some(MAX_RECORDS_PER_STEP),
         };
-        self.backend.run(self.json, async |desk| {
+        self.backend.run(self.json, async |backend| {
             let mut bar = ProgressBar::for_terminal();
             let mut total = MigrationStep::default();
             let (mut done, mut records) = (0, 0);
             loop {
-                let step = desk.migrate_records(&self.name, &request).await?;
+                let step = backend.migrate_records(&self.name, &request).await?;
                 // The first step reports the total; later steps report the remaining records.
                 records = step.records.max(records);
                 done += step.moved + step.skipped.len() as u64;
@@ -91,7 +91,7 @@ impl MoveRecordsArgs {
                 total.to = step.to;
                 total.skipped.extend(step.skipped);
                 if let Some(bar) = &mut bar {
-                    bar.draw("move", done, records);
+                    bar.draw("migrating", done, records);
                 }
                 request.after = step.next;
                 if request.after.is_none() {
@@ -107,35 +107,31 @@ impl MoveRecordsArgs {
     }
 
     fn summary(&self, total: &MigrationStep) -> String {
-        for left in total.skipped.iter().take(MAX_LISTED_RECORDS) {
-            print_stderr(&format!("not moved: {} in {}: {}\n", left.record, left.state, left.reason));
+        for skipped in total.skipped.iter().take(MAX_LISTED_RECORDS) {
+            print_stderr(&format!("skipped: {} in {}: {}\n", skipped.record, skipped.state, skipped.reason));
         }
         if total.skipped.len() > MAX_LISTED_RECORDS {
-            print_stderr(&format!("not moved: {} more\n", total.skipped.len() - MAX_LISTED_RECORDS));
+            print_stderr(&format!("skipped: {} more\n", total.skipped.len() - MAX_LISTED_RECORDS));
         }
         let to = total.to.get(..12).unwrap_or(&total.to);
         let records = count_noun(total.moved, "record", "records");
         let verb_phrase = if self.dry_run {
-            "would be moved"
+            "would be migrated"
         } else if total.moved == 1 {
-            "was moved"
+            "was migrated"
         } else {
-            "were moved"
+            "were migrated"
         };
-        let leased = total.skipped.iter().filter(|left| left.code == "already_leased").count();
-        let left = match (total.skipped.len(), leased) {
+        let leased = total.skipped.iter().filter(|skipped| skipped.code == "already_leased").count();
+        let skipped = match (total.skipped.len(), leased) {
             (0, _) => String::new(),
-            (left, 0) => format!("; {left} could not be"),
-            (left, leased) => {
-                let of_them = count_noun(
-                    leased,
-                    "of them because a worker holds it: try that one again",
-                    "of them because a worker holds them: try those again",
-                );
-                format!("; {left} could not be, {of_them}")
+            (skipped, 0) => format!("; {skipped} skipped"),
+            (skipped, leased) => {
+                let leased = count_noun(leased, "of them is leased", "of them are leased");
+                format!("; {skipped} skipped, {leased}: run the command again later")
             }
         };
-        format!("{records} of {} {verb_phrase} to {to}{left}\n", self.name)
+        format!("{records} of {} {verb_phrase} to {to}{skipped}\n", self.name)
     }
 }
 

@@ -7,32 +7,32 @@ use serde_json::json;
 use super::backend::BackendArgs;
 use crate::output::{CommandStatus, print_stdout};
 
-/// Make a version the current one of its lifecycle: back to an older one, or forward again
+/// Activate a version of a lifecycle, older or newer than the current one
 ///
-/// New records are made by it from now on, in every process; those that are there keep theirs. Who did so, and when, is in the log.
-/// A process that starts again with the files of another version does not change it back.
+/// From then on, new records use this version in every process. Existing records keep theirs. The log records the caller and the time.
+/// A server that restarts with the files of another version does not undo it.
 #[derive(Args)]
 #[command(after_help = "Example:\n  onceward lifecycle use shop.refund 3f1c9a0e")]
 pub(crate) struct UseVersionArgs {
-    /// The lifecycle
+    /// Name of the lifecycle
     name: String,
-    /// The version's hash, or its beginning: 8 characters at least
+    /// Hash of the version, or at least its first 8 characters
     hash: String,
     #[command(flatten)]
     backend: BackendArgs,
-    /// Print the answer as JSON on standard output
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 impl UseVersionArgs {
     pub(super) fn run(&self) -> Result<CommandStatus> {
-        self.backend.run(self.json, async |desk| {
-            let hash = desk.activate_version(&self.name, &self.hash).await?;
+        self.backend.run(self.json, async |backend| {
+            let hash = backend.activate_version(&self.name, &self.hash).await?;
             let text = if self.json {
                 format!("{:#}\n", json!({ "lifecycle": self.name, "hash": hash }))
             } else {
-                format!("{} {hash} is current\n", self.name)
+                format!("{} {hash} is now current\n", self.name)
             };
             print_stdout(&text)?;
             Ok(CommandStatus::Success)

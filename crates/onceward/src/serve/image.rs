@@ -22,45 +22,44 @@ const MODERATION_TIMEOUT: Duration = Duration::from_secs(8);
 /// A moderation response is a few kilobytes; this bounds a misbehaving service.
 const MAX_MODERATION_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Who draws.
+/// What generates images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ImageProviderKind {
-    /// This program itself, without a network
+    /// Built in, without a network
     Local,
-    /// A service with OpenAI's images endpoint, at --image-url
+    /// A service with OpenAI's images API at --image-url
     Openai,
-    /// Nobody here: workers of one's own lease the jobs
+    /// None: your own workers lease the jobs
     None,
 }
 
 // No doc comment: clap would use it as the help text of `serve`. Field names follow the flags.
-#[allow(clippy::struct_field_names, reason = "flags of one system begin alike")]
+#[allow(clippy::struct_field_names, reason = "flags of one system share a prefix")]
 #[derive(Args)]
 pub(super) struct ImageArgs {
-    /// Who draws; `local` unless there is an --image-url
-    #[arg(long, value_enum, value_name = "WHO", env = "ONCEWARD_IMAGE_PROVIDER")]
+    /// What generates images. Default: openai if --image-url is set, otherwise local
+    #[arg(long, value_enum, value_name = "PROVIDER", env = "ONCEWARD_IMAGE_PROVIDER")]
     image_provider: Option<ImageProviderKind>,
-    /// The base address of a service that speaks OpenAI's images protocol, such as `https://host/v1`. Its key stands in the variable
-    /// `ONCEWARD_IMAGE_KEY`
+    /// Base URL of a service with OpenAI's images API, such as `https://host/v1`. Set its API key in `ONCEWARD_IMAGE_KEY`
     #[arg(long, value_name = "URL", env = "ONCEWARD_IMAGE_URL")]
     image_url: Option<String>,
-    /// The model that draws there
+    /// Model that generates images
     #[arg(long, value_name = "NAME", env = "ONCEWARD_IMAGE_MODEL", default_value = "gpt-image-1")]
     image_model: String,
-    /// How many seconds the service may take for a picture
+    /// Timeout per image, in seconds
     #[arg(long, value_name = "SECONDS", env = "ONCEWARD_IMAGE_TIME", default_value_t = 120)]
     image_time: u64,
-    /// How many megabytes a picture may have
+    /// Maximum size of an image, in megabytes
     #[arg(long, value_name = "MB", env = "ONCEWARD_IMAGE_MEGABYTES", default_value_t = 20)]
     image_megabytes: usize,
-    /// How many pictures are drawn at the same time
+    /// Number of images generated at the same time
     #[arg(long, value_name = "N", env = "ONCEWARD_IMAGE_AT_ONCE", default_value_t = 4)]
     image_at_once: usize,
-    /// The base address of a service with OpenAI's moderation endpoint, asked about every prompt. Its key stands in
-    /// `ONCEWARD_IMAGE_MODERATION_KEY`; at the same address as the other, that one's will do
+    /// Base URL of a service with OpenAI's moderation API, which checks every prompt. Set its API key in
+    /// `ONCEWARD_IMAGE_MODERATION_KEY`. Default if the host is that of --image-url: `ONCEWARD_IMAGE_KEY`
     #[arg(long, value_name = "URL", env = "ONCEWARD_IMAGE_MODERATION_URL")]
     image_moderation_url: Option<String>,
-    /// The model that judges there
+    /// Model that checks prompts
     #[arg(
         long,
         value_name = "NAME",
@@ -68,7 +67,7 @@ pub(super) struct ImageArgs {
         default_value = "omni-moderation-latest"
     )]
     image_moderation_model: String,
-    /// Words that no prompt may have, one a line, in place of the few that are built in
+    /// File with blocked words, one per line. Replaces the built-in list
     #[arg(long, value_name = "FILE", env = "ONCEWARD_IMAGE_WORDS")]
     image_words: Option<PathBuf>,
 }
@@ -122,7 +121,7 @@ impl ImageArgs {
         match (self.image_provider.unwrap_or(default_kind), url) {
             (ImageProviderKind::None, _) => Ok(None),
             (ImageProviderKind::Local, _) => Ok(Some(ImageProvider::Local)),
-            (ImageProviderKind::Openai, None) => bail!("--image-provider openai needs an --image-url"),
+            (ImageProviderKind::Openai, None) => bail!("--image-provider openai needs --image-url"),
             (ImageProviderKind::Openai, Some(url)) => {
                 let config = OpenAiConfig {
                     url: url.clone(),
@@ -144,8 +143,8 @@ impl ImageSetup {
     pub(super) fn start(self, engine: &Engine<AnyStore>) {
         let Some(objects) = engine.object_storage().cloned() else { return };
         start_cleanup(engine, &objects);
-        if let Some(studio) = self.worker_config {
-            start_image_worker(engine, &objects, studio);
+        if let Some(config) = self.worker_config {
+            start_image_worker(engine, &objects, config);
         }
     }
 }

@@ -40,10 +40,10 @@ pub(super) fn load(
     if !folders.is_empty() {
         let loaded = files::read_lifecycle_files(folders)?;
         if !loaded.unreadable.is_empty() {
-            loaded.unreadable.iter().for_each(|unfit| print_stderr(&format!("error: {}\n", unfit.message)));
+            loaded.unreadable.iter().for_each(|file| print_stderr(&format!("error: {}\n", file.message)));
             return Ok(None);
         }
-        let skipped = loaded.skipped.iter().map(|name| format!("{name}, since it is no lifecycle file"));
+        let skipped = loaded.skipped.iter().map(|name| format!("{name}: not a lifecycle file"));
         lifecycles.skipped.extend(skipped);
         user_files = loaded.files;
     }
@@ -64,7 +64,7 @@ pub(super) fn load(
             missing_requirements.iter().find(|(lacking, _)| *lacking == system).map(|(_, what)| (*what).to_owned());
         match missing.or_else(|| unanswered_checks(&definitions, checks).into_iter().next()) {
             Some(reason) => {
-                lifecycles.skipped.push(format!("{system}, since {reason}"));
+                lifecycles.skipped.push(format!("{system}: {reason}"));
                 lifecycles.unavailable.extend(shipped.into_iter().map(|name| (name, reason.clone())));
             }
             None => lifecycles.add(files, &shipped),
@@ -152,7 +152,7 @@ fn unanswered_checks(definitions: &Definitions, checks: &CheckRegistry) -> Vec<S
     let mut unanswered = Vec::new();
     for lifecycle in definitions.lifecycles.values() {
         for check in lifecycle.checks.iter().filter(|check| !checks.contains(&lifecycle.name, &check.name)) {
-            unanswered.push(format!("nobody here answers the check `{}` of {}", check.name, lifecycle.name));
+            unanswered.push(format!("no handler is registered for the check `{}` of {}", check.name, lifecycle.name));
         }
     }
     unanswered

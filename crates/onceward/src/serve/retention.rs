@@ -14,7 +14,7 @@ use crate::prune::parse_duration_or_days;
 // No doc comment: clap would use it as the help text of `serve`.
 #[derive(Args)]
 pub(super) struct RetentionArgs {
-    /// How long records are kept after their end: 30d, 12h or `forever`; LIFECYCLE=TIME for those of one lifecycle. May be given more than once
+    /// How long ended records are kept: 30d, 12h or `forever`; LIFECYCLE=TIME for one lifecycle. Repeatable; default: 30d
     #[arg(long, value_name = "[LIFECYCLE=]TIME", env = "ONCEWARD_KEEP", value_delimiter = ',')]
     keep: Vec<KeepArg>,
 }
@@ -45,14 +45,16 @@ impl FromStr for KeepRule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (lifecycle, time) = match text.split_once('=') {
-            Some(("", _)) => return Err(format!("`{text}` names no lifecycle: write shop.order={}", &text[1..])),
+            Some(("", _)) => {
+                return Err(format!("`{text}` has no lifecycle before `=`; example: shop.order={}", &text[1..]));
+            }
             Some((lifecycle, time)) => (Some(lifecycle.into()), time),
             None => (None, text),
         };
         let duration = if time == "forever" {
             None
         } else {
-            Some(parse_duration_or_days(time).map_err(|wrong| wrong + ", or forever")?)
+            Some(parse_duration_or_days(time).map_err(|error| error + ", or forever")?)
         };
         Ok(Self { lifecycle, duration })
     }
@@ -60,7 +62,7 @@ impl FromStr for KeepRule {
 
 impl RetentionArgs {
     fn rules(&self) -> impl Iterator<Item = &KeepRule> {
-        self.keep.iter().filter_map(|said| said.0.as_ref())
+        self.keep.iter().filter_map(|keep| keep.0.as_ref())
     }
 
     /// Builds the policy. Fails if two rules name the same lifecycle.
@@ -72,7 +74,7 @@ impl RetentionArgs {
                 Some(name) => lifecycles.insert(Arc::clone(name), *length).is_some(),
             };
             if is_repeated {
-                bail!("--keep says twice how long records{} are kept", of_lifecycle(lifecycle.as_deref()));
+                bail!("--keep was given twice for records{}", of_lifecycle(lifecycle.as_deref()));
             }
         }
         let defaults = RetentionPolicy::default();
@@ -88,7 +90,7 @@ impl RetentionArgs {
         let mut lifecycle_names = self.rules().filter_map(|keep| keep.lifecycle.as_deref());
         if let Some(name) = lifecycle_names.find(|name| !served.contains(*name)) {
             let all: Vec<&str> = served.iter().map(|name| &**name).collect();
-            bail!("--keep: no lifecycle here is called `{name}`; there are {}", all.join(", "));
+            bail!("--keep: there is no lifecycle `{name}`; known lifecycles: {}", all.join(", "));
         }
         Ok(())
     }
@@ -105,7 +107,8 @@ mod tests {
     const DAY: Duration = Duration::from_hours(24);
 
     fn retention(arguments: &[&str]) -> Result<RetentionPolicy> {
-        RetentionArgs { keep: arguments.iter().map(|text| text.parse().expect("well said")).collect() }.retention()
+        RetentionArgs { keep: arguments.iter().map(|text| text.parse().expect("valid --keep value")).collect() }
+            .retention()
     }
 
     #[test]
@@ -125,11 +128,11 @@ mod tests {
 
     #[test]
     fn malformed_or_repeated_keep_flags_are_rejected() {
-        for wrong in ["", "30", "ever", "-1d", "image.job", "image.job=", "image.job=soon", "=30d", "30d=image.job"] {
-            assert!(wrong.parse::<KeepRule>().is_err(), "{wrong}");
+        for invalid in ["", "30", "ever", "-1d", "image.job", "image.job=", "image.job=soon", "=30d", "30d=image.job"] {
+            assert!(invalid.parse::<KeepRule>().is_err(), "{invalid}");
         }
-        for twice in [["30d", "forever"], ["image.job=1d", "image.job=1d"]] {
-            assert!(retention(&twice).is_err(), "{twice:?}");
+        for repeated in [["30d", "forever"], ["image.job=1d", "image.job=1d"]] {
+            assert!(retention(&repeated).is_err(), "{repeated:?}");
         }
     }
 }

@@ -8,19 +8,19 @@ use onceward_server::{Telemetry, TraceExport};
 /// Creates telemetry that exports traces to this collector. Headers and sample ratio come from the environment.
 pub(super) fn telemetry_for(endpoint: &str) -> Result<Arc<Telemetry>> {
     if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-        bail!("--otlp wants the http:// or https:// address of a collector");
+        bail!("--otlp must be the http:// or https:// URL of a collector");
     }
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let headers = parse_headers(&variable("OTEL_EXPORTER_OTLP_HEADERS")).context("OTEL_EXPORTER_OTLP_HEADERS")?;
     let sample = parse_sample_ratio(&variable("OTEL_TRACES_SAMPLER_ARG")).context("OTEL_TRACES_SAMPLER_ARG")?;
     Telemetry::with_traces(TraceExport { endpoint: endpoint.to_owned(), headers, sample_ratio: sample })
-        .context("traces")
+        .context("--otlp")
 }
 
 fn parse_headers(text: &str) -> Result<Vec<(String, String)>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let read = |pair: &str| {
-        let (name, value) = pair.split_once('=').context("is a list of name=value")?;
+        let (name, value) = pair.split_once('=').context("expected a list of name=value")?;
         Ok((name.trim().to_owned(), value.trim().to_owned()))
     };
     pairs.map(read).collect()
@@ -30,8 +30,8 @@ fn parse_sample_ratio(text: &str) -> Result<f64> {
     if text.trim().is_empty() {
         return Ok(1.0);
     }
-    let ratio: f64 = text.trim().parse().context("is a number from 0 to 1")?;
-    if (0.0..=1.0).contains(&ratio) { Ok(ratio) } else { bail!("is a number from 0 to 1") }
+    let ratio: f64 = text.trim().parse().context("expected a number from 0 to 1")?;
+    if (0.0..=1.0).contains(&ratio) { Ok(ratio) } else { bail!("expected a number from 0 to 1") }
 }
 
 #[cfg(test)]

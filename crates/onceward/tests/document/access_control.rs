@@ -13,8 +13,8 @@ use crate::support::{BINARY, DocumentServer};
 
 /// Collects each file and folder below this one with its mode.
 fn collect_modes(folder: &Path, all: &mut BTreeSet<(String, u32)>) {
-    for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
-        let about = entry.metadata().expect("it is there");
+    for entry in std::fs::read_dir(folder).expect("folder").flatten() {
+        let about = entry.metadata().expect("file exists");
         all.insert((entry.file_name().to_string_lossy().into_owned(), about.permissions().mode() & 0o7777));
         if about.is_dir() {
             collect_modes(&entry.path(), all);
@@ -30,7 +30,7 @@ fn stored_files_are_readable_by_server_user_only() {
         assert_eq!(server.upload(&server.alice, name, &vec![b'x'; length]).status, 201);
     }
     let database = server.folder.database_path();
-    let folder = database.parent().expect("a folder").to_owned();
+    let folder = database.parent().expect("folder").to_owned();
     let copy = folder.join("copy.db");
     let url = format!("sqlite:{}", database.display());
     let done = Command::new(BINARY).args(["backup", "--db", &url]).arg(&copy).output().expect("the binary runs");
@@ -49,9 +49,9 @@ fn stored_files_are_readable_by_server_user_only() {
     let made = Command::new(BINARY)
         .args(["key", "create", "--owner", "eve", "--role", "viewer", "--db", &url])
         .output()
-        .expect("it runs");
+        .expect("start process");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let stayed = std::fs::metadata(&copy).expect("it is there").permissions().mode();
+    let stayed = std::fs::metadata(&copy).expect("file exists").permissions().mode();
     assert_eq!(stayed & 0o7777, 0o640);
 }
 

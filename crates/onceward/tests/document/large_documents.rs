@@ -36,13 +36,13 @@ fn largest_document_is_streamed_in_bounded_memory() {
             [BINARY_CONTENT_TYPE, ("client-request-id", "whole"), ("content-length", &*MAX_DOCUMENT_BYTES.to_string())];
         let mut stream = server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head);
         for number in 0..MAX_DOCUMENT_BYTES / CHUNK_BYTES {
-            stream.write_all(&chunk(number)).expect("it reads");
+            stream.write_all(&chunk(number)).expect("read");
         }
         let made = http::read_response(&stream);
         assert_eq!(made.status, 201, "{}", made.text());
         let grown = server.process.memory_kb("VmHWM") - before;
         assert!(grown < MAX_GROWTH_KILOBYTES, "{db:?}: the server grew by {grown} KB on the way in");
-        let id = made.json()["jobId"].as_str().expect("an id").to_owned();
+        let id = made.json()["jobId"].as_str().expect("id").to_owned();
         let submitted = server.post(&server.alice, &format!("/document/jobs/{id}/submit"), &json!({}));
         assert_eq!(submitted.status, 200);
         let leased = server.lease_job();
@@ -70,14 +70,14 @@ fn upload_one_byte_too_many(server: &DocumentServer) {
     let head = [BINARY_CONTENT_TYPE, ("client-request-id", "more"), ("transfer-encoding", "chunked")];
     let mut stream = server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head);
     for number in 0..MAX_DOCUMENT_BYTES / CHUNK_BYTES {
-        stream.write_all(format!("{CHUNK_BYTES:x}\r\n").as_bytes()).expect("it reads");
-        stream.write_all(&chunk(number + 1)).expect("it reads");
-        stream.write_all(b"\r\n").expect("it reads");
+        stream.write_all(format!("{CHUNK_BYTES:x}\r\n").as_bytes()).expect("read");
+        stream.write_all(&chunk(number + 1)).expect("read");
+        stream.write_all(b"\r\n").expect("read");
     }
-    stream.write_all(b"1\r\nx\r\n").expect("it reads");
+    stream.write_all(b"1\r\nx\r\n").expect("read");
     http::read_response(&stream).assert_problem(413, "request_too_large");
     let jobs = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
     assert_eq!(jobs["records"].as_array().map(Vec::len), Some(2), "the first, and the whole one");
-    let drafts = std::fs::read_dir(server.objects().join("drafts")).expect("a folder").count();
+    let drafts = std::fs::read_dir(server.objects().join("drafts")).expect("folder").count();
     assert_eq!(drafts, 0);
 }

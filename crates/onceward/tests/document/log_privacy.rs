@@ -41,7 +41,7 @@ fn logs_and_errors_contain_no_document_bytes() {
         let server_log = served.stop();
         assert!(server_log.contains("/document/upload") && server_log.contains("engine drained"), "{server_log}");
         assert!(
-            output.contains("works on document.job") && output.contains("onceward_executions_ended_total"),
+            output.contains("leases jobs of document.job") && output.contains("onceward_executions_ended_total"),
             "{output}"
         );
         for (what, text) in [("the server's log", &server_log), ("an answer, the metrics or the worker", &output)] {

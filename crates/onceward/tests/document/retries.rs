@@ -31,19 +31,19 @@ fn spawn_worker(server: &DocumentServer, timeouts: &str) -> Child {
 }
 
 fn kill_worker(mut worker: Child) {
-    worker.kill().expect("it runs");
-    worker.wait().expect("it ends");
+    worker.kill().expect("start process");
+    worker.wait().expect("wait for process");
 }
 
 /// Returns all log entries of a job.
 fn history_entries(server: &DocumentServer, id: &str) -> Vec<Json> {
     let history = server.get(&server.alice, &format!("/v1/records/{id}/history")).json();
-    history["entries"].as_array().expect("its log").clone()
+    history["entries"].as_array().expect("log").clone()
 }
 
 /// Returns each delay, from the times in the log.
 fn retry_delays_millis(server: &DocumentServer, id: &str) -> Vec<i128> {
-    let at = |entry: &Json| entry["at"].as_str().expect("a time").parse::<jiff::Timestamp>().expect("RFC 3339");
+    let at = |entry: &Json| entry["at"].as_str().expect("time").parse::<jiff::Timestamp>().expect("RFC 3339");
     let entries = history_entries(server, id);
     let pairs = entries.windows(2).filter(|pair| pair[0]["state"] == "RETRYING" && pair[1]["state"] == "QUEUED");
     pairs.map(|pair| at(&pair[1]).duration_since(at(&pair[0])).as_millis()).collect()

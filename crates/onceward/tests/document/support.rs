@@ -74,7 +74,7 @@ impl DocumentServer {
     pub(crate) fn submit_document(&self, name: &str, document: &[u8]) -> String {
         let made = self.upload(&self.alice, name, document);
         assert_eq!(made.status, 201, "{}", made.text());
-        let id = made.json()["jobId"].as_str().expect("an id").to_owned();
+        let id = made.json()["jobId"].as_str().expect("id").to_owned();
         assert_eq!(
             self.post(&self.alice, &format!("/document/jobs/{id}/submit"), &json!({})).json()["state"],
             "QUEUED"

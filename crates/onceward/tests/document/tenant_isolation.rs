@@ -49,7 +49,7 @@ fn missing_and_foreign_jobs_return_identical_404() {
             (&json!("RUNNING"), &json!("SUCCEEDED"))
         );
         let record = server.get(&server.operator, &format!("/v1/records/{foreign}")).json();
-        assert_eq!(record["fields"]["cancelRequested"], false, "nobody asked it to stop");
+        assert_eq!(record["fields"]["cancelRequested"], false, "no stop was requested");
     }
 }
 

@@ -13,12 +13,12 @@ fn begin_upload(server: &DocumentServer, name: &str) -> Result<TcpStream, RawHtt
     let head = [BINARY_CONTENT_TYPE, ("client-request-id", name), ("content-length", "10"), ("expect", "100-continue")];
     let mut stream = server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head);
     let mut first = [0; 12];
-    stream.peek(&mut first).expect("an answer");
+    stream.peek(&mut first).expect("response");
     if &first != b"HTTP/1.1 100" {
         return Err(http::read_response(&stream));
     }
     let mut continue_head = [0; 25];
-    stream.read_exact(&mut continue_head).expect("an answer");
+    stream.read_exact(&mut continue_head).expect("response");
     Ok(stream)
 }
 
@@ -28,11 +28,11 @@ fn one_owner_gets_at_most_a_quarter_of_upload_slots() {
     let server = DocumentServer::open(DatabaseKind::Sqlite);
     let mut uploads: Vec<TcpStream> =
         (0..4).map(|number| begin_upload(&server, &number.to_string()).expect("a place")).collect();
-    let fifth = begin_upload(&server, "fifth").expect_err("no place");
+    let fifth = begin_upload(&server, "fifth").expect_err("id line");
     fifth.assert_problem(503, "too_many_uploads");
     assert!(fifth.header("retry-after").is_some());
     assert_eq!(server.upload(&server.bob, "his", b"x").status, 201);
-    uploads[0].write_all(&[7; 10]).expect("it reads");
+    uploads[0].write_all(&[7; 10]).expect("read");
     assert_eq!(http::read_response(&uploads.remove(0)).status, 201);
     assert_eq!(server.upload(&server.alice, "fifth", b"x").status, 201, "one of hers is free again");
 }

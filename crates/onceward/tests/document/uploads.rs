@@ -21,7 +21,7 @@ fn repeated_upload_returns_first_job() {
             let made = server.upload(&server.alice, name, document);
             assert_eq!(made.status, 201, "{}", made.text());
             let job = made.json();
-            let mut names: Vec<&String> = job.as_object().expect("an object").keys().collect();
+            let mut names: Vec<&String> = job.as_object().expect("JSON object").keys().collect();
             names.sort();
             let all = "completedAt createdAt errorType jobId lastError maxRetries retryCount startedAt state";
             assert_eq!(names, all.split(' ').collect::<Vec<_>>());
@@ -32,7 +32,7 @@ fn repeated_upload_returns_first_job() {
             for none in ["startedAt", "completedAt", "lastError", "errorType"] {
                 assert!(job[none].is_null(), "{none} in {job}");
             }
-            let id = job["jobId"].as_str().expect("an id");
+            let id = job["jobId"].as_str().expect("id");
             let again = server.upload(&server.alice, name, document);
             assert_eq!((again.status, again.json()), (200, job.clone()));
             let other = server.upload(&server.alice, name, b"other bytes");
@@ -65,7 +65,7 @@ fn repeated_upload_writes_nothing() {
         let made = server.upload(&server.alice, "a", &large);
         assert_eq!(made.status, 201, "{}", made.text());
         std::fs::remove_dir_all(server.objects().join("drafts")).expect("drafts are written there");
-        std::fs::write(server.objects().join("drafts"), "in the way").expect("a file");
+        std::fs::write(server.objects().join("drafts"), "in the way").expect("file");
         server.upload(&server.alice, "b", &large).assert_problem(503, "object_storage_unavailable");
         let again = server.upload(&server.alice, "a", &large);
         assert_eq!((again.status, again.json()), (200, made.json()));
@@ -120,7 +120,7 @@ fn oversized_upload_returns_413() {
     let response =
         http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
     response.assert_problem(413, "request_too_large");
-    assert_eq!(response.json()["most"], max_bytes);
+    assert_eq!(response.json()["max_bytes"], max_bytes);
     // Without object storage, documents are stored whole in the database, with a smaller limit.
     let server = DocumentServer::without_objects();
     let max_bytes_without_objects = 16 * 1024 * 1024_usize;
@@ -132,11 +132,11 @@ fn oversized_upload_returns_413() {
     let response =
         http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
     response.assert_problem(413, "object_storage_not_configured");
-    assert_eq!(response.json()["most"], max_bytes_without_objects);
+    assert_eq!(response.json()["max_bytes"], max_bytes_without_objects);
     let document: Vec<u8> = (0..3_000_000_u32).map(|at| at.to_le_bytes()[0] ^ 0x5a).collect();
     let made = server.upload(&server.alice, "b", &document);
     assert_eq!(made.status, 201, "{}", made.text());
-    let id = made.json()["jobId"].as_str().expect("an id").to_owned();
+    let id = made.json()["jobId"].as_str().expect("id").to_owned();
     assert!(server.get(&server.alice, &format!("/v1/records/{id}/payload")).body == document);
 }
 
@@ -150,7 +150,7 @@ fn aborted_upload_leaves_no_job_or_draft() {
         let server = DocumentServer::open(db);
         let head = [BINARY_CONTENT_TYPE, ("client-request-id", "a"), ("content-length", "10000000")];
         let mut stream = server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head);
-        stream.write_all(&vec![7; 5_000_000]).expect("it reads");
+        stream.write_all(&vec![7; 5_000_000]).expect("read");
         let started_at = Instant::now();
         let wait_for_drafts = |until: usize| {
             while count_drafts(&server.objects()) != until {
@@ -167,7 +167,7 @@ fn aborted_upload_leaves_no_job_or_draft() {
         wait_for_drafts(1);
         drop(stream);
         wait_for_drafts(0);
-        let folders: Vec<_> = std::fs::read_dir(server.objects()).expect("a folder").flatten().collect();
+        let folders: Vec<_> = std::fs::read_dir(server.objects()).expect("folder").flatten().collect();
         assert_eq!(folders.len(), 1, "only where drafts are written: {folders:?}");
         let listed = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
         assert_eq!(listed["records"], json!([]));

@@ -24,7 +24,7 @@ fn script() -> String {
 /// Returns the error code of the job's last attempt.
 fn last_error_code(server: &DocumentServer, id: &str) -> Json {
     let all = server.get(&server.alice, &format!("/v1/records/{id}/executions")).json();
-    all["executions"].as_array().and_then(|all| all.last()).expect("an attempt")["aborted"]["code"].clone()
+    all["executions"].as_array().and_then(|all| all.last()).expect("attempt")["aborted"]["code"].clone()
 }
 
 /// DOC-3, DOC-4, DOC-11: a truncated or encrypted file, or another format, fails with its code and a message without
@@ -44,10 +44,10 @@ fn extract_script_reads_documents_or_fails_with_code() {
         let bad: Vec<_> = bad.map(|(name, bytes, code)| (server.submit_document(name, &bytes), code)).into();
         let options = ["--until-idle", "--result", "text"];
         let worked = server.work_command(&options, &[&script()]).output().expect("the binary runs");
-        let said = String::from_utf8_lossy(&worked.stderr);
-        assert!(worked.status.success(), "{said}");
+        let printed = String::from_utf8_lossy(&worked.stderr);
+        assert!(worked.status.success(), "{printed}");
         for (id, words) in &good {
-            assert_eq!(server.job(id)["state"], "SUCCEEDED", "{}\n{said}", server.job(id));
+            assert_eq!(server.job(id)["state"], "SUCCEEDED", "{}\n{printed}", server.job(id));
             let text = server.get(&server.alice, &format!("/document/jobs/{id}/result"));
             assert_eq!(text.header("content-type"), Some("text/plain; charset=utf-8"));
             assert!(text.text().contains(words), "{}", text.text());
@@ -58,7 +58,7 @@ fn extract_script_reads_documents_or_fails_with_code() {
             assert_eq!((last_error_code(&server, id), &job["retryCount"]), (json!(expected), &json!(0)), "{job}");
             assert!(!job["lastError"].as_str().expect("words").contains("MARK"), "{job}");
         }
-        assert!(!said.contains("MARK"), "{said}");
+        assert!(!printed.contains("MARK"), "{printed}");
     }
 }
 
@@ -69,9 +69,9 @@ fn worker_stops_when_programs_are_missing() {
     let id = server.submit_document("a", &sample("letter.pdf"));
     let mut work = server.work_command(&[], &[&script()]);
     let worked = work.env("PATH", server.objects()).output().expect("the binary runs");
-    let said = String::from_utf8_lossy(&worked.stderr);
-    assert_eq!(worked.status.code(), Some(1), "{said}");
-    assert!(said.contains("is not installed"), "{said}");
+    let printed = String::from_utf8_lossy(&worked.stderr);
+    assert_eq!(worked.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("is not installed"), "{printed}");
     // A yield costs a retry, but is not a failure of the job.
     let job = server.job(&id);
     assert_eq!((&job["retryCount"], &job["errorType"]), (&json!(1), &json!("RETRYABLE")), "{job}");
@@ -91,12 +91,12 @@ fn full_disk_is_retryable_and_oversized_picture_terminal() {
         .work_command(&["--until-idle", "--result", "text"], &["sh", "-c", limited, &script()])
         .output()
         .expect("the binary runs");
-    let said = String::from_utf8_lossy(&worked.stderr);
-    assert!(worked.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&worked.stderr);
+    assert!(worked.status.success(), "{printed}");
     let (job, code_of) = (server.job(&scan), last_error_code(&server, &scan));
-    assert_eq!((&job["errorType"], code_of), (&json!("RETRYABLE"), json!("SYSTEM_TRANSIENT")), "{job}\n{said}");
+    assert_eq!((&job["errorType"], code_of), (&json!("RETRYABLE"), json!("SYSTEM_TRANSIENT")), "{job}\n{printed}");
     assert!(job["retryCount"].as_u64() >= Some(1), "{job}");
     let (job, code_of) = (server.job(&bomb), last_error_code(&server, &bomb));
-    assert_eq!((&job["errorType"], code_of), (&json!("TERMINAL"), json!("LIMIT_EXCEEDED")), "{job}\n{said}");
+    assert_eq!((&job["errorType"], code_of), (&json!("TERMINAL"), json!("LIMIT_EXCEEDED")), "{job}\n{printed}");
     assert_eq!((&job["state"], &job["retryCount"]), (&json!("FAILED"), &json!(0)), "{job}");
 }

@@ -23,7 +23,7 @@ fn call_concurrently(server: &ImageServer, call: impl Fn(usize) -> RawHttpRespon
             })
         };
         let all: Vec<_> = (0..CONCURRENT_CALLS).map(begin).collect();
-        all.into_iter().map(|one| one.join().expect("an answer")).collect()
+        all.into_iter().map(|one| one.join().expect("response")).collect()
     })
 }
 

@@ -95,7 +95,7 @@ fn crash_between_store_and_commit_completes_order_once() {
                     while stored_names(folder).len() <= before {
                         assert!(Instant::now() < deadline, "no picture is stored");
                     }
-                    kill_process(server_pid, Signal::KILL).expect("it runs");
+                    kill_process(server_pid, Signal::KILL).expect("start process");
                 });
                 gate.open();
                 killer.join().expect("it was killed");

@@ -55,7 +55,7 @@ fn flagged_prompt_is_refused_without_charge() {
         assert!(
             blocked.iter().all(|entry| entry["refusal"]["code"] == "policy_violation" && entry["record"].is_null())
         );
-        assert_eq!(artist.received(), [], "nobody draws it");
+        assert_eq!(artist.received(), [], "no image is generated");
 
         let id = server.place_order("", "a MARKED lighthouse");
         server.wait_for_job("", &id, "completed");
@@ -64,10 +64,10 @@ fn flagged_prompt_is_refused_without_charge() {
         assert!(judged.iter().all(|heard| !heard.headers.contains_key("authorization")), "another's key: {judged:?}");
         assert_eq!(drawn[0].headers["authorization"], format!("Bearer {}", IMAGE_API_KEY.1));
 
-        let said = [refused.text(), listed.text(), json!(log).to_string()].concat();
+        let printed = [refused.text(), listed.text(), json!(log).to_string()].concat();
         let server_log = server.stop();
         assert!(server_log.contains(r#""by":"moderation"#) && server_log.contains(r#""by":"words"#), "{server_log}");
-        for (what, text) in [("the log", &server_log), ("an answer", &said)] {
+        for (what, text) in [("the log", &server_log), ("an answer", &printed)] {
             assert!(!text.contains("MARKED") && !text.contains(IMAGE_API_KEY.1), "{what} tells of it");
         }
         assert!(server.stores_text("MARKED lighthouse"), "what passes is its job's payload");
@@ -118,7 +118,7 @@ fn image_key_is_sent_to_its_own_service_only() {
         judge.received().into_iter().map(|heard| heard.headers.get("authorization").cloned()).collect::<Vec<_>>()
     };
     let judge = FakeImageService::start();
-    assert_eq!(keys(&judge, &[]), [None], "whoever judges is not who draws");
+    assert_eq!(keys(&judge, &[]), [None], "moderation and image service are different");
     let both = FakeImageService::start();
     assert_eq!(
         keys(&both, &["--image-url", &format!("{}/v1", both.url())]),

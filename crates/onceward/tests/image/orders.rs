@@ -130,8 +130,8 @@ fn provider_refusal_decides_state_and_charge() {
         let again = server.post("", &format!("/image/jobs/{dead}/replay"), &json!({}));
         assert_eq!((again.status, &again.json()["id"]), (200, &json!(new)), "replaying twice is replaying once");
         assert_eq!(server.get("", &format!("/image/jobs/{dead}"))["state"], "dead_letter");
-        let said: Vec<_> = server.checked_statement("").into_iter().map(|(what, _)| what).collect();
-        assert_eq!(said, ["order", "refund", "order", "order", "grant"]);
+        let printed: Vec<_> = server.checked_statement("").into_iter().map(|(what, _)| what).collect();
+        assert_eq!(printed, ["order", "refund", "order", "order", "grant"]);
         server.kill_and_verify();
     }
 }
@@ -147,13 +147,13 @@ fn run_on_both_databases(test: impl Fn(DatabaseKind) + Sync) {
 }
 
 fn parse_time(text: &Json) -> jiff::Timestamp {
-    text.as_str().expect("a time").parse().expect("RFC 3339")
+    text.as_str().expect("time").parse().expect("RFC 3339")
 }
 
 /// Returns the times at which a job entered this state.
 fn state_times(server: &ImageServer, id: &str, state: &str) -> Vec<jiff::Timestamp> {
     let history = server.get("", &format!("/v1/records/{id}/history"));
-    let entries = history["entries"].as_array().expect("its log").iter();
+    let entries = history["entries"].as_array().expect("log").iter();
     entries.filter(|entry| entry["state"] == state).map(|entry| parse_time(&entry["at"])).collect()
 }
 
@@ -201,9 +201,12 @@ fn unavailable_provider_dead_letters_order_without_charge() {
         service.respond_always(RequestKind::Generation, FakeResponse::Success);
         let replayed = server.post("", &format!("/image/jobs/{id}/replay"), &json!({}));
         assert_eq!(replayed.status, 201, "{}", replayed.text());
-        server.wait_for_job("", replayed.json()["id"].as_str().expect("an id"), "completed");
-        let said: Vec<_> = server.checked_statement("").into_iter().map(|(what, _)| what).collect();
-        assert_eq!((said, server.balance("")), (["order", "refund", "order", "grant"].map(str::to_owned).to_vec(), 0));
+        server.wait_for_job("", replayed.json()["id"].as_str().expect("id"), "completed");
+        let printed: Vec<_> = server.checked_statement("").into_iter().map(|(what, _)| what).collect();
+        assert_eq!(
+            (printed, server.balance("")),
+            (["order", "refund", "order", "grant"].map(str::to_owned).to_vec(), 0)
+        );
         server.kill_and_verify();
     });
 }

@@ -63,7 +63,7 @@ impl ImageServer {
 
     /// Sends SIGTERM and returns the server's output.
     pub(crate) fn stop(&mut self) -> String {
-        self.process.take().expect("it runs").stop()
+        self.process.take().expect("start process").stop()
     }
 
     /// Returns whether the database or the object storage contains a text.
@@ -73,7 +73,7 @@ impl ImageServer {
     }
 
     pub(crate) fn process(&self) -> &ServerProcess {
-        self.process.as_ref().expect("it runs")
+        self.process.as_ref().expect("start process")
     }
 
     /// Returns the folder of the pictures.
@@ -112,22 +112,22 @@ impl ImageServer {
     }
 
     pub(crate) fn balance(&self, key: &str) -> i64 {
-        self.get(key, "/image/credits")["balance"].as_i64().expect("a number")
+        self.get(key, "/image/credits")["balance"].as_i64().expect("number")
     }
 
     /// Returns all named accounts and their balances, as an operator sees them.
     pub(crate) fn accounts(&self) -> BTreeMap<String, i64> {
         let listed = self.get(&self.operator_key, "/v1/accounts?limit=1000");
         let each = listed["accounts"].as_array().expect("accounts").iter();
-        each.map(|account| (account["name"].as_str().expect("a name").to_owned(), account["balance"].as_i64().unwrap()))
+        each.map(|account| (account["name"].as_str().expect("name").to_owned(), account["balance"].as_i64().unwrap()))
             .collect()
     }
 
     /// Returns the current hour of the server's clock, from a new record.
     pub(crate) fn hour(&self) -> String {
-        self.grant("nobody", 1);
-        let grants = self.get(&self.operator_key, "/image/credits/entries?user=nobody&limit=1");
-        grants["entries"][0]["at"].as_str().expect("a time")[..13].to_owned()
+        self.grant("unused", 1);
+        let grants = self.get(&self.operator_key, "/image/credits/entries?user=unused&limit=1");
+        grants["entries"][0]["at"].as_str().expect("time")[..13].to_owned()
     }
 
     /// Orders a small picture.
@@ -139,7 +139,7 @@ impl ImageServer {
     pub(crate) fn place_order(&self, key: &str, prompt: &str) -> String {
         let made = self.send_order(key, prompt);
         assert_eq!(made.status, 201, "{}", made.text());
-        made.json()["id"].as_str().expect("an id").to_owned()
+        made.json()["id"].as_str().expect("id").to_owned()
     }
 
     /// Waits until the job is in this state.
@@ -171,7 +171,7 @@ impl ImageServer {
             for entry in part["entries"].as_array().expect("entries") {
                 entries.push((
                     entry["what"].as_str().expect("a word").to_owned(),
-                    entry["amount"].as_i64().expect("a number"),
+                    entry["amount"].as_i64().expect("number"),
                 ));
             }
             match part["next"].as_str() {
@@ -197,7 +197,7 @@ impl ImageServer {
     /// Stops the server and recomputes all accounts and holds with `onceward verify`.
     pub(crate) fn kill_and_verify(&mut self) {
         self.kill();
-        let done = Command::new(BINARY).args(["verify", "--db", &self.url]).output().expect("it runs");
+        let done = Command::new(BINARY).args(["verify", "--db", &self.url]).output().expect("start process");
         assert!(
             done.status.success(),
             "{}{}",

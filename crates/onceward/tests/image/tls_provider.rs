@@ -20,19 +20,19 @@ use crate::support::BINARY;
 fn start_tls_proxy(service: &FakeImageService) -> (String, String) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
+    let key = KeyPair::generate().expect("API key");
     let authority = params.self_signed(&key).expect("a certificate").pem();
     let issuer = Issuer::new(params, key);
-    let key = KeyPair::generate().expect("a key");
-    let own = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+    let key = KeyPair::generate().expect("API key");
+    let own = CertificateParams::new(vec!["localhost".to_owned()]).expect("name");
     let certificate = own.signed_by(&key, &issuer).expect("a certificate").pem();
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")];
     let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("PEM");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = builder.expect("versions").with_no_client_auth().with_single_cert(chain, key).expect("its own key");
-    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let port = listener.local_addr().expect("an address").port();
+    let config = builder.expect("versions").with_no_client_auth().with_single_cert(chain, key).expect("own key");
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").expect("port"));
+    let port = listener.local_addr().expect("address").port();
     let plain = service.url().trim_start_matches("http://").to_owned();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -55,7 +55,7 @@ fn proxy_request(stream: StreamOwned<ServerConnection, TcpStream>, to: &str) -> 
         }
         let line = request[before..].to_ascii_lowercase();
         if let Some(bytes) = line.strip_prefix("content-length:") {
-            length = bytes.trim().parse().expect("a number");
+            length = bytes.trim().parse().expect("number");
         }
     }
     let mut body = vec![0; length];
@@ -76,7 +76,7 @@ fn provider_certificate_is_trusted_through_ssl_cert_file() {
     let (service, folder) = (FakeImageService::start(), TempDir::new());
     let (url, authority) = start_tls_proxy(&service);
     let file = folder.join("house.pem");
-    std::fs::write(&file, authority).expect("a file");
+    std::fs::write(&file, authority).expect("file");
     let serve = |certificates: Option<&str>, data: &TempDir| -> Command {
         let mut command = server_process::serve_command(BINARY, &DatabaseKind::Sqlite.new_url(data));
         command.args(["--image-url", &url]).env_remove("SSL_CERT_FILE").env_remove("SSL_CERT_DIR");
@@ -90,15 +90,18 @@ fn provider_certificate_is_trusted_through_ssl_cert_file() {
         assert_eq!(server.post("/image/credits/grants", &grant).status, 201);
         let id = server.post("/image/jobs", &json!({ "prompt": "a boat" })).expect_ok()["id"]
             .as_str()
-            .expect("an id")
+            .expect("id")
             .to_owned();
         let states =
             server.stream_log_as("", &format!("/v1/stream?after=0&record={id}")).states_until(&["completed", "failed"]);
         assert_eq!(states.last().map(String::as_str), Some(state), "{states:?}");
     }
-    assert_eq!(service.received().len(), 1, "who is not trusted hears nothing");
+    assert_eq!(service.received().len(), 1, "an untrusted service gets no request");
     let data = TempDir::new();
     let refused = serve(Some("/nowhere.pem"), &data).output().expect("the binary runs");
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && said.contains("SSL_CERT_FILE") && said.contains("nowhere.pem"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && printed.contains("SSL_CERT_FILE") && printed.contains("nowhere.pem"),
+        "{printed}"
+    );
 }

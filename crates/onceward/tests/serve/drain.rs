@@ -108,7 +108,7 @@ fn exit_code_or_kill(server: &mut ServerProcess) -> Option<i32> {
     });
     let code = server.wait_for_exit().code();
     drop(done_sender);
-    guard.join().expect("it ends");
+    guard.join().expect("wait for process");
     code
 }
 

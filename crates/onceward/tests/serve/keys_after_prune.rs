@@ -17,7 +17,7 @@ fn unique_name_of_pruned_record_returns_410() {
     let headers = [http::BINARY_CONTENT_TYPE, ("client-request-id", "letter")];
     let grant = json!({ "user": "local", "amount": 5, "order": "first" });
     let made = server.call("POST", "/document/upload", &headers, Some(b"x")).json();
-    let job = format!("/document/jobs/{}", made["jobId"].as_str().expect("an id"));
+    let job = format!("/document/jobs/{}", made["jobId"].as_str().expect("id"));
     assert_eq!(server.post(&format!("{job}/cancel"), &json!({})).json()["state"], "FAILED");
     assert_eq!(server.call("POST", "/document/upload", &headers, Some(b"x")).status, 200);
     assert_eq!(server.post("/image/credits/grants", &grant).status, 201);

@@ -83,7 +83,7 @@ fn invalid_requests_return_client_errors() {
     // A similar route gets a hint.
     let near = server.call("POST", "/v1/records", &[], Some(b"{}"));
     near.assert_problem(405, "method_not_allowed");
-    assert!(near.text().contains("`POST /v1/lifecycles/{name}/records` makes a record"), "{}", near.text());
+    assert!(near.text().contains("`POST /v1/lifecycles/{name}/records` creates a record"), "{}", near.text());
     assert!(server.get("/records").text().contains("routes begin with /v1"));
     // An unknown report says nothing about whether the job exists.
     let report = "/v1/executions/0199a000-0000-7000-8000-000000000001.1/comit";

@@ -101,7 +101,7 @@ fn documents_and_pictures_are_stored_in_bucket() {
     let length = document.len().to_string();
     let head = [http::BINARY_CONTENT_TYPE, ("client-request-id", "one"), ("content-length", &*length)];
     let mut broken = server.begin_request_as("", "POST", "/document/upload", &head);
-    broken.write_all(&document.as_bytes()[..7 << 20]).expect("it reads");
+    broken.write_all(&document.as_bytes()[..7 << 20]).expect("read");
     let started_at = Instant::now();
     let poll_until = |is_so: &dyn Fn(&[PathBuf]) -> bool| {
         while !is_so(&list_objects(&folder)) {
@@ -117,7 +117,7 @@ fn documents_and_pictures_are_stored_in_bucket() {
     let headers = [http::BINARY_CONTENT_TYPE, ("client-request-id", "one")];
     let uploaded = server.call("POST", "/document/upload", &headers, Some(document.as_bytes()));
     assert_eq!(uploaded.status, 201, "{}", uploaded.text());
-    let job = uploaded.json()["jobId"].as_str().expect("an id").to_owned();
+    let job = uploaded.json()["jobId"].as_str().expect("id").to_owned();
     let payload = server.get(&format!("/v1/records/{job}/payload"));
     assert!(payload.status == 200 && payload.text() == document, "byte for byte");
     assert_eq!(list_objects(&folder).len(), 1, "and nothing else: {:?}", list_objects(&folder));
@@ -125,7 +125,7 @@ fn documents_and_pictures_are_stored_in_bucket() {
     let grant = json!({ "user": "local", "amount": 5, "order": "first" });
     assert_eq!(server.post("/image/credits/grants", &grant).status, 201);
     let ordered = server.post("/image/jobs", &json!({ "prompt": "a boat at sea", "size": "256x256" }));
-    let id = ordered.json()["id"].as_str().expect("an id").to_owned();
+    let id = ordered.json()["id"].as_str().expect("id").to_owned();
     server.stream_log_as("", &format!("/v1/stream?after=0&record={id}")).states_until(&["completed"]);
     let url = server.get(&format!("/image/jobs/{id}")).json()["resultUrl"].as_str().expect("a picture").to_owned();
     let picture = server.get(&url);
@@ -144,13 +144,13 @@ fn unusable_bucket_prevents_start_without_leaking_secret() {
         let mut settings = bucket.env_vars();
         settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let ended = run_onceward(&["serve", "--listen", "127.0.0.1:0", "--db", &database, "--objects", url], &settings);
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(!ended.status.success() && ended.stdout.is_empty(), "{said}");
+        let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success() && ended.stdout.is_empty(), "{printed}");
         assert!(
-            !said.contains(SECRET_ACCESS_KEY) && !said.contains("hidden") && !folder.database_path().exists(),
-            "{said}"
+            !printed.contains(SECRET_ACCESS_KEY) && !printed.contains("hidden") && !folder.database_path().exists(),
+            "{printed}"
         );
-        said
+        printed
     };
     assert!(start_error(&url, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).contains("check AWS_ACCESS_KEY_ID"));
     assert!(start_error("s3://no-such-bucket", &[]).contains("NoSuchBucket; make the bucket first"));

@@ -107,7 +107,7 @@ fn account_entries_match_transfers() {
         let next = page["next"].as_str().unwrap();
         let rest = server.get(&format!("/v1/accounts/coin:purse:local/entries?limit=2&cursor={next}")).json();
         assert_eq!(rest["entries"].as_array().unwrap(), &lines[2..].to_vec());
-        server.get("/v1/accounts/coin:nobody/entries").assert_problem(404, "not_found");
+        server.get("/v1/accounts/coin:missing/entries").assert_problem(404, "not_found");
         server.get("/v1/accounts/nothing/entries").assert_problem(404, "not_found");
         server.get("/v1/accounts/coin:mint/entries?cursor=7").assert_problem(422, "invalid_input");
         server.get("/v1/accounts?cursor=7").assert_problem(422, "invalid_input");
@@ -169,8 +169,8 @@ fn out_of_range_cursor_returns_empty_page_or_error() {
             );
             for path in ["history", "executions", "links"] {
                 let query = if path == "links" { "name=none&" } else { "" };
-                let said = server.get(&format!("/v1/records/{id}/{path}?{query}cursor={far}"));
-                assert!(said.status == 200 || said.status == 422, "{db:?} {path} {far}: {}", said.text());
+                let printed = server.get(&format!("/v1/records/{id}/{path}?{query}cursor={far}"));
+                assert!(printed.status == 200 || printed.status == 422, "{db:?} {path} {far}: {}", printed.text());
             }
             // A `seq` of another log is a conflict.
             assert_eq!(server.get(&format!("/v1/stream?after={far}&wait_ms=0")).status, 409, "{db:?} {far}");

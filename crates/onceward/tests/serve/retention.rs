@@ -13,7 +13,7 @@ use crate::server::BINARY;
 fn create_ended_document_job(server: &ServerProcess, name: &str) -> String {
     let headers = [BINARY_CONTENT_TYPE, ("client-request-id", name)];
     let made = server.call("POST", "/document/upload", &headers, Some(b"x")).expect_ok();
-    let job = format!("/document/jobs/{}", made["jobId"].as_str().expect("an id"));
+    let job = format!("/document/jobs/{}", made["jobId"].as_str().expect("id"));
     assert_eq!(server.post(&format!("{job}/cancel"), &json!({})).expect_ok()["state"], "FAILED");
     job
 }
@@ -23,7 +23,7 @@ fn create_withdrawn_order(server: &ServerProcess) -> String {
     let grant = json!({ "user": "local", "amount": 5, "order": "first" });
     server.post("/image/credits/grants", &grant).expect_ok();
     let ordered = server.post("/image/jobs", &json!({ "prompt": "a cat" })).expect_ok();
-    let job = format!("/image/jobs/{}", ordered["id"].as_str().expect("an id"));
+    let job = format!("/image/jobs/{}", ordered["id"].as_str().expect("id"));
     assert_eq!(server.post(&format!("{job}/withdraw"), &json!({})).expect_ok()["state"], "dead_letter");
     job
 }
@@ -83,15 +83,15 @@ fn invalid_keep_flag_prevents_start() {
         command.output().expect("the binary runs")
     };
     for (keep, expected_error) in [
-        (&["soon"][..], "`soon` is no length of time"),
-        (&["image.job=-1d"], "is no length of time"),
-        (&["=1d"], "names no lifecycle"),
-        (&["1d", "forever"], "says twice how long records are kept"),
-        (&["image.job=1d", "image.job=2d"], "says twice how long records of image.job are kept"),
-        (&["image.jobs=1d"], "no lifecycle here is called `image.jobs`; there are document.job"),
+        (&["soon"][..], "`soon` is not a duration"),
+        (&["image.job=-1d"], "is not a duration"),
+        (&["=1d"], "has no lifecycle before `=`"),
+        (&["1d", "forever"], "was given twice for records"),
+        (&["image.job=1d", "image.job=2d"], "was given twice for records of image.job"),
+        (&["image.jobs=1d"], "there is no lifecycle `image.jobs`; known lifecycles: document.job"),
     ] {
         let ended = start(keep);
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.code() == Some(2) && said.contains(expected_error), "{keep:?}: {said}");
+        let printed = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(2) && printed.contains(expected_error), "{keep:?}: {printed}");
     }
 }

@@ -31,7 +31,7 @@ take = ["text"]
 pub(crate) fn create_test_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::create_dir_all(&folder).expect("folder");
     folder
 }
 
@@ -47,12 +47,12 @@ pub(crate) fn database_with_notes(folder: &Path) -> (tokio::runtime::Runtime, En
 /// Opens an engine on the folder's database, with one lifecycle file.
 pub(crate) fn open_engine(folder: &Path, file: &str) -> (tokio::runtime::Runtime, Engine<SqliteStore>) {
     let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("tokio runtime");
     let engine = runtime.block_on(async {
-        let store = SqliteStore::open(folder.join("onceward.db"), Clock::machine()).expect("a new file");
+        let store = SqliteStore::open(folder.join("onceward.db"), Clock::machine()).expect("new database file");
         let engine = Engine::open(store, EngineConfig::default());
         let files = InputFiles { files: vec![InputFile { name: "note.toml".to_owned(), text: file.into() }] };
-        engine.put_lifecycles(&files).await.expect("a sound file");
+        engine.put_lifecycles(&files).await.expect("valid lifecycle file");
         engine
     });
     (runtime, engine)
@@ -62,7 +62,7 @@ pub(crate) fn create_note(runtime: &tokio::runtime::Runtime, engine: &Engine<Sql
     let fields = Map::from_iter([("text".to_owned(), json!(text))]);
     let create = CreateRecord { lifecycle: "desk.note".into(), id: None, owner: None, fields, payload: None };
     let submission = Submission::new(&Actor::new("ann", &["producer"]), Call::Create(create));
-    runtime.block_on(engine.submit(submission)).expect("a note");
+    runtime.block_on(engine.submit(submission)).expect("note");
 }
 
 /// Runs the binary in a folder.

@@ -20,8 +20,8 @@ struct ReceivedTraces {
 
 impl TraceCollector {
     pub(crate) fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("port");
+        let url = format!("http://{}", listener.local_addr().expect("address"));
         let kept = Arc::<Mutex<ReceivedTraces>>::default();
         let shared = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -49,7 +49,7 @@ impl TraceCollector {
 
 /// Handles the requests of one connection until it closes.
 fn receive_requests(stream: TcpStream, received: &Mutex<ReceivedTraces>) {
-    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    let mut reader = BufReader::new(stream.try_clone().expect("second handle"));
     let mut stream = stream;
     loop {
         let mut head = String::new();

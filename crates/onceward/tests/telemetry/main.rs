@@ -26,7 +26,7 @@ fn post(server: &ServerProcess, path: &str, headers: &[(&str, &str)], body: &Jso
 
 fn create_submitted_job(server: &ServerProcess, headers: &[(&str, &str)], body: &Json) -> String {
     let made = post(server, &format!("/v1/lifecycles/{JOB_LIFECYCLE}/records"), headers, body);
-    let id = made["id"].as_str().expect("an id").to_owned();
+    let id = made["id"].as_str().expect("id").to_owned();
     server.post(&format!("/v1/records/{id}/events/submit"), &json!({})).expect_ok();
     id
 }

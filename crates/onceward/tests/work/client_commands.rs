@@ -32,7 +32,7 @@ fn record_is_created_worked_and_watched_by_commands() {
     assert_eq!(watched.lines().count(), 3, "{watched}");
     assert!(watched.lines().last().is_some_and(|line| line.contains("RUNNING -> DONE")), "{watched}");
     let story = server.stdout_of_success(&["history", &id]);
-    for part in ["WHEN", "-> WAITING", "WAITING -> RUNNING", "local (w1)", "RUNNING -> DONE", "the effect landed"] {
+    for part in ["WHEN", "-> WAITING", "WAITING -> RUNNING", "local (w1)", "RUNNING -> DONE", "effect committed"] {
         assert!(story.contains(part), "{part} in {story}");
     }
     assert_eq!(parse_json(&server.stdout_of_success(&["history", &id, "--json"])).as_array().map(Vec::len), Some(3));
@@ -49,7 +49,7 @@ fn watch_ends_on_final_state_or_closed_stdout() {
     server.stdout_of_success(&["work", "desk.job", "--until-idle", "--", "sh"]);
     let watched = server.run_onceward(&["watch", &id, "--until", "DONE"]);
     assert_eq!(watched.status.code(), Some(1));
-    assert!(lossy_utf8(&watched.stderr).contains("ended in FAILED"), "{}", lossy_utf8(&watched.stderr));
+    assert!(lossy_utf8(&watched.stderr).contains("ended in state FAILED"), "{}", lossy_utf8(&watched.stderr));
     let (watching, mut out) = server.spawn_watch(&[&id]);
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");
@@ -79,7 +79,11 @@ fn list_notes_records_beyond_limit() {
     }
     let listed = server.run_onceward(&["list", "desk.job", "--limit", "2"]);
     assert_eq!(lossy_utf8(&listed.stdout).lines().count(), 3, "a heading, and two");
-    assert!(lossy_utf8(&listed.stderr).contains("the first 2, and there are more"), "{}", lossy_utf8(&listed.stderr));
+    assert!(
+        lossy_utf8(&listed.stderr).contains("showing the first 2 records; raise --limit"),
+        "{}",
+        lossy_utf8(&listed.stderr)
+    );
     assert_eq!(lossy_utf8(&server.run_onceward(&["list", "desk.job", "--limit", "3"]).stderr), "");
 }
 
@@ -87,7 +91,7 @@ fn list_notes_records_beyond_limit() {
 fn refusal_is_printed_as_json_with_json_flag() {
     let server = WorkerTestServer::new("refused-json");
     for arguments in
-        [&["lifecycle", "use", "desk.nothing", "0123456789", "--json"][..], &["key", "revoke", "nobody", "--json"]]
+        [&["lifecycle", "use", "desk.nothing", "0123456789", "--json"][..], &["key", "revoke", "missing", "--json"]]
     {
         let arguments = [arguments, &["--server", &server.url]].concat();
         let refused = server.run_onceward(&arguments);
@@ -110,7 +114,11 @@ fn fire_prints_new_state_or_refusal() {
     assert!(why.contains("409 wrong_state") && why.contains("WAITING") && why.contains("cancel"), "{why}");
     let refused = server.run_onceward(&["fire", &id, "cancel", "--json"]);
     assert_eq!(parse_json(&lossy_utf8(&refused.stdout))["error"]["code"], "wrong_state");
-    assert_eq!(server.run_onceward(&["fire", &id, "cancel", "--input", "[1]"]).status.code(), Some(2), "no object");
+    assert_eq!(
+        server.run_onceward(&["fire", &id, "cancel", "--input", "[1]"]).status.code(),
+        Some(2),
+        "input is not an object"
+    );
     let up = server.create_pipe("up");
     let id = server.create_job(&format!("echo up >{}; exec sleep 1000", up.path())).to_string();
     let _worker = server.spawn_worker(&["--lease", "6s", "--kill-after", "10ms"]);
@@ -124,10 +132,10 @@ fn fire_prints_new_state_or_refusal() {
 #[test]
 fn new_reads_payload_from_file() {
     let server = WorkerTestServer::new("payloads");
-    std::fs::write(server.folder.join("script"), "echo 'from a file'\n").expect("a file");
+    std::fs::write(server.folder.join("script"), "echo 'from a file'\n").expect("file");
     let id = server.stdout_of_success(&["new", "desk.job", "--payload", "@script"]).trim().to_owned();
     server.stdout_of_success(&["work", "desk.job", "--until-idle", "--", "sh"]);
-    let effect = server.effect(id.parse().expect("an id"));
+    let effect = server.effect(id.parse().expect("id"));
     assert_eq!(effect["result"], "from a file");
     assert_eq!(server.run_onceward(&["new", "desk.job", "--payload", "@nothing"]).status.code(), Some(2));
 }
@@ -136,16 +144,16 @@ fn new_reads_payload_from_file() {
 fn client_commands_exit_1_on_refusal_and_2_on_misuse() {
     let server = WorkerTestServer::new("wrong");
     let code = |arguments: &[&str]| server.run_onceward(arguments).status.code();
-    let nobody = "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
-    assert_eq!(code(&["get", nobody]), Some(1));
-    assert_eq!(code(&["history", nobody]), Some(1));
-    assert_eq!(code(&["watch", nobody]), Some(1));
+    let missing_id = "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
+    assert_eq!(code(&["get", missing_id]), Some(1));
+    assert_eq!(code(&["history", missing_id]), Some(1));
+    assert_eq!(code(&["watch", missing_id]), Some(1));
     assert_eq!(code(&["new", "desk.nothing"]), Some(1));
-    assert_eq!(code(&["new", "desk.job", "--field", "failures=3"]), Some(1), "nobody may give that");
+    assert_eq!(code(&["new", "desk.job", "--field", "failures=3"]), Some(1), "the caller may not set the field");
     assert_eq!(code(&["get", "not-an-id"]), Some(2));
-    assert_eq!(code(&["get", nobody, "--server", "ftp://x"]), Some(2));
+    assert_eq!(code(&["get", missing_id, "--server", "ftp://x"]), Some(2));
     // A free port without a server.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("port");
     let url = format!("http://{free}");
     let away = server.run_onceward(&["list", "desk.job", "--server", &url, "--key", "ow_secret"]);
     assert_eq!(away.status.code(), Some(2));

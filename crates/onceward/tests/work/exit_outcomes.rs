@@ -78,7 +78,7 @@ fn exit_code_decides_retry_or_final_failure() {
     assert_eq!(failure_of(&first("kill -TERM $$"), "DONE").1, "SIGNAL_15");
     assert_eq!(failure_of("echo one >&2; echo 'CORRUPT: bad' >&2; exit 3", "FAILED"), expected(1, "CORRUPT", "bad"));
     assert_eq!(failure_of("exit 1", "FAILED"), expected(1, "EXIT_1", "exit code 1"));
-    let too_large = expected(1, "SIZE_EXCEEDED", "the result has more than 1048576 bytes");
+    let too_large = expected(1, "SIZE_EXCEEDED", "the result exceeds 1048576 bytes");
     assert_eq!(failure_of("head -c 1048577 /dev/zero", "FAILED"), too_large);
     assert_eq!(failure_of("yes", "FAILED"), too_large);
     assert_eq!(failure_of("head -c 1048576 /dev/zero", "DONE").0, 1);
@@ -96,7 +96,10 @@ fn program_over_timeout_is_killed_and_retried() {
     let _worker = server.spawn_worker(&["--timeout", "1500ms", "--kill-after", "100ms"]);
     assert_eq!(up.open_reader().read_until_closed(), "");
     let record = server.wait_for_state(id, "DONE");
-    assert_eq!((record.field("code"), record.field("message")), (json!("TIMEOUT"), json!("still running after 1.5 s")));
+    assert_eq!(
+        (record.field("code"), record.field("message")),
+        (json!("TIMEOUT"), json!("the program was still running after 1.5 s"))
+    );
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn stderr_is_forwarded_up_to_limit() {
     let id =
         server.create_job("yes 'some words to read' | head -c 5000000 >&2; echo >&2; echo 'END: fine' >&2; exit 3");
     let mut worker = server.spawn_worker_with(&["--until-idle", "--log-format", "human"], &["sh"], Stdio::piped());
-    let mut stderr = worker.0.stderr.take().expect("a pipe");
+    let mut stderr = worker.0.stderr.take().expect("pipe");
     let mut stderr_text = String::new();
     stderr.read_to_string(&mut stderr_text).expect("UTF-8");
     assert_eq!(worker.wait_exit_code(), Some(0));
@@ -134,7 +137,7 @@ fn stderr_is_forwarded_up_to_limit() {
     let prefix = format!("[{}.1] some words to read\n", &id.simple().to_string()[24..]);
     assert!(stderr_text.contains(&prefix), "{}", &stderr_text[..200]);
     assert!(stderr_text.len() < 4 << 20, "{}", stderr_text.len());
-    assert!(stderr_text.contains("left out"));
+    assert!(stderr_text.contains("further output is omitted"));
 }
 
 /// Also contains no terminal control characters.
@@ -144,17 +147,20 @@ fn stderr_lines_are_json_in_json_log() {
     let id = server.create_job("printf 'one \\033[2Jtwo\\n' >&2; exit 3");
     let mut worker = server.spawn_worker_with(&["--until-idle"], &["sh"], Stdio::piped());
     let mut log = String::new();
-    worker.0.stderr.take().expect("a pipe").read_to_string(&mut log).expect("UTF-8");
+    worker.0.stderr.take().expect("pipe").read_to_string(&mut log).expect("UTF-8");
     assert_eq!(worker.wait_exit_code(), Some(0));
     let parse =
         |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let lines: Vec<_> = log.lines().map(parse).collect();
     assert!(
-        lines.iter().any(|line| line["message"].as_str().is_some_and(|text| text.contains("works on desk.job"))),
+        lines.iter().any(|line| line["message"].as_str().is_some_and(|text| text.contains("leases jobs of desk.job"))),
         "{log}"
     );
-    let said = lines.iter().find(|line| line["target"] == "program").unwrap_or_else(|| panic!("{log}"));
-    assert_eq!((&said["message"], &said["record"], &said["token"]), (&json!("one [2Jtwo"), &json!(id), &json!(1)));
+    let printed = lines.iter().find(|line| line["target"] == "program").unwrap_or_else(|| panic!("{log}"));
+    assert_eq!(
+        (&printed["message"], &printed["record"], &printed["token"]),
+        (&json!("one [2Jtwo"), &json!(id), &json!(1))
+    );
 }
 
 /// From the command line or from the environment.
@@ -174,7 +180,7 @@ fn concurrency_bounds_running_programs() {
     let script = format!("exec 4<>{}; echo up >{}; read x <&4", go.path(), up.path());
     let jobs: Vec<_> = (0..5).map(|_| server.create_job(&script)).collect();
     // Open for reading and writing, so that opening the pipe blocks no program.
-    let _both = std::fs::OpenOptions::new().read(true).write(true).open(server.folder.join("up")).expect("a pipe");
+    let _both = std::fs::OpenOptions::new().read(true).write(true).open(server.folder.join("up")).expect("pipe");
     let _worker = server.spawn_worker(&["--concurrency", "4"]);
     let mut reader = up.open_reader();
     for _ in 0..4 {

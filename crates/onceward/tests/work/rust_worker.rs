@@ -51,16 +51,16 @@ fn handler_input_output_and_failures_are_typed() {
 fn damaged_payload_fails_job_without_running_handler() {
     let server = WorkerTestServer::new("harmed");
     let id = server.create_job(&"x".repeat(300_000));
-    let objects = std::fs::read_dir(server.folder.join("onceward.db.objects")).expect("a folder").flatten();
-    let files = objects.flat_map(|folder| std::fs::read_dir(folder.path()).expect("a folder").flatten());
-    let file = files.map(|file| file.path()).next().expect("an object");
+    let objects = std::fs::read_dir(server.folder.join("onceward.db.objects")).expect("folder").flatten();
+    let files = objects.flat_map(|folder| std::fs::read_dir(folder.path()).expect("folder").flatten());
+    let file = files.map(|file| file.path()).next().expect("JSON object");
     std::fs::write(&file, "y".repeat(300_002)).expect("other bytes");
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let worker = server.runtime.block_on(async {
         // Each response is cut off, so the client need not retry.
         let retry_policy = RetryPolicy { retry_timeout: Duration::ZERO, ..RetryPolicy::default() };
-        let client = Client::new(&server.url, None).expect("an address").with_retry_policy(retry_policy);
+        let client = Client::new(&server.url, None).expect("address").with_retry_policy(retry_policy);
         client.work(WorkerConfig::for_lifecycle("desk.job"), move |_: Job| {
             counted.fetch_add(1, Ordering::SeqCst);
             async { Ok::<_, Failure>(()) }
@@ -142,10 +142,10 @@ fn handler_receives_stop_reason() {
             ..WorkerConfig::for_lifecycle("desk.job").concurrency(2)
         };
         server.client.work(config, move |job: Job| {
-            let told = reason_sender.clone();
+            let responses = reason_sender.clone();
             async move {
-                let _ = told.send(None);
-                let _ = told.send(Some(job.wait_for_stop().await));
+                let _ = responses.send(None);
+                let _ = responses.send(Some(job.wait_for_stop().await));
                 Err::<(), _>(Failure::yielded())
             }
         })
@@ -174,15 +174,15 @@ fn unresponsive_handler_is_dropped_and_job_yielded() {
         let config =
             WorkerConfig { shutdown_grace: Duration::from_millis(100), ..WorkerConfig::for_lifecycle("desk.job") };
         server.client.work(config, move |_| {
-            let told = started_sender.clone();
+            let responses = started_sender.clone();
             async move {
-                let _ = told.send(());
+                let _ = responses.send(());
                 std::future::pending::<Result<(), Failure>>().await
             }
         })
     });
     let id = server.runtime.block_on(create_job(&server.client, &json!(null)));
-    server.runtime.block_on(started.recv()).expect("it runs");
+    server.runtime.block_on(started.recv()).expect("start process");
     server.runtime.block_on(worker.close()).expect("closed");
     assert_eq!((server.get(id).state.as_str(), server.get(id).field("yields")), ("WAITING", json!(1)));
 }
@@ -204,10 +204,7 @@ fn repeated_report_succeeds_and_late_report_is_refused() {
         let request = onceward_worker::LeaseRequest { body, idempotency_key: Some("a key".to_owned()) };
         let mut replay_request = request.clone();
         replay_request.body.again = Some(true);
-        assert!(
-            client.lease(&replay_request).await.expect("an answer").is_empty(),
-            "nothing was given, and nothing is"
-        );
+        assert!(client.lease(&replay_request).await.expect("response").is_empty(), "the first call leased no jobs");
         let leased = client.lease(&request).await.expect("jobs");
         let replayed = client.lease(&request).await.expect("jobs");
         let names = |leased: &[onceward_worker::LeasedJob]| leased.iter().map(|job| job.id.clone()).collect::<Vec<_>>();

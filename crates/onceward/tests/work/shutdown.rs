@@ -14,7 +14,7 @@ fn sigterm_lets_running_program_finish() {
     assert_eq!(up.open_reader().read_line(), "up");
     worker.signal(Signal::TERM);
     // The worker has received the signal before it can lease the next job.
-    worker.wait_for_stderr("a second signal ends at once");
+    worker.wait_for_stderr("a second signal stops the worker at once");
     let later = server.create_job("echo later");
     go.release(1);
     assert_eq!(worker.wait_exit_code(), Some(0));
@@ -92,7 +92,7 @@ fn second_signal_kills_running_program() {
     let mut reader = up.open_reader();
     assert_eq!(reader.read_line(), "up");
     worker.signal(Signal::TERM);
-    worker.wait_for_stderr("a second signal ends at once");
+    worker.wait_for_stderr("a second signal stops the worker at once");
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait_exit_code(), Some(1));
     assert_eq!(reader.read_until_closed(), "");
@@ -102,7 +102,7 @@ fn second_signal_kills_running_program() {
 fn idle_worker_exits_at_once_on_sigterm() {
     let server = WorkerTestServer::new("idle");
     let mut worker = server.spawn_worker_with(&[], &["sh"], Stdio::piped());
-    worker.wait_for_stderr("works on desk.job");
+    worker.wait_for_stderr("leases jobs of desk.job");
     server.wait_for_state(server.create_job("echo first"), "DONE");
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait_exit_code(), Some(0));

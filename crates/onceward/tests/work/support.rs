@@ -17,18 +17,18 @@ pub(crate) struct ChildGuard(pub(crate) Child);
 
 impl ChildGuard {
     pub(crate) fn signal(&self, signal: Signal) {
-        rustix::process::kill_process(Pid::from_child(&self.0), signal).expect("it runs");
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).expect("start process");
     }
 
     /// Waits for this text on standard error, and reads no further.
     pub(crate) fn wait_for_stderr(&mut self, expected: &str) {
-        let said = BufReader::new(self.0.stderr.as_mut().expect("a pipe"));
-        assert!(said.lines().map_while(Result::ok).any(|line| line.contains(expected)), "it ended");
+        let printed = BufReader::new(self.0.stderr.as_mut().expect("pipe"));
+        assert!(printed.lines().map_while(Result::ok).any(|line| line.contains(expected)), "it ended");
     }
 
     /// Waits for the end and returns the exit code.
     pub(crate) fn wait_exit_code(mut self) -> Option<i32> {
-        self.0.wait().expect("a child").code()
+        self.0.wait().expect("child").code()
     }
 }
 
@@ -42,7 +42,7 @@ impl Drop for ChildGuard {
 /// Sends a signal to a process by its id.
 pub(crate) fn signal(process: &str, signal: Signal) {
     let process = process.parse().ok().and_then(Pid::from_raw).expect("a process");
-    rustix::process::kill_process(process, signal).expect("it runs");
+    rustix::process::kill_process(process, signal).expect("start process");
 }
 
 /// A server with a database in a temporary folder.
@@ -58,12 +58,12 @@ impl WorkerTestServer {
     pub(crate) fn new(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("work").join(name);
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(folder.join("lifecycles")).expect("a folder");
-        std::fs::write(folder.join("lifecycles/job.toml"), include_str!("job.toml")).expect("a file");
+        std::fs::create_dir_all(folder.join("lifecycles")).expect("folder");
+        std::fs::write(folder.join("lifecycles/job.toml"), include_str!("job.toml")).expect("file");
         let server = start_server(&folder, "127.0.0.1:0");
         let url = server.url();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("one");
-        let client = Client::new(&url, None).expect("an address");
+        let client = Client::new(&url, None).expect("address");
         Self { folder, url, server: Some(server), runtime, client }
     }
 
@@ -97,7 +97,7 @@ impl WorkerTestServer {
         let mut command = Command::new(BINARY);
         command.arg("watch").args(arguments).env("ONCEWARD_URL", &self.url);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the binary runs");
-        let out = BufReader::new(child.stdout.take().expect("a pipe"));
+        let out = BufReader::new(child.stdout.take().expect("pipe"));
         (ChildGuard(child), out)
     }
 
@@ -153,7 +153,7 @@ impl WorkerTestServer {
             let mut stream =
                 self.client.follow(&StreamOptions { after: Some(0), record: Some(id), ..StreamOptions::default() });
             loop {
-                let entry = stream.next().await.expect("an entry");
+                let entry = stream.next().await.expect("log entry");
                 if entry.state.as_deref() == Some(state) {
                     return self.client.get(id).await.expect("a record");
                 }
@@ -165,7 +165,7 @@ impl WorkerTestServer {
     }
 
     pub(crate) fn effect(&self, id: Uuid) -> serde_json::Value {
-        serde_json::json!(self.runtime.block_on(self.client.effect(id)).expect("an effect"))
+        serde_json::json!(self.runtime.block_on(self.client.effect(id)).expect("effect"))
     }
 
     /// Counts the commits in the job's history.
@@ -197,12 +197,12 @@ impl NamedPipe {
 
     /// Blocks until a program opens the pipe for writing.
     pub(crate) fn open_reader(&self) -> PipeReader {
-        PipeReader(BufReader::new(File::open(&self.0).expect("a pipe")))
+        PipeReader(BufReader::new(File::open(&self.0).expect("pipe")))
     }
 
     /// Lets `count` programs continue that wait at the pipe.
     pub(crate) fn release(&self, count: usize) {
-        let mut pipe = OpenOptions::new().read(true).write(true).open(&self.0).expect("a pipe");
+        let mut pipe = OpenOptions::new().read(true).write(true).open(&self.0).expect("pipe");
         pipe.write_all(&b"\n".repeat(count)).expect("room");
         // An open read and write end keeps the data until a program reads it.
         std::mem::forget(pipe);

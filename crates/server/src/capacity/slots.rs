@@ -91,37 +91,39 @@ mod tests {
 
     #[test]
     fn api_key_is_limited_to_its_share_of_slots() {
-        let places = Arc::new(SlotPool::with_share(5, 50));
+        let slots = Arc::new(SlotPool::with_share(5, 50));
         let (ann, bob): (Arc<str>, Arc<str>) = ("ann".into(), "bob".into());
-        let mut anns: Vec<_> = (0..3).map(|_| places.try_acquire(Some(&ann)).expect("half of them")).collect();
-        assert_eq!(places.try_acquire(Some(&ann)).expect_err("no more than that"), SlotError::ShareExceeded(3));
-        let bobs: Vec<_> = (0..2).map(|_| places.try_acquire(Some(&bob)).expect("there are two left")).collect();
-        assert_eq!(places.try_acquire(Some(&bob)).expect_err("he might have one more"), SlotError::Exhausted);
-        assert_eq!(places.try_acquire(None).expect_err("nobody might"), SlotError::Exhausted);
-        assert_eq!(places.used(), 5);
+        let mut anns: Vec<_> = (0..3).map(|_| slots.try_acquire(Some(&ann)).expect("within the share of 3")).collect();
+        assert_eq!(slots.try_acquire(Some(&ann)).expect_err("the share is used up"), SlotError::ShareExceeded(3));
+        let bobs: Vec<_> = (0..2).map(|_| slots.try_acquire(Some(&bob)).expect("two slots are free")).collect();
+        assert_eq!(slots.try_acquire(Some(&bob)).expect_err("no slot is free"), SlotError::Exhausted);
+        assert_eq!(slots.try_acquire(None).expect_err("no slot is free"), SlotError::Exhausted);
+        assert_eq!(slots.used(), 5);
         anns.pop();
         drop(bobs);
-        assert_eq!(places.used(), 2);
-        anns.push(places.try_acquire(Some(&ann)).expect("one has come free"));
+        assert_eq!(slots.used(), 2);
+        anns.push(slots.try_acquire(Some(&ann)).expect("a slot was released"));
         drop(anns);
-        assert_eq!(places.used(), 0);
-        assert!(places.lock().by_holder.is_empty(), "who has none is not remembered");
+        assert_eq!(slots.used(), 0);
+        assert!(slots.lock().by_holder.is_empty(), "holders without slots are forgotten");
     }
 
     #[test]
     fn share_is_at_least_one_slot_and_at_most_all() {
         let key: Arc<str> = "ann".into();
-        for (most, key_share_percent, share) in [(1, 50, 1), (1_000, 0, 1), (10, 100, 10), (10, 255, 10), (3, 34, 2)] {
-            let places = Arc::new(SlotPool::with_share(most, key_share_percent));
-            let taken: Vec<_> = std::iter::from_fn(|| places.try_acquire(Some(&key)).ok()).collect();
-            assert_eq!(taken.len(), share, "{key_share_percent} % of {most}");
+        for (max_slots, key_share_percent, share) in
+            [(1, 50, 1), (1_000, 0, 1), (10, 100, 10), (10, 255, 10), (3, 34, 2)]
+        {
+            let slots = Arc::new(SlotPool::with_share(max_slots, key_share_percent));
+            let acquired: Vec<_> = std::iter::from_fn(|| slots.try_acquire(Some(&key)).ok()).collect();
+            assert_eq!(acquired.len(), share, "{key_share_percent} % of {max_slots}");
         }
     }
 
     #[test]
     fn caller_without_api_key_may_use_all_slots() {
-        let places = Arc::new(SlotPool::with_share(4, 50));
-        let taken: Vec<_> = std::iter::from_fn(|| places.try_acquire(None).ok()).collect();
-        assert_eq!(taken.len(), 4);
+        let slots = Arc::new(SlotPool::with_share(4, 50));
+        let acquired: Vec<_> = std::iter::from_fn(|| slots.try_acquire(None).ok()).collect();
+        assert_eq!(acquired.len(), 4);
     }
 }

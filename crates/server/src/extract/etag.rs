@@ -40,7 +40,7 @@ pub(crate) fn parse_if_match(headers: &HeaderMap) -> Result<Option<Vec<u64>>, Pr
             versions.dedup();
             Ok(Some(versions))
         }
-        None => Err(Problem::invalid_input("If-Match is `*`, or ETags as records' answers gave them, such as \"3\"")),
+        None => Err(Problem::invalid_input("`If-Match` must be `*` or a list of ETags of records, such as `\"3\"`")),
     }
 }
 
@@ -107,8 +107,8 @@ mod tests {
         assert_eq!(parsed_versions(&[" * "]), Ok(None));
         assert_eq!(parsed_versions(&["\"3\""]), Ok(Some(vec![3])));
         assert_eq!(parsed_versions(&["\"3\", \"5\",\"3\""]), Ok(Some(vec![3, 5])));
-        assert_eq!(parsed_versions(&["\"3\"", "\"5\""]), Ok(Some(vec![3, 5])), "on two lines");
-        assert_eq!(parsed_versions(&[" , \"3\" ,, \"5\" ,"]), Ok(Some(vec![3, 5])), "nothing between two commas");
+        assert_eq!(parsed_versions(&["\"3\"", "\"5\""]), Ok(Some(vec![3, 5])), "two header lines");
+        assert_eq!(parsed_versions(&[" , \"3\" ,, \"5\" ,"]), Ok(Some(vec![3, 5])), "an empty list element is ignored");
         // Well-formed, but not versions.
         for none in ["W/\"3\"", "\"abc\"", "\"\"", "\"03\"", "\"3,4\"", "\"+3\"", "\"18446744073709551616\""] {
             assert_eq!(parsed_versions(&[none]), Ok(Some(Vec::new())), "{none}");

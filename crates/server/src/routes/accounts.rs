@@ -87,8 +87,8 @@ fn parse_account_id(id: &str) -> Option<AccountName> {
 ///
 /// Sorted by asset and name. For operators.
 #[utoipa::path(
-    get, path = "/v1/accounts", tag = "accounts", params(AccountsParams),
-    responses((status = 200, description = "A page of them", body = wire::Accounts))
+    get, path = "/v1/accounts", operation_id = "list_accounts", tag = "accounts", params(AccountsParams),
+    responses((status = 200, description = "A page of accounts", body = wire::Accounts))
 )]
 async fn accounts(
     State(app): State<AppState>,
@@ -108,9 +108,9 @@ async fn accounts(
 ///
 /// Newest line first. For operators.
 #[utoipa::path(
-    get, path = "/v1/accounts/{id}/entries", tag = "accounts",
-    params(("id" = String, Path, description = "As the list of accounts names it: asset and name with a colon between them"), StatementParams),
-    responses((status = 200, description = "A part of it", body = wire::Statement))
+    get, path = "/v1/accounts/{id}/entries", operation_id = "get_account_statement", tag = "accounts",
+    params(("id" = String, Path, description = "Id of the account: asset and name, separated by a colon"), StatementParams),
+    responses((status = 200, description = "A page of the statement", body = wire::Statement))
 )]
 async fn entries(
     State(app): State<AppState>,
@@ -120,7 +120,7 @@ async fn entries(
 ) -> Result<Response, Problem> {
     caller.require_operator()?;
     let limit = validate_limit(params.limit)?;
-    let not_found = || Problem::new(404, "not_found", "nothing ever moved on an account of this name");
+    let not_found = || Problem::new(404, "not_found", "the account does not exist: no transfer ever used it");
     let account = parse_account_id(&id).ok_or_else(not_found)?;
     let from = params
         .cursor
@@ -137,7 +137,7 @@ async fn entries(
 }
 
 fn invalid_cursor() -> Problem {
-    Problem::invalid_input("`cursor` is the `next` of the page before")
+    Problem::invalid_input("`cursor` must be the `next` of the previous page")
 }
 
 #[cfg(test)]

@@ -56,8 +56,8 @@ fn sort_key(key: &ApiKey) -> (i64, &str) {
 /// Create an API key
 ///
 /// Only this response contains its secret. If the response is lost, revoke the API key and create another.
-#[utoipa::path(post, path = "/v1/keys", tag = "keys", request_body = wire::NewApiKeyBody,
-    responses((status = 201, description = "The key. Its text is shown this once.", body = wire::NewApiKeyJson)))]
+#[utoipa::path(post, path = "/v1/keys", operation_id = "create_api_key", tag = "keys", request_body = wire::NewApiKeyBody,
+    responses((status = 201, description = "The new API key with its secret", body = wire::NewApiKeyJson)))]
 async fn create(
     State(app): State<AppState>,
     caller: Caller,
@@ -66,7 +66,9 @@ async fn create(
     let expires_at = match body.expires_at.as_deref().map(str::parse::<Time>) {
         None => None,
         Some(Ok(time)) => Some(time),
-        Some(Err(_)) => return Err(Problem::invalid_input("`expires_at` is a time as in RFC 3339")),
+        Some(Err(_)) => {
+            return Err(Problem::invalid_input("`expires_at` must be an RFC 3339 time, such as 2030-01-01T00:00:00Z"));
+        }
     };
     let names = |names: Vec<String>| names.into_iter().map(Into::into).collect();
     let new_key = NewApiKey {
@@ -91,8 +93,8 @@ async fn create(
 /// List API keys
 ///
 /// Includes expired and revoked ones.
-#[utoipa::path(get, path = "/v1/keys", tag = "keys", params(ApiKeysParams),
-    responses((status = 200, description = "A page of them.", body = wire::ApiKeys)))]
+#[utoipa::path(get, path = "/v1/keys", operation_id = "list_api_keys", tag = "keys", params(ApiKeysParams),
+    responses((status = 200, description = "A page of API keys", body = wire::ApiKeys)))]
 async fn list(
     State(app): State<AppState>,
     caller: Caller,
@@ -109,7 +111,7 @@ async fn list(
     {
         None => 0,
         Some(Some(last)) => keys.partition_point(|key| sort_key(key) <= last),
-        Some(None) => return Err(Problem::invalid_input("`cursor` is the `next` of the page before")),
+        Some(None) => return Err(Problem::invalid_input("`cursor` must be the `next` of the previous page")),
     };
     let page = keys.iter().skip(from).take(limit);
     let next =
@@ -122,8 +124,9 @@ async fn list(
 ///
 /// Effective immediately in this process, and within a second in other processes on the same database. Revoking
 /// again changes nothing. The last operator's API key can be revoked, too: see `operators_left`.
-#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "keys", params(("id" = String, Path, description = "Of the key.")),
-    responses((status = 200, description = "The key, revoked.", body = wire::RevokedApiKey)))]
+#[utoipa::path(delete, path = "/v1/keys/{id}", operation_id = "revoke_api_key", tag = "keys",
+    params(("id" = String, Path, description = "Id of the API key")),
+    responses((status = 200, description = "The revoked API key", body = wire::RevokedApiKey)))]
 async fn revoke(
     State(app): State<AppState>,
     caller: Caller,

@@ -38,19 +38,19 @@ fn fire_result(answer: &Receipt) -> wire::FireResult<RecordJson<'_>> {
 /// 409 if the record's state does not accept the event; 403 if the caller may not fire it. With `If-Match`, 412 if
 /// the record has none of these versions.
 #[utoipa::path(
-    post, path = "/v1/records/{id}/events/{event}", tag = "records",
+    post, path = "/v1/records/{id}/events/{event}", operation_id = "fire_event", tag = "records",
     params(
-        ("id" = String, Path, format = Uuid, description = "The record's id"),
-        ("event" = String, Path, description = "The event's name"),
-        ("If-Match" = Option<String>, Header, description = "The record's ETag, or several, any of which will do", pattern = "^([*]|(W/)?\"[!#-~]*\"( ?, ?(W/)?\"[!#-~]*\")*)$"),
-        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
+        ("id" = String, Path, format = Uuid, description = "Id of the record"),
+        ("event" = String, Path, description = "Name of the event"),
+        ("If-Match" = Option<String>, Header, description = "Fire only if the record's ETag is one of these", pattern = "^([*]|(W/)?\"[!#-~]*\"( ?, ?(W/)?\"[!#-~]*\")*)$"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "Makes the call safe to repeat: a repeated call returns the first response"),
     ),
     request_body = wire::NewEvent,
     responses(
-        (status = 200, description = "Taken", body = wire::FireResult),
-        (status = 402, description = "Not enough money", body = problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "Refused", body = problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 412, description = "Another version", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 200, description = "The event was fired", body = wire::FireResult),
+        (status = 402, description = "An account has insufficient funds", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The lifecycle refuses the event", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 412, description = "The record has another version", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn fire(
@@ -138,9 +138,9 @@ fn fire_batch_item(answer: &Result<Receipt, Problem>) -> wire::FireBatchItem<Rec
 /// Applied in order. Each event succeeds or fails on its own. An event that needs an external check is decided
 /// after the check answers; later events do not wait for it.
 #[utoipa::path(
-    post, path = "/v1/events/batch", tag = "records",
+    post, path = "/v1/events/batch", operation_id = "fire_events", tag = "records",
     request_body = wire::NewEventBatch,
-    responses((status = 200, description = "What became of each", body = wire::FireBatchResult))
+    responses((status = 200, description = "One result per event, in order", body = wire::FireBatchResult))
 )]
 async fn fire_batch(
     State(app): State<AppState>,

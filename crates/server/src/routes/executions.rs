@@ -33,7 +33,7 @@ type NewReport = wire::NewReport<ExecutionId, BoundedJson<Json>, StrictObject<wi
 /// Parses a report name. An unknown name is an unknown route; `not_found` would look as if the job were gone.
 fn parse_report_kind(name: String) -> Result<ReportKind, Problem> {
     serde_json::from_value(Json::String(name)).map_err(|_| {
-        let detail = "there is no such report: start, heartbeat, commit, finish, fail and yield are the reports";
+        let detail = "unknown report; expected start, heartbeat, commit, finish, fail or yield";
         Problem::new(404, "unknown_route", detail)
     })
 }
@@ -56,11 +56,11 @@ fn report_submission(
     kind: ReportKind,
 ) -> Result<Submission, Problem> {
     let ExecutionId { record, token } = execution_id;
-    if report.execution.is_some_and(|told| told != execution_id) || report.kind.is_some_and(|told| told != kind) {
-        return Err(Problem::invalid_input("`execution` and `do` are not those of the path"));
+    if report.execution.is_some_and(|given| given != execution_id) || report.kind.is_some_and(|given| given != kind) {
+        return Err(Problem::invalid_input("`execution` and `do` differ from the path"));
     }
     if token != FencingToken(report.token) {
-        return Err(Problem::invalid_input("`token` is not this execution's"));
+        return Err(Problem::invalid_input("`token` must be the token of the execution"));
     }
     let call = match kind {
         ReportKind::Start => Call::Start { record, token },
@@ -72,7 +72,7 @@ fn report_submission(
         ReportKind::Finish => Call::Finish { record, token },
         ReportKind::Fail => {
             let Some(StrictObject(error)) = report.error else {
-                return Err(Problem::invalid_input("a failure needs its `error`"));
+                return Err(Problem::invalid_input("a `fail` report needs `error`"));
             };
             Call::Fail { record, token, error: parse_failure(&error)? }
         }
@@ -83,7 +83,7 @@ fn report_submission(
 }
 
 fn missing_batch_target() -> Problem {
-    Problem::invalid_input("each report of a batch names its `execution`, and says what to `do`")
+    Problem::invalid_input("each report of a batch needs `execution` and `do`")
 }
 
 fn duration_from_millis(ms: u64) -> Duration {
@@ -93,9 +93,9 @@ fn duration_from_millis(ms: u64) -> Duration {
 fn parse_result(json: Option<BoundedJson<Json>>, base64: Option<&str>) -> Result<Json, Problem> {
     match (json.map(BoundedJson::into_inner).transpose()?, base64) {
         (Some(json), _) if is_wrapped_base64(&json) => Err(Problem::invalid_input(
-            "an object with nothing but `$base64` is how bytes are kept: give result_base64",
+            "`result` must not be an object with `$base64` only; use `result_base64` for bytes",
         )),
-        (Some(_), Some(_)) => Err(Problem::invalid_input("give result or result_base64, not both")),
+        (Some(_), Some(_)) => Err(Problem::invalid_input("`result` and `result_base64` are mutually exclusive")),
         (json, None) => Ok(json.unwrap_or_default()),
         (None, Some(text)) => decode_base64(text, "result_base64").map(|_| wrap_base64(text)),
     }
@@ -103,10 +103,10 @@ fn parse_result(json: Option<BoundedJson<Json>>, base64: Option<&str>) -> Result
 
 fn parse_failure(failure: &wire::FailureReport) -> Result<FailureReport, Problem> {
     if failure.code.is_empty() {
-        return Err(Problem::invalid_input("an error's `code` is not empty"));
+        return Err(Problem::invalid_input("`error.code` must not be empty"));
     }
     if failure.retry_after_ms.is_some_and(|ms| ms > MAX_RETRY_AFTER_MS) {
-        return Err(Problem::invalid_input("`retry_after_ms` is at most a year"));
+        return Err(Problem::invalid_input("`retry_after_ms` must be at most one year"));
     }
     Ok(FailureReport {
         retryable: failure.retryable,
@@ -158,15 +158,15 @@ impl ReportOutcome {
 /// 409 `lease_lost` if the caller no longer holds the lease; 409 `already_committed`, with the winning effect, if
 /// another execution committed.
 #[utoipa::path(
-    post, path = "/v1/executions/{id}/{report}", tag = "work",
+    post, path = "/v1/executions/{id}/{report}", operation_id = "report_execution", tag = "work",
     params(
-        ("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$"),
-        ("report" = ReportKind, Path, description = "What is reported"),
+        ("id" = String, Path, description = "Id of the execution", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$"),
+        ("report" = ReportKind, Path, description = "Kind of report"),
     ),
     request_body = wire::NewReport,
     responses(
-        (status = 200, description = "Taken", body = wire::ReportResult),
-        (status = 409, description = "Not taken", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 200, description = "The report was accepted", body = wire::ReportResult),
+        (status = 409, description = "The report was rejected: the lease is lost, or an effect is already committed", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn report(
@@ -214,9 +214,9 @@ fn report_batch_item(outcome: &Result<ReportOutcome, Problem>) -> wire::ReportBa
 ///
 /// Applied in order. Each report succeeds or fails on its own.
 #[utoipa::path(
-    post, path = "/v1/executions/batch", tag = "work",
+    post, path = "/v1/executions/batch", operation_id = "report_executions", tag = "work",
     request_body = wire::NewReportBatch,
-    responses((status = 200, description = "What became of each", body = wire::ReportBatchResult))
+    responses((status = 200, description = "One result per report, in order", body = wire::ReportBatchResult))
 )]
 async fn report_batch(
     State(app): State<AppState>,
@@ -245,8 +245,8 @@ async fn report_batch(
 
 /// Get an execution
 #[utoipa::path(
-    get, path = "/v1/executions/{id}", tag = "work",
-    params(("id" = String, Path, description = "The execution's id", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")),
+    get, path = "/v1/executions/{id}", operation_id = "get_execution", tag = "work",
+    params(("id" = String, Path, description = "Id of the execution", pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\\.[1-9][0-9]{0,14}$")),
     responses((status = 200, description = "The execution", body = wire::Execution))
 )]
 async fn get(
@@ -254,7 +254,7 @@ async fn get(
     caller: Caller,
     PathParams(execution_id): PathParams<ExecutionId>,
 ) -> Result<Response, Problem> {
-    let none = || Problem::new(404, "not_found", "there is no such execution, or it is not for you");
-    let execution = app.engine().execution(&caller.actor, execution_id).await?.ok_or_else(none)?;
+    let not_found = || Problem::new(404, "not_found", "the execution does not exist, or the caller may not read it");
+    let execution = app.engine().execution(&caller.actor, execution_id).await?.ok_or_else(not_found)?;
     json_ok(&execution_json(execution_id.record, &execution))
 }

@@ -21,7 +21,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 }
 
 /// Check liveness
-#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "It does", body = HealthStatus)))]
+#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "The server runs", body = HealthStatus)))]
 async fn livez() -> Result<Response, Problem> {
     json_ok(&HealthStatus { status: "live".to_owned() })
 }
@@ -32,8 +32,8 @@ async fn livez() -> Result<Response, Problem> {
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
-        (status = 200, description = "It can", body = HealthStatus),
-        (status = 503, description = "It cannot now", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 200, description = "The server can serve requests", body = HealthStatus),
+        (status = 503, description = "The database does not respond, or the server is shutting down", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
@@ -42,7 +42,7 @@ async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
     }
     match tokio::time::timeout(READINESS_TIMEOUT, app.engine().store().last_seq()).await {
         Ok(last) => last?,
-        Err(_) => return Err(Problem::new(503, "store_unavailable", "the database does not answer")),
+        Err(_) => return Err(Problem::new(503, "store_unavailable", "the database does not respond")),
     };
     json_ok(&HealthStatus { status: "ready".to_owned() })
 }

@@ -23,8 +23,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 
 /// Home page
 #[utoipa::path(
-    get, path = "/", tag = "about",
-    responses((status = 200, description = "A page for people", body = String, content_type = "text/html"))
+    get, path = "/", operation_id = "get_home_page", tag = "about",
+    responses((status = 200, description = "HTML page", body = String, content_type = "text/html"))
 )]
 async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> Result<Response, Problem> {
     let catalog = app.engine().store().catalog().await?;
@@ -33,19 +33,19 @@ async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> R
     let names = names.filter(|_| caller.is_ok());
     // Names need no escaping: they contain only letters, digits, dots, hyphens and underscores.
     let names: Vec<String> = names
-        .map(|name| format!("<li><a href=\"/v1/lifecycles/{name}\">{name}</a> (<a href=\"/v1/lifecycles/{name}/diagram.svg\">picture</a>)</li>\n"))
+        .map(|name| format!("<li><a href=\"/v1/lifecycles/{name}\">{name}</a> (<a href=\"/v1/lifecycles/{name}/diagram.svg\">diagram</a>)</li>\n"))
         .collect();
     let lifecycles = names.concat();
     let version = env!("CARGO_PKG_VERSION");
     Ok(Html(format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Onceward</title>\n\
-         <h1>Onceward {version}</h1>\n<p>A server for lifecycles and their workers. There is no dashboard here yet.</p>\n\
-         <ul>\n<li><a href=\"/openapi.json\">/openapi.json</a>: the contract</li>\n\
-         <li><a href=\"/errors\">/errors</a>: what error codes mean</li>\n\
-         <li><a href=\"/v1/lifecycles\">/v1/lifecycles</a>: what is known, with counts by state</li>\n\
+         <h1>Onceward {version}</h1>\n<p>A durable lifecycle engine. There is no dashboard yet; use the HTTP API or the <code>onceward</code> command.</p>\n\
+         <ul>\n<li><a href=\"/openapi.json\">/openapi.json</a>: OpenAPI document</li>\n\
+         <li><a href=\"/errors\">/errors</a>: error codes</li>\n\
+         <li><a href=\"/v1/lifecycles\">/v1/lifecycles</a>: lifecycles, with record counts by state</li>\n\
          <li><a href=\"/v1/records\">/v1/records</a>: records</li>\n\
-         <li><a href=\"/v1/stream?after=0\">/v1/stream</a>: the log as it grows</li>\n\
-         <li><a href=\"/livez\">/livez</a>, <a href=\"/readyz\">/readyz</a>: health</li>\n</ul>\n\
+         <li><a href=\"/v1/stream?after=0\">/v1/stream</a>: log as server-sent events</li>\n\
+         <li><a href=\"/livez\">/livez</a>, <a href=\"/readyz\">/readyz</a>: health checks</li>\n</ul>\n\
          <h2>Lifecycles</h2>\n<ul>\n{lifecycles}</ul>\n</html>\n"
     ))
     .into_response())
@@ -53,8 +53,8 @@ async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> R
 
 /// Get the OpenAPI document
 #[utoipa::path(
-    get, path = "/openapi.json", tag = "about",
-    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value))
+    get, path = "/openapi.json", operation_id = "get_openapi_document", tag = "about",
+    responses((status = 200, description = "OpenAPI 3.1 document", body = serde_json::Value))
 )]
 async fn contract(State(app): State<AppState>) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.openapi_json().to_owned())
@@ -65,8 +65,8 @@ const MARKDOWN_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/markdo
 
 /// List error codes
 #[utoipa::path(
-    get, path = "/errors", tag = "about",
-    responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"))
+    get, path = "/errors", operation_id = "list_error_codes", tag = "about",
+    responses((status = 200, description = "Markdown page", body = String, content_type = "text/markdown"))
 )]
 async fn errors() -> Response {
     ([(header::CONTENT_TYPE, MARKDOWN_CONTENT_TYPE)], error_pages::render_index()).into_response()
@@ -74,12 +74,12 @@ async fn errors() -> Response {
 
 /// Explain an error code
 #[utoipa::path(
-    get, path = "/errors/{code}", tag = "about",
-    params(("code" = String, Path, description = "As a problem gives it")),
-    responses((status = 200, description = "Markdown", body = String, content_type = "text/markdown"))
+    get, path = "/errors/{code}", operation_id = "get_error_page", tag = "about",
+    params(("code" = String, Path, description = "`code` of a problem")),
+    responses((status = 200, description = "Markdown page", body = String, content_type = "text/markdown"))
 )]
 async fn error(PathParams(code): PathParams<String>) -> Result<Response, Problem> {
-    let page =
-        error_pages::render_page(&code).ok_or_else(|| Problem::new(404, "not_found", "there is no such code"))?;
+    let page = error_pages::render_page(&code)
+        .ok_or_else(|| Problem::new(404, "not_found", "unknown error code; /errors lists all codes"))?;
     Ok(([(header::CONTENT_TYPE, MARKDOWN_CONTENT_TYPE)], page).into_response())
 }

@@ -46,24 +46,24 @@ fn lease_request(
 ) -> Result<LeaseRequest, Problem> {
     let max_jobs = usize::try_from(body.max).unwrap_or(usize::MAX);
     if max_jobs == 0 || max_jobs > app.config().max_batch_items {
-        return Err(Problem::invalid_input(format!("`max` is from 1 to {}", app.config().max_batch_items)));
+        return Err(Problem::invalid_input(format!("`max` must be from 1 to {}", app.config().max_batch_items)));
     }
     if body.lifecycles.is_empty() || body.lifecycles.len() > MAX_LEASE_LIFECYCLES {
-        return Err(Problem::invalid_input(format!("`lifecycles` names from 1 to {MAX_LEASE_LIFECYCLES} of them")));
+        return Err(Problem::invalid_input(format!("`lifecycles` must have 1 to {MAX_LEASE_LIFECYCLES} names")));
     }
     let lease = match body.lease_ms {
         None => None,
         Some(ms @ 1..=MAX_LEASE_MS) => Some(Length::from_millis(i64::try_from(ms).unwrap_or(i64::MAX))),
-        Some(_) => return Err(Problem::invalid_input("`lease_ms` is from 1 to a day")),
+        Some(_) => return Err(Problem::invalid_input("`lease_ms` must be from 1 ms to one day")),
     };
     // Checked even if there is no job, so that a name that is too long fails at once and not with the first
     // job.
     if body.worker.chars().count() > MAX_WORKER_NAME_CHARS {
-        return Err(Problem::invalid_input(format!("`worker` has at most {MAX_WORKER_NAME_CHARS} characters")));
+        return Err(Problem::invalid_input(format!("`worker` must have at most {MAX_WORKER_NAME_CHARS} characters")));
     }
     let wait = extract::parse_wait(app, body.wait_ms)?;
     if body.again == Some(true) && idempotency_key.is_none() {
-        return Err(Problem::invalid_input("`again` goes with the Idempotency-Key of the call before"));
+        return Err(Problem::invalid_input("`again` needs the `Idempotency-Key` of the previous call"));
     }
     Ok(LeaseRequest {
         lifecycles: body.lifecycles.into_iter().map(Into::into).collect(),
@@ -108,12 +108,12 @@ fn lease_json<'a>(
 /// In order of priority, then age. If no job is ready, waits up to `wait_ms` for one and otherwise returns an empty
 /// list. A repeated call with the same `Idempotency-Key` returns the same jobs.
 #[utoipa::path(
-    post, path = "/v1/leases", tag = "work",
-    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "The same key gets the same jobs")),
+    post, path = "/v1/leases", operation_id = "lease_jobs", tag = "work",
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "Makes the call safe to repeat: a repeated call returns the same jobs")),
     request_body = wire::LeaseBody,
     responses(
-        (status = 200, description = "Jobs, or none", body = wire::LeasedJobs),
-        (status = 409, description = "The first call with this key has no answer yet", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 200, description = "The leased jobs; none if there were none in time", body = wire::LeasedJobs),
+        (status = 409, description = "The first call with this idempotency key is still in progress", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn lease(
@@ -167,7 +167,11 @@ async fn require_work_lifecycles(app: &AppState, request: &LeaseRequest) -> Resu
             return Err(known_names::lifecycle_not_found(app, &catalog, name));
         };
         if lifecycle.work.is_none() {
-            return Err(Problem::new(409, "not_a_job", format!("nobody works on records of `{name}`")));
+            return Err(Problem::new(
+                409,
+                "not_a_job",
+                format!("records of `{name}` are not jobs: the lifecycle has no `[work]`"),
+            ));
         }
     }
     Ok(())

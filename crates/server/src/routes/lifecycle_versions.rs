@@ -40,9 +40,9 @@ pub fn version_json(version: &LifecycleVersion, counts: Option<&[VersionCount]>)
 
 /// List versions of a lifecycle
 #[utoipa::path(
-    get, path = "/v1/lifecycles/{name}/versions", tag = "lifecycles",
-    params(("name" = String, Path, description = "The lifecycle's name")),
-    responses((status = 200, description = "All of them", body = wire::VersionList))
+    get, path = "/v1/lifecycles/{name}/versions", operation_id = "list_lifecycle_versions", tag = "lifecycles",
+    params(("name" = String, Path, description = "Name of the lifecycle")),
+    responses((status = 200, description = "All versions of the lifecycle", body = wire::VersionList))
 )]
 async fn list(
     State(app): State<AppState>,
@@ -67,10 +67,10 @@ async fn list(
 /// For operators. New records use this version from now on, in every process. Existing records keep theirs. The
 /// version may be older than the current one.
 #[utoipa::path(
-    post, path = "/v1/lifecycles/{name}/use", tag = "operators",
-    params(("name" = String, Path, description = "The lifecycle's name")),
+    post, path = "/v1/lifecycles/{name}/use", operation_id = "activate_lifecycle_version", tag = "operators",
+    params(("name" = String, Path, description = "Name of the lifecycle")),
     request_body = wire::ActivateVersionBody,
-    responses((status = 200, description = "It is current", body = wire::CurrentVersion))
+    responses((status = 200, description = "The version is current", body = wire::CurrentVersion))
 )]
 async fn activate_version(
     State(app): State<AppState>,
@@ -123,9 +123,9 @@ pub async fn migrate_step(
 /// records that cannot be migrated.
 #[utoipa::path(
     post, path = "/v1/lifecycles/{name}/move", tag = "operators",
-    params(("name" = String, Path, description = "The lifecycle's name")),
+    params(("name" = String, Path, description = "Name of the lifecycle")),
     request_body = wire::MigrateRecordsBody,
-    responses((status = 200, description = "What became of it", body = wire::MigrationStep))
+    responses((status = 200, description = "Result of the step", body = wire::MigrationStep))
 )]
 async fn migrate_records(
     State(app): State<AppState>,
@@ -138,7 +138,7 @@ async fn migrate_records(
         return Err(Problem::invalid_input(format!("`limit` must be from 1 to {MAX_RECORDS_PER_STEP}")));
     }
     if new.after.is_some_and(|after| i64::try_from(after).is_err()) {
-        return Err(Problem::invalid_input("`after` is the `next` of the step before"));
+        return Err(Problem::invalid_input("`after` must be the `next` of the previous step"));
     }
     json_ok(&migrate_step(app.engine(), &caller.actor, &name, &new).await?)
 }

@@ -49,8 +49,8 @@ fn lifecycle_json(lifecycle: &Lifecycle, counts: &[StateCount]) -> wire::Lifecyc
 
 /// List lifecycles
 #[utoipa::path(
-    get, path = "/v1/lifecycles", tag = "lifecycles",
-    responses((status = 200, description = "All of them", body = wire::LifecycleList))
+    get, path = "/v1/lifecycles", operation_id = "list_lifecycles", tag = "lifecycles",
+    responses((status = 200, description = "All lifecycles", body = wire::LifecycleList))
 )]
 async fn list(State(app): State<AppState>, caller: Caller) -> Result<Response, Problem> {
     let counts = app.engine().counts(&caller.actor).await?;
@@ -63,8 +63,8 @@ async fn list(State(app): State<AppState>, caller: Caller) -> Result<Response, P
 
 /// Get a lifecycle
 #[utoipa::path(
-    get, path = "/v1/lifecycles/{name}", tag = "lifecycles",
-    params(("name" = String, Path, description = "The lifecycle's name")),
+    get, path = "/v1/lifecycles/{name}", operation_id = "get_lifecycle", tag = "lifecycles",
+    params(("name" = String, Path, description = "Name of the lifecycle")),
     responses((status = 200, description = "The lifecycle", body = wire::Lifecycle))
 )]
 async fn get(
@@ -84,9 +84,9 @@ async fn find_lifecycle(app: &AppState, name: &str) -> Result<Arc<Lifecycle>, Pr
 
 /// Draw a lifecycle as SVG
 #[utoipa::path(
-    get, path = "/v1/lifecycles/{name}/diagram.svg", tag = "lifecycles",
-    params(("name" = String, Path, description = "The lifecycle's name")),
-    responses((status = 200, description = "SVG", body = String, content_type = "image/svg+xml"))
+    get, path = "/v1/lifecycles/{name}/diagram.svg", operation_id = "draw_lifecycle_svg", tag = "lifecycles",
+    params(("name" = String, Path, description = "Name of the lifecycle")),
+    responses((status = 200, description = "SVG diagram", body = String, content_type = "image/svg+xml"))
 )]
 async fn svg(
     State(app): State<AppState>,
@@ -100,9 +100,9 @@ async fn svg(
 
 /// Draw a lifecycle as Mermaid text
 #[utoipa::path(
-    get, path = "/v1/lifecycles/{name}/diagram.mmd", tag = "lifecycles",
-    params(("name" = String, Path, description = "The lifecycle's name")),
-    responses((status = 200, description = "Mermaid", body = String, content_type = "text/plain"))
+    get, path = "/v1/lifecycles/{name}/diagram.mmd", operation_id = "draw_lifecycle_mermaid", tag = "lifecycles",
+    params(("name" = String, Path, description = "Name of the lifecycle")),
+    responses((status = 200, description = "Mermaid text", body = String, content_type = "text/plain"))
 )]
 async fn mermaid(
     State(app): State<AppState>,

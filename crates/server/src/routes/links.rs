@@ -50,9 +50,9 @@ fn related_records(records: &[RelatedRecord]) -> Vec<wire::RelatedRecord> {
 /// The records it references and the records that reference it, limited to those that the caller may see. Without
 /// `name`, returns the first page of every link.
 #[utoipa::path(
-    get, path = "/v1/records/{id}/links", tag = "records",
-    params(("id" = String, Path, format = Uuid, description = "The record's id"), LinksParams),
-    responses((status = 200, description = "Its relations", body = wire::Relations))
+    get, path = "/v1/records/{id}/links", operation_id = "get_record_relations", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "Id of the record"), LinksParams),
+    responses((status = 200, description = "The record's relations", body = wire::Relations))
 )]
 async fn links(
     State(app): State<AppState>,
@@ -61,7 +61,7 @@ async fn links(
     QueryParams(params): QueryParams<LinksParams>,
 ) -> Result<Response, Problem> {
     if params.cursor.is_some() && params.name.is_none() {
-        return Err(Problem::invalid_input("a `cursor` goes with the `name` of its link"));
+        return Err(Problem::invalid_input("`cursor` needs the `name` of its link"));
     }
     let query = RelationsQuery {
         link: params.name.as_deref().map(Arc::from),
@@ -70,7 +70,7 @@ async fn links(
     };
     let found = app.engine().relations(&caller.actor, id, &query).await?.ok_or_else(Problem::not_found)?;
     if params.name.is_some() && found.links.is_empty() {
-        return Err(Problem::invalid_input("the record's lifecycle has no link of this `name`"));
+        return Err(Problem::invalid_input("`name` is not a link of the record's lifecycle"));
     }
     let refs = found.refs.iter().map(|(field, records)| (field.to_string(), related_records(records)));
     let links = found.links.iter().map(|(name, page)| {

@@ -17,8 +17,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 ///
 /// Prometheus text format, or `OpenMetrics` if `Accept` asks for it. For operators and API keys with the role
 /// `metrics`.
-#[utoipa::path(get, path = "/metrics", tag = "server",
-    responses((status = 200, description = "the metrics", content_type = "text/plain", body = String)))]
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server",
+    responses((status = 200, description = "The metrics", content_type = "text/plain", body = String)))]
 async fn metrics(State(app): State<AppState>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let (kind, page) = telemetry::render_metrics(&app, accept).await;

@@ -25,7 +25,8 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 
 fn parse_duration(text: Option<&str>, name: &str) -> Result<Option<Duration>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    let length: Length = text.parse().map_err(|error| Problem::invalid_input(format!("`{name}`: {error}")))?;
+    let length: Length =
+        text.parse().map_err(|error| Problem::invalid_input(format!("`{name}` is invalid: {error}")))?;
     Ok(Some(Duration::from_micros(u64::try_from(length.micros()).unwrap_or(0))))
 }
 
@@ -75,7 +76,7 @@ pub fn prune_report_json(report: &PruneReport) -> wire::PruneReport {
 #[utoipa::path(
     post, path = "/v1/prune", tag = "operators",
     request_body = wire::PruneBody,
-    responses((status = 200, description = "What went", body = wire::PruneReport))
+    responses((status = 200, description = "What was pruned", body = wire::PruneReport))
 )]
 async fn prune(
     State(app): State<AppState>,

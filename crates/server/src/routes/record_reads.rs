@@ -54,8 +54,8 @@ pub(crate) struct RecordsParams {
 ///
 /// The records that the caller may see, oldest first. 404 if the lifecycle or the state does not exist.
 #[utoipa::path(
-    get, path = "/v1/records", tag = "records", params(RecordsParams),
-    responses((status = 200, description = "A page of them", body = wire::RecordPage))
+    get, path = "/v1/records", operation_id = "list_records", tag = "records", params(RecordsParams),
+    responses((status = 200, description = "A page of records", body = wire::RecordPage))
 )]
 async fn list(
     State(app): State<AppState>,
@@ -80,14 +80,14 @@ async fn list(
 ///
 /// Fires due timers first. 304 if `If-None-Match` contains the record's version.
 #[utoipa::path(
-    get, path = "/v1/records/{id}", tag = "records",
+    get, path = "/v1/records/{id}", operation_id = "get_record", tag = "records",
     params(
-        ("id" = String, Path, format = Uuid, description = "The record's id"),
-        ("If-None-Match" = Option<String>, Header, description = "ETags that are known already, or `*`"),
+        ("id" = String, Path, format = Uuid, description = "Id of the record"),
+        ("If-None-Match" = Option<String>, Header, description = "Return the record only if its ETag is not one of these"),
     ),
     responses(
         (status = 200, description = "The record", body = wire::Record, headers(("ETag" = String))),
-        (status = 304, description = "Its version is known"),
+        (status = 304, description = "The record's ETag is one of `If-None-Match`"),
     )
 )]
 async fn get(
@@ -119,9 +119,9 @@ pub(crate) struct PageParams {
 ///
 /// One entry per operation that changed the record, oldest first.
 #[utoipa::path(
-    get, path = "/v1/records/{id}/history", tag = "records",
-    params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
-    responses((status = 200, description = "A page of it", body = wire::HistoryPage))
+    get, path = "/v1/records/{id}/history", operation_id = "get_record_history", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "Id of the record"), PageParams),
+    responses((status = 200, description = "A page of log entries", body = wire::HistoryPage))
 )]
 async fn history(
     State(app): State<AppState>,
@@ -142,9 +142,9 @@ async fn history(
 ///
 /// Oldest first.
 #[utoipa::path(
-    get, path = "/v1/records/{id}/executions", tag = "records",
-    params(("id" = String, Path, format = Uuid, description = "The record's id"), PageParams),
-    responses((status = 200, description = "A page of them", body = wire::ExecutionPage))
+    get, path = "/v1/records/{id}/executions", operation_id = "list_record_executions", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "Id of the record"), PageParams),
+    responses((status = 200, description = "A page of executions", body = wire::ExecutionPage))
 )]
 async fn executions(
     State(app): State<AppState>,
@@ -165,10 +165,10 @@ async fn executions(
 /// For the record's owner and the holder of its lease. Up to 256 KB, the content type is `application/json` if the
 /// bytes are JSON.
 #[utoipa::path(
-    get, path = "/v1/records/{id}/payload", tag = "records",
-    params(("id" = String, Path, format = Uuid, description = "The record's id")),
+    get, path = "/v1/records/{id}/payload", operation_id = "get_record_payload", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "Id of the record")),
     responses(
-        (status = 200, description = "The bytes", content((Vec<u8> = "application/octet-stream"), (serde_json::Value = "application/json"))),
+        (status = 200, description = "The payload", content((Vec<u8> = "application/octet-stream"), (serde_json::Value = "application/json"))),
     )
 )]
 async fn payload(
@@ -176,15 +176,16 @@ async fn payload(
     caller: Caller,
     PathParams(id): PathParams<RecordId>,
 ) -> Result<Response, Problem> {
-    let none = || Problem::new(404, "not_found", "there is no such payload, or it is not for you");
-    let reader = app.engine().payload_reader(&caller.actor, id).await?.ok_or_else(none)?;
+    let not_found =
+        || Problem::new(404, "not_found", "the record has no payload, does not exist, or the caller may not read it");
+    let reader = app.engine().payload_reader(&caller.actor, id).await?.ok_or_else(not_found)?;
     bytes_response(reader, None).await
 }
 
 /// Get a job's effect
 #[utoipa::path(
-    get, path = "/v1/records/{id}/effect", tag = "records",
-    params(("id" = String, Path, format = Uuid, description = "The record's id")),
+    get, path = "/v1/records/{id}/effect", operation_id = "get_record_effect", tag = "records",
+    params(("id" = String, Path, format = Uuid, description = "Id of the record")),
     responses((status = 200, description = "The effect", body = wire::Effect))
 )]
 async fn effect(
@@ -192,7 +193,9 @@ async fn effect(
     caller: Caller,
     PathParams(id): PathParams<RecordId>,
 ) -> Result<Response, Problem> {
-    let none = || Problem::new(404, "not_found", "nothing was committed, or it is not for you");
-    let effect = app.engine().effect(&caller.actor, id).await?.ok_or_else(none)?;
+    let not_found = || {
+        Problem::new(404, "not_found", "the record has no effect yet, does not exist, or the caller may not read it")
+    };
+    let effect = app.engine().effect(&caller.actor, id).await?.ok_or_else(not_found)?;
     json_ok(&effect_json(&effect))
 }

@@ -45,18 +45,18 @@ fn create_submission(new: NewRecord, actor: &Actor, lifecycle: &str) -> Result<S
 /// 201 with the new record. 200 with the existing record if the `Idempotency-Key` was used before, or if a unique
 /// key is configured to return its holder.
 #[utoipa::path(
-    post, path = "/v1/lifecycles/{name}/records", tag = "records",
+    post, path = "/v1/lifecycles/{name}/records", operation_id = "create_record", tag = "records",
     params(
-        ("name" = String, Path, description = "The lifecycle's name"),
-        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "However often it is sent, it is carried out once"),
+        ("name" = String, Path, description = "Name of the lifecycle"),
+        ("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "Makes the call safe to repeat: a repeated call returns the first response"),
     ),
     request_body = wire::NewRecord,
     responses(
-        (status = 201, description = "Made", body = wire::Record, headers(("ETag" = String))),
-        (status = 200, description = "It was there before", body = wire::Record, headers(("ETag" = String))),
-        (status = 402, description = "Not enough money", body = problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "Refused", body = problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "It was made before, and is gone", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 201, description = "The record was created", body = wire::Record, headers(("ETag" = String))),
+        (status = 200, description = "The record exists already: the idempotency key or a unique key found it", body = wire::Record, headers(("ETag" = String))),
+        (status = 402, description = "An account has insufficient funds", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The lifecycle refuses to create the record", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The record was created earlier and is gone", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn create(
@@ -68,7 +68,7 @@ async fn create(
 ) -> Result<Response, Problem> {
     if let Some(key) = extract::header_text(&headers, &IDEMPOTENCY_KEY)? {
         if new.key.as_ref().is_some_and(|other| *other != *key) {
-            return Err(Problem::invalid_input("`key` and the header Idempotency-Key differ"));
+            return Err(Problem::invalid_input("`key` differs from the header `Idempotency-Key`"));
         }
         new.key = Some(key.to_owned());
     }
@@ -97,10 +97,10 @@ fn create_batch_item(answer: &Result<Receipt, Problem>) -> wire::CreateBatchItem
 ///
 /// In one transaction. Each record is created or refused on its own, with its own `key`.
 #[utoipa::path(
-    post, path = "/v1/lifecycles/{name}/records/batch", tag = "records",
-    params(("name" = String, Path, description = "The lifecycle's name")),
+    post, path = "/v1/lifecycles/{name}/records/batch", operation_id = "create_records", tag = "records",
+    params(("name" = String, Path, description = "Name of the lifecycle")),
     request_body = wire::NewRecordBatch,
-    responses((status = 200, description = "What became of each", body = wire::CreateBatchResult))
+    responses((status = 200, description = "One result per record, in order", body = wire::CreateBatchResult))
 )]
 async fn create_batch(
     State(app): State<AppState>,

@@ -65,12 +65,12 @@ pub(crate) struct StreamParams {
 /// start were pruned. 404 if the lifecycle does not exist. The stream ends when the caller's API key becomes
 /// invalid.
 #[utoipa::path(
-    get, path = "/v1/stream", tag = "log",
-    params(StreamParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "The place after which to go on")),
+    get, path = "/v1/stream", operation_id = "stream_log", tag = "log",
+    params(StreamParams, ("Last-Event-ID" = Option<String>, Header, pattern = "^[0-9]{1,18}$", description = "Resume after this `seq`")),
     responses(
-        (status = 200, description = "Entries, as they come: each event has these fields", body = wire::StreamEvent, content_type = "text/event-stream"),
-        (status = 409, description = "The log does not reach that far", body = problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "Pruned", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 200, description = "Log entries as server-sent events; each has these fields", body = wire::StreamEvent, content_type = "text/event-stream"),
+        (status = 409, description = "The start is past the end of the log", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "Entries after the start were pruned", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn stream(
@@ -86,13 +86,13 @@ async fn stream(
     known_names::require_known(&app, params.lifecycle.as_deref(), None).await?;
     let store = app.engine().store();
     let last_event_id = extract::header_text(&headers, &LAST_EVENT_ID)?
-        .map(|text| text.parse().map_err(|_| Problem::invalid_input("Last-Event-ID is a place in the log")))
+        .map(|text| text.parse().map_err(|_| Problem::invalid_input("`Last-Event-ID` must be a `seq` of the log")))
         .transpose()?;
     let last = store.last_seq().await?;
     let after = last_event_id.or(params.after).unwrap_or(last);
     if after > last {
         let detail =
-            "the log does not reach that far: it is not the one that this place was read from, or an older copy of it";
+            "the start is past the end of the log; the database is another one, or was restored from an older backup";
         return Err(Problem::new(409, "past_end_of_log", detail).with_member("last", last));
     }
     // Detect a pruned start before the response begins.
@@ -205,7 +205,7 @@ impl LogFollower {
     fn keep_alive_message(&mut self) -> Bytes {
         let seq = self.log.seq();
         if self.last_sent_seq.replace(seq) == Some(seq) {
-            return Bytes::from_static(b": still here\n\n");
+            return Bytes::from_static(b": keep-alive\n\n");
         }
         format!("id: {seq}\n\n").into()
     }

@@ -42,8 +42,8 @@ fn worker_json(worker: &WorkerStatus) -> wire::Worker {
 /// Workers that asked for jobs within the last day, from any process. Operators see all workers, other callers
 /// their own.
 #[utoipa::path(
-    get, path = "/v1/workers", tag = "work", params(WorkersParams),
-    responses((status = 200, description = "The last first", body = wire::Workers))
+    get, path = "/v1/workers", operation_id = "list_workers", tag = "work", params(WorkersParams),
+    responses((status = 200, description = "The workers, most recent first", body = wire::Workers))
 )]
 async fn workers(
     State(app): State<AppState>,

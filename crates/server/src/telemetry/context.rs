@@ -83,7 +83,7 @@ impl RequestContext {
                 warn!(%method, route, status, ms, owner, request = %self.id(), "request");
             }
             Some(status) => debug!(%method, route, status, ms, owner, request = %self.id(), "request"),
-            None => debug!(%method, route, ms, owner, request = %self.id(), "the caller went away"),
+            None => debug!(%method, route, ms, owner, request = %self.id(), "client disconnected"),
         }
         let Some(own) = self.trace.filter(|own| own.is_sampled() && telemetry.is_exporting()) else { return };
         let mut attributes = vec![

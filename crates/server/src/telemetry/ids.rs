@@ -28,7 +28,7 @@ impl IdGenerator {
         let _ = getrandom::fill(&mut seed);
         let (low, high) = seed.split_at(8);
         let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of 2^32")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^32")]
         let sample_threshold = (sample_ratio.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
         Self { next: AtomicU64::new(number(low)), trace_id_high: number(high) | 1, sample_threshold }
     }

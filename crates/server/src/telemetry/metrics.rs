@@ -44,9 +44,9 @@ impl CachedStats {
             Ok::<_, onceward_store::StoreError>((store.stats(at).await?, at))
         };
         let (stats, at) = match query.await {
-            Ok((glance, at)) => (Some(glance), at),
+            Ok((stats, at)) => (Some(stats), at),
             Err(error) => {
-                warn!(code = error.code(), "the store cannot be looked at");
+                warn!(code = error.code(), "reading store statistics failed");
                 (None, Time::from_micros(0))
             }
         };
@@ -86,56 +86,56 @@ const LIFECYCLE_LABELS: &[&str] = &["lifecycle"];
 const STATE_LABELS: &[&str] = &["lifecycle", "state"];
 
 const RECORDS_CREATED: MetricDefinition =
-    define_metric("onceward_records_created_total", Counter, LIFECYCLE_LABELS, "Records made.");
+    define_metric("onceward_records_created_total", Counter, LIFECYCLE_LABELS, "Records created.");
 const RECORDS_ENDED: MetricDefinition =
     define_metric("onceward_records_ended_total", Counter, STATE_LABELS, "Records that entered a final state.");
 const RECORDS_STUCK: MetricDefinition = define_metric(
     "onceward_records_stuck_total",
     Counter,
     LIFECYCLE_LABELS,
-    "Records set aside because an event of the engine's own failed on them.",
+    "Records that became stuck because an event of the engine failed on them.",
 );
 const EXECUTIONS_LEASED: MetricDefinition = define_metric(
     "onceward_executions_leased_total",
     Counter,
     LIFECYCLE_LABELS,
-    "Executions begun: jobs handed to a worker.",
+    "Executions: jobs leased to a worker.",
 );
 const EXECUTIONS_REDELIVERED: MetricDefinition = define_metric(
     "onceward_executions_redelivered_total",
     Counter,
     LIFECYCLE_LABELS,
-    "Of these, of jobs that had been handed out before.",
+    "Executions of jobs that had been leased before.",
 );
 const EXECUTIONS_STARTED: MetricDefinition = define_metric(
     "onceward_executions_started_total",
     Counter,
     LIFECYCLE_LABELS,
-    "Executions that their worker started.",
+    "Executions that their worker reported as started.",
 );
 const EXECUTIONS_COMMITTED: MetricDefinition = define_metric(
     "onceward_executions_committed_total",
     Counter,
     LIFECYCLE_LABELS,
-    "Effects that landed, one for each job at most.",
+    "Effects committed, at most one per job.",
 );
 const EXECUTIONS_ENDED: MetricDefinition = define_metric(
     "onceward_executions_ended_total",
     Counter,
     &["lifecycle", "end"],
-    "Executions that ended: done, failed, lost (lease run out or worker gone), yielded (given back), left (the record moved away).",
+    "Executions that ended: `done`, `failed`, `lost` (the lease expired), `yielded` (the worker returned the job), `left` (an event took the record out of its working state).",
 );
 const EXECUTIONS_RETRIED: MetricDefinition = define_metric(
     "onceward_executions_retried_total",
     Counter,
     LIFECYCLE_LABELS,
-    "Executions that ended without success, and whose job waits for another.",
+    "Executions that ended without success and whose job will be leased again.",
 );
 const DUPLICATE_CALLS: MetricDefinition = define_metric(
     "onceward_duplicates_total",
     Counter,
     &["lifecycle", "kind"],
-    "Calls that had been carried out before and were answered the same: a worker's report, a create that met the holder of its key, a call with an idempotency key.",
+    "Repeated calls that got the first answer: a worker's report, a create that found the holder of its unique key, a call with an idempotency key.",
 );
 const REFUSED_CALLS: MetricDefinition =
     define_metric("onceward_refused_total", Counter, &["lifecycle", "code"], "Calls refused by a lifecycle's rules.");
@@ -143,117 +143,115 @@ const FAILED_OPERATIONS: MetricDefinition = define_metric(
     "onceward_failed_total",
     Counter,
     &["code"],
-    "Operations that came to nothing for a reason of the engine's or the database's.",
+    "Operations that failed because of the engine or the database.",
 );
 
 const OPERATION_SECONDS: MetricDefinition = define_metric(
     "onceward_operation_seconds",
     Histogram,
     &["kind"],
-    "From a call's entry into the queue to its answer.",
+    "Time from the submission of a call to its answer.",
 );
-const SAVED_BATCHES: MetricDefinition = define_metric("onceward_batches_total", Counter, &[], "Transactions saved.");
+const SAVED_BATCHES: MetricDefinition =
+    define_metric("onceward_batches_total", Counter, &[], "Batches saved, each in one transaction.");
 const BATCH_OPERATIONS: MetricDefinition =
-    define_metric("onceward_batch_operations", Histogram, &[], "Operations in a saved transaction.");
-const SAVE_SECONDS: MetricDefinition =
-    define_metric("onceward_save_seconds", Histogram, &[], "Whole saves: compared, written and durable.");
+    define_metric("onceward_batch_operations", Histogram, &[], "Operations per saved batch.");
+const SAVE_SECONDS: MetricDefinition = define_metric(
+    "onceward_save_seconds",
+    Histogram,
+    &[],
+    "Time to save a batch: validate its read set, write and commit.",
+);
 const COMMIT_SECONDS: MetricDefinition = define_metric(
     "onceward_commit_seconds",
     Histogram,
     &[],
-    "The commit alone, nearly all of it fsync; on PostgreSQL with its way there and back.",
+    "Time of the commit alone: mostly fsync, on PostgreSQL also the network round trip.",
 );
-const SAVE_CONFLICTS: MetricDefinition = define_metric(
-    "onceward_conflicts_total",
-    Counter,
-    &[],
-    "Saves that found something changed and were decided again.",
-);
+const SAVE_CONFLICTS: MetricDefinition =
+    define_metric("onceward_conflicts_total", Counter, &[], "Saves that found a changed read and were decided again.");
 const UNLOGGED_REFUSALS: MetricDefinition = define_metric(
-    "onceward_untold_refusals_total",
+    "onceward_unlogged_refusals_total",
     Counter,
     &[],
-    "Denials and audited refusals left out of the log, because their owner had too many.",
+    "Denials and audited refusals not logged because their owner exceeded the limit per minute.",
 );
 const OVERLOADED_CALLS: MetricDefinition =
-    define_metric("onceward_overloaded_total", Counter, &[], "Calls turned away because the queue was full.");
+    define_metric("onceward_overloaded_total", Counter, &[], "Calls rejected because the queue was full.");
 const QUEUE_OPERATIONS: MetricDefinition =
-    define_metric("onceward_queue_operations", Gauge, &[], "Operations in the queue or on their way.");
+    define_metric("onceward_queue_operations", Gauge, &[], "Operations queued or in flight.");
 const QUEUE_OPERATIONS_LIMIT: MetricDefinition =
-    define_metric("onceward_queue_operations_limit", Gauge, &[], "As many as there may be.");
-const QUEUE_BYTES: MetricDefinition =
-    define_metric("onceward_queue_bytes", Gauge, &[], "Bytes of input and payloads that they keep in memory.");
+    define_metric("onceward_queue_operations_limit", Gauge, &[], "Maximum of `onceward_queue_operations`.");
+const QUEUE_BYTES: MetricDefinition = define_metric(
+    "onceward_queue_bytes",
+    Gauge,
+    &[],
+    "Bytes of input and payloads that queued operations hold in memory.",
+);
 const IDLE_LEASE_CALLS: MetricDefinition =
-    define_metric("onceward_idle_lease_calls", Gauge, &[], "Calls for leases that have found no job and wait for one.");
+    define_metric("onceward_idle_lease_calls", Gauge, &[], "Lease calls that wait for a job.");
 const BLOCKED_RECORDS: MetricDefinition = define_metric(
     "onceward_due_blocked",
     Gauge,
     &[],
-    "Records that are due and cannot be moved: damaged, or of an unknown version.",
+    "Due records that the scheduler skips: damaged, or of an unknown lifecycle version.",
 );
 
 const STORE_UP: MetricDefinition =
-    define_metric("onceward_store_up", Gauge, &[], "1 where the database could be read at the last look.");
+    define_metric("onceward_store_up", Gauge, &[], "1 if the last read of the database succeeded, else 0.");
 const RECORDS_BY_STATE: MetricDefinition =
     define_metric("onceward_records", Gauge, STATE_LABELS, "Records in each state.");
 const READY_OLDEST_AGE_SECONDS: MetricDefinition = define_metric(
     "onceward_ready_oldest_age_seconds",
     Gauge,
     STATE_LABELS,
-    "How long a job has waited for a worker: the longest of the first and the last thousand in line. None waits where it is missing.",
+    "Longest wait of a ready job, over the first and the last 1000 in the queue. Absent if no job is ready.",
 );
 const READY_JOBS: MetricDefinition =
-    define_metric("onceward_ready_jobs", Gauge, &["lifecycle"], "Jobs that a worker could be given now, up to 10000.");
+    define_metric("onceward_ready_jobs", Gauge, &["lifecycle"], "Ready jobs, counted up to 10000.");
 const LIVE_LEASES: MetricDefinition =
-    define_metric("onceward_leases_live", Gauge, &[], "Leases that count now, up to 10000.");
+    define_metric("onceward_leases_live", Gauge, &[], "Live leases, counted up to 10000.");
 const OVERDUE_RECORDS: MetricDefinition = define_metric(
     "onceward_overdue_records",
     Gauge,
     &[],
-    "Records whose time has come and that have not moved yet, up to 10000.",
+    "Records whose timer is due but has not fired, counted up to 10000.",
 );
 const OVERDUE_AGE_SECONDS: MetricDefinition = define_metric(
     "onceward_overdue_age_seconds",
     Gauge,
     &[],
-    "How long the first of them has been due; 0 where none is.",
+    "How long the oldest overdue record has been due; 0 if none is.",
 );
 
 const HTTP_REQUESTS: MetricDefinition = define_metric(
     "onceward_http_requests_total",
     Counter,
     &["route", "method", "status"],
-    "Requests by the pattern of their route and the class of their status; gone: the caller went away.",
+    "Requests by route and status class; `gone` if the client disconnected.",
 );
 const HTTP_REQUEST_SECONDS: MetricDefinition = define_metric(
     "onceward_http_request_seconds",
     Histogram,
     &["route", "method"],
-    "From a request's headers to those of its answer.",
+    "Time from the request headers to the response headers.",
 );
-const HTTP_CONNECTIONS: MetricDefinition =
-    define_metric("onceward_http_connections", Gauge, &[], "Connections that are open.");
+const HTTP_CONNECTIONS: MetricDefinition = define_metric("onceward_http_connections", Gauge, &[], "Open connections.");
 const HTTP_LONG_POLLS: MetricDefinition =
-    define_metric("onceward_http_long_polls", Gauge, &[], "Leases that wait for work.");
-const HTTP_STREAMS: MetricDefinition =
-    define_metric("onceward_http_streams", Gauge, &[], "Streams of the log that are open.");
-const HTTP_BODY_BYTES: MetricDefinition = define_metric(
-    "onceward_http_body_bytes",
-    Gauge,
-    &[],
-    "Bytes of JSON bodies that have come and are not answered yet.",
-);
+    define_metric("onceward_http_long_polls", Gauge, &[], "Lease requests that wait for a job.");
+const HTTP_STREAMS: MetricDefinition = define_metric("onceward_http_streams", Gauge, &[], "Open log streams.");
+const HTTP_BODY_BYTES: MetricDefinition =
+    define_metric("onceward_http_body_bytes", Gauge, &[], "Bytes of JSON bodies of unanswered requests.");
 const TRACE_SPANS: MetricDefinition = define_metric(
     "onceward_trace_spans_total",
     Counter,
-    &["fate"],
-    "Spans of traces: exported, or lost for want of room or of a collector.",
+    &["result"],
+    "Trace spans: `exported`, or `lost` because the buffer was full or the collector failed.",
 );
 const BUILD_INFO: MetricDefinition = define_metric("onceward_build_info", Gauge, &["version", "store"], "Always 1.");
 const RESIDENT_MEMORY_BYTES: MetricDefinition =
-    define_metric("process_resident_memory_bytes", Gauge, &[], "Bytes in memory.");
-const OPEN_FILES: MetricDefinition =
-    define_metric("process_open_fds", Gauge, &[], "Files and connections that are open.");
+    define_metric("process_resident_memory_bytes", Gauge, &[], "Resident memory in bytes.");
+const OPEN_FILES: MetricDefinition = define_metric("process_open_fds", Gauge, &[], "Open file descriptors.");
 
 fn write_lifecycle_metrics(page: &mut MetricsWriter, snapshot: &MetricsSnapshot) {
     let mut write_counter = |metric: &MetricDefinition, counter: fn(&LifecycleCounters) -> u64| {
@@ -443,7 +441,7 @@ mod tests {
     /// `ONCEWARD_BLESS=1` rewrites the table.
     #[test]
     fn observability_page_lists_exactly_all_metrics() {
-        let mut table = "| metric | kind | labels | tells |\n| --- | --- | --- | --- |\n".to_owned();
+        let mut table = "| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n".to_owned();
         for metric in ALL_METRICS {
             let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
             let (name, kind, help) = (metric.name, metric.kind.name(), metric.help);
@@ -451,14 +449,14 @@ mod tests {
         }
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/observability.md");
         let page = std::fs::read_to_string(path).unwrap();
-        let (before, rest) = page.split_once("<!-- metrics -->\n").expect("a place for the table");
-        let (documented, after) = rest.split_once("<!-- end -->").expect("its end");
+        let (before, rest) = page.split_once("<!-- metrics -->\n").expect("start of the table");
+        let (documented, after) = rest.split_once("<!-- end -->").expect("end of the table");
         if documented != table {
             if std::env::var_os("ONCEWARD_BLESS").is_some() {
                 let page = format!("{before}<!-- metrics -->\n{table}<!-- end -->{after}");
                 std::fs::write(path, page).unwrap();
             } else {
-                assert_eq!(documented, table, "ONCEWARD_BLESS=1 writes it");
+                assert_eq!(documented, table, "ONCEWARD_BLESS=1 rewrites the table");
             }
         }
         // Metrics that the rest of the page mentions must exist.
@@ -470,7 +468,7 @@ mod tests {
             let known = ALL_METRICS.iter().any(|metric| metric.name == base || metric.name == word);
             assert!(
                 known || word.starts_with("onceward_engine") || word.starts_with("onceward_server"),
-                "{word} is no metric"
+                "{word} is not a metric"
             );
         }
     }

@@ -157,7 +157,7 @@ impl SpanExporter {
             let _ = ended.recv_timeout(FINAL_FLUSH_TIMEOUT);
         }
         let (exported, lost) = self.counts();
-        info!(exported, lost, "traces ended");
+        info!(exported, lost, "trace export ended");
     }
 }
 
@@ -221,7 +221,7 @@ impl OtlpSender {
                 if self.error_logged_at.is_none_or(|at| at.elapsed() > ERROR_LOG_INTERVAL) {
                     self.error_logged_at = Some(Instant::now());
                     let status = if let ureq::Error::StatusCode(status) = error { status } else { 0 };
-                    warn!(status, spans = count, "traces cannot be delivered and are lost");
+                    warn!(status, spans = count, "exporting traces failed; spans are lost");
                 }
             }
         }

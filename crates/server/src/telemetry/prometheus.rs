@@ -104,7 +104,7 @@ impl SampleWriter<'_> {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a metric is a float wherever it goes")]
+#[expect(clippy::cast_precision_loss, reason = "Prometheus values are floats")]
 pub(crate) fn scaled(value: u64, scale: f64) -> f64 {
     value as f64 / scale
 }

@@ -1,5 +1,5 @@
 //! A test server with API keys.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses only some items")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 const JOB_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "house.job"
-about     = "A job of somebody's"
+about     = "A job of an owner"
 
 [states]
 waiting = { about = "for a worker", ready = true }
@@ -81,14 +81,14 @@ pub(crate) fn lifecycle_files() -> InputFiles {
 /// Runs a test on its own threads, so that it may block.
 pub(crate) fn run_blocking(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(test);
+    runtime.expect("tokio runtime").block_on(test);
 }
 
 /// Runs a test on a temporary database.
 pub(crate) fn with_sqlite_server(config: ServerConfig, systems: Vec<SystemRoutes>, test: impl AsyncFn(TestServer)) {
     run_blocking(async {
         let folder = TempDir::new();
-        let store = SqliteStore::open(folder.database_path(), Clock::machine()).expect("a new file");
+        let store = SqliteStore::open(folder.database_path(), Clock::machine()).expect("new database file");
         test(TestServer::start_with_systems(AnyStore::Sqlite(store), config, systems).await).await;
     });
 }
@@ -97,7 +97,7 @@ pub(crate) fn with_sqlite_server(config: ServerConfig, systems: Vec<SystemRoutes
 pub(crate) fn wait_until(description: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < TEST_TIMEOUT, "{description} in vain");
+        assert!(began.elapsed() < TEST_TIMEOUT, "timed out waiting for: {description}");
         std::thread::yield_now();
     }
 }
@@ -116,9 +116,9 @@ impl TestServer {
 
     pub(crate) async fn start_with_systems(store: AnyStore, config: ServerConfig, systems: Vec<SystemRoutes>) -> Self {
         let engine = Engine::open(store, EngineConfig::default());
-        engine.put_lifecycles(&lifecycle_files()).await.expect("sound files");
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
+        engine.put_lifecycles(&lifecycle_files()).await.expect("valid lifecycle files");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+        let address = listener.local_addr().expect("address");
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async {
             let _ = stopped.await;
@@ -137,7 +137,7 @@ impl TestServer {
             ..NewApiKey::default()
         };
         let created = self.engine.api_keys().create(&Actor::new("ops", &["operator"]), new).await;
-        created.expect("a key").1.reveal()
+        created.expect("API key").1.reveal()
     }
 
     /// Blocks; the server runs on its own threads.
@@ -179,6 +179,6 @@ impl TestServer {
 
     pub(crate) async fn close(mut self) {
         self.request_shutdown();
-        self.server_task.await.expect("it ends").expect("without an error");
+        self.server_task.await.expect("wait for process").expect("server stopped without error");
     }
 }

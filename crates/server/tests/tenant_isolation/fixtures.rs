@@ -16,23 +16,23 @@ pub(crate) fn on_both_stores(test: impl AsyncFn(TestServer)) {
     with_sqlite_server(ServerConfig::default(), Vec::new(), &test);
     println!("on PostgreSQL");
     run_blocking(async {
-        let store = PostgresStore::open(&PostgresServer::shared().create_database()).await.expect("a new database");
+        let store = PostgresStore::open(&PostgresServer::shared().create_database()).await.expect("new database");
         test(TestServer::start(AnyStore::Postgres(store), ServerConfig::default()).await).await;
     });
 }
 
 /// Creates API keys of callers that are not operators and own none of Ann's records.
-pub(crate) async fn stranger_keys(house: &TestServer) -> Vec<(&'static str, String)> {
+pub(crate) async fn stranger_keys(server: &TestServer) -> Vec<(&'static str, String)> {
     vec![
-        ("a producer", house.create_api_key("eve", &["producer"], &[]).await),
-        ("a viewer", house.create_api_key("eve", &["viewer"], &[]).await),
-        ("a worker", house.create_api_key("eve", &["worker"], &["house.other"]).await),
-        ("of many roles", house.create_api_key("eve", &["producer", "viewer", "moderator"], &[]).await),
+        ("a producer", server.create_api_key("eve", &["producer"], &[]).await),
+        ("a viewer", server.create_api_key("eve", &["viewer"], &[]).await),
+        ("a worker", server.create_api_key("eve", &["worker"], &["house.other"]).await),
+        ("of many roles", server.create_api_key("eve", &["producer", "viewer", "moderator"], &[]).await),
     ]
 }
 
-pub(crate) fn create_record(house: &TestServer, key: &str, body: &Json) -> String {
-    let made = house.send(Some(key), "POST", "/v1/lifecycles/house.job/records", Some(body));
+pub(crate) fn create_record(server: &TestServer, key: &str, body: &Json) -> String {
+    let made = server.send(Some(key), "POST", "/v1/lifecycles/house.job/records", Some(body));
     assert_eq!(made.status, 201, "{made:?}");
-    made.json()["id"].as_str().expect("an id").to_owned()
+    made.json()["id"].as_str().expect("id").to_owned()
 }

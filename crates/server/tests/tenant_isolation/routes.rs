@@ -102,18 +102,18 @@ fn concrete_paths(path: &str, id: &str) -> Vec<String> {
 }
 
 pub(crate) fn call_route(
-    house: &TestServer,
+    server: &TestServer,
     key: Option<&str>,
     (method, path, _, body): (&str, &str, StrangerAccess, &str),
     id: &str,
 ) -> Vec<(String, RawHttpResponse)> {
     let body: Option<Json> = (!body.is_empty()).then(|| serde_json::from_str(&body.replace("ID", id)).expect("JSON"));
-    let mut said = Vec::new();
+    let mut response = Vec::new();
     for path in concrete_paths(path, id) {
-        let answer = house.send(key, &method.to_uppercase(), &path, body.as_ref());
-        said.push((path.replace(id, "ID"), answer.with_id_masked(id)));
+        let answer = server.send(key, &method.to_uppercase(), &path, body.as_ref());
+        response.push((path.replace(id, "ID"), answer.with_id_masked(id)));
     }
-    said
+    response
 }
 
 /// INV-9
@@ -126,33 +126,33 @@ fn every_contract_route_declares_stranger_access() {
     }
     let is_declared = |method: &str, path: &str| ROUTE_ACCESS.iter().any(|route| (route.0, route.1) == (method, path));
     let undeclared: Vec<_> = contract_routes.iter().filter(|(method, path)| !is_declared(method, path)).collect();
-    assert!(undeclared.is_empty(), "say how these answer a stranger: {undeclared:?}");
+    assert!(undeclared.is_empty(), "declare the response to a stranger for: {undeclared:?}");
 }
 
 /// INV-9
 #[test]
 fn routes_reject_missing_key_and_missing_operator_role() {
-    on_both_stores(async |house| {
-        let strangers = stranger_keys(&house).await;
+    on_both_stores(async |server| {
+        let strangers = stranger_keys(&server).await;
         for route in ROUTE_ACCESS.iter().copied() {
-            for (path, said) in call_route(&house, None, route, MISSING_RECORD_ID) {
+            for (path, response) in call_route(&server, None, route, MISSING_RECORD_ID) {
                 if route.2 == StrangerAccess::Public {
-                    assert!(said.status < 400, "{path}: {said:?}");
+                    assert!(response.status < 400, "{path}: {response:?}");
                 } else {
-                    assert_eq!((said.status, said.problem_code()), (401, "unauthorized".to_owned()), "{path}");
-                    assert_eq!(said.header("www-authenticate"), Some("Bearer"));
+                    assert_eq!((response.status, response.problem_code()), (401, "unauthorized".to_owned()), "{path}");
+                    assert_eq!(response.header("www-authenticate"), Some("Bearer"));
                 }
             }
             for (stranger, key) in strangers.iter().filter(|_| route.2 == StrangerAccess::OperatorsOnly) {
-                for (path, said) in call_route(&house, Some(key), route, MISSING_RECORD_ID) {
-                    let refused = said.status == 403 || said.problem_code() == "unknown_route";
-                    assert!(refused, "{stranger}, {path}: {said:?}");
+                for (path, response) in call_route(&server, Some(key), route, MISSING_RECORD_ID) {
+                    let refused = response.status == 403 || response.problem_code() == "unknown_route";
+                    assert!(refused, "{stranger}, {path}: {response:?}");
                 }
             }
         }
         let wrong = format!("ow_{}_{}", "0".repeat(16), "0".repeat(64));
-        let said = house.send(Some(&wrong), "GET", "/v1/records", None);
-        assert_eq!((said.status, said.problem_code()), (401, "unauthorized".to_owned()));
-        house.close().await;
+        let response = server.send(Some(&wrong), "GET", "/v1/records", None);
+        assert_eq!((response.status, response.problem_code()), (401, "unauthorized".to_owned()));
+        server.close().await;
     });
 }

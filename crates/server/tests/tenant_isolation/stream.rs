@@ -15,11 +15,11 @@ struct StreamTranscript {
 
 impl StreamTranscript {
     /// Returns once the stream has begun.
-    fn start(house: &TestServer, key: &str, query: &str) -> Self {
+    fn start(server: &TestServer, key: &str, query: &str) -> Self {
         let headers = [("authorization", &*format!("Bearer {key}"))];
-        let stream = SseClient::start(house.address(), &format!("/v1/stream?after=0{query}"), &headers);
-        let said = stream.head.lines().filter(|line| !is_volatile_header(line)).collect::<Vec<_>>().join("\n");
-        Self { stream, text: said }
+        let stream = SseClient::start(server.address(), &format!("/v1/stream?after=0{query}"), &headers);
+        let response = stream.head.lines().filter(|line| !is_volatile_header(line)).collect::<Vec<_>>().join("\n");
+        Self { stream, text: response }
     }
 
     fn read_more(&mut self) -> bool {
@@ -30,7 +30,7 @@ impl StreamTranscript {
 
     fn read_until(&mut self, word: &str) {
         while !self.text.contains(word) {
-            assert!(self.read_more(), "it ended: {}", self.text);
+            assert!(self.read_more(), "the stream ended: {}", self.text);
         }
     }
 
@@ -43,23 +43,23 @@ impl StreamTranscript {
 /// INV-9
 #[test]
 fn stream_shows_only_records_visible_to_the_caller() {
-    on_both_stores(async |house| {
+    on_both_stores(async |server| {
         let (ann, eve) = (
-            house.create_api_key("ann", &["producer"], &[]).await,
-            house.create_api_key("eve", &["producer"], &[]).await,
+            server.create_api_key("ann", &["producer"], &[]).await,
+            server.create_api_key("eve", &["producer"], &[]).await,
         );
-        let anns = create_record(&house, &ann, &json!({ "fields": { "name": "anns" } }));
-        let eves = create_record(&house, &eve, &json!({}));
-        let follow = |query: &str| StreamTranscript::start(&house, &eve, query);
+        let anns = create_record(&server, &ann, &json!({ "fields": { "name": "anns" } }));
+        let eves = create_record(&server, &eve, &json!({}));
+        let follow = |query: &str| StreamTranscript::start(&server, &eve, query);
         let (mut all, mut own) = (follow(""), follow(&format!("&record={eves}")));
         let (foreign, none) = (follow(&format!("&record={anns}")), follow(&format!("&record={MISSING_RECORD_ID}")));
         all.read_until(&eves);
         own.read_until(&eves);
         // One more of each: when the stream has sent the last record, it has passed all earlier entries.
-        create_record(&house, &ann, &json!({ "fields": { "near": anns } }));
-        let last = create_record(&house, &eve, &json!({}));
+        create_record(&server, &ann, &json!({ "fields": { "near": anns } }));
+        let last = create_record(&server, &eve, &json!({}));
         all.read_until(&last);
-        house.close().await;
+        server.close().await;
         let (all, foreign, none) = (all.read_to_end(), foreign.read_to_end(), none.read_to_end());
         assert!(!all.contains(&anns) && !all.contains("anns"), "{all}");
         assert_eq!(foreign, none);

@@ -75,11 +75,11 @@ pub(super) fn result_from_stdout(output: Vec<u8>, kind: ResultKind) -> Result<Op
         ResultKind::Bytes => Ok(Some(Payload::Bytes(output.into()))),
         ResultKind::Json => match json_payload(&output) {
             Some(json) => Ok(Some(json)),
-            None => Err(Failure::terminal(BAD_RESULT_CODE, "standard output is not JSON")),
+            None => Err(Failure::terminal(BAD_RESULT_CODE, "standard output is not valid JSON")),
         },
         ResultKind::Text => match text_payload(&output) {
             Some(text) => Ok(Some(text)),
-            None => Err(Failure::terminal(BAD_RESULT_CODE, "standard output is not UTF-8, or has a NUL in it")),
+            None => Err(Failure::terminal(BAD_RESULT_CODE, "standard output is not valid UTF-8, or contains NUL")),
         },
         ResultKind::Auto if output.iter().all(u8::is_ascii_whitespace) => Ok(None),
         ResultKind::Auto => {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(failure_of(9, "").2, Some(true));
         assert!(matches!(outcome_of(126 << 8, ""), ProcessOutcome::CannotRun(_)));
         assert!(
-            matches!(outcome_of(127 << 8, "sh: x: not found"), ProcessOutcome::CannotRun(why) if why == "sh: x: not found")
+            matches!(outcome_of(127 << 8, "sh: x: not found"), ProcessOutcome::CannotRun(reason) if reason == "sh: x: not found")
         );
     }
 

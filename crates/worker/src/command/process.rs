@@ -133,11 +133,11 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
             let limit = config.timeout.unwrap_or_default();
             ProcessOutcome::Failed(Failure::retryable(
                 "TIMEOUT",
-                format!("still running after {} s", limit.as_secs_f64()),
+                format!("the program was still running after {} s", limit.as_secs_f64()),
             ))
         }
         (Some(TerminationCause::ResultTooLarge), _) => {
-            let message = format!("the result has more than {MAX_RESULT_BYTES} bytes");
+            let message = format!("the result exceeds {MAX_RESULT_BYTES} bytes");
             ProcessOutcome::Failed(Failure::terminal(SIZE_EXCEEDED_CODE, message))
         }
         (None, Ok(status)) => exit_status::from_exit_status(status, output, &last),
@@ -166,7 +166,7 @@ async fn spawn_with_retries(config: &CommandWorker, server_url: &str, job: &Job)
         };
         let delay = backoff.next_delay();
         if Instant::now() + delay > deadline || tokio::time::timeout(delay, job.wait_for_stop()).await.is_ok() {
-            tracing::warn!(%error, "cannot start a process: the job is given back");
+            tracing::warn!(%error, "starting a process failed; the job is yielded");
             return None;
         }
     }

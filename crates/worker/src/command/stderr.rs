@@ -93,7 +93,7 @@ impl StderrForwarder<'_> {
                 self.forwarded_bytes += line.len();
                 self.emit(&if self.is_truncated { format!("{line} …") } else { line.to_owned() });
                 if self.forwarded_bytes > MAX_FORWARDED_BYTES {
-                    self.emit("… more is left out");
+                    self.emit("… further output is omitted");
                 }
             }
             self.last_line = line.trim().replace('\t', " ");

@@ -47,12 +47,12 @@ impl HeartbeatThread {
         let (keep_alive, mut all_dropped) = mpsc::channel(1);
         let started = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
             let handle = runtime.handle().clone();
-            let thread = std::thread::Builder::new().name("onceward-hearts".to_owned());
+            let thread = std::thread::Builder::new().name("onceward-heartbeats".to_owned());
             thread.spawn(move || runtime.block_on(all_dropped.recv()))?;
             Ok(handle)
         });
         let runtime = started.unwrap_or_else(|error| {
-            tracing::warn!(%error, "no thread for heartbeats: a handler that blocks will hold them up");
+            tracing::warn!(%error, "starting the heartbeat thread failed; a blocking handler delays heartbeats");
             Handle::current()
         });
         Self { runtime, _keep_alive: keep_alive }

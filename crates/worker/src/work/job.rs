@@ -77,7 +77,9 @@ impl Job {
             Some(payload) => payload.parse(),
             None => serde_json::from_value(Json::Null),
         };
-        read.map_err(|error| Failure::terminal(BAD_PAYLOAD_CODE, format!("the payload is not as expected: {error}")))
+        read.map_err(|error| {
+            Failure::terminal(BAD_PAYLOAD_CODE, format!("the payload does not match the expected type: {error}"))
+        })
     }
 
     /// Returns whether the handler should stop.
@@ -182,7 +184,7 @@ impl HeldLease {
                 return Err(error);
             }
             let delay = error.retry_after().unwrap_or_else(|| backoff.next_delay());
-            tracing::debug!(execution = &*self.execution, report = kind.name(), %error, "reporting again");
+            tracing::debug!(execution = &*self.execution, report = kind.name(), %error, "retrying report");
             tokio::time::sleep(delay.min(self.lease_duration / 4)).await;
         }
     }

@@ -81,8 +81,8 @@ impl JobRunner {
         };
         match end {
             JobEnd::Report(verdict) => submit_report(&held, verdict, &phases).await,
-            JobEnd::LeaseLost(why) => {
-                tracing::warn!(execution = &*held.execution, why, "the lease is lost: the work was dropped");
+            JobEnd::LeaseLost(reason) => {
+                tracing::warn!(execution = &*held.execution, reason, "lease was lost; the work was dropped");
             }
         }
     }
@@ -108,7 +108,7 @@ impl JobRunner {
                 }
             }
             self.load_payload(leased, held).await.map_err(|error| {
-                tracing::warn!(execution = &*held.execution, %error, "cannot fetch the payload");
+                tracing::warn!(execution = &*held.execution, %error, "fetching the payload failed");
                 JobEnd::Report(report_of_payload_error(&error))
             })
         };
@@ -136,7 +136,7 @@ impl JobRunner {
         let mut backoff = Backoff::default();
         for is_last in [false, true] {
             let Some(bytes) = self.client.fetch_payload_bytes(leased.record.id).await? else {
-                return Err(self.client.invalid_response(&"the job has a payload, and it is not there"));
+                return Err(self.client.invalid_response(&"the payload of the job is missing"));
             };
             if leased.record.payload.as_ref().is_none_or(|payload| matches_payload(payload, &bytes)) {
                 return Ok(Payload::from_stored_bytes(bytes));
@@ -145,7 +145,7 @@ impl JobRunner {
                 tokio::time::sleep(backoff.next_delay()).await;
             }
         }
-        Err(self.client.invalid_response(&"the payload is not that of the job's hash"))
+        Err(self.client.invalid_response(&"the payload does not match its hash"))
     }
 
     async fn run_handler(
@@ -206,7 +206,9 @@ impl JobRunner {
                 JobEvent::ExpiryNear => {
                     set_stop_reason(&stop_sender, StopReason::LeaseLost);
                 }
-                JobEvent::LeaseExpired => return JobEnd::LeaseLost("no heartbeat was answered in time".to_owned()),
+                JobEvent::LeaseExpired => {
+                    return JobEnd::LeaseLost("no heartbeat succeeded before the lease expired".to_owned());
+                }
                 JobEvent::GraceOver => return JobEnd::Report(yield_or_finish(held)),
             }
         }
@@ -229,7 +231,7 @@ fn report_of_result(held: &HeldLease, ended: Result<HandlerResult, JoinError>) -
 /// always breaks, other workers would fail, too, so the job fails and the lifecycle limits the retries.
 fn report_of_payload_error(error: &ClientError) -> ReportKind {
     let is_temporary = match error {
-        ClientError::Unreachable { not_sent: unheard, .. } => *unheard,
+        ClientError::Unreachable { not_sent, .. } => *not_sent,
         ClientError::Problem(_) => error.is_retryable(),
         _ => false,
     };
@@ -274,19 +276,19 @@ async fn submit_report(held: &HeldLease, mut kind: ReportKind, phases: &watch::R
     let execution = &*held.execution;
     for _ in 0..2 {
         let Err(error) = held.report_with_retries(kind.clone(), &mut should_retry).await else {
-            tracing::info!(execution, report = kind.name(), "reported");
+            tracing::info!(execution, report = kind.name(), "report was accepted");
             return;
         };
         let report = kind.name();
         if let Some(fallback) = fallback_report(&kind, &error) {
-            tracing::warn!(execution, report, %error, "will never be taken: the job fails");
+            tracing::warn!(execution, report, %error, "server will never accept the report; the job fails");
             kind = fallback;
         } else if matches!(error.code(), Some("already_committed" | "lease_lost")) {
             // Another execution committed first. This is expected.
-            tracing::info!(execution, report, %error, "not ours any more");
+            tracing::info!(execution, report, %error, "job belongs to another execution");
             return;
         } else {
-            tracing::warn!(execution, report, %error, "the report was not taken");
+            tracing::warn!(execution, report, %error, "report was rejected");
             return;
         }
     }

@@ -92,7 +92,7 @@ type SenderTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Converts a closed channel into an error: the sender tasks end only with their runtime.
 pub(crate) fn unwrap_reply(reply: Result<ReportReply, oneshot::error::RecvError>) -> ReportReply {
-    reply.unwrap_or_else(|_| Err(ClientError::InvalidRequest("the program ends".to_owned())))
+    reply.unwrap_or_else(|_| Err(ClientError::InvalidRequest("the worker is shutting down".to_owned())))
 }
 
 async fn send_batches(client: Client, queue: Arc<Mutex<ReportQueue>>) {
@@ -121,7 +121,7 @@ async fn send_batches(client: Client, queue: Arc<Mutex<ReportQueue>>) {
             }
         }
         let mut retry_policy = client.retry_policy;
-        if let Some(within) = batch.iter().filter_map(|filed| filed.response_timeout).min() {
+        if let Some(within) = batch.iter().filter_map(|queued| queued.response_timeout).min() {
             retry_policy.response_timeout = retry_policy.response_timeout.min(within);
         }
         send_batch(&client.with_retry_policy(retry_policy), batch).await;
@@ -129,7 +129,7 @@ async fn send_batches(client: Client, queue: Arc<Mutex<ReportQueue>>) {
 }
 
 async fn send_batch(client: &Client, batch: Vec<QueuedReport>) {
-    let reports: Vec<&Report> = batch.iter().map(|filed| &filed.report).collect();
+    let reports: Vec<&Report> = batch.iter().map(|queued| &queued.report).collect();
     match client.report_once(&reports).await {
         Ok(results) if results.len() == batch.len() => {
             for (filed, outcome) in batch.into_iter().zip(results) {
@@ -142,7 +142,7 @@ async fn send_batch(client: &Client, batch: Vec<QueuedReport>) {
             }
         }
         Ok(results) => {
-            let error = client.invalid_response(&format!("{} answers to {} reports", results.len(), batch.len()));
+            let error = client.invalid_response(&format!("{} results for {} reports", results.len(), batch.len()));
             fail_batch(batch, &error);
         }
         // A single report may have caused the error, so send each on its own.

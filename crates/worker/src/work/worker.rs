@@ -197,7 +197,7 @@ pub(crate) async fn wait_for_close(phases: &mut watch::Receiver<WorkerPhase>) {
 fn serialize_result(result: &impl Serialize) -> HandlerResult {
     Payload::json(result)
         .map(Some)
-        .map_err(|error| Failure::terminal(BAD_RESULT_CODE, format!("the result cannot be written: {error}")))
+        .map_err(|error| Failure::terminal(BAD_RESULT_CODE, format!("the result cannot be serialized: {error}")))
 }
 
 struct WorkerLoop {
@@ -225,7 +225,7 @@ impl WorkerLoop {
             self.phase_sender.send_replace(WorkerPhase::GraceOver);
             let all_jobs = async { while self.jobs.join_next().await.is_some() {} };
             if tokio::time::timeout(YIELD_TIMEOUT, all_jobs).await.is_err() {
-                tracing::warn!(jobs = self.jobs.len(), "not given back: their leases will run out");
+                tracing::warn!(jobs = self.jobs.len(), "yielding jobs timed out; their leases will expire");
             }
         }
         ended
@@ -326,7 +326,7 @@ impl WorkerLoop {
             };
             for job in leased {
                 if let Err(error) = self.job_runner.reporter.submit(Report::for_job(&job, ReportKind::Yield)).await {
-                    tracing::warn!(execution = job.id, %error, "cannot be given back");
+                    tracing::warn!(execution = job.id, %error, "yielding the job failed");
                 }
             }
         };
@@ -336,13 +336,13 @@ impl WorkerLoop {
 
     fn log_unavailable(&mut self, error: &ClientError) {
         if !std::mem::replace(&mut self.was_unavailable, true) {
-            tracing::warn!(%error, "no jobs to be had for now; trying again");
+            tracing::warn!(%error, "leasing jobs failed; retrying");
         }
     }
 
     fn log_available(&mut self) {
         if std::mem::replace(&mut self.was_unavailable, false) {
-            tracing::info!("the server is back");
+            tracing::info!("leasing jobs works again");
         }
     }
 }

@@ -35,8 +35,8 @@ pub(crate) type RequestHandler = dyn Fn(&ReceivedRequest) -> FakeResponse + Send
 
 /// Starts the server and returns its address. It runs as long as the runtime.
 pub(crate) async fn start(handler: impl Fn(&ReceivedRequest) -> FakeResponse + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
     let handler: Arc<RequestHandler> = Arc::new(handler);
     tokio::spawn(async move {
         for connection in 1.. {
@@ -72,7 +72,7 @@ async fn serve(stream: TcpStream, connection: usize, handler: Arc<RequestHandler
                 let answer = answer.to_string();
                 let kind = if status < 400 { "application/json" } else { "application/problem+json" };
                 let text = format!(
-                    "HTTP/1.1 {status} Told\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{answer}",
+                    "HTTP/1.1 {status} Status\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{answer}",
                     answer.len()
                 );
                 stream.get_mut().write_all(text.as_bytes()).await.ok()?;

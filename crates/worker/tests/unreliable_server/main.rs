@@ -59,18 +59,17 @@ async fn heartbeat_retries_on_new_connection_when_old_one_hangs() {
     .await;
     let (go, gone) = mpsc::unbounded_channel::<()>();
     let gone = Arc::new(tokio::sync::Mutex::new(gone));
-    let worker =
-        Client::new(&url, None).expect("an address").work(WorkerConfig::for_lifecycle("a.job"), move |_: Job| {
-            let gone = Arc::clone(&gone);
-            async move {
-                gone.lock().await.recv().await;
-                Ok::<_, Failure>(1)
-            }
-        });
+    let worker = Client::new(&url, None).expect("address").work(WorkerConfig::for_lifecycle("a.job"), move |_: Job| {
+        let gone = Arc::clone(&gone);
+        async move {
+            gone.lock().await.recv().await;
+            Ok::<_, Failure>(1)
+        }
+    });
     assert_eq!(reports.next().await, "heartbeat");
-    assert_eq!(reports.next().await, "heartbeat", "again, elsewhere");
-    assert_eq!(reports.next().await, "heartbeat", "it was taken: this is the next");
-    go.send(()).expect("it runs");
+    assert_eq!(reports.next().await, "heartbeat", "retried on another connection");
+    assert_eq!(reports.next().await, "heartbeat", "accepted report is followed by the next");
+    go.send(()).expect("start process");
     assert_eq!(reports.next().await, "commit");
     worker.start_close();
 }
@@ -93,17 +92,17 @@ async fn overdue_lease_is_extended_before_handler_starts() {
                 begun.store(seen.load(Ordering::SeqCst), Ordering::SeqCst);
             }
             let _ = report_sender.send(request.clone());
-            let lost = json!({ "status": 409, "code": "lease_lost", "title": "Lost", "detail": "another has it" });
+            let lost = json!({ "status": 409, "code": "lease_lost", "title": "Lost", "detail": "lease held by another worker" });
             if is_extended { accepted() } else { FakeResponse::Json(409, lost) }
         })
         .await;
         let worker =
-            Client::new(&url, None).expect("an address").work(WorkerConfig::for_lifecycle("a.job"), move |_: Job| {
+            Client::new(&url, None).expect("address").work(WorkerConfig::for_lifecycle("a.job"), move |_: Job| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 async { Ok::<_, Failure>(1) }
             });
         assert_eq!(reports.next().await, "heartbeat");
-        assert_eq!(runs_before_heartbeat.load(Ordering::SeqCst), 0, "not before it");
+        assert_eq!(runs_before_heartbeat.load(Ordering::SeqCst), 0, "not before the heartbeat");
         if is_extended {
             assert_eq!(reports.next().await, "commit");
         }
@@ -131,7 +130,7 @@ async fn heartbeats_continue_while_commit_is_retried() {
         accepted()
     })
     .await;
-    let client = Client::new(&url, None).expect("an address");
+    let client = Client::new(&url, None).expect("address");
     let worker = client.work(WorkerConfig::for_lifecycle("a.job"), |_: Job| async { Ok::<_, Failure>(1) });
     while reports.next().await != "commit" {}
     worker.start_close();
@@ -142,7 +141,7 @@ async fn heartbeats_continue_while_commit_is_retried() {
 fn blocking_handler_keeps_its_lease() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(1).enable_all().build().expect("a runtime")
+        builder.worker_threads(1).enable_all().build().expect("tokio runtime")
     };
     let (servers, workers) = (runtime(), runtime());
     let (heartbeat_sender, heartbeats) = std::sync::mpsc::channel();
@@ -160,13 +159,13 @@ fn blocking_handler_keeps_its_lease() {
         accepted()
     }));
     let beats = Arc::new(std::sync::Mutex::new(heartbeats));
-    let client = Client::new(&url, None).expect("an address");
+    let client = Client::new(&url, None).expect("address");
     let worker = workers.block_on(async {
         client.work(WorkerConfig::for_lifecycle("a.job"), move |_: Job| {
             let beats = Arc::clone(&beats);
             async move {
                 // Blocks without yielding. Three heartbeats span a lease, so six take two leases.
-                let beats = beats.lock().expect("nobody else has it");
+                let beats = beats.lock().expect("no other worker has the job");
                 for _ in 0..6 {
                     beats.recv_timeout(TEST_TIMEOUT).expect("a heartbeat");
                 }
@@ -186,7 +185,7 @@ async fn worker_closes_while_server_hangs() {
         FakeResponse::Hang
     })
     .await;
-    let client = Client::new(&url, None).expect("an address");
+    let client = Client::new(&url, None).expect("address");
     let worker = client.work(WorkerConfig::for_lifecycle("a.job"), |_: Job| async { Ok::<_, Failure>(1) });
     requests.recv().await.expect("a question");
     let closed_at = Instant::now();
@@ -208,9 +207,9 @@ async fn job_without_fetched_payload_is_yielded_on_close() {
         if request.last_path_segment() == "payload" { FakeResponse::Hang } else { accepted() }
     })
     .await;
-    let client = Client::new(&url, None).expect("an address");
+    let client = Client::new(&url, None).expect("address");
     let config = WorkerConfig { shutdown_grace: Duration::from_millis(100), ..WorkerConfig::for_lifecycle("a.job") };
-    let worker = client.work(config, |_: Job| async { panic!("it must not begin") as Result<(), Failure> });
+    let worker = client.work(config, |_: Job| async { panic!("the handler must not start") as Result<(), Failure> });
     assert_eq!(reports.next().await, "payload");
     let closed_at = Instant::now();
     worker.close().await.expect("closed");
@@ -236,9 +235,9 @@ async fn payload_with_wrong_hash_fails_job_after_refetch() {
         if request.last_path_segment() == "payload" { FakeResponse::Json(200, json!("abc")) } else { accepted() }
     })
     .await;
-    let client = Client::new(&url, None).expect("an address");
+    let client = Client::new(&url, None).expect("address");
     let config = WorkerConfig { shutdown_grace: Duration::from_millis(100), ..WorkerConfig::for_lifecycle("a.job") };
-    let worker = client.work(config, |_: Job| async { panic!("it must not begin") as Result<(), Failure> });
+    let worker = client.work(config, |_: Job| async { panic!("the handler must not start") as Result<(), Failure> });
     for expected in ["payload", "payload", "fail"] {
         assert_eq!(reports.next().await, expected);
     }
@@ -264,13 +263,13 @@ async fn failed_spawn_is_retried_while_job_is_held() {
         accepted()
     })
     .await;
-    let client = Client::new(&url, None).expect("an address");
+    let client = Client::new(&url, None).expect("address");
     let launcher = SelfLauncher { program: program.clone(), name: None, arguments: Vec::new() };
     let command_worker = CommandWorker::new(vec!["true".into()], launcher);
     let running = tokio::spawn(async move {
         command_worker.run(&client, WorkerConfig::for_lifecycle("a.job"), std::future::pending()).await
     });
-    assert_eq!(reports.next().await, "heartbeat", "not given back at once");
+    assert_eq!(reports.next().await, "heartbeat", "job is not yielded at once");
     let end = loop {
         match reports.next().await.as_str() {
             "heartbeat" => {}
@@ -291,15 +290,15 @@ async fn broken_stream_resumes_after_last_event_id() {
         if request.connection == 1 {
             // Idle for longer than the client's `retry_timeout`, then disconnected.
             std::thread::sleep(Duration::from_millis(400));
-            return FakeResponse::Stream("id: 41\n\n: still here\n\n".to_owned());
+            return FakeResponse::Stream("id: 41\n\n: keep-alive\n\n".to_owned());
         }
         let entry = json!({ "seq": 42, "record": RECORD_ID, "version": 1, "at": "2026-01-01T00:00:00Z", "event": "create", "state": "WAITING" });
         FakeResponse::Stream(format!("id: 42\nevent: entry\ndata: {entry}\n\n"))
     })
     .await;
     let retry_policy = RetryPolicy { retry_timeout: Duration::from_millis(300), ..RetryPolicy::default() };
-    let client = Client::new(&url, None).expect("an address").with_retry_policy(retry_policy);
-    let entry = client.follow(&StreamOptions::default()).next().await.expect("an entry");
+    let client = Client::new(&url, None).expect("address").with_retry_policy(retry_policy);
+    let entry = client.follow(&StreamOptions::default()).next().await.expect("log entry");
     assert_eq!((entry.seq, entry.state.as_deref()), (42, Some("WAITING")));
     let first = requests.recv().await.expect("a question");
     assert!(!first.contains("last-event-id"), "{first}");

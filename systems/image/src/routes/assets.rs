@@ -96,7 +96,7 @@ struct ImageAssetPageJson<'a> {
 ///
 /// Oldest first, without removed images.
 #[utoipa::path(
-    get, path = "/image/assets", tag = "image", params(ImageAssetQuery),
+    get, path = "/image/assets", operation_id = "list_image_assets", tag = "image", params(ImageAssetQuery),
     responses((status = 200, description = "A page of them", body = ImageAssetPageJson))
 )]
 async fn list(
@@ -121,7 +121,7 @@ async fn list(
 ///
 /// For its owner and operators.
 #[utoipa::path(
-    get, path = "/image/assets/{id}", tag = "image",
+    get, path = "/image/assets/{id}", operation_id = "get_image_asset", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
     responses((status = 200, description = "The entry", body = ImageAssetJson))
 )]
@@ -137,7 +137,7 @@ async fn get(
 ///
 /// Returns the bytes of the image, to its owner only.
 #[utoipa::path(
-    get, path = "/image/assets/{id}/image", tag = "image",
+    get, path = "/image/assets/{id}/image", operation_id = "get_image", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
     responses(
         (status = 200, description = "The picture", content(
@@ -178,7 +178,7 @@ fn stored_payload(asset: &Record) -> Option<(&str, PayloadRef)> {
 /// For its owner. The image leaves the library at once and is deleted from the bucket soon after. Removing it again
 /// succeeds and changes nothing.
 #[utoipa::path(
-    delete, path = "/image/assets/{id}", tag = "image",
+    delete, path = "/image/assets/{id}", operation_id = "remove_image", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
     responses((status = 200, description = "It is nobody's to look at any more", body = ImageAssetJson))
 )]

@@ -58,7 +58,7 @@ struct CreditBalanceJson<'a> {
 
 /// Get a credit balance
 #[utoipa::path(
-    get, path = "/image/credits", tag = "image", params(CreditBalanceQuery),
+    get, path = "/image/credits", operation_id = "get_credit_balance", tag = "image", params(CreditBalanceQuery),
     responses((status = 200, description = "What can be spent", body = CreditBalanceJson))
 )]
 async fn balance(
@@ -145,7 +145,7 @@ impl CreditEntryJson<'_> {
 ///
 /// Lists the transfers of the account, newest first.
 #[utoipa::path(
-    get, path = "/image/credits/entries", tag = "image", params(CreditStatementQuery),
+    get, path = "/image/credits/entries", operation_id = "get_credit_statement", tag = "image", params(CreditStatementQuery),
     responses((status = 200, description = "A part of it", body = CreditStatementJson))
 )]
 async fn entries(
@@ -224,7 +224,7 @@ impl<'a> CreditGrantJson<'a> {
 /// For operators. Answers 201 with the grant, or 200 with the existing grant if `order` was granted before. If it was
 /// granted to another user or with another amount, the answer is 409 `order_taken`.
 #[utoipa::path(
-    post, path = "/image/credits/grants", tag = "image",
+    post, path = "/image/credits/grants", operation_id = "grant_credits", tag = "image",
     request_body = NewGrant,
     responses(
         (status = 201, description = "Granted", body = CreditGrantJson),

@@ -127,7 +127,7 @@ async fn find_asset(app: &AppState, caller: &Caller, job: RecordId) -> Result<Op
 /// repeats an `Idempotency-Key`, the answer is 200 with the first job and nothing is charged. Refusals: 402
 /// `insufficient_credits`, 422 `policy_violation`, 429 `one_active_job` or `quota`.
 #[utoipa::path(
-    post, path = "/image/jobs", tag = "image",
+    post, path = "/image/jobs", operation_id = "order_image", tag = "image",
     params(("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once")),
     request_body = NewImage,
     responses(
@@ -162,7 +162,7 @@ async fn create(
 ///
 /// For its owner, operators and moderators.
 #[utoipa::path(
-    get, path = "/image/jobs/{id}", tag = "image",
+    get, path = "/image/jobs/{id}", operation_id = "get_image_job", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The job's id")),
     responses((status = 200, description = "The job", body = ImageJobJson))
 )]
@@ -180,7 +180,7 @@ async fn get(
 /// For its owner and operators, while the job waits for a worker or a retry. The job becomes a dead letter and its
 /// credits are refunded. A running job cannot be withdrawn.
 #[utoipa::path(
-    post, path = "/image/jobs/{id}/withdraw", tag = "image",
+    post, path = "/image/jobs/{id}/withdraw", operation_id = "withdraw_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
@@ -209,7 +209,7 @@ async fn withdraw(
 /// owner ordered the same image in the same minute, the answer is 200 with that job. If the job is not a dead letter,
 /// the answer is 409.
 #[utoipa::path(
-    post, path = "/image/jobs/{id}/replay", tag = "image",
+    post, path = "/image/jobs/{id}/replay", operation_id = "replay_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The dead letter's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
@@ -241,7 +241,7 @@ async fn replay(
 ///
 /// For moderators, before the job runs. The job is rejected and its credits are kept as a penalty.
 #[utoipa::path(
-    post, path = "/image/jobs/{id}/block", tag = "image",
+    post, path = "/image/jobs/{id}/block", operation_id = "block_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
