@@ -132,13 +132,13 @@ fn as_json(findings: &CheckFindings, files: &InputFiles) -> Value {
     let mut diagnostics: Vec<Value> = findings
         .unreadable
         .iter()
-        .map(|unfit| {
-            let (line, column) = unfit.position.unwrap_or((1, 1));
+        .map(|file| {
+            let (line, column) = file.position.unwrap_or((1, 1));
             let at = json!({
-                "file": unfit.name, "line": line, "column": column, "end_line": line, "end_column": column
+                "file": file.name, "line": line, "column": column, "end_line": line, "end_column": column
             });
             with_all_fields(
-                json!({ "severity": "error", "code": UNREADABLE_FILE_CODE, "message": unfit.message, "at": at }),
+                json!({ "severity": "error", "code": UNREADABLE_FILE_CODE, "message": file.message, "at": at }),
             )
         })
         .collect();

@@ -59,8 +59,8 @@ pub(crate) struct ServeArgs {
     /// Database: sqlite:PATH, postgres://…, or `sqlite::memory:` for a temporary one
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: ServeDatabase,
-    /// Unique name of this server among those on one PostgreSQL. After a restart under the same name, the server at once takes back the
-    /// leases of its own workers and deliveries
+    /// Unique name of this server among those on one PostgreSQL. After a restart under the same name, the server ends the leases
+    /// of its previous process at once, so that their jobs can be leased again
     #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = parse_server_name)]
     name: Option<String>,
     /// Address and port to listen on; port 0 picks a free port

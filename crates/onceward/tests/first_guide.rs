@@ -35,7 +35,7 @@ fn parse_steps(page: &str) -> Vec<GuideStep> {
                     ("toml", Some(header)) => steps.push(GuideStep::ReplaceSection(header, text)),
                     ("sh", _) => steps.push(GuideStep::RunCommand(text.trim().to_owned())),
                     ("text", _) => steps.push(GuideStep::ExpectOutput { text, first: *first, last: at }),
-                    (other, _) => panic!("line {at}: no step is written in {other:?}"),
+                    (other, _) => panic!("line {at}: unknown kind of block {other:?}"),
                 }
                 fence = None;
             }
@@ -65,7 +65,7 @@ fn replace_section(file: &str, header: &str, text: &str) -> String {
 /// Captures both streams in one file, as a terminal shows them.
 fn run_command(folder: &Path, command: &str) -> String {
     let mut words = command.split_whitespace();
-    assert_eq!(words.next(), Some("onceward"), "the guide runs nothing else");
+    assert_eq!(words.next(), Some("onceward"), "the guide runs only `onceward`");
     let printed = folder.join("printed.txt");
     let file = std::fs::File::create(&printed).expect("file");
     Command::new(env!("CARGO_BIN_EXE_onceward"))
@@ -115,8 +115,8 @@ fn first_lifecycle_guide_matches_real_output() {
             }
         }
     }
-    assert!(shown_outputs >= 5, "the guide shows what check says: {shown_outputs}");
-    assert!(printed.is_empty(), "drawing into a file says nothing: {printed}");
+    assert!(shown_outputs >= 5, "the guide shows the output of check: {shown_outputs}");
+    assert!(printed.is_empty(), "drawing into a file prints nothing: {printed}");
 
     let picture = std::fs::read_to_string(folder.join("refund.svg")).expect("the guide draws");
     if bless {
@@ -125,7 +125,7 @@ fn first_lifecycle_guide_matches_real_output() {
         std::fs::write(guide_dir().join("refund.svg"), picture).expect("the picture");
     } else {
         let checked_in = |name| std::fs::read_to_string(guide_dir().join(name)).expect(name);
-        assert_eq!(checked_in("refund.toml"), file, "the whole file of the guide");
-        assert_eq!(checked_in("refund.svg"), picture, "the picture of the guide");
+        assert_eq!(checked_in("refund.toml"), file, "the file of the guide");
+        assert_eq!(checked_in("refund.svg"), picture, "the diagram of the guide");
     }
 }

@@ -108,7 +108,7 @@ fn lifecycle_commands_list_move_and_activate_versions() {
 
     // The command reports the obstacle before it moves a record.
     let (code, _, err) = lifecycle(&["move", "desk.note"]);
-    assert!(code == 1 && err.contains("say with open=…"), "{code} {err}");
+    assert!(code == 1 && err.contains("map it with open=STATE"), "{code} {err}");
     let (code, _, err) = lifecycle(&["move", "desk.note", "--map", "open"]);
     assert!(code == 2 && err.contains("OLD=NEW"), "{code} {err}");
     let (code, out, err) = lifecycle(&["move", "desk.note", "--map", "open=todo", "--dry-run"]);

@@ -23,7 +23,7 @@ fn migrate_refuses_newer_schema() {
     let folder = create_test_folder("migrate_newer");
     drop(database_with_notes(&folder));
     let connection = rusqlite::Connection::open(folder.join("onceward.db")).expect("open database");
-    connection.execute_batch("PRAGMA user_version = 99").expect("from the future");
+    connection.execute_batch("PRAGMA user_version = 99").expect("execute SQL");
     drop(connection);
     let done = run_onceward(&folder, &["migrate"]);
     assert_eq!(done.status.code(), Some(1));
@@ -50,7 +50,7 @@ fn migrate_creates_postgres_schema_once() {
     let (code, report, _) = run(&["--dry-run"]);
     assert_eq!((code, &report["found"], &report["now"]), (Some(1), &json!(0), &json!(0)));
     assert_eq!(report["migrations"][0], "0001_first");
-    assert_eq!(psql(&url, "SELECT to_regnamespace('onceward') IS NULL"), "t", "nothing was made");
+    assert_eq!(psql(&url, "SELECT to_regnamespace('onceward') IS NULL"), "t", "no schema was created");
     let (code, done, printed) = run(&[]);
     assert_eq!((code, &done["now"]), (Some(0), &report["known"]), "{printed}");
     assert_eq!(done["migrations"], report["migrations"]);

@@ -49,7 +49,7 @@ fn database_with_torn_notes(name: &str) -> (PathBuf, (Runtime, Engine<SqliteStor
                 .await;
             let id = made.expect("note").subject;
             if number > 0 {
-                engine.fire(&ann, id, "tear", Map::new()).await.expect("torn");
+                engine.fire(&ann, id, "tear", Map::new()).await.expect("tear note");
             }
         }
     });

@@ -234,8 +234,8 @@ mod tests {
             "http://localhost:7171",
             "",
         ] {
-            let said = rejection_code(&Method::POST, &[own.clone(), json.clone(), origin(site)]);
-            assert_eq!(said.as_deref(), Some("foreign_origin"), "{site}");
+            let code = rejection_code(&Method::POST, &[own.clone(), json.clone(), origin(site)]);
+            assert_eq!(code.as_deref(), Some("foreign_origin"), "{site}");
         }
         for name in ["forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"] {
             let passed_on = [own.clone(), json.clone(), (HeaderName::from_static(name), "203.0.113.7")];
@@ -246,8 +246,8 @@ mod tests {
         for kind in
             ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp"]
         {
-            let said = rejection_code(&Method::POST, &[own.clone(), (header::CONTENT_TYPE, kind)]);
-            assert_eq!(said.as_deref(), Some("json_required"), "{kind}");
+            let code = rejection_code(&Method::POST, &[own.clone(), (header::CONTENT_TYPE, kind)]);
+            assert_eq!(code.as_deref(), Some("json_required"), "{kind}");
         }
         assert_eq!(rejection_code(&Method::POST, std::slice::from_ref(&own)).as_deref(), Some("json_required"));
         // Binary paths accept only `application/octet-stream`.

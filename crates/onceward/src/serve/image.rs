@@ -29,7 +29,7 @@ enum ImageProviderKind {
     Local,
     /// A service with OpenAI's images API at --image-url
     Openai,
-    /// None: your own workers lease the jobs
+    /// No built-in worker: your own workers lease the jobs
     None,
 }
 

@@ -39,12 +39,12 @@ fn stored_files_are_readable_by_server_user_only() {
     collect_modes(&folder, &mut all);
     let named = |end: &str| all.iter().filter(|(name, _)| name.ends_with(end)).count();
     assert!(["-wal", ".lock", ".objects", "copy.db", "drafts"].iter().all(|end| named(end) == 1), "{all:?}");
-    assert!(all.iter().any(|(name, _)| name.len() == 62), "an object: {all:?}");
+    assert!(all.iter().any(|(name, _)| name.len() == 62), "no object stored: {all:?}");
     let open: Vec<_> = all.iter().filter(|(_, mode)| mode & 0o077 != 0).collect();
     assert!(open.is_empty(), "{open:?}");
 
     // A file that its owner shared stays shared.
-    std::fs::set_permissions(&copy, Permissions::from_mode(0o640)).expect("its own");
+    std::fs::set_permissions(&copy, Permissions::from_mode(0o640)).expect("API key");
     let url = format!("sqlite:{}", copy.display());
     let made = Command::new(BINARY)
         .args(["key", "create", "--owner", "eve", "--role", "viewer", "--db", &url])

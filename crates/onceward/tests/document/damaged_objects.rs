@@ -44,7 +44,7 @@ fn damaged_document_download_is_refused_or_cut_off() {
             } else {
                 assert!(harmed.status == 200 && !is_whole, "{db:?} {name}: {} bytes", harmed.body.len());
             }
-            std::fs::remove_file(&files[0]).expect("it was there");
+            std::fs::remove_file(&files[0]).expect("object file");
         }
         let written = server.process.stop();
         assert!(written.matches("object_damaged").count() >= 4, "{db:?}: {written}");

@@ -58,17 +58,20 @@ fn failed_job_shows_message_and_error_class() {
         let id = server.submit_document("a", b"a document");
         let fail = |code: &str| {
             let leased = server.lease_job();
-            let error = json!({ "code": code, "message": format!("it was {code}") });
+            let error = json!({ "code": code, "message": format!("failed with {code}") });
             assert_eq!(server.report(&leased, "fail", json!({ "error": error })).status, 200);
             server.job(&id)
         };
         let shown = fail("TIMEOUT");
         assert_eq!((&shown["state"], &shown["retryCount"]), (&json!("RETRYING"), &json!(1)));
-        assert_eq!((&shown["lastError"], &shown["errorType"]), (&json!("it was TIMEOUT"), &json!("RETRYABLE")));
+        assert_eq!((&shown["lastError"], &shown["errorType"]), (&json!("failed with TIMEOUT"), &json!("RETRYABLE")));
         assert!(shown["completedAt"].is_null() && shown["startedAt"].is_string(), "{shown}");
         let shown = fail("CORRUPT_DATA");
         assert_eq!((&shown["state"], &shown["retryCount"]), (&json!("FAILED"), &json!(1)));
-        assert_eq!((&shown["lastError"], &shown["errorType"]), (&json!("it was CORRUPT_DATA"), &json!("TERMINAL")));
+        assert_eq!(
+            (&shown["lastError"], &shown["errorType"]),
+            (&json!("failed with CORRUPT_DATA"), &json!("TERMINAL"))
+        );
         assert!(shown["completedAt"].is_string(), "{shown}");
         server.get(&server.alice, &format!("/document/jobs/{id}/result")).assert_problem(404, "not_found");
     }

@@ -41,7 +41,7 @@ fn largest_document_is_streamed_in_bounded_memory() {
         let made = http::read_response(&stream);
         assert_eq!(made.status, 201, "{}", made.text());
         let grown = server.process.memory_kb("VmHWM") - before;
-        assert!(grown < MAX_GROWTH_KILOBYTES, "{db:?}: the server grew by {grown} KB on the way in");
+        assert!(grown < MAX_GROWTH_KILOBYTES, "{db:?}: the server grew by {grown} KB during upload");
         let id = made.json()["jobId"].as_str().expect("id").to_owned();
         let submitted = server.post(&server.alice, &format!("/document/jobs/{id}/submit"), &json!({}));
         assert_eq!(submitted.status, 200);
@@ -55,12 +55,12 @@ fn largest_document_is_streamed_in_bounded_memory() {
         let mut read = vec![0; CHUNK_BYTES];
         for number in 0..MAX_DOCUMENT_BYTES / CHUNK_BYTES {
             stream.read_exact(&mut read).expect("all of it");
-            assert!(read == chunk(number), "{db:?}: piece {number} is another");
+            assert!(read == chunk(number), "{db:?}: chunk {number} differs");
         }
         assert_eq!(stream.read(&mut read).expect("its end"), 0);
         let grown = server.process.memory_kb("VmHWM") - before;
-        assert!(grown < MAX_GROWTH_KILOBYTES, "{db:?}: the server grew by {grown} KB on the way out");
-        println!("{db:?}: {MAX_DOCUMENT_BYTES} bytes in and out, and the server grew by {grown} KB");
+        assert!(grown < MAX_GROWTH_KILOBYTES, "{db:?}: the server grew by {grown} KB during download");
+        println!("{db:?}: {MAX_DOCUMENT_BYTES} bytes uploaded and downloaded; the server grew by {grown} KB");
         upload_one_byte_too_many(&server);
     }
 }
@@ -77,7 +77,7 @@ fn upload_one_byte_too_many(server: &DocumentServer) {
     stream.write_all(b"1\r\nx\r\n").expect("read");
     http::read_response(&stream).assert_problem(413, "request_too_large");
     let jobs = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
-    assert_eq!(jobs["records"].as_array().map(Vec::len), Some(2), "the first, and the whole one");
+    assert_eq!(jobs["records"].as_array().map(Vec::len), Some(2), "the first bytes and the whole document");
     let drafts = std::fs::read_dir(server.objects().join("drafts")).expect("folder").count();
     assert_eq!(drafts, 0);
 }

@@ -27,7 +27,7 @@ fn logs_and_errors_contain_no_document_bytes() {
             output += &server.job(&id).to_string();
             // The owner can read the result.
             let result = server.get(&server.alice, &format!("/document/jobs/{id}/result"));
-            assert!(result.text() == document, "it comes back as it went in");
+            assert!(result.text() == document, "the document is returned unchanged");
             output += &server.get(&server.bob, &format!("/document/jobs/{id}/result")).text();
             output += &server.post(&server.alice, &format!("/document/jobs/{id}/submit"), &json!({})).text();
         }
@@ -44,9 +44,13 @@ fn logs_and_errors_contain_no_document_bytes() {
             output.contains("leases jobs of document.job") && output.contains("onceward_executions_ended_total"),
             "{output}"
         );
-        for (what, text) in [("the server's log", &server_log), ("an answer, the metrics or the worker", &output)] {
+        for (what, text) in [("the server's log", &server_log), ("a response, the metrics or the worker", &output)] {
             let found = text.find("MARK");
-            assert!(found.is_none(), "{what} tells of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
+            assert!(
+                found.is_none(),
+                "{what} contains document bytes: {}",
+                &text[found.unwrap_or(0).saturating_sub(300)..]
+            );
         }
         if db == DatabaseKind::Postgres {
             // The document is stored as it is and the result as base64, but neither in the log nor in the record.

@@ -90,11 +90,11 @@ fn fourth_timeout_fails_job() {
             waits.len() == 3 && waits.iter().all(|wait| RETRY_DELAY_RANGE_MILLIS.contains(wait)),
             "{db:?}: {waits:?} ms"
         );
-        let after = server.submit_document("b", b"another document");
+        let after = server.submit_document("b", b"other document");
         server.wait_for_states(&after, &["SUCCEEDED"]);
         kill_worker(worker);
         let result = server.get(&server.alice, &format!("/document/jobs/{after}/result")).text();
-        assert_eq!(result, "run 5 times", "four for the first, one for the other");
+        assert_eq!(result, "run 5 times", "four runs for the first document, one for the other");
         let job = server.job(&id);
         assert_eq!((&job["state"], &job["retryCount"]), (&json!("FAILED"), &json!(3)));
         assert_eq!((&job["errorType"], &job["lastError"]), (&json!("RETRYABLE"), &json!("too slow, try 4")));

@@ -24,7 +24,7 @@ fn missing_and_foreign_jobs_return_identical_404() {
             }
         }
         let other = server.post(&server.bob, "/v1/lifecycles/execution.job/records", &json!({ "payload": 1 }));
-        let other = other.json()["id"].as_str().expect("a record of Bob's own").to_owned();
+        let other = other.json()["id"].as_str().expect("record of Bob").to_owned();
         let ways: [(&str, JobRequest); 4] = [
             ("get", &|key, id| server.get(key, &format!("/document/jobs/{id}"))),
             ("submit", &|key, id| server.post(key, &format!("/document/jobs/{id}/submit"), &json!({}))),

@@ -34,5 +34,5 @@ fn one_owner_gets_at_most_a_quarter_of_upload_slots() {
     assert_eq!(server.upload(&server.bob, "his", b"x").status, 201);
     uploads[0].write_all(&[7; 10]).expect("read");
     assert_eq!(http::read_response(&uploads.remove(0)).status, 201);
-    assert_eq!(server.upload(&server.alice, "fifth", b"x").status, 201, "one of hers is free again");
+    assert_eq!(server.upload(&server.alice, "fifth", b"x").status, 201, "a slot of hers is free");
 }

@@ -30,7 +30,7 @@ fn repeated_upload_returns_first_job() {
                 (&json!("CREATED"), &json!(0), &json!(3))
             );
             for none in ["startedAt", "completedAt", "lastError", "errorType"] {
-                assert!(job[none].is_null(), "{none} in {job}");
+                assert!(job[none].is_null(), "`{none}` in {job}");
             }
             let id = job["jobId"].as_str().expect("id");
             let again = server.upload(&server.alice, name, document);
@@ -38,7 +38,7 @@ fn repeated_upload_returns_first_job() {
             let other = server.upload(&server.alice, name, b"other bytes");
             assert_eq!((other.status, &other.json()["jobId"]), (200, &job["jobId"]));
             let kept = server.get(&server.alice, &format!("/v1/records/{id}/payload"));
-            assert!(kept.body == *document, "the first bytes are the document");
+            assert!(kept.body == *document, "the first upload is the document");
             let bobs = server.upload(&server.bob, name, document);
             assert_eq!(bobs.status, 201);
             assert_ne!(bobs.json()["jobId"], job["jobId"]);
@@ -64,8 +64,8 @@ fn repeated_upload_writes_nothing() {
         let large = vec![7; 3_000_000];
         let made = server.upload(&server.alice, "a", &large);
         assert_eq!(made.status, 201, "{}", made.text());
-        std::fs::remove_dir_all(server.objects().join("drafts")).expect("drafts are written there");
-        std::fs::write(server.objects().join("drafts"), "in the way").expect("file");
+        std::fs::remove_dir_all(server.objects().join("drafts")).expect("drafts folder");
+        std::fs::write(server.objects().join("drafts"), "file in place of the folder").expect("file");
         server.upload(&server.alice, "b", &large).assert_problem(503, "object_storage_unavailable");
         let again = server.upload(&server.alice, "a", &large);
         assert_eq!((again.status, again.json()), (200, made.json()));
@@ -77,7 +77,7 @@ fn repeated_upload_writes_nothing() {
         ];
         let response =
             http::read_response(&server.process.begin_request_as(&server.alice, "POST", "/document/upload", &head));
-        assert_eq!((response.status, response.json()), (200, made.json()), "without a byte of it");
+        assert_eq!((response.status, response.json()), (200, made.json()), "before the body is sent");
         server.upload(&server.alice, "a", b"").assert_problem(422, "invalid_input");
         // Two requests on one connection: the first leaves no bytes unread.
         let mut stream = server.process.connect();
@@ -156,7 +156,7 @@ fn aborted_upload_leaves_no_job_or_draft() {
             while count_drafts(&server.objects()) != until {
                 assert!(
                     started_at.elapsed() < TEST_TIMEOUT,
-                    "{:?}: {} drafts, not {until}",
+                    "{:?}: {} drafts, expected {until}",
                     db,
                     count_drafts(&server.objects())
                 );
@@ -168,7 +168,7 @@ fn aborted_upload_leaves_no_job_or_draft() {
         drop(stream);
         wait_for_drafts(0);
         let folders: Vec<_> = std::fs::read_dir(server.objects()).expect("folder").flatten().collect();
-        assert_eq!(folders.len(), 1, "only where drafts are written: {folders:?}");
+        assert_eq!(folders.len(), 1, "only the drafts folder: {folders:?}");
         let listed = server.get(&server.operator, "/v1/records?lifecycle=document.job").json();
         assert_eq!(listed["records"], json!([]));
         // The name is still unused.

@@ -54,7 +54,7 @@ fn concurrent_identical_orders_create_one_job() {
             assert_eq!(server.checked_statement(&key), [("order".to_owned(), -5), ("grant".to_owned(), 20)]);
             true
         });
-        assert!(within_a_minute, "three minutes have ended just then");
+        assert!(within_a_minute, "a minute ended during each of three attempts");
     }
 }
 
@@ -148,7 +148,7 @@ fn last_quota_slot_is_taken_once() {
             }
             same
         });
-        assert!(counted, "three hours have passed");
+        assert!(counted, "an hour ended during each of three attempts");
     }
 }
 
@@ -193,7 +193,7 @@ fn concurrent_block_and_withdraw_end_job_once() {
         let penalties = accounts.get("penalties").copied().unwrap_or_default();
         let expected = if ended == "rejected" { (5, 15) } else { (0, 20) };
         assert_eq!((penalties, accounts["user:ann"]), expected, "{ended}");
-        assert_eq!(accounts.values().sum::<i64>(), 0, "no hold is left open");
+        assert_eq!(accounts.values().sum::<i64>(), 0, "no hold is left");
         server.kill_and_verify();
     }
 }

@@ -19,12 +19,12 @@ fn assert_completed_once(server: &mut ImageServer, id: &str) {
     let job = server.wait_for_job("", id, "completed");
     let library = server.get("", "/image/assets");
     let assets: Vec<_> = library["assets"].as_array().unwrap().iter().filter(|asset| asset["job"] == id).collect();
-    assert_eq!(assets.len(), 1, "one picture: {library}");
+    assert_eq!(assets.len(), 1, "exactly one picture: {library}");
     let picture = server.process().get(job["resultUrl"].as_str().unwrap());
     assert_eq!(picture.status, 200, "{}", picture.text());
     assert!(picture.body.starts_with(b"\x89PNG") && picture.body.ends_with(b"IEND\xae\x42\x60\x82"), "all of it");
     let own = stored_names(&server.originals()).into_iter().filter(|name| name.starts_with(id)).count();
-    assert_eq!(own, 1, "what the dead attempt left is gone");
+    assert_eq!(own, 1, "objects of the killed attempt are deleted");
 }
 
 fn stored_names(folder: &Path) -> Vec<String> {
@@ -54,13 +54,13 @@ fn crash_while_receiving_picture_completes_order_once() {
         halfway.wait_until_reached();
         server.kill();
         halfway.open();
-        assert_eq!(stored_names(&server.originals()), [""; 0], "nothing is stored by halves");
+        assert_eq!(stored_names(&server.originals()), [""; 0], "no partial object is stored");
         server.start_server();
         assert_completed_once(&mut server, &id);
         assert_eq!(execution_count(&server, &id), 2);
         let first = &server.get("", &format!("/v1/records/{id}/executions"))["executions"][0];
         let (ended_at, expires_at) = (first["finished_at"].as_str().unwrap(), first["expires_at"].as_str().unwrap());
-        assert!(ended_at < expires_at, "{db:?}: it was waited for: {first}");
+        assert!(ended_at < expires_at, "{db:?}: the second attempt waited: {first}");
         assert_eq!(
             server.checked_statement(""),
             [("order".to_owned(), -5), ("grant".to_owned(), 20)],
@@ -98,7 +98,7 @@ fn crash_between_store_and_commit_completes_order_once() {
                     kill_process(server_pid, Signal::KILL).expect("start process");
                 });
                 gate.open();
-                killer.join().expect("it was killed");
+                killer.join().expect("wait for killed server");
             });
             server.kill();
             server.start_server();
@@ -108,9 +108,9 @@ fn crash_between_store_and_commit_completes_order_once() {
                 break;
             }
         }
-        assert!(hits > 0, "{db:?}: {MAX_KILL_ATTEMPTS} kills, and none came in time");
+        assert!(hits > 0, "{db:?}: {MAX_KILL_ATTEMPTS} kills, all too late");
         let balance = server.balance("");
-        assert_eq!(balance, 0, "each was paid for once");
+        assert_eq!(balance, 0, "each order was charged once");
         server.kill_and_verify();
     }
 }

@@ -58,9 +58,9 @@ fn verify_finds_missing_and_damaged_pictures() {
             found.sort_by_key(|one| one["key"].to_string());
             found.iter().map(|one| one["key"].as_str().expect("asset").to_owned()).collect::<Vec<_>>()
         };
-        assert_eq!(found(&[]), [drawn[1].1.clone()], "one is gone");
+        assert_eq!(found(&[]), [drawn[1].1.clone()], "one picture is missing");
         drawn[..2].sort_by(|one, other| one.1.cmp(&other.1));
-        assert_eq!(found(&["--contents"]), [drawn[0].1.clone(), drawn[1].1.clone()], "and one is another");
+        assert_eq!(found(&["--contents"]), [drawn[0].1.clone(), drawn[1].1.clone()], "one picture is damaged");
         // A removed picture is not reported as missing.
         for (_, asset) in &drawn {
             assert_eq!(server.call("", "DELETE", &format!("/image/assets/{asset}")).status, 200);

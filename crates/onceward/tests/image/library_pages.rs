@@ -25,7 +25,7 @@ fn library_is_paged_in_creation_order() {
                 None => break,
             }
         }
-        assert_eq!(seen, ordered, "the oldest first, none twice, none left out");
+        assert_eq!(seen, ordered, "oldest first, each once");
         server.call("", "GET", "/image/assets?limit=0").assert_problem(422, "invalid_input");
         server.call("", "GET", "/image/assets?cursor=x").assert_problem(422, "invalid_input");
         server.call("", "GET", "/image/credits/entries?cursor=x").assert_problem(422, "invalid_input");

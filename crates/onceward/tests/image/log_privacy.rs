@@ -29,9 +29,9 @@ fn logs_and_answers_contain_no_prompt_text() {
             "{responses}"
         );
         assert!(server_log.contains("a prompt was flagged") && server_log.contains("engine drained"), "{server_log}");
-        for (what, text) in [("the log", &server_log), ("an answer", &responses)] {
+        for (what, text) in [("the log", &server_log), ("a response", &responses)] {
             let found = text.find("MARKED");
-            assert!(found.is_none(), "{what} tells of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
+            assert!(found.is_none(), "{what} contains the prompt: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
         }
         // An accepted prompt is stored as the job's payload, a flagged one is not stored.
         assert!(server.stores_text("MARKED lighthouse") && !server.stores_text("MARKED window"), "{db:?}");

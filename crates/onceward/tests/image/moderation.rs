@@ -46,9 +46,9 @@ fn flagged_prompt_is_refused_without_charge() {
         assert_eq!(refused.json()["detail"], "policy violation");
         let listed = server.send_order("", "porn by a MARKED door");
         listed.assert_problem(422, "policy_violation");
-        assert_eq!((server.balance(""), server.checked_statement("").len()), (20, 1), "nothing is charged");
+        assert_eq!((server.balance(""), server.checked_statement("").len()), (20, 1), "no credits are charged");
         let inputs: Vec<Json> = judge.received().into_iter().map(|heard| heard.body["input"].clone()).collect();
-        assert_eq!(inputs, ["a MARKED window"], "listed words are not shown to the service");
+        assert_eq!(inputs, ["a MARKED window"], "prompts with blocked words are not sent to the service");
         let log = log_entries(&server);
         let blocked: Vec<&Json> = log.iter().filter(|entry| entry["audit"] == json!(["JOB_BLOCKED"])).collect();
         assert_eq!(blocked.len(), 2, "{log:?}");
@@ -61,19 +61,19 @@ fn flagged_prompt_is_refused_without_charge() {
         server.wait_for_job("", &id, "completed");
         assert_eq!(server.balance(""), 15);
         let (judged, drawn) = (judge.received(), artist.received());
-        assert!(judged.iter().all(|heard| !heard.headers.contains_key("authorization")), "another's key: {judged:?}");
+        assert!(judged.iter().all(|heard| !heard.headers.contains_key("authorization")), "wrong API key: {judged:?}");
         assert_eq!(drawn[0].headers["authorization"], format!("Bearer {}", IMAGE_API_KEY.1));
 
         let printed = [refused.text(), listed.text(), json!(log).to_string()].concat();
         let server_log = server.stop();
         assert!(server_log.contains(r#""by":"moderation"#) && server_log.contains(r#""by":"words"#), "{server_log}");
-        for (what, text) in [("the log", &server_log), ("an answer", &printed)] {
-            assert!(!text.contains("MARKED") && !text.contains(IMAGE_API_KEY.1), "{what} tells of it");
+        for (what, text) in [("the log", &server_log), ("a response", &printed)] {
+            assert!(!text.contains("MARKED") && !text.contains(IMAGE_API_KEY.1), "{what} contains the prompt");
         }
-        assert!(server.stores_text("MARKED lighthouse"), "what passes is its job's payload");
+        assert!(server.stores_text("MARKED lighthouse"), "an accepted prompt is the payload of its job");
         assert!(
             !server.stores_text("MARKED window") && !server.stores_text("MARKED door"),
-            "what is flagged is kept nowhere"
+            "a flagged prompt is not stored"
         );
     }
 }

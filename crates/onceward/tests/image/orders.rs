@@ -43,10 +43,14 @@ fn ordered_picture_can_be_fetched_and_removed() {
         server.process().get(job["resultUrl"].as_str().unwrap()).assert_problem(404, "not_found");
         assert_eq!(server.get("", "/image/assets")["assets"], json!([]));
         let after = server.get("", &format!("/image/jobs/{id}"));
-        assert_eq!((&after["resultUrl"], &after["asset"]), (&json!(null), &asset["id"]), "its address is told no more");
+        assert_eq!(
+            (&after["resultUrl"], &after["asset"]),
+            (&json!(null), &asset["id"]),
+            "the URL of a removed picture is not returned"
+        );
         server.wait_for_record("", asset["id"].as_str().unwrap(), "removed");
-        assert_eq!(std::fs::read_dir(server.originals()).unwrap().count(), 0, "nor is it in the bucket");
-        assert_eq!(server.call("", "DELETE", &path).json()["state"], "removed", "once more does no harm");
+        assert_eq!(std::fs::read_dir(server.originals()).unwrap().count(), 0, "the object is deleted");
+        assert_eq!(server.call("", "DELETE", &path).json()["state"], "removed", "removing again succeeds");
         server.kill_and_verify();
     }
 }
@@ -115,12 +119,12 @@ fn provider_refusal_decides_state_and_charge() {
         service.respond_next(RequestKind::Generation, FakeResponse::error_status(400).code("content_policy_violation"));
         let id = server.place_order("", "something that it does not like");
         let job = server.wait_for_job("", &id, "rejected");
-        assert_eq!((&job["lastError"], server.balance("")), (&json!("policy violation"), 15), "the penalty is paid");
+        assert_eq!((&job["lastError"], server.balance("")), (&json!("policy violation"), 15), "the penalty is charged");
 
         service.respond_next(RequestKind::Generation, FakeResponse::error_status(401).code("some_error"));
         let dead = server.place_order("", "something else");
         server.wait_for_job("", &dead, "dead_letter");
-        assert_eq!(server.balance(""), 15, "a dead letter costs nothing");
+        assert_eq!(server.balance(""), 15, "a dead letter is not charged");
         server.post("", &format!("/image/jobs/{id}/replay"), &json!({})).assert_problem(409, "wrong_state");
 
         let replayed = server.post("", &format!("/image/jobs/{dead}/replay"), &json!({}));
@@ -128,7 +132,7 @@ fn provider_refusal_decides_state_and_charge() {
         let new = replayed.json()["id"].as_str().unwrap().to_owned();
         server.wait_for_job("", &new, "completed");
         let again = server.post("", &format!("/image/jobs/{dead}/replay"), &json!({}));
-        assert_eq!((again.status, &again.json()["id"]), (200, &json!(new)), "replaying twice is replaying once");
+        assert_eq!((again.status, &again.json()["id"]), (200, &json!(new)), "a repeated replay has no effect");
         assert_eq!(server.get("", &format!("/image/jobs/{dead}"))["state"], "dead_letter");
         let printed: Vec<_> = server.checked_statement("").into_iter().map(|(what, _)| what).collect();
         assert_eq!(printed, ["order", "refund", "order", "order", "grant"]);
@@ -173,9 +177,9 @@ fn order_waits_for_provider_retry_after() {
         assert!((4_000..=5_000).contains(&wait), "{db:?}: {wait} ms");
         let done = server.wait_for_job("", &id, "completed");
         assert_eq!((&done["retryCount"], &done["lastError"]), (&json!(1), &json!(null)));
-        assert_eq!(service.received().len(), 2, "once in vain and once well");
+        assert_eq!(service.received().len(), 2, "one failed and one successful request");
         let queued = state_times(&server, &id, "queued");
-        assert!(queued.len() == 2 && queued[1] >= again, "not before its time: {queued:?}");
+        assert!(queued.len() == 2 && queued[1] >= again, "not before Retry-After: {queued:?}");
         assert_eq!(server.checked_statement(""), [("order".to_owned(), -5), ("grant".to_owned(), 20)]);
         server.kill_and_verify();
     });
@@ -196,7 +200,7 @@ fn unavailable_provider_dead_letters_order_without_charge() {
         let (failed, queued) = (state_times(&server, &id, "failed"), state_times(&server, &id, "queued"));
         for (seconds, (failed, queued)) in [2, 4, 8].into_iter().zip(failed.iter().zip(&queued[1..])) {
             let waited = queued.duration_since(*failed).as_millis();
-            assert!(waited >= seconds * 1_000, "{db:?}: {waited} ms in place of {seconds} s");
+            assert!(waited >= seconds * 1_000, "{db:?}: waited {waited} ms, expected {seconds} s");
         }
         service.respond_always(RequestKind::Generation, FakeResponse::Success);
         let replayed = server.post("", &format!("/image/jobs/{id}/replay"), &json!({}));

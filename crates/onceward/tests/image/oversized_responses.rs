@@ -41,5 +41,5 @@ fn oversized_provider_response_uses_bounded_memory() {
     server.wait_for_job(&ann, &job, "dead_letter");
     let grown = peak_memory_bytes(&server) - before;
     assert!(grown < MAX_GROWTH_BYTES, "the server grew by {grown} bytes");
-    println!("{} bytes of answer, and the server grew by {grown} bytes", list.len());
+    println!("{} bytes of response; the server grew by {grown} bytes", list.len());
 }

@@ -34,25 +34,24 @@ fn hourly_quota_is_enforced_exactly() {
                         "{}",
                         blocked.text()
                     );
-                    assert!(accepted <= 2 * quota, "there is no end to it");
+                    assert!(accepted <= 2 * quota, "the quota is never reached");
                 };
                 refused.assert_problem(429, "quota");
-                let wait: u32 =
-                    refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("when to come back");
-                assert!((1..=3_600).contains(&wait), "by the end of the hour: {wait}");
+                let wait: u32 = refused.header("retry-after").and_then(|wait| wait.parse().ok()).expect("Retry-After");
+                assert!((1..=3_600).contains(&wait), "at most until the end of the hour: {wait}");
                 let same = server.hour() == hour_before;
                 if same {
                     assert_eq!(
                         (accepted, server.balance(&key)),
                         (quota, 10),
-                        "{role}: each was a penalty, the refused one free"
+                        "{role}: each accepted order was charged, the refused one was not"
                     );
-                    server.send_order(&key, "one more").assert_problem(429, "quota");
+                    server.send_order(&key, "one more order").assert_problem(429, "quota");
                     assert_eq!(server.checked_statement(&key).len(), usize::try_from(quota).unwrap() + 1);
                 }
                 same
             });
-            assert!(is_within_hour, "three hours have passed");
+            assert!(is_within_hour, "an hour ended during each of three attempts");
         }
     }
 }

@@ -58,7 +58,7 @@ fn foreign_records_look_missing() {
         assert_eq!(
             server.post(server.operator_key(), "/image/credits/grants", &grant).status,
             200,
-            "an order is granted once"
+            "a grant is idempotent"
         );
         assert_eq!(server.balance(&eve), 5);
     }

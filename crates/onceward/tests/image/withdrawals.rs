@@ -39,7 +39,7 @@ fn withdrawn_order_refunds_credits() {
             assert_eq!(withdraw(&ann, &by_hand).status, 200);
             same_minute
         });
-        assert!(is_same_minute, "three minutes have ended just then");
+        assert!(is_same_minute, "a minute ended during each of three attempts");
         assert_eq!(server.balance(&ann), 5);
         server.kill_and_verify();
     }

@@ -21,7 +21,7 @@ fn long_poll_count(server: &ServerProcess) -> usize {
 fn poll_until(condition: impl Fn() -> bool) {
     let started_at = Instant::now();
     while !condition() {
-        assert!(started_at.elapsed() < TEST_TIMEOUT, "in vain");
+        assert!(started_at.elapsed() < TEST_TIMEOUT, "timed out");
     }
 }
 
@@ -39,7 +39,7 @@ fn idle_workers_use_bounded_memory_and_each_job_goes_to_one() {
     let after = server.memory_kb("VmRSS");
     let mut jobs: Vec<_> = (0..50).map(|n| server.create_job(&json!(n))).collect();
     poll_until(|| long_poll_count(&server) == 1_950);
-    println!("{before} KB before, {after} KB with 2,000 workers that wait");
+    println!("{before} KB before, {after} KB with 2,000 waiting workers");
     assert!(after - before < 200_000, "{before} KB before, {after} KB after");
     // All jobs are leased before the drain: no worker got two, and no job was lost.
     server.signal("TERM");

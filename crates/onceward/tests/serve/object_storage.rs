@@ -35,7 +35,7 @@ fn large_payload_is_stored_in_bucket_and_verified() {
     assert_eq!(made.status, 201, "{}", made.text());
     let id = made.json()["id"].clone();
     let stored: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path()).collect();
-    assert_eq!(stored.len(), 1, "one object, and no draft: {stored:?}");
+    assert_eq!(stored.len(), 1, "expected one object and no draft: {stored:?}");
     let leased = server.post("/v1/leases", &json!({ "lifecycles": ["desk.parcel"], "worker": "w" })).json();
     let leased = &leased["executions"][0];
     assert_eq!((&leased["record"]["id"], leased.get("payload")), (&id, None));
@@ -64,7 +64,7 @@ fn large_payload_is_stored_in_bucket_and_verified() {
     assert_eq!(seen.status.code(), Some(1), "{}", String::from_utf8_lossy(&seen.stdout));
     let pruned = run_onceward(&["prune", "--db", &database, "--objects", &url], &settings);
     assert!(pruned.status.success(), "{}", String::from_utf8_lossy(&pruned.stderr));
-    assert!(object.is_file(), "its record is there");
+    assert!(object.is_file(), "record exists");
 
     bucket.kill();
     let other = json!("y".repeat(1 << 20));
@@ -119,8 +119,8 @@ fn documents_and_pictures_are_stored_in_bucket() {
     assert_eq!(uploaded.status, 201, "{}", uploaded.text());
     let job = uploaded.json()["jobId"].as_str().expect("id").to_owned();
     let payload = server.get(&format!("/v1/records/{job}/payload"));
-    assert!(payload.status == 200 && payload.text() == document, "byte for byte");
-    assert_eq!(list_objects(&folder).len(), 1, "and nothing else: {:?}", list_objects(&folder));
+    assert!(payload.status == 200 && payload.text() == document, "bytes are unchanged");
+    assert_eq!(list_objects(&folder).len(), 1, "no other object: {:?}", list_objects(&folder));
 
     let grant = json!({ "user": "local", "amount": 5, "order": "first" });
     assert_eq!(server.post("/image/credits/grants", &grant).status, 201);

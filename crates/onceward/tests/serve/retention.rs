@@ -42,16 +42,20 @@ fn manual_prune_follows_keep_flags() {
         command.args(["--keep", "0d", "--keep", "image.job=forever"]);
         let server = ServerProcess::start(command.env("ONCEWARD_KEEP", "1d,document.job=1d")).with_temp_dir(folder);
         let (document, order) = (create_ended_document_job(&server, "a"), create_withdrawn_order(&server));
-        assert_eq!(pruned_records(&server, &json!({ "dry_run": true })), 2, "the document's job and the grant");
+        assert_eq!(pruned_records(&server, &json!({ "dry_run": true })), 2, "document.job and image.grant");
         assert_eq!(pruned_records(&server, &json!({})), 2);
         server.get(&document).assert_problem(404, "not_found");
-        assert_eq!(server.get(&order).status, 200, "for ever");
-        assert_eq!(pruned_records(&server, &json!({ "older_than": "0s" })), 0, "it has a length of its own");
+        assert_eq!(server.get(&order).status, 200, "kept forever");
+        assert_eq!(pruned_records(&server, &json!({ "older_than": "0s" })), 0, "the lifecycle has its own retention");
         let second = create_ended_document_job(&server, "b");
         assert_eq!(pruned_records(&server, &json!({ "only": ["image.job"] })), 0);
-        assert_eq!(pruned_records(&server, &json!({ "older_than": "0s", "only": ["image.job"] })), 1, "by its name");
+        assert_eq!(
+            pruned_records(&server, &json!({ "older_than": "0s", "only": ["image.job"] })),
+            1,
+            "selected with --only"
+        );
         server.get(&order).assert_problem(404, "not_found");
-        assert_eq!(server.get(&second).status, 200, "it was not named");
+        assert_eq!(server.get(&second).status, 200, "not selected with --only");
     }
 }
 

@@ -24,7 +24,7 @@ fn stream_resumes_without_gap_or_duplicate() {
                 if seen.len() >= 20 {
                     server.create_job(&json!("more"));
                 }
-                let (seq, entry) = stream.next_entry().expect("it goes on");
+                let (seq, entry) = stream.next_entry().expect("next event");
                 assert_eq!(entry["seq"], seq);
                 last_seq = seq;
                 seen.push(entry);

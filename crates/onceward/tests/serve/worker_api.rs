@@ -19,7 +19,7 @@ fn new_job_wakes_waiting_worker() {
             let leased = waiting.join().unwrap();
             assert_eq!((&leased["record"]["id"], &leased["payload"]), (&json!(id), &json!("hello")));
         });
-        assert!(before.elapsed() < TEST_TIMEOUT / 2, "it waited to the end");
+        assert!(before.elapsed() < TEST_TIMEOUT / 2, "the poll waited until its timeout");
     }
 }
 
@@ -76,7 +76,7 @@ fn batch_reports_are_answered_individually() {
         assert_eq!(ids.len(), 5);
         let reports = json!({ "reports": [
             { "execution": ids[0], "token": 1, "do": "commit", "result": 7, "finish": true },
-            { "execution": ids[1], "token": 1, "do": "fail", "error": { "code": "NO", "message": "not ever", "retryable": false } },
+            { "execution": ids[1], "token": 1, "do": "fail", "error": { "code": "NO", "message": "never", "retryable": false } },
             { "execution": ids[2], "token": 1, "do": "yield" },
             { "execution": ids[3], "token": 1, "do": "heartbeat", "lease_ms": 60_000 },
             { "execution": ids[4], "token": 2, "do": "finish" },

@@ -1,5 +1,5 @@
 //! Shared setup of the command tests: a temporary folder, and a database with three notes.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses only some items")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

@@ -92,7 +92,7 @@ fn telemetry_contains_no_caller_data() {
     assert!(!collector.spans_named(&format!("execution {JOB_LIFECYCLE}")).is_empty(), "{exported}");
     for (what, text) in [("the log", &written), ("the metrics", &metrics), ("the traces", &exported)] {
         let found = text.to_uppercase().find("MARK");
-        assert!(found.is_none(), "{what} tell of it: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
+        assert!(found.is_none(), "{what} contain caller data: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);
     }
 }
 
@@ -113,7 +113,7 @@ fn execution_continues_trace_of_create_after_restart() {
 
     let server = start_server(&folder, &options);
     let held = lease(&server);
-    let traceparent = held["traceparent"].as_str().expect("a worker is told where it stands").to_owned();
+    let traceparent = held["traceparent"].as_str().expect("traceparent of the lease").to_owned();
     report(&server, &held, "commit", &[("traceparent", &traceparent)], json!({ "result": 1, "finish": true }));
     server.stop();
 
@@ -145,7 +145,7 @@ fn failures_are_counted_and_all_metrics_documented() {
     create_submitted_job(&server, &[], &json!({ "payload": "x" }));
     let held = lease(&server);
     report(&server, &held, "fail", &[], json!({ "error": { "code": "CORRUPT_DATA", "message": "no" } }));
-    let id = held["record"]["id"].as_str().expect("its job");
+    let id = held["record"]["id"].as_str().expect("job");
     assert_eq!(server.post(&format!("/v1/records/{id}/events/submit"), &json!({})).status, 409);
     assert_eq!(server.get("/nowhere").status, 404);
     let answer = server.get("/metrics");
@@ -170,12 +170,12 @@ fn failures_are_counted_and_all_metrics_documented() {
     let exported: BTreeSet<&str> =
         metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let unknown: Vec<_> = exported.difference(&documented).collect();
-    assert!(unknown.is_empty(), "{unknown:?} do not stand on the page");
+    assert!(unknown.is_empty(), "not on the page: {unknown:?}");
     let missing: Vec<_> = documented
         .difference(&exported)
         .filter(|name| name.starts_with("onceward_") && **name != "onceward_trace_spans_total")
         .collect();
-    assert!(missing.is_empty(), "{missing:?} stand on the page and are not exported");
+    assert!(missing.is_empty(), "on the page but not exported: {missing:?}");
     let open = server.call("GET", "/metrics", &[("accept", "application/openmetrics-text; version=1.0.0")], None);
     assert!(open.text().ends_with("# EOF\n") && open.head.contains("application/openmetrics-text"), "{}", open.head);
     server.stop();

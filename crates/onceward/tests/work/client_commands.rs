@@ -18,7 +18,7 @@ fn record_is_created_worked_and_watched_by_commands() {
     assert_eq!(
         server.stdout_of_success(&["new", "desk.job", "--payload", "echo hello", "--once", "first"]).trim(),
         id,
-        "the same one"
+        "the same record"
     );
     let shown = server.stdout_of_success(&["get", &id]);
     assert!(shown.contains(&format!("id         {id}\n")) && shown.contains("state      WAITING\n"), "{shown}");
@@ -31,9 +31,9 @@ fn record_is_created_worked_and_watched_by_commands() {
     let watched = server.stdout_of_success(&["watch", &id, "--until", "DONE"]);
     assert_eq!(watched.lines().count(), 3, "{watched}");
     assert!(watched.lines().last().is_some_and(|line| line.contains("RUNNING -> DONE")), "{watched}");
-    let story = server.stdout_of_success(&["history", &id]);
+    let history = server.stdout_of_success(&["history", &id]);
     for part in ["WHEN", "-> WAITING", "WAITING -> RUNNING", "local (w1)", "RUNNING -> DONE", "effect committed"] {
-        assert!(story.contains(part), "{part} in {story}");
+        assert!(history.contains(part), "{part} in {history}");
     }
     assert_eq!(parse_json(&server.stdout_of_success(&["history", &id, "--json"])).as_array().map(Vec::len), Some(3));
     assert_eq!(parse_json(&server.stdout_of_success(&["list", "desk.job", "--json"]))[0]["id"], json!(id));
@@ -55,7 +55,7 @@ fn watch_ends_on_final_state_or_closed_stdout() {
     out.read_line(&mut line).expect("a line");
     assert!(line.contains("-> WAITING"), "{line}");
     drop(out);
-    assert_eq!(watching.wait_exit_code(), Some(0), "though nothing happens any more");
+    assert_eq!(watching.wait_exit_code(), Some(0), "exits although no entry follows");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn watch_continues_after_server_restart() {
     server.kill_server();
     server.restart_server();
     let second = server.create_job("echo 2");
-    assert!(lines.any(|line| line.contains(&second.to_string())), "it goes on");
+    assert!(lines.any(|line| line.contains(&second.to_string())), "continues after the restart");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn list_notes_records_beyond_limit() {
         server.create_job("");
     }
     let listed = server.run_onceward(&["list", "desk.job", "--limit", "2"]);
-    assert_eq!(lossy_utf8(&listed.stdout).lines().count(), 3, "a heading, and two");
+    assert_eq!(lossy_utf8(&listed.stdout).lines().count(), 3, "heading and two rows");
     assert!(
         lossy_utf8(&listed.stderr).contains("showing the first 2 records; raise --limit"),
         "{}",
@@ -110,8 +110,11 @@ fn fire_prints_new_state_or_refusal() {
     let id = server.stdout_of_success(&["new", "desk.job"]).trim().to_owned();
     let refused = server.run_onceward(&["fire", &id, "cancel"]);
     assert_eq!(refused.status.code(), Some(1));
-    let why = lossy_utf8(&refused.stderr);
-    assert!(why.contains("409 wrong_state") && why.contains("WAITING") && why.contains("cancel"), "{why}");
+    let message = lossy_utf8(&refused.stderr);
+    assert!(
+        message.contains("409 wrong_state") && message.contains("WAITING") && message.contains("cancel"),
+        "{message}"
+    );
     let refused = server.run_onceward(&["fire", &id, "cancel", "--json"]);
     assert_eq!(parse_json(&lossy_utf8(&refused.stdout))["error"]["code"], "wrong_state");
     assert_eq!(

@@ -43,7 +43,7 @@ fn stdin_receives_payload_unchanged() {
         assert_eq!(result.len(), payload.len().div_ceil(3) * 4);
         let shown =
             server.runtime.block_on(server.client.payload(id)).expect("readable").expect("there").into_stdin_bytes();
-        assert!(shown == payload, "as it was given");
+        assert!(shown == payload, "payload is unchanged");
     }
     // A JSON string is passed as text, whatever its length.
     for length in [1_000, 100_000, 300_000] {

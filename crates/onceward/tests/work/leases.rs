@@ -174,5 +174,5 @@ fn worker_for_unknown_lifecycle_exits_1() {
     let stderr = crate::support::lossy_utf8(&output.stderr);
     assert!(stderr.contains("404 unknown_lifecycle"), "{stderr}");
     let worker = server.spawn_worker_with(&["--until-idle"], &["true"], Stdio::null());
-    assert_eq!(worker.wait_exit_code(), Some(0), "nothing to do");
+    assert_eq!(worker.wait_exit_code(), Some(0), "no job");
 }

@@ -82,7 +82,7 @@ fn failure_after_commit_still_finishes_job() {
             counted.fetch_add(1, Ordering::SeqCst);
             async move {
                 job.commit(&json!({ "prepared": job.attempt() })).await?;
-                Err::<(), _>(Failure::terminal("TIDYING", "went wrong, and does not matter"))
+                Err::<(), _>(Failure::terminal("TIDYING", "failed after the commit"))
             }
         })
     });
@@ -209,16 +209,16 @@ fn repeated_report_succeeds_and_late_report_is_refused() {
         let replayed = client.lease(&request).await.expect("jobs");
         let names = |leased: &[onceward_worker::LeasedJob]| leased.iter().map(|job| job.id.clone()).collect::<Vec<_>>();
         assert_eq!(names(&leased), ids.map(|id| format!("{id}.1")));
-        assert_eq!(names(&replayed), names(&leased), "the same ones");
-        assert_eq!(names(&client.lease(&replay_request).await.expect("jobs")), names(&leased), "what was given before");
+        assert_eq!(names(&replayed), names(&leased), "the same executions");
+        assert_eq!(names(&client.lease(&replay_request).await.expect("jobs")), names(&leased), "the first leases");
         let commit =
             |number: usize| Report::for_job(&leased[number], ReportKind::Commit { result: None, finish: true });
         client.report(&commit(0)).await.expect("taken");
-        client.report(&commit(0)).await.expect("the same again");
-        let failed = Report::for_job(&leased[0], ReportKind::Fail(Failure::terminal("LATE", "too late")));
-        let late = client.report(&failed).await.expect_err("it is committed");
+        client.report(&commit(0)).await.expect("repeated report");
+        let failed = Report::for_job(&leased[0], ReportKind::Fail(Failure::terminal("LATE", "late report")));
+        let late = client.report(&failed).await.expect_err("already committed");
         assert_eq!(late.code(), Some("already_committed"), "{late}");
-        let results = client.report_batch(&[commit(0), commit(1), failed]).await.expect("three answers");
+        let results = client.report_batch(&[commit(0), commit(1), failed]).await.expect("three results");
         assert!(
             matches!(
                 &results[..],

@@ -19,7 +19,7 @@ fn sigterm_lets_running_program_finish() {
     go.release(1);
     assert_eq!(worker.wait_exit_code(), Some(0));
     assert_eq!(server.wait_for_state(id, "DONE").attempt, 1);
-    assert_eq!(server.get(later).state, "WAITING", "it takes no more");
+    assert_eq!(server.get(later).state, "WAITING", "no further job is leased");
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl ChildGuard {
     /// Waits for this text on standard error, and reads no further.
     pub(crate) fn wait_for_stderr(&mut self, expected: &str) {
         let printed = BufReader::new(self.0.stderr.as_mut().expect("pipe"));
-        assert!(printed.lines().map_while(Result::ok).any(|line| line.contains(expected)), "it ended");
+        assert!(printed.lines().map_while(Result::ok).any(|line| line.contains(expected)), "the worker exited");
     }
 
     /// Waits for the end and returns the exit code.
@@ -159,7 +159,7 @@ impl WorkerTestServer {
                 }
                 // Another final state would let this wait forever.
                 let is_over = ["DONE", "FAILED", "CANCELLED"].contains(&entry.state.as_deref().unwrap_or_default());
-                assert!(!is_over, "{id} came to {:?} {:?}, not to {state}", entry.state, entry.fields);
+                assert!(!is_over, "{id} is in {:?} {:?}, expected {state}", entry.state, entry.fields);
             }
         })
     }

@@ -84,8 +84,8 @@ async fn create(
     // The key exists now, so a failure here must not hide it.
     let unknown_roles = keys.unknown_roles(&key.roles).await.unwrap_or_default();
     let unknown_roles = texts(&unknown_roles);
-    let shape = wire::NewApiKeyJson { key: text.reveal(), about: api_key_json(&key), unknown_roles };
-    let mut response = json_response(StatusCode::CREATED, &shape)?;
+    let body = wire::NewApiKeyJson { key: text.reveal(), about: api_key_json(&key), unknown_roles };
+    let mut response = json_response(StatusCode::CREATED, &body)?;
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
 }

@@ -23,7 +23,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 
 /// Home page
 #[utoipa::path(
-    get, path = "/", operation_id = "get_home_page", tag = "about",
+    get, path = "/", operation_id = "get_home_page", tag = "documentation",
     responses((status = 200, description = "HTML page", body = String, content_type = "text/html"))
 )]
 async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> Result<Response, Problem> {
@@ -53,7 +53,7 @@ async fn home(State(app): State<AppState>, caller: Result<Caller, Problem>) -> R
 
 /// Get the OpenAPI document
 #[utoipa::path(
-    get, path = "/openapi.json", operation_id = "get_openapi_document", tag = "about",
+    get, path = "/openapi.json", operation_id = "get_openapi_document", tag = "documentation",
     responses((status = 200, description = "OpenAPI 3.1 document", body = serde_json::Value))
 )]
 async fn contract(State(app): State<AppState>) -> Response {
@@ -65,7 +65,7 @@ const MARKDOWN_CONTENT_TYPE: HeaderValue = HeaderValue::from_static("text/markdo
 
 /// List error codes
 #[utoipa::path(
-    get, path = "/errors", operation_id = "list_error_codes", tag = "about",
+    get, path = "/errors", operation_id = "list_error_codes", tag = "documentation",
     responses((status = 200, description = "Markdown page", body = String, content_type = "text/markdown"))
 )]
 async fn errors() -> Response {
@@ -74,7 +74,7 @@ async fn errors() -> Response {
 
 /// Explain an error code
 #[utoipa::path(
-    get, path = "/errors/{code}", operation_id = "get_error_page", tag = "about",
+    get, path = "/errors/{code}", operation_id = "get_error_page", tag = "documentation",
     params(("code" = String, Path, description = "`code` of a problem")),
     responses((status = 200, description = "Markdown page", body = String, content_type = "text/markdown"))
 )]

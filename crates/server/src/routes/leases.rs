@@ -150,9 +150,9 @@ async fn lease(
     }
     let payloads = load_inline_payloads(&app, &leased).await?;
     let (is_exporting, now) = (app.telemetry().is_exporting(), app.engine().store().now().await?);
-    let shapes =
+    let leases =
         leased.iter().zip(&payloads).map(|(leased, content)| lease_json(leased, content.as_deref(), now, is_exporting));
-    json_ok(&wire::LeasedJobs { executions: shapes.collect() })
+    json_ok(&wire::LeasedJobs { executions: leases.collect() })
 }
 
 /// Returns an error for unknown lifecycles and those without work, so that a worker does not wait for a typo.

@@ -213,9 +213,9 @@ impl LogFollower {
     fn write_entry(&mut self, entry: &LogEntry, text: &mut String) {
         let _ = writeln!(text, "id: {}", entry.seq);
         // Skip an unreadable entry: the server logs it and `verify` reports it.
-        if let Ok(shape) = log_entry_json(entry, reads_everything(&self.caller.actor)) {
+        if let Ok(json) = log_entry_json(entry, reads_everything(&self.caller.actor)) {
             // Cannot fail: text, numbers and values that were JSON already. Compact JSON has no line breaks.
-            let _ = write!(text, "event: entry\ndata: {}\n", serde_json::to_string(&shape).unwrap_or_default());
+            let _ = write!(text, "event: entry\ndata: {}\n", serde_json::to_string(&json).unwrap_or_default());
         }
         text.push('\n');
         self.last_sent_seq = Some(entry.seq);

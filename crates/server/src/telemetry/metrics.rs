@@ -35,8 +35,8 @@ struct StatsSample {
 impl CachedStats {
     async fn get(&self, store: &AnyStore) -> StatsSample {
         let mut last = self.0.lock().await;
-        if let Some(look) = last.as_ref().filter(|look| Instant::now() < look.expires_at) {
-            return look.clone();
+        if let Some(sample) = last.as_ref().filter(|sample| Instant::now() < sample.expires_at) {
+            return sample.clone();
         }
         let begun = Instant::now();
         let query = async {

@@ -72,10 +72,10 @@ impl RequestMetrics {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut snapshots = Vec::new();
         for (route, metrics) in all.iter() {
-            for (method, asked) in METHOD_LABELS.into_iter().zip(&metrics.0) {
+            for (method, requests) in METHOD_LABELS.into_iter().zip(&metrics.0) {
                 let classes: Vec<_> = STATUS_CLASSES
                     .into_iter()
-                    .zip(&asked.status_classes)
+                    .zip(&requests.status_classes)
                     .map(|(class, count)| (class, count.load(Ordering::Relaxed)))
                     .filter(|(_, count)| *count > 0)
                     .collect();
@@ -84,7 +84,7 @@ impl RequestMetrics {
                         route: route.clone(),
                         method,
                         status_classes: classes,
-                        latency: asked.latency.snapshot(),
+                        latency: requests.latency.snapshot(),
                     });
                 }
             }

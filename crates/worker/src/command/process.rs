@@ -74,7 +74,7 @@ pub(super) async fn run_command(config: &CommandWorker, server_url: &str, job: &
                         control_pipe.send_kill().await;
                     }
                 }
-                said = &mut forward_stderr, if last_line.is_none() => last_line = Some(said),
+                line = &mut forward_stderr, if last_line.is_none() => last_line = Some(line),
                 status = child.wait() => break status,
                 // The supervisor enforces the lease, too, in case this process is stopped or stuck.
                 Ok(()) = lease.changed() => {

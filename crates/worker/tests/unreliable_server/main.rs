@@ -31,7 +31,7 @@ struct ReportReceiver(mpsc::UnboundedReceiver<ReceivedRequest>);
 impl ReportReceiver {
     async fn next(&mut self) -> String {
         let request =
-            tokio::time::timeout(TEST_TIMEOUT * 2, self.0.recv()).await.expect("a report").expect("the server lives");
+            tokio::time::timeout(TEST_TIMEOUT * 2, self.0.recv()).await.expect("a report").expect("fake server");
         request.last_path_segment().to_owned()
     }
 }
@@ -302,6 +302,6 @@ async fn broken_stream_resumes_after_last_event_id() {
     assert_eq!((entry.seq, entry.state.as_deref()), (42, Some("WAITING")));
     let first = requests.recv().await.expect("a question");
     assert!(!first.contains("last-event-id"), "{first}");
-    let second = requests.recv().await.expect("a second one");
+    let second = requests.recv().await.expect("second connection");
     assert!(second.contains("last-event-id: 41\r\n"), "{second}");
 }
