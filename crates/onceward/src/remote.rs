@@ -1,7 +1,6 @@
 //! Calls a server for a command and reports the result.
 
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -9,7 +8,7 @@ use clap::Args;
 use onceward_worker::{Client, ClientError, Problem, RetryPolicy};
 use serde::Serialize;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 
@@ -50,9 +49,7 @@ impl ServerArgs {
         F: Future<Output = Result<T, ClientError>>,
     {
         let client = self.client()?;
-        let server_url = client.server_url();
-        // The timer of the notice needs the runtime.
-        match build_runtime()?.block_on(async { with_wait_notice(send(client), &server_url).await }) {
+        match build_runtime()?.block_on(with_retry_notice(&client, send(client.clone()))) {
             Ok(response) if as_json => print_stdout(&format!("{}\n", serde_json::to_string_pretty(&response)?))
                 .map(|()| CommandStatus::Success),
             Ok(response) => print_stdout(&render(&response)).map(|()| CommandStatus::Success),
@@ -100,18 +97,23 @@ pub(crate) fn with_hint(error: ClientError) -> anyhow::Error {
     }
 }
 
-/// A person notices a wait of this length. An unreachable server is then being retried.
-const WAIT_NOTICE_DELAY: Duration = Duration::from_millis(500);
+/// A person notices a wait of this length. The first attempts of a call have failed by then.
+const RETRY_NOTICE_DELAY: Duration = Duration::from_millis(500);
 
-/// Prints a line on standard error if the call takes longer than [`WAIT_NOTICE_DELAY`].
-async fn with_wait_notice<T>(call: impl Future<Output = T>, server_url: &str) -> T {
-    let mut call = pin!(call);
-    if let Ok(result) = timeout(WAIT_NOTICE_DELAY, &mut call).await {
-        return result;
+/// Runs a call, and prints a line on standard error if the server is still unreachable after [`RETRY_NOTICE_DELAY`].
+pub(crate) async fn with_retry_notice<T>(client: &Client, call: impl Future<Output = T>) -> T {
+    let probe = client.with_retry_policy(RetryPolicy { retry_timeout: Duration::ZERO, ..RetryPolicy::default() });
+    let notice = async {
+        sleep(RETRY_NOTICE_DELAY).await;
+        if let Err(error @ ClientError::Unreachable { .. }) = probe.lifecycles().await {
+            print_stderr(&format!("{error}; retrying for up to {} s\n", RETRY_TIMEOUT.as_secs()));
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        result = call => result,
+        result = notice => result,
     }
-    let seconds = RETRY_TIMEOUT.as_secs();
-    print_stderr(&format!("waiting for {server_url}; failed attempts are retried for up to {seconds} s\n"));
-    call.await
 }
 
 pub(crate) fn build_runtime() -> Result<tokio::runtime::Runtime> {

@@ -142,10 +142,11 @@ impl WorkArgs {
         };
         // The second thread sends heartbeats while the first is busy.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        announce(
-            format,
-            &format!("worker {} leases jobs of {} from {}", config.name, self.lifecycle, client.server_url()),
-        );
+        let (worker, lifecycle, server) = (&config.name, &self.lifecycle, client.server_url());
+        match format {
+            LogFormat::Human => print_stderr(&format!("worker {worker} leases jobs of {lifecycle} from {server}\n")),
+            LogFormat::Json => tracing::info!(worker, lifecycle, server, "worker started"),
+        }
         // A worker that runs on retries until the server is up. With `--until-idle` it would wait forever for an
         // unreachable server to report that no job is left.
         if self.until_idle
@@ -173,14 +174,6 @@ fn default_worker_name() -> String {
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
-/// Prints a message, or logs it if the log is JSON.
-fn announce(format: LogFormat, text: &str) {
-    match format {
-        LogFormat::Human => print_stderr(&format!("{text}\n")),
-        LogFormat::Json => tracing::info!("{text}"),
-    }
-}
-
 /// Forwards a program's standard error line in the log's format, regardless of the log level.
 fn forward_stderr_line(stderr_line: &StderrLine<'_>, format: LogFormat) {
     match format {
@@ -205,10 +198,12 @@ fn shutdown_signal(format: LogFormat) -> Result<impl Future<Output = ()>> {
             _ = interrupt.recv() => {}
             () = terminal_closed => {}
         }
-        announce(
-            format,
-            "draining: running programs may finish within the grace period; a second signal stops the worker at once",
-        );
+        match format {
+            LogFormat::Human => print_stderr(
+                "draining: running programs may finish within the grace period; a second signal stops the worker at once\n",
+            ),
+            LogFormat::Json => tracing::info!("worker is draining; a second signal stops the worker at once"),
+        }
         tokio::spawn(async move {
             // Only SIGTERM and SIGINT count as the second signal: the shell and the terminal may both send SIGHUP.
             tokio::select! {

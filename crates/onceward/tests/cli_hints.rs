@@ -214,6 +214,8 @@ fn unreachable_server_error_gives_cause_and_hint() {
         let refused = run_with_timeout(&folder, &url, verb);
         assert_refused(&refused, 2, "; start a server with `onceward serve`, or choose another with --server\n");
         assert!(utf8(&refused.stderr).contains(&cause), "{refused:?}");
+        let has_notice = utf8(&refused.stderr).contains("; retrying for up to 5 s\n");
+        assert_eq!(has_notice, verb[0] != "work", "{refused:?}");
     }
 }
 

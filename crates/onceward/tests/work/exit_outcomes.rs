@@ -152,10 +152,7 @@ fn stderr_lines_are_json_in_json_log() {
     let parse =
         |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let lines: Vec<_> = log.lines().map(parse).collect();
-    assert!(
-        lines.iter().any(|line| line["message"].as_str().is_some_and(|text| text.contains("leases jobs of desk.job"))),
-        "{log}"
-    );
+    assert!(lines.iter().any(|line| line["message"] == "worker started" && line["lifecycle"] == "desk.job"), "{log}");
     let printed = lines.iter().find(|line| line["target"] == "program").unwrap_or_else(|| panic!("{log}"));
     assert_eq!(
         (&printed["message"], &printed["record"], &printed["token"]),

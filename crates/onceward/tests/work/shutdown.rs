@@ -102,7 +102,7 @@ fn second_signal_kills_running_program() {
 fn idle_worker_exits_at_once_on_sigterm() {
     let server = WorkerTestServer::new("idle");
     let mut worker = server.spawn_worker_with(&[], &["sh"], Stdio::piped());
-    worker.wait_for_stderr("leases jobs of desk.job");
+    worker.wait_for_stderr("worker started");
     server.wait_for_state(server.create_job("echo first"), "DONE");
     worker.signal(Signal::TERM);
     assert_eq!(worker.wait_exit_code(), Some(0));
