@@ -5,18 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::HeaderValue;
 use http::uri::{Authority, Scheme, Uri};
-use http_body_util::Full;
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::RootCertStore;
+use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, TcpKeepalive, TlsRoots};
 
 use crate::error::ClientError;
-use crate::tls_roots;
 
 /// Shorter than the server's idle timeout of 30 seconds, so that the server does not close a connection during a
 /// request.
@@ -25,11 +18,9 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// A reachable server accepts within this time, even over a slow network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// TCP keepalive. If a host or a NAT entry on the path disappears, a waiting connection is detected as dead after
-/// about 25 seconds.
-const KEEPALIVE_DELAY: Duration = Duration::from_secs(10);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const MAX_KEEPALIVE_PROBES: u32 = 3;
+/// If a host or a NAT entry on the path disappears, a waiting connection is detected as dead after about 25 seconds.
+const KEEPALIVE: TcpKeepalive =
+    TcpKeepalive { delay: Duration::from_secs(10), interval: Duration::from_secs(5), max_probes: 3 };
 
 /// Timeouts of calls and retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +44,8 @@ pub struct Client {
     pub(crate) retry_policy: RetryPolicy,
 }
 
-type ConnectionPool = Pool<ServerConnector, Full<Bytes>>;
-type ServerConnector = HttpsConnector<HttpConnector>;
-
 pub(crate) struct Transport {
-    connector: ServerConnector,
-    pool: Mutex<ConnectionPool>,
+    http_client: Mutex<HttpClient>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
     /// Path prefix before `/v1`, without a trailing slash.
@@ -67,13 +54,14 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
-    pub(crate) fn connection_pool(&self) -> ConnectionPool {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn http_client(&self) -> HttpClient {
+        self.http_client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Drops idle connections after a timeout, because they may be as dead as the one that timed out.
     pub(crate) fn reset_connections(&self) {
-        *self.pool.lock().unwrap_or_else(PoisonError::into_inner) = build_pool(&self.connector);
+        let mut http_client = self.http_client.lock().unwrap_or_else(PoisonError::into_inner);
+        *http_client = http_client.with_new_connections();
     }
 }
 
@@ -119,12 +107,20 @@ impl Client {
         let path = parts.path_and_query.as_ref().map_or("", |path| path.path());
         let prefix = path.trim_end_matches('/').to_owned();
         let authorization = api_key.map(bearer_header).transpose()?;
-        let roots =
-            if scheme == Scheme::HTTPS { tls_roots::root_certificates(ca_file)? } else { RootCertStore::empty() };
-        let connector = build_connector(roots)?;
-        let connections = Mutex::new(build_pool(&connector));
-        let transport =
-            Transport { connector, pool: connections, scheme, authority, prefix, authorization_header: authorization };
+        let tls_roots = match ca_file {
+            _ if scheme == Scheme::HTTP => Ok(TlsRoots::none()),
+            None => TlsRoots::system(),
+            Some(file) => TlsRoots::system_and_file(file),
+        };
+        let config = HttpClientConfig {
+            address_policy: AddressPolicy::Configured,
+            tls_roots: tls_roots.map_err(|error| ClientError::InvalidRequest(error.to_string()))?,
+            connect_timeout: CONNECT_TIMEOUT,
+            idle_timeout: Some(POOL_IDLE_TIMEOUT),
+            keepalive: Some(KEEPALIVE),
+        };
+        let http_client = Mutex::new(HttpClient::new(&config));
+        let transport = Transport { http_client, scheme, authority, prefix, authorization_header: authorization };
         Ok(Self { transport: Arc::new(transport), retry_policy: RetryPolicy::default() })
     }
 
@@ -136,10 +132,8 @@ impl Client {
     /// Returns a client with its own connections, which belong to the runtime that opens them.
     pub(crate) fn with_own_connections(&self) -> Self {
         let transport = &*self.transport;
-        let connections = Mutex::new(build_pool(&transport.connector));
         let own_transport = Transport {
-            connector: transport.connector.clone(),
-            pool: connections,
+            http_client: Mutex::new(transport.http_client().with_new_connections()),
             scheme: transport.scheme.clone(),
             authority: transport.authority.clone(),
             prefix: transport.prefix.clone(),
@@ -167,38 +161,6 @@ fn redact_credentials(url: &str) -> String {
         (Some(scheme), Some(at)) if scheme < at => format!("{}://…{}", &url[..scheme], &url[at..]),
         _ => url.to_owned(),
     }
-}
-
-fn build_connector(roots: RootCertStore) -> Result<ServerConnector, ClientError> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    // A request is one small write; Nagle's algorithm would only delay it.
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    tcp.set_keepalive(Some(KEEPALIVE_DELAY));
-    tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
-    tcp.set_keepalive_retries(Some(MAX_KEEPALIVE_PROBES));
-    // The same limit for sent data that is never acknowledged.
-    #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(KEEPALIVE_DELAY + KEEPALIVE_INTERVAL * MAX_KEEPALIVE_PROBES));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ClientError::InvalidRequest(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(tcp);
-    Ok(connector)
-}
-
-fn build_pool(connector: &ServerConnector) -> ConnectionPool {
-    let mut pool = Pool::builder(TokioExecutor::new());
-    pool.pool_idle_timeout(POOL_IDLE_TIMEOUT).pool_timer(TokioTimer::new());
-    pool.build(connector.clone())
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@
 //! | file | content |
 //! | --- | --- |
 //! | `client.rs` | the client: server address, API key, connections |
-//! | `tls_roots.rs` | trusted root certificates |
 //! | `transport.rs` | sends one request: timeouts, and retries where they are safe |
 //! | `error.rs` | errors of calls |
 //! | `types.rs`, `payload.rs` | leased jobs, payloads and results of batches; the other types are in `onceward-api-types` |
@@ -45,7 +44,6 @@ mod payload;
 mod records;
 mod reports;
 mod stream;
-mod tls_roots;
 mod transport;
 mod types;
 mod work;

@@ -9,6 +9,7 @@ use http::uri::{PathAndQuery, Uri};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use onceward_http_client::{SendError, root_cause};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
@@ -140,11 +141,11 @@ impl Client {
         last_event_id: Option<u64>,
     ) -> Result<Response<Incoming>, ClientError> {
         let request = self.build_request(api_request, accept, last_event_id)?;
-        match timeout_at(deadline, self.transport.connection_pool().request(request)).await {
-            Err(_) => Err(self.timeout_error(self.retry_policy.response_timeout + api_request.max_server_wait)),
-            Ok(Err(error)) => Err(self.unreachable_error(&error, error.is_connect())),
-            Ok(Ok(response)) => Ok(response),
-        }
+        self.transport.http_client().send(request, deadline).await.map_err(|error| match error {
+            SendError::Timeout => self.timeout_error(self.retry_policy.response_timeout + api_request.max_server_wait),
+            SendError::AddressRefused(_) | SendError::Connect(_) => self.unreachable_error(&error, true),
+            SendError::Interrupted(_) => self.unreachable_error(&error, false),
+        })
     }
 
     fn build_request(
@@ -213,13 +214,8 @@ impl Client {
         ClientError::InvalidResponse { server: self.server_url(), reason: error.to_string() }
     }
 
-    pub(crate) fn unreachable_error(&self, error: &dyn std::error::Error, not_sent: bool) -> ClientError {
-        // The outermost error only says that the request failed.
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        ClientError::Unreachable { server: self.server_url(), reason: cause.to_string(), not_sent }
+    pub(crate) fn unreachable_error(&self, error: &(dyn std::error::Error + 'static), not_sent: bool) -> ClientError {
+        ClientError::Unreachable { server: self.server_url(), reason: root_cause(error).to_string(), not_sent }
     }
 }
 

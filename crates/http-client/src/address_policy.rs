@@ -1,0 +1,48 @@
+//! Decides which addresses a client may connect to.
+
+use std::net::IpAddr;
+
+use http::Uri;
+
+use crate::address_class::AddressClass;
+
+/// Says where the addresses of a client come from, and so which ones it may connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressPolicy {
+    /// The operator configured the address. It may be private.
+    Configured,
+    /// The address comes from a record, a caller or another service. Without a guard, it could make the server call
+    /// hosts that only the server can reach: itself, its private network, a cloud's metadata service. So it must be
+    /// public, unless the operator allows private ones.
+    FromData { allow_private: bool },
+}
+
+/// The policy forbids all addresses of a host. Nothing was sent.
+///
+/// The text omits the resolved address: it may reach the owner of a record, who should not learn internal addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the address of `{host}` is {class}, not public")]
+pub struct AddressRefused {
+    pub host: String,
+    pub class: AddressClass,
+}
+
+impl AddressPolicy {
+    /// Checks a URL whose host is a literal address: the connector does not pass it to the resolver.
+    pub(crate) fn check_literal(self, uri: &Uri) -> Result<(), AddressRefused> {
+        let host = uri.host().unwrap_or_default();
+        match host.trim_start_matches('[').trim_end_matches(']').parse() {
+            Ok(address) => self.check(host, address),
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn check(self, host: &str, address: IpAddr) -> Result<(), AddressRefused> {
+        match (self, AddressClass::of(address)) {
+            (Self::FromData { allow_private: false }, Some(class)) => {
+                Err(AddressRefused { host: host.to_owned(), class })
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Errors of requests.
+
+use std::error::Error;
+use std::io;
+
+use hyper_util::client::legacy::Error as PoolError;
+
+use crate::address_policy::AddressRefused;
+
+/// Why a request got no response head.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The policy forbids the address. Nothing was sent, and a retry does not help.
+    #[error(transparent)]
+    AddressRefused(#[from] AddressRefused),
+    /// The deadline passed. The receiver may have got the request.
+    #[error("the response did not arrive in time")]
+    Timeout,
+    /// No connection was established, so nothing was sent.
+    #[error("cannot connect: {0}")]
+    Connect(#[source] io::Error),
+    /// The connection broke. The receiver may have got the request.
+    #[error("the connection broke: {0}")]
+    Interrupted(#[source] io::Error),
+}
+
+impl From<PoolError> for SendError {
+    fn from(error: PoolError) -> Self {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+        while let Some(inner) = cause {
+            if let Some(refused) = inner.downcast_ref::<AddressRefused>() {
+                return Self::AddressRefused(refused.clone());
+            }
+            cause = inner.source();
+        }
+        let cause = root_cause(&error);
+        if error.is_connect() { Self::Connect(cause) } else { Self::Interrupted(cause) }
+    }
+}
+
+/// Returns the innermost error of a chain, because the outer ones only say that the request failed. Its kind is the
+/// kind of the first I/O error in the chain.
+pub fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
+    let mut kind = None;
+    let mut cause = error;
+    loop {
+        kind = kind.or_else(|| cause.downcast_ref().map(io::Error::kind));
+        match cause.source() {
+            Some(inner) => cause = inner,
+            None => return io::Error::new(kind.unwrap_or(io::ErrorKind::Other), cause.to_string()),
+        }
+    }
+}
