@@ -78,7 +78,6 @@ mod shared;
 mod spans;
 mod stream;
 mod submission;
-mod tls_roots;
 mod verify;
 mod version_migration;
 mod worker_registry;
@@ -86,7 +85,7 @@ mod worker_registry;
 pub use api_keys::{ApiKeyCache, ApiKeys, BUILT_IN_ROLES, Identity, NewApiKey, PlainApiKey, RevokedApiKey};
 pub use checks::{CheckError, CheckRegistry, CheckRequest};
 pub use config::EngineConfig;
-pub use delivery::http::HttpTransport;
+pub use delivery::http::{HttpTransport, HttpTransportConfig};
 pub use delivery::{DELIVERY_LIFECYCLE, DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 pub use dispatch::{KeepWaiting, LeaseRequest, LeasedJob};
 pub use engine::Engine;
@@ -107,7 +106,6 @@ pub use retention::prune::{PruneOptions, PruneReport, prune, prune_with_progress
 pub use spans::{ExecutionSpan, OperationSpan, SpanSink, execution_trace};
 pub use stream::LogStream;
 pub use submission::queue::{Receipt, Submission};
-pub use tls_roots::root_certificates;
 pub use verify::{DecisionDrift, ProgressObserver, PrunedSummary, VerifyReport, verify};
 pub use version_migration::{
     MAX_RECORDS_PER_STEP, SkippedRecord, VersionMigration, VersionMigrationPlan, VersionMigrationStep,

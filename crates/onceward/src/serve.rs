@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use onceward_engine::{CheckRegistry, Engine, EngineConfig, HttpTransport, ObjectStorage, RetentionPolicy};
+use onceward_engine::{
+    CheckRegistry, Engine, EngineConfig, HttpTransport, HttpTransportConfig, ObjectStorage, RetentionPolicy,
+};
 use onceward_server::{ServerConfig, Telemetry};
 use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -79,6 +81,9 @@ pub(crate) struct ServeArgs {
     /// Share of the slots for streams and for waiting lease calls that one API key may use, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
+    /// Allow deliveries to loopback, private and other addresses that are not public; without it, they fail permanently
+    #[arg(long, env = "ONCEWARD_ALLOW_PRIVATE_DELIVERIES", value_parser = clap::builder::FalseyValueParser::new())]
+    allow_private_deliveries: bool,
     /// Maximum time for the drain, such as 30s; requests that are unfinished by then are dropped
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_duration_or_days)]
     drain: Duration,
@@ -241,6 +246,10 @@ impl ServeArgs {
             print_stderr(&self.missing_keys_message());
             return Ok(CommandStatus::Failure);
         }
+        let transport = HttpTransport::open(HttpTransportConfig {
+            allow_private_addresses: self.allow_private_deliveries,
+            ..HttpTransportConfig::default()
+        })?;
         let (store, temp_storage) = self.open_store().await?;
         let objects =
             named_storage.or_else(|| self.default_object_folder(temp_storage.as_ref()).map(ObjectStorage::folder));
@@ -268,7 +277,7 @@ impl ServeArgs {
             engine.close().await;
             return Ok(CommandStatus::Failure);
         }
-        engine.start_deliveries(HttpTransport::default(), MAX_CONCURRENT_DELIVERIES);
+        engine.start_deliveries(transport, MAX_CONCURRENT_DELIVERIES);
         if startup_lifecycles.names.iter().any(|name| name == "image.job") {
             image_setup.start(&engine);
         }

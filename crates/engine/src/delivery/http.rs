@@ -1,14 +1,31 @@
-//! Sends deliveries over HTTP, with a TLS stack in Rust and bundled root certificates.
+//! Sends deliveries over HTTP.
 
 use std::time::Duration;
 
-use ureq::Agent;
-use ureq::http::HeaderMap;
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use http::uri::{Scheme, Uri};
+use http::{Method, Request};
+use http_body_util::Full;
+use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, SendError, TlsRoots, TlsRootsError};
+use tokio::time::Instant;
 
 use crate::delivery::{DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 
-/// Covers the whole call, from the DNS lookup to the end of the response head.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpTransportConfig {
+    /// Covers the whole call, from the DNS lookup to the end of the response head.
+    pub timeout: Duration,
+    /// Allows deliveries to loopback, private and other addresses that are not public. Callers may then choose hosts
+    /// that only this machine can reach, if they set the field that a lifecycle delivers to.
+    pub allow_private_addresses: bool,
+}
+
+impl Default for HttpTransportConfig {
+    fn default() -> Self {
+        Self { timeout: Duration::from_secs(30), allow_private_addresses: false }
+    }
+}
 
 /// Sends HTTP/1.1 POST requests. It follows no redirect, uses no proxy, and reads only the response head.
 ///
@@ -16,66 +33,66 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// `Onceward-Attempt`; its body is JSON.
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
-    agent: Agent,
-}
-
-impl Default for HttpTransport {
-    fn default() -> Self {
-        Self::new(REQUEST_TIMEOUT)
-    }
+    client: HttpClient,
+    timeout: Duration,
 }
 
 impl HttpTransport {
-    /// Creates a transport whose calls time out after `timeout`.
-    pub fn new(timeout: Duration) -> Self {
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            // A message goes to the URL of its lifecycle, and nowhere else.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .timeout_global(Some(timeout))
+    pub fn open(config: HttpTransportConfig) -> Result<Self, TlsRootsError> {
+        let HttpTransportConfig { timeout, allow_private_addresses } = config;
+        let client = HttpClient::new(&HttpClientConfig {
+            address_policy: AddressPolicy::FromData { allow_private: allow_private_addresses },
+            tls_roots: TlsRoots::system()?,
+            connect_timeout: timeout,
             // The response body is not read, so no connection can be reused.
-            .max_idle_connections(0)
-            .user_agent("onceward")
-            .build();
-        Self { agent: config.new_agent() }
-    }
-
-    fn send_blocking(&self, request: &DeliveryRequest) -> Result<DeliveryResponse, DeliveryError> {
-        if !["http://", "https://"].iter().any(|scheme| request.url.starts_with(scheme)) {
-            return Err(DeliveryError::Permanent("the address must start with http:// or https://".to_owned()));
-        }
-        let http_request = self
-            .agent
-            .post(&*request.url)
-            .header("Content-Type", "application/json")
-            .header("Idempotency-Key", &*request.idempotency_key)
-            .header("Onceward-Source", &*request.source_record)
-            .header("Onceward-Attempt", request.attempt.to_string());
-        match http_request.send(&request.body[..]) {
-            Ok(response) => {
-                let retry_after = parse_retry_after(response.headers());
-                Ok(DeliveryResponse { status: response.status().as_u16(), retry_after })
-            }
-            Err(error @ (ureq::Error::BadUri(_) | ureq::Error::Http(_))) => {
-                Err(DeliveryError::Permanent(error.to_string()))
-            }
-            Err(error) => Err(DeliveryError::Retryable(error.to_string())),
-        }
+            idle_timeout: None,
+            keepalive: None,
+        });
+        Ok(Self { client, timeout })
     }
 }
 
 impl DeliveryTransport for HttpTransport {
     async fn send(&self, message: DeliveryRequest) -> Result<DeliveryResponse, DeliveryError> {
-        let transport = self.clone();
-        // The HTTP client blocks its thread; `timeout_global` bounds how long.
-        let response = tokio::task::spawn_blocking(move || transport.send_blocking(&message)).await;
-        response.unwrap_or_else(|error| Err(DeliveryError::Retryable(error.to_string())))
+        let deadline = Instant::now() + self.timeout;
+        let request = http_request(message)?;
+        match self.client.send(request, deadline).await {
+            Ok(response) => {
+                let retry_after = parse_retry_after(response.headers());
+                Ok(DeliveryResponse { status: response.status().as_u16(), retry_after })
+            }
+            Err(SendError::AddressRefused(refused)) => Err(DeliveryError::Permanent(format!(
+                "{refused}; to allow such addresses, start the server with --allow-private-deliveries"
+            ))),
+            Err(error) => Err(DeliveryError::Retryable(error.to_string())),
+        }
     }
+}
+
+fn http_request(message: DeliveryRequest) -> Result<Request<Full<Bytes>>, DeliveryError> {
+    let uri: Uri =
+        message.url.parse().map_err(|error| DeliveryError::Permanent(format!("the URL is not valid: {error}")))?;
+    let is_http = uri.scheme() == Some(&Scheme::HTTP) || uri.scheme() == Some(&Scheme::HTTPS);
+    if !is_http || uri.host().is_none_or(str::is_empty) {
+        return Err(DeliveryError::Permanent("the URL of a delivery must begin with http:// or https://".to_owned()));
+    }
+    let header_value = |text: &str| {
+        HeaderValue::try_from(text).map_err(|error| DeliveryError::Permanent(format!("a header is not valid: {error}")))
+    };
+    let mut request = Request::new(Full::new(Bytes::from_owner(message.body)));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = uri;
+    let headers = request.headers_mut();
+    headers.insert(USER_AGENT, HeaderValue::from_static("onceward"));
+    headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert("idempotency-key", header_value(&message.idempotency_key)?);
+    headers.insert("onceward-source", header_value(&message.source_record)?);
+    headers.insert("onceward-attempt", message.attempt.into());
+    Ok(request)
 }
 
 /// Parses the value in seconds. HTTP dates are ignored.
 fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers.get("retry-after")?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }

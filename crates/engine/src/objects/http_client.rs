@@ -1,25 +1,20 @@
-//! HTTP client for S3, on the same hyper and rustls stack as the worker library. Every wait has a timeout.
+//! HTTP client for S3: adapts our client to `object_store`. Every wait has a timeout.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::Scheme;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client as Pool;
-use hyper_util::client::legacy::connect::HttpConnector as Tcp;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse, HttpResponseBody,
-    HttpService,
+    HttpClient as StoreHttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+    HttpResponseBody, HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
+use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, SendError, TlsRoots, root_cause};
 use tokio::time::{Instant, Sleep};
 
 /// Closes idle connections before the bucket does so in the middle of a request.
@@ -37,7 +32,7 @@ const MIN_BYTES_PER_SECOND: u64 = 256 << 10;
 /// Clones share their connections.
 #[derive(Clone)]
 pub(super) struct BucketHttpClient {
-    pool: Pool<HttpsConnector<Tcp>, HttpRequestBody>,
+    client: HttpClient<HttpRequestBody>,
     /// Allows plain HTTP. Requests to the instance metadata service always use it; others only if permitted.
     allow_http: bool,
 }
@@ -50,31 +45,21 @@ impl fmt::Debug for BucketHttpClient {
 
 impl BucketHttpClient {
     pub(super) fn new() -> Result<Self, String> {
-        let mut tcp = Tcp::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(crate::tls_roots::root_certificates()?)
-            .with_no_client_auth();
-        let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let mut pool = Pool::builder(TokioExecutor::new());
-        pool.pool_idle_timeout(IDLE_TIMEOUT).pool_timer(TokioTimer::new());
-        Ok(Self { pool: pool.build(connector), allow_http: false })
+        let config = HttpClientConfig {
+            address_policy: AddressPolicy::Configured,
+            tls_roots: TlsRoots::system().map_err(|error| error.to_string())?,
+            connect_timeout: CONNECT_TIMEOUT,
+            idle_timeout: Some(IDLE_TIMEOUT),
+            keepalive: None,
+        };
+        Ok(Self { client: HttpClient::new(&config), allow_http: false })
     }
 }
 
 impl HttpConnector for BucketHttpClient {
-    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<StoreHttpClient> {
         let allow_http = options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() == Some("true");
-        Ok(HttpClient::new(Self { allow_http, ..self.clone() }))
+        Ok(StoreHttpClient::new(Self { allow_http, ..self.clone() }))
     }
 }
 
@@ -93,11 +78,7 @@ impl HttpService for BucketHttpClient {
                 let refused = io::Error::new(io::ErrorKind::PermissionDenied, "the connection is not encrypted");
                 return Err(HttpError::new(HttpErrorKind::Unknown, refused));
             }
-            let answer = tokio::time::timeout(response_timeout, self.pool.request(request)).await;
-            let answer = answer.map_err(|_| timeout_error())?.map_err(|error| {
-                let kind = if error.is_connect() { HttpErrorKind::Connect } else { HttpErrorKind::Interrupted };
-                HttpError::new(kind, io::Error::other(root_cause(&error)))
-            })?;
+            let answer = self.client.send(request, Instant::now() + response_timeout).await.map_err(send_error)?;
             Ok(answer.map(|body| {
                 HttpResponseBody::new(TimedBody { body, deadline: Box::pin(tokio::time::sleep(RESPONSE_TIMEOUT)) })
             }))
@@ -109,13 +90,13 @@ fn timeout_error() -> HttpError {
     HttpError::new(HttpErrorKind::Timeout, io::Error::new(io::ErrorKind::TimedOut, "the request timed out"))
 }
 
-/// Returns the innermost error; the outer ones have no details.
-fn root_cause(error: &dyn Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
+fn send_error(error: SendError) -> HttpError {
+    match error {
+        SendError::Timeout => timeout_error(),
+        SendError::AddressRefused(refused) => HttpError::new(HttpErrorKind::Connect, refused),
+        SendError::Connect(cause) => HttpError::new(HttpErrorKind::Connect, cause),
+        SendError::Interrupted(cause) => HttpError::new(HttpErrorKind::Interrupted, cause),
     }
-    error.to_string()
 }
 
 /// A response body with a timeout for each chunk.
@@ -135,8 +116,7 @@ impl Body for TimedBody {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(frame) => {
                 self.deadline.as_mut().reset(Instant::now() + RESPONSE_TIMEOUT);
-                let interrupted =
-                    |error| HttpError::new(HttpErrorKind::Interrupted, io::Error::other(root_cause(&error)));
+                let interrupted = |error| HttpError::new(HttpErrorKind::Interrupted, root_cause(&error));
                 Poll::Ready(frame.map(|frame| frame.map_err(interrupted)))
             }
             Poll::Pending => self.deadline.as_mut().poll(context).map(|()| Some(Err(timeout_error()))),

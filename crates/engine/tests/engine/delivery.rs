@@ -9,14 +9,14 @@ use onceward_core::record::Record;
 use onceward_core::value::{RecordId, Value};
 use onceward_engine::{
     DELIVERY_LIFECYCLE, DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport, Engine, EngineConfig,
-    HttpTransport, Submission,
+    HttpTransport, HttpTransportConfig, Submission,
 };
 use onceward_store::{AnyStore, Clock, ListQuery, Store};
 use onceward_testkit::user;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::support::http_receiver::{HttpReceiver, ReceiverReaction};
+use crate::support::http_receiver::{HttpReceiver, ReceiverReaction, loopback_transport};
 use crate::support::{
     TEST_TIMEOUT, TempDir, block_on, config_without_polling, json_object, on_each_store, open_engine, open_sqlite,
     operator_actor, start_time,
@@ -98,7 +98,7 @@ fn deliveries_of_record_are_ordered_and_retried_until_acknowledged() {
         .await;
         let from = create_letter(engine, &receiver.url()).await;
         write_letters(engine, from, &["one", "two", "three"]).await;
-        engine.start_deliveries(HttpTransport::default(), 4);
+        engine.start_deliveries(loopback_transport(), 4);
         wait_until_settled(engine, clock).await;
         assert_eq!(delivery_states(engine).await, ["delivered"; 3]);
         assert_eq!(receiver.bodies(), ["one", "one", "one", "two", "three"].map(letter_body));
@@ -117,7 +117,7 @@ fn delivery_is_dead_after_retry_budget() {
         let receiver = HttpReceiver::start((0..12).map(|_| ReceiverReaction::Answer(503))).await;
         let from = create_letter(engine, &receiver.url()).await;
         write_letters(engine, from, &["one", "two"]).await;
-        engine.start_deliveries(HttpTransport::default(), 1);
+        engine.start_deliveries(loopback_transport(), 1);
         wait_until_settled(engine, clock).await;
         assert_eq!(delivery_states(engine).await, ["dead", "delivered"]);
         assert_eq!(receiver.received_calls().len(), 13);
@@ -149,7 +149,7 @@ fn crash_after_post_redelivers_with_same_idempotency_key() {
         let receiver = HttpReceiver::start([]).await;
         let from = create_letter(&engine, &receiver.url()).await;
         write_letter(&engine, from, "one").await;
-        engine.start_deliveries(HangAfterPost(HttpTransport::default()), 1);
+        engine.start_deliveries(HangAfterPost(loopback_transport()), 1);
         receiver.wait_for(1).await;
         assert_eq!(delivery_states(&engine).await, ["sending"]);
         (receiver.address, receiver.received_calls())
@@ -158,7 +158,7 @@ fn crash_after_post_redelivers_with_same_idempotency_key() {
         let engine: Engine<AnyStore> = Engine::open(open_sqlite(&folder, &clock), config_without_polling());
         let listener = TcpListener::bind(first_run.0).await.expect("the same address again");
         let receiver = HttpReceiver::with_listener(listener, []);
-        engine.start_deliveries(HttpTransport::default(), 1);
+        engine.start_deliveries(loopback_transport(), 1);
         wait_until_settled(&engine, &clock).await;
         assert_eq!(delivery_states(&engine).await, ["delivered"]);
         let again = receiver.received_calls();
@@ -179,7 +179,8 @@ fn delivery_survives_absent_hanging_and_flooding_receivers() {
         drop(absent);
         let from = create_letter(engine, &format!("http://{address}/hook")).await;
         write_letter(engine, from, "one").await;
-        let worker = engine.start_deliveries(HttpTransport::new(Duration::from_secs(2)), 2);
+        let config = HttpTransportConfig { timeout: Duration::from_secs(2), allow_private_addresses: true };
+        let worker = engine.start_deliveries(HttpTransport::open(config).expect("root certificates"), 2);
         let tried = async {
             while last_error(&list_deliveries(engine).await[0]).is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -207,7 +208,7 @@ fn permanent_errors_are_dead_and_retry_after_is_honored() {
         let gone = HttpReceiver::start([ReceiverReaction::Answer(410)]).await;
         let from = create_letter(engine, &gone.url()).await;
         write_letter(engine, from, "one").await;
-        engine.start_deliveries(HttpTransport::default(), 1);
+        engine.start_deliveries(loopback_transport(), 1);
         wait_until_settled(engine, clock).await;
         assert_eq!(delivery_states(engine).await, ["dead"; 4]);
         assert_eq!(gone.received_calls().len(), 1);
@@ -231,6 +232,35 @@ fn permanent_errors_are_dead_and_retry_after_is_honored() {
 }
 
 #[test]
+fn delivery_to_private_address_is_dead_unless_allowed() {
+    on_each_store(config_without_polling(), async |engine, clock| {
+        let receiver = HttpReceiver::start([]).await;
+        let port = receiver.address.port();
+        for to in [receiver.url(), format!("http://localhost:{port}/hook"), "http://169.254.169.254/".to_owned()] {
+            let from = create_letter(engine, &to).await;
+            write_letter(engine, from, "one").await;
+        }
+        let guarded = HttpTransport::open(HttpTransportConfig::default()).expect("root certificates");
+        let worker = engine.start_deliveries(guarded, 1);
+        wait_until_settled(engine, clock).await;
+        worker.close().await;
+        assert!(receiver.received_calls().is_empty());
+        let dead = list_deliveries(engine).await;
+        for (delivery, class) in dead.iter().zip(["loopback", "loopback", "link-local"]) {
+            let error = last_error(delivery);
+            assert_eq!((&**delivery.state_name(), delivery.attempt), ("dead", 1), "{error}");
+            assert!(error.contains(class) && error.contains("--allow-private-deliveries"), "{error}");
+        }
+
+        let from = create_letter(engine, &format!("http://localhost:{port}/hook")).await;
+        write_letter(engine, from, "two").await;
+        engine.start_deliveries(loopback_transport(), 1);
+        wait_until_settled(engine, clock).await;
+        assert_eq!(receiver.bodies(), [letter_body("two")]);
+    });
+}
+
+#[test]
 fn concurrent_deliveries_post_each_message_once() {
     on_each_store(EngineConfig::default(), async |engine, clock| {
         let receiver = HttpReceiver::start([]).await;
@@ -239,7 +269,7 @@ fn concurrent_deliveries_post_each_message_once() {
             let from = create_letter(engine, &url).await;
             write_letter(engine, from, &number.to_string()).await;
         }
-        engine.start_deliveries(HttpTransport::default(), 8);
+        engine.start_deliveries(loopback_transport(), 8);
         wait_until_settled(engine, clock).await;
         let mut bodies = receiver.bodies();
         bodies.sort();

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use onceward_core::decide::{Call, CreateRecord};
 use onceward_core::time::{Duration, Time};
 use onceward_core::value::RecordId;
-use onceward_engine::{CheckRegistry, Engine, EngineConfig, HttpTransport, Submission};
+use onceward_engine::{CheckRegistry, Engine, EngineConfig, Submission};
 use onceward_store::{AnyStore, Clock, MemoryStore};
 use onceward_testkit::postgres::PostgresServer;
 use onceward_testkit::user;
 use serde_json::{Value as Json, json};
 
-use crate::support::http_receiver::HttpReceiver;
+use crate::support::http_receiver::{HttpReceiver, loopback_transport};
 use crate::support::{
     block_on, config_without_polling, json_object, new_job_submission, on_each_store, open_engine, open_postgres,
     start_time,
@@ -75,7 +75,7 @@ fn due_timer_delivers_before_the_triggering_call() {
         let bells = create_bells(engine, &receiver.url()).await;
         clock.set(seconds_after_start(60));
         ring_bells(engine, &bells, "call").await;
-        engine.start_deliveries(HttpTransport::default(), 4);
+        engine.start_deliveries(loopback_transport(), 4);
         assert_strokes(&receiver, &bells, &["first", "call", "call again"]).await;
     });
 }
@@ -89,7 +89,7 @@ fn overdue_timers_deliver_in_order_before_calls() {
         clock.set(seconds_after_start(3_600));
         ring_bells(engine, &bells, "one").await;
         ring_bells(engine, &bells, "two").await;
-        engine.start_deliveries(HttpTransport::default(), 4);
+        engine.start_deliveries(loopback_transport(), 4);
         assert_strokes(&receiver, &bells, &["first", "second", "one", "one again", "two", "two again"]).await;
     });
 }
@@ -106,7 +106,7 @@ fn call_with_check_delivers_before_later_calls() {
             reply.expect("taken");
         }
         ring_bells(engine, &bells, "call").await;
-        engine.start_deliveries(HttpTransport::default(), 4);
+        engine.start_deliveries(loopback_transport(), 4);
         assert_strokes(&receiver, &bells, &["wake", "call", "call again"]).await;
     });
 }
@@ -124,7 +124,7 @@ fn deliveries_keep_order_across_skewed_clocks() {
         ring_bells(&first, &bells, "one").await;
         ring_bells(&second, &bells, "two").await;
         ring_bells(&first, &bells, "three").await;
-        first.start_deliveries(HttpTransport::default(), 4);
+        first.start_deliveries(loopback_transport(), 4);
         assert_strokes(&receiver, &bells, &["one", "one again", "two", "two again", "three", "three again"]).await;
         first.close().await;
         second.close().await;
@@ -143,7 +143,7 @@ fn deliveries_keep_order_after_clock_steps_back() {
         clock.set(start_time());
         ring_bells(&engine, &bells, "two").await;
         clock.set(seconds_after_start(30));
-        engine.start_deliveries(HttpTransport::default(), 4);
+        engine.start_deliveries(loopback_transport(), 4);
         assert_strokes(&receiver, &bells, &["one", "one again", "two", "two again"]).await;
         engine.close().await;
     });

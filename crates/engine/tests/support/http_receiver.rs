@@ -4,9 +4,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use onceward_engine::{HttpTransport, HttpTransportConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+
+/// A transport that may deliver to the receivers of this module, which listen on loopback.
+pub(crate) fn loopback_transport() -> HttpTransport {
+    let config = HttpTransportConfig { allow_private_addresses: true, ..HttpTransportConfig::default() };
+    HttpTransport::open(config).expect("root certificates")
+}
 
 #[derive(Clone, Debug)]
 pub(crate) enum ReceiverReaction {

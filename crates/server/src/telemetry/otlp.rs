@@ -1,15 +1,22 @@
 //! Exports spans to a collector, OTLP over HTTP as JSON. A thread sends them in batches; if its bounded queue is
 //! full, spans are dropped instead of blocking the caller.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc as std_mpsc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use axum::http::{Method, Request, Uri};
+use http_body_util::Full;
 use onceward_core::hex;
 use onceward_core::time::Time;
 use onceward_core::trace::TraceContext;
+use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, TlsRoots};
 use serde_json::{Value as Json, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 /// Spans that may wait for export. Each takes a few hundred bytes, so a few megabytes in total.
@@ -23,6 +30,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time for the collector to answer.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Closes an idle connection before the collector does so in the middle of a request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time to send the remaining spans at shutdown.
 const FINAL_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -97,9 +107,9 @@ impl TraceSpan {
 /// Queue to the exporting thread.
 #[derive(Debug)]
 pub(crate) struct SpanExporter {
-    queue: Mutex<Option<SyncSender<TraceSpan>>>,
+    queue: Mutex<Option<mpsc::Sender<TraceSpan>>>,
     /// Disconnects when the exporting thread ends.
-    sender_ended: Mutex<Option<Receiver<()>>>,
+    sender_ended: Mutex<Option<std_mpsc::Receiver<()>>>,
     /// When the exporting thread gives up the remaining spans.
     close_deadline: Arc<OnceLock<Instant>>,
     counters: Arc<ExportCounters>,
@@ -113,22 +123,30 @@ struct ExportCounters {
 
 impl SpanExporter {
     /// Starts a thread that exports to `{endpoint}/v1/traces`.
-    pub(crate) fn start(endpoint: &str, headers: Vec<(String, String)>) -> std::io::Result<Self> {
-        let (sender, spans) = sync_channel(MAX_QUEUED_SPANS);
+    pub(crate) fn start(endpoint: &str, headers: Vec<(String, String)>) -> io::Result<Self> {
+        let (sender, spans) = mpsc::channel(MAX_QUEUED_SPANS);
         let counters = Arc::new(ExportCounters::default());
         let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
         let close_deadline = Arc::new(OnceLock::new());
         let otlp_sender = OtlpSender {
-            url,
-            headers,
-            agent: http_agent(),
+            uri: url.parse().map_err(invalid_input)?,
+            headers: export_headers(headers)?,
+            client: HttpClient::new(&HttpClientConfig {
+                address_policy: AddressPolicy::Configured,
+                tls_roots: TlsRoots::system().map_err(io::Error::other)?,
+                connect_timeout: EXPORT_TIMEOUT,
+                idle_timeout: Some(IDLE_TIMEOUT),
+                keepalive: None,
+            }),
             close_deadline: Arc::clone(&close_deadline),
             counters: Arc::clone(&counters),
             error_logged_at: None,
         };
-        let (ended_signal, ended) = sync_channel(0);
+        // A runtime of its own, so that the last spans are exported while the server's runtime shuts down.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (ended_signal, ended) = std_mpsc::sync_channel(0);
         std::thread::Builder::new().name("traces".to_owned()).spawn(move || {
-            otlp_sender.run(&spans);
+            runtime.block_on(otlp_sender.run(spans));
             drop(ended_signal);
         })?;
         Ok(Self { queue: Mutex::new(Some(sender)), sender_ended: Mutex::new(Some(ended)), close_deadline, counters })
@@ -161,69 +179,67 @@ impl SpanExporter {
     }
 }
 
-fn http_agent() -> ureq::Agent {
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(EXPORT_TIMEOUT))
-        .max_redirects(0)
-        .user_agent(concat!("onceward/", env!("CARGO_PKG_VERSION")));
-    config.build().into()
+fn invalid_input(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+fn export_headers(configured: Vec<(String, String)>) -> io::Result<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("onceward/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in configured {
+        let name = HeaderName::try_from(name).map_err(invalid_input)?;
+        headers.insert(name, HeaderValue::try_from(value).map_err(invalid_input)?);
+    }
+    Ok(headers)
 }
 
 /// The state of the exporting thread.
 struct OtlpSender {
-    url: String,
-    headers: Vec<(String, String)>,
-    agent: ureq::Agent,
+    uri: Uri,
+    headers: HeaderMap,
+    client: HttpClient,
     close_deadline: Arc<OnceLock<Instant>>,
     counters: Arc<ExportCounters>,
     error_logged_at: Option<Instant>,
 }
 
 impl OtlpSender {
-    fn run(mut self, spans: &Receiver<TraceSpan>) {
-        let mut open = true;
-        while open {
-            let mut batch = Vec::new();
-            let Ok(first) = spans.recv() else { return };
-            batch.push(first);
+    async fn run(mut self, mut spans: mpsc::Receiver<TraceSpan>) {
+        while let Some(first) = spans.recv().await {
+            let mut batch = vec![first];
             let flush_at = Instant::now() + FLUSH_INTERVAL;
             while batch.len() < MAX_SPANS_PER_REQUEST {
-                match spans.recv_timeout(flush_at.saturating_duration_since(Instant::now())) {
-                    Ok(span) => batch.push(span),
-                    Err(RecvTimeoutError::Timeout) => break,
-                    Err(RecvTimeoutError::Disconnected) => {
-                        open = false;
-                        break;
-                    }
+                match timeout_at(flush_at, spans.recv()).await {
+                    Ok(Some(span)) => batch.push(span),
+                    // The time is up, or the queue is closed and empty.
+                    Ok(None) | Err(_) => break,
                 }
             }
-            self.send(&batch);
+            self.send(&batch).await;
         }
     }
 
-    fn send(&mut self, spans: &[TraceSpan]) {
+    async fn send(&mut self, spans: &[TraceSpan]) {
         let count = u64::try_from(spans.len()).unwrap_or(u64::MAX);
         if self.close_deadline.get().is_some_and(|end| *end <= Instant::now()) {
             self.counters.lost.fetch_add(count, Ordering::Relaxed);
             return;
         }
-        let body = export_request(spans).to_string();
-        let mut post = self.agent.post(&self.url).header("content-type", "application/json");
-        for (name, value) in &self.headers {
-            post = post.header(name, value);
+        let mut request = Request::new(Full::from(export_request(spans).to_string()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        let response = self.client.send(request, Instant::now() + EXPORT_TIMEOUT).await;
+        let status = response.map_or(0, |response| response.status().as_u16());
+        if (200..300).contains(&status) {
+            self.counters.exported.fetch_add(count, Ordering::Relaxed);
+            return;
         }
-        match post.send(body) {
-            Ok(_) => {
-                self.counters.exported.fetch_add(count, Ordering::Relaxed);
-            }
-            Err(error) => {
-                self.counters.lost.fetch_add(count, Ordering::Relaxed);
-                if self.error_logged_at.is_none_or(|at| at.elapsed() > ERROR_LOG_INTERVAL) {
-                    self.error_logged_at = Some(Instant::now());
-                    let status = if let ureq::Error::StatusCode(status) = error { status } else { 0 };
-                    warn!(status, spans = count, "exporting traces failed; spans are lost");
-                }
-            }
+        self.counters.lost.fetch_add(count, Ordering::Relaxed);
+        if self.error_logged_at.is_none_or(|at| at.elapsed() > ERROR_LOG_INTERVAL) {
+            self.error_logged_at = Some(Instant::now());
+            warn!(status, spans = count, "exporting traces failed; spans are lost");
         }
     }
 }

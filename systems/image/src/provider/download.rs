@@ -1,19 +1,19 @@
 //! Downloads an image from the URL in the provider's answer.
 
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, LOCATION};
-use http::uri::Uri;
+use http::uri::{Scheme, Uri};
 use onceward_core::decide::FailureReport;
 use tokio::time::Instant;
 
 use super::http_client::{ProviderHttpClient, read_response};
 use super::image_request::GeneratedImage;
+use super::media_type;
 use super::provider_error::{ProviderError, download_failure};
-use super::{address_policy, media_type};
 
 /// Enough for a gateway and a bucket.
 const MAX_REDIRECTS: u32 = 3;
 
-/// Downloads an image. The address policy applies to each redirect, and the API key is never sent.
+/// Downloads an image. The rules for URLs apply to each redirect, and the API key is never sent.
 pub(super) async fn download_image(
     client: &ProviderHttpClient,
     url: &str,
@@ -22,7 +22,7 @@ pub(super) async fn download_image(
 ) -> Result<GeneratedImage, FailureReport> {
     let mut uri: Uri = url.parse().map_err(|_| ProviderError::InvalidResponse.to_failure_report())?;
     for _ in 0..=MAX_REDIRECTS {
-        if !client.is_service_url(&uri) && !address_policy::is_allowed_url(&uri) {
+        if !client.is_service_url(&uri) && !is_plain_https_url(&uri) {
             return Err(ProviderError::AddressNotAllowed.to_failure_report());
         }
         let response = client.get(&uri, deadline).await.map_err(ProviderError::to_failure_report)?;
@@ -50,6 +50,12 @@ pub(super) async fn download_image(
         };
     }
     Err(ProviderError::TooManyRedirects.to_failure_report())
+}
+
+/// Returns whether a URL outside the service is https and without user info. The client checks its address.
+fn is_plain_https_url(uri: &Uri) -> bool {
+    let has_user_info = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    uri.scheme() == Some(&Scheme::HTTPS) && !has_user_info && uri.host().is_some_and(|host| !host.is_empty())
 }
 
 /// Returns the declared media type. A compressed body is rejected, because the request did not accept one.
@@ -81,6 +87,21 @@ fn redirect_target(from: &Uri, headers: &HeaderMap) -> Option<Uri> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn url_outside_the_service_must_be_https_without_user_info() {
+        let is_allowed = |text: &str| text.parse().is_ok_and(|uri| is_plain_https_url(&uri));
+        assert!(is_allowed("https://files.example.org/a.png") && is_allowed("https://8.8.8.8:8443/a.png"));
+        for forbidden in [
+            "http://files.example.org/a.png",
+            "https://me@files.example.org/a.png",
+            "ftp://files.example.org/a.png",
+            "file:///etc/passwd",
+            "/a.png",
+        ] {
+            assert!(!is_allowed(forbidden), "{forbidden}");
+        }
+    }
 
     #[test]
     fn redirect_target_accepts_absolute_and_rooted_locations() {

@@ -10,15 +10,9 @@ use http::uri::{Authority, Scheme, Uri};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::GaiResolver;
-use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use rustls::RootCertStore;
+use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, TlsRoots, root_cause};
 use tokio::time::{Instant, timeout_at};
 
-use super::address_policy::PublicResolver;
 use super::provider_error::ProviderError;
 
 /// An available service accepts a connection within this time, even over a slow network.
@@ -52,10 +46,10 @@ struct HttpClientInner {
     /// Path before `/v1`, without a trailing slash.
     prefix: String,
     authorization: Option<HeaderValue>,
-    /// Connections to the service itself, at any address.
-    service_pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// Connections to hosts that the service names; public addresses only.
-    public_pool: Pool<HttpsConnector<HttpConnector<PublicResolver>>, Full<Bytes>>,
+    /// For the service itself, at any address.
+    service_client: HttpClient,
+    /// For hosts that the service names; public addresses only.
+    download_client: HttpClient,
 }
 
 /// Omits the API key, and the path because it may contain a secret.
@@ -88,13 +82,21 @@ impl ProviderHttpClient {
         let path = path.map_or("", |path| path.path()).trim_end_matches('/');
         let prefix = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let authorization = api_key.map(bearer_header).transpose()?;
-        let roots = Arc::new(onceward_engine::root_certificates().map_err(ProviderConfigError::Tls)?);
-        let service_pool = build_pool(HttpConnector::new(), Arc::clone(&roots))?;
-        let public_pool = build_pool(HttpConnector::new_with_resolver(PublicResolver::new(GaiResolver::new())), roots)?;
+        let config = HttpClientConfig {
+            address_policy: AddressPolicy::Configured,
+            tls_roots: TlsRoots::system().map_err(|error| ProviderConfigError::Tls(error.to_string()))?,
+            connect_timeout: CONNECT_TIMEOUT,
+            idle_timeout: Some(IDLE_TIMEOUT),
+            keepalive: None,
+        };
+        let service_client = HttpClient::new(&config);
+        let address_policy = AddressPolicy::FromData { allow_private: false };
+        let download_client = HttpClient::new(&HttpClientConfig { address_policy, ..config });
         if authorization.is_some() && scheme == Scheme::HTTP && !is_loopback(&authority) {
             tracing::warn!(host = authority.host(), "the service's key goes over the network in the clear: use https");
         }
-        Ok(Self(Arc::new(HttpClientInner { scheme, authority, prefix, authorization, service_pool, public_pool })))
+        let inner = HttpClientInner { scheme, authority, prefix, authorization, service_client, download_client };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Returns whether a URL has the scheme, host and port of the service.
@@ -131,30 +133,21 @@ impl ProviderHttpClient {
         if let Some(authorization) = &inner.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        let response = map_send_result(timeout_at(deadline, inner.service_pool.request(request)).await)?;
+        let response = inner.service_client.send(request, deadline).await?;
         read_response(response, deadline, max_bytes).await
     }
 
-    /// Sends a GET request to a URL that the service named, without the API key. The caller has checked the URL; the
-    /// resolver rejects host names that lead into a private network.
+    /// Sends a GET request to a URL that the service named, without the API key. Outside the service, the URL must have
+    /// a public address.
     pub(super) async fn get(&self, uri: &Uri, deadline: Instant) -> Result<Response<Incoming>, ProviderError> {
         let mut request = Request::new(Full::new(Bytes::new()));
         *request.uri_mut() = uri.clone();
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, USER_AGENT_VALUE);
         headers.insert(ACCEPT, HeaderValue::from_static("image/png, image/jpeg, image/webp"));
-        if self.is_service_url(uri) {
-            return map_send_result(timeout_at(deadline, self.0.service_pool.request(request)).await);
-        }
-        map_send_result(timeout_at(deadline, self.0.public_pool.request(request)).await)
-    }
-}
-
-fn map_send_result<T>(outcome: Result<Result<T, PoolError>, tokio::time::error::Elapsed>) -> Result<T, ProviderError> {
-    match outcome {
-        Err(_) => Err(ProviderError::Timeout),
-        Ok(Err(error)) => Err(ProviderError::from_source(&error, error.is_connect())),
-        Ok(Ok(response)) => Ok(response),
+        let inner = &self.0;
+        let client = if self.is_service_url(uri) { &inner.service_client } else { &inner.download_client };
+        Ok(client.send(request, deadline).await?)
     }
 }
 
@@ -175,7 +168,7 @@ pub(super) async fn read_response(
         Err(_) => return Err(ProviderError::Timeout),
         Ok(Err(error)) if error.is::<LengthLimitError>() && is_error => Bytes::new(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(ProviderError::ResponseTooLarge),
-        Ok(Err(error)) => return Err(ProviderError::from_source(&*error, false)),
+        Ok(Err(error)) => return Err(ProviderError::from_broken_body(&root_cause(&*error))),
         Ok(Ok(collected)) => collected.to_bytes(),
     };
     Ok(ProviderResponse { status: parts.status, headers: parts.headers, body })
@@ -192,33 +185,6 @@ fn is_loopback(authority: &Authority) -> bool {
     let host = authority.host();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn build_pool<R>(
-    mut tcp: HttpConnector<R>,
-    roots: Arc<RootCertStore>,
-) -> Result<Pool<HttpsConnector<HttpConnector<R>>, Full<Bytes>>, ProviderConfigError>
-where
-    HttpConnector<R>: Clone,
-    HttpsConnector<HttpConnector<R>>: hyper_util::client::legacy::connect::Connect + Clone,
-{
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ProviderConfigError::Tls(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(tcp);
-    let mut pool = Pool::builder(TokioExecutor::new());
-    pool.pool_idle_timeout(IDLE_TIMEOUT).pool_timer(TokioTimer::new());
-    Ok(pool.build(connector))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! A provider returns a [`GeneratedImage`] or a [`FailureReport`] with a code of the lifecycle's error table, so no
 //! other part handles HTTP statuses. A report never quotes the prompt, the provider's message or the API key.
 
-mod address_policy;
 mod download;
 mod http_client;
 mod image_request;

@@ -1,14 +1,13 @@
 //! Maps provider failures to codes of the lifecycle's error table. Messages are fixed texts, because the job's owner
 //! reads them and a service's own message may quote the prompt.
 
-use std::error::Error;
 use std::io;
 
 use http::{HeaderMap, StatusCode};
 use onceward_core::decide::FailureReport;
+use onceward_http_client::SendError;
 use serde_json::Value;
 
-use super::address_policy::PrivateAddressError;
 use super::retry_after::parse_retry_after;
 
 /// Why a request to a provider produced no usable response.
@@ -27,19 +26,9 @@ pub(super) enum ProviderError {
 }
 
 impl ProviderError {
-    /// Classifies an error by the first cause in its chain that is known.
-    pub(super) fn from_source(error: &(dyn Error + 'static), is_connecting: bool) -> Self {
-        let mut cause = Some(error);
-        while let Some(error) = cause {
-            if error.is::<PrivateAddressError>() {
-                return Self::AddressNotAllowed;
-            }
-            if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut) {
-                return Self::Timeout;
-            }
-            cause = error.source();
-        }
-        if is_connecting { Self::Unreachable } else { Self::InvalidResponse }
+    /// Classifies the error of a response body that broke off.
+    pub(super) fn from_broken_body(cause: &io::Error) -> Self {
+        if cause.kind() == io::ErrorKind::TimedOut { Self::Timeout } else { Self::InvalidResponse }
     }
 
     /// IMG-4 and IMG-12: all of these errors are retryable, except for a forbidden address.
@@ -56,6 +45,18 @@ impl ProviderError {
             Self::AddressNotAllowed => {
                 FailureReport::new("403", "the provider's picture lies at an address that this server does not ask")
             }
+        }
+    }
+}
+
+impl From<SendError> for ProviderError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::AddressRefused(_) => Self::AddressNotAllowed,
+            SendError::Timeout => Self::Timeout,
+            SendError::Connect(cause) if cause.kind() == io::ErrorKind::TimedOut => Self::Timeout,
+            SendError::Connect(_) => Self::Unreachable,
+            SendError::Interrupted(cause) => Self::from_broken_body(&cause),
         }
     }
 }
