@@ -212,7 +212,7 @@ fn draw_finds_shipped_lifecycles_in_any_folder() {
     let mermaid = draw(&["draw", "image.job"]);
     assert_eq!(mermaid.status.code(), Some(0), "{}", stderr_text(&mermaid));
     assert!(
-        stdout_text(&mermaid).contains("stateDiagram-v2") && stdout_text(&mermaid).contains("waiting out the backoff"),
+        stdout_text(&mermaid).contains("stateDiagram-v2") && stdout_text(&mermaid).contains("waiting for the backoff"),
         "{}",
         stdout_text(&mermaid)
     );
@@ -250,7 +250,7 @@ fn binary_contains_every_system_lifecycle() {
 fn draw_loads_sibling_files_and_requires_name_among_many() {
     let done = run_onceward(&["draw", "systems/image/job.toml"]);
     assert_eq!(done.status.code(), Some(0), "{}", stderr_text(&done));
-    assert!(stdout_text(&done).contains("waiting out the backoff"));
+    assert!(stdout_text(&done).contains("waiting for the backoff"));
     let done = run_onceward(&["draw", "systems/image"]);
     assert_eq!(done.status.code(), Some(2));
     assert!(stderr_text(&done).contains("3 lifecycles; choose one"), "{}", stderr_text(&done));

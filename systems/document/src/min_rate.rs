@@ -78,9 +78,9 @@ mod tests {
         assert!((0..59).all(|_| meter.record_chunk(second, 0)));
         for _ in 0..10 {
             assert!((0..29).all(|_| meter.record_chunk(second, 0)));
-            assert!(meter.record_chunk(second, 480 << 10), "all of a window's at its end");
+            assert!(meter.record_chunk(second, 480 << 10), "all bytes of a window arrive at its end");
         }
         assert!((0..29).all(|_| meter.record_chunk(second, 0)));
-        assert!(!meter.record_chunk(second, 0), "what came in the window before does not count");
+        assert!(!meter.record_chunk(second, 0), "bytes of the previous window do not count");
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct DocumentJobJson<'a> {
 /// State of a document job.
 #[derive(ToSchema)]
 #[schema(as = DocumentState, rename_all = "SCREAMING_SNAKE_CASE")]
-#[expect(dead_code, reason = "names the lifecycle's own in the contract")]
+#[expect(dead_code, reason = "documents the lifecycle's values in the contract")]
 enum DocumentState {
     Created,
     Queued,
@@ -66,7 +66,7 @@ enum DocumentState {
 /// Whether an error is retryable.
 #[derive(ToSchema)]
 #[schema(as = DocumentErrorType, rename_all = "SCREAMING_SNAKE_CASE")]
-#[expect(dead_code, reason = "names the lifecycle's own in the contract")]
+#[expect(dead_code, reason = "documents the lifecycle's values in the contract")]
 enum DocumentErrorType {
     Retryable,
     Terminal,

@@ -70,15 +70,15 @@ impl UploadState {
 /// interrupted upload creates nothing.
 #[utoipa::path(
     post, path = "/document/upload", operation_id = "upload_document", tag = "document",
-    params(("Client-Request-Id" = String, Header, description = "The caller's own name for the upload", min_length = 1, max_length = 200)),
+    params(("Client-Request-Id" = String, Header, description = "The caller's identifier of the upload", min_length = 1, max_length = 200)),
     request_body(content = inline(DocumentBytes), content_type = "application/octet-stream", description = "The document"),
     responses(
-        (status = 201, description = "A job was made of it", body = DocumentJobJson),
-        (status = 200, description = "The name came before, and this is its job", body = DocumentJobJson),
-        (status = 410, description = "The name came before, and its job is gone", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 201, description = "The job was created", body = DocumentJobJson),
+        (status = 200, description = "The id was used before; this is its job", body = DocumentJobJson),
+        (status = 410, description = "The id was used before, and its job was pruned", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "Too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "Not application/octet-stream", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "Empty, or without a name", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "Empty, or without Client-Request-Id", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn upload(
@@ -91,7 +91,7 @@ async fn upload(
     require_octet_stream(&headers)?;
     // Refuse doomed uploads before up to 100 MB arrive. The lifecycle still decides on the create call.
     if !caller.actor.can_produce() {
-        return Err(EngineError::Forbidden("this key has no role that makes jobs".to_owned()).into());
+        return Err(EngineError::Forbidden("the API key has no role that may create jobs".to_owned()).into());
     }
     let catalog = app.engine().store().catalog().await?;
     let lifecycle = catalog.definitions.get(JOB_LIFECYCLE).ok_or_else(Problem::not_found)?;
@@ -127,16 +127,17 @@ async fn upload(
 /// Returns the caller's `Client-Request-Id`, checked against the bounds of the field `requestId`.
 fn client_request_id<'a>(headers: &'a HeaderMap, lifecycle: &Lifecycle) -> Result<&'a str, Problem> {
     if headers.get_all(&CLIENT_REQUEST_ID).iter().count() > 1 {
-        return Err(Problem::invalid_input("send one Client-Request-Id"));
+        return Err(Problem::invalid_input("send exactly one header Client-Request-Id"));
     }
-    let id = header_text(headers, &CLIENT_REQUEST_ID)?
-        .ok_or_else(|| Problem::invalid_input("send a header Client-Request-Id: your own name for this upload"))?;
+    let id = header_text(headers, &CLIENT_REQUEST_ID)?.ok_or_else(|| {
+        Problem::invalid_input("send a header Client-Request-Id with your own identifier of the upload")
+    })?;
     let field = lifecycle.field_index("requestId").and_then(|slot| lifecycle.fields.get(usize::from(slot)));
     let (min_chars, max_chars) = field.and_then(|field| field.bounds.size).unwrap_or((0, u64::MAX));
     let characters = u64::try_from(id.chars().count()).unwrap_or(u64::MAX);
     if characters < min_chars || characters > max_chars {
         return Err(Problem::invalid_input(format!(
-            "Client-Request-Id has from {min_chars} to {max_chars} characters"
+            "Client-Request-Id must have {min_chars} to {max_chars} characters"
         )));
     }
     Ok(id)
@@ -166,10 +167,10 @@ impl UploadSizeLimit {
         let max_bytes = self.max_bytes;
         let problem = if self.needs_object_storage {
             let detail =
-                format!("into its database this server takes {max_bytes} bytes at most; with --objects it takes more");
+                format!("without object storage the server accepts at most {max_bytes} bytes; start it with --objects");
             Problem::new(413, "object_storage_not_configured", detail)
         } else {
-            Problem::new(413, "request_too_large", format!("a document has at most {max_bytes} bytes"))
+            Problem::new(413, "request_too_large", format!("a document may have at most {max_bytes} bytes"))
         };
         Err(problem.with_member("max_bytes", max_bytes))
     }
@@ -209,16 +210,15 @@ impl UploadStream {
             let frame_result = timeout(self.limits.chunk_timeout, self.body.frame()).await;
             let waited = started_at.elapsed();
             let Some(frame) =
-                frame_result.map_err(|_| slow_body_problem("the next piece of the document did not come in time"))?
+                frame_result.map_err(|_| slow_body_problem("the next part of the body did not arrive in time"))?
             else {
                 return Ok(None);
             };
-            let frame =
-                frame.map_err(|_| Problem::new(400, "incomplete_request_body", "the body ended before its end"))?;
+            let frame = frame.map_err(|_| Problem::new(400, "incomplete_request_body", "the body is incomplete"))?;
             let Ok(chunk) = frame.into_data() else { continue };
             let bytes = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
             if !self.rate_meter.record_chunk(waited, bytes) {
-                return Err(slow_body_problem("the document comes too slowly"));
+                return Err(slow_body_problem("the body arrives too slowly"));
             }
             self.received_bytes = self.received_bytes.saturating_add(bytes);
             self.size_limit.enforce(self.received_bytes)?;
@@ -255,7 +255,7 @@ async fn with_total_timeout<T>(
 ) -> Result<T, Problem> {
     timeout(limits.total_timeout, body_future)
         .await
-        .unwrap_or_else(|_| Err(slow_body_problem("the document did not come in time")))
+        .unwrap_or_else(|_| Err(slow_body_problem("the body did not arrive in time")))
 }
 
 fn slow_body_problem(detail: &str) -> Problem {

@@ -22,14 +22,14 @@ fn assert_invariants(stage: &Simulator) {
     for job in stage.records_of("document.job") {
         let field = |name: &str| stage.field(job.id, name);
         let retries = field("retryCount").as_u64().expect("a number");
-        assert!(retries <= 3, "DOC-5: three retries at most");
-        assert!(job.attempt == retries || job.attempt == retries + 1, "an attempt for each retry, and the first");
+        assert!(retries <= 3, "DOC-5: at most three retries");
+        assert!(job.attempt == retries || job.attempt == retries + 1, "one attempt more than retries");
         let (error, error_type) = (field("lastError"), field("errorType"));
         let cancel_requested = field("cancelRequested") == json!(true);
         match &**job.state_name() {
             "CREATED" => assert!(job.attempt == 0 && error_type == Value::Null && !cancel_requested),
             "QUEUED" => {
-                assert!(job.attempt == retries && !cancel_requested, "DOC-16: asked to stop, it is not tried again");
+                assert!(job.attempt == retries && !cancel_requested, "DOC-16: no retry after a cancel request");
             }
             "RUNNING" => assert!(job.attempt == retries + 1 && job.live_execution().is_some()),
             "RETRYING" => {
@@ -40,13 +40,16 @@ fn assert_invariants(stage: &Simulator) {
             "SUCCEEDED" => assert!(error == Value::Null && error_type == Value::Null && job.committed_token.is_some()),
             "FAILED" => {
                 assert!(error != Value::Null && error_type != Value::Null && job.committed_token.is_none());
-                assert!(error_type != "RETRYABLE" || retries == 3, "DOC-9: given up only when all retries are spent");
+                assert!(
+                    error_type != "RETRYABLE" || retries == 3,
+                    "DOC-9: a retryable error fails the job only after all retries"
+                );
             }
             other => panic!("no such state: {other}"),
         }
         let request = field("requestId");
         if request != Value::Null {
-            assert!(requests.insert((job.owner.clone(), request.to_string())), "DOC-12: one job for each request");
+            assert!(requests.insert((job.owner.clone(), request.to_string())), "DOC-12: one job per request");
         }
     }
 }

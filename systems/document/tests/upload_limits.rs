@@ -22,13 +22,17 @@ fn with_server(limits: UploadLimits, test: impl AsyncFnOnce(&UploadServer)) {
     runtime.block_on(async {
         let folder = TempDir::new();
         let object_folder = folder.database_path().with_extension("objects");
-        let store = AnyStore::Sqlite(SqliteStore::open(folder.database_path(), Clock::machine()).expect("a new file"));
+        let store =
+            AnyStore::Sqlite(SqliteStore::open(folder.database_path(), Clock::machine()).expect("a new database file"));
         let config =
             EngineConfig { object_storage: Some(ObjectStorage::folder(&object_folder)), ..EngineConfig::default() };
         let engine = Engine::open(store, config);
-        engine.put_lifecycles(&InputFiles { files: systems::source_files("document") }).await.expect("sound files");
+        engine
+            .put_lifecycles(&InputFiles { files: systems::source_files("document") })
+            .await
+            .expect("valid lifecycle files");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
+        let address = listener.local_addr().expect("a URL").to_string();
         let (shutdown_sender, shutdown_receiver) = oneshot::channel::<()>();
         let shutdown = async {
             let _ = shutdown_receiver.await;
@@ -43,10 +47,10 @@ fn with_server(limits: UploadLimits, test: impl AsyncFnOnce(&UploadServer)) {
                 tokio::task::yield_now().await;
             }
         };
-        let left = "nothing is left of what did not come to its end";
+        let left = "an interrupted upload leaves nothing";
         tokio::time::timeout(Duration::from_mins(1), drafts_removed).await.expect(left);
         let _ = shutdown_sender.send(());
-        server_task.await.expect("it ends").expect("without an error");
+        server_task.await.expect("the process ends").expect("no error");
     });
 }
 
@@ -57,26 +61,26 @@ struct UploadServer {
 impl UploadServer {
     /// Starts an upload and sends its first `sent_bytes` bytes.
     async fn start_upload(&self, name: &str, length: usize, sent_bytes: usize) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).await.expect("it listens");
+        let mut stream = TcpStream::connect(&self.address).await.expect("the server listens");
         let head = format!(
             "POST /document/upload HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/octet-stream\r\n\
              client-request-id: {name}\r\ncontent-length: {length}\r\n\r\n",
             self.address
         );
-        stream.write_all(head.as_bytes()).await.expect("it reads");
-        stream.write_all(&vec![7; sent_bytes]).await.expect("it reads");
+        stream.write_all(head.as_bytes()).await.expect("the server reads");
+        stream.write_all(&vec![7; sent_bytes]).await.expect("the server reads");
         stream
     }
 
     /// Starts an upload that has a slot: the server has asked for its body with 100 Continue.
     async fn start_accepted_upload(&self, name: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).await.expect("it listens");
+        let mut stream = TcpStream::connect(&self.address).await.expect("the server listens");
         let head = format!(
             "POST /document/upload HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/octet-stream\r\n\
              client-request-id: {name}\r\ncontent-length: 100000\r\nexpect: 100-continue\r\n\r\n",
             self.address
         );
-        stream.write_all(head.as_bytes()).await.expect("it reads");
+        stream.write_all(head.as_bytes()).await.expect("the server reads");
         let mut continue_response = [0; 25];
         stream.read_exact(&mut continue_response).await.expect("an answer");
         assert_eq!(&continue_response, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -107,7 +111,7 @@ fn missing_chunk_returns_408_and_frees_request_id() {
             assert!(status == 408 && text.contains("request_body_timeout"), "{text}");
         }
         let (status, text) = read_response(server.start_upload("a", 200_000, 200_000).await).await;
-        assert_eq!(status, 201, "the name is still free: {text}");
+        assert_eq!(status, 201, "the request id is still free: {text}");
     });
 }
 
@@ -150,7 +154,7 @@ fn upload_over_concurrency_limit_returns_503() {
         let full = read_response(server.start_upload("c", 1, 1).await).await;
         assert!(full.0 == 503 && full.1.contains("too_many_uploads") && full.1.contains("retry-after"), "{full:?}");
         for stream in &mut uploads {
-            stream.write_all(&vec![7; 100_000]).await.expect("it reads");
+            stream.write_all(&vec![7; 100_000]).await.expect("the server reads");
         }
         for stream in uploads {
             let (status, text) = read_response(stream).await;

@@ -1,13 +1,13 @@
-# Part of extract.sh: how large an image is, by its head, before a program takes memory for it.
-# shellcheck shell=sh disable=SC2154 # `document`, `pages`, `pixels` and `fail` are those of extract.sh.
+# Part of extract.sh: determines the size of an image from its header, before a program allocates memory for it.
+# shellcheck shell=sh disable=SC2154 # extract.sh defines `document`, `pages`, `pixels` and `fail`.
 #
-# A head that cannot be followed is left to tesseract, whose memory and time are bounded.
+# If the header cannot be parsed, tesseract decides; its memory and time are limited.
 
-bytes() { # FROM COUNT, as numbers
+bytes() { # FROM COUNT; prints them as numbers
     od -An -v -tu1 -j "$1" -N "$2" "$document" 2>/dev/null
 }
 
-number() { # BYTE..., in the order of the file
+number() { # BYTE..., in the byte order of the file
     number=0 weight=1
     for byte; do
         if [ "$order" = big ]; then number=$((number * 256 + byte)); else number=$((number + byte * weight)); fi
@@ -17,13 +17,13 @@ number() { # BYTE..., in the order of the file
 
 fits() { # WIDTH HEIGHT of one more image
     images=$((images + 1))
-    [ "$images" -le "$pages" ] || fail LIMIT_EXCEEDED "more scanned pages than the $pages that are read"
-    # Each alone first: their product may be more than the shell can count.
+    [ "$images" -le "$pages" ] || fail LIMIT_EXCEEDED "more than $pages scanned pages"
+    # Each alone first, because their product may overflow shell arithmetic.
     [ "$1" -le "$pixels" ] && [ "$2" -le "$pixels" ] && [ $(($1 * $2)) -le "$pixels" ] ||
-        fail LIMIT_EXCEEDED "an image of more than $pixels pixels"
+        fail LIMIT_EXCEEDED "an image has more than $pixels pixels"
 }
 
-measure() { # KIND. How many there are goes to `images`.
+measure() { # KIND; sets `images` to the number of images
     images=0 order=big
     case $1 in
     PNG) measure_png ;;
@@ -43,7 +43,7 @@ measure_png() {
     fits "$width" "$number"
 }
 
-# From segment to segment, until one that begins a frame tells its size. A photograph has some ten, with the parts of its profiles.
+# Walks the segments up to the frame header, which contains the size. A photograph has about ten segments.
 measure_jpeg() {
     at=2 segments=0
     while [ "$segments" -lt 300 ]; do
@@ -70,8 +70,7 @@ measure_jpeg() {
     done
 }
 
-# From directory to directory, one for each page. One that lies beyond the end of the file is not missed by tesseract, which would read the
-# pages before it and be content.
+# Walks the directories, one per page. If one is beyond the end of the file, the file is corrupt: tesseract would silently skip that page.
 measure_tiff() {
     [ "$(head -c 1 "$document")" = M ] || order=little
     # shellcheck disable=SC2046
@@ -92,7 +91,7 @@ measure_tiff() {
             number "$1" "$2"
             tag=$number
             number "$3" "$4"
-            # A short number stands in two bytes, others in four.
+            # A short number has two bytes, others four.
             if [ "$number" -eq 3 ]; then number "$9" "${10}"; else number "$9" "${10}" "${11}" "${12}"; fi
             case $tag in
             256) width=$number ;;

@@ -25,7 +25,7 @@ fn assert_invariants(stage: &Simulator) {
         let executions = stage.executions(job.id);
         assert_eq!(&**job.state_name(), project_job_state(budget, &executions).name(), "EXE-3");
         let aborted = executions.iter().filter(|execution| execution.status == ExecutionStatus::Aborted).count();
-        assert_eq!(failures + yields, i64::try_from(aborted).expect("few"), "every attempt that ended is counted once");
+        assert_eq!(failures + yields, i64::try_from(aborted).expect("few"), "every ended attempt is counted once");
         assert!(failures <= budget, "EXE-11: {failures} failures of {budget}");
         assert_eq!(stage.effects(job.id).len(), usize::from(job.committed_token.is_some()), "INV-1");
         let error = stage.field(job.id, "lastError");
@@ -34,7 +34,7 @@ fn assert_invariants(stage: &Simulator) {
             "FAILED" => assert!(job.committed_token.is_none() && error != Value::Null),
             "PENDING" if failures + yields > 0 => {
                 let wait = stage.time_until(job.id, "readyAt");
-                assert!(wait <= Duration::from_secs(301), "the wait has an end");
+                assert!(wait <= Duration::from_secs(301), "the delay is bounded");
             }
             _ => {}
         }

@@ -37,9 +37,9 @@ pub fn start_cleanup<S: Store + 'static>(engine: &Engine<S>, object_storage: &Ob
         async move {
             match delete_orphaned_images(engine.store(), &objects, MIN_ORPHAN_AGE).await {
                 Ok(0) => {}
-                Ok(pictures) => info!(pictures, "took out pictures that nobody has"),
+                Ok(images) => info!(images, "orphaned images were deleted"),
                 // The next scan finds them.
-                Err(error) => warn!(code = error.code(), "looking for pictures that nobody has: {error}"),
+                Err(error) => warn!(code = error.code(), %error, "scan for orphaned images failed"),
             }
         }
     });
@@ -91,12 +91,12 @@ async fn is_orphaned<S: Store>(store: &S, name: &str) -> Result<bool, StoreError
 }
 
 async fn delete_asset_images<S: Store>(store: &S, objects: &ObjectStorage, job: &WorkerJob) -> JobResult {
-    let (asset, failure_message) = (&job.record, "the picture could not be taken out of the bucket");
+    let (asset, failure_message) = (&job.record, "the image could not be deleted from the bucket");
     let mut names: Vec<String> = asset.text_field("url").map(str::to_owned).into_iter().collect();
     match attempt_object_names(store, asset).await {
         Ok(siblings) => names.extend(siblings),
         Err(error) => {
-            warn!(code = error.code(), "a removed picture is still there: {error}");
+            warn!(code = error.code(), %error, "a removed image could not be deleted");
             return Err(FailureReport::new("503", failure_message));
         }
     }
@@ -105,7 +105,7 @@ async fn delete_asset_images<S: Store>(store: &S, objects: &ObjectStorage, job: 
             // No object can have an invalid name.
             Ok(()) | Err(ObjectError::InvalidObjectName(_)) => {}
             Err(error) => {
-                warn!(code = error.code(), "a removed picture is still there: {error}");
+                warn!(code = error.code(), %error, "a removed image could not be deleted");
                 return Err(FailureReport::new("503", failure_message));
             }
         }

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn hash_payload(payload: &str) -> String {
-        hash_request(&parse_payload(payload.as_bytes()).expect("an order"))
+        hash_request(&parse_payload(payload.as_bytes()).expect("a valid payload"))
     }
 
     fn parse_prompt(payload: &str) -> Option<String> {

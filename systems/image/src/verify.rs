@@ -18,7 +18,7 @@ use crate::ASSET_LIFECYCLE;
 const SCAN_PAGE_ROWS: usize = 500;
 
 /// Name of this check in the report.
-const IMAGES_CHECK_NAME: &str = "pictures";
+const IMAGES_CHECK_NAME: &str = "images";
 
 /// The image of a stored asset, as its row describes it.
 struct StoredImage {
@@ -109,7 +109,7 @@ async fn find_image_defect(
         match reader.next_chunk().await {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(None),
-            Err(ObjectError::Damaged(_)) => return Ok(Some(format!("{url} is another picture than its hash says"))),
+            Err(ObjectError::Damaged(_)) => return Ok(Some(format!("{url} does not match its hash"))),
             Err(error) => return Err(error.into()),
         }
     }

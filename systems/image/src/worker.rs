@@ -64,7 +64,7 @@ impl ImageWorker {
     async fn run_job(&self, job: &WorkerJob) -> JobResult {
         self.delete_stale_attempts(job).await;
         let Some(order) = job.payload.as_deref().and_then(prompt_payload::parse_payload) else {
-            return Err(FailureReport::new("400", "this is no order for a picture"));
+            return Err(FailureReport::new("400", "the payload is not an image request"));
         };
         let image = tokio::select! {
             generated = self.provider.generate(&order) => generated?,
@@ -77,7 +77,7 @@ impl ImageWorker {
     /// since, the engine refuses the commit.
     async fn store_image(&self, job: &WorkerJob, image: GeneratedImage) -> JobResult {
         let Some(name) = bucket::object_name(job.record.id, job.token, image.media_type) else {
-            return Err(FailureReport::new("502", "what the provider sent is no picture"));
+            return Err(FailureReport::new("502", "the provider's answer is not an image"));
         };
         let sha256 = hex::encode(&Sha256::digest(&image.bytes));
         let bytes = image.bytes.len();
@@ -91,7 +91,7 @@ impl ImageWorker {
         for token in (1..job.token.0).rev().take(bucket::MAX_CLEANED_ATTEMPTS) {
             for name in bucket::object_names(job.record.id, FencingToken(token)) {
                 if let Err(error) = self.objects.remove_named(&name).await {
-                    warn!(code = error.code(), "what an attempt left behind stays: {error}");
+                    warn!(code = error.code(), %error, "the image of an earlier attempt could not be deleted");
                 }
             }
         }
@@ -106,6 +106,6 @@ async fn wait_stop_grace(job: &WorkerJob) {
 
 /// Reports a storage failure, which is retried like a server error of the provider.
 fn storage_failure(error: &ObjectError) -> FailureReport {
-    warn!(code = error.code(), "a picture could not be stored: {error}");
-    FailureReport::new("503", "the picture could not be stored")
+    warn!(code = error.code(), %error, "image could not be stored");
+    FailureReport::new("503", "the image could not be stored")
 }

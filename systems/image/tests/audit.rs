@@ -27,31 +27,34 @@ fn audit_tags(entries: &[LogEntry]) -> Vec<String> {
 fn audit_entries_are_append_only_and_pruned_with_their_job() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let clock = Clock::manual("2026-11-15T20:00:00Z".parse().expect("a time as we write them"));
+        let clock = Clock::manual("2026-11-15T20:00:00Z".parse().expect("a valid time"));
         let config = EngineConfig {
             checks: register_prompt_check(CheckRegistry::default(), PromptFilter::default()),
             ..EngineConfig::default()
         };
         let engine = Engine::open(MemoryStore::new(clock.clone()), config);
-        engine.put_lifecycles(&InputFiles { files: systems::source_files("image") }).await.expect("sound files");
+        engine
+            .put_lifecycles(&InputFiles { files: systems::source_files("image") })
+            .await
+            .expect("valid lifecycle files");
         let grant = json!({ "user": "ann", "amount": 20, "order": "first" });
         let grant = grant.as_object().cloned().unwrap_or_default();
         engine.create(&operator("ops"), "image.grant", grant).await.expect("a grant");
         let moderator = Actor::new("mo", &["moderator"]);
 
-        let blocked = create_job(&engine, "a cat").await.expect("an order");
-        engine.fire(&moderator, blocked, "block", Map::new()).await.expect("it waits");
+        let blocked = create_job(&engine, "a cat").await.expect("an accepted order");
+        engine.fire(&moderator, blocked, "block", Map::new()).await.expect("the job is queued");
         assert_eq!(create_job(&engine, "p o r n").await.expect_err("flagged").code(), "policy_violation");
         let store = engine.store();
         let before = store.log(0, 1_000).await.expect("the log");
         assert_eq!(audit_tags(&before), ["JOB_CREATED", "SAFE_BLOCK", "JOB_BLOCKED"]);
 
-        engine.fire(&moderator, blocked, "block", Map::new()).await.expect_err("it is over");
-        let other = create_job(&engine, "a dog").await.expect("another order");
-        engine.fire(&user("ann"), other, "withdraw", Map::new()).await.expect("it waits");
-        create_job(&engine, "p o r n").await.expect_err("flagged again");
+        engine.fire(&moderator, blocked, "block", Map::new()).await.expect_err("the job ended");
+        let other = create_job(&engine, "a dog").await.expect("another accepted order");
+        engine.fire(&user("ann"), other, "withdraw", Map::new()).await.expect("the job is queued");
+        create_job(&engine, "p o r n").await.expect_err("the prompt is flagged");
         let after = store.log(0, 1_000).await.expect("the log");
-        assert_eq!(after[..before.len()], before[..], "nothing of it is another");
+        assert_eq!(after[..before.len()], before[..], "no entry belongs to another job");
         assert_eq!(audit_tags(&after[before.len()..]), ["JOB_CREATED", "JOB_BLOCKED"]);
 
         let advance_days = |days: i64| {
@@ -66,16 +69,16 @@ fn audit_entries_are_append_only_and_pruned_with_their_job() {
         let audit = async || audit_tags(&store.history(blocked, 0, 100).await.expect("its log"));
         advance_days(29);
         prune(RetentionPolicy::default()).await;
-        assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "not before its time");
+        assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "not before the cutoff");
         advance_days(2);
         prune(RetentionPolicy::default().with_lifecycle("image.job", None)).await;
-        assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "it is set to be kept for ever");
+        assert_eq!(audit().await, ["JOB_CREATED", "SAFE_BLOCK"], "retention is unlimited");
         prune(RetentionPolicy::default()).await;
         assert_eq!(audit().await, [""; 0]);
-        assert!(store.record(blocked).await.expect("a store").is_none(), "with its job");
+        assert!(store.record(blocked).await.expect("a store").is_none(), "pruned with the job");
         // The log is complete after the last pruned position.
-        let Err(StoreError::LogPruned { oldest }) = store.log(0, 1).await else { panic!("something was taken") };
-        let remaining = store.log(oldest, 1_000).await.expect("the rest");
+        let Err(StoreError::LogPruned { oldest }) = store.log(0, 1).await else { panic!("entries were pruned") };
+        let remaining = store.log(oldest, 1_000).await.expect("the remaining entries");
         assert_eq!((audit_tags(&remaining), remaining.first()), (vec!["JOB_BLOCKED".to_owned()], after.last()));
         engine.close().await;
     });

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 fn new_simulator() -> Simulator {
     let stage = systems::new_simulator("image");
     let mut stage = stage.on_check("image.job", "prompt", |_, prompt| {
-        let prompt = String::from_utf8_lossy(prompt.expect("the prompt goes with the question")).into_owned();
+        let prompt = String::from_utf8_lossy(prompt.expect("the check gets the prompt")).into_owned();
         let letter = if prompt.contains("cat") { "a" } else { "b" };
         json!({ "readable": !prompt.is_empty(), "pass": !prompt.contains("nude"), "sha256": letter.repeat(64) })
     });
@@ -74,7 +74,10 @@ fn assert_invariants(stage: &Simulator) {
                 assert!(field("lastError") == Value::Null && field("resultUrl") != Value::Null);
                 assert_eq!(stage.field(assets[0], "url"), field("resultUrl"), "IMG-3");
                 let prefix = format!("originals/{}-", job.id);
-                assert!(field("resultUrl").as_str().is_some_and(|url| url.starts_with(&prefix)), "IMG-3: its own");
+                assert!(
+                    field("resultUrl").as_str().is_some_and(|url| url.starts_with(&prefix)),
+                    "IMG-3: the job's own asset"
+                );
             }
             "rejected" => {
                 charge("penalties");
@@ -91,13 +94,13 @@ fn assert_invariants(stage: &Simulator) {
                 stage.next_timer_due(job.id).map(|due| due.to_string()),
                 field("retryAt").as_str().map(str::to_owned)
             );
-            assert!(stage.time_until(job.id, "retryAt") <= Duration::from_secs(101), "IMG-11: the wait has an end");
+            assert!(stage.time_until(job.id, "retryAt") <= Duration::from_secs(101), "IMG-11: the delay is bounded");
         }
-        assert_eq!(job.hold, held, "IMG-13: an order's credits are held while it is open");
+        assert_eq!(job.hold, held, "IMG-13: the hold has the cost while the job is active");
         assert_eq!(assets.len(), usize::from(&**job.state_name() == "completed"), "IMG-3");
-        assert!(job.attempt >= failures && job.attempt <= failures + 1, "an attempt for each failure");
+        assert!(job.attempt >= failures && job.attempt <= failures + 1, "one attempt per failure");
     }
-    assert!(active.values().all(|count| *count == 1), "IMG-14: one order at a time");
+    assert!(active.values().all(|count| *count == 1), "IMG-14: one active job");
     accounts.remove("held");
     for (name, credits) in accounts {
         assert_eq!(stage.balance("credit", &name), credits, "IMG-13: {name}");

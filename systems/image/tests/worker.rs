@@ -38,10 +38,13 @@ impl WorkerHarness {
     }
 
     async fn open_with_checks(checks: CheckRegistry, objects: ObjectStorage) -> Self {
-        let clock = Clock::manual("2026-11-15T20:00:00Z".parse().expect("a time as we write them"));
+        let clock = Clock::manual("2026-11-15T20:00:00Z".parse().expect("a valid time"));
         let config = EngineConfig { checks, object_storage: Some(objects.clone()), ..EngineConfig::default() };
         let engine = Engine::open(MemoryStore::new(clock.clone()), config);
-        engine.put_lifecycles(&InputFiles { files: systems::source_files("image") }).await.expect("sound files");
+        engine
+            .put_lifecycles(&InputFiles { files: systems::source_files("image") })
+            .await
+            .expect("valid lifecycle files");
         let fields = [("user", json!("ann")), ("amount", json!(20)), ("order", json!("first"))];
         let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         engine.create(&operator("ops"), "image.grant", fields).await.expect("a grant");
@@ -59,7 +62,11 @@ impl WorkerHarness {
     async fn create_job(&self, payload: &str) -> RecordId {
         let create =
             CreateRecord { lifecycle: "image.job".into(), id: None, owner: None, fields: Map::new(), payload: None };
-        self.engine.create_with_payload(&user("ann"), create, payload.as_bytes()).await.expect("an order").subject
+        self.engine
+            .create_with_payload(&user("ann"), create, payload.as_bytes())
+            .await
+            .expect("an accepted order")
+            .subject
     }
 
     async fn wait_for_state(&self, id: RecordId, state: &str) -> Arc<Record> {
@@ -70,7 +77,7 @@ impl WorkerHarness {
     async fn wait_until(&self, id: RecordId, predicate: impl Fn(&Record) -> bool) -> Arc<Record> {
         let poll = async {
             loop {
-                let record = self.engine.get(&operator("ops"), id).await.expect("reading").expect("it is there");
+                let record = self.engine.get(&operator("ops"), id).await.expect("reading").expect("the record exists");
                 if predicate(&record) {
                     return record;
                 }
@@ -94,7 +101,7 @@ impl WorkerHarness {
         };
         let payload = PayloadRef { sha256: hex::decode(sha256).expect("a hash"), bytes: bytes.cast_unsigned() };
         let reader = self.objects.get_named(url, &payload).await.expect("a bucket")?;
-        reader.read_all(u64::MAX).await.expect("as it was stored")
+        reader.read_all(u64::MAX).await.expect("unchanged")
     }
 
     async fn credits(&self) -> i64 {
@@ -123,7 +130,7 @@ fn image_is_stored_before_commit() {
         assert_eq!(assets.len(), 1);
         assert_eq!(text_field(&job, "resultUrl"), text_field(&assets[0], "url"));
         assert_eq!(text_field(&job, "resultUrl"), format!("originals/{id}-1.png"));
-        let picture = harness.read_image(&assets[0]).await.expect("it is in the bucket");
+        let picture = harness.read_image(&assets[0]).await.expect("the image is in the bucket");
         assert!(picture.starts_with(b"\x89PNG"));
         harness.engine.close().await;
     });
@@ -135,14 +142,14 @@ fn storage_failure_fails_job_and_retries() {
     block_on(async {
         let folder = TempDir::new();
         // A file is in the place of the bucket's folder.
-        std::fs::write(folder.database_path(), "in the way").expect("a file");
+        std::fs::write(folder.database_path(), "the file blocks the folder").expect("a file");
         let harness = WorkerHarness::open(ObjectStorage::folder(folder.database_path())).await;
         harness.start_worker();
         let id = harness.create_job(r#"{"prompt":"a lighthouse","size":"256x256"}"#).await;
         let job = harness.wait_for_state(id, "failed").await;
-        assert_eq!(text_field(&job, "lastError"), "the picture could not be stored");
+        assert_eq!(text_field(&job, "lastError"), "the image could not be stored");
         assert!(harness.assets().await.is_empty());
-        std::fs::remove_file(folder.database_path()).expect("out of the way");
+        std::fs::remove_file(folder.database_path()).expect("removed");
         harness
             .clock
             .set(harness.clock.now().checked_add(onceward_core::time::Duration::from_secs(10)).expect("a time"));
@@ -166,7 +173,7 @@ fn leftover_image_of_failed_attempt_is_deleted() {
             harness.engine.lease(&bob, &LeaseRequest::single_job("image.job", "w")).await.expect("leasing").remove(0);
         assert_eq!(leased.token, FencingToken(1));
         let leftover = format!("originals/{id}-1.jpg");
-        harness.objects.put_named(&leftover, Arc::from(*b"half a job")).await.expect("a bucket");
+        harness.objects.put_named(&leftover, Arc::from(*b"an incomplete image")).await.expect("a bucket");
         harness.engine.fail(&bob, id, leased.token, FailureReport::new("timeout", "")).await.expect("a failure");
         harness
             .clock
@@ -190,19 +197,19 @@ fn image_of_removed_asset_is_deleted_after_retries() {
         let id = harness.create_job(r#"{"prompt":"a lighthouse","size":"256x256"}"#).await;
         harness.wait_for_state(id, "completed").await;
         let asset = harness.assets().await.remove(0);
-        harness.engine.fire(&user("ann"), asset.id, "remove", Map::new()).await.expect("its owner's word");
-        assert!(harness.read_image(&asset).await.is_some(), "nobody has taken it out yet");
+        harness.engine.fire(&user("ann"), asset.id, "remove", Map::new()).await.expect("the owner removes it");
+        assert!(harness.read_image(&asset).await.is_some(), "the image is not deleted yet");
 
         // A folder in the place of the image makes the deletion fail.
         let image_file = folder.database_path().join("named").join(text_field(&asset, "url"));
         let moved_file = image_file.with_extension("away");
-        std::fs::rename(&image_file, &moved_file).expect("it is there");
-        std::fs::create_dir(&image_file).expect("in its place");
+        std::fs::rename(&image_file, &moved_file).expect("the record exists");
+        std::fs::create_dir(&image_file).expect("a folder in its place");
         start_cleanup(&harness.engine, &harness.objects);
         let failed = harness.wait_until(asset.id, |asset| asset.int_field("tries") == Some(1)).await;
         assert_eq!(&**failed.state_name(), "removing");
-        std::fs::remove_dir(&image_file).expect("out of the way");
-        std::fs::rename(&moved_file, &image_file).expect("back again");
+        std::fs::remove_dir(&image_file).expect("removed");
+        std::fs::rename(&moved_file, &image_file).expect("restored");
         assert!(harness.read_image(&asset).await.is_some());
         harness
             .clock
@@ -240,10 +247,10 @@ fn late_image_of_lost_attempt_is_deleted_with_asset() {
         harness.engine.commit(&bob, id, second.token, result, true).await.expect("a picture");
         let asset = harness.assets().await.remove(0);
         start_cleanup(&harness.engine, &harness.objects);
-        harness.engine.fire(&ann, asset.id, "remove", Map::new()).await.expect("its owner's word");
+        harness.engine.fire(&ann, asset.id, "remove", Map::new()).await.expect("the owner removes it");
         harness.wait_for_state(asset.id, "removed").await;
         let left = std::fs::read_dir(folder.database_path().join("named/originals")).expect("a folder").count();
-        assert_eq!(left, 0, "neither of them");
+        assert_eq!(left, 0, "both images are deleted");
         harness.engine.close().await;
     });
 }
@@ -271,7 +278,7 @@ fn only_old_orphaned_images_are_deleted() {
         let held = lease().await;
         let leftover = store_image(format!("originals/{withdrawn}-1.png")).await;
         harness.engine.fail(&bob, withdrawn, held.token, FailureReport::new("timeout", "")).await.expect("a failure");
-        harness.engine.fire(&ann, withdrawn, "withdraw", Map::new()).await.expect("taken back");
+        harness.engine.fire(&ann, withdrawn, "withdraw", Map::new()).await.expect("withdrawn");
         // Committed by the second attempt and then removed by its owner; the first attempt stores late.
         let completed = harness.create_job("a dog").await;
         let held = lease().await;
@@ -304,17 +311,17 @@ fn only_old_orphaned_images_are_deleted() {
                 .write(true)
                 .open(folder.database_path().join("named").join(name))
                 .expect("a file");
-            file.set_modified(std::time::SystemTime::now() - 2 * ONE_DAY).expect("an older time");
+            file.set_modified(std::time::SystemTime::now() - 2 * ONE_DAY).expect("an older modification time");
         }
         let asset = harness.assets().await.remove(0);
-        harness.engine.fire(&ann, asset.id, "remove", Map::new()).await.expect("its owner's word");
+        harness.engine.fire(&ann, asset.id, "remove", Map::new()).await.expect("the owner removes it");
         assert_eq!(delete_orphaned_images(store, &harness.objects, ONE_DAY).await.expect("a look"), 3);
         let mut expected = vec![uncommitted, foreign, committed];
         expected.sort();
-        assert_eq!(stored_names(), expected, "not {leftover}, {late} and {of_missing_job}");
+        assert_eq!(stored_names(), expected, "{leftover}, {late} and {of_missing_job} are deleted");
         start_cleanup(&harness.engine, &harness.objects);
         harness.wait_for_state(asset.id, "removed").await;
-        assert_eq!(stored_names().len(), 2, "and nothing of what was removed is left");
+        assert_eq!(stored_names().len(), 2, "the removed image is deleted");
         harness.engine.close().await;
     });
 }
@@ -341,7 +348,7 @@ fn unreadable_payload_is_refused_before_payment() {
                 payload: None,
             };
             let refused = harness.engine.create_with_payload(&user("ann"), create, payload.as_bytes()).await;
-            assert_eq!(refused.expect_err("it is no order").code(), "bad_order", "{payload}");
+            assert_eq!(refused.expect_err("not an image request").code(), "bad_order", "{payload}");
         }
         assert_eq!(harness.credits().await, 20);
         assert_eq!(harness.engine.store().log(0, 100).await.expect("the log").len(), before);
@@ -363,7 +370,7 @@ fn unreadable_payload_past_check_is_dead_letter_and_refunded() {
         harness.start_worker();
         let id = harness.create_job(r#"{"prompt":"a cat","colour":"blue"}"#).await;
         let job = harness.wait_for_state(id, "dead_letter").await;
-        assert_eq!(text_field(&job, "lastError"), "this is no order for a picture");
+        assert_eq!(text_field(&job, "lastError"), "the payload is not an image request");
         assert_eq!(harness.credits().await, 20);
         harness.engine.close().await;
     });
@@ -399,7 +406,7 @@ fn flagged_prompt_creates_no_job_and_is_not_logged() {
             let (engine, actor) = (harness.engine.clone(), actor.clone());
             async move { engine.create_with_payload(&actor, create, *b"p o r n").await }
         };
-        let refused = call(&user("ann")).await.expect_err("it is flagged");
+        let refused = call(&user("ann")).await.expect_err("the prompt is flagged");
         assert_eq!((refused.code(), refused.to_string().contains("p o")), ("policy_violation", false));
         assert_eq!(harness.credits().await, 20);
         let log = harness.engine.store().log(0, 100).await.expect("the log");

@@ -77,11 +77,7 @@ fn assert_invariants(stage: &Simulator) {
                 for support_id in support_of(stage, record.id) {
                     let support_state = stage.state(support_id);
                     let is_gone = ["Tombstoned", "Rejected", "Stale"].contains(&support_state.as_str());
-                    assert!(
-                        !is_gone,
-                        "MSH-8: a {lifecycle} in {} rests on what is {support_state}",
-                        record.state_name()
-                    );
+                    assert!(!is_gone, "MSH-8: a {lifecycle} in {} has support in {support_state}", record.state_name());
                 }
             }
         }
@@ -92,9 +88,9 @@ fn assert_invariants(stage: &Simulator) {
         let (mut current, mut steps) = (claim.id, 0);
         while let Kept::Ref(next) = stage.value(current, "replacedBy") {
             (current, steps) = (next, steps + 1);
-            assert!(steps < stage.records_of("mesh.claim").len(), "MSH-6: {} comes round to replace itself", claim.id);
+            assert!(steps < stage.records_of("mesh.claim").len(), "MSH-6: {} replaces itself", claim.id);
         }
-        assert!(!support_of(stage, claim.id).is_empty(), "MSH-1: a claim rests on something");
+        assert!(!support_of(stage, claim.id).is_empty(), "MSH-1: a claim has support");
     }
     for job in stage.records_of("mesh.job") {
         let is_claimed = &**job.state_name() == "Claimed";
@@ -107,9 +103,9 @@ fn assert_invariants(stage: &Simulator) {
         let is_user_bearing = stage.field(node.id, "userBearing") == json!(true);
         assert!(
             !is_user_bearing || &**node.state_name() == "Active",
-            "MSH-22: only an active node speaks for the user"
+            "MSH-22: only an active node has the user's authority"
         );
         let has_known_key = stage.field(node.id, "publicKey") == json!("k");
-        assert!(has_known_key || &**node.state_name() == "Pending", "MSH-17: a key is bound for life");
+        assert!(has_known_key || &**node.state_name() == "Pending", "MSH-17: the public key is permanent");
     }
 }

@@ -61,11 +61,11 @@ fn assert_invariants(stage: &Simulator) {
         let field = |name: &str| stage.field(job.id, name);
         let state = &**job.state_name();
         let deposit = field("deposit").as_i64().expect("a number");
-        assert_eq!(job.hold, if state == "funded" { deposit } else { 0 }, "REL-18: escrow is held while it is funded");
+        assert_eq!(job.hold, if state == "funded" { deposit } else { 0 }, "REL-18: only a funded job holds escrow");
         let submissions = stage.linked_records(job.id, "relay.submission", "job");
         let passed: Vec<_> = submissions.iter().filter(|id| stage.state(**id) == "passed").collect();
         let judging = submissions.iter().any(|id| stage.state(*id) == "judging");
-        assert!(!judging || state == "funded", "REL-12: nothing is judged for a job that is over");
+        assert!(!judging || state == "funded", "REL-12: an ended job has no submission in judging");
         for name in field("participants").as_array().expect("a list") {
             *claims.entry(name.as_str().expect("a name").to_owned()).or_default() += 1;
         }
@@ -74,7 +74,7 @@ fn assert_invariants(stage: &Simulator) {
             all.into_iter().filter(|id| stage.field(*id, "kind") == kind).collect()
         };
         if state == "resolved" {
-            assert_eq!(passed.len(), 1, "REL-3: one wins");
+            assert_eq!(passed.len(), 1, "REL-3: one submission wins");
             assert_eq!(field("result_data"), passed[0].to_string());
             let score = stage.field(*passed[0], "score").as_i64().expect("a score");
             assert!(score >= field("threshold").as_i64().expect("a number"), "REL-12");
@@ -85,7 +85,7 @@ fn assert_invariants(stage: &Simulator) {
             fee += price - price * 80 / 100;
             assert_eq!(settlements_of("overpaid").len(), usize::from(deposit > price), "REL-20");
         } else {
-            assert!(passed.is_empty() && field("winner_id") == Value::Null, "REL-3: who wins is paid");
+            assert!(passed.is_empty() && field("winner_id") == Value::Null, "REL-3: the winner is paid");
         }
         let refunds = settlements_of("refund");
         assert_eq!(refunds.len(), usize::from(field("refund_tx_hash") != Value::Null), "REL-6: refunded once");
@@ -104,7 +104,7 @@ fn assert_invariants(stage: &Simulator) {
         assert_eq!(
             settlement.hold,
             if is_confirmed { 0 } else { amount },
-            "REL-20: it holds what it sends until it is sent"
+            "REL-20: a settlement holds its amount until it is confirmed"
         );
         if let Some(payee) = stage.field(settlement.id, "payee").as_str() {
             assert_eq!(stage.field(settlement.id, "kind"), "payout");
@@ -112,8 +112,11 @@ fn assert_invariants(stage: &Simulator) {
         }
         let signed = stage.field(settlement.id, "tx_hash") != Value::Null;
         let on_chain = stage.field(settlement.id, "on_chain") == true;
-        assert!(!signed || on_chain, "REL-20: nothing is signed for what never was on a chain");
-        assert!(signed || !on_chain || &**settlement.state_name() != "confirmed", "REL-20: nothing leaves unsigned");
+        assert!(!signed || on_chain, "REL-20: off-chain money has no signature");
+        assert!(
+            signed || !on_chain || &**settlement.state_name() != "confirmed",
+            "REL-20: on-chain money needs a signature"
+        );
     }
     assert_eq!(stage.balance("micro-usdc", "fee"), fee, "REL-18");
     assert_eq!(stage.balance("micro-usdc", &format!("depositor:{DEPOSITOR_ADDRESS}")), depositor_total, "REL-18");
@@ -124,12 +127,19 @@ fn assert_invariants(stage: &Simulator) {
         assert_eq!(number("passed"), wins.get(&name).copied().unwrap_or(0), "REL-13");
         let rate = stage.field(agent.id, "completion_rate");
         assert_eq!(rate == Value::Null, number("claims") == 0, "REL-13");
-        assert!(rate.as_f64().is_none_or(|rate| (0.0..=1.0).contains(&rate)), "REL-13: a rate is a share");
-        assert_eq!(stage.balance("micro-usdc", &format!("agent:{name}")), 0, "REL-18: what is won goes on at once");
+        assert!(
+            rate.as_f64().is_none_or(|rate| (0.0..=1.0).contains(&rate)),
+            "REL-13: the completion rate is wins per claim"
+        );
+        assert_eq!(
+            stage.balance("micro-usdc", &format!("agent:{name}")),
+            0,
+            "REL-18: winnings leave the account at once"
+        );
         let sent = sent_by_payee.get(&agent.id.to_string()).copied().unwrap_or(0);
-        assert_eq!(sent + agent.hold, earned.get(&name).copied().unwrap_or(0), "REL-3: {name} has what it has won");
+        assert_eq!(sent + agent.hold, earned.get(&name).copied().unwrap_or(0), "REL-3: the winnings of {name}");
     }
     let held = ["relay.job", "relay.agent", "relay.settlement"].into_iter().flat_map(|holder| stage.records_of(holder));
     let inside_total = fee + depositor_total + held.map(|record| record.hold).sum::<i64>();
-    assert_eq!(stage.balance("micro-usdc", "chain"), -inside_total, "REL-18: what came in and has not left is here");
+    assert_eq!(stage.balance("micro-usdc", "chain"), -inside_total, "REL-18: balances equal deposits minus payments");
 }

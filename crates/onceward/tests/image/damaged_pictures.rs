@@ -54,7 +54,7 @@ fn verify_finds_missing_and_damaged_pictures() {
             let (is_clean, report) = server.run_verify(more);
             assert!(!is_clean, "{report}");
             let mut found: Vec<_> = report["differences"].as_array().expect("differences").clone();
-            assert!(found.iter().all(|one| one["table"] == "pictures" && one["rule"] == "IMG-3"), "{report}");
+            assert!(found.iter().all(|one| one["table"] == "images" && one["rule"] == "IMG-3"), "{report}");
             found.sort_by_key(|one| one["key"].to_string());
             found.iter().map(|one| one["key"].as_str().expect("asset").to_owned()).collect::<Vec<_>>()
         };

@@ -28,7 +28,10 @@ fn logs_and_answers_contain_no_prompt_text() {
             responses.contains("policy_violation") && responses.contains("bad_order") && responses.contains("queued"),
             "{responses}"
         );
-        assert!(server_log.contains("a prompt was flagged") && server_log.contains("engine drained"), "{server_log}");
+        assert!(
+            server_log.contains("prompt filter flagged a prompt") && server_log.contains("engine drained"),
+            "{server_log}"
+        );
         for (what, text) in [("the log", &server_log), ("a response", &responses)] {
             let found = text.find("MARKED");
             assert!(found.is_none(), "{what} contains the prompt: {}", &text[found.unwrap_or(0).saturating_sub(300)..]);

@@ -29,7 +29,7 @@ fn text_and_scanned_pages_are_read_in_order() {
     let words = ["weighs 42 kilograms", "The second page", "keeper of the lighthouse", "weighs 42 kilograms"];
     let mut rest = &*output.stdout_text;
     for word in words {
-        let at = rest.find(word).unwrap_or_else(|| panic!("{word} is missing, or not in its place: {output:?}"));
+        let at = rest.find(word).unwrap_or_else(|| panic!("{word} is missing or out of order: {output:?}"));
         rest = &rest[at + word.len()..];
     }
 }

@@ -90,7 +90,7 @@ fn hang_run_in(run: ScriptRun, program: &str) -> (ScriptRun, Child, mpsc::Receiv
 #[test]
 fn sigterm_to_group_removes_temp_files() {
     let (run, child, _) = start_hanging_in("pdfinfo");
-    assert!(std::fs::read_dir(run.temp_folder()).expect("a folder").count() == 1, "its own folder");
+    assert!(std::fs::read_dir(run.temp_folder()).expect("a folder").count() == 1, "a temporary folder");
     // Like the worker's supervisor, signal the whole process group.
     let group = format!("-{}", child.id());
     assert!(Command::new("kill").args(["-TERM", "--", &group]).status().expect("kill").success());
@@ -109,7 +109,7 @@ fn sigterm_to_script_alone_ends_its_children() {
         let output = run.finish(child);
         assert!(signaled_at.elapsed() < Duration::from_mins(1), "{:?}", signaled_at.elapsed());
         assert_eq!((output.exit_code, &*output.stderr), (Some(143), ""), "{program}: {output:?}");
-        assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "{program} goes on");
+        assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "{program} still runs");
     }
 }
 
@@ -121,7 +121,7 @@ fn child_orphaned_by_timeout_is_ended() {
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill").success());
     let output = run.finish(child);
     assert_eq!((output.exit_code, &*output.stderr), (Some(143), ""), "{output:?}");
-    assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "pdfinfo goes on");
+    assert!(gone.recv_timeout(Duration::from_mins(1)).is_ok(), "pdfinfo still runs");
 }
 
 /// SIGKILL leaves the temporary folder. A run that starts a day later removes it and nothing else.
@@ -138,7 +138,7 @@ fn stale_temp_folder_of_killed_run_is_removed() {
     };
     let old = create_folder_aged("onceward-document.aaaaaa", 2);
     let kept = [create_folder_aged("onceward-document.bbbbbb", 0), create_folder_aged("onceward-other.cccccc", 9)];
-    let output = run.start(&sample("letter.pdf")).wait_with_output().expect("it ends");
+    let output = run.start(&sample("letter.pdf")).wait_with_output().expect("the process ends");
     assert!(output.status.success(), "{output:?}");
     assert!(!old.exists());
     let left = std::fs::read_dir(run.temp_folder()).expect("a folder").count();

@@ -64,13 +64,13 @@ impl ScriptRun {
         };
         command.env("TMPDIR", self.temp_folder()).envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(File::open(file).expect("a file")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).spawn().expect("the script runs")
+        command.process_group(0).spawn().expect("the script starts")
     }
 
     pub(crate) fn finish(&self, child: Child) -> ScriptOutput {
-        let output = child.wait_with_output().expect("it ends");
+        let output = child.wait_with_output().expect("the process ends");
         let leftovers: Vec<_> = std::fs::read_dir(self.temp_folder()).expect("a folder").flatten().collect();
-        assert!(leftovers.is_empty(), "it left {leftovers:?}");
+        assert!(leftovers.is_empty(), "the script left {leftovers:?}");
         ScriptOutput::from_process(&output)
     }
 

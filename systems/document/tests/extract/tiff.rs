@@ -41,7 +41,7 @@ pub(crate) fn encode_tiff(pages: &[TiffPage], is_big_endian: bool) -> Vec<u8> {
             file.extend(short(field_type));
             file.extend(long(1));
             if field_type == 3 {
-                file.extend(short(u16::try_from(value).expect("a short one")));
+                file.extend(short(u16::try_from(value).expect("a valid length")));
                 file.extend([0, 0]);
             } else {
                 file.extend(long(value));

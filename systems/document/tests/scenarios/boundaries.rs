@@ -8,10 +8,10 @@ use super::{create_job, create_queued_job, create_retrying_job, create_running_j
 const FORWARDER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.boss"
-about     = "Sends a job what its own people may"
+about     = "Sends a job events of its owner and operators"
 
 [states]
-there = { about = "at hand", rest = true }
+there = { about = "open", rest = true }
 
 [fields]
 job = { type = "ref", to = "document.job" }
@@ -43,7 +43,7 @@ fn cascade_from_other_record_cannot_submit_exhaust_or_cancel() {
     let (created, queued, running) =
         (create_job(&mut stage), create_queued_job(&mut stage), create_running_job(&mut stage).record);
     let retrying = create_retrying_job(&mut stage, 1);
-    let stranger = user("nobody");
+    let stranger = user("stranger");
     for job in [created, queued, running, retrying] {
         let before = stage.record(job).version;
         let forwarder = stage.create("test.boss", &user("alice")).with("job", job.to_string()).expect_ok();

@@ -23,7 +23,7 @@ fn event_on_final_job_is_refused_with_state_and_event() {
         stage.yield_job(lease).run().expect_refusal();
         stage.advance("1d");
         assert_eq!(stage.state(id), state);
-        assert!(stage.record(id).is_final(), "{state} is declared as an end");
+        assert!(stage.record(id).is_final(), "{state} is declared final");
     }
 }
 

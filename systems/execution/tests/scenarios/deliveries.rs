@@ -9,11 +9,11 @@ use super::{create_job, new_simulator};
 const NOTIFY_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.notify"
-about     = "Tells an address when it is done"
+about     = "Delivers a message when it is done"
 
 [states]
 todo = { about = "waiting", ready = true }
-busy = { about = "at work" }
+busy = { about = "running" }
 done = { about = "told", final = true }
 
 [fields]
@@ -53,7 +53,7 @@ fn commit_spawns_delivery() {
     assert_eq!(deliveries.len(), 1);
     assert!(changes.records.iter().any(|change| change.after.id == deliveries[0].id));
     assert_eq!(changes.payloads.len(), 1);
-    let body: serde_json::Value = serde_json::from_str(&changes.payloads[0].bytes).expect("a body is JSON");
+    let body: serde_json::Value = serde_json::from_str(&changes.payloads[0].bytes).expect("the body is JSON");
     assert_eq!(body, json!({ "job": id.to_string(), "state": "done" }));
 }
 
@@ -89,13 +89,13 @@ fn delivery_is_dead_after_twelve_failures() {
     stage.commit(&lease, json!(null)).expect_ok();
     let delivery = stage.records_of("onceward.delivery")[0].id;
     for attempt in 1..=12 {
-        assert!(!stage.record(delivery).is_final(), "given up before try {attempt}");
+        assert!(!stage.record(delivery).is_final(), "dead before attempt {attempt}");
         let lease_of_delivery = stage.lease(delivery, "poster");
         stage.fail(&lease_of_delivery, "503").retryable(true).expect_ok();
         stage.advance("1d");
     }
     assert_eq!(stage.state(delivery), "dead");
-    assert!(stage.effects(delivery).is_empty(), "what was never acknowledged is not called delivered");
+    assert!(stage.effects(delivery).is_empty(), "an unacknowledged delivery is not delivered");
 }
 
 /// EXE-16: the first hundred yields are free.
@@ -107,7 +107,7 @@ fn delivery_is_dead_after_too_many_yields() {
     stage.commit(&lease, json!(null)).expect_ok();
     let delivery = stage.records_of("onceward.delivery")[0].id;
     for yield_count in 1..=112 {
-        assert!(!stage.record(delivery).is_final(), "given up before turn {yield_count}");
+        assert!(!stage.record(delivery).is_final(), "dead before yield {yield_count}");
         let lease_of_delivery = stage.lease(delivery, "poster");
         stage.yield_job(&lease_of_delivery).expect_ok();
         stage.advance("1h");
@@ -130,7 +130,7 @@ fn replay_of_dead_delivery_creates_new_delivery() {
     stage.fire(dead, "replay", &user("mallory")).expect_not_found();
     stage.fire(dead, "replay", &user("alice")).expect_ok();
     let deliveries = stage.records_of("onceward.delivery");
-    let new = deliveries.iter().find(|message| message.id != dead).expect("a second message");
+    let new = deliveries.iter().find(|message| message.id != dead).expect("a second delivery");
     assert_eq!((deliveries.len(), stage.state(dead).as_str(), stage.state(new.id).as_str()), (2, "dead", "pending"));
     assert_eq!((new.payload, &new.owner), (stage.record(dead).payload, &stage.record(dead).owner));
     assert_eq!(stage.field(new.id, "to"), stage.field(dead, "to"));
@@ -146,6 +146,6 @@ fn repeated_execution_applies_effect_once() {
     let second = stage.lease(id, "b");
     stage.commit(&second, json!(null)).expect_ok();
     stage.commit(&first, json!(null)).expect_already_committed(&second);
-    assert_eq!(stage.executions(id).len(), 2, "the work happened twice");
-    assert_eq!(stage.effects(id).len(), 1, "its effect did not");
+    assert_eq!(stage.executions(id).len(), 2, "the work ran twice");
+    assert_eq!(stage.effects(id).len(), 1, "the effect was applied once");
 }

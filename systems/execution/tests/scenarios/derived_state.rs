@@ -59,7 +59,7 @@ impl RandomRun {
                 self.stage.advance("2s");
                 return;
             }
-            let execution = self.stage.record(job).execution.clone().expect("a lease has an execution");
+            let execution = self.stage.record(job).execution.clone().expect("a leased job has an execution");
             let worker = onceward_testkit::worker("w1");
             self.granted_leases.push(SimulatedLease { record: job, worker, token: execution.token, execution });
             return;
@@ -112,7 +112,7 @@ fn state_equals_derived_state_in_random_runs() {
     }
     // A single seed is a debugging run; only all seeds together must cover every state.
     if seeds.len() > 1 {
-        assert_eq!(seen_states.len(), 4, "the plays saw only {seen_states:?}");
-        assert!(charged_yields > 0, "no job was given back more than a hundred times");
+        assert_eq!(seen_states.len(), 4, "the runs covered only {seen_states:?}");
+        assert!(charged_yields > 0, "no job was yielded more than a hundred times");
     }
 }

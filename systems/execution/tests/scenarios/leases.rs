@@ -152,7 +152,7 @@ fn new_lease_invalidates_older_token() {
     stage.start(&old).expect_lease_lost();
     stage.commit(&old, json!(null)).expect_lease_lost();
     stage.fail(&old, "HICCUP").expect_lease_lost();
-    assert_eq!(stage.status(&new), Leased, "the old token moved the new execution");
+    assert_eq!(stage.status(&new), Leased, "the old token changed the new execution");
     stage.commit(&new, json!(null)).expect_ok();
 }
 

@@ -11,7 +11,7 @@ use super::{create_job, create_job_with_budget, new_simulator};
 fn assert_backoff(stage: &Simulator, id: onceward_core::value::RecordId, seconds: i64) {
     let wait = stage.time_until(id, "readyAt");
     let (min_wait, max_wait) = (Duration::from_secs(seconds), Duration::from_secs(seconds + 1));
-    assert!(min_wait <= wait && wait < max_wait, "waits {wait}, not {min_wait} and a bit");
+    assert!(min_wait <= wait && wait < max_wait, "waits {wait}, not {min_wait} plus jitter");
 }
 
 /// EXE-10
@@ -78,7 +78,7 @@ fn poison_pill_fails_after_budget() {
     for death in 1..=5 {
         stage.lease(id, &format!("victim-{death}"));
         stage.advance("30s");
-        assert_eq!(stage.state(id), if death < 5 { "PENDING" } else { "FAILED" }, "after death {death}");
+        assert_eq!(stage.state(id), if death < 5 { "PENDING" } else { "FAILED" }, "after crash {death}");
         stage.advance("10m");
     }
     assert_eq!(stage.record(id).attempt, 5);
@@ -113,7 +113,7 @@ fn jitter_spreads_retries() {
             stage.time_until(id, "readyAt")
         })
         .collect();
-    assert!(waits.len() > 15, "twenty jobs came back at only {} times", waits.len());
+    assert!(waits.len() > 15, "twenty jobs were retried at only {} times", waits.len());
 }
 
 /// EXE-7

@@ -34,7 +34,7 @@ pub fn register_prompt_check(registry: CheckRegistry, filter: PromptFilter) -> C
     registry.register(JOB_LIFECYCLE, "prompt", move |request: CheckRequest| {
         let guard = Arc::clone(&guard);
         async move {
-            let payload = request.payload.ok_or_else(|| CheckError("the prompt is not there".to_owned()))?;
+            let payload = request.payload.ok_or_else(|| CheckError("the job has no prompt".to_owned()))?;
             guard.evaluate(prompt_payload::parse_payload(&payload).as_ref()).await
         }
     })
@@ -50,7 +50,7 @@ impl PromptFilter {
         let flagged_by =
             if self.word_list.is_found_in(&order.prompt) { Some("words") } else { self.moderate(order).await? };
         if let Some(by) = flagged_by {
-            info!(sha256, by, "a prompt was flagged");
+            info!(sha256, by, "prompt filter flagged a prompt");
         }
         Ok(check_answer(true, flagged_by.is_none(), &sha256))
     }

@@ -61,9 +61,9 @@ impl WordList {
             for form in comparison_forms(text) {
                 let phrase = split_words(&form).collect::<Vec<_>>();
                 let reason = match phrase.len() {
-                    0 => "there is no letter in it",
+                    0 => "the line contains no letter",
                     1..=MAX_PHRASE_WORDS => "",
-                    _ => "a phrase has at most eight words",
+                    _ => "a phrase may have at most eight words",
                 };
                 if !reason.is_empty() {
                     return Err(WordListError { line: number, reason });
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(WordList::parse("good\n***\n").unwrap_err().line, 2);
         assert_eq!(
             WordList::parse(&"a ".repeat(9)).unwrap_err().to_string(),
-            "line 1: a phrase has at most eight words"
+            "line 1: a phrase may have at most eight words"
         );
         assert!(!parse_list("").is_found_in("anything"));
     }

@@ -26,11 +26,9 @@ const USER_AGENT_VALUE: HeaderValue = HeaderValue::from_static(concat!("onceward
 /// An invalid provider configuration. Messages never contain the API key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderConfigError {
-    #[error(
-        "the service's address is not one: write it as https://HOST, without a user, a query or the path of a call"
-    )]
+    #[error("invalid service URL; write it as https://HOST, without a user, a query or the path of a call")]
     InvalidUrl,
-    #[error("the service's key has characters that no key has")]
+    #[error("the service's API key contains invalid characters")]
     InvalidApiKey,
     #[error("TLS cannot be set up: {0}")]
     Tls(String),
@@ -93,7 +91,7 @@ impl ProviderHttpClient {
         let address_policy = AddressPolicy::FromData { allow_private: false };
         let download_client = HttpClient::new(&HttpClientConfig { address_policy, ..config });
         if authorization.is_some() && scheme == Scheme::HTTP && !is_loopback(&authority) {
-            tracing::warn!(host = authority.host(), "the service's key goes over the network in the clear: use https");
+            tracing::warn!(host = authority.host(), "the service's API key is sent unencrypted; use https");
         }
         let inner = HttpClientInner { scheme, authority, prefix, authorization, service_client, download_client };
         Ok(Self(Arc::new(inner)))

@@ -56,7 +56,7 @@ pub struct ImageRequest {
 /// Omits the prompt, because prompts are never logged.
 impl fmt::Debug for ImageRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Order").field("size", &self.size).finish_non_exhaustive()
+        out.debug_struct("ImageRequest").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
@@ -70,6 +70,9 @@ pub struct GeneratedImage {
 
 impl fmt::Debug for GeneratedImage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Picture").field("kind", &self.media_type).field("bytes", &self.bytes.len()).finish()
+        out.debug_struct("GeneratedImage")
+            .field("media_type", &self.media_type)
+            .field("bytes", &self.bytes.len())
+            .finish()
     }
 }

@@ -48,7 +48,7 @@ impl ModerationClient {
     pub async fn is_flagged(&self, prompt: &str) -> Result<bool, String> {
         let result = self.request_verdict(prompt).await;
         if let Err(reason) = &result {
-            tracing::warn!(service = ?self.client, "no verdict: {reason}");
+            tracing::warn!(service = ?self.client, reason, "moderation request failed");
         }
         result
     }
@@ -61,7 +61,7 @@ impl ModerationClient {
         let response =
             self.client.post("/moderations", body, deadline, self.max_bytes).await.map_err(describe_error)?;
         if !response.status.is_success() {
-            return Err(format!("the moderation service answers {}", response.status.as_u16()));
+            return Err(format!("the moderation service answered with status {}", response.status.as_u16()));
         }
         let verdicts: ModerationResponse =
             serde_json::from_slice(&response.body).map_err(|_| describe_error(ProviderError::InvalidResponse))?;
@@ -75,9 +75,9 @@ impl ModerationClient {
 
 fn describe_error(error: ProviderError) -> String {
     let problem = match error {
-        ProviderError::Timeout => "takes too long",
-        ProviderError::Unreachable => "cannot be reached",
-        _ => "gives an answer that cannot be read",
+        ProviderError::Timeout => "did not answer in time",
+        ProviderError::Unreachable => "is unreachable",
+        _ => "sent an unreadable answer",
     };
     format!("the moderation service {problem}")
 }

@@ -34,8 +34,8 @@ impl fmt::Debug for OpenAiConfig {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("OpenAiConfig")
             .field("model", &self.model)
-            .field("time", &self.timeout)
-            .field("most_bytes", &self.max_bytes)
+            .field("timeout", &self.timeout)
+            .field("max_bytes", &self.max_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -92,7 +92,7 @@ fn first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<GeneratedI
         type Value = Option<GeneratedItem<'de>>;
 
         fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-            out.write_str("a list of pictures")
+            out.write_str("a list of images")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
@@ -120,7 +120,7 @@ impl OpenAiClient {
         if let Err(report) = &result {
             // The message is a fixed text and the provider prints as its host, so the log contains nothing of the
             // request.
-            tracing::warn!(code = %report.code, provider = ?self.client, "no picture: {}", report.message);
+            tracing::warn!(code = %report.code, provider = ?self.client, reason = %report.message, "image generation failed");
         }
         result
     }

@@ -34,17 +34,13 @@ impl ProviderError {
     /// IMG-4 and IMG-12: all of these errors are retryable, except for a forbidden address.
     pub(super) fn to_failure_report(self) -> FailureReport {
         match self {
-            Self::Timeout => FailureReport::new("timeout", "the provider took too long"),
-            Self::Unreachable => FailureReport::new("503", "the provider cannot be reached"),
-            Self::InvalidResponse => FailureReport::new("502", "the provider's answer broke off or cannot be read"),
+            Self::Timeout => FailureReport::new("timeout", "the provider did not answer in time"),
+            Self::Unreachable => FailureReport::new("503", "the provider is unreachable"),
+            Self::InvalidResponse => FailureReport::new("502", "the provider's answer is incomplete or unreadable"),
             Self::ResponseTooLarge => FailureReport::new("502", "the provider's answer is too large"),
-            Self::NotAnImage => {
-                FailureReport::new("502", "the provider answered with something that is no whole picture")
-            }
-            Self::TooManyRedirects => FailureReport::new("502", "the provider's picture was sent from place to place"),
-            Self::AddressNotAllowed => {
-                FailureReport::new("403", "the provider's picture lies at an address that this server does not ask")
-            }
+            Self::NotAnImage => FailureReport::new("502", "the provider's answer is not a complete image"),
+            Self::TooManyRedirects => FailureReport::new("502", "the provider's image URL redirects too often"),
+            Self::AddressNotAllowed => FailureReport::new("403", "the address policy forbids the provider's image URL"),
         }
     }
 }
@@ -82,20 +78,19 @@ pub(super) fn status_failure(status: StatusCode, headers: &HeaderMap, body: &[u8
     }
     // IMG-12: statuses of the error table map to their own code, others to the code with the same meaning.
     let (code, message) = match number {
-        429 => ("429", "the provider has too many requests"),
+        429 => ("429", "the provider got too many requests"),
         500 => ("500", "the provider failed"),
-        503 | 529 => ("503", "the provider is not available"),
-        504 => ("504", "the provider's own service took too long"),
-        408 | 425 => ("timeout", "the provider took too long"),
-        401 => ("401", "the provider does not accept the key"),
-        402 | 403 => ("403", "the provider does not allow this"),
+        503 | 529 => ("503", "the provider is unavailable"),
+        504 => ("504", "a service behind the provider did not answer in time"),
+        408 | 425 => ("timeout", "the provider did not answer in time"),
+        401 => ("401", "the provider rejected the API key"),
+        402 | 403 => ("403", "the provider refused access"),
         _ if status.is_server_error() => ("502", "the provider failed"),
-        _ if status.is_redirection() => ("400", "the provider is at another address than the configured one"),
-        404 => ("400", "the provider does not know this address or this model"),
-        _ => (
-            "400",
-            "the provider does not take the order: perhaps its model draws no picture of this size, or reads no prompt of this length",
-        ),
+        _ if status.is_redirection() => ("400", "the provider redirects to another URL than the configured one"),
+        404 => ("400", "the provider does not know the URL or the model"),
+        _ => {
+            ("400", "the provider rejected the request; its model may not support the size or the length of the prompt")
+        }
     };
     FailureReport { retry_after: parse_retry_after(headers), ..FailureReport::new(code, message) }
 }
@@ -107,7 +102,7 @@ pub(super) fn download_failure(status: StatusCode, headers: &HeaderMap) -> Failu
     match status.as_u16() {
         408 | 429 => status_failure(status, headers, &[]),
         _ if status.is_server_error() => status_failure(status, headers, &[]),
-        _ => FailureReport::new("502", "the provider's picture was not at its address"),
+        _ => FailureReport::new("502", "the image was not found at the provider's URL"),
     }
 }
 

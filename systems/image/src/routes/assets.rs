@@ -97,7 +97,7 @@ struct ImageAssetPageJson<'a> {
 /// Oldest first, without removed images.
 #[utoipa::path(
     get, path = "/image/assets", operation_id = "list_image_assets", tag = "image", params(ImageAssetQuery),
-    responses((status = 200, description = "A page of them", body = ImageAssetPageJson))
+    responses((status = 200, description = "A page of assets", body = ImageAssetPageJson))
 )]
 async fn list(
     State(app): State<AppState>,
@@ -123,7 +123,7 @@ async fn list(
 #[utoipa::path(
     get, path = "/image/assets/{id}", operation_id = "get_image_asset", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
-    responses((status = 200, description = "The entry", body = ImageAssetJson))
+    responses((status = 200, description = "The asset", body = ImageAssetJson))
 )]
 async fn get(
     State(app): State<AppState>,
@@ -140,7 +140,7 @@ async fn get(
     get, path = "/image/assets/{id}/image", operation_id = "get_image", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
     responses(
-        (status = 200, description = "The picture", content(
+        (status = 200, description = "The image", content(
             (Vec<u8> = "image/png"), (Vec<u8> = "image/jpeg"), (Vec<u8> = "image/webp"), (Vec<u8> = "application/octet-stream")
         )),
     )
@@ -163,7 +163,7 @@ async fn image(
 }
 
 fn image_not_found() -> Problem {
-    Problem::new(404, "not_found", "there is no such picture, or it is not for you")
+    Problem::new(404, "not_found", "the image does not exist or is not visible to the caller")
 }
 
 /// Returns the image's object name and its expected hash and size.
@@ -180,7 +180,7 @@ fn stored_payload(asset: &Record) -> Option<(&str, PayloadRef)> {
 #[utoipa::path(
     delete, path = "/image/assets/{id}", operation_id = "remove_image", tag = "image",
     params(("id" = String, Path, format = Uuid, description = "The asset's id")),
-    responses((status = 200, description = "It is nobody's to look at any more", body = ImageAssetJson))
+    responses((status = 200, description = "Removed", body = ImageAssetJson))
 )]
 async fn remove(
     State(app): State<AppState>,

@@ -41,7 +41,7 @@ fn credit_account(caller: &Caller, user: Option<&str>) -> Result<AccountName, Pr
         caller.require_operator()?;
     }
     if !(1..=MAX_USER_CHARS).contains(&user.chars().count()) || user.contains('\0') {
-        return Err(Problem::invalid_input("`user` has from 1 to 1000 characters, and no NUL among them"));
+        return Err(Problem::invalid_input("`user` must have 1 to 1000 characters and no NUL"));
     }
     Ok(AccountName::new(CREDIT_ASSET, &format!("user:{user}")))
 }
@@ -59,7 +59,7 @@ struct CreditBalanceJson<'a> {
 /// Get a credit balance
 #[utoipa::path(
     get, path = "/image/credits", operation_id = "get_credit_balance", tag = "image", params(CreditBalanceQuery),
-    responses((status = 200, description = "What can be spent", body = CreditBalanceJson))
+    responses((status = 200, description = "The balance", body = CreditBalanceJson))
 )]
 async fn balance(
     State(app): State<AppState>,
@@ -146,7 +146,7 @@ impl CreditEntryJson<'_> {
 /// Lists the transfers of the account, newest first.
 #[utoipa::path(
     get, path = "/image/credits/entries", operation_id = "get_credit_statement", tag = "image", params(CreditStatementQuery),
-    responses((status = 200, description = "A part of it", body = CreditStatementJson))
+    responses((status = 200, description = "A page of the statement", body = CreditStatementJson))
 )]
 async fn entries(
     State(app): State<AppState>,
@@ -155,7 +155,7 @@ async fn entries(
 ) -> Result<Response, Problem> {
     let account = credit_account(&caller, query.user.as_deref())?;
     let user = query.user.as_deref().unwrap_or(&caller.actor.id);
-    let invalid_cursor = |_| Problem::invalid_input("`cursor` is the `next` of the page before");
+    let invalid_cursor = |_| Problem::invalid_input("`cursor` must be the `next` of the previous page");
     let from =
         query.cursor.as_deref().map(|text| text.parse::<StatementCursor>().map_err(invalid_cursor)).transpose()?;
     let statement = app.engine().statement(&Actor::engine(), &account, from, validate_limit(query.limit)?).await?;
@@ -228,9 +228,9 @@ impl<'a> CreditGrantJson<'a> {
     request_body = NewGrant,
     responses(
         (status = 201, description = "Granted", body = CreditGrantJson),
-        (status = 200, description = "It was granted before", body = CreditGrantJson),
-        (status = 409, description = "The order was another's, or of another amount", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "It was granted before, and is gone", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 200, description = "Granted before", body = CreditGrantJson),
+        (status = 409, description = "The order was granted to another user or with another amount", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "Granted before, and pruned", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn grant(

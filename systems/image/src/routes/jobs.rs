@@ -128,14 +128,14 @@ async fn find_asset(app: &AppState, caller: &Caller, job: RecordId) -> Result<Op
 /// `insufficient_credits`, 422 `policy_violation`, 429 `one_active_job` or `quota`.
 #[utoipa::path(
     post, path = "/image/jobs", operation_id = "order_image", tag = "image",
-    params(("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once")),
     request_body = NewImage,
     responses(
         (status = 201, description = "Ordered", body = ImageJobJson),
-        (status = 200, description = "It was ordered before", body = ImageJobJson),
+        (status = 200, description = "Ordered before", body = ImageJobJson),
         (status = 402, description = "Not enough credits", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "Refused", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "It was made before, and is gone", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "Ordered before, and pruned", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn create(
@@ -145,7 +145,7 @@ async fn create(
     JsonBody(new_job): JsonBody<NewImage>,
 ) -> Result<Response, Problem> {
     if prompt_payload::is_blank(&new_job.prompt) {
-        return Err(Problem::invalid_input("`prompt` says nothing"));
+        return Err(Problem::invalid_input("`prompt` contains no visible character"));
     }
     let request = ImageRequest { prompt: new_job.prompt, size: new_job.size.unwrap_or_default() };
     let create =
@@ -183,12 +183,12 @@ async fn get(
     post, path = "/image/jobs/{id}/withdraw", operation_id = "withdraw_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
     ),
     request_body = EmptyBody,
     responses(
         (status = 200, description = "Withdrawn", body = ImageJobJson),
-        (status = 409, description = "It is being drawn, or has ended", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The job is running or has ended", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn withdraw(
@@ -212,14 +212,14 @@ async fn withdraw(
     post, path = "/image/jobs/{id}/replay", operation_id = "replay_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The dead letter's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
     ),
     request_body = EmptyBody,
     responses(
-        (status = 201, description = "Ordered again", body = ImageJobJson),
-        (status = 200, description = "It was ordered again before", body = ImageJobJson),
+        (status = 201, description = "Replayed", body = ImageJobJson),
+        (status = 200, description = "Replayed before", body = ImageJobJson),
         (status = 402, description = "Not enough credits", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 409, description = "It is no dead letter", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The job is not a dead letter", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn replay(
@@ -244,12 +244,12 @@ async fn replay(
     post, path = "/image/jobs/{id}/block", operation_id = "block_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "However often it is sent, it is carried out once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
     ),
     request_body = EmptyBody,
     responses(
         (status = 200, description = "Blocked", body = ImageJobJson),
-        (status = 409, description = "It waits no more", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "The job is no longer queued", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn block(

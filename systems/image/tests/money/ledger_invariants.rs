@@ -54,16 +54,16 @@ pub(crate) async fn assert_balanced<S: Store + 'static>(market: &RandomMarket<S>
     let mut accounts: BTreeMap<String, i64> = BTreeMap::new();
     for account in all {
         assert_eq!(&*account.account.asset, "credit");
-        assert!(account.is_outside || account.balance >= 0, "{account:?} is below nothing");
+        assert!(account.is_outside || account.balance >= 0, "{account:?} is negative");
         accounts.insert(account.account.name.to_string(), account.balance);
     }
     let held: i64 = jobs.iter().map(|job| job.hold).sum();
-    assert_eq!(accounts.values().sum::<i64>() + held, 0, "all accounts and holds together: {accounts:?}, {held} held");
+    assert_eq!(accounts.values().sum::<i64>() + held, 0, "sum of all accounts and holds: {accounts:?}, {held} held");
 
     // The balances must follow from the records.
     let mut expected: BTreeMap<String, i64> = BTreeMap::new();
     for grant in &grants {
-        let Some(Value::Text(name)) = grant.field("user") else { panic!("a grant for nobody") };
+        let Some(Value::Text(name)) = grant.field("user") else { panic!("a grant without a user") };
         *expected.entry(format!("user:{name}")).or_default() += int_field(grant, "amount");
         *expected.entry("shop".to_owned()).or_default() -= int_field(grant, "amount");
     }
@@ -75,13 +75,13 @@ pub(crate) async fn assert_balanced<S: Store + 'static>(market: &RandomMarket<S>
             "dead_letter" => (Some(format!("user:{}", job.owner)), 0),
             other => panic!("no such state: {other}"),
         };
-        assert_eq!(job.hold, holds, "a job that is {} holds {}", job.state_name(), job.hold);
+        assert_eq!(job.hold, holds, "a job in {} holds {}", job.state_name(), job.hold);
         *expected.entry(format!("user:{}", job.owner)).or_default() -= 5;
         if let Some(to) = to {
             *expected.entry(to).or_default() += 5;
         }
         let pictures = assets.iter().filter(|asset| asset.field("job") == Some(&Value::Ref(job.id))).count();
-        assert_eq!(pictures, usize::from(&**job.state_name() == "completed"), "pictures of a job");
+        assert_eq!(pictures, usize::from(&**job.state_name() == "completed"), "assets of a job");
     }
     expected.retain(|_, amount| *amount != 0);
     accounts.retain(|_, amount| *amount != 0);
@@ -111,13 +111,13 @@ fn assert_statement_adds_up(user: &str, parts: &[AccountStatement]) {
     let Some(last) = parts.last() else { return };
     assert_eq!(last.opening_balance, Some(0), "nothing was pruned");
     let now = last.current.balance;
-    assert!(parts.iter().all(|part| part.current.balance == now), "{user} has one balance");
+    assert!(parts.iter().all(|part| part.current.balance == now), "one balance of {user}");
     let lines: Vec<(i64, i64)> =
         parts.iter().flat_map(|part| part.lines.iter().map(|line| (line.amount, line.balance))).collect();
     assert_eq!(lines.iter().map(|(amount, _)| amount).sum::<i64>(), now, "the statement of {user} adds up");
     let mut running = 0;
     for (amount, balance) in lines.into_iter().rev() {
         running += amount;
-        assert_eq!(running, balance, "each line of {user}'s statement says what was there then");
+        assert_eq!(running, balance, "every line of {user}'s statement has the balance after it");
     }
 }

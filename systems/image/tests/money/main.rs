@@ -3,7 +3,7 @@
 //! `ONCEWARD_SEED=…` replays one case.
 
 #[path = "../../../../crates/engine/tests/support/faulty_store.rs"]
-#[allow(dead_code, reason = "the engine's own tests use all of it")]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod faulty_store;
 
 mod ledger_invariants;
@@ -28,7 +28,7 @@ use random_market::RandomMarket;
 const STEPS_PER_CASE: usize = 120;
 
 fn start_time() -> Time {
-    "2026-11-15T20:00:00Z".parse().expect("a time as we write them")
+    "2026-11-15T20:00:00Z".parse().expect("a valid time")
 }
 
 fn env_number(variable: &str) -> Option<u64> {
@@ -76,7 +76,7 @@ async fn run_steps<S: Store + 'static>(mut market: RandomMarket<S>) -> BTreeSet<
 }
 
 async fn assert_verified(store: &impl Scan, clock: &Clock) {
-    let report = verify(store, clock.now(), &mut ()).await.expect("it can be read");
+    let report = verify(store, clock.now(), &mut ()).await.expect("the store can be read");
     assert!(report.is_clean() && report.stopped.is_none(), "{report:#?}");
 }
 
@@ -115,10 +115,10 @@ fn ledger_balances_with_failing_store() {
             "withdrawn",
             "withdrawn after a failure",
             "a crash",
-            "a call made again",
+            "a repeated call",
         ];
         for what in all {
-            assert!(reached.contains(what), "nothing was shown about {what}: {reached:?}");
+            assert!(reached.contains(what), "no case reached {what}: {reached:?}");
         }
     }
 }
@@ -131,10 +131,10 @@ fn ledger_balances_in_sqlite_across_crashes() {
         let (file, time) = (folder.database_path(), clock.clone());
         let open = move || Ok(make_faulty(SqliteStore::open(&file, time.clone())?, &chance));
         let reached = run_steps(RandomMarket::open(clock.clone(), seed, open).await).await;
-        assert_verified(&SqliteScanner::open(folder.database_path()).expect("it opens"), &clock).await;
+        assert_verified(&SqliteScanner::open(folder.database_path()).expect("the database opens"), &clock).await;
         reached
     });
-    assert!(reached.contains("a call made again"), "{reached:?}");
+    assert!(reached.contains("a repeated call"), "{reached:?}");
 }
 
 /// IMG-13
@@ -145,8 +145,8 @@ fn ledger_balances_in_postgres() {
         let store = PostgresStore::open_with_clock(&url, clock.clone()).await.expect("a new database");
         let store = make_faulty(store, &chance);
         let reached = run_steps(RandomMarket::open(clock.clone(), seed, move || Ok(store.clone())).await).await;
-        assert_verified(&PostgresScanner::open(&url).await.expect("it opens"), &clock).await;
+        assert_verified(&PostgresScanner::open(&url).await.expect("the database opens"), &clock).await;
         reached
     });
-    assert!(reached.contains("a call made again"), "{reached:?}");
+    assert!(reached.contains("a repeated call"), "{reached:?}");
 }

@@ -57,7 +57,7 @@ impl<S: Store + 'static> RandomMarket<S> {
         };
         market.open_engine().await;
         let files = onceward_core::diagnostic::InputFiles { files: systems::source_files("image") };
-        market.engine().put_lifecycles(&files).await.expect("sound files");
+        market.engine().put_lifecycles(&files).await.expect("valid lifecycle files");
         for name in USERS {
             let first = market.new_grant(name, 30);
             market.submit_with_retries(first, is_grant_of_order(market.grant_count)).await;
@@ -81,11 +81,11 @@ impl<S: Store + 'static> RandomMarket<S> {
                 Err(error) => panic!("{error}"),
             }
         }
-        panic!("the file is never let go of");
+        panic!("the database file stays locked");
     }
 
     pub(crate) fn engine(&self) -> &Engine<S> {
-        self.engine.as_ref().expect("it is open")
+        self.engine.as_ref().expect("the engine is open")
     }
 
     pub(crate) async fn close(&self) {
@@ -106,7 +106,7 @@ impl<S: Store + 'static> RandomMarket<S> {
         let withdrawn = withdrawn.map(|job| if job.attempt == 0 { "withdrawn" } else { "withdrawn after a failure" });
         let states = jobs.iter().map(|job| job.state_name().to_string());
         let crashes = (self.crash_count > 0).then(|| "a crash".to_owned());
-        let repeated = (self.repeated_calls > 0).then(|| "a call made again".to_owned());
+        let repeated = (self.repeated_calls > 0).then(|| "a repeated call".to_owned());
         states.chain(replays).chain(withdrawn.map(str::to_owned)).chain(crashes).chain(repeated).collect()
     }
 
@@ -183,7 +183,7 @@ impl<S: Store + 'static> RandomMarket<S> {
                 Call::Fail {
                     record,
                     token,
-                    error: FailureReport { retry_after, ..FailureReport::new(code, "so it was") },
+                    error: FailureReport { retry_after, ..FailureReport::new(code, "by accident") },
                 }
             }
         };
@@ -242,7 +242,7 @@ impl<S: Store + 'static> RandomMarket<S> {
                 Err(EngineError::Store(_)) => store_errors += 1,
                 answer => break answer,
             }
-            assert!(store_errors < 100, "the store never does it");
+            assert!(store_errors < 100, "the store fails every time");
         };
         self.repeated_calls += u32::from(store_errors > 0);
         let is_done = match result {
@@ -252,9 +252,9 @@ impl<S: Store + 'static> RandomMarket<S> {
             Err(error) => panic!("{error}"),
         };
         let created = self.count_matching(&is_created).await - before;
-        assert!(created <= 1, "{created} of one call, made {} times", store_errors + 1);
+        assert!(created <= 1, "{created} records of one call, repeated {} times", store_errors + 1);
         if submission.idempotency_key.is_some() {
-            assert_eq!(created, usize::from(is_done), "{:?}, made {} times", submission.call, store_errors + 1);
+            assert_eq!(created, usize::from(is_done), "{:?}, repeated {} times", submission.call, store_errors + 1);
         }
     }
 
@@ -267,7 +267,7 @@ impl<S: Store + 'static> RandomMarket<S> {
     /// Drops the engine while calls are in flight, which may or may not be committed.
     async fn crash_engine(&mut self) {
         let (order, report) = (self.new_order(), self.random_report());
-        let engine = self.engine.take().expect("it is open");
+        let engine = self.engine.take().expect("the engine is open");
         let submissions: Vec<Submission> = [order].into_iter().chain(report).collect();
         let engine_clone = engine.clone();
         let task = tokio::spawn(async move {

@@ -9,7 +9,7 @@ async fn failed_download_code(download: impl Into<FakeResponse>) -> String {
     let service = FakeImageService::start();
     service.respond_next(RequestKind::Generation, FakeResponse::ImageUrl);
     service.respond_next(RequestKind::Download, download);
-    openai_client(&service).generate(&image_request()).await.expect_err("no picture").code.to_string()
+    openai_client(&service).generate(&image_request()).await.expect_err("no image").code.to_string()
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn empty_base64_falls_back_to_url() {
             *FakeImageService::image_bytes()
         );
         service.respond_next(RequestKind::Generation, FakeResponse::success_text(r#"{"data":[{"b64_json":""}]}"#));
-        assert_eq!(&*openai_client(&service).generate(&image_request()).await.expect_err("no picture").code, "502");
+        assert_eq!(&*openai_client(&service).generate(&image_request()).await.expect_err("no image").code, "502");
     });
 }
 
@@ -134,9 +134,9 @@ fn private_download_addresses_are_rejected() {
             assert!(code.contains(&*report.code), "{address}: {report:?}");
         }
         service.respond_next(RequestKind::Generation, FakeResponse::ImageUrlAt("/pictures/1.png".to_owned()));
-        let report = openai_client(&service).generate(&image_request()).await.expect_err("a path alone");
+        let report = openai_client(&service).generate(&image_request()).await.expect_err("a path without a host");
         assert_eq!(&*report.code, "403");
-        assert_eq!(private_service.received(), [], "somebody was sent to a neighbour");
+        assert_eq!(private_service.received(), [], "the private service got a request");
     });
 }
 
@@ -151,6 +151,6 @@ fn more_than_three_redirects_are_rejected() {
             }
             assert_eq!(openai_client(&service).generate(&image_request()).await.is_ok(), succeeds, "{count}");
         }
-        assert_eq!(failed_download_code(FakeResponse::error_status(302)).await, "502", "a redirect to nowhere");
+        assert_eq!(failed_download_code(FakeResponse::error_status(302)).await, "502", "a redirect without a location");
     });
 }

@@ -12,7 +12,7 @@ use super::block_on;
 
 async fn generate_png(prompt: &str, size: ImageSize) -> Vec<u8> {
     let request = ImageRequest { prompt: prompt.to_owned(), size };
-    let image = ImageProvider::Local.generate(&request).await.expect("the artist draws everything");
+    let image = ImageProvider::Local.generate(&request).await.expect("the generator succeeds");
     assert_eq!(image.media_type, "image/png");
     image.bytes.to_vec()
 }
@@ -32,7 +32,7 @@ fn generated_png_has_requested_size_and_pixels() {
             let (info, found) = decode_png(&file);
             assert_eq!((info.width, info.height), (size.side(), size.side()));
             assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
-            assert!(found == render_pixels("a lighthouse", size.side()), "{size}: other pixels than were painted");
+            assert!(found == render_pixels("a lighthouse", size.side()), "{size}: the PNG has other pixels");
             // A tenth of the maximum size of a service's response.
             assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
         }
@@ -65,10 +65,10 @@ fn generated_pixels_match_golden_hashes() {
     }
     if std::env::var_os("ONCEWARD_BLESS").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/provider/golden.txt");
-        std::fs::write(path, &found).expect("golden.txt can be written");
+        std::fs::write(path, &found).expect("golden.txt is writable");
         return;
     }
-    assert_eq!(found, golden, "look at the pictures, then run this again with ONCEWARD_BLESS=1");
+    assert_eq!(found, golden, "the images changed; check them, then rerun with ONCEWARD_BLESS=1");
 }
 
 /// `ONCEWARD_BLESS=1` rewrites the samples.
@@ -82,10 +82,13 @@ fn documentation_samples_match_generated_images() {
     ] {
         let path = format!("{}/../../docs/samples/{name}.png", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("ONCEWARD_BLESS").is_some() {
-            std::fs::write(&path, render_png(prompt, 256).expect("a file")).expect("a sample can be written");
+            std::fs::write(&path, render_png(prompt, 256).expect("a file")).expect("the sample is writable");
         }
         let file = std::fs::read(&path).expect("a sample");
-        assert!(decode_png(&file).1 == render_pixels(prompt, 256), "{name}.png is not what it draws: look, and bless");
+        assert!(
+            decode_png(&file).1 == render_pixels(prompt, 256),
+            "{name}.png differs; check it, then rerun with ONCEWARD_BLESS=1"
+        );
     }
 }
 
@@ -96,7 +99,7 @@ fn different_prompts_give_different_images() {
     for (index, one) in pictures.iter().enumerate() {
         for other in &pictures[..index] {
             let same = one.chunks(3).zip(other.chunks(3)).filter(|(one, other)| one == other).count();
-            assert!(same * 4 < 64 * 64, "{index}: {same} pixels are the same");
+            assert!(same * 4 < 64 * 64, "{index}: {same} pixels are equal");
         }
     }
 }
@@ -106,7 +109,7 @@ fn same_hints_with_other_name_give_different_image() {
     let (one, other) =
         (render_pixels("Anna by the sea at night", 128), render_pixels("Berta by the sea at night", 128));
     let same = one.chunks(3).zip(other.chunks(3)).filter(|(one, other)| one == other).count();
-    assert!(same * 3 < 128 * 128, "{same} pixels are the same");
+    assert!(same * 3 < 128 * 128, "{same} pixels are equal");
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn image_has_at_least_twelve_colors() {
         let picture = render_pixels(&format!("thing {number}"), 64);
         let colors: BTreeSet<[u8; 3]> =
             picture.chunks(3).map(|pixel| [pixel[0] >> 3, pixel[1] >> 3, pixel[2] >> 3]).collect();
-        assert!(colors.len() >= 12, "thing {number} has {} colours", colors.len());
+        assert!(colors.len() >= 12, "thing {number} has {} colors", colors.len());
     }
 }
 
@@ -145,7 +148,7 @@ fn size_serializes_as_protocol_name() {
         assert_eq!(serde_json::to_value(size).expect("JSON"), size.name());
         assert_eq!(size.name(), format!("{0}x{0}", size.side()));
     }
-    let request: ImageRequest = serde_json::from_str(r#"{"prompt":"a","size":"256x256"}"#).expect("an order");
+    let request: ImageRequest = serde_json::from_str(r#"{"prompt":"a","size":"256x256"}"#).expect("an accepted order");
     assert_eq!(request, ImageRequest { prompt: "a".to_owned(), size: ImageSize::S256 });
     assert!(serde_json::from_str::<ImageRequest>(r#"{"prompt":"a","size":"257x257"}"#).is_err());
     assert_eq!(render_png("a", 16).expect("a file")[..4], *b"\x89PNG");

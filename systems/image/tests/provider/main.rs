@@ -24,7 +24,7 @@ pub(crate) fn openai_client(service: &FakeImageService) -> OpenAiClient {
 }
 
 pub(crate) fn openai_client_with(service: &FakeImageService, model: &str, timeout: Duration) -> OpenAiClient {
-    OpenAiClient::open(openai_config(&service.url(), model, timeout)).expect("a good configuration")
+    OpenAiClient::open(openai_config(&service.url(), model, timeout)).expect("a valid configuration")
 }
 
 pub(crate) fn openai_config(url: &str, model: &str, timeout: Duration) -> OpenAiConfig {

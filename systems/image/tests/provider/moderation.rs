@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{SECRET_PROMPT, TEST_API_KEY, block_on, openai_config};
 
 fn moderation_client(service: &FakeImageService, timeout: Duration) -> ModerationClient {
-    ModerationClient::open(openai_config(&service.url(), "", timeout)).expect("a good configuration")
+    ModerationClient::open(openai_config(&service.url(), "", timeout)).expect("a valid configuration")
 }
 
 /// IMG-15: the request contains only the prompt.
@@ -36,7 +36,7 @@ fn configured_model_is_sent() {
         let service = FakeImageService::start();
         let moderation_config = openai_config(&service.url(), "omni-moderation-latest", Duration::from_secs(20));
         let moderation =
-            ModerationClient::open(OpenAiConfig { api_key: None, ..moderation_config }).expect("a good configuration");
+            ModerationClient::open(OpenAiConfig { api_key: None, ..moderation_config }).expect("a valid configuration");
         assert_eq!(moderation.is_flagged(SECRET_PROMPT).await, Ok(false));
         let heard = service.received();
         assert_eq!(heard[0].body, json!({ "input": SECRET_PROMPT, "model": "omni-moderation-latest" }));

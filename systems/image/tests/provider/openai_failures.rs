@@ -19,7 +19,7 @@ fn assert_report(case: &str, report: &FailureReport, (code, seconds): ExpectedFa
     assert_eq!(report.retry_after, seconds.map(time::Duration::from_secs), "{case}");
     let debug_text = format!("{report:?}");
     for hidden in [SECRET_PROMPT, "zebrafinch", TEST_API_KEY, "Your request"] {
-        assert!(!debug_text.contains(hidden), "{case} tells {hidden}: {debug_text}");
+        assert!(!debug_text.contains(hidden), "{case} reveals {hidden}: {debug_text}");
     }
     assert!(!report.message.is_empty(), "{case}");
 }
@@ -139,7 +139,7 @@ fn unreadable_response_is_reported_as_502() {
             ("half of it", r#"{"data":[{"b64_json":"iVBOR"#),
             ("nothing", ""),
             ("no data", "{}"),
-            ("no picture", r#"{"data":[]}"#),
+            ("no image", r#"{"data":[]}"#),
             ("an empty one", r#"{"data":[{}]}"#),
             ("no base64", r#"{"data":[{"b64_json":"%%%"}]}"#),
             ("no image", r#"{"data":[{"b64_json":"aGVsbG8="}]}"#),
@@ -162,8 +162,8 @@ fn unreachable_service_is_reported_as_503() {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         for url in [format!("http://127.0.0.1:{port}"), "http://nowhere.invalid".to_owned()] {
             let client = OpenAiClient::open(openai_config(&url, "a-model", Duration::from_secs(20)))
-                .expect("a good configuration");
-            let report = client.generate(&image_request()).await.expect_err("nobody is there");
+                .expect("a valid configuration");
+            let report = client.generate(&image_request()).await.expect_err("the service is unreachable");
             assert_report(&url, &report, ("503", None));
         }
     });
@@ -221,7 +221,7 @@ fn data_url_is_decoded_without_download() {
         service.respond_next(RequestKind::Generation, FakeResponse::success_text(&response));
         let picture = openai_client(&service).generate(&image_request()).await.expect("a picture");
         assert_eq!((picture.media_type, picture.bytes.len()), ("image/png", 67));
-        assert_eq!(service.received().len(), 1, "nothing was fetched");
+        assert_eq!(service.received().len(), 1, "no download");
     });
 }
 
@@ -249,7 +249,7 @@ fn request_omits_options_that_model_rejects() {
 #[test]
 fn debug_output_hides_key_and_prompt() {
     let config = openai_config("https://api.example.org", "a-model", Duration::from_secs(20));
-    let client = OpenAiClient::open(config.clone()).expect("a good configuration");
+    let client = OpenAiClient::open(config.clone()).expect("a valid configuration");
     let debug_text = format!("{config:?} {client:?} {:?} {:?}", image_request(), ImageProvider::OpenAi(client.clone()));
     assert!(!debug_text.contains(TEST_API_KEY) && !debug_text.contains("zebrafinch"), "{debug_text}");
 }

@@ -13,10 +13,10 @@ use super::{
 const FORWARDER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.boss"
-about     = "Sends what a record's own people may send"
+about     = "Sends events of the record's owner and operators"
 
 [states]
-there = { about = "at hand", rest = true }
+there = { about = "open", rest = true }
 
 [fields]
 job   = { type = "ref", to = "image.job" }
@@ -65,7 +65,7 @@ fn cascade_from_other_record_cannot_act_for_people() {
     let forward = |stage: &mut Simulator, event: &str, job: RecordId| {
         let fields = json!({ "job": job.to_string(), "asset": asset.to_string() });
         let (forwarder, stranger) =
-            (stage.create("test.boss", &user("alice")).with_all(fields).expect_ok(), user("nobody"));
+            (stage.create("test.boss", &user("alice")).with_all(fields).expect_ok(), user("stranger"));
         stage.fire(forwarder, event, &stranger).expect_unchanged();
         stage.fire(forwarder, "grant", &stranger).expect_refusal(409, "spawn_not_taken");
     };
@@ -176,7 +176,7 @@ fn incomplete_check_answer_creates_no_job() {
             assert_eq!(
                 outcome.expect_refusal().code,
                 "invalid_check_answer".into(),
-                "the answer is at fault, not the order"
+                "the answer is invalid, not the order"
             );
         }
         assert_eq!(stage.records_of("image.job").len(), usize::from(fits));

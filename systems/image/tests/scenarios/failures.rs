@@ -14,7 +14,7 @@ use onceward_core::value::RecordId;
 fn assert_backoff(stage: &Simulator, id: RecordId, seconds: i64) {
     let wait = stage.time_until(id, "retryAt");
     let (min_wait, max_wait) = (Duration::from_secs(seconds), Duration::from_secs(seconds + 1));
-    assert!(min_wait <= wait && wait < max_wait, "waits {wait}, not {min_wait} and a jitter");
+    assert!(min_wait <= wait && wait < max_wait, "waits {wait}, not {min_wait} plus jitter");
 }
 
 /// IMG-4: the failure is counted and a retry is scheduled.
@@ -160,7 +160,7 @@ fn jitter_spreads_retries() {
             stage.time_until(id, "retryAt")
         })
         .collect();
-    assert!(waits.len() > 15, "twenty jobs came back at only {} times", waits.len());
+    assert!(waits.len() > 15, "twenty jobs were retried at only {} times", waits.len());
 }
 
 /// IMG-12, IMG-4: whatever the worker reports.

@@ -33,7 +33,7 @@ fn commit_completes_job_creates_asset_and_captures_credits() {
     let mut stage = new_simulator();
     let lease = create_running_job(&mut stage);
     let changes = stage.commit(&lease, image_result(&lease)).expect_changes();
-    assert_eq!(changes.records.len(), 2, "the job and its asset, in one operation");
+    assert_eq!(changes.records.len(), 2, "job and asset in one operation");
     assert_eq!(stage.state(lease.record), "completed");
     assert_eq!(stage.field(lease.record, "resultUrl"), format!("originals/{}-1.png", lease.record));
     let assets = stage.linked_records(lease.record, "image.asset", "job");
@@ -73,7 +73,7 @@ fn commit_with_invalid_result_is_rejected() {
         result[field] = bad.clone();
         stage.commit(&lease, result).expect_bad_input();
         let mut incomplete = good.clone();
-        incomplete.as_object_mut().expect("an object").remove(field);
+        incomplete.as_object_mut().expect("a JSON object").remove(field);
         stage.commit(&lease, incomplete).expect_bad_input();
     }
     stage.commit(&lease, json!(null)).expect_bad_input();
@@ -131,10 +131,10 @@ fn job_has_at_most_one_asset() {
 const ASSET_MAKER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.maker"
-about     = "Makes assets"
+about     = "Spawns assets"
 
 [states]
-there = { about = "at hand", rest = true }
+there = { about = "open", rest = true }
 
 [fields]
 job = { type = "ref", to = "image.job" }
@@ -304,7 +304,7 @@ fn event_on_final_job_is_refused() {
         stage.fire(id, "block", &user_with_role("mo", "moderator")).expect_wrong_state(state, "block");
         stage.advance("1h");
         assert_eq!(stage.state(id), state);
-        assert!(stage.record(id).is_final(), "{state} is declared as an end");
+        assert!(stage.record(id).is_final(), "{state} is declared final");
         assert_eq!(stage.hold_balance(id), 0);
     }
     stage.fire(completed.record, "replay", &alice()).expect_wrong_state("completed", "replay");

@@ -29,7 +29,7 @@ fn with_prompt_check(stage: Simulator) -> Simulator {
 }
 
 fn answer_prompt_check(query: &CheckQuery, prompt: Option<&[u8]>) -> Value {
-    let prompt = String::from_utf8_lossy(prompt.expect("the prompt goes with the question"));
+    let prompt = String::from_utf8_lossy(prompt.expect("the check gets the prompt"));
     let mut sha256 = String::new();
     for byte in query.payload.expect("the prompt's hash").sha256 {
         let _ = write!(sha256, "{byte:02x}");

@@ -61,7 +61,7 @@ fn prompt_is_logged_only_by_hash() {
     // printf 'a nude by the window' | sha256sum
     assert!(all_output.contains("6cbafc4e2a3f7f8527460f9fac98fe8bc62df49a1f6a3b13b6f4267a0ccedf37"), "{all_output}");
     order_image(&mut stage, "a cat by the window").expect_ok();
-    assert!(!stage.visible_text().contains("window"), "nor is one that passes");
+    assert!(!stage.visible_text().contains("window"), "nor is an accepted prompt");
 }
 
 /// IMG-15: from 1 byte to 32 KB.
@@ -154,7 +154,7 @@ fn idempotency_key_is_held_until_dead_letter() {
         stage.fail(lease, "400").expect_ok();
     });
     assert_eq!(reached, "dead_letter");
-    assert!(matches!(decision, onceward_core::decide::Decision::Changes(_)), "a dead letter lets the key go");
+    assert!(matches!(decision, onceward_core::decide::Decision::Changes(_)), "a dead letter frees the key");
     assert_eq!(charged, 5);
 }
 
@@ -190,11 +190,11 @@ fn second_active_job_is_refused() {
 /// IMG-14, INV-7: 5, 50 and 500 jobs an hour for guest, user and pro; a refused job costs nothing.
 #[test]
 fn hourly_quota_depends_on_role() {
-    for (role, quota) in [("nobody", 5), ("user", 50), ("pro", 500)] {
+    for (role, quota) in [("guest", 5), ("user", 50), ("pro", 500)] {
         let mut stage = with_prompt_check(systems::new_simulator("image")).starting_at("2026-11-15T20:00:00Z");
         grant_credits(&mut stage, "zoe", 5_000);
         for number in 1..=quota {
-            create_and_block_job(&mut stage, "zoe", role, &format!("picture {number}"));
+            create_and_block_job(&mut stage, "zoe", role, &format!("image {number}"));
         }
         let left = user_credits(&stage, "zoe");
         stage.create("image.job", &user_with_role("zoe", role)).payload(b"one more").expect_refusal(429, "quota");
@@ -207,7 +207,7 @@ fn hourly_quota_depends_on_role() {
 fn hourly_quota_resets_on_the_hour() {
     let mut stage = new_simulator().starting_at("2026-11-15T20:10:00Z");
     for number in 1..=5 {
-        create_and_block_job(&mut stage, "alice", "guest", &format!("picture {number}"));
+        create_and_block_job(&mut stage, "alice", "guest", &format!("image {number}"));
     }
     stage.advance_by(Duration::from_micros(50 * 60 * 1_000_000 - 1));
     let refused = stage.create("image.job", &user("alice")).payload(b"late").expect_refusal(429, "quota");
@@ -222,7 +222,7 @@ fn hourly_quota_resets_on_the_hour() {
 #[test]
 fn lifecycle_lists_its_roles() {
     let lifecycles = systems::load_system("image");
-    let job = lifecycles.get("image.job").expect("it is shipped");
+    let job = lifecycles.get("image.job").expect("the lifecycle is shipped");
     let roles: Vec<String> = job.referenced_roles().iter().map(ToString::to_string).collect();
     assert_eq!(roles, ["moderator", "pro", "user"]);
 }
@@ -236,7 +236,7 @@ fn refused_jobs_do_not_count_against_quota() {
         stage.create("image.job", &user("alice")).payload(b"a nude").expect_refusal(422, "policy_violation");
     }
     for number in 1..=5 {
-        create_and_block_job(&mut stage, "alice", "guest", &format!("picture {number}"));
+        create_and_block_job(&mut stage, "alice", "guest", &format!("image {number}"));
     }
 }
 

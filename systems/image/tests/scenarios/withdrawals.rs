@@ -60,7 +60,7 @@ fn withdraw_of_running_or_final_job_is_refused() {
     let withdrawn = create_queued_job(&mut stage);
     stage.fire(withdrawn, "withdraw", &alice()).expect_ok();
     stage.fire(withdrawn, "withdraw", &alice()).expect_wrong_state("dead_letter", "withdraw");
-    assert_eq!(user_credits(&stage, "alice"), 90, "one picture, one penalty");
+    assert_eq!(user_credits(&stage, "alice"), 90, "one image and one penalty");
 }
 
 /// IMG-9, IMG-14: the same order in the same minute creates a new job.

@@ -34,7 +34,7 @@ fn operation_of_suspended_node_is_held_until_renewal() {
     assert_eq!(log.fold.verdict(phone.id).map(|verdict| verdict.admission), Some(Admission::Admitted));
     assert_eq!(log.field("job", "claimer"), json!("laptop"));
     log.rejudge(&[(&phone, machine_authority())]);
-    assert_eq!(log.field("job", "claimer"), json!("phone"), "at its own place, before the laptop's");
+    assert_eq!(log.field("job", "claimer"), json!("phone"), "at its own position, before the laptop's");
     assert_eq!(log.refusal_code(&laptop), "already_claimed");
 }
 
@@ -62,14 +62,14 @@ fn operations_of_revoked_node_are_undone_and_restored() {
 
     // The evidence was written under another delegation, which is still valid.
     log.rejudge(&[(&phone, revoked_authority()), (&complete, revoked_authority()), (&evidence, machine_authority())]);
-    assert_eq!(log.field("job", "claimer"), json!("laptop"), "the job was free all the time");
+    assert_eq!(log.field("job", "claimer"), json!("laptop"), "the job was Pending all the time");
     assert_eq!(
         log.apply_status(&phone),
         ApplyStatus::Refused(FoldRefusalReason::NoAuthority { reason: "its parent was revoked".into() })
     );
     assert!(matches!(log.apply_status(&complete), ApplyStatus::Waiting(_)));
     assert_eq!(log.state("photo"), "Live");
-    assert_eq!(log.fold.len(), 5, "all of it stays on the log");
+    assert_eq!(log.fold.len(), 5, "all operations stay on the log");
 
     log.rejudge(&[(&phone, machine_authority()), (&complete, machine_authority())]);
     assert_eq!(log.state("job"), "Completed");
@@ -114,7 +114,7 @@ fn rejudge_asks_delegation_graph_again() {
     log.fold.reevaluate(&delegation_graph(true, "k2"), []).expect("nothing unknown in nothing");
     assert_eq!(log.refusal_code(&delegated), "key_bound_for_life");
     log.fold.reevaluate(&(), []).expect("nothing unknown in nothing");
-    assert!(matches!(log.apply_status(&delegated), ApplyStatus::Waiting(_)), "nobody can tell");
+    assert!(matches!(log.apply_status(&delegated), ApplyStatus::Waiting(_)), "the answer is unknown");
     log.fold.reevaluate(&delegation_graph(true, "k1"), []).expect("nothing unknown in nothing");
     assert_eq!(log.state("phone"), "Suspended");
 }
@@ -147,12 +147,12 @@ fn node_state_and_its_operations_change_together() {
     assert_eq!((log.state("phone"), log.field("job", "claimer")), ("Suspended".into(), json!("laptop")));
     assert!(matches!(log.apply_status(&phone), ApplyStatus::AuthorSuspended { .. }));
     log.insert_with_resolver(&[(&renewed, registrar_authority())], &chain);
-    log.fold.reevaluate(&chain, [(phone.id, machine_authority())]).expect("it is known");
+    log.fold.reevaluate(&chain, [(phone.id, machine_authority())]).expect("the node exists");
     assert_eq!((log.state("phone"), log.field("job", "claimer")), ("Active".into(), json!("phone")));
     log.insert_with_resolver(&[(&revoke, registrar_authority())], &chain);
-    log.fold.reevaluate(&chain, [(phone.id, revoked_authority())]).expect("it is known");
+    log.fold.reevaluate(&chain, [(phone.id, revoked_authority())]).expect("the node exists");
     assert_eq!((log.state("phone"), log.field("job", "claimer")), ("Revoked".into(), json!("laptop")));
-    assert_eq!(log.fold.len(), 8, "all of it stays on the log");
+    assert_eq!(log.fold.len(), 8, "all operations stay on the log");
 }
 
 /// MSH-22: the resolver's answer may change later.

@@ -38,7 +38,7 @@ fn late_tombstone_and_reject_converge_in_any_order() {
         log.insert(&order);
         assert_eq!(log.state("photo"), "Tombstoned");
         assert_eq!(log.state("Rome"), "Rejected");
-        assert_eq!(log.state("Italy"), "Stale", "the machine's cascade stopped at the Fact, the user's did not");
+        assert_eq!(log.state("Italy"), "Stale", "only the machine's cascade stopped at the Fact");
         final_versions.push((log.record("Rome").version, log.record("Italy").version, log.record("photo").version));
     }
     assert!(final_versions.iter().all(|end| *end == final_versions[0]), "{final_versions:?}");
@@ -59,7 +59,7 @@ fn claim_on_tombstoned_evidence_is_refused_retroactively() {
     log.insert(&[(&tombstone, machine_authority())]);
     assert_eq!(log.refusal_code(&rome), "dead_support");
     assert!(log.fold.snapshot().record(named_record_id("Rome")).is_none());
-    assert!(matches!(log.apply_status(&confirm), ApplyStatus::Waiting(_)), "it builds on what is not applied");
+    assert!(matches!(log.apply_status(&confirm), ApplyStatus::Waiting(_)), "its dependency is not applied");
 }
 
 /// MSH-14 applies to claims on jobs: two devices of the user that confirm or reject at the same clock both count.
@@ -185,6 +185,6 @@ fn operations_with_reused_clock_are_both_refused() {
     for operation in [&photo, &other] {
         assert_eq!(log.apply_status(operation), ApplyStatus::Refused(FoldRefusalReason::ClockReused));
     }
-    assert!(log.fold.snapshot().records.is_empty(), "nothing is left of it");
+    assert!(log.fold.snapshot().records.is_empty(), "no effect is left");
     assert_eq!(log.refusal_code(&rome), "invalid_input");
 }

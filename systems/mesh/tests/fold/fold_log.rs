@@ -41,7 +41,7 @@ pub(crate) fn machine_authority() -> Authority {
 
 /// Returns the authority of a node that speaks for the user.
 pub(crate) fn user_authority() -> Authority {
-    let Authority::Held(grant) = machine_authority() else { unreachable!("a machine holds its rights") };
+    let Authority::Held(grant) = machine_authority() else { unreachable!("the capabilities of a machine") };
     Authority::Held(AuthorityGrant { user: true, ..grant })
 }
 
@@ -66,7 +66,8 @@ pub(crate) struct MeshLog {
 impl MeshLog {
     pub(crate) fn new() -> Self {
         let definitions = Arc::new(systems::load_system("mesh"));
-        let fold = Fold::new(Arc::clone(&definitions), FoldLimits::default()).expect("the mesh can be folded");
+        let fold =
+            Fold::new(Arc::clone(&definitions), FoldLimits::default()).expect("the mesh lifecycles can be folded");
         Self { fold, definitions }
     }
 
@@ -87,14 +88,14 @@ impl MeshLog {
         resolver: &dyn CheckResolver,
     ) {
         for (operation, authority) in operations {
-            self.fold.insert(resolver, [((*operation).clone(), authority.clone())]).expect("room for it");
+            self.fold.insert(resolver, [((*operation).clone(), authority.clone())]).expect("the log has room");
         }
         self.assert_matches_plain_fold(resolver);
     }
 
     pub(crate) fn rejudge(&mut self, changed: &[(&LogOperation, Authority)]) {
         let anew: Vec<_> = changed.iter().map(|(operation, standing)| (operation.id, standing.clone())).collect();
-        self.fold.reevaluate(&(), anew).expect("all of them are on the log");
+        self.fold.reevaluate(&(), anew).expect("all operations are on the log");
         self.assert_matches_plain_fold(&());
     }
 
@@ -117,14 +118,14 @@ impl MeshLog {
     }
 
     pub(crate) fn apply_status(&self, operation: &LogOperation) -> ApplyStatus {
-        self.fold.verdict(operation.id).expect("it is on the log").status
+        self.fold.verdict(operation.id).expect("the operation is on the log").status
     }
 
     /// Returns the refusal's code.
     pub(crate) fn refusal_code(&self, operation: &LogOperation) -> String {
         match self.apply_status(operation) {
             ApplyStatus::Refused(FoldRefusalReason::RefusedByLifecycle(refusal)) => refusal.code.to_string(),
-            other => panic!("not refused by its lifecycle: {other}"),
+            other => panic!("not a lifecycle's refusal: {other}"),
         }
     }
 }
@@ -151,9 +152,9 @@ pub(crate) fn delegation_graph(
     key: &str,
 ) -> impl Fn(&LogOperation, &CheckQuery) -> Option<Map<String, Json>> {
     let answer =
-        serde_json::json!({ "valid": is_valid, "key": key, "userBearing": false, "why": "as the graph has it" });
+        serde_json::json!({ "valid": is_valid, "key": key, "userBearing": false, "why": "an answer of the graph" });
     move |_, query| {
-        assert_eq!(*query.check, *"chain", "nodes ask for nothing else");
+        assert_eq!(*query.check, *"chain", "nodes have no other check");
         answer.as_object().cloned()
     }
 }

@@ -74,7 +74,7 @@ fn claim_without_capability_does_not_tie() {
     assert_eq!(log.field("job", "claimer"), json!("phone"));
     assert_eq!(log.refusal_code(&laptop), "not_allowed");
     log.rejudge(&[(&laptop, machine_authority())]);
-    assert_eq!(log.state("job"), "Pending", "now it may, and neither has it");
+    assert_eq!(log.state("job"), "Pending", "with the capability, neither claim wins");
 }
 
 /// MSH-13: from another node or with the same clock.
@@ -112,7 +112,7 @@ fn late_completion_is_undone_by_earlier_expire_work() {
         (&phone, machine_authority()),
         (&complete, machine_authority()),
     ]);
-    assert_eq!(log.state("job"), "Completed", "long overdue, and nobody said so");
+    assert_eq!(log.state("job"), "Completed", "overdue, but not expired");
     let expire = operation_by("laptop", timestamp_at(100)).fire("job", "expire_work", json!({}));
     let laptop = claim_operation("laptop", 101);
     log.insert(&[(&laptop, machine_authority()), (&expire, machine_authority())]);
@@ -139,10 +139,6 @@ fn claim_waits_for_its_dependency() {
     assert_eq!(log.apply_status(&phone), ApplyStatus::Waiting(WaitReason::DependencyAbsent(scheduled.id)));
     log.insert(&[(&scheduled, user_authority())]);
     assert_eq!(log.field("job", "claimer"), json!("phone"));
-    assert_eq!(
-        log.field("job", "deadline"),
-        json!(timestamp_at(70).wall_time.to_string()),
-        "its own clock and its lease"
-    );
+    assert_eq!(log.field("job", "deadline"), json!(timestamp_at(70).wall_time.to_string()), "its clock plus its lease");
     assert_eq!(log.refusal_code(&laptop), "already_claimed");
 }

@@ -34,7 +34,7 @@ fn tombstone_cascades_to_all_dependents_in_one_operation() {
         assert_eq!(stage.state(*id), *before);
     }
     let changes = stage.fire(ground, "tombstone", &machine_actor()).expect_changes();
-    assert_eq!(changes.records.len(), 13, "one step for all of them");
+    assert_eq!(changes.records.len(), 13, "one operation for all");
     for (id, _, after) in near.iter().chain(&far) {
         assert_eq!(stage.state(*id), *after, "{}", stage.record(*id).lifecycle.name);
     }
@@ -99,7 +99,7 @@ fn machine_cascade_stops_at_fact() {
         assert_eq!(stage.state(id), before);
     }
     assert_eq!(stage.state(frozen), "Fact");
-    assert_eq!((stage.state(round), stage.state(both)), ("Stale".into(), "Stale".into()), "there is a way round it");
+    assert_eq!((stage.state(round), stage.state(both)), ("Stale".into(), "Stale".into()), "another path reaches it");
 }
 
 /// MSH-9, MSH-10: the user's tombstone cascades through Facts that stopped the machine's.

@@ -33,7 +33,7 @@ fn claim_fields_are_required_and_bounded() {
     stage.create("mesh.claim", &machine_actor()).with_all(whole.clone()).expect_ok();
     for field in ["subject", "predicate", "object", "confidence", "support"] {
         let mut rest = whole.clone();
-        rest.as_object_mut().expect("an object").remove(field);
+        rest.as_object_mut().expect("a JSON object").remove(field);
         stage.create("mesh.claim", &machine_actor()).with_all(rest).expect_bad_input();
     }
     for (field, value) in [
@@ -104,12 +104,12 @@ fn support_cycle_is_refused() {
         assert!(changed.reason.contains("support"), "{}", changed.reason);
     }
     let definition = stage.lifecycle("mesh.claim");
-    let support = definition.field_index("support").expect("the field");
+    let support = definition.field_index("support").expect("the field exists");
     let later_transitions =
         definition.events.iter().filter(|event| &*event.name != "create").flat_map(|event| &event.transitions);
     for transition in later_transitions {
-        assert!(transition.set.iter().all(|(slot, _)| *slot != support), "no row sets it");
-        assert!(transition.inputs.iter().all(|input| input.target_field != Some(support)), "no row takes it");
+        assert!(transition.set.iter().all(|(slot, _)| *slot != support), "no transition sets it");
+        assert!(transition.inputs.iter().all(|input| input.target_field != Some(support)), "no transition takes it");
     }
 }
 

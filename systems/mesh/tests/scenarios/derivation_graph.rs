@@ -129,7 +129,7 @@ fn build_graph(world: &mut PlainWorld, seed: u64) -> DerivationGraph {
         let support = id_list(&support_numbers.iter().map(|below| graph.nodes[*below].0).collect::<Vec<_>>());
         let belief = json!({ "subject": "s", "predicate": "p", "object": "o", "confidence": if rng.percent(20) { 0.3 } else { 0.7 }, "support": support });
         let id = match kind {
-            GraphNodeKind::Evidence => unreachable!("there is one"),
+            GraphNodeKind::Evidence => unreachable!("a candidate exists"),
             GraphNodeKind::HintOrClaim | GraphNodeKind::Fact | GraphNodeKind::Superseded => {
                 world.create("mesh.claim", belief)
             }
@@ -184,7 +184,7 @@ fn expected_states(graph: &DerivationGraph, before: &RecordStates, lost: usize, 
     }
     let mut after = before.clone();
     for (number, (id, kind)) in graph.nodes.iter().enumerate().filter(|(number, _)| reached[*number]) {
-        assert_ne!(number, lost, "no circles");
+        assert_ne!(number, lost, "no cycles");
         let new_state = match kind {
             GraphNodeKind::HintOrClaim | GraphNodeKind::Episode | GraphNodeKind::Snapshot => "Stale",
             GraphNodeKind::Action => "Rejected",
@@ -204,12 +204,7 @@ fn expected_states(graph: &DerivationGraph, before: &RecordStates, lost: usize, 
 #[track_caller]
 fn assert_states_equal(found: &RecordStates, expected: &RecordStates) {
     let differing: Vec<_> = expected.iter().filter(|(id, state)| found[*id] != **state).collect();
-    assert!(
-        differing.is_empty(),
-        "{} records differ from the walk, among them {:?}",
-        differing.len(),
-        differing.first()
-    );
+    assert!(differing.is_empty(), "{} records differ from the walk, such as {:?}", differing.len(), differing.first());
 }
 
 /// Loses a record on a copy of the world and compares all states with the walk. Returns the copy and the number of
@@ -234,18 +229,18 @@ fn lose_and_compare(
 #[test]
 fn cascade_over_ten_thousand_dependents_matches_plain_walk() {
     for seed in theme_seeds("mesh-graph", 1).into_iter().take(3) {
-        println!("play it again with ONCEWARD_SEED={seed}");
+        println!("repeat with ONCEWARD_SEED={seed}");
         let mut world = PlainWorld::new(seed);
         let graph = build_graph(&mut world, seed);
         let unchanged = graph.nodes.iter().filter(|(_, kind)| *kind == GraphNodeKind::Superseded).count();
         let (rejected, by_user) = lose_and_compare(&world, &graph, 1, "reject", &user_actor());
-        assert_eq!(by_user, 1 + DEPENDENT_COUNT - unchanged, "one entry for each that changes, in one step");
+        assert_eq!(by_user, 1 + DEPENDENT_COUNT - unchanged, "one entry per changed record, in one operation");
         lose_and_compare(&world, &graph, 0, "tombstone", &user_actor());
         let (withdrawn, by_machine) = lose_and_compare(&world, &graph, 0, "tombstone", &machine_actor());
-        println!("by the user {by_user} records change, by a machine {by_machine}");
+        println!("the user changes {by_user} records, a machine {by_machine}");
         assert!(
             (DEPENDENT_COUNT / 10..by_user).contains(&by_machine),
-            "Facts in the way, and ways round them: {by_machine}"
+            "Facts stop some paths, but not all: {by_machine}"
         );
         // After a machine's tombstone, the user's reject reaches the same records as without it.
         let mut withdrawn_twice = withdrawn;

@@ -45,9 +45,9 @@ fn text_fields_are_required_and_bounded() {
     let mut stage = new_simulator();
     let ground = create_evidence(&mut stage);
     for (lifecycle, author, whole, texts) in creation_cases(&[ground]) {
-        for field in whole.as_object().expect("an object").keys() {
+        for field in whole.as_object().expect("a JSON object").keys() {
             let mut rest = whole.clone();
-            rest.as_object_mut().expect("an object").remove(field);
+            rest.as_object_mut().expect("a JSON object").remove(field);
             stage.create(lifecycle, &author).with_all(rest).expect_bad_input();
         }
         for (field, min_chars, max_chars) in texts {

@@ -83,7 +83,7 @@ pub(super) fn with_callers(matrix: LifecycleMatrix) -> LifecycleMatrix {
 }
 
 pub(super) fn json_object(json: Value) -> Map<String, Value> {
-    let Value::Object(map) = json else { panic!("{json} is no object") };
+    let Value::Object(map) = json else { panic!("{json} is not an object") };
     map
 }
 

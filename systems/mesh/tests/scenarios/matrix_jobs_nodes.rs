@@ -10,7 +10,7 @@ use super::{jobs, machine_actor, nodes, routes, user_actor};
 /// All transitions of the requirement.
 const ALLOWED_JOB_TRANSITIONS: &[AllowedTransition<'static>] = &[
     ("nothing", "create", "writer, user, claimer", "Pending"),
-    ("Pending: anybody's", CLAIM_TRIAL, "writer, user, claimer", "Claimed"),
+    ("Pending: not routed", CLAIM_TRIAL, "writer, user, claimer", "Claimed"),
     ("Pending: routed to the claimer", CLAIM_TRIAL, "claimer", "Claimed"),
     ("Claimed: in time", CLAIM_TRIAL, "claimer", "Claimed"),
     ("Claimed", "yield_work", "claimer", "Pending"),
@@ -32,7 +32,7 @@ fn only_allowed_job_transitions_happen() {
         .with_caller("claimer", jobs::ann_actor())
         .with_create_input(json_object(json!({ "kind": "index" })), None)
         .with_trial(fire_trial("claim_work", json!({ "lease": "10m" })))
-        .with_scene("Pending: anybody's", jobs::create_pending_job)
+        .with_scene("Pending: not routed", jobs::create_pending_job)
         .with_scene("Pending: routed to the claimer", |stage| {
             routes::create_route(stage, "ann");
             jobs::create_pending_job(stage)

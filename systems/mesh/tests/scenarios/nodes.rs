@@ -214,7 +214,7 @@ fn user_bearing_follows_each_delegation() {
         stage.fire(id, event, &fold_actor()).expect_ok();
         assert_eq!(stage.field(id, "userBearing"), false, "{event}");
         stage.fire(id, "delegated", &fold_actor()).expect_ok();
-        assert_eq!(stage.field(id, "userBearing"), true, "admitted again after {event}");
+        assert_eq!(stage.field(id, "userBearing"), true, "readmitted after {event}");
     }
     // One delegation is gone, but another chain is still valid.
     let since = stage.record(id).entered_at;
@@ -222,7 +222,7 @@ fn user_bearing_follows_each_delegation() {
     book.borrow_mut().is_user_bearing = false;
     stage.fire(id, "delegated", &fold_actor()).expect_ok();
     assert_eq!((stage.state(id), stage.field(id, "userBearing")), ("Active".into(), false.into()));
-    assert_eq!(stage.record(id).entered_at, since, "it was Active all the time");
+    assert_eq!(stage.record(id).entered_at, since, "it stayed Active");
     stage.fire(id, "delegated", &fold_actor()).expect_unchanged();
 }
 

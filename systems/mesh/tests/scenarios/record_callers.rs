@@ -147,10 +147,10 @@ fn support_lost_changes_each_state_as_specified() {
 const RECORD_MAKER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.maker"
-about     = "Makes what nodes make"
+about     = "Spawns what nodes create"
 
 [states]
-there = { about = "at hand", rest = true }
+there = { about = "open", rest = true }
 
 [fields]
 support = { type = "refs", to = ["mesh.evidence", "mesh.claim"] }

@@ -85,7 +85,7 @@ fn user_changes_existing_machine_route() {
         .with("node", "ben")
         .expect_refusal(409, "key_taken");
     stage.fire(route, "route", &user_actor()).with("node", "ann").expect_ok();
-    assert_eq!(stage.field(route, "byUser"), true, "the same node, and now by the user's word");
+    assert_eq!(stage.field(route, "byUser"), true, "the same node, now set by the user");
     stage.fire(route, "route", &machine_actor()).with("node", "ben").expect_refusal(409, "users_word");
 }
 

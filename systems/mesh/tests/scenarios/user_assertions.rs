@@ -68,7 +68,7 @@ fn machine_update_of_fact_is_refused() {
         .expect_wrong_state("Fact", "update_status");
     stage.fire(id, "update_confidence", &machine_actor()).with("confidence", 0.1).expect_not_allowed();
     super::supersede_claim(&mut stage, id, other, &machine_actor()).expect_not_allowed();
-    assert_eq!(stage.record(id).version, 2, "made and confirmed, nothing since");
+    assert_eq!(stage.record(id).version, 2, "created and confirmed, no change since");
 }
 
 /// MSH-9: it stays a Fact.

@@ -108,7 +108,7 @@ fn assert_entered_at_unchanged<const N: usize>(
     for before in before {
         let after = stage.record(before.id);
         assert_eq!((after.state, after.entered_at), (before.state, before.entered_at), "{}", before.id);
-        assert!(after.version > before.version, "nothing happened to {}", before.id);
+        assert!(after.version > before.version, "{} did not change", before.id);
     }
 }
 

@@ -14,10 +14,10 @@ use super::{
 const FORWARDER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.boss"
-about     = "Sends what a record's own people may send"
+about     = "Sends events of the record's owner and operators"
 
 [states]
-there = { about = "at hand", rest = true }
+there = { about = "open", rest = true }
 
 [fields]
 job        = { type = "ref", to = "relay.job" }
@@ -125,7 +125,7 @@ fn cascade_from_other_record_cannot_act_for_people() {
     stage.lease(payout, "w1");
     let complaint = json!({ "job": resolved.to_string(), "reason": "not a haiku" });
     let dispute = stage.create("relay.dispute", &alice()).with_all(complaint).expect_ok();
-    let (dave, stranger) = (find_agent(&stage, "dave"), user("nobody"));
+    let (dave, stranger) = (find_agent(&stage, "dave"), user("stranger"));
     for job in [open, running, cancelled_job, withdrawn, resolved] {
         let targets = [("job", job), ("agent", dave), ("settlement", payout), ("dispute", dispute)];
         let before = targets.map(|(_, id)| stage.record(id).version);
@@ -187,7 +187,7 @@ fn claims_below_zero_are_a_fault() {
     let mut stage = simulator_with_forwarder();
     let (job, carol) = (create_open_job(&mut stage), find_agent(&stage, "carol"));
     let forwarder = create_forwarder(&mut stage, &[("job", job), ("agent", carol)]);
-    stage.fire(forwarder, "forget", &user("nobody")).expect_refusal(422, "fault");
+    stage.fire(forwarder, "forget", &user("stranger")).expect_refusal(422, "fault");
     assert_eq!(stage.field(carol, "claims"), 0);
 }
 
@@ -202,7 +202,7 @@ fn agent_registered_by_operator_owns_itself() {
     stage.fire(erin, "edit", &user("erin")).with("wallet", WALLET_ADDRESS).expect_ok();
     create_won_job(&mut stage, "erin");
     let payouts = stage.records_of("relay.settlement");
-    assert!(payouts.len() == 2 && payouts.iter().all(|payout| *payout.owner == *"erin"), "nor are its winnings");
+    assert!(payouts.len() == 2 && payouts.iter().all(|payout| *payout.owner == *"erin"), "nor its winnings");
 }
 
 /// REL-10: both bounds are included.

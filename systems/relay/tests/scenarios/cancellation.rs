@@ -34,7 +34,7 @@ fn cancel_of_funded_job_credits_depositor() {
         (stage.hold_balance(job), depositor_balance(&stage), total_balance(&stage)),
         (0, JOB_PRICE_MICRO_USDC, 0)
     );
-    assert_eq!(stage.field(lease.record, "reason"), "below_threshold", "what had failed keeps its reason");
+    assert_eq!(stage.field(lease.record, "reason"), "below_threshold", "a failed submission keeps its reason");
 }
 
 /// REL-5: whether an oracle has leased the submission or not.

@@ -94,7 +94,7 @@ fn completion_rate_is_wins_per_claim() {
     assert_eq!(completion_rate(&stage, "bob"), 2.0 / 3.0);
     let failed = lease_submission(&mut stage, first, "bob");
     stage.commit(&failed, verdict(10)).expect_ok();
-    assert_eq!(completion_rate(&stage, "bob"), 2.0 / 3.0, "a verdict that is no pass changes neither number");
+    assert_eq!(completion_rate(&stage, "bob"), 2.0 / 3.0, "a failing verdict changes neither number");
     let bob = find_agent(&stage, "bob");
     assert_eq!((stage.field(bob, "passed"), stage.field(bob, "claims")), (json!(2), json!(3)));
 }

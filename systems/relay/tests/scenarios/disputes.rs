@@ -39,7 +39,7 @@ fn dispute_requires_party_of_resolved_job() {
     open_dispute(&mut stage, job, "mallory").expect_not_allowed();
     let dispute_fields = json!({ "job": job.to_string(), "reason": "I do not like it" });
     stage.create("relay.dispute", &operator("olga")).with_all(dispute_fields).expect_not_allowed();
-    stage.create("relay.dispute", &alice()).with("reason", "of no job at all").expect_bad_input();
+    stage.create("relay.dispute", &alice()).with("reason", "of an unknown job").expect_bad_input();
     for bad in [json!(""), json!("x".repeat(2001)), json!(null)] {
         open_dispute(&mut stage, job, "alice").with("reason", bad).expect_bad_input();
     }
@@ -63,13 +63,13 @@ fn operator_closes_dispute_without_transfers() {
             stage.records_of("relay.settlement").len(),
         );
         for caller in [alice(), user("bob")] {
-            stage.fire(dispute, event, &caller).with("finding", "so it is").expect_not_allowed();
+            stage.fire(dispute, event, &caller).with("finding", "agreed").expect_not_allowed();
         }
-        stage.fire(dispute, event, &user("mallory")).with("finding", "so it is").expect_not_found();
+        stage.fire(dispute, event, &user("mallory")).with("finding", "agreed").expect_not_found();
         stage.fire(dispute, event, &operator("olga")).expect_bad_input();
-        stage.fire(dispute, event, &operator("olga")).with("finding", "so it is").expect_ok();
-        assert_eq!((stage.state(dispute).as_str(), stage.field(dispute, "finding")), (state, json!("so it is")));
-        assert!(stage.record(dispute).is_final(), "{state} is declared as an end");
+        stage.fire(dispute, event, &operator("olga")).with("finding", "agreed").expect_ok();
+        assert_eq!((stage.state(dispute).as_str(), stage.field(dispute, "finding")), (state, json!("agreed")));
+        assert!(stage.record(dispute).is_final(), "{state} is declared final");
         for second_event in ["uphold", "dismiss"] {
             stage
                 .fire(dispute, second_event, &operator("olga"))
@@ -98,8 +98,8 @@ fn dispute_owner_cannot_decide_it() {
     let dispute_fields = json!({ "job": job.to_string(), "reason": "on behalf of my client" });
     let server = user_with_roles("alice", &["operator"]);
     let id = stage.create("relay.dispute", &server).owner("lawyer").with_all(dispute_fields).expect_ok();
-    stage.fire(id, "uphold", &user("lawyer")).with("finding", "quite so").expect_not_allowed();
-    stage.fire(id, "uphold", &user("carol")).with("finding", "quite so").expect_not_found();
+    stage.fire(id, "uphold", &user("lawyer")).with("finding", "agreed").expect_not_allowed();
+    stage.fire(id, "uphold", &user("carol")).with("finding", "agreed").expect_not_found();
 }
 
 /// REL-21: from 1 to 2,000 characters, for both decisions.

@@ -73,7 +73,7 @@ fn off_chain_answer_funds_job() {
     let job = create_open_job(&mut stage);
     fund_job(&mut stage, job, "whatever").expect_ok();
     assert_eq!((stage.state(job).as_str(), stage.hold_balance(job)), ("funded", JOB_PRICE_MICRO_USDC));
-    assert_eq!(stage.field(job, "on_chain"), false, "and the job remembers that");
+    assert_eq!(stage.field(job, "on_chain"), false, "the job records it");
 }
 
 /// REL-1, REL-19: a field is missing, a hash or sender has another spelling, or the amount exceeds the maximum.
@@ -167,7 +167,7 @@ fn deposit_for_overdue_job_expires_it_at_once() {
     let mut stage = new_simulator();
     let job = create_open_job(&mut stage);
     stage.advance("1d");
-    assert_eq!(stage.state(job), "open", "an unpaid job waits for ever");
+    assert_eq!(stage.state(job), "open", "an unfunded job does not expire");
     let changes = fund_job(&mut stage, job, &tx_hash(1, JOB_PRICE_MICRO_USDC)).expect_changes();
     assert_eq!(changes.records.len(), 1);
     assert_eq!(stage.state(job), "expired");

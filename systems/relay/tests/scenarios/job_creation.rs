@@ -96,7 +96,7 @@ fn job_fields_are_bounded() {
         ("winner_id", json!("x")),
         ("refund_tx_hash", json!("x")),
     ] {
-        assert!(!fits(field, &value), "nobody gives {field}");
+        assert!(!fits(field, &value), "the caller cannot set {field}");
     }
 }
 
@@ -124,7 +124,7 @@ fn only_buyer_edits_open_job() {
         "expiry": expiry, "threshold": 90, "max_submissions": 5, "max_retries": 1, "min_reputation": 0.5
     });
     stage.fire(job, "edit", &alice()).with_all(all.clone()).expect_ok();
-    for (field, value) in all.as_object().expect("an object") {
+    for (field, value) in all.as_object().expect("a JSON object") {
         assert_eq!(stage.field(job, field), *value, "{field}");
     }
     stage.fire(job, "edit", &alice()).with("expiry", Value::Null).expect_ok();

@@ -99,7 +99,7 @@ fn lost_or_yielded_lease_fails_submission() {
         assert_eq!(stage.field(lease.record, "reason"), "restarted");
         stage.commit(lease, verdict(100)).expect_lease_lost();
     }
-    assert_eq!(stage.state(unleased), "judging", "what nobody was judging is judged later");
+    assert_eq!(stage.state(unleased), "judging", "a submission without a lease stays in judging");
 }
 
 /// REL-14, REL-12: after one minute, as after a restart.
@@ -200,7 +200,7 @@ fn event_on_final_submission_is_refused() {
     let passed = lease_submission(&mut stage, job, "bob");
     stage.commit(&passed, verdict(99)).expect_ok();
     for (lease, state) in [(failed, "failed"), (passed, "passed")] {
-        assert!(stage.record(lease.record).is_final(), "{state} is declared as an end");
+        assert!(stage.record(lease.record).is_final(), "{state} is declared final");
         stage.try_lease(lease.record, "w2").expect_not_leasable();
         stage.fail(&lease, "500").run().expect_refusal();
         stage

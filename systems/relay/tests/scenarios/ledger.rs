@@ -45,7 +45,7 @@ fn all_job_endings_keep_ledger_balanced() {
         assert_eq!(total_balance(&stage), 0);
     }
     for kind in ["relay.job", "relay.agent", "relay.settlement"] {
-        assert!(stage.records_of(kind).iter().all(|record| record.hold == 0), "a {kind} still holds money");
+        assert!(stage.records_of(kind).iter().all(|record| record.hold == 0), "a {kind} still has a hold");
     }
     assert_eq!(
         (account_balance(&stage, "fee"), account_balance(&stage, "chain"), depositor_balance(&stage)),
@@ -63,9 +63,5 @@ fn resolve_logs_its_transfers() {
     let lease = lease_submission(&mut stage, job, "bob");
     let changes = stage.commit(&lease, verdict(80)).expect_changes();
     let amounts: Vec<i64> = changes.transfers.iter().map(|entry| entry.amount).collect();
-    assert_eq!(
-        amounts,
-        [8_000_000, 2_000_000, 1, 1, 8_000_000],
-        "worker, fee, depositor; then into the two settlements"
-    );
+    assert_eq!(amounts, [8_000_000, 2_000_000, 1, 1, 8_000_000], "worker, fee, depositor; then two settlements");
 }

@@ -78,7 +78,7 @@ fn alice() -> Actor {
 /// Returns the time `length` from now, as callers write it.
 fn time_from_now(stage: &Simulator, length: &str) -> String {
     let length: Duration = length.parse().expect("a duration, as 30s");
-    stage.now().checked_add(length).expect("a time that can be written").to_string()
+    stage.now().checked_add(length).expect("a valid time").to_string()
 }
 
 /// Posts a job of Alice that expires in a day.
@@ -99,7 +99,7 @@ fn fund_job<'s>(stage: &'s mut Simulator, job: RecordId, hash: &str) -> Simulate
 
 /// Funds a job with a transaction of exactly its price.
 fn fund_exactly(stage: &mut Simulator, job: RecordId) -> RecordId {
-    let Value::Number(price) = stage.field(job, "price") else { panic!("a price is a number") };
+    let Value::Number(price) = stage.field(job, "price") else { panic!("the price is a number") };
     let number = u32::try_from(stage.log().len()).expect("a short play");
     fund_job(stage, job, &tx_hash(number, price.as_i64().expect("whole"))).expect_ok()
 }
@@ -171,7 +171,7 @@ fn create_expired_job(stage: &mut Simulator) -> RecordId {
 fn find_settlement(stage: &Simulator, job: RecordId, kind: &str) -> RecordId {
     let all = stage.linked_records(job, "relay.settlement", "job");
     let matching: Vec<_> = all.into_iter().filter(|id| stage.field(*id, "kind") == kind).collect();
-    assert_eq!(matching.len(), 1, "one {kind} for the job");
+    assert_eq!(matching.len(), 1, "one {kind} of the job");
     matching[0]
 }
 

@@ -194,7 +194,7 @@ fn only_allowed_agent_transitions_happen() {
     LifecycleMatrix::new("relay", "relay.agent", &[("agent_id", "'erin'")], with_claimed_job)
         .with_create_input(json_object(json!({ "agent_id": "olga" })), None)
         .with_caller("self", user("alice2"))
-        .with_caller("new one", user("olga"))
+        .with_caller("new agent", user("olga"))
         .with_trial(wallet)
         .with_trial(fire_trial("won", json!({ "job": PRESET_JOB_ID, "amount": 5, "on_chain": true })))
         .with_scene("registered: new", |stage| {
@@ -203,7 +203,7 @@ fn only_allowed_agent_transitions_happen() {
         })
         .with_scene("registered: claimed", |stage| find_agent(stage, "alice2"))
         .assert_only_allowed(&[
-            ("nothing", "create", "operator, new one", "registered"),
+            ("nothing", "create", "operator, new agent", "registered"),
             ("registered: claimed", &edit, "self", "registered"),
             ("registered", "claimed", "record", "registered"),
             ("registered: claimed", "unclaimed", "record", "registered"),

@@ -31,11 +31,7 @@ fn assert_needs_transaction(stage: &mut Simulator, settlement: RecordId, nonce: 
     let lease = stage.lease(settlement, "w2");
     sign_settlement(stage, &lease, nonce).expect_ok();
     stage.commit(&lease, json!({})).expect_refusal(409, "another_transaction");
-    assert_eq!(
-        (stage.hold_balance(settlement), account_balance(stage, "chain")),
-        (held, chain_balance),
-        "nothing has moved"
-    );
+    assert_eq!((stage.hold_balance(settlement), account_balance(stage, "chain")), (held, chain_balance), "no transfer");
     confirm_settlement(stage, &lease, nonce).expect_ok();
     assert_eq!(stage.state(settlement), "confirmed");
     assert_eq!((stage.hold_balance(settlement), account_balance(stage, "chain")), (0, chain_balance + held));
@@ -143,7 +139,7 @@ fn held_winnings_require_transaction_if_any_part_was_on_chain() {
         } else {
             assert_needs_no_transaction(&mut stage, payout);
         }
-        assert_eq!(stage.field(dave, "on_chain"), false, "nothing waits");
+        assert_eq!(stage.field(dave, "on_chain"), false, "nothing is held");
         let job = create_trusted_job(&mut stage);
         win_job(&mut stage, job, "dave");
         let payout = find_settlement(&stage, job, "payout");

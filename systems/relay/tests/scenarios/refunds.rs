@@ -33,7 +33,7 @@ fn refund_is_pending_until_transaction_is_confirmed() {
         );
         let lease = stage.lease(refund, "w1");
         sign_settlement(&mut stage, &lease, 4).expect_ok();
-        assert_eq!(stage.field(job, "refund_tx_hash"), "pending", "signed is not sent");
+        assert_eq!(stage.field(job, "refund_tx_hash"), "pending", "a signature is no confirmation");
         confirm_settlement(&mut stage, &lease, 4).expect_ok();
         assert_eq!(stage.field(job, "refund_tx_hash"), signature_input(4)["tx_hash"]);
         assert_eq!(stage.state(job), end_state);

@@ -46,7 +46,7 @@ fn sender_after_crash_reuses_signed_transaction() {
     sign_settlement(&mut stage, &first, 7).expect_ok();
     stage.lose_lease(&first).expect_ok();
     assert_eq!(stage.state(payout), "due");
-    for (field, value) in signature_input(7).as_object().expect("an object") {
+    for (field, value) in signature_input(7).as_object().expect("a JSON object") {
         assert_eq!(stage.field(payout, field), *value, "{field}");
     }
     stage.advance("3s");
@@ -109,11 +109,11 @@ fn sign_requires_lease_holder_and_valid_input() {
     let sign_as = |stage: &mut Simulator, caller: &onceward_core::record::Actor| {
         stage.fire(payout, "sign", caller).with_all(signature_input(1)).run().expect_refusal().status
     };
-    assert_eq!(sign_as(&mut stage, &user("bob")), 409, "nobody sends yet");
+    assert_eq!(sign_as(&mut stage, &user("bob")), 409, "no sender has leased it");
     let lease = stage.lease(payout, "w1");
     assert_eq!(sign_as(&mut stage, &user("bob")), 403);
     assert_eq!(sign_as(&mut stage, &operator("olga")), 403);
-    assert_eq!(sign_as(&mut stage, &user("alice")), 404, "nor is it anybody else's to see");
+    assert_eq!(sign_as(&mut stage, &user("alice")), 404, "invisible to other users");
     assert_eq!(sign_as(&mut stage, &worker("w2")), 404);
     for (field, bad) in
         [("nonce", json!(-1)), ("tx_hash", json!("0x12")), ("raw_tx", json!("")), ("raw_tx", json!("x".repeat(8193)))]
@@ -161,10 +161,10 @@ fn failed_send_is_retried_with_backoff() {
 const SETTLEMENT_MAKER_LIFECYCLE: &str = r#"
 language  = 1
 lifecycle = "test.maker"
-about     = "Makes settlements"
+about     = "Spawns settlements"
 
 [states]
-there = { about = "at hand", rest = true }
+there = { about = "open", rest = true }
 
 [fields]
 job     = { type = "ref", to = "relay.job" }
@@ -251,7 +251,7 @@ fn adding_wallet_settles_all_held_winnings() {
     let dave = find_agent(&stage, "dave");
     let edit = stage.fire(dave, "edit", &user("dave")).with("wallet", WALLET_ADDRESS).with("name", "Dave");
     let changes = edit.expect_changes();
-    assert_eq!(changes.records.len(), 2, "the agent and one settlement, however much there was");
+    assert_eq!(changes.records.len(), 2, "the agent and one settlement for all winnings");
     let all = stage.records_of("relay.settlement");
     assert_eq!((all.len(), all[0].hold, stage.hold_balance(dave)), (1, 16_000_000, 0));
     assert_eq!(
@@ -262,7 +262,7 @@ fn adding_wallet_settles_all_held_winnings() {
     assert_eq!((stage.field(dave, "wallet"), stage.field(dave, "name")), (json!(WALLET_ADDRESS), json!("Dave")));
     send_settlement(&mut stage, all[0].id, 1);
     stage.fire(dave, "edit", &user("dave")).with("wallet", OTHER_WALLET_ADDRESS).expect_ok();
-    assert_eq!(stage.records_of("relay.settlement").len(), 1, "nothing more was owed");
+    assert_eq!(stage.records_of("relay.settlement").len(), 1, "no further settlement");
     let job = create_won_job(&mut stage, "dave");
     assert_eq!(stage.hold_balance(find_settlement(&stage, job, "payout")), 8_000_000);
     assert_eq!((account_balance(&stage, "chain"), total_balance(&stage)), (-3 * JOB_PRICE_MICRO_USDC + 16_000_000, 0));

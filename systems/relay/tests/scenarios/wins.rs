@@ -19,7 +19,7 @@ fn passing_verdict_resolves_job_in_one_operation() {
     let rival = lease_submission(&mut stage, job, "carol");
     let unleased = claim_and_submit(&mut stage, job, "dave");
     let changes = stage.commit(&winner, verdict(80)).expect_changes();
-    assert_eq!(changes.records.len(), 6, "two submissions failed, one passed; job, agent and settlement");
+    assert_eq!(changes.records.len(), 6, "two failed submissions, one passed; job, agent and settlement");
     assert_eq!((stage.state(job).as_str(), stage.state(winner.record).as_str()), ("resolved", "passed"));
     assert_eq!(stage.field(job, "winner_id"), "bob");
     assert_eq!(stage.field(job, "result_data"), winner.record.to_string());
@@ -44,7 +44,7 @@ fn assert_first_wins(stage: &mut Simulator, job: RecordId, first: &SimulatedLeas
     assert_eq!(stage.field(job, "result_data"), first.record.to_string());
     assert_eq!((stage.state(first.record).as_str(), stage.state(second.record).as_str()), ("passed", "failed"));
     assert_eq!(stage.field(second.record, "reason"), "another_won");
-    assert_eq!(stage.field(second.record, "score"), Value::Null, "a late verdict leaves no trace");
+    assert_eq!(stage.field(second.record, "score"), Value::Null, "a late verdict changes nothing");
     find_settlement(stage, job, "payout");
     assert_eq!(account_balance(stage, "fee"), JOB_PRICE_MICRO_USDC - JOB_PRICE_MICRO_USDC * 80 / 100, "paid once");
 }
@@ -76,7 +76,7 @@ fn first_of_two_simultaneous_verdicts_wins() {
         let (first, second) = if is_swapped { (newer, older) } else { (older, newer) };
         assert_first_wins(&mut stage, job, &first, &second);
         assert_eq!(stage.now(), now);
-        assert_eq!(stage.field(find_agent(&stage, "bob"), "passed"), 1, "one win, though both were Bob's");
+        assert_eq!(stage.field(find_agent(&stage, "bob"), "passed"), 1, "one win, although both are Bob's");
     }
 }
 
@@ -136,7 +136,7 @@ fn overpayment_returns_to_depositor_on_resolve() {
     assert_eq!(
         (account_balance(&stage, "chain"), depositor_balance(&stage), total_balance(&stage)),
         (-2_000_000, 0, 0),
-        "the fee is all that stays"
+        "only the fee stays"
     );
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn generate(request: &ImageRequest) -> Result<GeneratedImage, F
     let (prompt, side) = (request.prompt.clone(), request.size.side());
     let task_result = tokio::task::spawn_blocking(move || render_png(&prompt, side)).await;
     let bytes = task_result.ok().and_then(Result::ok);
-    let bytes = bytes.ok_or_else(|| FailureReport::new("500", "the local artist could not finish the picture"))?;
+    let bytes = bytes.ok_or_else(|| FailureReport::new("500", "the built-in generator failed"))?;
     Ok(GeneratedImage { bytes: bytes.into(), media_type: "image/png" })
 }
 
