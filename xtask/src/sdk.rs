@@ -91,7 +91,7 @@ impl SdkTools {
             "--top-level-directory",
             ".",
         ]))?;
-        number_after(&output, "Ran ").context("the tests of sdk/python tell no count")
+        number_after(&output, "Ran ").context("the tests of sdk/python printed no count")
     }
 
     /// Checks, builds and tests the TypeScript SDK. Returns the number of tests.
@@ -115,9 +115,10 @@ impl SdkTools {
         let tsc = self.typescript.join("node_modules/typescript/bin/tsc");
         run_captured(self.node_command(&self.node.to_string_lossy()).arg(tsc))?;
         let mut test = self.node_command(&self.node.to_string_lossy());
-        let tests = ["client", "worker", "faults", "api_keys", "kill"].map(|name| format!("built/test/{name}.test.js"));
+        let tests = ["client", "worker", "faults", "stream_faults", "api_keys", "kill"]
+            .map(|name| format!("built/test/{name}.test.js"));
         let output = run_captured(test.args(["--test", "--test-reporter=tap"]).args(tests))?;
-        number_after(&output, "# pass ").context("the tests of sdk/typescript tell no count")
+        number_after(&output, "# pass ").context("the tests of sdk/typescript printed no count")
     }
 
     /// Runs workers of all languages at once, on both databases.

@@ -20,6 +20,7 @@ class ApiKeyTest(unittest.TestCase):
             with Client(server.url) as anonymous, self.assertRaises(RefusedError) as refused:
                 anonymous.create(TASK)
             self.assertEqual(refused.exception.status, 401)
+            self.assertIn("no API key was given", str(refused.exception))
             text = "x" * 100_000
             with Client(server.url, api_key=shop_key) as producer, Client(server.url, api_key=rival_key) as rival:
                 created = producer.create(TASK, payload=text)

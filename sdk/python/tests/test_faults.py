@@ -15,7 +15,9 @@ from typing import Any
 
 from onceward import Client, Job, NewRecord, Record, RetryPolicy, TerminalFailure, UnreachableError, Worker
 from onceward.connection import AbortHandle
+from onceward.retry_policy import is_problem_retryable
 from onceward.transport import Transport
+from onceward.types import Problem
 
 from .proxy import FaultProxy, ProxyRequest, ProxyResponse, Responder, problem_response
 from .server_process import TASK, TEST_TIMEOUT, ServerProcess, wait_for_state
@@ -53,7 +55,7 @@ class FaultTest(unittest.TestCase):
     def test_call_is_retried_after_temporary_errors(self) -> None:
         responses = [
             problem_response(507, "store_full"),
-            problem_response(500, "internal"),
+            problem_response(503, "overloaded"),
             problem_response(429, "too_fast", retry_after_ms=1),
         ]
 
@@ -63,6 +65,11 @@ class FaultTest(unittest.TestCase):
         with FaultProxy(server.url, respond) as proxy, Client(proxy.url) as client:
             self.assertEqual(client.create(TASK, fields={"name": "created at last"}).state, "waiting")
         self.assertEqual(responses, [])
+
+    def test_retryable_statuses_are_those_of_rust_worker(self) -> None:
+        retryable = [status for status in range(400, 600) if is_problem_retryable(Problem(status, "any"))]
+        self.assertEqual(retryable, [429, 502, 503, 504, 507])
+        self.assertTrue(is_problem_retryable(Problem(409, "idempotency_key_in_use")))
 
     def test_replayed_event_of_deleted_record_has_no_record(self) -> None:
         response = ProxyResponse(200, json.dumps({"record": None, "spawned": ["x"]}).encode())
@@ -77,9 +84,12 @@ class FaultTest(unittest.TestCase):
             return responses.pop() if request.path == "/v1/leases" and responses else request.forward()
 
         created = self.client.create(TASK)
-        with self.assertLogs("onceward", "WARNING"), self.run_worker(respond, lambda job: "done"):
+        with self.assertLogs("onceward", "INFO") as logged, self.run_worker(respond, lambda job: "done"):
             wait_for_state(self.client, created.id, "done")
         self.assertEqual(responses, [])
+        lines = [record.getMessage() for record in logged.records]
+        self.assertEqual(sum(line.startswith("lease call failed") for line in lines), 1, lines)
+        self.assertEqual(lines.count("the server is available again"), 1, lines)
 
     def test_payload_with_wrong_hash_does_not_reach_handler(self) -> None:
         remaining_corruptions = 2
@@ -154,7 +164,7 @@ class FaultTest(unittest.TestCase):
         self.assertEqual(self.client.effect(created.id).result, [True, None])
 
     def test_temporarily_failing_commit_is_retried(self) -> None:
-        responses = [problem_response(507, "store_full"), problem_response(500, "internal"), None]
+        responses = [problem_response(507, "store_full"), problem_response(503, "overloaded"), None]
 
         def respond(request: ProxyRequest) -> ProxyResponse | None:
             return responses.pop() if request.path.endswith("/commit") and responses else request.forward()
@@ -164,7 +174,7 @@ class FaultTest(unittest.TestCase):
             self.assertEqual(wait_for_state(self.client, created.id, "done").attempt, 1)
         self.assertEqual((self.client.effect(created.id).result, responses), ("committed", []))
 
-    def test_commit_with_repeated_server_errors_fails_job(self) -> None:
+    def test_commit_with_internal_error_fails_job(self) -> None:
         def respond(request: ProxyRequest) -> ProxyResponse:
             if request.path.endswith(".1/commit"):
                 return problem_response(500, "internal")
@@ -458,7 +468,7 @@ class StreamFaultTest(unittest.TestCase):
         responses = [
             ProxyResponse(200, sse_entries(1), {"Content-Type": "text/event-stream"}),
             problem_response(507, "store_full"),
-            problem_response(500, "internal"),
+            problem_response(503, "overloaded"),
         ]
         with FaultProxy(None, lambda request: responses.pop()) as proxy, Client(proxy.url) as client, client.stream() as stream:
             self.assertEqual(next(iter(stream)).seq, 1)

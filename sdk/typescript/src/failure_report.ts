@@ -2,6 +2,7 @@
 
 import { AlreadyCommittedError, LeaseLostError, RefusedError, RetryableFailure, TerminalFailure, type Failure } from "./errors.js";
 import type { Report } from "./requests.js";
+import { isRetryable } from "./retry_policy.js";
 import { SerializationError } from "./transport.js";
 
 /** Lifecycles limit code and message; a longer text must not cost the job its report. */
@@ -21,7 +22,8 @@ export function failureFromReportError(error: unknown): Failure | undefined {
   }
   if (error.status === 413) return new TerminalFailure("SIZE_EXCEEDED", error.message);
   if (error.status === 400 || error.status === 422) return new TerminalFailure("BAD_RESULT", error.message);
-  return isServerFault(error) ? new RetryableFailure(error.code, error.message) : undefined;
+  // The report itself may cause a server error that is not temporary.
+  return error.status >= 500 && !isRetryable(error) ? new RetryableFailure(error.code, error.message) : undefined;
 }
 
 /** Returns the report to send if the server will never accept this one. Without it, the job would run again after each lease. */
@@ -36,14 +38,6 @@ export function fallbackReport(report: Report, error: unknown, errorCode: string
   if (report.failure.message === message) return undefined;
   const fallback = report.failure.retryable ? new RetryableFailure(code, message) : new TerminalFailure(code, message);
   return { execution, token, kind: "fail", failure: fallback };
-}
-
-/**
- * Returns whether the report itself may cause the server's error. The excluded statuses say that the server is busy, full or
- * unavailable.
- */
-export function isServerFault(error: unknown): boolean {
-  return error instanceof RefusedError && error.status >= 500 && ![502, 503, 504, 507].includes(error.status);
 }
 
 export function sanitizeFailure(failure: Failure): Failure {

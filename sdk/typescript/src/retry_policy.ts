@@ -17,6 +17,9 @@ export const DEFAULT_RETRY_POLICY: RetryPolicy = { responseTimeout: 10_000, retr
 const INITIAL_RETRY_DELAY = 50;
 const MAX_RETRY_DELAY = 5_000;
 
+/** The same as in the Rust worker (`crates/worker/src/error.rs`). */
+const RETRYABLE_STATUSES = [429, 502, 503, 504, 507];
+
 /** Bounds the delay that a server may ask for, in milliseconds. */
 const MAX_RETRY_AFTER = 30_000;
 
@@ -31,10 +34,12 @@ export function isRetryable(error: unknown): boolean {
   return error instanceof UnreachableError || (error instanceof RefusedError && isProblemRetryable(error.problem));
 }
 
-/** Returns whether the cause is temporary, for example an overloaded server, a full disk or an internal error. */
+/**
+ * Returns whether the cause is temporary, for example an overloaded or unavailable server, or a full disk. An internal error (500) is not:
+ * the request itself may cause it.
+ */
 export function isProblemRetryable(problem: Problem): boolean {
-  if (problem.code === "idempotency_key_in_use" || problem.status === 429) return true;
-  return problem.status >= 500 && problem.status !== 501 && problem.status !== 505;
+  return problem.code === "idempotency_key_in_use" || RETRYABLE_STATUSES.includes(problem.status);
 }
 
 /** Returns whether the server refused the call itself, so that no retry can succeed. */

@@ -86,7 +86,10 @@ export class Transport {
     const { method, path } = request;
     const response = await fetch(this.#baseUrl + path, { method, headers, body, signal, redirect: "error" });
     if (response.ok) return response;
-    throw errorFromProblem(parseProblem(response.status, response.headers.get("retry-after"), await response.text()));
+    const problem = parseProblem(response.status, response.headers.get("retry-after"), await response.text());
+    if (problem.status !== 401 || this.#headers["authorization"] !== undefined) throw errorFromProblem(problem);
+    const detail = `${problem.detail ?? problem.title}; no API key was given: pass it as \`apiKey\` or set ONCEWARD_KEY`;
+    throw errorFromProblem({ ...problem, detail });
   }
 
   /**

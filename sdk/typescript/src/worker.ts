@@ -15,7 +15,7 @@ import {
   TerminalFailure,
   UnreachableError,
 } from "./errors.js";
-import { failureFromReportError, fallbackReport, isServerFault, sanitizeFailure } from "./failure_report.js";
+import { failureFromReportError, fallbackReport, sanitizeFailure } from "./failure_report.js";
 import { HEARTBEATS_PER_LEASE, HeartbeatScheduler } from "./heartbeat.js";
 import { Job } from "./job.js";
 import { newIdempotencyKey, type LeaseLength, type Report } from "./requests.js";
@@ -55,9 +55,6 @@ const FINAL_REPORT_TIMEOUT = 2_000;
 /** The server's limit for a request with an idempotency key. */
 const MAX_JOBS_PER_REQUEST = 100;
 
-/** After so many server errors in response to one report, the report itself is taken as the cause. */
-const MAX_SERVER_FAULTS = 5;
-
 /** A payload that does not match its hash may have been damaged in transfer, so it is downloaded once more. */
 const MAX_PAYLOAD_DOWNLOADS = 2;
 
@@ -84,6 +81,7 @@ export class Worker {
   readonly #counters = new JobCounters();
   #shutdownGrace: number;
   #hasStarted = false;
+  #isServerUnavailable = false;
   #notifyChange: (() => void) | undefined;
 
   constructor(config: WorkerConfig = {}) {
@@ -185,17 +183,32 @@ export class Worker {
     const [idempotencyKey, backoff, closing] = [newIdempotencyKey(), new Backoff(), this.#closing.signal];
     for (let isRepeated = false; !closing.aborted; isRepeated = true) {
       try {
-        this.#startJobs(await this.#leaseOnce(maxJobs, idempotencyKey, { maxWait: this.#maxWait, signal: closing }), isRepeated);
+        const leasedJobs = await this.#leaseOnce(maxJobs, idempotencyKey, { maxWait: this.#maxWait, signal: closing });
+        this.#logAvailable();
+        this.#startJobs(leasedJobs, isRepeated);
         return;
       } catch (error) {
         if (closing.aborted) break;
         if (isFinal(error)) throw error;
-        this.#log(`lease call failed, retrying: ${formatError(error)}`);
+        this.#logUnavailable(error);
         await sleep(backoff.nextDelay(retryAfterOf(error)), closing);
       }
     }
     // One of these calls may have leased jobs.
     this.#startJobs(await this.#recallLeases(maxJobs, idempotencyKey), true);
+  }
+
+  /** Logs the first failed lease call of an outage only. */
+  #logUnavailable(error: unknown): void {
+    if (!this.#isServerUnavailable) {
+      this.#log(`lease call failed; the worker retries until the server is available: ${formatError(error)}`);
+    }
+    this.#isServerUnavailable = true;
+  }
+
+  #logAvailable(): void {
+    if (this.#isServerUnavailable) this.#log("the server is available again");
+    this.#isServerUnavailable = false;
   }
 
   /** Returns the jobs that an aborted call leased, so that the worker can yield them. */
@@ -383,17 +396,16 @@ export class Worker {
   /** Sends a report until the server accepts or refuses it, or the lease has expired. The fencing token makes repeats safe. */
   async #send(job: Job, report: Report): Promise<ReportResult> {
     const backoff = new Backoff(Math.max(job.leaseDuration / 10, 10));
-    for (let serverFaults = 0; ; ) {
+    for (;;) {
       const timeout = Math.min(this.client.retryPolicy.responseTimeout, Math.max(job.reportDeadline - performance.now(), 50));
       let delay: number;
       try {
         return await this.client.reportOnce(report, timeout, job.traceparent);
       } catch (error) {
-        if (isServerFault(error)) serverFaults += 1;
         delay = Math.min(backoff.nextDelay(retryAfterOf(error)), job.leaseDuration / HEARTBEATS_PER_LEASE);
         const now = performance.now();
         const isTooLate = now >= job.leaseExpiresAt || now + delay > job.reportDeadline;
-        if (!isRetryable(error) || serverFaults === MAX_SERVER_FAULTS || isTooLate) throw error;
+        if (!isRetryable(error) || isTooLate) throw error;
       }
       await sleep(delay);
     }

@@ -16,7 +16,7 @@ it("each API key allows only its role", async () => {
     await server.start();
     const { url } = server;
     const refusedWith = (status: number) => (error: unknown) => error instanceof RefusedError && error.status === status;
-    await assert.rejects(new Client({ url }).create(TASK), refusedWith(401));
+    await assert.rejects(new Client({ url }).create(TASK), /^RefusedError: 401 .*no API key was given/);
     const producer = new Client({ url, apiKey: shopKey });
     const created = await producer.create(TASK, { payload: "x".repeat(100_000) });
     await assert.rejects(new Client({ url, apiKey: rivalKey }).get(created.id), refusedWith(404));

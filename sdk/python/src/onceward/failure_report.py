@@ -9,12 +9,12 @@ from .errors import (
     AlreadyCommittedError,
     Failure,
     LeaseLostError,
-    OncewardError,
     RefusedError,
     RetryableFailure,
     TerminalFailure,
 )
 from .requests import Report
+from .retry_policy import is_retryable
 
 #: Lifecycles limit code and message; a longer text must not cost the job its report.
 MAX_FAILURE_CHARS = 500
@@ -37,7 +37,10 @@ def failure_from_report_error(error: Exception) -> Failure | None:
         return TerminalFailure("SIZE_EXCEEDED", str(error.problem))
     if error.status in (400, 422):
         return TerminalFailure("BAD_RESULT", str(error.problem))
-    return RetryableFailure(error.code, str(error.problem)) if is_server_fault(error) else None
+    if error.status >= 500 and not is_retryable(error):
+        # The report itself may cause the error.
+        return RetryableFailure(error.code, str(error.problem))
+    return None
 
 
 def fallback_report(report: Report, error: Exception, error_code: str) -> Report | None:
@@ -56,12 +59,6 @@ def fallback_report(report: Report, error: Exception, error_code: str) -> Report
         report.execution, report.token, failure_type(code, "the server rejected the original error message")
     )
     return None if fallback == report else fallback
-
-
-def is_server_fault(error: OncewardError) -> bool:
-    """Returns whether the report itself may cause the server's error. The excluded statuses say that the server is busy, full or
-    unavailable."""
-    return isinstance(error, RefusedError) and error.status >= 500 and error.status not in (502, 503, 504, 507)
 
 
 def sanitize_failure(failure: Failure) -> Failure:

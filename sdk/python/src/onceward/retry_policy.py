@@ -12,6 +12,9 @@ from .types import Problem
 #: The first delay and the longest, in seconds. The delay doubles with each retry.
 INITIAL_RETRY_DELAY, MAX_RETRY_DELAY = 0.05, 5.0
 
+#: The same as in the Rust worker (`crates/worker/src/error.rs`).
+RETRYABLE_STATUSES = (429, 502, 503, 504, 507)
+
 #: Bounds the delay that a server may ask for, in seconds.
 MAX_RETRY_AFTER = 30.0
 
@@ -35,10 +38,9 @@ def is_retryable(error: OncewardError) -> bool:
 
 
 def is_problem_retryable(problem: Problem) -> bool:
-    """Returns whether the cause is temporary, for example an overloaded server, a full disk or an internal error."""
-    if problem.code == "idempotency_key_in_use" or problem.status == 429:
-        return True
-    return problem.status >= 500 and problem.status not in (501, 505)
+    """Returns whether the cause is temporary, for example an overloaded or unavailable server, or a full disk. An internal error (500) is
+    not: the request itself may cause it."""
+    return problem.code == "idempotency_key_in_use" or problem.status in RETRYABLE_STATUSES
 
 
 def is_final(error: OncewardError) -> bool:

@@ -7,7 +7,7 @@ import json
 import ssl
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -85,7 +85,7 @@ class Transport:
                 abort_handle.detach()
         self._release(connection, received)
         if response.status >= 400:
-            raise error_from_problem(parse_problem(response))
+            raise error_from_problem(self._parse_problem(response))
         return response
 
     def open(
@@ -96,9 +96,8 @@ class Transport:
         try:
             response = self._request(connection, "GET", path, None, headers, abort_handle)
             if response.status >= 400:
-                raise error_from_problem(
-                    parse_problem(Response(response.status, dict(response.headers.items()), response.read()))
-                )
+                refusal = Response(response.status, dict(response.headers.items()), response.read())
+                raise error_from_problem(self._parse_problem(refusal))
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise UnreachableError(f"{self.url}: {error or type(error).__name__}") from error
@@ -113,6 +112,13 @@ class Transport:
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
+
+    def _parse_problem(self, response: Response) -> Problem:
+        problem = parse_problem(response)
+        if problem.status != 401 or "Authorization" in self._headers:
+            return problem
+        detail = f"{problem.detail or problem.title}; no API key was given: pass it as `api_key` or set ONCEWARD_KEY"
+        return replace(problem, detail=detail)
 
     def _request(
         self,

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from .client import Client, parse_payload
 from .connection import AbortHandle
-from .counters import JobCounters
 from .errors import (
     AlreadyCommittedError,
     Failure,
@@ -28,18 +27,13 @@ from .errors import (
     TerminalFailure,
     UnreachableError,
 )
-from .failure_report import (
-    SERIALIZATION_ERRORS,
-    failure_from_report_error,
-    fallback_report,
-    is_server_fault,
-    sanitize_failure,
-)
-from .heartbeat import HEARTBEATS_PER_LEASE, HeartbeatThread
+from .failure_report import sanitize_failure
+from .heartbeat import HeartbeatThread
 from .job import Job
+from .reporter import Reporter
 from .requests import Report, new_idempotency_key
 from .retry_policy import Backoff, is_final, is_retryable, retry_after_of
-from .types import LeasedJob, Record, ReportResult
+from .types import LeasedJob, Record
 
 P = TypeVar("P")
 Handler = Callable[[Job[P]], Any]
@@ -50,14 +44,8 @@ FINAL_REPORT_TIMEOUT = 2.0
 #: The server's limit for a request with an idempotency key.
 MAX_JOBS_PER_REQUEST = 100
 
-#: After so many server errors in response to one report, the report itself is taken as the cause.
-MAX_SERVER_FAULTS = 5
-
 #: A payload that does not match its hash may have been damaged in transfer, so it is downloaded once more.
 MAX_PAYLOAD_DOWNLOADS = 2
-
-#: A report, its fallback, and the fallback of that one.
-MAX_REPORT_ATTEMPTS = 3
 
 #: SIGHUP is included: a closed terminal must not leave jobs leased.
 SHUTDOWN_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
@@ -104,7 +92,8 @@ class Worker:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self._signal: str | None = None
-        self._counters = JobCounters()
+        self._is_server_unavailable = False
+        self._reporter = Reporter(self.client, error_code)
         # A signal handler can do little safely, so it sends a byte to `run`, which waits for it.
         self._wake_receiver, self._wake_sender = socket.socketpair()
 
@@ -223,7 +212,7 @@ class Worker:
                 self._job_queue.put(None)
             if self._heartbeats is not None:
                 self._heartbeats.close()
-            log.info("worker stopped: %s", self._counters)
+            log.info("worker stopped: %s", self._reporter.counters)
             self._wake_sender.send(b"e")
 
     def _lease_until_closed(self) -> None:
@@ -247,7 +236,9 @@ class Worker:
                     break
                 self._lease_abort_handle = abort_handle
             try:
-                self._start_jobs(self._lease_once(max_jobs, key, self._max_wait, abort_handle), is_repeated)
+                leased_jobs = self._lease_once(max_jobs, key, self._max_wait, abort_handle)
+                self._log_available()
+                self._start_jobs(leased_jobs, is_repeated)
                 return
             except OncewardError as error:
                 is_repeated = True
@@ -255,13 +246,24 @@ class Worker:
                     break
                 if is_final(error):
                     raise
-                log.warning("lease call failed, retrying: %s", error)
+                self._log_unavailable(error)
                 self._closing.wait(backoff.next_delay(retry_after_of(error)))
             finally:
                 with self._changed:
                     self._lease_abort_handle = None
         if is_repeated:
             self._start_jobs(self._recall_leases(max_jobs, key), is_repeated)
+
+    def _log_unavailable(self, error: OncewardError) -> None:
+        """Logs the first failed lease call of an outage only."""
+        if not self._is_server_unavailable:
+            log.warning("lease call failed; the worker retries until the server is available: %s", error)
+        self._is_server_unavailable = True
+
+    def _log_available(self) -> None:
+        if self._is_server_unavailable:
+            log.info("the server is available again")
+        self._is_server_unavailable = False
 
     def _recall_leases(self, max_jobs: int, key: str) -> list[LeasedJob]:
         """Returns the jobs that an aborted call leased, so that the worker can yield them."""
@@ -350,8 +352,8 @@ class Worker:
     def _run_jobs(self) -> None:
         while (job := self._job_queue.get()) is not None:
             try:
-                if self._confirm_lease(job):
-                    self._send_final_report(job, self._run_handler(job))
+                if self._confirm_lease(job) and (report := self._run_handler(job)) is not None:
+                    self._reporter.send_final(job, report)
             except Exception:
                 log.exception("job %s: report failed", job.id)
             finally:
@@ -370,8 +372,8 @@ class Worker:
         try:
             if job.is_lease_uncertain and time.monotonic() < job.lease_expires_at:
                 sent_at = time.monotonic()
-                if self._send(job, Report.heartbeat(job.execution, job.token, self._lease)).stop:
-                    self._send_final_report(job, Report.yield_(job.execution, job.token))
+                if self._reporter.send(job, Report.heartbeat(job.execution, job.token, self._lease)).stop:
+                    self._reporter.send_final(job, Report.yield_(job.execution, job.token))
                     return False
                 job.extend_lease(sent_at)
         except OncewardError as error:
@@ -414,77 +416,13 @@ class Worker:
             raise TerminalFailure("BAD_PAYLOAD", f"{type(error).__name__}: {error}") from error
 
     def _yield_job(self, job: Job[Any]) -> None:
-        """Yields a job whose handler does not end. The handler's result is discarded."""
-        if not job.claim_report():
-            return
-        job.request_stop("shutdown")
-        report = (Report.finish if job.is_committed else Report.yield_)(job.execution, job.token)
-        try:
-            self._send(job, report)
-            self._counters.count(report)
-        except OncewardError as error:
-            log.warning("job %s could not be yielded: %s", job.id, error)
+        self._reporter.yield_job(job)
         if self._heartbeats is not None:
             self._heartbeats.remove(job)
 
-    def _send_final_report(self, job: Job[Any], report: Report | None) -> None:
-        if report is None or job.stop_reason == "lease_lost" or not job.claim_report():
-            return
-        if job.is_committed:
-            # The effect is committed, so the job ends however the handler ended.
-            report = Report.finish(job.execution, job.token)
-        for _ in range(MAX_REPORT_ATTEMPTS):
-            try:
-                self._send(job, report)
-                self._counters.count(report)
-                return
-            except UnreachableError as error:
-                log.error("job %s: the lease expired before the server answered %s: %s", job.id, report.kind, error)
-                return
-            except (RefusedError, *SERIALIZATION_ERRORS) as error:
-                fallback = fallback_report(report, error, self._error_code)
-                if fallback is None:
-                    log.warning("job %s: the server refused %s: %s", job.id, report.kind, error)
-                    return
-                log.error("job %s: %s was rejected, the job fails: %s", job.id, report.kind, error)
-                report = fallback
-
-    def _send(self, job: Job[Any], report: Report) -> ReportResult:
-        """Sends a report until the server accepts or refuses it, or the lease has expired. The fencing token makes repeats safe."""
-        backoff, server_faults = Backoff(max(job.lease_duration / 10, 0.01)), 0
-        while True:
-            response_timeout = min(
-                self.client.retry_policy.response_timeout, max(job.report_deadline - time.monotonic(), 0.05)
-            )
-            try:
-                return self.client.report_once(
-                    report, response_timeout=response_timeout, traceparent=job.traceparent
-                )
-            except OncewardError as error:
-                server_faults += is_server_fault(error)
-                delay = min(backoff.next_delay(retry_after_of(error)), job.lease_duration / HEARTBEATS_PER_LEASE)
-                now = time.monotonic()
-                is_too_late = now >= job.lease_expires_at or now + delay > job.report_deadline
-                if not is_retryable(error) or server_faults == MAX_SERVER_FAULTS or is_too_late:
-                    raise
-            time.sleep(delay)
-
     def commit_job(self, job: Job[Any], result: Any) -> None:
         """Implements `Job.commit`."""
-        if job.is_committed:
-            raise RuntimeError("the job is already committed")
-        if job.stop_reason == "lease_lost":
-            raise JobStoppedError("lease_lost")
-        report = Report.commit(job.execution, job.token, result)
-        try:
-            self._send(job, report)
-            self._counters.count(report)
-        except (RefusedError, *SERIALIZATION_ERRORS) as error:
-            failure = failure_from_report_error(error)
-            if failure is None:
-                raise
-            raise failure from error
-        job.is_committed = True
+        self._reporter.commit(job, result)
 
     def fetch_payload(self, record: Record) -> Any:
         """Implements `Job.payload`: downloads a large payload and verifies its hash."""
