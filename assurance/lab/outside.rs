@@ -14,6 +14,6 @@ async fn answer_deposit(request: CheckRequest) -> Result<Map<String, Json>, Chec
         "ok": true, "on_chain": false, "amount": arguments["at_least"], "tx_hash": arguments["tx_hash"],
         "sender": "0x00000000000000000000000000000000000000aa",
     });
-    let Json::Object(answer) = answer else { return Err(CheckError("no object".to_owned())) };
+    let Json::Object(answer) = answer else { return Err(CheckError("not an object".to_owned())) };
     Ok(answer)
 }

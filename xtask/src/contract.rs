@@ -36,7 +36,7 @@ impl<'a> ContractOptions<'a> {
             match pair {
                 ["--seed", seed] => options.seed = seed,
                 ["--examples", examples] => options.max_examples = examples,
-                other => bail!("what is {}? `contract [--seed N] [--examples N]`", other.join(" ")),
+                other => bail!("unknown option {}; usage: `contract [--seed N] [--examples N]`", other.join(" ")),
             }
         }
         Ok(options)
@@ -146,7 +146,7 @@ impl ContractServer {
         shell::run(shell::command("kill").args(["-TERM", &self.process.id().to_string()]))?;
         let status = self.process.wait()?;
         if !status.success() {
-            bail!("the server ended badly ({status})");
+            bail!("the server failed ({status})");
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ fn find_or_install() -> Result<String> {
     }
     let installed = tree::root().join("target/tools/bin/cargo-deny");
     if !installed.is_file() {
-        println!("cargo-deny is missing: installing it into target/tools (a few minutes, once)");
+        println!("cargo-deny is missing; installing it into target/tools (takes a few minutes, once)");
         let mut install = shell::command("cargo");
         install.current_dir(tree::root());
         install.args(["install", "cargo-deny", "--quiet", "--locked", "--version", VERSION, "--root", "target/tools"]);

@@ -29,7 +29,7 @@ fn draw_all(only_check: bool) -> Result<()> {
     }
     for path in tree::paths()?.into_iter().filter(|path| path.starts_with(DIAGRAMS_DIR) && !written.contains(path)) {
         if only_check {
-            bail!("{path} shows no shipped lifecycle: run `cargo xtask diagrams` and commit");
+            bail!("{path} shows no shipped lifecycle; run `cargo xtask diagrams` and commit it");
         }
         std::fs::remove_file(tree::root().join(path))?;
     }

@@ -30,8 +30,8 @@ impl FuzzOptions {
             match *word {
                 "--short" => options.replay_only = true,
                 "--seconds" => {
-                    let number = words.next().context("--seconds wants a number")?;
-                    options.seconds = number.parse().with_context(|| format!("{number} is no number of seconds"))?;
+                    let number = words.next().context("--seconds needs a number")?;
+                    options.seconds = number.parse().with_context(|| format!("{number} is not a number of seconds"))?;
                 }
                 target if FUZZ_TARGETS.contains(&target) => options.target = Some(target.to_owned()),
                 other => bail!("{other} is neither an option nor one of {}", FUZZ_TARGETS.join(", ")),
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         ]));
     }
     if !shell::can_run(shell::command("cargo").args(["fuzz", "--version"])) {
-        println!("installing cargo-fuzz, which is missing (a few minutes, once)");
+        println!("cargo-fuzz is missing; installing it (takes a few minutes, once)");
         shell::run(shell::command("cargo").args([
             "install",
             "cargo-fuzz",

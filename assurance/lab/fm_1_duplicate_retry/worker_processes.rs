@@ -28,12 +28,12 @@ async fn commit_from_both(lab: &LabEngine) -> [String; 2] {
 async fn expect_lease_expiry(lab: &LabEngine) {
     let mut stream = lab.engine.stream(&user("ann"), 2);
     lab.engine.wake_all();
-    let entry = tokio::time::timeout(WAIT_TIMEOUT, stream.next()).await.expect("in time");
+    let entry = tokio::time::timeout(WAIT_TIMEOUT, stream.next()).await.expect("before the timeout");
     assert!(entry.expect("reading").expect("open").text.contains("Due"));
 }
 
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_both_worker_processes_commit() {
     on_sqlite(async |lab| {
         let id = lab.create_charge().await;
@@ -96,7 +96,7 @@ fn recovered_next_engine_finishes_committed_job() {
         let found = LabEngine::open_file(&folder, 60).await;
         // The new engine's scheduler finishes the job without any call.
         let mut stream = found.engine.stream(&user("ann"), 3);
-        let entry = tokio::time::timeout(WAIT_TIMEOUT, stream.next()).await.expect("in time");
+        let entry = tokio::time::timeout(WAIT_TIMEOUT, stream.next()).await.expect("before the timeout");
         assert_eq!(entry.expect("reading").expect("open").record, Some(id));
         assert_eq!(found.state(id).await, "charged");
         assert_eq!((count_effects(found.store(), id).await, shop_balance(found.store()).await), (1, 1));

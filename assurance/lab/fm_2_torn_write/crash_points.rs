@@ -65,7 +65,7 @@ impl CrashScene {
                 assert!(answer.starts_with("ok") && status.success(), "{answer}, {status}");
                 assert!(
                     entries_or_damage.is_err() || block_on(read_summary(&file)) != self.before,
-                    "what was answered is there"
+                    "acknowledged data is stored"
                 );
                 remove_files(&file);
                 None
@@ -91,7 +91,7 @@ impl CrashScene {
         let mut engine = process::engine(file, self.operation.at_secs);
         engine.expect_line("open");
         engine.send_line(&self.operation.command);
-        let answer = engine.next_line().expect("an answer");
+        let answer = engine.next_line().expect("a reply");
         assert!(engine.wait_for_exit().success());
         answer
     }
@@ -101,7 +101,7 @@ impl CrashScene {
         KILL_SYSCALLS.into_iter().flat_map(move |call| {
             (1..=MAX_CRASH_POINTS).map_while(move |nth| {
                 let left = self.kill_at(call, nth);
-                assert!(nth > 1 || left.is_some(), "no {call} was hit");
+                assert!(nth > 1 || left.is_some(), "no {call} was interrupted");
                 left
             })
         })
@@ -151,7 +151,7 @@ fn assert_all_or_nothing(kind: &str) {
         points += 1;
         remove_files(&left.file);
     }
-    assert!(nothing > 0, "{kind}: no kill came in time");
+    assert!(nothing > 0, "{kind}: every process finished before its kill");
     println!("lab: {kind}: {points} crash points, all or nothing at each");
 }
 
@@ -170,13 +170,13 @@ fn assert_recovers_by_retry(kind: &str) {
             assert_eq!(
                 block_on(read_summary(&left.file)).since(scene.before),
                 step,
-                "{kind}, point {points}, asked again"
+                "{kind}, point {points}, repeated"
             );
             block_on(assert_verified(&left.file));
         }
         remove_files(&left.file);
     }
-    assert!(nothing > 0, "{kind}: no kill came in time");
+    assert!(nothing > 0, "{kind}: every process finished before its kill");
     println!("lab: {kind}: {points} crash points, all or nothing at each; retried, it happened once");
 }
 
@@ -196,7 +196,7 @@ fn torn_points(kind: &str) -> (Vec<String>, usize) {
 
 /// Without the transaction each row is written separately, so log and tables differ.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_commit_is_torn_at_crash() {
     let (torn, points) = torn_points("commit");
     assert!(torn.iter().any(|text| text.contains("its log says")), "{torn:?}");
@@ -207,7 +207,7 @@ fn damage_commit_is_torn_at_crash() {
 
 /// The log entry exists without its record, so its hash no longer matches.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_create_leaves_log_entry_without_record() {
     let (torn, points) = torn_points("create");
     assert!(torn.iter().any(|text| text.contains("does not carry the hash")), "{torn:?}");

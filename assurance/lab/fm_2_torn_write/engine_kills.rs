@@ -22,7 +22,7 @@ fn recovered_commit_retried_after_postgres_engine_kill_has_one_effect() {
             let answer = opened.and_then(|_| engine.next_line());
             // A process that has replied may still be killed while it closes.
             let killed = !engine.wait_for_exit().success();
-            assert!(killed || answer.is_some(), "silent, and yet not killed");
+            assert!(killed || answer.is_some(), "no reply, but not killed");
             verify_against_log(lab.store()).await.expect("store matches its log after a kill");
             // A kill after the COMMIT message leaves the operation stored, with or without a reply.
             let landed = count_effects(lab.store(), id).await;
@@ -35,7 +35,7 @@ fn recovered_commit_retried_after_postgres_engine_kill_has_one_effect() {
             assert_eq!((count_effects(lab.store(), id).await, shop_balance(lab.store()).await), (1, coins));
             if let Some(answer) = answer {
                 assert_eq!(answer, format!("ok {}", id.0));
-                assert_eq!(landed, 1, "what was answered is there");
+                assert_eq!(landed, 1, "acknowledged data is stored");
                 break;
             }
         }

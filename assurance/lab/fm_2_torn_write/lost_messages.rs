@@ -100,7 +100,7 @@ impl std::fmt::Display for LossCounts {
         let Self { dropped: lost, answered_anyway: answered, landed_unanswered: landed } = self;
         let doubt = lost - answered;
         write!(to, "{lost} messages lost: {answered} calls continued by themselves, {doubt} had an unknown outcome, ")?;
-        write!(to, "and {landed} of those had landed; asked again, all happened once")
+        write!(to, "and {landed} of those were stored; repeated, all happened once")
     }
 }
 
@@ -133,7 +133,7 @@ impl ProxiedEngine<'_> {
 
     fn request(&mut self, command: &str) -> String {
         self.engine.send_line(command);
-        self.engine.next_line().expect("an answer")
+        self.engine.next_line().expect("a reply")
     }
 
     /// Repeats the call until the database is reachable, and returns the reply.
@@ -195,7 +195,7 @@ impl ProxiedEngine<'_> {
         assert!([StoreSummary::UNCHANGED, step].contains(&moved), "{point}: {moved:?}");
         let (landed, answered) = (moved == step, answer.starts_with("ok"));
         if answered {
-            assert!(landed, "{point}: what was answered is there");
+            assert!(landed, "{point}: acknowledged data is stored");
         } else {
             assert!(was_lost && is_unreachable(&answer), "{point}");
         }
@@ -204,7 +204,7 @@ impl ProxiedEngine<'_> {
             let answer = self.request_until_reachable(&act.command);
             self.set_clock(0);
             assert!(answer.starts_with("ok"), "{point}, then {answer}");
-            assert_eq!(self.settled_summary().await.since(before), step, "{point}, asked again");
+            assert_eq!(self.settled_summary().await.since(before), step, "{point}, repeated");
         }
         tally.dropped += usize::from(was_lost);
         tally.answered_anyway += usize::from(was_lost && answered);
@@ -250,7 +250,7 @@ fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: 
                 round = LossCounts::default();
                 assert!(
                     engine_line.test_point(kind, (MessagePhase::Commit, nth), step, &mut round).await,
-                    "{kind}: no commit {nth}"
+                    "{kind}: no commit message {nth}"
                 );
                 if kind != "due" || round.landed_unanswered == nth - 1 {
                     break;
@@ -266,7 +266,7 @@ fn drop_each_message(kind: &str, server: &'static PostgresServer, stops_server: 
             let mut nth = 1;
             while engine_line.test_point(kind, (part, nth), step, &mut tally).await {
                 nth += 1;
-                assert!(nth < MAX_MESSAGES, "{kind}: it never gets through");
+                assert!(nth < MAX_MESSAGES, "{kind}: the call never succeeds");
             }
         }
         let view = PostgresScanner::open(url).await.expect("database opens after the crash");

@@ -33,7 +33,7 @@ pub(super) async fn prepare_database(kind: &str, lab: &LabEngine) {
     }
     if kind == "resolve" {
         let files = InputFiles { files: onceward_testkit::systems::source_files("relay") };
-        lab.engine.put_lifecycles(&files).await.expect("sound files");
+        lab.engine.put_lifecycles(&files).await.expect("valid lifecycle files");
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn prepare_operation(kind: &str, lab: &LabEngine, number: usize
         }
         // The lease has expired, so reading the job returns it to the queue.
         "due" => return operation(format!("look {}", record.0), 30, true),
-        other => panic!("no such kind: {other}"),
+        other => panic!("unknown kind: {other}"),
     };
     operation(ask_command(&bob, &call), 0, is_safe)
 }
@@ -126,13 +126,13 @@ fn create_call(lifecycle: &str, fields: Json) -> Call {
 async fn prepare_verdict(lab: &LabEngine, number: usize) -> Call {
     let create = async |who: &str, lifecycle: &str, fields: Json| {
         let Call::Create(create) = create_call(lifecycle, fields) else { unreachable!() };
-        let bytes = if lifecycle == "relay.submission" { b"an answer".to_vec() } else { Vec::new() };
+        let bytes = if lifecycle == "relay.submission" { b"a reply".to_vec() } else { Vec::new() };
         let done = if bytes.is_empty() {
             lab.engine.submit(Submission::new(&user(who), Call::Create(create))).await
         } else {
             lab.engine.create_with_payload(&user(who), create, bytes).await
         };
-        done.expect("it is made").subject
+        done.expect("the record is created").subject
     };
     let fire = async |who: &str, record: RecordId, event: &str, input: Json| {
         let Json::Object(input) = input else { panic!("input is an object") };
@@ -156,7 +156,7 @@ async fn prepare_verdict(lab: &LabEngine, number: usize) -> Call {
         let (token, result) = (leased.token.expect("a token"), json!({ "score": 100, "steps": [] }));
         last_verdict = Some(Call::Commit { record, token, result, finish: true });
     }
-    last_verdict.expect("three of them")
+    last_verdict.expect("three submissions")
 }
 
 /// Numbers that describe a database; each kind of operation changes at least one. They are: log entries, records, their
@@ -177,7 +177,7 @@ impl StoreSummary {
         let keys = store.api_keys().await.expect("keys").keys;
         let live = keys.iter().filter(|key| key.revoked_at.is_none()).count();
         let lifecycles = store.refresh_catalog().await.expect("lifecycles").revision();
-        let last = store.last_seq().await.expect("the log");
+        let last = store.last_seq().await.expect("the log is readable");
         Self([to_i64(last), to_i64(records.len()), versions, ends, lifecycles.into(), to_i64(keys.len()), to_i64(live)])
     }
 

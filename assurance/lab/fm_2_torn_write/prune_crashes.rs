@@ -59,7 +59,7 @@ fn prevented_crash_in_prune_is_all_or_nothing() {
             assert_eq!(pruned + remaining, all, "{call} {nth}");
             if let Some(answer) = answer {
                 assert_eq!((&*answer, pruned), ("ok 3", CHARGE_COUNT), "{call} {nth}");
-                assert!(nth > 1, "no {call} was hit");
+                assert!(nth > 1, "no {call} was interrupted");
                 break;
             }
             assert!(pruned == 0 || pruned == CHARGE_COUNT, "{call} {nth}: {pruned}");
@@ -67,6 +67,6 @@ fn prevented_crash_in_prune_is_all_or_nothing() {
             before += usize::from(pruned == 0);
         }
     }
-    assert!(before > 0, "no kill came in time");
+    assert!(before > 0, "every process finished before its kill");
     println!("lab: prune: {points} crash points, all or nothing at each");
 }

@@ -20,7 +20,7 @@ async fn create_all(lab: &LabEngine) {
     let fields = Map::from_iter([("budget".to_owned(), json!(MAX_FAILURES))]);
     let create = CreateRecord { lifecycle: "execution.job".into(), id: None, owner: None, fields, payload: None };
     let all = vec![Submission::new(&user("ann"), Call::Create(create)); JOB_COUNT];
-    let made = lab.engine.submit_all(all).await.expect("taken on");
+    let made = lab.engine.submit_all(all).await.expect("created");
     assert!(made.iter().all(Result::is_ok));
 }
 
@@ -36,7 +36,7 @@ async fn fail_all(lab: &LabEngine, held: Vec<LeasedJob>) {
         let (record, token) = (held.record.id, held.token);
         Submission::new(&worker("bob"), Call::Fail { record, token, error: down.clone() })
     });
-    let replies = lab.engine.submit_all(reports.collect()).await.expect("taken on");
+    let replies = lab.engine.submit_all(reports.collect()).await.expect("created");
     assert!(replies.iter().all(Result::is_ok));
 }
 
@@ -63,27 +63,23 @@ fn max_per_tenth_second(after: &[i64]) -> usize {
 
 /// Without backoff and jitter all jobs retry at once, until every attempt is used up in the same instant.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_all_jobs_retry_in_same_instant() {
     on_each_store(async |lab| {
         create_all(lab).await;
         for round in 1..=MAX_FAILURES {
             let held = lease_all(lab).await;
-            assert_eq!(held.len(), JOB_COUNT, "round {round}: all of them, at the same instant");
+            assert_eq!(held.len(), JOB_COUNT, "round {round}: all jobs at the same instant");
             fail_all(lab, held).await;
         }
-        assert_eq!(
-            ready_after(lab, time_at(0)).await.1,
-            JOB_COUNT,
-            "every try of every job is gone, and no time has passed"
-        );
+        assert_eq!(ready_after(lab, time_at(0)).await.1, JOB_COUNT, "all attempts are used up at the same instant");
     });
     println!("lab: {} calls of a service that is down, all at the same instant", JOB_COUNT * MAX_FAILURES);
 }
 
 /// Without the budget the jobs retry forever.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_jobs_retry_without_end() {
     on_each_store(async |lab| {
         create_all(lab).await;
@@ -93,7 +89,7 @@ fn damage_jobs_retry_without_end() {
             assert_eq!(held.len(), JOB_COUNT);
             fail_all(lab, held).await;
         }
-        assert_eq!(ready_after(lab, time_at(0)).await.1, 0, "none has ended");
+        assert_eq!(ready_after(lab, time_at(0)).await.1, 0, "no job has ended");
     });
     println!(
         "lab: {} attempts where {} were allowed, without end",
@@ -115,10 +111,10 @@ fn prevented_retries_are_spread_and_bounded() {
             assert_eq!(held.len(), JOB_COUNT);
             tries += held.len();
             fail_all(lab, held).await;
-            assert!(lease_all(lab).await.is_empty(), "round {round}: none at once");
+            assert!(lease_all(lab).await.is_empty(), "round {round}: no retry at once");
             let (after, failed) = ready_after(lab, time_at(start)).await;
             if round == MAX_FAILURES {
-                assert_eq!((after.len(), failed), (0, JOB_COUNT), "the budget ends it");
+                assert_eq!((after.len(), failed), (0, JOB_COUNT), "the budget is used up");
                 break;
             }
             assert_eq!((after.len(), failed), (JOB_COUNT, 0));

@@ -37,7 +37,7 @@ async fn lose_worker_processes(lab: &LabEngine, max_workers: i64) -> i64 {
         let mut worker = process::worker("w");
         let held = lab.serve_lease(&mut worker, "w", "execution.job", 30, "poison").await;
         let Some(held) = held else { return number };
-        assert_eq!(worker.next_line(), None, "not a word");
+        assert_eq!(worker.next_line(), None, "no output");
         let status = worker.wait_for_exit();
         assert_eq!(status.signal(), Some(9), "{status}");
         lab.set_clock(number * ROUND_GAP_SECS + 30);
@@ -52,23 +52,23 @@ async fn create_poison_job(lab: &LabEngine) -> RecordId {
 
 /// Without the budget the job kills every worker.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_poison_job_kills_every_worker() {
     on_each_store(async |lab| {
         let id = create_poison_job(lab).await;
-        assert_eq!(lose_workers(lab, id, 10 * MAX_FAILURES).await, 10 * MAX_FAILURES, "all of them");
-        assert_eq!(lab.state(id).await, "PENDING", "and it waits for the next");
+        assert_eq!(lose_workers(lab, id, 10 * MAX_FAILURES).await, 10 * MAX_FAILURES, "all workers died");
+        assert_eq!(lab.state(id).await, "PENDING", "the job waits for the next worker");
     });
     println!("lab: {} of {} workers killed, and the job waits for the next one", 10 * MAX_FAILURES, 10 * MAX_FAILURES);
 }
 
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_poison_job_kills_every_process() {
     on_sqlite(async |lab| {
         let id = create_poison_job(lab).await;
-        assert_eq!(lose_worker_processes(lab, 4 * MAX_FAILURES).await, 4 * MAX_FAILURES, "all of them");
-        assert_eq!(lab.state(id).await, "PENDING", "and it waits for the next");
+        assert_eq!(lose_worker_processes(lab, 4 * MAX_FAILURES).await, 4 * MAX_FAILURES, "all workers died");
+        assert_eq!(lab.state(id).await, "PENDING", "the job waits for the next worker");
     });
     println!(
         "lab: {} of {} worker processes killed, and the job waits for the next",
@@ -111,7 +111,7 @@ fn recovered_next_worker_completes_next_job() {
         let dead = lose_worker_processes(lab, 4 * MAX_FAILURES).await;
         let good = lab.create("execution.job", json!({})).await;
         let mut worker = process::worker("w");
-        lab.serve_lease(&mut worker, "w", "execution.job", 30, "good").await.expect("the good job");
+        lab.serve_lease(&mut worker, "w", "execution.job", 30, "good").await.expect("the next job is done");
         worker.expect_line("working");
         worker.send_line("fine");
         assert_eq!(lab.serve_commit(&mut worker, "w").await, "ok");

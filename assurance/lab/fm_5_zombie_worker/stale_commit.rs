@@ -43,7 +43,7 @@ async fn commit_from_zombie_and_holder_processes(lab: &LabEngine) -> (RecordId, 
 
 /// Without the fence the zombie's stale result is stored, and the lease holder's commit succeeds too.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_stale_commit_wins() {
     on_each_store(async |lab| {
         let (id, replies) = commit_from_zombie_and_holder(lab).await;
@@ -54,7 +54,7 @@ fn damage_stale_commit_wins() {
 }
 
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_stale_commit_of_paused_process_wins() {
     on_sqlite(async |lab| {
         let (id, replies) = commit_from_zombie_and_holder_processes(lab).await;

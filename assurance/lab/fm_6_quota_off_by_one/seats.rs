@@ -42,7 +42,8 @@ async fn request_concurrently(labs: &[&LabEngine], room: &str, size: usize) -> u
 
 /// Counts the seated records one by one.
 async fn count_seated(lab: &LabEngine, room: &str) -> usize {
-    let page = lab.store().list(&ListQuery { limit: 100_000, ..ListQuery::default() }).await.expect("all seats");
+    let page =
+        lab.store().list(&ListQuery { limit: 100_000, ..ListQuery::default() }).await.expect("all seats are listed");
     let here = |record: &onceward_core::record::Record| {
         record.field("room").map(onceward_core::value::Value::to_json) == Some(json!(room))
     };
@@ -51,7 +52,7 @@ async fn count_seated(lab: &LabEngine, room: &str) -> usize {
 
 /// With `>` instead of `>=`, each room admits one caller too many.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_limit_admits_one_too_many() {
     on_each_store(async |lab| {
         for size in ROOM_SIZES {
@@ -66,7 +67,7 @@ fn damage_limit_admits_one_too_many() {
 /// If the store does not compare the counter again on save, two engines admit the same seat. On SQLite, where load and
 /// save are far enough apart for a race.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_two_engines_admit_same_seat() {
     on_sqlite(async |lab| {
         let other = lab.second_engine();
@@ -93,12 +94,12 @@ fn prevented_limit_admits_exactly_its_size() {
             let room = format!("room {size}");
             assert_eq!(request_concurrently(&[lab], &room, size).await, size);
             assert_eq!(count_seated(lab, &room).await, size);
-            assert_eq!(request_concurrently(&[lab], &room, size).await, 0, "full is full");
+            assert_eq!(request_concurrently(&[lab], &room, size).await, 0, "a full room refuses");
         }
         let page = lab.store().list(&ListQuery { limit: 1, ..ListQuery::default() }).await.expect("a seat");
         let first = page.records[0].id;
-        lab.engine.fire(&user("ann"), first, "vacate", Map::new()).await.expect("it is free");
-        assert_eq!(request_concurrently(&[lab], "room 1", 1).await, 1, "the one that was left");
+        lab.engine.fire(&user("ann"), first, "vacate", Map::new()).await.expect("the seat becomes free");
+        assert_eq!(request_concurrently(&[lab], "room 1", 1).await, 1, "the free seat is taken");
         verify_against_log(lab.store()).await.expect("store matches its log");
     });
     println!("lab: 0 of 0, 1 of 1, 7 of 7, with {CONCURRENT_CALLERS} callers at once");

@@ -26,7 +26,7 @@ async fn heartbeat_after_clock_jump(lab: &LabEngine) -> [String; 2] {
 
 /// If only the clock decides, the step back revives the lost lease, and two workers hold one job.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_clock_jump_gives_two_holders() {
     on_each_store(async |lab| assert_eq!(heartbeat_after_clock_jump(lab).await, ["ok", "ok"]));
     println!("lab: 2 workers hold one job");
@@ -49,7 +49,7 @@ async fn can_lease_second_in_lane(lab: &LabEngine) -> bool {
 
 /// Without the safeguard, a job whose time has not come again leaves its lane and is never leased.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_ordered_job_is_never_leased() {
     on_sqlite(async |lab| assert!(!can_lease_second_in_lane(lab).await));
     println!("lab: a ready job is skipped and never leased");
@@ -62,7 +62,7 @@ fn prevented_lost_lease_stays_lost_after_clock_step_back() {
         assert_eq!(heartbeat_after_clock_jump(lab).await, ["lease_lost", "ok"]);
         assert!(
             lab.lease("C", "lab.charge", 30).await.is_none(),
-            "nor does a third get it: the lease outlives the step back"
+            "no third worker gets it: the lease stays valid after the step back"
         );
         verify_against_log(lab.store()).await.expect("store matches its log");
     });
@@ -88,17 +88,17 @@ async fn log_times(lab: &LabEngine) -> Vec<Time> {
     let held = lab.lease("B", "lab.charge", 30).await.expect("expired job is ready again");
     lab.set_clock(0);
     assert_eq!(lab.commit("B", &held, "B").await, "ok");
-    let history = lab.store().history(id, 0, 100).await.expect("its history");
+    let history = lab.store().history(id, 0, 100).await.expect("the history is readable");
     assert_eq!(history.len(), 5, "created, leased, failed, leased, committed");
     history.iter().map(|entry| entry.at).collect()
 }
 
 /// If the engine decides an operation at a time before the record's last change, the record's log runs backwards.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_log_times_run_backwards() {
     on_each_store(async |lab| {
-        let [_, leased, failed, ..] = log_times(lab).await[..] else { panic!("three entries at least") };
+        let [_, leased, failed, ..] = log_times(lab).await[..] else { panic!("at least three entries") };
         assert_eq!((leased, failed), (time_at(YEAR_SECS), time_at(10)));
     });
     println!("lab: the times in a record's log decrease by a year");
@@ -136,14 +136,14 @@ fn recovered_every_timer_fires_once_after_clock_jumps() {
         while fired.values().sum::<usize>() < alarms.len() {
             let entry = tokio::time::timeout(WAIT_TIMEOUT, stream.next())
                 .await
-                .expect("in time")
+                .expect("before the timeout")
                 .expect("reading")
                 .expect("open");
             if entry.version > 1 {
                 *fired.entry(entry.record).or_default() += 1;
             }
         }
-        assert_eq!(fired.len(), alarms.len(), "each once: {fired:?}");
+        assert_eq!(fired.len(), alarms.len(), "each timer once: {fired:?}");
         for id in alarms {
             assert_eq!(lab.state(id).await, "rang");
         }

@@ -23,7 +23,7 @@ async fn commit_from_both_runs(lab: &LabEngine) -> (RecordId, [String; 2]) {
 
 /// If a lease were identified by its holder's name, the engine would accept the late report as the new one.
 #[test]
-#[ignore = "the damage: run by `cargo xtask lab`"]
+#[ignore = "shows the damage without a safeguard; `cargo xtask lab` runs it"]
 fn damage_report_of_previous_run_lands() {
     on_each_store(async |lab| {
         let (id, replies) = commit_from_both_runs(lab).await;
@@ -57,7 +57,7 @@ fn recovered_restarted_worker_leases_again_after_expiry() {
         first.expect_line("working");
         first.kill();
         let mut second = process::worker("bob");
-        assert!(lab.serve_lease(&mut second, "bob", "lab.charge", 30, "good").await.is_none(), "not his to have");
+        assert!(lab.serve_lease(&mut second, "bob", "lab.charge", 30, "good").await.is_none(), "not leasable");
         assert!(second.wait_for_exit().success());
         lab.set_clock(30);
         assert_eq!(lab.state(id).await, "waiting");
@@ -71,5 +71,5 @@ fn recovered_restarted_worker_leases_again_after_expiry() {
         assert_eq!((count_effects(lab.store(), id).await, shop_balance(lab.store()).await), (1, 1));
         verify_against_log(lab.store()).await.expect("store matches its log");
     });
-    println!("lab: killed and back under its name: a new lease, a new token, 1 effect");
+    println!("lab: restarted under the same name: a new lease, a new token, 1 effect");
 }

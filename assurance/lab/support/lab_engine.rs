@@ -52,7 +52,7 @@ pub(crate) struct LabEngine {
 }
 
 /// Runs the test on every store.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "every caller passes a closure")]
 pub(crate) fn on_each_store(test: impl AsyncFn(&LabEngine)) {
     println!("on memory");
     let clock = Clock::manual(time_at(0));
@@ -66,14 +66,14 @@ pub(crate) fn on_each_store(test: impl AsyncFn(&LabEngine)) {
 }
 
 /// Runs the test on a new PostgreSQL database, and passes its URL.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "every caller passes a closure")]
 pub(crate) fn on_postgres(test: impl AsyncFn(&LabEngine, &str)) {
     println!("on PostgreSQL");
     on_server(with_spawn_lock(PostgresServer::shared), test);
 }
 
 /// Like [`on_postgres`], but on a given server.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "every caller passes a closure")]
 pub(crate) fn on_server<T>(server: &PostgresServer, test: impl AsyncFn(&LabEngine, &str) -> T) -> T {
     let url = with_spawn_lock(|| server.create_database());
     block_on(async {
@@ -87,7 +87,7 @@ pub(crate) fn on_server<T>(server: &PostgresServer, test: impl AsyncFn(&LabEngin
 }
 
 /// Runs the test on a database file.
-#[allow(clippy::needless_pass_by_value, reason = "tests are given as closures, written where they are called")]
+#[allow(clippy::needless_pass_by_value, reason = "every caller passes a closure")]
 pub(crate) fn on_sqlite(test: impl AsyncFn(&LabEngine)) {
     println!("on SQLite");
     let folder = TempDir::new();
@@ -105,7 +105,7 @@ impl LabEngine {
             store,
             EngineConfig { poll_interval: WAIT_TIMEOUT, checks: outside::checks(), ..EngineConfig::default() },
         );
-        engine.put_lifecycles(&lifecycle_files()).await.expect("lifecycles that compile");
+        engine.put_lifecycles(&lifecycle_files()).await.expect("valid lifecycles");
         Self { engine, clock: clock.clone() }
     }
 

@@ -81,7 +81,7 @@ impl LabProcess {
         match self.output.recv_timeout(WAIT_TIMEOUT) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("the process printed nothing in time"),
+            Err(RecvTimeoutError::Timeout) => panic!("the process printed nothing before the timeout"),
         }
     }
 
@@ -99,13 +99,13 @@ impl LabProcess {
     /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a signal");
-        self.child.wait().expect("it ended");
+        self.child.wait().expect("the process ended");
     }
 
     /// Closes the input and waits for the end.
     pub(crate) fn wait_for_exit(mut self) -> ExitStatus {
         self.input = None;
-        self.child.wait().expect("it ended")
+        self.child.wait().expect("the process ended")
     }
 
     /// Sends SIGSTOP and waits until the process has stopped.
@@ -113,7 +113,7 @@ impl LabProcess {
         self.signal("STOP");
         let began = Instant::now();
         while !self.is_stopped() {
-            assert!(began.elapsed() < WAIT_TIMEOUT, "it does not stop");
+            assert!(began.elapsed() < WAIT_TIMEOUT, "the process does not stop");
             std::thread::yield_now();
         }
     }

@@ -11,7 +11,7 @@ const NO_LIMIT: usize = usize::MAX >> 1;
 
 /// Counts the effects of a job in the log.
 pub(crate) async fn count_effects<S: Store>(store: &S, id: RecordId) -> usize {
-    let history = store.history(id, 0, NO_LIMIT).await.expect("the history");
+    let history = store.history(id, 0, NO_LIMIT).await.expect("the history is readable");
     history.iter().filter(|entry| entry.body().expect("a body").effect.is_some()).count()
 }
 
@@ -23,7 +23,7 @@ fn shop_account() -> Account {
 pub(crate) async fn shop_balance<S: Store>(store: &S) -> i64 {
     let shop = shop_account();
     let mut base = ReadSet::default();
-    store.load(&mut base, &[ReadKey::Account(shop.clone())]).await.expect("the account");
+    store.load(&mut base, &[ReadKey::Account(shop.clone())]).await.expect("the account is readable");
     base.snapshot().accounts.get(&shop).copied().unwrap_or(0)
 }
 
@@ -59,23 +59,23 @@ async fn compare_with_log<S: Store>(store: &S) -> Result<usize, String> {
         let kept = stored.ok_or_else(|| format!("the log has {id}, but the store does not"))?;
         let built = replay.snapshot.record(*id).ok_or_else(|| format!("{id} is not in the log"))?;
         if record_outline(kept) != record_outline(built) {
-            return Err(format!("{id} is {:?} and its log says {:?}", record_outline(kept), record_outline(built)));
+            return Err(format!("{id} is {:?}, but {:?} in its log", record_outline(kept), record_outline(built)));
         }
         let landed = store.effect(*id).await.map_err(|error| error_text(&error))?.map(|effect| effect.token);
         if landed != replay.effects.get(id).map(|effect| effect.token) {
-            return Err(format!("the effect of {id} is not the one in its log"));
+            return Err(format!("the effect of {id} differs from its log"));
         }
         let newest = store.executions(*id).await.map_err(|error| error_text(&error))?.pop();
         if newest.map(|execution| (execution.token, execution.status)) != record_outline(built).3 {
-            return Err(format!("the newest execution of {id} is not the one in its log"));
+            return Err(format!("the last execution of {id} differs from its log"));
         }
     }
     if page.records.len() != replay.snapshot.records.len() {
-        return Err("a record is there of which the log does not tell".to_owned());
+        return Err("a record is not in the log".to_owned());
     }
     let coins = shop_balance(store).await;
     if coins != logged_coins {
-        return Err(format!("{coins} coins were charged, and the log tells of {logged_coins}"));
+        return Err(format!("{coins} coins were charged, but {logged_coins} are in the log"));
     }
     Ok(log.len())
 }

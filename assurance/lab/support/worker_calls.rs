@@ -32,8 +32,8 @@ impl LabEngine {
     pub(crate) async fn serve_commit(&self, process: &mut LabProcess, worker_name: &str) -> String {
         let words = process.next_line().expect("process is running");
         let words: Vec<&str> = words.split(' ').collect();
-        let ["commit", id, token, result] = words[..] else { panic!("{words:?} is no commit") };
-        let record = RecordId(id.parse().expect("an id"));
+        let ["commit", id, token, result] = words[..] else { panic!("{words:?} is not a commit") };
+        let record = RecordId(id.parse().expect("a valid id"));
         let (token, result) = (FencingToken(token.parse().expect("a number")), json!(result));
         let reply = self.report(worker_name, Call::Commit { record, token, result, finish: false }).await;
         process.send_line(&reply);

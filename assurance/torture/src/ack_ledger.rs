@@ -51,7 +51,7 @@ impl AckLedger {
 
     pub(crate) fn record_created(&mut self, name: &str, id: RecordId) -> Result<()> {
         let before = self.created.insert(name.to_owned(), id);
-        ensure!(before.is_none_or(|before| before == id), "{name} is {id}, and was {before:?}");
+        ensure!(before.is_none_or(|before| before == id), "{name} is {id}, but was {before:?}");
         self.task_mut(id);
         Ok(())
     }
@@ -77,7 +77,7 @@ impl AckLedger {
         known.committers.insert(worker.to_owned());
         known.is_finished |= finish;
         ensure!(known.committers.len() == 1, "{id} was committed by {:?}", known.committers);
-        ensure!(known.cancel_reason.is_none(), "{id} was committed, and was cancelled before");
+        ensure!(known.cancel_reason.is_none(), "{id} was committed after it was cancelled");
         Ok(())
     }
 
@@ -95,9 +95,9 @@ impl AckLedger {
 
     pub(crate) fn record_cancel(&mut self, id: RecordId, why: &str) -> Result<()> {
         let known = self.task_mut(id);
-        ensure!(known.committers.is_empty(), "{id} was cancelled, and was committed before");
+        ensure!(known.committers.is_empty(), "{id} was cancelled after it was committed");
         let before = known.cancel_reason.replace(why.to_owned());
-        ensure!(before.is_none(), "{id} was cancelled as {why}, and as {before:?} before");
+        ensure!(before.is_none(), "{id} was cancelled as {why}, but as {before:?} before");
         Ok(())
     }
 
@@ -123,8 +123,8 @@ impl AckLedger {
     }
 
     async fn verify_task(&self, store: &AnyStore, id: RecordId) -> Result<()> {
-        let known = self.tasks.get(&id).context("it is known")?;
-        let record = store.record(id).await?.with_context(|| format!("{id} was acknowledged, and is lost"))?;
+        let known = self.tasks.get(&id).context("the task is known")?;
+        let record = store.record(id).await?.with_context(|| format!("{id} was acknowledged, but is lost"))?;
         let state = record.state_name();
         let executions = store.executions(id).await?;
         for (token, worker) in &known.leases {
@@ -133,11 +133,7 @@ impl AckLedger {
             ensure!(*kept.worker == **worker, "{id}: {token:?} was {worker}'s and is {}'s", kept.worker);
         }
         for execution in &executions {
-            ensure!(
-                !self.workers_without_lease.contains(&*execution.worker),
-                "{id}: {} was told `no`",
-                execution.worker
-            );
+            ensure!(!self.workers_without_lease.contains(&*execution.worker), "{id}: {} was refused", execution.worker);
         }
         for token in &known.failed_tokens {
             let kept = executions.iter().find(|execution| execution.token == *token);
@@ -146,13 +142,13 @@ impl AckLedger {
         let effect = store.effect(id).await?;
         if let Some(worker) = known.committers.first() {
             let effect = effect.as_ref().with_context(|| format!("{id}: the commit of {worker} is lost"))?;
-            ensure!(effect.result == json!(worker), "{id}: {worker} committed, and {} is kept", effect.result);
+            ensure!(effect.result == json!(worker), "{id}: {worker} committed, but {} is stored", effect.result);
             ensure!(["running", "done"].contains(&&**state), "{id} is {state} after its commit");
         }
-        ensure!(!known.is_finished || &**state == "done", "{id} is {state}, and was finished");
+        ensure!(!known.is_finished || &**state == "done", "{id} is {state}, but was finished");
         if let Some(effect) = &effect {
             let by = effect.result.as_str().unwrap_or_default();
-            ensure!(!known.refused_commits.contains(by), "{id}: the commit of {by} was refused, and is there");
+            ensure!(!known.refused_commits.contains(by), "{id}: the commit of {by} was refused, but is stored");
         }
         let why = if let Some(Value::Text(why)) = record.field("why") { Some(why.to_string()) } else { None };
         if let Some(said) = &known.cancel_reason {
@@ -160,11 +156,11 @@ impl AckLedger {
                 &**state == "dropped" && why.as_ref() == Some(said),
                 "{id} was cancelled as {said}: {state} {why:?}"
             );
-            ensure!(effect.is_none(), "{id} was cancelled, and has an effect");
+            ensure!(effect.is_none(), "{id} was cancelled, but has an effect");
         }
         ensure!(
             why.is_none_or(|why| !known.refused_cancel_reasons.contains(&why)),
-            "{id}: a cancel was refused, and is there"
+            "{id}: a cancel was refused, but is stored"
         );
         Ok(())
     }
@@ -186,16 +182,16 @@ impl AckLedger {
             let (body, record) = (entry.body()?, entry.record);
             coins += body.transfers.iter().map(|one| one.amount).sum::<i64>();
             if body.effect.is_some() {
-                let record = record.context("an effect is a record's")?;
+                let record = record.context("an effect has a record")?;
                 ensure!(effects.insert(record), "{record} has two effects");
             }
             let made = entry.version == 1 && record.is_some();
             match body.operation.as_deref().map(|operation| &operation.call) {
                 Some(Call::Create(create)) if made && &*create.lifecycle == TASK_LIFECYCLE => {
                     let name = create.fields["name"].as_str().unwrap_or_default().to_owned();
-                    let id = record.context("a record was made")?;
-                    ensure!(!self.refused_names.contains(&name), "{name} was refused, and is there");
-                    ensure!(names.insert(name.clone(), id).is_none(), "{name} was made twice");
+                    let id = record.context("the record was created")?;
+                    ensure!(!self.refused_names.contains(&name), "{name} was refused, but is stored");
+                    ensure!(names.insert(name.clone(), id).is_none(), "{name} was created twice");
                 }
                 // Only a commit spawns a record.
                 None if made => notes += 1,
@@ -203,12 +199,12 @@ impl AckLedger {
             }
         }
         for (name, id) in &self.created {
-            ensure!(names.get(name) == Some(id), "{name} is {id} in the ledger and {:?} in the log", names.get(name));
+            ensure!(names.get(name) == Some(id), "{name} is {id} in the ledger, but {:?} in the log", names.get(name));
         }
         ensure!(notes == effects.len(), "{} effects and {notes} notes", effects.len());
         ensure!(coins == i64::try_from(effects.len())?, "{} effects and {coins} coins", effects.len());
         // Other processes may commit meanwhile, so the balance may exceed the log that was read.
-        ensure!(shop_balance(store).await? >= coins, "coins are gone");
+        ensure!(shop_balance(store).await? >= coins, "coins are missing");
         Ok(log.len() as u64)
     }
 }

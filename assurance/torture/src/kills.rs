@@ -56,15 +56,15 @@ impl fmt::Display for KillCounts {
         let Self { kills, server_stops, gave_up, clock_steps, .. } = self;
         write!(f, "{kills} kills")?;
         if *server_stops > 0 {
-            write!(f, ", {server_stops} stops of the server ({gave_up} processes came up meanwhile and said so)")?;
+            write!(f, ", {server_stops} stops of the server ({gave_up} processes started meanwhile and reported it)")?;
         }
         if *clock_steps > 0 {
-            write!(f, ", {clock_steps} times the clock had stepped")?;
+            write!(f, ", {clock_steps} clock steps")?;
         }
         let Self { acknowledged, refused, tasks, commits, verified, entries, .. } = self;
         write!(
             f,
-            "; {acknowledged} acknowledged and {refused} refused, {tasks} tasks, {commits} commits: all as told; "
+            "; {acknowledged} acknowledged and {refused} refused, {tasks} tasks, {commits} commits: all as acknowledged; "
         )?;
         write!(f, "verify clean {verified} times, on up to {entries} entries")
     }
@@ -211,7 +211,7 @@ impl KillRun<'_> {
                 ProcessMessage::Replies(tag, answers) => {
                     let slot = &mut slots[number];
                     let client = &mut slot.clients[usize::try_from(tag)?];
-                    let outcome = RequestOutcome::parse(answers.first().context("an answer")?)?;
+                    let outcome = RequestOutcome::parse(answers.first().context("a reply")?)?;
                     client.on_outcome(&outcome, &mut self.ledger)?;
                     if slot.process.is_killed() {
                         continue;

@@ -63,7 +63,7 @@ impl ProcessMonitor {
             Command::new(program)
         };
         command.args(["server", database, &clock_offset_secs.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().context("the engine's process")?;
+        let mut child = command.spawn().context("the engine process")?;
         let (input, output) = (child.stdin.take(), child.stdout.take().context("a pipe")?);
         let sender = self.sender.clone();
         // Lines that the process wrote before it died are still in the pipe, and count.
@@ -89,8 +89,8 @@ impl ProcessMonitor {
             match line.split_once(' ') {
                 Some(("cannot", why)) => return Ok((number, ProcessMessage::OpenFailed(why.to_owned()))),
                 Some((tag, answers)) => {
-                    let tag = tag.parse().with_context(|| format!("process {number} said `{line}`"))?;
-                    let Json::Array(answers) = serde_json::from_str(answers)? else { bail!("no list: {line}") };
+                    let tag = tag.parse().with_context(|| format!("process {number} printed `{line}`"))?;
+                    let Json::Array(answers) = serde_json::from_str(answers)? else { bail!("not a list: {line}") };
                     return Ok((number, ProcessMessage::Replies(tag, answers)));
                 }
                 None if line.is_empty() => return Ok((number, ProcessMessage::Exited)),
@@ -110,8 +110,8 @@ impl ProcessMonitor {
         while answers.iter().any(Option::is_none) {
             match self.next_message()? {
                 (_, ProcessMessage::Replies(tag, told)) => answers[usize::try_from(tag)?] = Some(told),
-                (number, ProcessMessage::OpenFailed(why)) => bail!("process {number} cannot go on: {why}"),
-                (number, ProcessMessage::Exited) => bail!("process {number} has ended by itself"),
+                (number, ProcessMessage::OpenFailed(why)) => bail!("process {number} failed: {why}"),
+                (number, ProcessMessage::Exited) => bail!("process {number} exited"),
             }
         }
         Ok(answers.into_iter().flatten().collect())
@@ -120,7 +120,7 @@ impl ProcessMonitor {
     /// Sends requests to one process and waits for the replies.
     pub(crate) fn request(&self, process: &mut EngineProcess, requests: Vec<Json>) -> Result<Vec<Json>> {
         let mut all = self.request_all(vec![(process, requests)])?;
-        all.pop().context("an answer")
+        all.pop().context("a reply")
     }
 }
 
@@ -157,7 +157,7 @@ impl EngineProcess {
     /// Waits for a process that was killed or gave up.
     pub(crate) fn reap(&mut self) -> Result<()> {
         let status = self.child.wait()?;
-        ensure!((self.killed || self.gave_up) && !status.success(), "it ended by itself: {status}");
+        ensure!((self.killed || self.gave_up) && !status.success(), "the process exited: {status}");
         Ok(())
     }
 }
@@ -173,6 +173,6 @@ impl Drop for EngineProcess {
 fn child_program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let program = own.with_file_name("lab-child");
-    ensure!(program.exists(), "{} is missing: run `cargo xtask torture`, which builds it", program.display());
+    ensure!(program.exists(), "{} is missing; run `cargo xtask torture`, which builds it", program.display());
     Ok(program)
 }

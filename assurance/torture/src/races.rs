@@ -62,7 +62,10 @@ impl fmt::Display for RaceCounts {
             "{} races, one winner each: {lease} for a lease, {commit} for a commit, {cancel} for a cancel, ",
             self.race_count()
         )?;
-        write!(f, "{either} for either ({committed_of_either} committed), {resolve} for relay's prize; ")?;
+        write!(
+            f,
+            "{either} for a commit or a cancel ({committed_of_either} committed), {resolve} for relay's prize; "
+        )?;
         write!(f, "{losers} lost, {conflicts} gave up after repeated conflicts")
     }
 }
@@ -225,7 +228,7 @@ impl RaceHarness {
     /// Checks that a late call is refused. The stored result is verified at the end, because until then the process has
     /// the file open.
     fn expect_settled(&mut self, id: RecordId, committed: Option<usize>) -> Result<()> {
-        let late = self.request(vec![cancel(id, "late")])?.pop().context("an answer")?;
+        let late = self.request(vec![cancel(id, "late")])?.pop().context("a reply")?;
         ensure!(matches!(late, RequestOutcome::Refused(_)), "{id} could be cancelled afterwards: {late:?}");
         self.expected_winners.push((id, committed));
         Ok(())
@@ -237,7 +240,10 @@ impl RaceHarness {
         self.runtime.block_on(async {
             for (id, committed) in &self.expected_winners {
                 let effect = store.effect(*id).await?.map(|effect| effect.result);
-                ensure!(effect == committed.map(|number| json!(number)), "{id}: {committed:?} won, {effect:?} is kept");
+                ensure!(
+                    effect == committed.map(|number| json!(number)),
+                    "{id}: {committed:?} won, but {effect:?} is stored"
+                );
                 let state = read_state(store, *id).await?;
                 ensure!(state == if committed.is_some() { "done" } else { "dropped" }, "{id} is {state}");
             }
@@ -247,7 +253,7 @@ impl RaceHarness {
                     passed += usize::from(read_state(store, *id).await? == "passed");
                 }
                 let job = read_state(store, *job).await?;
-                ensure!(passed == 1 && job == "resolved", "{passed} have passed, and the job is {job}");
+                ensure!(passed == 1 && job == "resolved", "{passed} submissions passed, but the job is {job}");
             }
             verify::assert_clean(database).await.map(drop)
         })

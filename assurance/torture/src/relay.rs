@@ -49,7 +49,7 @@ pub(crate) fn race_for_prize(harness: &mut RaceHarness, round: usize) -> Result<
     let late = json!({ "score": 100, "steps": [] });
     let again = |number: usize| commit("oracle", submissions[number], tokens[number], late.clone(), true);
     harness.request((0..caller_count).map(again).collect())?;
-    let claim = harness.request(vec![fire(&buyer, job, "cancel", json!({}))])?.pop().context("an answer")?;
+    let claim = harness.request(vec![fire(&buyer, job, "cancel", json!({}))])?.pop().context("a reply")?;
     ensure!(matches!(claim, RequestOutcome::Refused(_)), "the job could be cancelled after it was won: {claim:?}");
     harness.prizes.push(RelayPrize { job, submissions });
     Ok(())

@@ -37,7 +37,7 @@ impl RequestOutcome {
         match (text("no"), text("unknown")) {
             (Some(code), _) => Ok(Self::Refused(code)),
             (None, Some(why)) => Ok(Self::Unknown(why)),
-            (None, None) => bail!("no answer: {reply}"),
+            (None, None) => bail!("unknown reply: {reply}"),
         }
     }
 
@@ -49,7 +49,7 @@ impl RequestOutcome {
     /// Returns the record that this call created.
     pub(crate) fn into_created_id(self) -> Result<RecordId> {
         match self {
-            Self::Done { id, .. } => id.context("an id"),
+            Self::Done { id, .. } => id.context("a valid id"),
             other => bail!("not done: {other:?}"),
         }
     }

@@ -20,7 +20,7 @@ pub(crate) async fn put_lifecycles(store: &AnyStore) -> Result<()> {
 pub(crate) async fn assert_clean(database: &str) -> Result<u64> {
     let report = run_verify(database).await?;
     let differences = || report.differences.iter().take(5).map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    ensure!(report.stopped.is_none(), "verify stops: {:?}", report.stopped);
+    ensure!(report.stopped.is_none(), "verify failed: {:?}", report.stopped);
     ensure!(report.is_clean(), "verify finds {} differences: {}", report.total_differences(), differences());
     Ok(report.seq)
 }

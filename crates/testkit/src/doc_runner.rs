@@ -22,9 +22,9 @@ pub fn read_page(path: &str) -> String {
 /// Returns the command block of a page that starts with this line.
 pub fn command_block<'a>(page: &'a str, first_line: &str) -> &'a str {
     let from =
-        page.find(&format!("```sh\n{first_line}")).unwrap_or_else(|| panic!("no block begins with {first_line}"));
+        page.find(&format!("```sh\n{first_line}")).unwrap_or_else(|| panic!("no block starts with {first_line}"));
     let text = &page[from + "```sh\n".len()..];
-    &text[..text.find("```").expect("the block ends")]
+    &text[..text.find("```").expect("the block has an end")]
 }
 
 /// Runs commands at the root of the repository with the program on the path.
@@ -116,8 +116,8 @@ impl DocRunner {
         if text.is_err() {
             let _ = Command::new("kill").args(["-9", "--", &format!("-{}", shell.id())]).status();
         }
-        let ended = shell.wait().expect("it ends");
-        let text = text.expect("what is pasted comes to its end");
+        let ended = shell.wait().expect("the process ends");
+        let text = text.expect("the pasted commands end");
         assert!(ended.success(), "{ended}\n{text}");
         text
     }

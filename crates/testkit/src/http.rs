@@ -15,7 +15,7 @@ pub const BINARY_CONTENT_TYPE: (&str, &str) = ("content-type", "application/octe
 
 /// Connects with a read timeout.
 pub fn connect(to: impl ToSocketAddrs) -> TcpStream {
-    let stream = TcpStream::connect(to).expect("it listens");
+    let stream = TcpStream::connect(to).expect("the server listens");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
     stream
 }
@@ -51,7 +51,7 @@ pub fn write_request(stream: &mut TcpStream, method: &str, path: &str, headers: 
 
 /// Writes only the head of a request. The caller gives all headers about the body.
 pub fn write_request_head(stream: &mut TcpStream, method: &str, path: &str, headers: &[(&str, &str)]) {
-    stream.write_all(request_head(method, path, headers).as_bytes()).expect("it listens");
+    stream.write_all(request_head(method, path, headers).as_bytes()).expect("the server listens");
 }
 
 fn request_head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
@@ -100,7 +100,7 @@ impl RawHttpResponse {
     /// Reads one response and no byte after it.
     pub fn read(from: &mut impl BufRead) -> Self {
         let (reply, is_complete) = Self::read_partial(from);
-        assert!(is_complete, "it broke off: {reply:?}");
+        assert!(is_complete, "the response is incomplete: {reply:?}");
         reply
     }
 
@@ -108,7 +108,7 @@ impl RawHttpResponse {
     pub fn read_partial(from: &mut impl BufRead) -> (Self, bool) {
         let head = read_head(from);
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let status = status.unwrap_or_else(|| panic!("no answer: {head:?}"));
+        let status = status.unwrap_or_else(|| panic!("no response: {head:?}"));
         let mut reply = Self { status, head, body: Vec::new() };
         let mut is_complete = true;
         if let Some(length) = reply.header("content-length") {
@@ -187,7 +187,7 @@ pub fn read_head(from: &mut impl BufRead) -> String {
     let mut head = String::new();
     loop {
         let before = head.len();
-        from.read_line(&mut head).expect("an answer");
+        from.read_line(&mut head).expect("a response");
         if head.len() == before || head[before..].trim().is_empty() {
             return head;
         }

@@ -54,7 +54,7 @@ while read -r word; do
     start) begin "$@" ;;
     stop) end; echo stopped ;;
     freeze)
-        # First who lets people in, so that nobody comes who is not stopped then.
+        # First the process that accepts connections, so that it starts no child that stays unsuspended.
         halt $pid
         halt $(cat /proc/$pid/task/$pid/children)
         echo frozen
@@ -108,7 +108,8 @@ impl PostgresServer {
             let path = folder.join(name);
             std::fs::write(&path, text).expect("a file for the server");
             // The server rejects a key that other users can read.
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("its own");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+                .expect("permissions of the key file");
             path.display().to_string()
         };
         let (certificate, key) = (write("certificate.pem", certificate), write("key.pem", key));
@@ -169,12 +170,12 @@ impl PostgresServer {
     }
 
     fn send_command(&self, command: &str, answer: &str) {
-        self.script.as_ref().expect("a server of the test's own").send_command(command, answer);
+        self.script.as_ref().expect("a server that the test started").send_command(command, answer);
     }
 }
 
 fn start_script(folder: &Path, port: Option<&str>, settings: &[&str]) -> ScriptedServer {
-    let binaries = find_binaries().expect("PostgreSQL's server is installed: `cargo xtask test` sees to it");
+    let binaries = find_binaries().expect("PostgreSQL is installed; `cargo xtask test` installs it");
     let mut command = unprivileged_command(folder);
     command.args(["sh", "-c", SERVER_SCRIPT, "sh"]).arg(binaries).arg(folder).args(settings).current_dir("/");
     // The server and its client programs read it.
@@ -187,7 +188,7 @@ pub fn psql(url: &str, sql: &str) -> String {
     let program = find_binaries().map(|folder| folder.join("psql")).filter(|path| path.exists());
     let mut command = Command::new(program.unwrap_or_else(|| "psql".into()));
     command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-c", sql, url]);
-    let output = command.output().expect("psql runs");
+    let output = command.output().expect("psql starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{sql}: {said}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -218,15 +219,15 @@ fn unprivileged_command(folder: &Path) -> Command {
         return command;
     }
     let is_there = |user: &&str| Command::new("id").arg(user).output().is_ok_and(|output| output.status.success());
-    let user = ["postgres", "nobody"].into_iter().find(is_there).unwrap_or("nobody");
+    let user = ["postgres", "daemon"].into_iter().find(is_there).unwrap_or("daemon");
     let owned = Command::new("chown").arg("-R").arg(user).arg(folder).status();
-    assert!(owned.is_ok_and(|status| status.success()), "the folder is given to {user}");
+    assert!(owned.is_ok_and(|status| status.success()), "chown to {user} succeeds");
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={user}"), &format!("--regid={}", primary_group(user)), "--clear-groups", "--"]);
     command
 }
 
 fn primary_group(user: &str) -> String {
-    let output = Command::new("id").args(["-g", user]).output().expect("id runs");
+    let output = Command::new("id").args(["-g", user]).output().expect("id starts");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -126,18 +126,18 @@ mod tests {
             let is_cut = passing.bytes == LAST_MESSAGE;
             if is_cut {
                 server.stop_immediately();
-                stopped.send(()).expect("somebody waits for it");
+                stopped.send(()).expect("the test waits");
             }
             is_cut
         });
         let connect = || UnixStream::connect(proxy.folder.join(SOCKET_FILE_NAME)).expect("a connection");
-        connect().write_all(LAST_MESSAGE).expect("it is sent");
+        connect().write_all(LAST_MESSAGE).expect("the message is sent");
         let log = || std::fs::read_to_string(server.socket_dir().join("log")).expect("a log");
         while !log().contains("received immediate shutdown request") {
             std::thread::yield_now();
         }
         let mut newcomer = connect();
-        newcomer.write_all(b"hello").expect("it is sent");
-        stops.recv_timeout(STOP_TIMEOUT).expect("it stops");
+        newcomer.write_all(b"hello").expect("the message is sent");
+        stops.recv_timeout(STOP_TIMEOUT).expect("the server stops");
     }
 }

@@ -67,8 +67,8 @@ impl S3Server {
             std::fs::create_dir_all(folder.join(format!("data/bucket-{number}"))).expect("a folder for a bucket");
         }
         let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let [address, control] = free.map(|socket| socket.local_addr().expect("its address").to_string());
-        let rclone = find_rclone().expect("an rclone that serves S3 is installed: `cargo xtask test` sees to it");
+        let [address, control] = free.map(|socket| socket.local_addr().expect("the server's address").to_string());
+        let rclone = find_rclone().expect("rclone with S3 is installed; `cargo xtask test` installs it");
         let mut command = Command::new("sh");
         command
             .args(["-c", SERVER_SCRIPT, "sh"])
@@ -99,7 +99,7 @@ impl S3Server {
     /// Returns an unused bucket: its URL and its folder.
     pub fn new_bucket(&self) -> (String, PathBuf) {
         let number = self.next_bucket.fetch_add(1, Ordering::Relaxed);
-        assert!(number < MAX_BUCKETS, "there are no more");
+        assert!(number < MAX_BUCKETS, "a bucket is left");
         let name = format!("bucket-{number}");
         (format!("s3://{name}"), self.folder.join("data").join(name))
     }

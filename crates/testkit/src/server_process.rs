@@ -57,7 +57,7 @@ type SharedOutput = Arc<Mutex<String>>;
 impl ServerProcess {
     pub fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program runs");
+        let mut child = command.spawn().expect("the program starts");
         let written = SharedOutput::default();
         let errors = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -67,7 +67,7 @@ impl ServerProcess {
             let mut line = String::new();
             if out.read_line(&mut line).expect("text") == 0 {
                 let _ = child.wait();
-                panic!("it ended: {greeting}{}", join_output(readers, &written));
+                panic!("the server exited: {greeting}{}", join_output(readers, &written));
             }
             greeting.push_str(&line);
             if let Some(address) = line.strip_prefix("listening on http://") {
@@ -103,9 +103,9 @@ impl ServerProcess {
 
     /// Returns a value in kilobytes from `/proc`, such as `VmRSS`, the resident memory.
     pub fn memory_kb(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process runs");
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let number = line.and_then(|line| line.split_whitespace().next()).expect("Linux tells it");
+        let number = line.and_then(|line| line.split_whitespace().next()).expect("/proc has the value");
         number.parse().expect("a number")
     }
 
@@ -118,14 +118,14 @@ impl ServerProcess {
     pub fn wait_for_metric(&self, name: &str, count: u64) {
         let began = Instant::now();
         while self.metric(name) != count {
-            assert!(began.elapsed() < TEST_TIMEOUT, "{name} does not come to {count}");
+            assert!(began.elapsed() < TEST_TIMEOUT, "{name} does not reach {count}");
         }
     }
 
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let done = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
-        assert!(done.expect("kill is there").success());
+        assert!(done.expect("kill starts").success());
     }
 
     pub fn wait_for_exit(&mut self) -> ExitStatus {
@@ -265,7 +265,7 @@ fn append_output(written: &SharedOutput, line: &str) {
 /// Returns the output after both streams have ended.
 fn join_output(readers: Vec<JoinHandle<()>>, written: &SharedOutput) -> String {
     for reader in readers {
-        reader.join().expect("read to its end");
+        reader.join().expect("the output is read");
     }
     written.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

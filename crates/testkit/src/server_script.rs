@@ -34,8 +34,8 @@ impl ScriptedServer {
     /// Sends a command and waits for the answer.
     pub(crate) fn send_command(&self, command: &str, answer: &str) {
         let mut script = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = script.stdin.as_mut().expect("it is still there");
-        writeln!(words, "{command}").and_then(|()| words.flush()).expect("the script listens");
+        let words = script.stdin.as_mut().expect("the script still runs");
+        writeln!(words, "{command}").and_then(|()| words.flush()).expect("the script reads commands");
         script.wait_for_line(answer);
     }
 }
@@ -45,9 +45,9 @@ impl ServerScript {
         let mut output = String::new();
         loop {
             let mut line = String::new();
-            let read = self.stdout.read_line(&mut line).expect("the script's words");
+            let read = self.stdout.read_line(&mut line).expect("the script's output");
             output += &line;
-            assert!(read > 0 && line.trim() != "failed", "the server did not say `{expected}`:\n{output}");
+            assert!(read > 0 && line.trim() != "failed", "the server did not print `{expected}`:\n{output}");
             if line.trim() == expected {
                 return;
             }

@@ -39,7 +39,7 @@ impl SseClient {
             while let Some((event, rest)) = self.buffered.split_once("\n\n") {
                 let part = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
                 let parsed = part("data: ").map(|data| {
-                    let seq = part("id: ").and_then(|id| id.parse().ok()).expect("its place comes with it");
+                    let seq = part("id: ").and_then(|id| id.parse().ok()).expect("an entry has a seq");
                     (seq, serde_json::from_str(data).expect("JSON"))
                 });
                 self.buffered = rest.to_owned();
@@ -49,7 +49,7 @@ impl SseClient {
             }
             let piece = self.next_chunk()?;
             // Keep-alive comments are not entries, so the loop needs its own timeout.
-            assert!(began.elapsed() < TEST_TIMEOUT, "nothing else comes");
+            assert!(began.elapsed() < TEST_TIMEOUT, "no entry before the timeout");
             self.buffered += &piece;
         }
     }
@@ -58,7 +58,7 @@ impl SseClient {
     pub fn states_until(&mut self, end_states: &[&str]) -> Vec<String> {
         let mut states = Vec::new();
         loop {
-            let (_, entry) = self.next_entry().unwrap_or_else(|| panic!("it ended after {states:?}"));
+            let (_, entry) = self.next_entry().unwrap_or_else(|| panic!("the stream ended after {states:?}"));
             // Entries without a state entered none.
             let Some(state) = entry["state"].as_str() else { continue };
             states.push(state.to_owned());

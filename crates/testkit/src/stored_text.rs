@@ -12,7 +12,7 @@ pub fn tables_containing(url: &str, text: &str) -> Vec<String> {
     let hex = hex::encode(text.as_bytes());
     let tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'onceward' ORDER BY 1";
     let tables = psql(url, tables);
-    assert!(tables.lines().count() > 10, "there are tables: {tables}");
+    assert!(tables.lines().count() > 10, "the database has tables: {tables}");
     let has = |table: &&str| {
         let rows = psql(url, &format!("SELECT one FROM onceward.{table} AS one"));
         rows.contains(text) || rows.contains(&hex)

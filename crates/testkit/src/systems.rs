@@ -73,7 +73,7 @@ fn read_system_files(system: &str) -> (Vec<InputFile>, bool) {
     let folder = repository_root().join("systems").join(system);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        .map(|entry| entry.expect("a folder that can be listed").path())
+        .map(|entry| entry.expect("a readable folder").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .filter(|path| path.file_name().is_some_and(|name| name != "Cargo.toml"))
         .collect();
@@ -81,7 +81,7 @@ fn read_system_files(system: &str) -> (Vec<InputFile>, bool) {
     let mut files = Vec::new();
     let mut is_unmodified = true;
     for path in paths {
-        let file = path.file_name().and_then(|name| name.to_str()).expect("names in UTF-8");
+        let file = path.file_name().and_then(|name| name.to_str()).expect("a UTF-8 name");
         let name = format!("systems/{system}/{file}");
         let changed = mutant_dir().map(|folder| folder.join(system).join(file)).filter(|changed| changed.is_file());
         is_unmodified &= changed.is_none();
@@ -106,7 +106,7 @@ fn compile(files: &InputFiles, analyze: bool) -> Definitions {
     if analyze {
         match onceward_core::load_definitions(files) {
             Ok(loaded) => loaded.definitions,
-            Err(diagnostics) => panic!("the files are not sound:\n{}", render_all(&diagnostics, files, false)),
+            Err(diagnostics) => panic!("the files fail static analysis:\n{}", render_all(&diagnostics, files, false)),
         }
     } else {
         let compiled = onceward_core::compile::compile(files);

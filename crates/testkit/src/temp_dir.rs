@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    #[allow(clippy::new_without_default, reason = "it makes a folder, which nobody expects of a default")]
+    #[allow(clippy::new_without_default, reason = "it creates a folder, which a default must not do")]
     pub fn new() -> Self {
         static NEXT_DIR_NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("onceward-{}-{}", std::process::id(), NEXT_DIR_NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -55,10 +55,10 @@ fn replay_corpus(target: FuzzTarget, mutations: u32) {
             }
         }
     }
-    let status = child.wait().expect("a child of ours");
+    let status = child.wait().expect("the child process");
     let stderr_text = stderr_thread.join().unwrap_or_default();
     assert!(status.success(), "{status} at: fuzz_replay {last_line}\n{stderr_text}");
-    assert!(inputs > 10, "the corpus of {} is gone", target.name());
+    assert!(inputs > 10, "the corpus of {} has too few inputs", target.name());
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn parse_profile(text: &str, allocations_before: u64, rounds: u64) -> Result<Cal
     }
     let total: u64 = own_costs.values().sum();
     if total == 0 {
-        bail!("callgrind counted nothing: is `counted_rounds` still a function of its own?");
+        bail!("callgrind counted nothing; check that `counted_rounds` is still a separate function");
     }
     Ok(CallgrindProfile {
         instructions: total / (rounds + 1),

@@ -24,10 +24,10 @@ pub(super) fn assert_linear_cost(program: &str) -> Result<()> {
     for (shape, (few, many)) in shapes.iter().zip(counts) {
         if many > few * MAX_GROWTH_RATIO {
             bail!(
-                "{shape}: {few:.0} instructions a record among {SMALL_SIZE}, but {many:.0} among {LARGE_SIZE}: something looks at all for each"
+                "{shape}: {few:.0} instructions per record among {SMALL_SIZE}, but {many:.0} among {LARGE_SIZE}: the cost is not linear"
             );
         }
-        println!("{shape}: {few:.0} instructions a record among {SMALL_SIZE}, {many:.0} among {LARGE_SIZE}");
+        println!("{shape}: {few:.0} instructions per record among {SMALL_SIZE}, {many:.0} among {LARGE_SIZE}");
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ fn instructions_per_record(program: &str, shape: &str, size: u32) -> Result<f64>
 pub(super) fn print(program: &str) -> Result<()> {
     println!(
         "\n{:<28} {:>9} {:>12} {:>14} {:>14}",
-        "reaching many records", "records", "ns a record", "bytes at peak", "bytes in answer"
+        "operations on many records", "records", "ns per record", "bytes at peak", "bytes of result"
     );
     for (shape, sizes) in [
         ("siblings", &["20", "1000", "3000", "10000", "30000"][..]),
@@ -59,7 +59,7 @@ pub(super) fn print(program: &str) -> Result<()> {
             println!("{shape:<28} {:>9} {:>12} {:>14} {:>14}", column(), column(), column(), column());
         }
     }
-    println!("\n{:<28} {:>9} {:>12} {:>14}", "from a store, piece by piece", "records", "ns a record", "times asked");
+    println!("\n{:<28} {:>9} {:>12} {:>14}", "loaded on request", "records", "ns per record", "load rounds");
     for shape in ["siblings", "graph", "star"] {
         for line in shell::output(shell::command(program).args([shape, "20", "1000", "10000", "part"]))?.lines() {
             let mut columns = line.split('\t');

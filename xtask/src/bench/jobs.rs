@@ -9,11 +9,11 @@ use super::{binary_path, path_str};
 use crate::{shell, tree};
 
 const JOB_REPORTS: &[(&str, &[&str])] = &[
-    ("floor and engine, turn and turn about", &["beside", "20000", "7"]),
-    ("the floor without each of its rows", &["rows", "20000", "5"]),
+    ("baseline and engine, alternating", &["beside", "20000", "7"]),
+    ("baseline without each of its parts", &["rows", "20000", "5"]),
     ("256 callers, one call at a time each", &["callers", "51200"]),
     ("one job at a time", &["single", "500"]),
-    ("a million jobs waiting", &["waiting", "1000000", "20000"]),
+    ("a million ready jobs", &["waiting", "1000000", "20000"]),
     ("latency at 100 jobs a second", &["latency", "30"]),
     ("sustained for a minute", &["minute", "60"]),
 ];

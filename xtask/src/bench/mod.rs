@@ -61,7 +61,7 @@ pub(crate) fn run(form: BenchForm) -> Result<()> {
         } else {
             compare_with_baseline(&baseline, "dev", &lines)?;
             fanout::assert_linear_cost(path_str(&binary_path("dev", "fanout")?)?)?;
-            println!("{} cases counted, none above its ceiling", lines.len());
+            println!("{} cases counted, none above its limit", lines.len());
         }
     }
     Ok(())
@@ -136,7 +136,7 @@ fn compare_with_baseline(baseline: &RecordedBaseline, profile: &str, lines: &[Be
             None => problems.push(format!("`{}` is not recorded", line.name)),
             #[expect(clippy::cast_precision_loss, reason = "counts of thousands")]
             Some(before) if count as f64 > *before as f64 * MAX_INSTRUCTION_RATIO => {
-                problems.push(format!("`{}` takes {count} instructions, recorded are {before}", line.name));
+                problems.push(format!("`{}` takes {count} instructions; the recorded count is {before}", line.name));
             }
             Some(_) => {}
         }
@@ -144,7 +144,7 @@ fn compare_with_baseline(baseline: &RecordedBaseline, profile: &str, lines: &[Be
     if problems.is_empty() {
         return Ok(());
     }
-    bail!("{}\nif that is meant, run `cargo xtask bench --record`", problems.join("\n"))
+    bail!("{}\nif the change is intended, run `cargo xtask bench --record`", problems.join("\n"))
 }
 
 fn write_baseline(baseline: &mut RecordedBaseline, profile: &str, lines: &[BenchLine]) -> Result<()> {

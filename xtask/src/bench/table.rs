@@ -34,6 +34,7 @@ pub(super) fn print(lines: &[BenchLine]) {
         })
         .map(|line| line.name.as_str())
         .collect();
-    let verdict = if slow.is_empty() { "all within it".to_owned() } else { format!("missed by: {}", slow.join("; ")) };
-    println!("\naim: {TARGET_NANOS} ns an operation, guards included; here and now {verdict}");
+    let verdict =
+        if slow.is_empty() { "all within the target".to_owned() } else { format!("missed by: {}", slow.join("; ")) };
+    println!("\ntarget: {TARGET_NANOS} ns per operation, guards included; this run: {verdict}");
 }

@@ -90,7 +90,7 @@ fn generate_pages(only_check: bool) -> Result<()> {
             continue;
         }
         if only_check {
-            bail!("{path} belongs to no code of {CATALOG_FILE}: run `{GENERATE_COMMAND}` and commit");
+            bail!("{path} belongs to no code of {CATALOG_FILE}; run `{GENERATE_COMMAND}` and commit it");
         }
         std::fs::remove_file(tree::root().join(path))?;
     }
@@ -107,7 +107,7 @@ impl ErrorCatalog {
     fn parse(text: &str) -> Result<Self> {
         let catalog: Self = toml::from_str(text)?;
         if let Some(pair) = catalog.errors.windows(2).find(|pair| pair[0].code >= pair[1].code) {
-            bail!("codes are sorted and unique: `{}` comes before `{}`", pair[0].code, pair[1].code);
+            bail!("codes must be sorted and unique: `{}` comes before `{}`", pair[0].code, pair[1].code);
         }
         if let Some(entry) = catalog.errors.iter().find(|entry| entry.title.chars().count() > MAX_TITLE_CHARS) {
             bail!("the title of `{}` has more than {MAX_TITLE_CHARS} characters", entry.code);

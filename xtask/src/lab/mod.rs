@@ -191,7 +191,7 @@ impl<'a> LabHarness<'a> {
         for name in &named_tests {
             if !tests.iter().any(|test| short_test_name(test) == name.as_str()) {
                 problems.push(format!(
-                    "{} names `{name}`, which {} has not",
+                    "{} names `{name}`, which {} does not have",
                     safeguards::SAFEGUARDS_FILE,
                     failure_mode.module
                 ));
@@ -261,14 +261,14 @@ fn indent(printed: &str) -> String {
 fn print_reports(reports: &[FailureModeReport]) {
     for page in reports {
         println!("{} {}", page.rule, page.name);
-        for (name, seen) in ["without its guard", "with it", "recovered"].iter().zip(&page.observations) {
+        for (name, seen) in ["without safeguard", "with safeguard", "recovered"].iter().zip(&page.observations) {
             for (number, line) in seen.iter().enumerate() {
                 println!("  {:<18} {line}", if number == 0 { name } else { "" });
             }
         }
     }
     println!(
-        "\n| | failure mode | damage without its guard | prevented with it | missed without it | recovered | time |"
+        "\n| | failure mode | damage without safeguard | prevented with it | missed without it | recovered | time |"
     );
     println!("| --- | --- | --- | --- | --- | --- | ---: |");
     for page in reports {

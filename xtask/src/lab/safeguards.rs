@@ -68,7 +68,7 @@ impl Safeguards {
         let known: BTreeSet<&str> = edits.iter().map(|place| place.safeguard.as_str()).collect();
         for guard in failure_modes.iter().flat_map(|page| &page.removals).flat_map(|without| &without.safeguards) {
             if !known.contains(guard.as_str()) {
-                bail!("no [[edit]] takes out the guard `{guard}`");
+                bail!("no [[edit]] removes the safeguard `{guard}`");
             }
         }
         Ok(Self { edits, failure_modes })

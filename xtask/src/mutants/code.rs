@@ -33,7 +33,7 @@ impl CodeMutantOptions {
         while let Some(word) = words.next() {
             match *word {
                 "--list" => options.list_only = true,
-                "--shard" => options.shard = Some((*words.next().context("--shard wants K/N")?).to_owned()),
+                "--shard" => options.shard = Some((*words.next().context("--shard needs K/N")?).to_owned()),
                 other if other.starts_with('-') => bail!("mutants --code has no option {other}"),
                 file => options.files.push(file.to_owned()),
             }
@@ -45,7 +45,7 @@ impl CodeMutantOptions {
 pub(crate) fn run(options: &CodeMutantOptions) -> Result<()> {
     let program = tree::root().join("target/tools/bin/cargo-mutants");
     if !program.is_file() {
-        println!("cargo-mutants is missing: installing it into target/tools (a few minutes, once)");
+        println!("cargo-mutants is missing; installing it into target/tools (takes a few minutes, once)");
         shell::run(shell::command("cargo").current_dir(tree::root()).args([
             "install",
             "cargo-mutants",
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &CodeMutantOptions) -> Result<()> {
     if options.list_only {
         command.arg("--list");
     }
-    shell::run(&mut command).context("some change went unnoticed: see target/mutants/mutants.out/missed.txt")
+    shell::run(&mut command).context("no test noticed some mutants; see target/mutants/mutants.out/missed.txt")
 }
 
 #[cfg(test)]

@@ -330,7 +330,7 @@ fn assert_unchanged_passes(
         for part in &parts {
             match suite.run_part(*part, &empty_dir, RETRY_TIMEOUT)? {
                 SuiteOutcome::Passed => {}
-                outcome => bail!("{system}: with nothing changed its tests do not pass: {outcome:?}"),
+                outcome => bail!("{system}: its tests fail without a change: {outcome:?}"),
             }
         }
         Ok(())

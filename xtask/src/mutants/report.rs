@@ -124,7 +124,9 @@ pub(super) fn fingerprint(mutants: &[LifecycleMutant]) -> String {
 pub(super) fn ensure_page_current(fingerprint: &str) -> Result<()> {
     let text = std::fs::read_to_string(tree::root().join("docs/generated/mutants.md")).unwrap_or_default();
     if !text.contains(fingerprint) {
-        bail!("docs/generated/mutants.md describes other mutants: run `cargo xtask mutants` (minutes) and commit it");
+        bail!(
+            "docs/generated/mutants.md does not describe the current {fingerprint}; run `cargo xtask mutants` and commit it"
+        );
     }
     Ok(())
 }

@@ -104,7 +104,7 @@ pub(crate) fn run(options: &ProofOptions) -> Result<()> {
     let unproved: Vec<&RuleProof> = proofs.iter().filter(|proof| proof.outcome.is_err()).collect();
     println!("{} removed, {} noticed, {} not", proofs.len(), proofs.len() - unproved.len(), unproved.len());
     if !unproved.is_empty() {
-        bail!("rules that no test would miss: see the lines marked NOT above");
+        bail!("no test fails without some rules; see the lines marked NOT above");
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ impl<'a, 'b> RuleTrials<'a, 'b> {
                 continue;
             }
             if let Err(printed) = self.run_located(test, None)? {
-                bail!("{}:{} `{}` fails with nothing removed:\n{printed}", test.path, test.line, test.name);
+                bail!("{}:{} `{}` fails without a removal:\n{printed}", test.path, test.line, test.name);
             }
             self.passed.lock().map_err(|_| anyhow!("a worker panicked"))?.insert(test);
         }
@@ -86,7 +86,7 @@ impl<'a, 'b> RuleTrials<'a, 'b> {
 
     /// Runs one test. Returns its output if it fails.
     fn run_located(&self, test: &TestFunction, variable: Option<(&str, &str)>) -> Result<Result<(), String>> {
-        let known = self.located.get(test).with_context(|| format!("`{}` is in no program", test.name))?;
+        let known = self.located.get(test).with_context(|| format!("`{}` is in no test binary", test.name))?;
         let binary = &self.binaries[known.binary];
         let printed = run_test(binary, &known.name, variable)?;
         let passed = printed.lines().filter_map(passed_test).any(|name| name == known.name);

@@ -119,7 +119,7 @@ impl RuleIndex {
             let is_cited = !self.entries_of(id).is_empty() || !self.code_of(id).is_empty();
             let tested = !self.tests_of(id).is_empty();
             match (self.planned.contains_key(id), is_cited && tested) {
-                (true, true) => problems.push(format!("{id} is covered: take it out of {PLANNED_RULES_FILE}")),
+                (true, true) => problems.push(format!("{id} is covered; remove it from {PLANNED_RULES_FILE}")),
                 (true, false) | (false, true) => {}
                 (false, false) => {
                     let lacks = if is_cited {
@@ -129,9 +129,7 @@ impl RuleIndex {
                     } else {
                         "has no citation and no test"
                     };
-                    problems.push(format!(
-                        "{id} ({system}) {lacks}; if a later part brings it, say so in {PLANNED_RULES_FILE}"
-                    ));
+                    problems.push(format!("{id} ({system}) {lacks}; if it is planned, add it to {PLANNED_RULES_FILE}"));
                 }
             }
         }
@@ -161,7 +159,7 @@ impl RuleIndex {
             let has_edit = self.edits.iter().chain(&self.safeguard_edits).any(|edit| edit.rules.contains(id));
             if known.contains(id) && !self.planned.contains_key(id) && !has_edit {
                 problems.push(format!(
-                    "{id} lives in {}, but xtask/rule_removals.toml has no edit that takes it away",
+                    "{id} is implemented in {}, but xtask/rule_removals.toml has no edit that removes it",
                     self.code_of(id).join(", ")
                 ));
             }
@@ -171,7 +169,7 @@ impl RuleIndex {
 
     pub(crate) fn summary(&self) -> String {
         format!(
-            "{} rules, {} of them for later; {} rows and entries, {} code files and {} tests cite them",
+            "{} rules, {} of them planned; {} transitions and entries, {} code files and {} tests cite them",
             self.rules.len(),
             self.planned.len(),
             self.entries.iter().filter(|entry| !entry.rules.is_empty()).count(),
@@ -241,7 +239,7 @@ fn read_planned() -> Result<BTreeMap<RuleId, String>> {
     table
         .into_iter()
         .map(|(id, reason)| {
-            Ok((RuleId::parse(&id).with_context(|| format!("{PLANNED_RULES_FILE}: {id} is no rule id"))?, reason))
+            Ok((RuleId::parse(&id).with_context(|| format!("{PLANNED_RULES_FILE}: {id} is not a rule id"))?, reason))
         })
         .collect()
 }
@@ -305,7 +303,7 @@ mod tests {
         assert!(
             problems_after(|index| index.planned.clear()).contains("EXE-3 (execution) has no citation and no test")
         );
-        assert!(problems_after(|index| index.edits.clear()).contains("no edit that takes it away"));
+        assert!(problems_after(|index| index.edits.clear()).contains("no edit that removes it"));
         assert!(problems_after(|index| index.tests[0].rules.push(id("EXE-99"))).contains("t.rs:1 cites EXE-99"));
         assert!(
             problems_after(|index| {

@@ -34,5 +34,5 @@ fn ensure_complete(index: &RuleIndex) -> Result<()> {
     if wrong.is_empty() {
         return Ok(());
     }
-    bail!("the rules index finds {} faults:\n  {}", wrong.len(), wrong.join("\n  "))
+    bail!("the rules index has {} problems:\n  {}", wrong.len(), wrong.join("\n  "))
 }

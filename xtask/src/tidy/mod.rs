@@ -81,10 +81,10 @@ fn find_leftovers(source: &SourceFile) -> Vec<String> {
     let mut wrong = Vec::new();
     for (number, line) in source.text.lines().enumerate() {
         for word in LEFTOVER_MARKERS.iter().filter(|word| has_word(line, word)) {
-            wrong.push(format!("{}:{} leaves a {word}", source.path, number + 1));
+            wrong.push(format!("{}:{} contains the marker {word}", source.path, number + 1));
         }
         for host in REGISTRY_HOSTS.iter().filter(|host| line.contains(**host)) {
-            wrong.push(format!("{}:{} names the registry {host}", source.path, number + 1));
+            wrong.push(format!("{}:{} contains the registry {host}", source.path, number + 1));
         }
     }
     wrong
@@ -107,7 +107,7 @@ fn undocumented_dependencies(manifest: &SourceFile, guide: &str) -> Result<Vec<S
     let names = kinds.iter().filter_map(|kind| table.get(*kind)?.as_table()).flat_map(|list| list.keys());
     Ok(names
         .filter(|name| !name.starts_with("onceward") && !guide.contains(&format!("| `{name}` |")))
-        .map(|name| format!("{} depends on {name}, which has no line in ARCHITECTURE.md", manifest.path))
+        .map(|name| format!("{} depends on {name}, which ARCHITECTURE.md does not list", manifest.path))
         .collect())
 }
 

@@ -77,8 +77,9 @@ pub(super) fn find_long_subjects() -> Result<Vec<String>> {
 fn long_subject(line: &str) -> Option<String> {
     let (commit, subject) = line.split_once(' ')?;
     let length = subject.chars().count();
-    (length > MAX_SUBJECT_CHARS)
-        .then(|| format!("commit {commit}: its subject has {length} characters, at most {MAX_SUBJECT_CHARS} fit"))
+    (length > MAX_SUBJECT_CHARS).then(|| {
+        format!("commit {commit}: its subject has {length} characters; at most {MAX_SUBJECT_CHARS} are allowed")
+    })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub(crate) fn decide_with_loads(world: &FanoutWorld) -> (Box<Changes>, usize) {
             done => return (expect_changes(done), rounds),
         }
     }
-    unreachable!("the loop ends by itself")
+    unreachable!("loading ends before the limit")
 }
 
 fn load_key(complete: &Snapshot, partial: &mut Snapshot, key: ReadKey) {

@@ -85,7 +85,7 @@ fn measure_complete_snapshot(world: &FanoutWorld) {
             println!("{}\trefused\t{}\t{peak}", world.snapshot.records.len(), refusal.code);
             return;
         }
-        _ => panic!("a complete world lacks nothing"),
+        _ => panic!("a complete world misses no key"),
     };
     let mut min_seconds = f64::INFINITY;
     for _ in 0..5 {

@@ -141,6 +141,6 @@ fn fire(record: RecordId, event: &str, input: Json) -> Call {
 }
 
 fn object(value: Json) -> Map<String, Json> {
-    let Json::Object(map) = value else { panic!("an object") };
+    let Json::Object(map) = value else { panic!("a JSON object") };
     map
 }

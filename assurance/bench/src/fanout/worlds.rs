@@ -150,7 +150,7 @@ pub(crate) fn expect_changes(decision: Decision) -> Box<Changes> {
     match decision {
         Decision::Changes(changes) => changes,
         Decision::Refusal(refusal) => panic!("refused: {} {}: {}", refusal.status, refusal.code, refusal.reason),
-        _ => panic!("neither done nor refused"),
+        _ => panic!("neither changes nor a refusal"),
     }
 }
 

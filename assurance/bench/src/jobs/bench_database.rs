@@ -207,7 +207,7 @@ mod tests {
             let bench_db = database.expect("database is available");
             let texts = bench_db.job_log_texts(&runtime).expect("log texts of a job are readable");
             for without in [""].into_iter().chain(bench_db.baseline_parts().iter().map(|(part, _)| *part)) {
-                let name = format!("floor without {without}");
+                let name = format!("baseline without {without}");
                 let mut baseline =
                     bench_db.new_baseline(&name, &texts, without, bench_db.baseline_connections()).expect(&name);
                 baseline.run_jobs(5, 2).unwrap_or_else(|error| panic!("{}, {name}: {error}", bench_db.name()));

@@ -25,7 +25,7 @@ pub(crate) fn with_waiting_jobs(bench_db: &BenchDatabase, jobs: usize, job_count
     }
     let memory_growth = machine::memory_bytes()?.saturating_sub(memory);
     println!(
-        "{jobs} jobs made in {:.0} s; they raise the process by {} MB",
+        "created {jobs} jobs in {:.0} s; the process grew by {} MB",
         began.elapsed().as_secs_f64(),
         memory_growth >> 20
     );
@@ -45,20 +45,20 @@ pub(crate) fn with_waiting_jobs(bench_db: &BenchDatabase, jobs: usize, job_count
     run_round(&runtime, &many, BATCH_OPERATIONS * 4, 2, JobSteps::Three)?;
     print_headers();
     let [none, many, none_held, many_held] = &runs;
-    print_runs("none waiting", none, None);
+    print_runs("no ready jobs", none, None);
     print_runs(&format!("{jobs} waiting"), many, Some(none));
-    print_runs("none waiting, beside the next", none_held, None);
-    print_runs(&format!("{jobs} waiting, a snapshot held"), many_held, Some(none_held));
+    print_runs("no ready jobs, next to the following", none_held, None);
+    print_runs(&format!("{jobs} ready, with an open snapshot"), many_held, Some(none_held));
     if let (Some(first), Some(last)) = (many_held.0.first(), many_held.0.last()) {
         let work = |run: &machine::BenchRun| run.cpu_micros + run.server_cpu_micros;
         println!(
-            "under the snapshot, {} rounds: {:.0} µs a life in the first, {:.0} in the last",
+            "with the snapshot, {} rounds: {:.0} µs per job in the first, {:.0} in the last",
             many_held.0.len(),
             work(first),
             work(last)
         );
     }
-    println!("at the end of {seconds} s under the snapshot:\n{sizes}");
+    println!("after {seconds} s with the snapshot:\n{sizes}");
     Ok(())
 }
 

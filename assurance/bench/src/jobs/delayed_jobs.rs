@@ -27,7 +27,7 @@ pub(crate) fn with_delayed_jobs(bench_db: &BenchDatabase, jobs: usize, job_count
             runtime.block_on(engine::create_delayed_jobs(&engine, size, tomorrow))?;
             remaining -= size;
         }
-        println!("created {jobs} jobs for tomorrow in {:.0} s", began.elapsed().as_secs_f64());
+        println!("created {jobs} delayed jobs in {:.0} s", began.elapsed().as_secs_f64());
         runtime.block_on(engine.close());
     }
     bench_db.move_delayed_to_ready(&databases[1])?;
@@ -41,8 +41,8 @@ pub(crate) fn with_delayed_jobs(bench_db: &BenchDatabase, jobs: usize, job_count
         }
     }
     print_headers();
-    print_runs("none for tomorrow", &runs[0], None);
-    print_runs(&format!("{jobs} for tomorrow"), &runs[1], Some(&runs[0]));
-    print_runs("the same as they once stood", &runs[2], Some(&runs[0]));
+    print_runs("no delayed jobs", &runs[0], None);
+    print_runs(&format!("{jobs} delayed jobs"), &runs[1], Some(&runs[0]));
+    print_runs("the same jobs in the ready table", &runs[2], Some(&runs[0]));
     Ok(())
 }

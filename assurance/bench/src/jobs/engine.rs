@@ -143,5 +143,5 @@ pub(crate) async fn job_log_texts(engine: &BenchEngine) -> Result<[String; 3], B
     let log = engine.store().log(0, 3).await?;
     engine.close().await;
     let texts: Vec<String> = log.iter().map(|entry| entry.text.to_string()).collect();
-    texts.try_into().map_err(|_| "a life has three entries".into())
+    texts.try_into().map_err(|_| "a job has three log entries".into())
 }

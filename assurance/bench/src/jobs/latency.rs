@@ -106,7 +106,7 @@ pub(crate) fn in_process(bench_db: &BenchDatabase, seconds: u64) -> BenchResult 
     print_times("durable create", &mut times.answered);
     print_times("create to durable lease", &mut times.delivered);
     if !baseline_times.is_empty() {
-        print_times("the bare loop, create with lease", &mut baseline_times);
+        print_times("baseline, create with lease", &mut baseline_times);
     }
     Ok(())
 }
@@ -196,16 +196,16 @@ pub(crate) fn over_http(bench_db: &BenchDatabase, seconds: u64) -> BenchResult {
         })();
         stopped.store(true, Ordering::SeqCst);
         for worker in workers {
-            worker.join().map_err(|_| "a worker broke")??;
+            worker.join().map_err(|_| "a worker failed")??;
         }
         done
     })
     .map_err(|error| error.to_string())?;
-    print_times("an answered create", &mut times.answered);
-    print_times("create to the worker's hands", &mut times.delivered);
+    print_times("create to response", &mut times.answered);
+    print_times("create to delivery to the worker", &mut times.delivered);
     if supports_create_leased {
-        print_times("a bare loop behind a socket, answered", &mut baseline_times.answered);
-        print_times("a bare loop behind a socket, in hands", &mut baseline_times.delivered);
+        print_times("baseline behind a socket, create to response", &mut baseline_times.answered);
+        print_times("baseline behind a socket, create to delivery", &mut baseline_times.delivered);
     }
     Ok(())
 }
@@ -297,8 +297,8 @@ fn run_baseline_turn(baseline: &mut dyn Baseline, times: &mut LatencyTimes) -> R
             Ok::<_, SendableError>(())
         };
         serve()?;
-        let made = creator.join().map_err(|_| "the creator broke")??;
-        let leased = worker.join().map_err(|_| "the worker broke")??;
+        let made = creator.join().map_err(|_| "the creator failed")??;
+        let leased = worker.join().map_err(|_| "the worker failed")??;
         times.answered.extend(made.iter().map(|(_, took)| *took));
         times.delivered.extend(made.iter().zip(leased).map(|((began, _), at)| at - *began));
         Ok(())

@@ -101,9 +101,9 @@ pub(crate) fn against_baseline(bench_db: &BenchDatabase, job_count: usize, round
     let [bare, pair, writes, one, two, five] = &runs;
     print_runs("floor", bare, None);
     if bench_db.baseline_connections() > 1 {
-        print_runs("floor on two connections", pair, Some(bare));
+        print_runs("baseline on two connections", pair, Some(bare));
     }
-    print_runs("floor that loads nothing", writes, Some(bare));
+    print_runs("baseline without loads", writes, Some(bare));
     print_runs("engine, one driver", one, Some(bare));
     print_runs("engine, two drivers", two, Some(bare));
     print_runs("engine, two drivers, five steps", five, Some(bare));
@@ -171,7 +171,7 @@ pub(crate) fn one_at_a_time(bench_db: &BenchDatabase, job_count: usize) -> Bench
     let after = engine.counters();
     println!("{} jobs: {} transactions, {:.2} ms a step", job_count, after.batches - before.batches, to_millis(took));
     if after.batches - before.batches != u64::try_from(job_count * 3)? {
-        return Err("a step took more or less than one transaction".into());
+        return Err("a step did not take exactly one transaction".into());
     }
     Ok(())
 }

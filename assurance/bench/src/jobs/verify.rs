@@ -69,5 +69,5 @@ pub(crate) fn measure_verify(bench_db: &BenchDatabase, database: &str) -> BenchR
         report.entries,
         machine::peak_memory_bytes()? >> 20
     );
-    if report.is_clean() { Ok(()) } else { Err("found wanting".into()) }
+    if report.is_clean() { Ok(()) } else { Err("differences found".into()) }
 }

@@ -16,7 +16,7 @@ use crate::verify;
 /// Returns a store with one task that `w` has committed and finished, and one ready task.
 async fn store_with_tasks() -> (AnyStore, RecordId, FencingToken, RecordId) {
     let store = AnyStore::Memory(MemoryStore::new(Clock::manual(Time::MIN)));
-    verify::put_lifecycles(&store).await.expect("sound lifecycles");
+    verify::put_lifecycles(&store).await.expect("valid lifecycles");
     let engine = Engine::open(store.clone(), EngineConfig::default());
     let create = async |name: &str| {
         let fields: Map<_, _> = [("name".to_owned(), json!(name))].into_iter().collect();
@@ -37,7 +37,7 @@ async fn store_with_tasks() -> (AnyStore, RecordId, FencingToken, RecordId) {
 }
 
 fn unknown_record() -> RecordId {
-    serde_json::from_value(json!("00000000-0000-0000-0000-000000000000")).expect("an id")
+    serde_json::from_value(json!("00000000-0000-0000-0000-000000000000")).expect("a valid id")
 }
 
 fn verify_ledger(write: impl FnOnce(&mut AckLedger, RecordId, FencingToken, RecordId)) -> Result<u64, String> {
@@ -68,14 +68,14 @@ fn acknowledged_operations_pass_verification() {
 #[test]
 fn missing_acknowledged_operation_fails_verification() {
     let missed = |text: &str, write: fn(&mut AckLedger, RecordId, FencingToken, RecordId)| {
-        let found = verify_ledger(write).expect_err("it is not there");
+        let found = verify_ledger(write).expect_err("verification fails");
         assert!(found.contains(text), "{found}");
     };
     missed("is lost", |books, _, _, _| books.record_created("gone", unknown_record()).expect("new"));
     missed("is lost", |books, _, token, waits| books.record_lease(waits, token, "w").expect("new"));
     missed("is w's", |books, done, token, _| books.record_lease(done, token, "other").expect("new"));
     missed("the commit of w is lost", |books, _, _, waits| books.record_commit(waits, "w", false).expect("new"));
-    missed("is kept", |books, done, _, _| books.record_commit(done, "other", true).expect("new"));
+    missed("is stored", |books, done, _, _| books.record_commit(done, "other", true).expect("new"));
     missed("was finished", |books, _, _, waits| books.record_finish(waits));
     missed("the failure", |books, done, token, _| books.record_failure(done, token));
     missed("was cancelled", |books, _, _, waits| books.record_cancel(waits, "so").expect("new"));
@@ -84,12 +84,12 @@ fn missing_acknowledged_operation_fails_verification() {
 #[test]
 fn stored_refused_operation_fails_verification() {
     let noticed = |text: &str, write: fn(&mut AckLedger, RecordId, FencingToken, RecordId)| {
-        let found = verify_ledger(write).expect_err("it is there");
+        let found = verify_ledger(write).expect_err("verification fails");
         assert!(found.contains(text), "{found}");
     };
-    noticed("was refused, and is there", |books, _, _, _| books.record_create_refused("waits"));
-    noticed("was refused, and is there", |books, done, _, _| books.record_commit_refused(done, "w"));
-    noticed("was told `no`", |books, done, _, _| {
+    noticed("was refused, but is stored", |books, _, _, _| books.record_create_refused("waits"));
+    noticed("was refused, but is stored", |books, done, _, _| books.record_commit_refused(done, "w"));
+    noticed("was refused", |books, done, _, _| {
         books.record_created("done", done).expect("new");
         books.record_no_lease("w");
     });
@@ -102,7 +102,7 @@ fn contradicting_acknowledgment_is_rejected() {
     books.record_lease(id, token, "a").expect("the first");
     assert!(books.record_lease(id, token, "b").is_err());
     books.record_commit(id, "a", true).expect("the first");
-    books.record_commit(id, "a", true).expect("told again");
+    books.record_commit(id, "a", true).expect("repeated");
     assert!(books.record_commit(id, "b", true).is_err());
     assert!(books.record_cancel(id, "so").is_err());
 }

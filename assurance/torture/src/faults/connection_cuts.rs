@@ -54,9 +54,9 @@ pub(super) fn cut_connection(seed: u64) -> Result<String> {
     let cut = harness.run_requests(800, "cannot be reached", usize::MAX)?;
     lock_cutter(&cutter).enabled = false;
     let cuts = lock_cutter(&cutter).cuts;
-    ensure!(cuts > 10 && cut.unknown > 0, "{cuts} cuts, and {cut:?}");
+    ensure!(cuts > 10 && cut.unknown > 0, "{cuts} cuts, but {cut:?}");
     let after = harness.run_requests(50, "cannot be reached", usize::MAX)?;
     ensure!(after.done > 20, "work did not continue: {after:?}");
     let ended = harness.finish()?;
-    Ok(format!("{cuts} cuts, {} left in doubt, {} done; {ended}", cut.unknown, cut.done + after.done))
+    Ok(format!("{cuts} cuts, {} unknown outcomes, {} done; {ended}", cut.unknown, cut.done + after.done))
 }

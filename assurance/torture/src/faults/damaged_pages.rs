@@ -48,7 +48,7 @@ pub(super) fn damage_pages(seed: u64) -> Result<String> {
         std::fs::write(&file, &bytes)?;
         match harness.runtime.block_on(verify::run_verify(&file.display().to_string())) {
             Err(StoreError::Corrupt(_) | StoreError::ForeignDatabase(_)) => counts.corrupt += 1,
-            Err(error) => anyhow::bail!("page {page}: not said to be damaged: {error}"),
+            Err(error) => anyhow::bail!("page {page}: the error does not report damage: {error}"),
             Ok(report) if !report.is_clean() || report.stopped.is_some() => counts.reported_by_verify += 1,
             Ok(_) if has_only_free_page_damage(&file)? => counts.unused += 1,
             Ok(_) => unnoticed.push(page),
@@ -59,11 +59,11 @@ pub(super) fn damage_pages(seed: u64) -> Result<String> {
             let _ = std::fs::remove_file(format!("{}{suffix}", file.display()));
         }
     }
-    ensure!(unnoticed.is_empty(), "pages {unnoticed:?} are damaged, and verify finds nothing; {counts:?}");
+    ensure!(unnoticed.is_empty(), "pages {unnoticed:?} are damaged, but verify finds no difference; {counts:?}");
     ensure!(counts.corrupt > 0, "no page was in use: {counts:?}");
     let DamageCounts { corrupt, reported_by_verify: named, unused } = counts;
     Ok(format!(
-        "{} pages, one at a time: {corrupt} said to be damaged, {named} named by verify, {unused} in no use",
+        "{} pages, one at a time: {corrupt} reported as damaged, {named} found by verify, {unused} unused",
         pages.len()
     ))
 }
@@ -104,16 +104,16 @@ mod tests {
              {rows} INSERT INTO kept SELECT zeroblob(1000) FROM n; {rows} INSERT INTO gone SELECT zeroblob(1000) FROM n; \
              DELETE FROM gone"
         );
-        connection.execute_batch(&sql).expect("pages in use, and pages that were");
+        connection.execute_batch(&sql).expect("used and free pages");
         drop(connection);
         let original = std::fs::read(folder.database_path()).expect("the file");
         let first_free = u32::from_be_bytes(original[32..36].try_into().expect("four bytes")) as usize;
-        assert!(first_free > 1, "there are free pages");
+        assert!(first_free > 1, "the file has free pages");
         let damaged = |page: usize| {
             let mut bytes = original.clone();
             bytes[(page - 1) * PAGE_BYTES..page * PAGE_BYTES].fill(0xa5);
             std::fs::write(folder.database_path(), bytes).expect("the file");
-            has_only_free_page_damage(&folder.database_path()).expect("SQLite says what it finds")
+            has_only_free_page_damage(&folder.database_path()).expect("SQLite reports the damage")
         };
         assert!(damaged(first_free));
         assert!(!damaged(2), "the first page of `kept`");

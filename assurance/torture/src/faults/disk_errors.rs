@@ -17,7 +17,7 @@ pub(super) fn fill_disk(seed: u64) -> Result<String> {
     let folder = TempDir::new();
     let small = folder.database_path().with_file_name("small");
     let Some(disk) = TmpfsDisk::new(&small, 2)? else {
-        return Ok("not tried: no right to mount one".to_owned());
+        return Ok("skipped: no permission to mount".to_owned());
     };
     let mut harness = FaultHarness::new(&small.join("test.db").display().to_string(), &[], seed)?;
     let before = harness.run_requests(20_000, DISK_FULL_ERROR, 50)?;
@@ -27,7 +27,7 @@ pub(super) fn fill_disk(seed: u64) -> Result<String> {
     ensure!(after.matching_errors == 0 && after.done > 100, "work did not continue: {after:?}");
     let ended = harness.finish()?;
     Ok(format!(
-        "{} done, {} told that it is full, {} done after there was room; {ended}",
+        "{} done, {} refused because the disk was full, {} done after space was freed; {ended}",
         before.done, before.matching_errors, after.done
     ))
 }
@@ -69,7 +69,7 @@ fn inject_syscall_errors(seed: u64, call: &str, error: &str, error_text: &str) -
     ensure!(after.matching_errors == 0 && after.done > 50, "work did not continue: {after:?}");
     let ended = harness.finish()?;
     Ok(format!(
-        "{} told `{error_text}`, {} done before and after; {ended}",
+        "{} got `{error_text}`, {} done before and after; {ended}",
         during.matching_errors,
         during.done + after.done
     ))
@@ -98,13 +98,13 @@ pub(super) fn remount_read_only(seed: u64) -> Result<String> {
     let monitor = ProcessMonitor::new();
     let mut engine = monitor.start(0, &database, 0)?;
     let ProcessMessage::OpenFailed(why) = monitor.next_message()?.1 else {
-        bail!("it came up on a disk that cannot be written")
+        bail!("the engine started on a read-only disk")
     };
-    ensure!(why.contains("cannot be written"), "it does not say that it cannot write: {why}");
+    ensure!(why.contains("cannot be written"), "the error does not say that the disk is read-only: {why}");
     engine.mark_gave_up();
     engine.reap()?;
     set_writable(true)?;
-    let store = harness.runtime.block_on(open_store(&database)).context("it opens again")?;
+    let store = harness.runtime.block_on(open_store(&database)).context("the database opens again")?;
     harness.runtime.block_on(harness.ledger.verify_all(&store))?;
-    Ok(format!("told `{why}`; all {} acknowledged are there when it can be written again", harness.ledger.acknowledged))
+    Ok(format!("got `{why}`; all {} acknowledged are stored once the disk is writable", harness.ledger.acknowledged))
 }

@@ -25,14 +25,14 @@ use crate::verify;
 pub(crate) fn run(seed: u64) -> Result<()> {
     type FaultTest = fn(u64) -> Result<String>;
     let faults: [(&str, FaultTest); 8] = [
-        ("a disk that is full", disk_errors::fill_disk),
-        ("writes that find no room", disk_errors::fail_writes_without_space),
-        ("writes that fail", disk_errors::fail_writes),
-        ("syncs that fail", disk_errors::fail_syncs),
-        ("a disk that cannot be written", disk_errors::remount_read_only),
-        ("writes after the last sync", power_loss::lose_unsynced_writes),
+        ("full disk", disk_errors::fill_disk),
+        ("writes without space", disk_errors::fail_writes_without_space),
+        ("failing writes", disk_errors::fail_writes),
+        ("failing syncs", disk_errors::fail_syncs),
+        ("read-only disk", disk_errors::remount_read_only),
+        ("power loss", power_loss::lose_unsynced_writes),
         ("damaged pages", damaged_pages::damage_pages),
-        ("a connection that is cut", connection_cuts::cut_connection),
+        ("cut connections", connection_cuts::cut_connection),
     ];
     for (name, fault) in faults {
         let began = Instant::now();
@@ -85,11 +85,11 @@ impl FaultHarness {
         while waiting > 0 {
             let (tag, answers) = match self.monitor.next_message()?.1 {
                 ProcessMessage::Replies(tag, answers) => (tag, answers),
-                ProcessMessage::OpenFailed(why) => anyhow::bail!("it cannot go on: {why}"),
-                ProcessMessage::Exited => anyhow::bail!("it has ended by itself"),
+                ProcessMessage::OpenFailed(why) => anyhow::bail!("the process failed: {why}"),
+                ProcessMessage::Exited => anyhow::bail!("the process exited"),
             };
             waiting -= 1;
-            let outcome = RequestOutcome::parse(answers.first().context("an answer")?)?;
+            let outcome = RequestOutcome::parse(answers.first().context("a reply")?)?;
             match &outcome {
                 RequestOutcome::Done { .. } => summary.done += 1,
                 RequestOutcome::Refused(why) => summary.matching_errors += usize::from(why.contains(error_text)),
@@ -134,7 +134,7 @@ struct FinalCounts {
 
 impl std::fmt::Display for FinalCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "all {} acknowledged are there, verify finds {} entries sound", self.acknowledged, self.entries)
+        write!(f, "all {} acknowledged are stored, verify confirms {} entries", self.acknowledged, self.entries)
     }
 }
 

@@ -71,11 +71,11 @@ pub(super) fn lose_unsynced_writes(seed: u64) -> Result<String> {
     let image = folder.database_path().with_file_name("image-lied.db");
     build_image(&syncless, &initial_files, &image, None)?;
     let noticed = harness.runtime.block_on(verify_image(&image, replies(&syncless))).is_err();
-    ensure!(noticed, "a disk that never syncs goes unnoticed");
-    ensure!(lost_writes > 0 && answers > 0, "no write was lost, or no call was answered");
+    ensure!(noticed, "a disk that ignores syncs is not detected");
+    ensure!(lost_writes > 0 && answers > 0, "no write was lost, or no call was acknowledged");
     Ok(format!(
-        "{} images at {POWER_LOSS_POINTS} moments, {lost_writes} writes lost in them, {torn} with some of the last writes and not others: \
-         {answers} times what was answered is there, verify finds each sound",
+        "{} images at {POWER_LOSS_POINTS} moments, {lost_writes} writes lost in them, {torn} of them with only some of the last writes: \
+         {answers} acknowledged replies are stored, verify confirms each image",
         2 * POWER_LOSS_POINTS
     ))
 }
@@ -120,7 +120,7 @@ fn parse_trace(trace: &str, names: &[String; 2]) -> Result<Vec<TraceEvent>> {
         match name {
             "pwrite64" => {
                 let bytes = decode_hex(text)?;
-                ensure!(numbers.first() == Some(&bytes.len()), "strace has shortened a write");
+                ensure!(numbers.first() == Some(&bytes.len()), "strace abbreviated a write");
                 events.push(TraceEvent::Write { file, offset: *numbers.get(1).context("a place")?, bytes });
             }
             "ftruncate" => events.push(TraceEvent::Truncate { file, length: *numbers.first().context("a length")? }),
@@ -197,8 +197,12 @@ async fn verify_image(image: &Path, replies: impl Iterator<Item = &String>) -> R
         *version = (*version).max(done["version"].as_u64().unwrap_or(0));
     }
     for (id, version) in versions {
-        let record = store.record(id).await?.with_context(|| format!("{id} was answered, and is lost"))?;
-        ensure!(record.version >= version, "{id}: its version {version} was answered, and {} is left", record.version);
+        let record = store.record(id).await?.with_context(|| format!("{id} was acknowledged, but is lost"))?;
+        ensure!(
+            record.version >= version,
+            "{id}: version {version} was acknowledged, but {} is stored",
+            record.version
+        );
     }
     drop(store);
     verify::assert_clean(&database).await?;

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
             let growth = peak_kb().saturating_sub(before);
-            assert!(growth <= MAX_MEMORY_GROWTH_KB, "this input took {growth} KB of memory");
+            assert!(growth <= MAX_MEMORY_GROWTH_KB, "the input used {growth} KB of memory");
         }
     }
     ExitCode::SUCCESS

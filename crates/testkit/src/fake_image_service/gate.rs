@@ -33,7 +33,7 @@ impl TestGate {
         let (state, _) = changed
             .wait_timeout_while(state, TEST_TIMEOUT, |state| state.arrived == 0)
             .unwrap_or_else(PoisonError::into_inner);
-        assert!(state.arrived > 0, "nobody came to the gate within {TEST_TIMEOUT:?}");
+        assert!(state.arrived > 0, "no thread reached the gate within {TEST_TIMEOUT:?}");
     }
 
     /// Blocks until the gate opens.

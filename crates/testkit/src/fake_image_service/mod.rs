@@ -83,7 +83,7 @@ struct ResponseScript {
 impl FakeImageService {
     pub fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = listener.local_addr().expect("an address");
+        let address = listener.local_addr().expect("a bound address");
         let shared = Arc::new(FakeServiceShared::default());
         let serving = Arc::clone(&shared);
         thread::spawn(move || {

@@ -18,7 +18,7 @@ pub fn gray_noise_png(side: u16) -> Vec<u8> {
     let blocks = rows.chunks(0xffff).count();
     for (index, block) in rows.chunks(0xffff).enumerate() {
         packed.push(u8::from(index + 1 == blocks));
-        let length = u16::try_from(block.len()).expect("a block is no longer");
+        let length = u16::try_from(block.len()).expect("a stored block fits");
         packed.extend(length.to_le_bytes());
         packed.extend((!length).to_le_bytes());
         packed.extend(block);

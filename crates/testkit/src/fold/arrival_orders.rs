@@ -22,7 +22,7 @@ pub fn fold_in_random_order(
     // In some cases there are too few images.
     let images = [usize::MAX, 40, 3, 0][rng.below(4)];
     let bounds = FoldLimits { max_before_image_records: images, ..FoldLimits::default() };
-    let mut fold = Fold::new(Arc::clone(definitions), bounds).expect("lifecycles that can be folded");
+    let mut fold = Fold::new(Arc::clone(definitions), bounds).expect("foldable lifecycles");
     let mut order: Vec<&(LogOperation, Authority)> = operations.iter().collect();
     let duplicates: Vec<_> = operations.iter().filter(|_| rng.percent(20)).collect();
     order.extend(duplicates);
@@ -45,7 +45,7 @@ pub fn fold_in_random_order(
             arrived.entry(operation.id).or_insert_with(|| (operation.clone(), first.clone()));
             inserted.push((operation.clone(), first));
         }
-        fold.insert(resolver, inserted).expect("room for all");
+        fold.insert(resolver, inserted).expect("the log has room for all");
         if rng.percent(30) {
             let mut changed = Vec::new();
             for (operation, current) in arrived.values_mut() {
@@ -54,7 +54,7 @@ pub fn fold_in_random_order(
                     changed.push((operation.id, current.clone()));
                 }
             }
-            fold.reevaluate(resolver, changed).expect("all of them are on the log");
+            fold.reevaluate(resolver, changed).expect("all operations are on the log");
         }
         if rng.percent(15) {
             let present: Vec<_> = arrived.values().cloned().collect();
@@ -65,7 +65,7 @@ pub fn fold_in_random_order(
     let mut last: Vec<_> = operations.iter().map(|(operation, standing)| (operation.id, standing.clone())).collect();
     shuffle(&mut last, rng);
     for portion in last.chunks(1 + rng.below(last.len())) {
-        fold.reevaluate(resolver, portion.to_vec()).expect("all of them are on the log");
+        fold.reevaluate(resolver, portion.to_vec()).expect("all operations are on the log");
     }
     assert_matches_reference(&fold, &reference_fold(definitions, operations, resolver));
     fold
@@ -75,7 +75,7 @@ pub fn fold_in_random_order(
 /// status of every operation.
 pub fn assert_matches_reference(fold: &Fold, reference: &ReferenceFold) {
     for (operation, _, applied) in fold.operations() {
-        assert_eq!(Some(applied), reference.statuses.get(&operation.id), "the verdict on {operation:?}");
+        assert_eq!(Some(applied), reference.statuses.get(&operation.id), "the status of {operation:?}");
     }
     assert_eq!(fold.len(), reference.statuses.len(), "operations on the log");
     assert_eq!(world_text(fold.snapshot()), world_text(&reference.world), "the state");

@@ -115,7 +115,7 @@ fn dependencies(
 
 pub(super) fn random_authority(set: &OperationSetSpec, rng: &mut Rng) -> Authority {
     match rng.below(20) {
-        0 => Authority::Suspended { reason: "the delegation ran out".into() },
+        0 => Authority::Suspended { reason: "the delegation expired".into() },
         1 => Authority::Withdrawn { reason: "revoked".into() },
         _ => {
             let all = rng.percent(85);
@@ -140,14 +140,14 @@ fn random_call(set: &OperationSetSpec, rng: &mut Rng, records: &[Arc<Record>], n
     let lifecycles: Vec<_> =
         set.definitions.lifecycles.values().filter(|known| !known.name.starts_with("onceward.")).collect();
     if rng.percent(if records.len() < 6 { 70 } else { 15 }) {
-        let lifecycle = rng.pick(&lifecycles).expect("a set of definitions has lifecycles");
+        let lifecycle = rng.pick(&lifecycles).expect("definitions have at least one lifecycle");
         let row = rng.pick(lifecycle.transitions(EventKind::Create));
         // Few names, so that two nodes sometimes create the same record.
         let id = rng.percent(60).then(|| named_record_id(&format!("{} {}", lifecycle.name, rng.below(4))));
         let fields = row.map(|row| random_inputs(rng, records, row, 75, now)).unwrap_or_default();
         return LogCall::Create { lifecycle: Arc::clone(&lifecycle.name), id, fields, payload: None };
     }
-    let fallback = LogCall::Fire { record: named_record_id("nobody"), event: "nothing".into(), input: Map::new() };
+    let fallback = LogCall::Fire { record: named_record_id("unknown"), event: "nothing".into(), input: Map::new() };
     let Some(record) = rng.pick(records) else { return fallback };
     let mut events: Vec<_> = record.lifecycle.events.iter().filter(|event| event.kind == EventKind::Called).collect();
     // Mostly plausible events: accepted in the record's state, and not reserved for other records.

@@ -100,7 +100,7 @@ impl ReferenceFolder<'_> {
             return Err(ApplyStatus::Waiting(first.clone()));
         }
         let standing = self.sorted.iter().find(|(other, _)| other.id == operation.id).map(|(_, standing)| standing);
-        match standing.expect("every operation has a standing") {
+        match standing.expect("every operation has an authority") {
             Authority::Held(grant) => Ok(grant.clone()),
             Authority::Suspended { reason: why } => Err(ApplyStatus::AuthorSuspended { reason: why.clone() }),
             Authority::Withdrawn { reason: why } => {
@@ -165,7 +165,7 @@ impl ReferenceFolder<'_> {
         };
         let hash = Sha256::digest([b"onceward fold\n".as_slice(), &operation.id.0].concat());
         let mut attempted = Operation {
-            seed: u128::from_be_bytes(hash[..16].try_into().expect("sixteen of thirty-two bytes")),
+            seed: u128::from_be_bytes(hash[..16].try_into().expect("16 of 32 bytes")),
             actor: Actor {
                 id: operation.author.clone(),
                 roles: grant.roles.clone(),
@@ -179,12 +179,12 @@ impl ReferenceFolder<'_> {
         loop {
             match decide(self.definitions, world, &attempted, operation.timestamp.wall_time) {
                 Decision::Changes(changes) => {
-                    assert_eq!(changes.now, operation.timestamp.wall_time, "time runs backwards in a fold");
+                    assert_eq!(changes.now, operation.timestamp.wall_time, "time goes back in a fold");
                     world.apply(&changes);
                     return ApplyStatus::Changed;
                 }
                 Decision::NoOp(nothing) => {
-                    assert_ne!(nothing.reason, NoOpReason::Repeated, "there are no workers in a fold");
+                    assert_ne!(nothing.reason, NoOpReason::Repeated, "a fold has no workers");
                     return ApplyStatus::NoOp(nothing.reason);
                 }
                 Decision::Refusal(refusal) => {
@@ -205,7 +205,7 @@ impl ReferenceFolder<'_> {
                         });
                     }
                 }
-                other => panic!("a fold has no timers and its world is whole, yet: {other:?}"),
+                other => panic!("a fold has no timers and a complete snapshot, but: {other:?}"),
             }
         }
     }

@@ -44,7 +44,7 @@ pub(super) fn run(bytes: &[u8]) {
     let truth = ExpectedType::Fits(ValueType { ty: DataType::Bool, nullable: false });
     for want in [ExpectedType::Any, truth, ExpectedType::Targets] {
         match expr::compile(&text, place, &fixture.scope(), &want) {
-            Err(found) => assert!(!found.is_empty(), "refused without a word"),
+            Err(found) => assert!(!found.is_empty(), "refused without a message"),
             Ok(tree) => {
                 let _ = (expr::referenced_checks(&tree), expr::referenced_paths(&tree), expr::null_risks(&tree, &[]));
                 fixture.evaluate(&tree);
@@ -74,7 +74,7 @@ impl ExpressionFixture {
         let actor = Actor::new("ann", &["producer", "pro"]);
         let error = ClassifiedFailure {
             code: "timeout".into(),
-            message: "it took too long".into(),
+            message: "the evaluation took too long".into(),
             retryable: true,
             retry_after: Some(Duration::from_secs(3)),
         };
@@ -90,7 +90,7 @@ impl ExpressionFixture {
         };
         match expr::eval(tree, &env) {
             Ok(value) => {
-                assert!(value_has_type(&tree.value_type, &value), "{:?} was promised, {value:?} came", tree.value_type);
+                assert!(value_has_type(&tree.value_type, &value), "expected {:?}, got {value:?}", tree.value_type);
             }
             // Everything is loaded and answered, and typed values keep their types. These faults are therefore
             // impossible.
@@ -100,7 +100,7 @@ impl ExpressionFixture {
                     "{kind:?}"
                 );
             }
-            Err(other) => panic!("nothing is missing here, yet {other:?}"),
+            Err(other) => panic!("everything is loaded, but: {other:?}"),
         }
     }
 }
@@ -144,13 +144,13 @@ fn build_fixture() -> ExpressionFixture {
     let definitions = systems::load_texts(&[("thing.toml", THING_LIFECYCLE)]);
     let mut world = Snapshot::empty_complete();
     let mut make = |seed: u128, fields: serde_json::Value| {
-        let serde_json::Value::Object(fields) = fields else { panic!("an object") };
+        let serde_json::Value::Object(fields) = fields else { panic!("a JSON object") };
         let call =
             Call::Create(CreateRecord { lifecycle: "fuzz.thing".into(), id: None, owner: None, fields, payload: None });
         let actor = Actor::new("ann", &["producer"]);
         let operation = Operation { seed: seed << 66, actor, call, check_answers: Vec::new(), trace: None };
         let decision = decide(&definitions, &world, &operation, Time::from_secs(1_700_000_000));
-        let Decision::Changes(changes) = decision else { panic!("a thing cannot be made: {decision:?}") };
+        let Decision::Changes(changes) = decision else { panic!("the test record cannot be created: {decision:?}") };
         world.apply(&changes);
         changes.subject.to_string()
     };
@@ -163,17 +163,17 @@ fn build_fixture() -> ExpressionFixture {
             "blob": { "deep": [1, 2] }, "other": second, "others": [second],
         }),
     );
-    let first = RecordId(first.parse().expect("an id as we wrote it"));
-    let first = Arc::clone(world.record(first).expect("the record just made"));
+    let first = RecordId(first.parse().expect("a valid id"));
+    let first = Arc::clone(world.record(first).expect("the created record"));
     let lifecycle = Arc::clone(&first.lifecycle);
     let own = signature(&lifecycle);
     let inputs_of = |kind: EventKind| {
         let rows = lifecycle.transitions(kind);
         rows.iter().flat_map(|row| &row.inputs).map(|input| input.field.clone()).collect::<Vec<_>>()
     };
-    let called = lifecycle.events.iter().find(|event| event.kind == EventKind::Called).expect("an event by name");
+    let called = lifecycle.events.iter().find(|event| event.kind == EventKind::Called).expect("a declared event");
     let input: Vec<FieldDef> = called.transitions[0].inputs.iter().map(|input| input.field.clone()).collect();
-    assert!(inputs_of(EventKind::Create).len() > 5, "the thing takes what it is made of");
+    assert!(inputs_of(EventKind::Create).len() > 5, "valid fields");
     ExpressionFixture {
         signatures: definitions.lifecycles.values().map(|each| (Arc::clone(&each.name), signature(each))).collect(),
         own_signature: own,

@@ -13,7 +13,7 @@ pub(super) fn run(bytes: &[u8]) {
     let files = InputFiles { files: files.map(|(number, text)| source_file(number, text)).collect() };
     let compiled = compile(&files);
     let has_errors = compiled.diagnostics.iter().any(|found| found.severity == Severity::Error);
-    assert_eq!(compiled.definitions.is_none(), has_errors, "definitions are there exactly where nothing is wrong");
+    assert_eq!(compiled.definitions.is_none(), has_errors, "definitions exist exactly if there is no error");
     assert_diagnostics_valid(&compiled.diagnostics, &files);
     let Some(definitions) = compiled.definitions else { return };
     assert_diagnostics_valid(&analyze(&definitions), &files);
@@ -30,9 +30,9 @@ fn source_file(number: usize, text: &str) -> InputFile {
 /// Asserts that each diagnostic has a message and points into an existing file.
 fn assert_diagnostics_valid(found: &[Diagnostic], files: &InputFiles) {
     for diagnostic in found {
-        assert!(!diagnostic.message.is_empty(), "{} says nothing", diagnostic.code);
+        assert!(!diagnostic.message.is_empty(), "{} has no message", diagnostic.code);
         for at in std::iter::once(&diagnostic.span).chain(diagnostic.related.iter().map(|(at, _)| at)) {
-            assert!(at.start <= at.end, "{}: a place that ends before it begins", diagnostic.code);
+            assert!(at.start <= at.end, "{}: the span ends before it starts", diagnostic.code);
         }
     }
     let text = render_all(found, files, true);

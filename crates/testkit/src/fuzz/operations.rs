@@ -59,7 +59,7 @@ pub(super) fn run(bytes: &[u8]) {
         for record in simulator.records_of(&lifecycle.name) {
             assert!(
                 record.stuck_reason.is_none(),
-                "{} was proven sound, yet is stuck: {:?}",
+                "{} passed the analysis, but is stuck: {:?}",
                 lifecycle.name,
                 record.stuck_reason
             );
@@ -134,7 +134,7 @@ fn random_call(
             let codes = ["TIMEOUT", "429", "policy", "OCR_FAILURE", "lost", "yielded", "timeout", ""];
             let error = FailureReport {
                 code: (*choices.pick(&codes)).into(),
-                message: ["it broke", "", "\0", "é"][choices.below(4)].repeat(1 + choices.below(3) * 700).into(),
+                message: ["failed", "", "\0", "é"][choices.below(4)].repeat(1 + choices.below(3) * 700).into(),
                 retryable: [None, Some(true), Some(false)][choices.below(3)],
                 retry_after: (choices.below(3) == 0).then(|| Duration::from_micros(choices.next_i64())),
             };
@@ -168,7 +168,7 @@ fn random_inputs(choices: &mut ByteChoices, fields: &[FieldDef], record_ids: &[R
         }
     }
     if choices.below(32) == 0 {
-        map.insert("nobody".to_owned(), Json::Null);
+        map.insert("unknown".to_owned(), Json::Null);
     }
     map
 }

@@ -32,7 +32,7 @@ impl LifecycleMatrix {
                 .map(|line| line.scene.as_str())
                 .filter(|scene| scene == from || scene.split(':').next() == Some(from))
                 .collect();
-            assert!(!scenes.is_empty(), "no scene shows {from}");
+            assert!(!scenes.is_empty(), "no scene has state {from}");
             for scene in scenes {
                 for caller in callers.split(", ") {
                     expected.insert((scene.to_owned(), (*trial).to_owned(), caller.to_owned(), (*to).to_owned()));
@@ -62,8 +62,8 @@ impl LifecycleMatrix {
         let folder = systems::repository_root().join("systems").join(&self.system).join("tests/matrix");
         let file = folder.join(format!("{}.txt", self.lifecycle));
         if std::env::var_os(BLESS_ENV_VAR).is_some() {
-            std::fs::create_dir_all(&folder).expect("a folder for the matrices");
-            std::fs::write(&file, rendered).expect("a matrix that can be written");
+            std::fs::create_dir_all(&folder).expect("a folder for matrices");
+            std::fs::write(&file, rendered).expect("the matrix file is writable");
         }
         let reviewed = std::fs::read_to_string(&file).unwrap_or_default();
         if reviewed != rendered {
@@ -72,7 +72,7 @@ impl LifecycleMatrix {
                 a.lines().filter(|line| !b.contains(line)).map(str::to_owned).collect()
             };
             panic!(
-                "{} differs from the reviewed {} ({BLESS_ENV_VAR}=1 rewrites it).\nreviewed only: {:#?}\nplayed only: {:#?}",
+                "{} differs from the reviewed {} ({BLESS_ENV_VAR}=1 rewrites it).\nreviewed only: {:#?}\nobserved only: {:#?}",
                 self.lifecycle,
                 file.display(),
                 differs(&reviewed, rendered),

@@ -141,7 +141,7 @@ impl LifecycleMatrix {
         let mut simulator = self.simulator.clone();
         let subject = build(&mut simulator).into();
         let expected_state = name.split(':').next().unwrap_or(name);
-        assert_eq!(simulator.state(subject.record), expected_state, "the scene {name:?} does not lead there");
+        assert_eq!(simulator.state(subject.record), expected_state, "scene {name:?} has another state");
         self.scenes.push(MatrixScene { name: name.to_owned(), simulator, subject });
         self
     }
@@ -149,7 +149,7 @@ impl LifecycleMatrix {
     pub(super) fn run(&self) -> Vec<MatrixLine> {
         for state in &self.simulator.lifecycle(&self.lifecycle).states {
             let shown = self.scenes.iter().any(|scene| scene.name.split(':').next() == Some(&state.name));
-            assert!(shown || state.is_reserved, "no scene shows {}", state.name);
+            assert!(shown || state.is_reserved, "no scene has state {}", state.name);
         }
         let mut lines = vec![self.run_creation()];
         for scene in &self.scenes {
@@ -256,7 +256,7 @@ impl LifecycleMatrix {
             }),
             MatrixTrial::Finish => by_token_holders(&|token| Call::Finish { record, token }),
             MatrixTrial::Fail { code, retryable } => by_token_holders(&|token| {
-                let (code, message) = (code.as_str().into(), "it failed".into());
+                let (code, message) = (code.as_str().into(), "failed".into());
                 let error = FailureReport { code, message, retryable: *retryable, retry_after: None };
                 Call::Fail { record, token, error }
             }),
@@ -286,7 +286,7 @@ fn outcome_of(decision: &Decision, simulator: &Simulator, record: Option<RecordI
         Decision::Changes(changes) => CellOutcome::Changed(simulator.state(record.unwrap_or(changes.subject))),
         Decision::NoOp(_) => CellOutcome::Unchanged,
         Decision::Refusal(refusal) => CellOutcome::Refused(format!("{} {}", refusal.status, refusal.code)),
-        other => panic!("no answer: {other:?}"),
+        other => panic!("no outcome: {other:?}"),
     }
 }
 

@@ -57,7 +57,7 @@ impl Drop for CaseSeedOnPanic<'_> {
             for (name, file) in self.files {
                 let _ = writeln!(text, "# {name}\n{file}");
             }
-            eprintln!("{text}\nplay it again with ONCEWARD_SEED={}", self.seed);
+            eprintln!("{text}\nrepeat with ONCEWARD_SEED={}", self.seed);
         }
     }
 }
@@ -78,7 +78,7 @@ pub fn run_cases(
         let (definitions, sound) = compile_definitions(&files);
         let mut simulation = Simulation::new(definitions, sound, seed);
         if let Err(violation) = simulation.run_operations(operations, &mut properties()) {
-            panic!("seed {seed}: {} — broken: {}", violation.property, violation.detail);
+            panic!("seed {seed}: {}: violated: {}", violation.property, violation.detail);
         }
         on_finished(&simulation);
         report.cases += 1;
@@ -90,7 +90,7 @@ pub fn run_cases(
         report.counts.endless_timers += simulation.counts.endless_timers;
     }
     println!(
-        "{theme}: {} sets of lifecycles, {} % sound; {} operations, {} % taken ({} refused, {} without change, {} endless)",
+        "{theme}: {} sets of lifecycles, {} % sound; {} operations, {} % applied ({} refused, {} no-ops, {} endless)",
         report.cases,
         report.sound_percent(),
         report.counts.operations,

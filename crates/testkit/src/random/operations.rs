@@ -176,7 +176,7 @@ fn random_result(rng: &mut Rng, simulation: &Simulation, record: RecordId) -> Js
 fn random_failure(rng: &mut Rng) -> FailureReport {
     FailureReport {
         code: rng.pick_word(&["boom", "busy", "bad", "odd", "lost", "yielded"]).into(),
-        message: if rng.percent(10) { "long ".repeat(300).into() } else { "it broke".into() },
+        message: if rng.percent(10) { "long ".repeat(300).into() } else { "failed".into() },
         retryable: [None, Some(true), Some(false)][rng.below(3)],
         retry_after: rng.percent(30).then(|| Duration::from_secs(rng.between(-5, 4_000_000_000))),
     }

@@ -58,7 +58,7 @@ pub fn decide_with_loader(
             answered => return answered,
         }
     }
-    panic!("decide keeps asking for what it was given: {:?}", operation.call)
+    panic!("decide requests keys that are already loaded: {:?}", operation.call)
 }
 
 /// Returns a snapshot with only these keys.

@@ -98,8 +98,8 @@ impl RandomWalk {
                 assert_invariants(&simulator);
             }
         }
-        println!("{theme}: {changed} operations changed something");
-        assert!(changed > 0, "nothing ever happened");
+        println!("{theme}: {changed} operations had an effect");
+        assert!(changed > 0, "no operation had an effect");
     }
 
     fn random_call(&self, rng: &mut Rng, simulator: &Simulator) -> (Actor, Call) {
@@ -182,7 +182,7 @@ impl RandomWalk {
         let known = rng.pick(&self.error_codes).filter(|_| rng.percent(80));
         FailureReport {
             code: known.map_or("odd", |code| code).into(),
-            message: "it broke".into(),
+            message: "failed".into(),
             retryable: [None, Some(true), Some(true), Some(false)][rng.below(4)],
             retry_after: rng.percent(20).then(|| Duration::from_secs(rng.between(0, 100))),
         }
@@ -248,7 +248,7 @@ struct WalkSeedOnPanic {
 impl Drop for WalkSeedOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("play it again with ONCEWARD_SEED={}", self.seed);
+            eprintln!("repeat with ONCEWARD_SEED={}", self.seed);
         }
     }
 }

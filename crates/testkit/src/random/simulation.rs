@@ -237,14 +237,14 @@ impl Simulation {
             }
             Decision::Missing(keys) => {
                 return Err(PropertyViolation::new(
-                    "a whole world lacks nothing",
+                    "a complete world misses no key",
                     format!("{keys:?} missing for {:?}", operation.call),
                 ));
             }
             // An unsound transition of the engine asks a check, which the engine does not answer.
             Decision::NeedsChecks(_) if !self.is_sound => return Ok(OperationResult::EndlessTimers),
             Decision::NeedsChecks(questions) => {
-                return Err(PropertyViolation::new("the engine's own events ask nobody", format!("{questions:?}")));
+                return Err(PropertyViolation::new("engine events ask no check", format!("{questions:?}")));
             }
         };
         self.log.push((operation, now));

@@ -10,7 +10,7 @@ use super::rng::Rng;
 /// Returns a value for a field, mostly a valid one.
 pub(crate) fn random_value(rng: &mut Rng, field: &FieldDef, now: Time, records: &[RecordId]) -> Json {
     if rng.percent(4) {
-        return json!({ "no": "such shape" });
+        return json!({ "no": "a valid type" });
     }
     if field.nullable && rng.percent(15) {
         return Json::Null;

@@ -20,7 +20,7 @@ pub struct SimulatedLease {
 }
 
 /// A call that is not run yet. Add inputs, then state the expected outcome.
-#[must_use = "nothing is tried until it is said what must come of it"]
+#[must_use = "the call runs only when an outcome is expected"]
 pub struct SimulatedCall<'s> {
     simulator: &'s mut Simulator,
     actor: Actor,
@@ -298,10 +298,10 @@ impl CallOutcome {
         match self.decision {
             Decision::Changes(changes) => changes,
             Decision::Refusal(refusal) => panic!(
-                "{} should do something, but is refused: {} {}: {}",
+                "{} should succeed, but is refused: {} {}: {}",
                 self.description, refusal.status, refusal.code, refusal.reason
             ),
-            other => panic!("{} should do something, but: {}", self.description, describe_decision(&other)),
+            other => panic!("{} should succeed, but: {}", self.description, describe_decision(&other)),
         }
     }
 
@@ -357,7 +357,7 @@ fn call_name(call: &Call) -> Arc<str> {
         Call::Finish { .. } => "finish".into(),
         Call::Fail { error, .. } => format!("fail {}", error.code).into(),
         Call::Yield { .. } => "yield".into(),
-        Call::FireDue { .. } => "what is due".into(),
+        Call::FireDue { .. } => "due operation".into(),
         Call::LoseLease { .. } => "lost lease".into(),
         Call::MigrateVersion(_) => "move".into(),
     }

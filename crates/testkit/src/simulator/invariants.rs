@@ -10,7 +10,7 @@ use onceward_core::value::RecordId;
 
 /// Asserts that the same operation on the same world gives the same decision.
 pub(super) fn assert_deterministic(first: &Decision, second: &Decision) {
-    assert_eq!(comparable_text(first), comparable_text(second), "decide answers one question in two ways");
+    assert_eq!(comparable_text(first), comparable_text(second), "decide is not deterministic");
 }
 
 /// Returns a decision as text, without the lifecycles of its records.
@@ -50,36 +50,33 @@ pub(super) fn assert_before_apply(world: &Snapshot, effects: &HashMap<RecordId, 
         seen.push(after.id);
         match &change.before {
             None => {
-                assert!(world.record(after.id).is_none(), "{} is made although it is there", after.id);
+                assert!(world.record(after.id).is_none(), "{} is created although it exists", after.id);
                 assert_eq!(after.version, 1, "a new record has version 1");
                 assert_eq!(after.attempt, 0, "a new record has not been leased");
             }
             Some(before) => {
-                let stored = world.record(after.id).unwrap_or_else(|| panic!("{} is changed but not there", after.id));
-                assert_eq!(
-                    stored.version, before.version,
-                    "{} is changed from a version that is not the last",
-                    after.id
-                );
+                let stored =
+                    world.record(after.id).unwrap_or_else(|| panic!("{} is changed but does not exist", after.id));
+                assert_eq!(stored.version, before.version, "{} is changed from an old version", after.id);
                 assert_moves_forward(before, after);
             }
         }
         if after.is_final() {
             assert_eq!(after.hold, 0, "{} {} is final with money in its hold", after.lifecycle.name, after.id);
             assert!(after.timers.is_empty(), "{} is final with timers", after.id);
-            assert!(after.finished_at.is_some(), "{} is final without the time of it", after.id);
+            assert!(after.finished_at.is_some(), "{} is final without finished_at", after.id);
         }
-        assert!(after.hold >= 0, "{} holds less than nothing", after.id);
-        assert!(after.updated_at <= changes.now, "{} was changed after now", after.id);
+        assert!(after.hold >= 0, "{} has a negative hold", after.id);
+        assert!(after.updated_at <= changes.now, "{} was changed in the future", after.id);
     }
     for effect in &changes.effects {
-        assert!(!effects.contains_key(&effect.record), "{} would leave a second effect", effect.record);
+        assert!(!effects.contains_key(&effect.record), "{} would get a second effect", effect.record);
     }
     for (record, execution) in &changes.executions {
         if let Some(Some(before)) = world.executions.get(&(*record, execution.token)) {
             let (from, to) = (before.status, execution.status);
             assert!(from == to || is_forward(from, to), "an execution goes from {from:?} to {to:?}");
-            assert_eq!(before.holder, execution.holder, "an execution changes hands");
+            assert_eq!(before.holder, execution.holder, "the worker of an execution changes");
         }
     }
 }
@@ -89,19 +86,19 @@ fn assert_moves_forward(before: &Record, after: &Record) {
     let subject = format!("{} {}", after.lifecycle.name, after.id);
     assert_eq!(after.version, before.version + 1, "{subject}: one version per operation");
     assert!((before.attempt..=before.attempt + 1).contains(&after.attempt), "{subject}: attempts grow by one");
-    assert_eq!(after.created_at, before.created_at, "{subject}: when it was made never changes");
-    assert_eq!(after.owner, before.owner, "{subject}: whose it is never changes");
-    assert_eq!(after.payload, before.payload, "{subject}: its payload never changes");
-    assert!(after.updated_at >= before.updated_at, "{subject}: its times go backward");
+    assert_eq!(after.created_at, before.created_at, "{subject}: created_at changes");
+    assert_eq!(after.owner, before.owner, "{subject}: the owner changes");
+    assert_eq!(after.payload, before.payload, "{subject}: the payload changes");
+    assert!(after.updated_at >= before.updated_at, "{subject}: times go back");
     if before.is_final() {
-        assert_eq!(after.state, before.state, "{subject}: a final state is left");
-        assert_eq!(after.finished_at, before.finished_at, "{subject}: it ends twice");
+        assert_eq!(after.state, before.state, "{subject}: leaves a final state");
+        assert_eq!(after.finished_at, before.finished_at, "{subject}: ends twice");
     }
     if before.started_at.is_some() {
-        assert_eq!(after.started_at, before.started_at, "{subject}: it starts twice");
+        assert_eq!(after.started_at, before.started_at, "{subject}: starts twice");
     }
     if before.committed_token.is_some() {
-        assert_eq!(after.committed_token, before.committed_token, "{subject}: the execution that won is another one");
+        assert_eq!(after.committed_token, before.committed_token, "{subject}: the committed execution changes");
     }
     for (field, (old, new)) in after.lifecycle.fields.iter().zip(before.fields.iter().zip(&after.fields)) {
         assert!(!field.is_constant || old == new, "{subject}: the constant {} changes", field.name);
@@ -127,7 +124,7 @@ pub(super) fn assert_after_apply(definitions: &Definitions, world: &Snapshot, ch
         let Some(asset) = &after.lifecycle.asset else { continue };
         let own = Account::Hold { asset: Arc::clone(asset), record: after.id };
         let stored = world.accounts.get(&own).copied().unwrap_or(0);
-        assert_eq!(after.hold, stored, "{}: the record and the ledger disagree about its hold", after.id);
+        assert_eq!(after.hold, stored, "{}: the hold differs from the ledger", after.id);
     }
     assert_uniques(definitions, world);
     assert_counts(definitions, world);
@@ -166,9 +163,9 @@ fn assert_uniques(definitions: &Definitions, world: &Snapshot) {
                 let key = UniqueKey { lifecycle: Arc::clone(&lifecycle.name), unique: Arc::clone(&unique.name), parts };
                 let holder = world.unique_holders.get(&key).copied().flatten();
                 if unique.in_states.is_none_or(|states: StateSet| states.contains(record.state)) {
-                    assert_eq!(holder, Some(record.id), "{key:?} is not held by the record it belongs to");
+                    assert_eq!(holder, Some(record.id), "{key:?} has another holder");
                 } else {
-                    assert_ne!(holder, Some(record.id), "{key:?} is held from a state that does not count");
+                    assert_ne!(holder, Some(record.id), "{key:?} is held from a state without it");
                 }
             }
         }
@@ -192,7 +189,7 @@ fn assert_counts(definitions: &Definitions, world: &Snapshot) {
                 .iter()
                 .filter(|(key, count)| *key.lifecycle == *lifecycle.name && *key.limit == *limit.name && **count > 0);
             let stored: HashMap<_, _> = stored.map(|(key, count)| (key.clone(), *count)).collect();
-            assert_eq!(stored, counted, "the limit {} counts wrongly", limit.name);
+            assert_eq!(stored, counted, "limit {} has a wrong count", limit.name);
         }
     }
 }

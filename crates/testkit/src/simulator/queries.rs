@@ -14,7 +14,7 @@ use super::world::Simulator;
 impl Simulator {
     #[track_caller]
     pub fn record(&self, id: RecordId) -> Arc<Record> {
-        Arc::clone(self.world.record(id).unwrap_or_else(|| panic!("there is no record {id}")))
+        Arc::clone(self.world.record(id).unwrap_or_else(|| panic!("record {id} does not exist")))
     }
 
     /// Returns all records, in no order.
@@ -43,8 +43,8 @@ impl Simulator {
     #[track_caller]
     pub fn time_until(&self, id: RecordId, name: &str) -> Duration {
         match self.value(id, name) {
-            Value::Time(time) => time.duration_since(self.now).expect("times of one play"),
-            other => panic!("{name} is no time but {other:?}"),
+            Value::Time(time) => time.duration_since(self.now).expect("a valid duration"),
+            other => panic!("{name} is not a time but {other:?}"),
         }
     }
 
@@ -67,7 +67,7 @@ impl Simulator {
         self.executions(lease.record)
             .into_iter()
             .find(|execution| execution.token == lease.token)
-            .unwrap_or_else(|| panic!("the attempt {:?} is gone", lease.token))
+            .unwrap_or_else(|| panic!("attempt {:?} does not exist", lease.token))
     }
 
     #[track_caller]
@@ -136,7 +136,7 @@ impl Simulator {
         use std::fmt::Write as _;
         let mut text = String::new();
         for entry in &self.log {
-            let operation = serde_json::to_string(&entry.operation).expect("operations are kept in the log");
+            let operation = serde_json::to_string(&entry.operation).expect("operations serialize");
             let _ = writeln!(text, "{operation}");
             match &entry.decision {
                 Decision::Changes(changes) => {

@@ -47,7 +47,7 @@ impl Simulator {
         Self {
             definitions: Arc::new(definitions),
             world: Snapshot::empty_complete(),
-            now: "2026-11-15T20:00:00Z".parse().expect("a time as we write them"),
+            now: "2026-11-15T20:00:00Z".parse().expect("a valid time"),
             log: Vec::new(),
             effects: HashMap::new(),
             payloads: HashMap::new(),
@@ -83,7 +83,7 @@ impl Simulator {
     }
 
     pub fn advance_by(&mut self, length: Duration) {
-        let deadline = self.now.checked_add(length).expect("a time that can be written");
+        let deadline = self.now.checked_add(length).expect("a valid time");
         while let Some((due, record)) = self.next_due().filter(|(due, _)| *due <= deadline) {
             self.now = self.now.max(due);
             self.run_operation(&Actor::engine(), Call::FireDue { record });
@@ -97,13 +97,13 @@ impl Simulator {
     }
 
     pub fn advance_without_engine_by(&mut self, length: Duration) {
-        self.now = self.now.checked_add(length).expect("a time that can be written");
+        self.now = self.now.checked_add(length).expect("a valid time");
     }
 
     /// Sets the clock back, as wrong clocks do.
     pub fn step_clock_back(&mut self, length: &str) {
         let length: Duration = length.parse().expect("a duration, as 30s");
-        self.now = self.now.checked_sub(length).expect("a time that can be written");
+        self.now = self.now.checked_sub(length).expect("a valid time");
     }
 
     /// Stores a payload under its hash.
@@ -125,7 +125,7 @@ impl Simulator {
                     // A due operation may wait for another due record, but never for its own.
                     assert!(
                         !matches!(operation.call, Call::FireDue { record } if records.contains(&record)),
-                        "what is due asks for itself: {operation:?}"
+                        "a due operation waits for itself: {operation:?}"
                     );
                     let clock = self.now;
                     self.now = clock.max(*at);
@@ -140,7 +140,7 @@ impl Simulator {
                     operation.check_answers.extend(answers);
                     continue;
                 }
-                Decision::Missing(keys) => panic!("a world that is complete misses nothing, yet decide wants {keys:?}"),
+                Decision::Missing(keys) => panic!("decide misses {keys:?} in a complete world"),
                 Decision::Changes(_) | Decision::NoOp(_) | Decision::Refusal(_) => {}
             }
             invariants::assert_deterministic(&decision, &decide(&self.definitions, &self.world, &operation, self.now));
@@ -158,14 +158,14 @@ impl Simulator {
             self.log.push(SimulatedOperation { operation, now: self.now, decision: decision.clone() });
             return decision;
         }
-        panic!("{MAX_DECIDE_ROUNDS} rounds and no decision: {operation:?}");
+        panic!("no decision after {MAX_DECIDE_ROUNDS} rounds: {operation:?}");
     }
 
     fn answer_check(&self, query: &CheckQuery) -> CheckAnswer {
         let name = (query.lifecycle.to_string(), query.check.to_string());
-        let answerer = self.check_answerers.get(&name).unwrap_or_else(|| panic!("nobody answers the check {name:?}"));
+        let answerer = self.check_answerers.get(&name).unwrap_or_else(|| panic!("check {name:?} has no answerer"));
         let bytes = query.payload.map(|payload| {
-            self.payloads.get(&payload.sha256).unwrap_or_else(|| panic!("{name:?} asks of a payload nobody has seen"))
+            self.payloads.get(&payload.sha256).unwrap_or_else(|| panic!("check {name:?} needs an unknown payload"))
         });
         let Json::Object(answer) = answerer(query, bytes.map(|bytes| &**bytes)) else {
             panic!("the answer of {name:?} is not an object")
@@ -183,7 +183,7 @@ impl Simulator {
     fn next_seed(&mut self) -> u128 {
         self.operations_run += 1;
         let hash = Sha256::digest(self.operations_run.to_be_bytes());
-        u128::from_be_bytes(hash[..16].try_into().expect("sixteen of thirty-two bytes"))
+        u128::from_be_bytes(hash[..16].try_into().expect("16 of 32 bytes"))
     }
 
     /// Returns the next due time and its record. Of several records, the oldest comes first.
@@ -196,7 +196,7 @@ impl Simulator {
     }
 
     pub fn lifecycle(&self, lifecycle: &str) -> &onceward_core::model::Lifecycle {
-        self.definitions.get(lifecycle).unwrap_or_else(|| panic!("no lifecycle is called {lifecycle}"))
+        self.definitions.get(lifecycle).unwrap_or_else(|| panic!("no lifecycle is named {lifecycle}"))
     }
 
     pub(crate) fn lifecycles(&self) -> impl Iterator<Item = &onceward_core::model::Lifecycle> {

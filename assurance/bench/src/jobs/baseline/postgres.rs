@@ -18,9 +18,9 @@ const SCHEMA_SQL: &str = include_str!("../../../../../crates/store/src/postgres/
 const CONNECTION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off";
 
 const BASELINE_PARTS: BaselineParts = &[
-    ("history", "3 inserts, with the texts of a real life"),
+    ("history", "3 inserts, with the texts of a real job"),
     ("history index", "3 inserts, the key of the log"),
-    ("records", "1 insert, 2 updates that no index learns of"),
+    ("records", "1 insert, 2 updates without index changes"),
     ("id index", "1 insert, the unique index from id to row"),
     ("executions", "1 insert, 1 update"),
     ("effects", "1 insert"),

@@ -11,7 +11,7 @@ use super::{Baseline, BaselineParts, row_hash, row_id, row_time};
 const SCHEMA_SQL: &str = include_str!("../../../../../crates/store/src/sqlite/migrations/0001_first.sql");
 
 const BASELINE_PARTS: BaselineParts = &[
-    ("history", "3 inserts, with the texts of a real life"),
+    ("history", "3 inserts, with the texts of a real job"),
     ("records", "1 insert, 2 updates"),
     ("id index", "1 insert, the unique index from id to row"),
     ("executions", "1 insert, 1 update"),

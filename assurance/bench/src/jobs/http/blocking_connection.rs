@@ -30,7 +30,7 @@ impl BlockingHttpConnection {
                 return Ok(body);
             }
             match self.stream.read(&mut part)? {
-                0 => return Err("the server hung up".into()),
+                0 => return Err("the server closed the connection".into()),
                 count => self.buffered.extend_from_slice(&part[..count]),
             }
         }

@@ -39,7 +39,7 @@ impl HttpConnection {
                 return Ok(body);
             }
             if self.stream.read_buf(&mut self.buffered).await? == 0 {
-                return Err("the server hung up".into());
+                return Err("the server closed the connection".into());
             }
         }
     }
@@ -60,7 +60,7 @@ pub(super) fn take_response(buffered: &mut Vec<u8>) -> Result<Option<Vec<u8>>, S
     let Some(end) = buffered.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4) else { return Ok(None) };
     let head = String::from_utf8_lossy(&buffered[..end]).to_ascii_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-    let length: usize = length.ok_or("an answer without its length")?.trim().parse()?;
+    let length: usize = length.ok_or("a response without content length")?.trim().parse()?;
     if buffered.len() < end + length {
         return Ok(None);
     }

@@ -35,7 +35,7 @@ pub(crate) fn jobs_over_http(bench_db: &BenchDatabase, job_count: usize, rounds:
     }
     print_headers();
     for (size, pair) in sizes.into_iter().zip(runs.chunks(2)) {
-        print_runs(&format!("engine inside, batches of {size}"), &pair[0], None);
+        print_runs(&format!("engine in process, batches of {size}"), &pair[0], None);
         print_runs(&format!("over HTTP, batches of {size}"), &pair[1], Some(&pair[0]));
     }
     println!("(of baseline: of the engine in process; the server's processor time is not counted)");
@@ -119,7 +119,7 @@ pub(crate) fn single_creates(bench_db: &BenchDatabase, seconds: u64) -> BenchRes
         "{CREATOR_CONNECTIONS} connections: {rate} single creates a second; the server has {} MB",
         server.memory_mb()?
     );
-    print_times("an answered create", &mut times);
+    print_times("create to response", &mut times);
     Ok(())
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn idle_workers(bench_db: &BenchDatabase, workers: usize) -> BenchRes
     let (before, host) = (server.cpu_seconds()?, server.host.clone());
     let mut creates =
         runtime.block_on(paced_creates(&host, CREATES_BESIDE_WAITERS)).map_err(|error| error.to_string())?;
-    print_times("beside them, an answered create", &mut creates);
+    print_times("create to response beside them", &mut creates);
     let each = (server.cpu_seconds()? - before) / f64::from(CREATES_BESIDE_WAITERS);
     println!("the server uses {:.2} ms of processor time for a create and its lease", each * 1e3);
     let mut with_job = 0;
@@ -196,10 +196,10 @@ pub(crate) fn idle_workers(bench_db: &BenchDatabase, workers: usize) -> BenchRes
         let answer = runtime.block_on(task)?.map_err(|error| error.to_string())?;
         with_job += u32::from(answer.windows(8).any(|window| window == b"\"token\":"));
     }
-    println!("all answered after {:.0} s, {with_job} of them with a job", began.elapsed().as_secs_f64());
+    println!("all answered after {:.0} s, {with_job} with a job", began.elapsed().as_secs_f64());
     if with_job == CREATES_BESIDE_WAITERS {
         Ok(())
     } else {
-        Err(format!("{CREATES_BESIDE_WAITERS} of them should have had a job each").into())
+        Err(format!("expected {CREATES_BESIDE_WAITERS} of them with one job each").into())
     }
 }

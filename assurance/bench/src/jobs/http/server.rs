@@ -23,7 +23,7 @@ impl MeasuredServer {
         let program = std::env::current_exe()?.with_file_name("onceward");
         if !program.exists() {
             return Err(format!(
-                "{} is missing: build it with `cargo build --profile dist -p onceward`",
+                "{} is missing; build it with `cargo build --profile dist -p onceward`",
                 program.display()
             )
             .into());
@@ -41,7 +41,7 @@ impl MeasuredServer {
         let host = loop {
             let mut line = String::new();
             if stdout.read_line(&mut line)? == 0 {
-                return Err("the server ended before it said where it listens".into());
+                return Err("the server exited before it printed its address".into());
             }
             if let Some(at) = line.find("http://127.0.0.1:") {
                 let host = line[at + "http://".len()..].chars();

@@ -35,7 +35,7 @@ pub(super) struct StatePlan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each says whether one field is declared")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag declares one field")]
 pub(super) struct FieldPlan {
     pub(super) bounded: bool,
     pub(super) flag: bool,
@@ -48,7 +48,7 @@ pub(super) struct FieldPlan {
 }
 
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one decision of the author")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is one decision of the author")]
 pub(super) struct LifecyclePlan {
     pub(super) name: String,
     pub(super) index: usize,

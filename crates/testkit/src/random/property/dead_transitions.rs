@@ -44,7 +44,7 @@ impl Property for DeadTransitionProperty {
         for change in &changes.records {
             for (event, number) in &change.transitions {
                 let transition = (change.after.lifecycle.name.clone(), event.clone(), *number);
-                ensure(!dead.contains(&transition), "a row that is called dead is never taken", || {
+                ensure(!dead.contains(&transition), "a transition reported as dead is never taken", || {
                     format!("{transition:?}")
                 })?;
             }

@@ -58,7 +58,12 @@ impl Property for PartialSnapshotProperty {
     fn on_decision(&mut self, step: &DecisionStep) -> Result<(), PropertyViolation> {
         let loader = SnapshotLoader { world: step.world };
         let again = decide_with_loader(step.definitions, &mut Snapshot::default(), &loader, step.operation, step.now);
-        ensure_same_decision("a partial snapshot decides as the whole world does", step.decision, &again, step)
+        ensure_same_decision(
+            "a partial snapshot gives the same decision as the complete world",
+            step.decision,
+            &again,
+            step,
+        )
     }
 }
 
@@ -75,7 +80,7 @@ impl Property for ReadSetProperty {
             _ => return Ok(()),
         };
         let again = decide(step.definitions, &snapshot_of_keys(step.world, reads), step.operation, now);
-        ensure_same_decision("the keys that a decision names are all it reads", step.decision, &again, step)
+        ensure_same_decision("the read set is complete", step.decision, &again, step)
     }
 }
 
@@ -102,7 +107,7 @@ impl Property for BatchProperty {
     fn on_decision(&mut self, step: &DecisionStep) -> Result<(), PropertyViolation> {
         let loader = SnapshotLoader { world: step.world };
         let again = decide_with_loader(step.definitions, &mut self.partial, &loader, step.operation, step.now);
-        ensure_same_decision("a batch decides as one operation after another", step.decision, &again, step)
+        ensure_same_decision("a batch decides like single operations", step.decision, &again, step)
     }
 
     fn on_applied(

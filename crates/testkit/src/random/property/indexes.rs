@@ -26,9 +26,7 @@ impl Property for IndexProperty {
         self.ensure_uniques(definitions, world)?;
         for (key, holder) in &changes.unique_claims {
             if let Some(first) = self.permanent_holders.get(key) {
-                ensure(*holder == Some(*first), "a permanent key stays with whoever had it first", || {
-                    format!("{key:?}")
-                })?;
+                ensure(*holder == Some(*first), "a permanent key stays with its first holder", || format!("{key:?}"))?;
             }
         }
         ensure_links(world)?;
@@ -70,7 +68,7 @@ impl IndexProperty {
                 .is_some_and(|unique| unique.in_states.is_none());
             ensure(
                 holder.is_none() || permanent || claimed.contains_key(key),
-                "no key is held by nobody in its states",
+                "every key in its states has a holder",
                 || format!("{key:?} {holder:?}"),
             )?;
         }
@@ -102,8 +100,8 @@ fn ensure_links(world: &Snapshot) -> Result<(), PropertyViolation> {
         .filter(|(_, linked)| !linked.is_empty())
         .map(|(key, linked)| (key.clone(), linked.iter().copied().collect()))
         .collect();
-    ensure(stored == expected, "links are what the refs say", || {
-        format!("{stored:?}\nwhere the refs say\n{expected:?}")
+    ensure(stored == expected, "links match the references", || {
+        format!("{stored:?}\nexpected from the references\n{expected:?}")
     })
 }
 
@@ -122,5 +120,7 @@ fn ensure_queues(world: &Snapshot) -> Result<(), PropertyViolation> {
         .filter(|(_, queue)| !queue.is_empty())
         .map(|(key, queue)| (key.clone(), queue.clone()))
         .collect();
-    ensure(stored == expected, "a queue holds the unfinished jobs of its key", || format!("{stored:?}\n{expected:?}"))
+    ensure(stored == expected, "a queue contains the unfinished jobs of its key", || {
+        format!("{stored:?}\n{expected:?}")
+    })
 }

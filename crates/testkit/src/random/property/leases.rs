@@ -24,44 +24,44 @@ impl Property for LeaseProperty {
             match self.executions.get(&(*record, execution.token)) {
                 None => {
                     let newest = self.newest_tokens.get(record).map_or(0, |token| token.0);
-                    ensure(execution.token.0 == newest + 1, "tokens grow, one by one", describe)?;
+                    ensure(execution.token.0 == newest + 1, "tokens increase by one", describe)?;
                     ensure(execution.leased_at == changes.now, "a lease begins now", describe)?;
                     ensure(execution.expires_at > changes.now, "a lease ends after it begins", describe)?;
                     self.newest_tokens.insert(*record, execution.token);
                 }
                 Some(old) => {
                     let onward = old.status == execution.status || is_forward(old.status, execution.status);
-                    ensure(onward, "an execution goes forward only", || format!("{old:?} becomes {execution:?}"))?;
+                    ensure(onward, "an execution never goes back", || format!("{old:?} becomes {execution:?}"))?;
                     ensure(
                         old.holder == execution.holder && old.leased_at == execution.leased_at,
-                        "an execution stays itself",
+                        "holder and lease time of an execution never change",
                         describe,
                     )?;
                 }
             }
             let ended = !execution.status.is_live();
-            ensure(ended == execution.finished_at.is_some(), "an execution that has ended says when", describe)?;
+            ensure(ended == execution.finished_at.is_some(), "an ended execution has its end time", describe)?;
             ensure(
                 (execution.status == ExecutionStatus::Aborted) == execution.aborted.is_some(),
-                "an aborted execution says why",
+                "an aborted execution has a reason",
                 describe,
             )?;
             if matches!(execution.status, ExecutionStatus::Committed | ExecutionStatus::Done) {
                 let winner = *self.committed_tokens.entry(*record).or_insert(execution.token);
-                ensure(winner == execution.token, "at most one commit for each job", describe)?;
+                ensure(winner == execution.token, "at most one commit per job", describe)?;
             }
             self.executions.insert((*record, execution.token), execution.clone());
         }
         for effect in &changes.effects {
             let first = self.committed_tokens.get(&effect.record) == Some(&effect.token);
-            ensure(first, "an effect comes with its commit", || format!("{effect:?}"))?;
+            ensure(first, "an effect is stored with its commit", || format!("{effect:?}"))?;
         }
         for change in &changes.records {
             let after = &change.after;
             let describe = || format!("{} {:?}", after.id, after.execution);
             ensure(
                 after.committed_token.as_ref() == self.committed_tokens.get(&after.id),
-                "a record knows its commit",
+                "the record names its commit",
                 describe,
             )?;
             ensure(
@@ -71,7 +71,7 @@ impl Property for LeaseProperty {
             )?;
             ensure(
                 after.live_execution().is_none() || !after.is_final() || after.committed_token.is_some(),
-                "nobody works on what is over",
+                "a final record has no open execution",
                 describe,
             )?;
         }
@@ -79,7 +79,7 @@ impl Property for LeaseProperty {
             .effects
             .iter()
             .any(|effect| step.world.record(effect.record).is_some_and(|record| record.committed_token.is_some()));
-        ensure(!repeated, "at most one effect for each job", || format!("{:?}", changes.effects))
+        ensure(!repeated, "at most one effect per job", || format!("{:?}", changes.effects))
     }
 }
 

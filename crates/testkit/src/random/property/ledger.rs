@@ -25,7 +25,7 @@ impl Property for LedgerProperty {
                 Account::Named { asset, name } => (asset, definitions.is_outside_account(asset, name)),
                 Account::Hold { asset, .. } => (asset, false),
             };
-            ensure(may_be_negative || *balance >= 0, "no account below zero but the world's", || {
+            ensure(may_be_negative || *balance >= 0, "only outside accounts are negative", || {
                 format!("{account:?} {balance}")
             })?;
             *sums.entry(asset).or_default() += balance;
@@ -34,18 +34,18 @@ impl Property for LedgerProperty {
             ensure(sum == 0, "the ledger sums to zero", || format!("{asset} sums to {sum}"))?;
         }
         for entry in &changes.transfers {
-            ensure(entry.amount > 0, "money moves forward", || format!("{entry:?}"))?;
+            ensure(entry.amount > 0, "amounts are positive", || format!("{entry:?}"))?;
             let explained = changes.records.iter().any(|change| change.after.id == entry.caused_by);
-            ensure(explained, "a move of money is in the log of its record", || format!("{entry:?}"))?;
+            ensure(explained, "every transfer is logged with its record", || format!("{entry:?}"))?;
         }
         for record in world.records.values().flatten() {
             let describe = || format!("{} {} in {}", record.lifecycle.name, record.id, record.state_name());
             ensure(record.hold >= 0, "holds are never negative", describe)?;
-            ensure(record.hold == 0 || !record.is_final(), "no hold is filled in a final state", describe)?;
+            ensure(record.hold == 0 || !record.is_final(), "a final record has an empty hold", describe)?;
             let Some(asset) = &record.lifecycle.asset else { continue };
             let own = Account::Hold { asset: Arc::clone(asset), record: record.id };
             let stored = world.accounts.get(&own).copied().unwrap_or(0);
-            ensure(stored == record.hold, "a record knows its hold", describe)?;
+            ensure(stored == record.hold, "the record has the balance of its hold", describe)?;
         }
         Ok(())
     }

@@ -64,8 +64,6 @@ impl Property for LimitProperty {
         }
         let stored: BTreeMap<CounterKey, u64> =
             world.counters.iter().filter(|(_, count)| **count > 0).map(|(key, count)| (key.clone(), *count)).collect();
-        ensure(stored == expected, "limits count exactly what is there", || {
-            format!("{stored:?}\nwhere counting gives\n{expected:?}")
-        })
+        ensure(stored == expected, "limits count exactly", || format!("{stored:?}\ncounted\n{expected:?}"))
     }
 }

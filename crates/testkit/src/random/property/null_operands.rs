@@ -34,7 +34,7 @@ impl Property for NullOperandProperty {
         let called = matches!(step.operation.call, Call::Fire { .. } | Call::Create(_));
         let Decision::Refusal(refusal) = step.decision else { return Ok(()) };
         let null = &*refusal.code == "fault" && refusal.reason.contains("an operand is null");
-        ensure(!(promised && called && null), "no operand is null unless the checker says that it may be", || {
+        ensure(!(promised && called && null), "no operand is null unless the analysis reports it", || {
             format!("{:?}", step.operation.call)
         })
     }

@@ -15,14 +15,14 @@ pub struct RecordProgressProperty;
 impl Property for RecordProgressProperty {
     fn on_decision(&mut self, step: &DecisionStep) -> Result<(), PropertyViolation> {
         let Decision::Changes(changes) = step.decision else { return Ok(()) };
-        ensure(changes.now >= step.now, "time never runs backwards", || {
-            format!("asked at {}, decided at {}", step.now, changes.now)
+        ensure(changes.now >= step.now, "time never goes back", || {
+            format!("called at {}, decided at {}", step.now, changes.now)
         })?;
         let mut seen = Vec::new();
         for change in &changes.records {
             let after = &change.after;
             let describe = || comparable_text::record_text(after);
-            ensure(!seen.contains(&after.id), "each record changes once in an operation", describe)?;
+            ensure(!seen.contains(&after.id), "an operation changes a record at most once", describe)?;
             seen.push(after.id);
             ensure(after.updated_at == changes.now, "an operation has one time", describe)?;
             ensure(
@@ -34,12 +34,16 @@ impl Property for RecordProgressProperty {
             match &change.before {
                 None => {
                     ensure(stored.is_none(), "a new record has a new id", describe)?;
-                    ensure(after.version == 1 && after.attempt == 0, "a new record starts at the start", describe)?;
+                    ensure(
+                        after.version == 1 && after.attempt == 0,
+                        "a new record has version 1 and no attempt",
+                        describe,
+                    )?;
                 }
                 Some(before) => {
                     let same = stored
                         .is_some_and(|kept| comparable_text::record_text(kept) == comparable_text::record_text(before));
-                    ensure(same, "a change starts from the record as it is", describe)?;
+                    ensure(same, "a change starts from the current version", describe)?;
                     ensure_moves_forward(before, after)?;
                 }
             }
@@ -52,23 +56,23 @@ impl Property for RecordProgressProperty {
 fn ensure_moves_forward(before: &Record, after: &Record) -> Result<(), PropertyViolation> {
     let describe =
         || format!("{}\nbecomes\n{}", comparable_text::record_text(before), comparable_text::record_text(after));
-    ensure(after.version == before.version + 1, "a version for each operation that changes a record", describe)?;
-    ensure((before.attempt..=before.attempt + 1).contains(&after.attempt), "attempts grow, by one", describe)?;
-    ensure(after.updated_at >= before.updated_at, "the time of a record's log only grows", describe)?;
+    ensure(after.version == before.version + 1, "one version per operation", describe)?;
+    ensure((before.attempt..=before.attempt + 1).contains(&after.attempt), "attempts increase by one", describe)?;
+    ensure(after.updated_at >= before.updated_at, "times in a record's log never decrease", describe)?;
     ensure(
         after.created_at == before.created_at && after.owner == before.owner,
-        "what a record is born with stays",
+        "owner and creation time never change",
         describe,
     )?;
     ensure(after.payload == before.payload, "a payload never changes", describe)?;
-    ensure(before.started_at.is_none() || after.started_at == before.started_at, "a record starts once", describe)?;
+    ensure(before.started_at.is_none() || after.started_at == before.started_at, "started_at is set once", describe)?;
     if before.is_final() {
         ensure(after.state == before.state, "final states are never left", describe)?;
-        ensure(after.finished_at == before.finished_at, "a record ends once", describe)?;
+        ensure(after.finished_at == before.finished_at, "finished_at is set once", describe)?;
     }
-    ensure(!after.is_final() || after.finished_at.is_some(), "a final record knows when it ended", describe)?;
+    ensure(!after.is_final() || after.finished_at.is_some(), "a final record has its end time", describe)?;
     for (field, (old, new)) in after.lifecycle.fields.iter().zip(before.fields.iter().zip(&after.fields)) {
-        ensure(!field.is_constant || old == new, "a constant stays", describe)?;
+        ensure(!field.is_constant || old == new, "a constant never changes", describe)?;
         ensure(field.nullable || !new.is_null(), "only optional fields are null", describe)?;
     }
     Ok(())
@@ -78,7 +82,7 @@ fn ensure_timers_fit_state(record: &Record) -> Result<(), PropertyViolation> {
     let rows = record.lifecycle.transitions(EventKind::Time);
     for timer in &record.timers {
         let fits = rows.get(usize::from(timer.transition)).is_some_and(|row| row.from.contains(record.state));
-        ensure(fits, "a timer belongs to the state that its record is in", || comparable_text::record_text(record))?;
+        ensure(fits, "a timer belongs to the current state", || comparable_text::record_text(record))?;
     }
     Ok(())
 }

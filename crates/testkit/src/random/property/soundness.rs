@@ -21,7 +21,7 @@ impl Property for SoundnessProperty {
         if let Decision::Changes(changes) = step.decision {
             for change in &changes.records {
                 let stuck = change.after.stuck_reason.as_ref();
-                ensure(stuck.is_none(), "a sound lifecycle is never stuck", || {
+                ensure(stuck.is_none(), "no record of a sound lifecycle gets stuck", || {
                     format!("{stuck:?} after {:?} in {}", step.operation.call, change.after.state_name())
                 })?;
             }
@@ -31,11 +31,11 @@ impl Property for SoundnessProperty {
         let works = ["worker", "operator", "engine"].iter().any(|role| actor.has_role(role));
         match &step.operation.call {
             Call::FireDue { record } => {
-                ensure(step.world.record(*record).is_none(), "what is due is never refused", describe)
+                ensure(step.world.record(*record).is_none(), "due operations are never refused", describe)
             }
             Call::Lease { record, lease, .. } if works && is_leasable(step, *record, *lease) => ensure(
                 matches!(&*refusal.code, "concurrency_limit_reached" | "older_job_unfinished"),
-                "what is leasable is leased",
+                "a leasable job can be leased",
                 describe,
             ),
             Call::Fail { record, token, .. } | Call::Yield { record, token } | Call::LoseLease { record, token }
@@ -43,18 +43,18 @@ impl Property for SoundnessProperty {
             {
                 ensure(
                     !holds_execution_with_status(step, *record, *token, is_running),
-                    "a failure is always taken",
+                    "a failure report is always accepted",
                     describe,
                 )
             }
             Call::Commit { record, token, .. }
                 if works && holds_execution_with_status(step, *record, *token, is_running) =>
             {
-                ensure(!matches!(&*refusal.code, "not_taken" | "fault"), "a leased state answers its commit", describe)
+                ensure(!matches!(&*refusal.code, "not_taken" | "fault"), "a leased state accepts a commit", describe)
             }
             Call::Finish { record, token } if works => ensure(
                 !holds_execution_with_status(step, *record, *token, |status| status == ExecutionStatus::Committed),
-                "a commit is always finished",
+                "a committed job can always be finished",
                 describe,
             ),
             _ => Ok(()),

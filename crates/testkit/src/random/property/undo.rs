@@ -44,13 +44,15 @@ impl Property for UndoProperty {
         let again = decide(&definitions, &with_lifecycle(step.world, &without), step.operation, step.now);
         let Decision::Changes(again) = again else {
             return Err(PropertyViolation::new(
-                "an undone row leaves no trace",
+                "a rolled back transition leaves no change",
                 format!("{:?} gives {again:?}", step.operation.call),
             ));
         };
         let (first, second) =
             (comparable_text::changes_text_without_ids(changes), comparable_text::changes_text_without_ids(&again));
-        ensure(first == second, "an undone row leaves no trace", || format!("{first}\nwithout it:\n{second}"))
+        ensure(first == second, "a rolled back transition leaves no change", || {
+            format!("{first}\nwithout it:\n{second}")
+        })
     }
 }
 
