@@ -4,6 +4,7 @@ use onceward_api_types::{Effect, LeaseBody, NewEvent, NewRecord, NewReport, Prob
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+#[expect(clippy::needless_pass_by_value, reason = "callers pass literals")]
 fn parses<T: DeserializeOwned>(value: Value) -> bool {
     serde_json::from_str::<T>(&value.to_string()).is_ok()
 }

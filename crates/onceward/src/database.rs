@@ -1,8 +1,11 @@
-//! Parses the database URL of `--db`.
+//! Parses the database URL of `--db` and opens the database.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use anyhow::{Context as _, Result, bail};
+use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
 
 /// The database that `--db` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,30 @@ impl FromStr for DatabaseUrl {
 }
 
 impl DatabaseUrl {
+    /// Opens the database. Creates an embedded one that does not exist.
+    pub(crate) async fn open(&self) -> Result<AnyStore, StoreError> {
+        match self {
+            Self::Sqlite(path) => SqliteStore::open(path, Clock::machine()).map(AnyStore::Sqlite),
+            Self::Postgres(url) => PostgresStore::open(url).await.map(AnyStore::Postgres),
+        }
+    }
+
+    /// Opens the database if it is one of Onceward's. Opening any other file would create it, or create tables in it.
+    pub(crate) async fn open_existing(&self) -> Result<AnyStore> {
+        if let Self::Sqlite(path) = self {
+            if path.is_dir() {
+                bail!("{self}: this is a folder, not the file of a database");
+            }
+            if !path.is_file() {
+                bail!("{self}: there is no such file");
+            }
+            if SqliteStore::schema(path).with_context(|| self.to_string())?.current == 0 {
+                bail!("{self}: this is not a database of Onceward's; is the path right?");
+            }
+        }
+        self.open().await.with_context(|| self.to_string())
+    }
+
     /// Returns the folder beside an embedded database that holds its large payloads by default.
     pub(crate) fn default_object_folder(&self) -> Option<PathBuf> {
         match self {

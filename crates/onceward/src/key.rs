@@ -13,7 +13,7 @@ use onceward_core::record::Actor;
 use onceward_core::time::Time;
 use onceward_engine::{ApiKeyCache, ApiKeys, EngineError, NewApiKey};
 use onceward_server::api_key_json;
-use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, Store as _, StoreError};
+use onceward_store::{Store as _, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -136,8 +136,7 @@ impl KeyArgs {
                 (KeyOperation::Revoke(extract_key_id(&id).to_owned()), target_args)
             }
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(run_operation(&target, &operation))? {
+        match remote::build_runtime()?.block_on(run_operation(&target, &operation))? {
             Ok(done) => {
                 let unknown_roles = if let KeyReply::Created(created) = &done { &*created.unknown_roles } else { &[] };
                 for role in unknown_roles {
@@ -234,8 +233,7 @@ async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> Ke
         DatabaseUrl::Sqlite(path) if !path.exists() && !matches!(operation, KeyOperation::Create(_)) => {
             return Err(anyhow!("{database}: the file does not exist"));
         }
-        DatabaseUrl::Sqlite(path) => SqliteStore::open(path, Clock::machine()).map(AnyStore::Sqlite),
-        DatabaseUrl::Postgres(url) => PostgresStore::open(url).await.map(AnyStore::Postgres),
+        database => database.open().await,
     };
     let store = match opened {
         Err(error @ StoreError::Locked { .. }) => {

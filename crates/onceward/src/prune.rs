@@ -1,7 +1,6 @@
 //! `onceward prune`: deletes records that ended before the retention cutoff.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration as Length;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -13,7 +12,7 @@ use onceward_engine::{
     EngineConfig, ProgressObserver, PruneOptions, RetentionPolicy, collect_orphans, prune_with_progress,
 };
 use onceward_server::prune_report_json;
-use onceward_store::{Clock, PostgresStore, SqliteStore, Store, StoreError};
+use onceward_store::{AnyStore, SqliteStore, Store as _, StoreError};
 use onceward_worker::ClientError;
 use serde_json::json;
 
@@ -113,45 +112,29 @@ impl PruneArgs {
 
     fn prune_database(&self, database: &DatabaseUrl) -> Result<PruneReport> {
         let options = PruneOptions { retention: self.retention(), dry_run: self.dry_run, ..PruneOptions::default() };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match database {
-            DatabaseUrl::Sqlite(path) => {
-                let name = || format!("sqlite:{}", path.display());
-                // Opening would create the file.
-                if path.is_dir() {
-                    bail!("{}: it is a folder, not a database file", name());
-                }
-                if !path.is_file() {
-                    bail!("{}: the file does not exist", name());
-                }
-                self.require_onceward_schema(path).with_context(name)?;
-                let store = SqliteStore::open(path, Clock::machine()).with_context(name)?;
-                runtime.block_on(self.prune_store(&store, database, &options)).with_context(name)
-            }
-            DatabaseUrl::Postgres(url) => {
-                let done = runtime
-                    .block_on(async { self.prune_store(&PostgresStore::open(url).await?, database, &options).await });
-                done.context("PostgreSQL")
-            }
-        }
+        remote::build_runtime()?.block_on(async {
+            self.require_current_schema(database)?;
+            let store = database.open_existing().await?;
+            self.prune_store(&store, database, &options).await.with_context(|| database.to_string())
+        })
     }
 
-    /// Fails unless the file is an Onceward database. Opening would create tables in an empty file and change the
-    /// settings of another program's database.
-    fn require_onceward_schema(&self, path: &Path) -> Result<()> {
-        let schema = SqliteStore::schema(path)?;
-        if schema.current == 0 {
-            bail!("not an Onceward database; check the path");
+    /// A dry run must not run the schema migrations of an embedded database, which opening it would do.
+    fn require_current_schema(&self, database: &DatabaseUrl) -> Result<()> {
+        let DatabaseUrl::Sqlite(path) = database else { return Ok(()) };
+        if !self.dry_run || !path.is_file() {
+            return Ok(());
         }
-        if self.dry_run && !schema.pending.is_empty() {
-            bail!("the database has an older schema; run `onceward migrate`");
+        let schema = SqliteStore::schema(path).with_context(|| database.to_string())?;
+        if schema.current != 0 && !schema.pending.is_empty() {
+            bail!("{database}: the database has an older schema; run `onceward migrate`");
         }
         Ok(())
     }
 
-    async fn prune_store<S: Store>(
+    async fn prune_store(
         &self,
-        store: &S,
+        store: &AnyStore,
         database: &DatabaseUrl,
         options: &PruneOptions,
     ) -> Result<PruneReport> {
@@ -176,11 +159,7 @@ impl PruneArgs {
     fn report_error(&self, error: anyhow::Error) -> Result<CommandStatus> {
         let error = match error.downcast::<ClientError>() {
             Ok(ClientError::Problem(problem)) => {
-                if self.json {
-                    print_stdout(&format!("{:#}\n", json!({ "error": problem })))?;
-                }
-                print_stderr(&format!("error: {}\n", remote::problem_text(&problem, self.target.api_key())));
-                return Ok(CommandStatus::Failure);
+                return remote::report_problem(&problem, self.target.api_key(), self.json);
             }
             Ok(error) => return Err(self.target.with_hint(error)),
             Err(error) => error,

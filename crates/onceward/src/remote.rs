@@ -60,12 +60,17 @@ impl ServerArgs {
     /// Prints a server's refusal and returns failure; returns an error if there was no reply.
     pub(crate) fn report_error(&self, error: ClientError, as_json: bool) -> Result<CommandStatus> {
         let ClientError::Problem(problem) = error else { return Err(with_hint(error)) };
-        if as_json {
-            print_stdout(&format!("{:#}\n", json!({ "error": problem })))?;
-        }
-        print_stderr(&format!("error: {}\n", problem_text(&problem, self.api_key())));
-        Ok(CommandStatus::Failure)
+        report_problem(&problem, self.api_key(), as_json)
     }
+}
+
+/// Prints a server's refusal and returns failure.
+pub(crate) fn report_problem(problem: &Problem, api_key: Option<&str>, as_json: bool) -> Result<CommandStatus> {
+    if as_json {
+        print_stdout(&format!("{:#}\n", json!({ "error": problem })))?;
+    }
+    print_stderr(&format!("error: {}\n", problem_text(problem, api_key)));
+    Ok(CommandStatus::Failure)
 }
 
 /// Creates a client with the server's address, its CA file and the API key.

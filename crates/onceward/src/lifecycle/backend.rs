@@ -1,18 +1,18 @@
 //! Runs the `lifecycle` subcommands through a server, or on a database that no server has open.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use onceward_api_types::{LifecycleVersion, MigrateRecordsBody, MigrationStep};
 use onceward_core::record::Actor;
 use onceward_engine::{Engine, EngineConfig, EngineError, RetentionPolicy};
 use onceward_server::{migrate_step, version_json};
-use onceward_store::{AnyStore, Clock, PostgresStore, SqliteStore, StoreError};
+use onceward_store::{AnyStore, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde_json::json;
 
 use crate::database::DatabaseUrl;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
-use crate::remote::ServerArgs;
+use crate::remote::{self, ServerArgs};
 
 /// Which server, or which database.
 #[derive(Args)]
@@ -37,8 +37,7 @@ impl BackendArgs {
         as_json: bool,
         work: impl AsyncFnOnce(&LifecycleBackend) -> Result<CommandStatus>,
     ) -> Result<CommandStatus> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let done = runtime.block_on(async {
+        let done = remote::build_runtime()?.block_on(async {
             let backend = self.open_backend().await?;
             let result = work(&backend).await;
             if let LifecycleBackend::Database { engine, .. } = &backend {
@@ -54,20 +53,7 @@ impl BackendArgs {
 
     async fn open_backend(&self) -> Result<LifecycleBackend> {
         let Some(db) = &self.db else { return Ok(LifecycleBackend::Server(self.remote.client()?)) };
-        let store = match db {
-            DatabaseUrl::Sqlite(path) => {
-                let name = || format!("sqlite:{}", path.display());
-                // Opening would create the file.
-                if !path.is_file() {
-                    bail!("{}: the file does not exist", name());
-                }
-                if SqliteStore::schema(path).with_context(name)?.current == 0 {
-                    bail!("{}: not an Onceward database; check the path", name());
-                }
-                AnyStore::Sqlite(SqliteStore::open(path, Clock::machine()).with_context(name)?)
-            }
-            DatabaseUrl::Postgres(url) => AnyStore::Postgres(PostgresStore::open(url).await.context("PostgreSQL")?),
-        };
+        let store = db.open_existing().await?;
         // Only the server knows the retention policy, so this engine must prune nothing.
         let engine =
             Engine::open(store, EngineConfig { retention: RetentionPolicy::keep_forever(), ..EngineConfig::default() });
