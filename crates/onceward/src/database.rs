@@ -42,13 +42,13 @@ impl DatabaseUrl {
     pub(crate) async fn open_existing(&self) -> Result<AnyStore> {
         if let Self::Sqlite(path) = self {
             if path.is_dir() {
-                bail!("{self}: this is a folder, not the file of a database");
+                bail!("{self}: it is a folder, not a database file");
             }
             if !path.is_file() {
-                bail!("{self}: there is no such file");
+                bail!("{self}: the file does not exist");
             }
             if SqliteStore::schema(path).with_context(|| self.to_string())?.current == 0 {
-                bail!("{self}: this is not a database of Onceward's; is the path right?");
+                bail!("{self}: not an Onceward database; check the path");
             }
         }
         self.open().await.with_context(|| self.to_string())

@@ -40,7 +40,7 @@ fn verify_names_each_difference_and_exits_1() {
     assert_eq!(done.status.code(), Some(1), "{}", utf8(&done.stderr));
     let said = utf8(&done.stdout);
     assert!(said.contains("fields: stored [\"beer\"], expected [\"bread\"] (INV-3)"), "{said}");
-    assert!(said.contains("state_counts desk.note 1 ann open: not there"), "{said}");
+    assert!(said.contains("state_counts desk.note 1 ann open: the row is missing"), "{said}");
     assert!(said.ends_with("verification failed: 2 differences, 0 drifts\n"), "{said}");
 }
 
