@@ -79,7 +79,7 @@ impl PruneArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let pruned = match self.target.resolve() {
             Target::Server => self.prune_by_server(),
-            Target::Database(database) | Target::Unreadable(database) => self.prune_database(&database),
+            Target::Database(database) => self.prune_database(&database),
         };
         let pruned = match pruned {
             Ok(pruned) => pruned,
@@ -158,10 +158,7 @@ impl PruneArgs {
     /// Reports transient errors and a server's refusal as failure, not as misuse.
     fn report_error(&self, error: anyhow::Error) -> Result<CommandStatus> {
         let error = match error.downcast::<ClientError>() {
-            Ok(ClientError::Problem(problem)) => {
-                return remote::report_problem(&problem, self.target.api_key(), self.json);
-            }
-            Ok(error) => return Err(self.target.with_hint(error)),
+            Ok(error) => return self.target.report_error(error, self.json),
             Err(error) => error,
         };
         match error.downcast_ref() {

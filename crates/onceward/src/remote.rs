@@ -15,12 +15,19 @@ use crate::output::{CommandStatus, print_stderr, print_stdout};
 /// Covers a server's restart. Kept short because a person waits at the terminal.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The address that `onceward serve` listens on by default.
+pub(crate) const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:7171";
+
 /// Arguments of every command that calls a server.
 #[derive(Args)]
 pub(crate) struct ServerArgs {
-    /// Address of the server
-    #[arg(long, env = "ONCEWARD_URL", default_value = "http://127.0.0.1:7171", value_name = "URL")]
-    server: String,
+    #[arg(
+        long,
+        env = "ONCEWARD_URL",
+        value_name = "URL",
+        help = "Address of the server [default: http://127.0.0.1:7171]"
+    )]
+    server: Option<String>,
     /// API key. Prefer the environment variable: other users of the machine can read arguments
     #[arg(long, env = "ONCEWARD_KEY", hide_env_values = true, value_name = "KEY")]
     key: Option<String>,
@@ -31,7 +38,12 @@ pub(crate) struct ServerArgs {
 
 impl ServerArgs {
     pub(crate) fn client(&self) -> Result<Client> {
-        Ok(build_client(&self.server, self.api_key(), self.ca.as_deref())?)
+        let url = self.server.as_deref().unwrap_or(DEFAULT_SERVER_URL);
+        Ok(build_client(url, self.api_key(), self.ca.as_deref())?)
+    }
+
+    pub(crate) fn is_server_named(&self) -> bool {
+        self.server.is_some()
     }
 
     pub(crate) fn api_key(&self) -> Option<&str> {

@@ -1,7 +1,6 @@
 //! Runs the `lifecycle` subcommands through a server, or on a database that no server has open.
 
 use anyhow::{Result, bail};
-use clap::Args;
 use onceward_api_types::{LifecycleVersion, MigrateRecordsBody, MigrationStep};
 use onceward_core::record::Actor;
 use onceward_engine::{Engine, EngineConfig, EngineError, RetentionPolicy};
@@ -10,19 +9,9 @@ use onceward_store::{AnyStore, StoreError};
 use onceward_worker::{Client, ClientError};
 use serde_json::json;
 
-use crate::database::DatabaseUrl;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
-use crate::remote::{self, ServerArgs};
-
-/// Which server, or which database.
-#[derive(Args)]
-pub(super) struct BackendArgs {
-    #[command(flatten)]
-    remote: ServerArgs,
-    /// Work on this database directly, without a server. No server may have a SQLite file open
-    #[arg(long, value_name = "URL")]
-    db: Option<DatabaseUrl>,
-}
+use crate::remote;
+use crate::target::{Target, TargetArgs};
 
 /// The server or the engine that runs a subcommand.
 pub(super) enum LifecycleBackend {
@@ -30,36 +19,24 @@ pub(super) enum LifecycleBackend {
     Database { engine: Engine<AnyStore>, actor: Actor },
 }
 
-impl BackendArgs {
-    /// Connects to the backend and runs `work` on it. Reports a refusal as failure, not as misuse.
-    pub(super) fn run(
-        &self,
-        as_json: bool,
-        work: impl AsyncFnOnce(&LifecycleBackend) -> Result<CommandStatus>,
-    ) -> Result<CommandStatus> {
-        let done = remote::build_runtime()?.block_on(async {
-            let backend = self.open_backend().await?;
-            let result = work(&backend).await;
-            if let LifecycleBackend::Database { engine, .. } = &backend {
-                engine.close().await;
-            }
-            result
-        });
-        done.or_else(|error| match error.downcast::<ClientError>() {
-            Ok(error) => self.remote.report_error(error, as_json),
-            Err(error) => report_refusal(error, as_json),
-        })
-    }
-
-    async fn open_backend(&self) -> Result<LifecycleBackend> {
-        let Some(db) = &self.db else { return Ok(LifecycleBackend::Server(self.remote.client()?)) };
-        let store = db.open_existing().await?;
-        // Only the server knows the retention policy, so this engine must prune nothing.
-        let engine =
-            Engine::open(store, EngineConfig { retention: RetentionPolicy::keep_forever(), ..EngineConfig::default() });
-        let actor = Actor::new("local", &["operator"]);
-        Ok(LifecycleBackend::Database { engine, actor })
-    }
+/// Connects to the target and runs `work` on it. Reports a refusal as failure, not as misuse.
+pub(super) fn run_on_target(
+    target: &TargetArgs,
+    as_json: bool,
+    work: impl AsyncFnOnce(&LifecycleBackend) -> Result<CommandStatus>,
+) -> Result<CommandStatus> {
+    let done = remote::build_runtime()?.block_on(async {
+        let backend = LifecycleBackend::open(target).await?;
+        let result = work(&backend).await;
+        if let LifecycleBackend::Database { engine, .. } = &backend {
+            engine.close().await;
+        }
+        result
+    });
+    done.or_else(|error| match error.downcast::<ClientError>() {
+        Ok(error) => target.report_error(error, as_json),
+        Err(error) => report_refusal(error, as_json),
+    })
 }
 
 /// Reports refusals and transient errors as failure; returns other errors as misuse.
@@ -102,6 +79,16 @@ fn is_database_refusal(error: &StoreError) -> bool {
 }
 
 impl LifecycleBackend {
+    async fn open(target: &TargetArgs) -> Result<Self> {
+        let Target::Database(database) = target.resolve() else { return Ok(Self::Server(target.client()?)) };
+        let store = database.open_existing().await?;
+        // Only the server knows the retention policy, so this engine must prune nothing.
+        let engine =
+            Engine::open(store, EngineConfig { retention: RetentionPolicy::keep_forever(), ..EngineConfig::default() });
+        let actor = Actor::new("local", &["operator"]);
+        Ok(Self::Database { engine, actor })
+    }
+
     pub(super) async fn versions(&self, name: Option<&str>) -> Result<Vec<LifecycleVersion>> {
         match self {
             Self::Database { engine, actor } => versions_in_database(engine, actor, name).await,

@@ -7,8 +7,9 @@ use clap::Args;
 use onceward_api_types::LifecycleVersion;
 use serde_json::{Value, json};
 
-use super::backend::BackendArgs;
+use super::backend::run_on_target;
 use crate::output::{CommandStatus, print_stdout};
+use crate::target::TargetArgs;
 
 /// List the versions of one lifecycle or of all lifecycles, oldest first
 #[derive(Args)]
@@ -17,7 +18,7 @@ pub(crate) struct LifecycleListArgs {
     /// Only versions of this lifecycle
     name: Option<String>,
     #[command(flatten)]
-    backend: BackendArgs,
+    target: TargetArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -25,7 +26,7 @@ pub(crate) struct LifecycleListArgs {
 
 impl LifecycleListArgs {
     pub(super) fn run(&self) -> Result<CommandStatus> {
-        self.backend.run(self.json, async |backend| {
+        run_on_target(&self.target, self.json, async |backend| {
             let versions = backend.versions(self.name.as_deref()).await?;
             print_stdout(&if self.json { format!("{:#}\n", as_json(&versions)) } else { render(&versions) })?;
             Ok(CommandStatus::Success)

@@ -8,9 +8,10 @@ use onceward_api_types::{MigrateRecordsBody, MigrationStep};
 use onceward_core::count_noun;
 use serde_json::{Value, json};
 
-use super::backend::BackendArgs;
+use super::backend::run_on_target;
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 use crate::progress_bar::ProgressBar;
+use crate::target::TargetArgs;
 
 /// Below the limit of one step, so that progress is visible.
 const MAX_RECORDS_PER_STEP: usize = 500;
@@ -48,7 +49,7 @@ pub(crate) struct MoveRecordsArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    backend: BackendArgs,
+    target: TargetArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -78,7 +79,7 @@ impl MoveRecordsArgs {
             after: None,
             limit: Some(MAX_RECORDS_PER_STEP),
         };
-        self.backend.run(self.json, async |backend| {
+        run_on_target(&self.target, self.json, async |backend| {
             let mut bar = ProgressBar::for_terminal();
             let mut total = MigrationStep::default();
             let (mut done, mut records) = (0, 0);

@@ -4,8 +4,9 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 
-use super::backend::BackendArgs;
+use super::backend::run_on_target;
 use crate::output::{CommandStatus, print_stdout};
+use crate::target::TargetArgs;
 
 /// Activate a version of a lifecycle, older or newer than the current one
 ///
@@ -19,7 +20,7 @@ pub(crate) struct UseVersionArgs {
     /// Hash of the version, or at least its first 8 characters
     hash: String,
     #[command(flatten)]
-    backend: BackendArgs,
+    target: TargetArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -27,7 +28,7 @@ pub(crate) struct UseVersionArgs {
 
 impl UseVersionArgs {
     pub(super) fn run(&self) -> Result<CommandStatus> {
-        self.backend.run(self.json, async |backend| {
+        run_on_target(&self.target, self.json, async |backend| {
             let hash = backend.activate_version(&self.name, &self.hash).await?;
             let text = if self.json {
                 format!("{:#}\n", json!({ "lifecycle": self.name, "hash": hash }))
