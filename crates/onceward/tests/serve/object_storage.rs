@@ -153,7 +153,7 @@ fn unusable_bucket_prevents_start_without_leaking_secret() {
         printed
     };
     assert!(start_error(&url, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).contains("check AWS_ACCESS_KEY_ID"));
-    assert!(start_error("s3://no-such-bucket", &[]).contains("NoSuchBucket; make the bucket first"));
+    assert!(start_error("s3://no-such-bucket", &[]).contains("NoSuchBucket; create the bucket"));
     assert!(start_error("gs://bucket", &[]).contains("is not object storage"));
     bucket.kill();
     assert!(start_error(&url, &[]).contains("cannot be reached"));
