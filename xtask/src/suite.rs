@@ -193,8 +193,13 @@ fn run_binary(binary: &Binary) -> Result<BinaryRun> {
     Ok(BinaryRun { passed, failures, is_complete })
 }
 
+/// Ten times the longest binary on a busy machine. A test that hangs is killed, and the output names it.
+const MAX_BINARY_SECONDS: &str = "2400";
+
 fn run_tests(binary: &Binary, arguments: &[&str]) -> Result<(bool, String)> {
-    let mut command = shell::command(&binary.executable.to_string_lossy());
+    // In the foreground, so that Ctrl-C also reaches the tests.
+    let mut command = shell::command("timeout");
+    command.args(["--foreground", "--kill-after=10", MAX_BINARY_SECONDS]).arg(&binary.executable);
     command.current_dir(&binary.package).env("CARGO_MANIFEST_DIR", &binary.package);
     clear_environment(&mut command);
     // A file instead of a pipe: a process that a test started may outlive it and hold the pipe open.

@@ -56,7 +56,7 @@ fn damage_expired_and_current_lease_both_commit() {
             assert_eq!(shop_balance(lab.store()).await, coins, "{pair:?}");
         }
         let torn = verify_against_log(lab.store()).await.expect_err("verification finds the damage");
-        assert!(torn.contains("a second effect of one job"), "{torn}");
+        assert!(torn.contains("adds a second effect to a job"), "{torn}");
     });
     println!("lab: 2 effects, 2 coins for (1,2) (1,3) (2,3) s");
 }

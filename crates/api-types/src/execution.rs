@@ -1,5 +1,7 @@
 //! Executions and effects.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
@@ -20,7 +22,9 @@ pub struct Execution {
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 9_007_199_254_740_991_u64))]
     pub token: u64,
     pub worker: String,
-    pub status: ExecutionStatus,
+    // Text, so that a client accepts a status that a newer server added.
+    #[cfg_attr(feature = "openapi", schema(value_type = ExecutionStatus))]
+    pub status: Cow<'static, str>,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub leased_at: Timestamp,
     /// When the lease expires, unless a heartbeat extends it.
@@ -34,7 +38,7 @@ pub struct Execution {
 }
 
 /// Status of an execution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ExecutionStatus {
@@ -43,6 +47,18 @@ pub enum ExecutionStatus {
     Committed,
     Done,
     Aborted,
+}
+
+impl From<ExecutionStatus> for Cow<'static, str> {
+    fn from(status: ExecutionStatus) -> Self {
+        Self::Borrowed(match status {
+            ExecutionStatus::Leased => "LEASED",
+            ExecutionStatus::InProgress => "IN_PROGRESS",
+            ExecutionStatus::Committed => "COMMITTED",
+            ExecutionStatus::Done => "DONE",
+            ExecutionStatus::Aborted => "ABORTED",
+        })
+    }
 }
 
 /// Why an execution was aborted.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::Record;
 
 /// A worker's request for jobs.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseBody {
@@ -35,6 +35,13 @@ pub struct LeaseBody {
     /// Also start the executions, which saves a report. A commit starts an execution implicitly, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<bool>,
+}
+
+impl Default for LeaseBody {
+    fn default() -> Self {
+        let (lifecycles, worker) = (Vec::new(), String::new());
+        Self { lifecycles, worker, max: one(), lease_ms: None, wait_ms: None, again: None, start: None }
+    }
 }
 
 const fn one() -> u32 {

@@ -1,6 +1,8 @@
 //! Requests reject unknown members, and responses ignore them.
 
-use onceward_api_types::{Effect, LeaseBody, NewEvent, NewRecord, NewReport, Problem, PruneBody, RecordPage};
+use onceward_api_types::{
+    Effect, Execution, LeaseBody, NewEvent, NewRecord, NewReport, Problem, PruneBody, RecordPage,
+};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -26,6 +28,17 @@ fn responses_ignore_unknown_members() {
         "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z", "new": 1,
     });
     assert!(parses::<RecordPage>(json!({ "records": [record], "next": null, "new": 1 })));
+}
+
+#[test]
+fn execution_keeps_unknown_status() {
+    let execution = json!({
+        "id": "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b.1", "record": "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b", "attempt": 1,
+        "token": 1, "worker": "w", "status": "PAUSED", "leased_at": "2026-01-01T00:00:00Z",
+        "expires_at": "2026-01-01T00:00:00Z", "started_at": null, "finished_at": null, "aborted": null,
+    });
+    let parsed: Execution = serde_json::from_value(execution.clone()).expect("execution");
+    assert_eq!(json!(parsed), execution);
 }
 
 #[test]

@@ -5,14 +5,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 
 use crate::address_policy::AddressPolicy;
@@ -72,7 +76,10 @@ where
     }
 
     /// Sends a request and waits for the response head until `deadline`. Reading the body is left to the caller.
-    pub async fn send(&self, request: Request<B>, deadline: Instant) -> Result<Response<Incoming>, SendError> {
+    ///
+    /// Credentials in the URL (`https://user:password@host`) become an `Authorization` header, unless there is one.
+    pub async fn send(&self, mut request: Request<B>, deadline: Instant) -> Result<Response<Incoming>, SendError> {
+        move_credentials_to_header(&mut request);
         self.address_policy.check_literal(request.uri())?;
         let response = timeout_at(deadline, self.pool.request(request)).await;
         Ok(response.map_err(|_| SendError::Timeout)??)
@@ -94,6 +101,25 @@ impl<B> fmt::Debug for HttpClient<B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("HttpClient").field("address_policy", &self.address_policy).finish_non_exhaustive()
     }
+}
+
+pub(crate) fn move_credentials_to_header<B>(request: &mut Request<B>) {
+    let mut parts = request.uri().clone().into_parts();
+    let Some(authority) = parts.authority.take() else { return };
+    let Some((credentials, host)) = authority.as_str().rsplit_once('@') else { return };
+    let mut decoded: Vec<u8> = percent_decode_str(credentials).collect();
+    if !decoded.contains(&b':') {
+        decoded.push(b':');
+    }
+    let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(decoded)));
+    let Ok((host, mut value)) = host.parse().map_err(drop).and_then(|host| Ok((host, value.map_err(drop)?))) else {
+        return;
+    };
+    value.set_sensitive(true);
+    parts.authority = Some(host);
+    let Ok(uri) = Uri::from_parts(parts) else { return };
+    *request.uri_mut() = uri;
+    request.headers_mut().entry(AUTHORIZATION).or_insert(value);
 }
 
 fn build_connector(config: &HttpClientConfig, lookup: Lookup) -> Connector {

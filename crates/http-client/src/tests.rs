@@ -176,3 +176,17 @@ async fn connections_are_reused_only_with_idle_timeout() {
         assert_eq!(connections.load(Ordering::Relaxed), expected);
     }
 }
+
+#[test]
+fn credentials_in_url_become_authorization_header() {
+    let moved = |url: &str| {
+        let mut request = http::Request::get(url).body(()).expect("request");
+        crate::client::move_credentials_to_header(&mut request);
+        let header = request.headers().get("authorization").map(|value| value.to_str().expect("text").to_owned());
+        (request.uri().to_string(), header)
+    };
+    let expected = ("https://example.com:8443/a?b".to_owned(), Some("Basic dTpwQA==".to_owned()));
+    assert_eq!(moved("https://u:p%40@example.com:8443/a?b"), expected);
+    assert_eq!(moved("https://u@example.com/").1, Some("Basic dTo=".to_owned()));
+    assert_eq!(moved("https://example.com/@").1, None);
+}

@@ -84,7 +84,7 @@ pub(crate) struct ServeArgs {
     /// Allow deliveries to loopback, private and other addresses that are not public; without it, they fail permanently
     #[arg(long, env = "ONCEWARD_ALLOW_PRIVATE_DELIVERIES", value_parser = clap::builder::FalseyValueParser::new())]
     allow_private_deliveries: bool,
-    /// Maximum time for the drain, such as 30s; requests that are unfinished by then are dropped
+    /// After SIGTERM or Ctrl-C, wait at most this long for running requests; the rest are dropped
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_duration_or_days)]
     drain: Duration,
     /// Development mode: listen on loopback addresses only, even with API keys

@@ -37,14 +37,12 @@ impl TargetArgs {
         if let Some(database) = &self.db {
             return Target::Database(database.clone());
         }
-        if self.server.is_server_named() || !Path::new(DEFAULT_DATABASE_FILE).exists() {
+        let file = Path::new(DEFAULT_DATABASE_FILE);
+        if self.server.is_server_named() || !file.exists() || SqliteScanner::lock_holder_of(file).is_some() {
             return Target::Server;
         }
-        match SqliteScanner::open(DEFAULT_DATABASE_FILE).map(|view| view.lock_holder()) {
-            Ok(Some(_)) => Target::Server,
-            // Opening a damaged file says what is wrong with it.
-            Ok(None) | Err(_) => Target::Database(DatabaseUrl::Sqlite(DEFAULT_DATABASE_FILE.into())),
-        }
+        print_stderr(&format!("using the database {DEFAULT_DATABASE_FILE}; choose a server with --server\n"));
+        Target::Database(DatabaseUrl::Sqlite(file.into()))
     }
 
     /// Creates a client. If no server was named, prints the address, because another user's server may run there.

@@ -215,7 +215,7 @@ fn prune_shows_progress_bar_on_terminal_only() {
     assert!(printed.contains("records ") && printed.contains("100%") && printed.contains("\r\u{1b}[K"), "{printed:?}");
     assert!(printed.contains("would delete 3 records with 6 entries"), "{printed:?}");
     let silent = run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]);
-    assert_eq!(utf8(&silent.stderr), "");
+    assert_eq!(utf8(&silent.stderr), "using the database onceward.db; choose a server with --server\n");
 }
 
 /// The command does not even open the file for writing.

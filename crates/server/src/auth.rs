@@ -132,14 +132,14 @@ fn require_local_request(method: &Method, uri: &Uri, headers: &HeaderMap, is_bin
     }
     if let Some(name) = headers.keys().find(|name| is_proxy_header(name.as_str())) {
         let detail = format!(
-            "the server has no API keys and then rejects proxied requests; the header `{name}` marks one; create an API key with `onceward key create`"
+            "the request came through a proxy (header `{name}`); a server without API keys rejects such requests; create an API key with `onceward key create`"
         );
         return Err(Problem::new(403, "proxied_request", detail));
     }
     for origin in headers.get_all(header::ORIGIN) {
         let site = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
         if !site.is_some_and(|(scheme, site)| scheme == "http" && site.eq_ignore_ascii_case(host)) {
-            let detail = "the server has no API keys and then rejects requests from pages of other sites; create an API key with `onceward key create`";
+            let detail = "the request came from a page of another site; a server without API keys rejects such requests; create an API key with `onceward key create`";
             return Err(Problem::new(403, "foreign_origin", detail));
         }
     }

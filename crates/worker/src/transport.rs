@@ -220,7 +220,8 @@ impl Client {
 }
 
 fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
-    headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+    let delay = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs);
+    delay.map(|delay| delay.min(MAX_RETRY_DELAY))
 }
 
 /// Exponential backoff with jitter, so that clients that failed together do not retry together.

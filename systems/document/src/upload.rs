@@ -50,9 +50,9 @@ impl UploadState {
     fn acquire_slot(&self, owner: &Arc<str>) -> Result<Slot, Problem> {
         self.slots.try_acquire(Some(owner)).map_err(|error| {
             let detail = match error {
-                SlotError::Exhausted => "as many uploads come in as may at once: try again",
+                SlotError::Exhausted => "the server receives as many uploads as it allows; retry later",
                 SlotError::ShareExceeded(_) => {
-                    "as many uploads of yours come in as may at once: try again when one is done"
+                    "the owner has as many uploads running as allowed; retry when one is done"
                 }
             };
             Problem::new(503, "too_many_uploads", detail)

@@ -96,7 +96,7 @@ async fn delete_asset_images<S: Store>(store: &S, objects: &ObjectStorage, job: 
     match attempt_object_names(store, asset).await {
         Ok(siblings) => names.extend(siblings),
         Err(error) => {
-            warn!(code = error.code(), %error, "a removed image could not be deleted");
+            warn!(asset = %asset.id, code = error.code(), %error, "deleting the image of a removed asset failed");
             return Err(FailureReport::new("503", failure_message));
         }
     }
@@ -105,7 +105,7 @@ async fn delete_asset_images<S: Store>(store: &S, objects: &ObjectStorage, job: 
             // No object can have an invalid name.
             Ok(()) | Err(ObjectError::InvalidObjectName(_)) => {}
             Err(error) => {
-                warn!(code = error.code(), %error, "a removed image could not be deleted");
+                warn!(asset = %asset.id, code = error.code(), %error, "deleting the image of a removed asset failed");
                 return Err(FailureReport::new("503", failure_message));
             }
         }

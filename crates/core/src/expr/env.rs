@@ -71,7 +71,7 @@ pub enum FaultKind {
     CostExceeded,
     #[error("a value is outside its field's bounds")]
     OutOfBounds,
-    #[error("the amount is negative")]
+    #[error("the amount of a transfer is negative")]
     NegativeAmount,
     #[error("the hold has money in a final state")]
     FilledHold,

@@ -10,13 +10,13 @@ const MAX_DEPENDENCIES: usize = 256;
 /// Why an operation is never admitted to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    #[error("its timestamp is out of range")]
+    #[error("the operation's timestamp is out of range")]
     InvalidTime,
-    #[error("its author has an empty or too long name")]
+    #[error("the name of the operation's author is empty or too long")]
     InvalidAuthor,
-    #[error("it has more than {MAX_DEPENDENCIES} dependencies")]
+    #[error("the operation has more than {MAX_DEPENDENCIES} dependencies")]
     TooManyDependencies,
-    #[error("it depends on itself")]
+    #[error("the operation names itself as a dependency")]
     DependsOnItself,
 }
 

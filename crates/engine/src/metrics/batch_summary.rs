@@ -91,12 +91,12 @@ impl<'a> BatchSummary<'a> {
 
     /// Logs what an operator needs to know, after the save. Only ids and names: a record's fields are private.
     pub(crate) fn log(&self) {
-        for (lifecycle, lived) in self.lifecycles.iter().filter(|(_, lived)| lived.lost > 0) {
-            info!(%lifecycle, leases = lived.lost, "leases lost");
+        for (lifecycle, counts) in self.lifecycles.iter().filter(|(_, counts)| counts.lost > 0) {
+            info!(%lifecycle, leases = counts.lost, "leases ended without a commit; their jobs get the event lost");
         }
         for record in &self.stuck {
             let (lifecycle, state) = (&record.lifecycle.name, record.state_name());
-            warn!(record = %record.id, %lifecycle, %state, "engine event failed; record is stuck");
+            warn!(record = %record.id, %lifecycle, %state, "a timer or lease event failed; the record is stuck");
         }
         for record in &self.dead_deliveries {
             warn!(record = %record.id, attempts = record.attempt, "delivery failed permanently");

@@ -90,7 +90,7 @@ fn report_lines(snapshot: &HealthSnapshot) -> Vec<(&'static str, String)> {
     }
     if status.waiting_behind_key > 0 {
         lines.push((
-            "blocked",
+            "behind key",
             count_at_least(
                 status.waiting_behind_key,
                 "job waits for other jobs of its concurrency key",
@@ -157,7 +157,7 @@ fn snapshot_json(snapshot: &HealthSnapshot) -> Value {
         "last_entry_at": at(status.last_entry_at),
         "records": records,
         "ready": ready,
-        "blocked": status.waiting_behind_key,
+        "waiting_behind_key": status.waiting_behind_key,
         "delayed": status.delayed,
         "overdue": overdue(&status.overdue),
         "expired_leases": status.overdue.expired_leases,

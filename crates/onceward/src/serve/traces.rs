@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use onceward_server::{Telemetry, TraceExport};
+use percent_encoding::percent_decode_str;
 
 /// Creates telemetry that exports traces to this collector. Headers and sample ratio come from the environment.
 pub(super) fn telemetry_for(endpoint: &str) -> Result<Arc<Telemetry>> {
@@ -21,7 +22,9 @@ fn parse_headers(text: &str) -> Result<Vec<(String, String)>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let read = |pair: &str| {
         let (name, value) = pair.split_once('=').context("expected a list of name=value")?;
-        Ok((name.trim().to_owned(), value.trim().to_owned()))
+        // The OpenTelemetry specification requires the W3C Baggage form, in which values are percent-encoded.
+        let value = percent_decode_str(value.trim()).decode_utf8().context("a value is not UTF-8 when decoded")?;
+        Ok((name.trim().to_owned(), value.into_owned()))
     };
     pairs.map(read).collect()
 }
@@ -42,6 +45,7 @@ mod tests {
     fn otlp_variables_are_parsed() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(parse_headers("a=b, c = d=e,").unwrap(), [pair("a", "b"), pair("c", "d=e")]);
+        assert_eq!(parse_headers("a=Basic%20eA%3D%3D").unwrap(), [pair("a", "Basic eA==")]);
         assert!(parse_headers("").unwrap().is_empty() && parse_headers("a").is_err());
         assert!(
             (parse_sample_ratio("").unwrap() - 1.0).abs() < f64::EPSILON

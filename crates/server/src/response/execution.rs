@@ -20,13 +20,13 @@ pub(crate) fn execution_json(record: RecordId, execution: &Execution) -> wire::E
         attempt: execution.token.0,
         token: execution.token.0,
         worker: execution.worker.to_string(),
-        status: match execution.status {
+        status: wire::ExecutionStatus::into(match execution.status {
             ExecutionStatus::Leased => wire::ExecutionStatus::Leased,
             ExecutionStatus::InProgress => wire::ExecutionStatus::InProgress,
             ExecutionStatus::Committed => wire::ExecutionStatus::Committed,
             ExecutionStatus::Done => wire::ExecutionStatus::Done,
             ExecutionStatus::Aborted => wire::ExecutionStatus::Aborted,
-        },
+        }),
         leased_at: timestamp(execution.leased_at),
         expires_at: timestamp(execution.expires_at),
         started_at: execution.started_at.map(timestamp),

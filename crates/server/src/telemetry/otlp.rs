@@ -231,7 +231,10 @@ impl OtlpSender {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();
         let response = self.client.send(request, Instant::now() + EXPORT_TIMEOUT).await;
-        let status = response.map_or(0, |response| response.status().as_u16());
+        let (status, error) = match response {
+            Ok(response) => (response.status().as_u16(), None),
+            Err(error) => (0, Some(error)),
+        };
         if (200..300).contains(&status) {
             self.counters.exported.fetch_add(count, Ordering::Relaxed);
             return;
@@ -239,7 +242,8 @@ impl OtlpSender {
         self.counters.lost.fetch_add(count, Ordering::Relaxed);
         if self.error_logged_at.is_none_or(|at| at.elapsed() > ERROR_LOG_INTERVAL) {
             self.error_logged_at = Some(Instant::now());
-            warn!(status, spans = count, "exporting traces failed; spans are lost");
+            let error = error.map(tracing::field::display);
+            warn!(status, error, spans = count, "exporting traces failed; spans are lost");
         }
     }
 }

@@ -94,11 +94,11 @@ pub enum ApplyError {
     RecordExists,
     #[error("the entry changes a record that does not exist")]
     RecordMissing,
-    #[error("the entry leads to version {found} of a record at version {known}")]
+    #[error("the entry would make version {found}, but the record is at version {known}")]
     VersionMismatch { known: u64, found: u64 },
     #[error("the entry's change does not match the record's lifecycle")]
     DiffMismatch,
-    #[error("the entry refers to {0}, which does not exist")]
+    #[error("the entry refers to record {0}, which does not exist")]
     DanglingLink(RecordId),
     #[error(transparent)]
     Store(#[from] StoreError),

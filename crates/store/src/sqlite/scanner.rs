@@ -96,7 +96,12 @@ impl SqliteScanner {
 
     /// Returns the process that has the file open as an engine.
     pub fn lock_holder(&self) -> Option<String> {
-        open::lock_holder(&self.path)
+        Self::lock_holder_of(&self.path)
+    }
+
+    /// Like [`lock_holder`](Self::lock_holder), but does not open the database, so that it may be unreadable.
+    pub fn lock_holder_of(path: &Path) -> Option<String> {
+        open::lock_holder(path)
     }
 
     /// Runs SQLite's integrity check on the pages of each table and its indexes, because a scan of the rows does not
