@@ -35,7 +35,7 @@ cargo xtask COMMAND
   test                 run the gate: all tests, and the short form of every check below
   nightly              run the long forms: torture, mutants, fuzzing, simulation, contract, benchmark; hours
   tidy                 check file lengths, leftovers, links, names, wording and commit subjects
-  purity               check that core and draw do no I/O, read no clock and draw no random numbers
+  purity               check that core and draw use no I/O, no clock and no randomness
   deny                 check dependencies: bans, licenses, sources; records the Cargo.lock that passed
   docs                 build the API documentation; a warning fails it
   errors [--check]     generate docs/errors/ from docs/errors/errors.toml; --check: fail if a page is stale

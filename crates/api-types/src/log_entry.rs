@@ -57,14 +57,14 @@ pub struct LogEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Execution))]
     pub execution: Option<Execution>,
-    /// The execution whose effect was committed.
+    /// The committed effect: its execution and the hash of its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectRef>,
     /// Transfers between accounts. Only for operators.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(required = false))]
     pub transfers: Vec<Transfer>,
-    /// Audit messages of the transitions.
+    /// Audit tags of the transitions taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", schema(required = false))]
     pub audit: Vec<String>,

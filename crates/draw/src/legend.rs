@@ -68,13 +68,13 @@ fn legend_entries(lifecycle: &Lifecycle, graph: &StateGraph) -> Vec<(LegendSymbo
             LegendSymbol::Ready,
             plain("ready: a worker may lease it"),
         ),
-        (states.iter().any(|state| state.can_rest), LegendSymbol::Rest, plain("may rest here for ever")),
+        (states.iter().any(|state| state.can_rest), LegendSymbol::Rest, plain("a record may stay here")),
         (states.iter().any(|state| state.is_final), LegendSymbol::Final, plain("final")),
         (states.iter().any(|state| state.is_reserved), LegendSymbol::Reserved, plain("reserved")),
         (
             has_tone(TriggerKind::Called),
             LegendSymbol::Called,
-            measured_line(None, vec![("called", "event".to_owned()), ("legend", " · who may call it".to_owned())]),
+            measured_line(None, vec![("called", "event".to_owned()), ("legend", " · allowed callers".to_owned())]),
         ),
         (
             has_tone(TriggerKind::Engine),
@@ -124,7 +124,7 @@ fn legend_entries(lifecycle: &Lifecycle, graph: &StateGraph) -> Vec<(LegendSymbo
             labels().any(|row| row.order.is_some()),
             LegendSymbol::TextOnly,
             plain(
-                "1. 2. before an event or a timer: its rows are tried in this order, and the first that fits is taken",
+                "1. 2. before an event or a timer: transitions are tried in this order, and the first that applies is taken",
             ),
         ),
         (
@@ -132,14 +132,11 @@ fn legend_entries(lifecycle: &Lifecycle, graph: &StateGraph) -> Vec<(LegendSymbo
             LegendSymbol::TextOnly,
             measured_line(
                 None,
-                vec![
-                    ("who", "refused: codes".to_owned()),
-                    ("legend", ": what a caller may be told instead; the file says when".to_owned()),
-                ],
+                vec![("who", "refused: codes".to_owned()), ("legend", ": refusals that a caller may get".to_owned())],
             ),
         ),
-        (stays, LegendSymbol::TextOnly, plain("under a line in a box: what may happen without leaving the state")),
-        (leaves, LegendSymbol::TextOnly, plain("→ state in a box: a move with no line drawn")),
+        (stays, LegendSymbol::TextOnly, plain("under a line in a box: internal transitions")),
+        (leaves, LegendSymbol::TextOnly, plain("→ state in a box: a transition without an arrow")),
     ];
     all.into_iter().filter(|(used, ..)| *used).map(|(_, sign, line)| (sign, line)).collect()
 }

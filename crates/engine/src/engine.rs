@@ -98,8 +98,8 @@ impl<S: Store + 'static> Engine<S> {
             check_failures,
             stream_read_permits,
         });
-        let EngineConfig { max_batch_operations: batch, max_queued_operations: queue, .. } = shared.config;
-        info!(batch, queue, "engine started");
+        let EngineConfig { max_batch_operations, max_queued_operations, .. } = shared.config;
+        info!(max_batch_operations, max_queued_operations, "engine started");
         let writer_task = tokio::spawn(group_commit::run(Arc::clone(&shared), incoming));
         let scheduler_task = tokio::spawn(scheduler::run(Arc::clone(&shared)));
         let prune_task = tokio::spawn(prune::run(Arc::clone(&shared)));
@@ -360,7 +360,7 @@ impl<S: Store + 'static> Engine<S> {
 
     /// Closes the in-process workers, accepts no more calls, answers all queued ones, and stops.
     pub async fn close(&self) {
-        info!(waiting = self.queued_operations(), "engine draining");
+        info!(queued_operations = self.queued_operations(), "engine draining");
         let closing: Vec<_> = drain_handles(&self.tasks.workers)
             .into_iter()
             .map(|worker| tokio::spawn(async move { worker.close().await }))

@@ -47,7 +47,7 @@ const MAX_RESULT_BYTES: usize = (1 << 20) / 3 * 4 + 1_024;
 /// commands to try. SIGTERM, Ctrl-C or a closed terminal (except under nohup) drains it: requests in progress finish, no more jobs are
 /// leased, and streams end. A second signal ends it at once.
 ///
-/// Without API keys, the server accepts local requests only, and every local user may do everything. Once the first key exists
+/// Without API keys, the server accepts local requests only, and every local user may do everything. Once the first API key exists
 /// (`onceward key create`), every request needs one. See docs/auth.md.
 ///
 /// Exit codes: 0 drained after a signal; 1 a lifecycle file has errors, another process has the database open, the database has another
@@ -62,7 +62,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: ServeDatabase,
     /// Unique name of this server among those on one PostgreSQL. After a restart under the same name, the server ends the leases
-    /// of its previous process at once, so that their jobs can be leased again
+    /// of its earlier deliveries and in-process workers at once, so that their jobs can be leased again
     #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = parse_server_name)]
     name: Option<String>,
     /// Address and port to listen on; port 0 picks a free port

@@ -165,8 +165,8 @@ fn summary(report: &VerifyReport) -> String {
         ),
         (
             other_refusals,
-            "refusal differs when re-decided, because it depended on cached data",
-            "refusals differ when re-decided, because they depended on cached data",
+            "refusal differs when re-decided, because no save compared the data that it read",
+            "refusals differ when re-decided, because no save compared the data that they read",
         ),
         (
             changed_while_read,

@@ -22,7 +22,7 @@ use crate::supervise::SUPERVISE_COMMAND;
 ///
 /// The program reads the payload from standard input and writes the result to standard output, at most 1 MB: JSON, otherwise text,
 /// otherwise bytes. Its environment has `ONCEWARD_ID`, `ONCEWARD_LIFECYCLE`, `ONCEWARD_OWNER`, `ONCEWARD_EXECUTION`, `ONCEWARD_ATTEMPT`,
-/// `ONCEWARD_TOKEN`, `ONCEWARD_FIELDS` (JSON) and `ONCEWARD_URL`.
+/// `ONCEWARD_TOKEN`, `ONCEWARD_FIELDS` (JSON), `ONCEWARD_URL` and, if the job has one, `TRACEPARENT`.
 ///
 /// The program's exit code 0 commits the result; 75 or death by a signal fails the job retryably; 126 and 127 yield the job and stop the
 /// worker; any other code fails the job permanently. The last line on standard error is the error message; in `CODE: message`, CODE is the

@@ -157,7 +157,7 @@ fn is_proxy_header(name: &str) -> bool {
 }
 
 fn foreign_host_problem() -> Problem {
-    let detail = "the server has no API keys and then answers only requests to 127.0.0.1, [::1] or localhost; create an API key with `onceward key create`";
+    let detail = "a server without API keys accepts only requests to 127.0.0.1, [::1] or localhost; create an API key with `onceward key create`";
     Problem::new(403, "foreign_host", detail)
 }
 

@@ -103,7 +103,9 @@ pub(super) fn denial_hint<'a>(
     if !actor.can_produce() && transitions.clone().into_iter().any(is_for_producers) {
         let roles: Vec<String> = actor.roles.iter().map(|role| format!("`{role}`")).collect();
         let roles = if roles.is_empty() { "no role".to_owned() } else { format!("only {}", roles.join(" and ")) };
-        return format!("; it has {roles}, and only the role `producer` may create and change records");
+        return format!(
+            "; it has {roles}, which cannot create or change records; use an API key with the role `producer`"
+        );
     }
     let mut caller_names: Vec<&str> = Vec::new();
     for by in transitions.into_iter().flat_map(|transition| &transition.by) {

@@ -33,20 +33,20 @@ impl Keyring {
         for key in key_set.keys {
             if let Some(other_id) = secrets.insert(key.hash, Arc::clone(&key.id)) {
                 return Err(EngineError::ApiKeysInconsistent(format!(
-                    "keys {other_id} and {} have the same secret",
+                    "API keys {other_id} and {} have the same secret",
                     key.id
                 )));
             }
             let is_engine = |name: &Arc<str>| **name == *"engine";
             if is_engine(&key.owner) || key.roles.iter().any(is_engine) {
                 return Err(EngineError::ApiKeysInconsistent(format!(
-                    "key {} has the reserved owner or role `engine`",
+                    "API key {} has the reserved owner or role `engine`",
                     key.id
                 )));
             }
             let (id, identity) = (Arc::clone(&key.id), Identity::from_api_key(&key));
             if keyring.entries.insert(Arc::clone(&id), KeyringEntry { key, identity }).is_some() {
-                return Err(EngineError::ApiKeysInconsistent(format!("two keys have the id {id}")));
+                return Err(EngineError::ApiKeysInconsistent(format!("two API keys have the id {id}")));
             }
         }
         Ok(keyring)

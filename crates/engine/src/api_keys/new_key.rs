@@ -69,7 +69,7 @@ impl NewApiKey {
             return invalid("the name of a lifecycle must have 1 to 100 letters, digits, `.`, `_` or `-`");
         }
         if !self.lifecycles.is_empty() && !self.roles.iter().any(|role| **role == *"worker") {
-            return invalid("only a key with the role `worker` can be restricted to lifecycles");
+            return invalid("only an API key with the role `worker` can be restricted to lifecycles");
         }
         if self.expires_at.is_some_and(|end| end <= now) {
             return invalid("its expiry time is in the past");

@@ -129,7 +129,7 @@ fn add_work_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFinding
         findings.push(HealthFinding::note(
             "deliveries",
             message,
-            "their receivers did not respond for about an hour: run `onceward list onceward.delivery --state dead`",
+            "run `onceward list onceward.delivery --state dead` and read `lastError`; fire `replay` to send one again",
         ));
     }
 }

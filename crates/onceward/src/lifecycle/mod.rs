@@ -13,7 +13,7 @@ use crate::output::CommandStatus;
 /// List and activate lifecycle versions, and migrate records between them
 ///
 /// A database keeps every version of a lifecycle. A new version becomes current, and new records use it; existing records keep the version
-/// that created them. See docs/lifecycle-versions.md.
+/// that they were created with. See docs/lifecycle-versions.md.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  onceward lifecycle list shop.refund\n  onceward lifecycle use shop.refund 3f1c9a0e\n  onceward lifecycle move shop.refund --map approved=to_pay --dry-run"

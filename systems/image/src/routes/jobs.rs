@@ -51,8 +51,7 @@ struct NewImage {
 struct ImageJobJson<'a> {
     #[schema(value_type = String, format = Uuid)]
     id: String,
-    /// `create_queued_job`, `create_running_job`, `failed` (a retry is scheduled), `completed`, `rejected` or
-    /// `dead_letter`.
+    /// `queued`, `running`, `failed` (a retry is scheduled), `completed`, `rejected` or `dead_letter`.
     state: &'a str,
     owner: &'a str,
     /// Price in credits.
