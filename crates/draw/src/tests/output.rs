@@ -116,7 +116,7 @@ fn svg_shows_events_callers_guards_timers_and_transfers() {
 #[test]
 fn competing_transitions_on_several_edges_are_numbered() {
     let execution = visible_text(&render_svg(&shipped_lifecycle("execution.job"))).join("\n");
-    for told in ["1. fail", "2. fail", "3. fail", "its rows are tried in this order"] {
+    for told in ["1. fail", "2. fail", "3. fail", "transitions are tried in this order"] {
         assert!(execution.contains(told), "{told} is missing in\n{execution}");
     }
     assert!(!execution.contains("1. lease"), "{execution}");
