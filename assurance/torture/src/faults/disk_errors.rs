@@ -9,7 +9,7 @@ use onceward_testkit::TempDir;
 use super::{FaultHarness, TmpfsDisk, open_store};
 use crate::process::{ProcessMessage, ProcessMonitor};
 
-const DISK_FULL_ERROR: &str = "disk is full";
+const DISK_FULL_ERROR: &str = "disk of the database is full";
 
 /// Fills a small disk, frees space, and continues in the same process. Needs the right to mount; without it, only
 /// [`fail_writes_without_space`] covers this fault.
