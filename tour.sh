@@ -4,9 +4,10 @@ set -euo pipefail
 cd "$(dirname "$0")"
 cargo build --release -p onceward
 export PATH="${CARGO_TARGET_DIR:-$PWD/target}/release:$PATH"
-rm -f /tmp/onceward-tour.db*
-# Ends the server and the worker, also if a command fails.
-trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+rm -rf /tmp/onceward-tour.db*
+# If a command fails, stop the server and the worker. In any case wait until they have ended.
+trap 'kill $(jobs -p) 2>/dev/null' ERR
+trap wait EXIT
 # Shows each command as it runs.
 set -x
 onceward serve --db sqlite:/tmp/onceward-tour.db & server=$!

@@ -111,10 +111,8 @@ pub(crate) fn move_credentials_to_header<B>(request: &mut Request<B>) {
     if !decoded.contains(&b':') {
         decoded.push(b':');
     }
-    let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(decoded)));
-    let Ok((host, mut value)) = host.parse().map_err(drop).and_then(|host| Ok((host, value.map_err(drop)?))) else {
-        return;
-    };
+    let value = format!("Basic {}", STANDARD.encode(decoded));
+    let (Ok(host), Ok(mut value)) = (host.parse(), HeaderValue::try_from(value)) else { return };
     value.set_sensitive(true);
     parts.authority = Some(host);
     let Ok(uri) = Uri::from_parts(parts) else { return };
