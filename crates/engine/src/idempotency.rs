@@ -137,6 +137,12 @@ impl InFlightKeys {
         }
     }
 
+    /// Returns whether a call with one of these keys is in flight.
+    pub(crate) fn contains_any(&self, ids: &[IdempotencyId]) -> bool {
+        let calls = self.lock_calls();
+        ids.iter().any(|id| calls.contains_key(id))
+    }
+
     /// Reserves a key that allows no followers.
     pub(crate) fn reserve_exclusive(
         self: &Arc<Self>,

@@ -128,17 +128,20 @@ pub(crate) async fn lease_while<S: Store>(
         idempotency_key.validate()?;
         max_jobs = max_jobs.min(MAX_JOBS_PER_KEY);
         // Held until this call ends: an earlier call with the key may still be leasing.
-        let reservation = shared
-            .queue
-            .in_flight_keys
-            .reserve_exclusive(job_idempotency_id(actor, key, None), idempotency_key.request_digest)?;
+        let in_flight_keys = &shared.queue.in_flight_keys;
+        let call_id = job_idempotency_id(actor, key, None);
+        let reservation = in_flight_keys.reserve_exclusive(call_id, idempotency_key.request_digest)?;
+        // A canceled call may have leases that are not saved yet. A call that recalls them must not miss them.
+        if request.replay_only && in_flight_keys.contains_any(&job_idempotency_ids(actor, key, max_jobs)) {
+            return Err(EngineError::IdempotencyKeyInUse);
+        }
         let leased = recall_leases(shared, actor, &idempotency_key, max_jobs).await?;
         if request.replay_only || leased.is_some() {
             return Ok(leased.unwrap_or_default());
         }
         key_reservation = Some((reservation, idempotency_key));
     }
-    let idempotency_key = key_reservation.as_ref().map(|(_, once)| once);
+    let idempotency_key = key_reservation.as_ref().map(|(_, key)| key);
     let deadline = Instant::now() + request.max_wait.min(MAX_LEASE_WAIT);
     let pollers = &shared.notifier.pollers;
     let mut poller = pollers.join(&request.lifecycles);
@@ -268,6 +271,10 @@ fn job_idempotency_id(actor: &Actor, key: &str, index: Option<usize>) -> Idempot
     IdempotencyId { owner: Arc::clone(&actor.id), idempotency_key: format!("{key}\u{1f}{number}").into() }
 }
 
+fn job_idempotency_ids(actor: &Actor, key: &str, max_jobs: usize) -> Vec<IdempotencyId> {
+    (0..max_jobs).map(|index| job_idempotency_id(actor, key, Some(index))).collect()
+}
+
 /// Returns the jobs that an earlier call with this key leased and still holds. `None`: the key is unused. An empty
 /// list: all leases ended; the key gets no other jobs, so the caller does not wait.
 async fn recall_leases<S: Store>(
@@ -278,9 +285,8 @@ async fn recall_leases<S: Store>(
 ) -> Result<Option<Vec<LeasedJob>>, EngineError> {
     let (catalog, now) = (shared.store.catalog().await?, shared.store.now().await?);
     let (mut leased, mut is_used) = (Vec::new(), false);
-    let names: Vec<IdempotencyId> =
-        (0..max_jobs).map(|number| job_idempotency_id(actor, &idempotency_key.text, Some(number))).collect();
-    for found in shared.store.idempotency_records(&names).await?.into_iter().flatten() {
+    let ids = job_idempotency_ids(actor, &idempotency_key.text, max_jobs);
+    for found in shared.store.idempotency_records(&ids).await?.into_iter().flatten() {
         let answer = idempotency::restore_reply(
             &shared.store,
             &catalog.definitions,

@@ -130,8 +130,9 @@ impl PollerQueues {
     ) -> Option<PendingMatch> {
         loop {
             let ParkedSlot { request, sender } = self.pop_first_parked(lifecycle, excluded_lifecycles)?;
-            if !sender.is_closed() && (request.keep_waiting)() {
-                return Some(PendingMatch { request, sender: Some(sender) });
+            let pending = PendingMatch { request, sender: Some(sender) };
+            if !pending.is_canceled() && (pending.request.keep_waiting)() {
+                return Some(pending);
             }
         }
     }
@@ -167,6 +168,11 @@ pub(crate) struct PendingMatch {
 }
 
 impl PendingMatch {
+    /// Returns whether the poller is gone.
+    pub(crate) fn is_canceled(&self) -> bool {
+        self.sender.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
     /// Delivers durable leases. The poller may be gone, as with every lease.
     pub(crate) fn deliver(mut self, leased: Vec<LeasedJob>) {
         self.resolve(MatchResult::Jobs(leased));

@@ -154,7 +154,8 @@ pub(crate) async fn match_pollers<S: Store>(
             let sync_match = &mut sync_matches.matches[index];
             let parked = &sync_match.pending.request;
             let outcome = match parked.reserve_key(shared, sync_match.decided_leases) {
-                Ok(keyed) => {
+                // Checked with the key reserved: from now on, a call that recalls this lease finds the key in use.
+                Ok(keyed) if !sync_match.pending.is_canceled() => {
                     let extra = ExtraOperation {
                         operation: parked.lease_operation(record.id, decided)?,
                         key_reservation: keyed.as_ref(),
@@ -164,7 +165,7 @@ pub(crate) async fn match_pollers<S: Store>(
                     sync_match.key_reservations.extend(keyed.filter(|_| matches!(tried, ExtraOutcome::Applied(_))));
                     tried
                 }
-                Err(_) => ExtraOutcome::Denied,
+                Ok(_) | Err(_) => ExtraOutcome::Denied,
             };
             match outcome {
                 ExtraOutcome::Applied(answer) => {

@@ -212,6 +212,53 @@ fn repeated_lease_call_while_first_waits_returns_key_in_use() {
     });
 }
 
+/// The first round cancels a call whose lease is queued, the second a parked call that a batch is matching.
+#[test]
+fn recall_waits_for_unsaved_lease_of_canceled_call() {
+    block_on(async {
+        for is_parked in [false, true] {
+            let store = FaultyStore::gated(MemoryStore::new(Clock::manual(start_time())));
+            let producer = open_engine(store.inner.clone(), EngineConfig::default()).await;
+            let engine = open_engine(store.clone(), config_without_polling()).await;
+            if !is_parked {
+                create_job(&producer).await;
+            }
+            let bob = worker("bob");
+            let wanted = LeaseRequest {
+                max_wait: TEST_TIMEOUT,
+                idempotency_key: Some("take".into()),
+                ..LeaseRequest::single_job(JOB_LIFECYCLE, "w")
+            };
+            let canceled = tokio::spawn({
+                let (engine, bob, wanted) = (engine.clone(), bob.clone(), wanted.clone());
+                async move { engine.lease(&bob, &wanted).await }
+            });
+            if is_parked {
+                while engine.metrics().parked_pollers == 0 {
+                    tokio::task::yield_now().await;
+                }
+                drop(spawn_submit(&engine, new_job_submission()));
+            }
+            store.wait_for_saves(1).await;
+            canceled.abort();
+            assert!(canceled.await.unwrap_err().is_cancelled());
+            let recall = LeaseRequest { replay_only: true, ..wanted };
+            let early = engine.lease(&bob, &recall).await.map(|leased| leased.len());
+            assert_eq!(early.unwrap_err().code(), "idempotency_key_in_use", "is_parked: {is_parked}");
+            store.save_gate.add_permits(10);
+            let leased = loop {
+                match engine.lease(&bob, &recall).await {
+                    Err(EngineError::IdempotencyKeyInUse) => tokio::task::yield_now().await,
+                    answer => break answer.unwrap(),
+                }
+            };
+            assert_eq!(leased.len(), 1, "is_parked: {is_parked}");
+            engine.close().await;
+            producer.close().await;
+        }
+    });
+}
+
 #[test]
 fn idempotency_keys_survive_restart() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));

@@ -114,6 +114,8 @@ impl CommandWorker {
                     ProcessOutcome::Failed(failure) => Err(failure),
                     ProcessOutcome::CannotRun(why) => {
                         cannot.send_replace(Some(why));
+                        // A worker that still runs would lease the returned job again.
+                        job.wait_for_stop().await;
                         Err(Failure::yielded())
                     }
                 }

@@ -18,7 +18,7 @@ use crate::work::failure::{BAD_RESULT_CODE, EXCEPTION_CODE, Failure, PAYLOAD_UNA
 use crate::work::heartbeat::{Heartbeat, HeartbeatResult};
 use crate::work::job::{HeldLease, Job, StopReason};
 use crate::work::reporter::Reporter;
-use crate::work::worker::{WorkerPhase, wait_for_close};
+use crate::work::worker::WorkerPhase;
 
 /// A handler is warned 1/6 of the lease before it expires, but at most one second before.
 const EXPIRY_WARNING_DIVISOR: u32 = 6;
@@ -114,7 +114,7 @@ impl JobRunner {
         };
         tokio::select! {
             biased;
-            () = wait_for_close(phases) => Err(JobEnd::Report(ReportKind::Yield)),
+            _ = phases.wait_for(|phase| *phase >= WorkerPhase::Stopping) => Err(JobEnd::Report(ReportKind::Yield)),
             prepared = preparation => prepared,
         }
     }
@@ -197,8 +197,8 @@ impl JobRunner {
                     return JobEnd::LeaseLost(error.to_string());
                 }
                 JobEvent::PhaseChanged => match *phases.borrow_and_update() {
-                    WorkerPhase::Running => {}
-                    WorkerPhase::Closing => {
+                    WorkerPhase::Running | WorkerPhase::Closing => {}
+                    WorkerPhase::Stopping => {
                         set_stop_reason(&stop_sender, StopReason::Closing);
                     }
                     WorkerPhase::GraceOver => return JobEnd::Report(yield_or_finish(held)),

@@ -84,11 +84,13 @@ impl WorkerConfig {
 }
 
 /// The phase of a worker's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(crate) enum WorkerPhase {
     Running,
-    /// Leases no more jobs and asks running handlers to stop.
+    /// Leases no more jobs: cancels its lease call and returns the jobs that the call leased.
     Closing,
+    /// Asks running handlers to stop. Follows the canceled lease call, which would lease the returned jobs again.
+    Stopping,
     /// Returns the jobs that still run.
     GraceOver,
 }
@@ -189,7 +191,7 @@ impl Client {
 }
 
 /// Waits until the worker leases no more jobs.
-pub(crate) async fn wait_for_close(phases: &mut watch::Receiver<WorkerPhase>) {
+async fn wait_for_close(phases: &mut watch::Receiver<WorkerPhase>) {
     // Cannot fail: the sender lives as long as the loop.
     let _ = phases.wait_for(|phase| *phase != WorkerPhase::Running).await;
 }
@@ -219,6 +221,7 @@ impl fmt::Debug for WorkerLoop {
 impl WorkerLoop {
     async fn run(mut self) -> Result<(), ClientError> {
         let ended = self.lease_until_closed().await;
+        self.phase_sender.send_replace(WorkerPhase::Stopping);
         let shutdown_grace = self.config.shutdown_grace;
         let all_jobs = async { while self.jobs.join_next().await.is_some() {} };
         if tokio::time::timeout(shutdown_grace, all_jobs).await.is_err() {
