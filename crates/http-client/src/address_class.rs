@@ -28,17 +28,18 @@ impl AddressClass {
     }
 
     fn of_v4(address: Ipv4Addr) -> Option<Self> {
-        let [first, second, third, _] = address.octets();
-        match (first, second, third) {
-            (0, ..) => Some(Self::Unspecified),
-            (127, ..) => Some(Self::Loopback),
-            (100, 64..128, _) => Some(Self::CarrierGradeNat),
+        match address.octets() {
+            [0, ..] => Some(Self::Unspecified),
+            [127, ..] => Some(Self::Loopback),
+            [100, 64..128, ..] => Some(Self::CarrierGradeNat),
             _ if address.is_private() => Some(Self::Private),
             _ if address.is_link_local() => Some(Self::LinkLocal),
             _ if address.is_multicast() => Some(Self::Multicast),
             _ if address.is_documentation() => Some(Self::Documentation),
             // Protocol assignments, 6to4 relays, benchmarks, future use and broadcast.
-            (192, 0, 0) | (192, 88, 99) | (198, 18 | 19, _) | (240.., ..) => Some(Self::Reserved),
+            [192, 0, 0, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [240..=255, ..] => Some(Self::Reserved),
+            // Azure's wire server: a public number, but every virtual machine reaches its own host there.
+            [168, 63, 129, 16] => Some(Self::Reserved),
             _ => None,
         }
     }
@@ -94,9 +95,9 @@ mod tests {
 
     #[test]
     fn public_addresses_have_no_class() {
-        for address in
-            ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::808:808", "::ffff:8.8.8.8"]
-        {
+        let public = "8.8.8.8 1.1.1.1 172.32.0.1 100.63.255.255 100.128.0.1 168.63.129.15 192.0.1.1 198.17.0.1 198.20.0.1 \
+                      2606:4700::1111 64:ff9b::808:808 ::ffff:8.8.8.8";
+        for address in public.split_whitespace() {
             assert_eq!(class_of(address), None, "{address}");
         }
     }
@@ -104,15 +105,16 @@ mod tests {
     #[test]
     fn private_and_reserved_addresses_have_their_class() {
         for (class, addresses) in [
-            (AddressClass::Unspecified, "0.0.0.0 0.1.2.3 ::"),
+            (AddressClass::Unspecified, "0.0.0.0 0.1.2.3 0.255.255.255 :: ::ffff:0.0.0.0"),
             (AddressClass::Loopback, "127.0.0.1 127.255.255.255 ::1 ::ffff:127.0.0.1 64:ff9b::7f00:1"),
-            (AddressClass::Private, "10.1.2.3 172.16.0.1 172.31.255.255 192.168.1.1 ::ffff:10.0.0.1"),
+            (AddressClass::Private, "10.1.2.3 172.16.0.1 172.31.255.255 192.168.1.1 ::ffff:10.0.0.1 64:ff9b::c0a8:101"),
             (AddressClass::LinkLocal, "169.254.169.254 fe80::1 febf::1 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe"),
-            (AddressClass::CarrierGradeNat, "100.64.0.1 100.127.255.255"),
+            (AddressClass::CarrierGradeNat, "100.64.0.1 100.127.255.255 ::ffff:100.64.0.1 64:ff9b::6464:64c8"),
             (AddressClass::UniqueLocal, "fc00::1 fd12::1 fd00:ec2::254"),
-            (AddressClass::Multicast, "224.0.0.1 239.255.255.255 ff02::1"),
+            (AddressClass::Multicast, "224.0.0.1 239.255.255.255 ff02::1 ::ffff:224.0.0.1"),
             (AddressClass::Documentation, "192.0.2.1 198.51.100.7 203.0.113.9 2001:db8::1 3fff::1"),
             (AddressClass::Reserved, "192.0.0.1 198.18.0.1 198.19.0.1 192.88.99.1 240.0.0.1 255.255.255.255"),
+            (AddressClass::Reserved, "168.63.129.16 ::ffff:168.63.129.16 64:ff9b::a83f:8110 ::ffff:198.18.0.1"),
             (AddressClass::Reserved, "2001::1 2002:7f00:1::1 ::7f00:1 64:ff9b:1::1 fec0::1 4000::1"),
         ] {
             for address in addresses.split_whitespace() {
