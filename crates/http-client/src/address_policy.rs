@@ -19,12 +19,15 @@ pub enum AddressPolicy {
 
 /// The policy forbids all addresses of a host. Nothing was sent.
 ///
-/// The text omits the resolved address: it may reach the owner of a record, who should not learn internal addresses.
+/// The text is the same for a literal address and for a name, and does not say why: it may reach the owner of a record,
+/// who should not learn which names resolve to internal addresses. `class` is for the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the address of `{host}` is {class}, not public")]
+#[error("the address of `{host}` is not allowed")]
 pub struct AddressRefused {
     pub host: String,
     pub class: AddressClass,
+    /// Whether the host is an address itself. A name may resolve to other addresses later.
+    pub is_literal: bool,
 }
 
 impl AddressPolicy {
@@ -32,15 +35,20 @@ impl AddressPolicy {
     pub(crate) fn check_literal(self, uri: &Uri) -> Result<(), AddressRefused> {
         let host = uri.host().unwrap_or_default();
         match host.trim_start_matches('[').trim_end_matches(']').parse() {
-            Ok(address) => self.check(host, address),
+            Ok(address) => self.check(host, address, true),
             Err(_) => Ok(()),
         }
     }
 
-    pub(crate) fn check(self, host: &str, address: IpAddr) -> Result<(), AddressRefused> {
+    /// Checks an address of a name.
+    pub(crate) fn check_resolved(self, name: &str, address: IpAddr) -> Result<(), AddressRefused> {
+        self.check(name, address, false)
+    }
+
+    fn check(self, host: &str, address: IpAddr, is_literal: bool) -> Result<(), AddressRefused> {
         match (self, AddressClass::of(address)) {
             (Self::FromData { allow_private: false }, Some(class)) => {
-                Err(AddressRefused { host: host.to_owned(), class })
+                Err(AddressRefused { host: host.to_owned(), class, is_literal })
             }
             _ => Ok(()),
         }

@@ -10,7 +10,7 @@ use crate::address_policy::AddressRefused;
 /// Why a request got no response head.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The policy forbids the address. Nothing was sent, and a retry does not help.
+    /// The policy forbids the address. Nothing was sent. A retry helps only if a name resolves to another address then.
     #[error(transparent)]
     AddressRefused(#[from] AddressRefused),
     /// The deadline passed. The receiver may have got the request.

@@ -51,7 +51,7 @@ impl Service<Name> for PolicyResolver {
             let mut allowed = Vec::new();
             let mut refused = None;
             for address in lookup.await? {
-                match policy.check(name.as_str(), address.ip()) {
+                match policy.check_resolved(name.as_str(), address.ip()) {
                     Ok(()) => allowed.push(address),
                     Err(error) => refused = Some(error),
                 }

@@ -68,9 +68,14 @@ fn lookup_of(addresses: &'static [&'static str]) -> (Lookup, Arc<AtomicUsize>) {
     (lookup, lookups)
 }
 
-fn refused_class(result: Result<Response<Incoming>, SendError>) -> AddressClass {
+/// Returns the class of the refused address, and whether the host is a literal one.
+#[track_caller]
+fn refused_class(host: &str, result: Result<Response<Incoming>, SendError>) -> (AddressClass, bool) {
     match result {
-        Err(SendError::AddressRefused(refused)) => refused.class,
+        Err(SendError::AddressRefused(refused)) => {
+            assert_eq!(refused.to_string(), format!("the address of `{host}` is not allowed"));
+            (refused.class, refused.is_literal)
+        }
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -81,16 +86,24 @@ const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 async fn address_from_data_is_refused_if_private() {
     let (address, connections) = start_server(OK).await;
     let port = address.port();
-    for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "2130706433", "127.1", "0x7f.0.0.1"] {
-        let result = get_with(GUARDED, &format!("http://{host}:{port}/")).await;
-        assert_eq!(refused_class(result), AddressClass::Loopback, "{host}");
-    }
-    for (url, class) in [
-        ("http://169.254.169.254/latest/meta-data/", AddressClass::LinkLocal),
-        ("http://[fd00:ec2::254]/", AddressClass::UniqueLocal),
-        ("https://10.0.0.1/", AddressClass::Private),
+    for (host, is_literal) in [
+        ("127.0.0.1", true),
+        ("[::ffff:127.0.0.1]", true),
+        ("localhost", false),
+        ("2130706433", false),
+        ("127.1", false),
+        ("0x7f.0.0.1", false),
     ] {
-        assert_eq!(refused_class(get_with(GUARDED, url).await), class, "{url}");
+        let result = get_with(GUARDED, &format!("http://{host}:{port}/")).await;
+        assert_eq!(refused_class(host, result), (AddressClass::Loopback, is_literal), "{host}");
+    }
+    for (host, class) in [
+        ("169.254.169.254", AddressClass::LinkLocal),
+        ("[fd00:ec2::254]", AddressClass::UniqueLocal),
+        ("10.0.0.1", AddressClass::Private),
+    ] {
+        let result = get_with(GUARDED, &format!("https://{host}/latest/meta-data/")).await;
+        assert_eq!(refused_class(host, result), (class, true), "{host}");
     }
     assert_eq!(connections.load(Ordering::Relaxed), 0);
 }

@@ -81,7 +81,7 @@ pub(crate) struct ServeArgs {
     /// Share of the slots for streams and for waiting lease calls that one API key may use, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
-    /// Allow deliveries to loopback, private and other addresses that are not public; without it, they fail permanently
+    /// Allow deliveries to loopback, private and other addresses that are not public; without it, they fail
     #[arg(long, env = "ONCEWARD_ALLOW_PRIVATE_DELIVERIES", value_parser = clap::builder::FalseyValueParser::new())]
     allow_private_deliveries: bool,
     /// After SIGTERM or Ctrl-C, wait at most this long for running requests; the rest are dropped

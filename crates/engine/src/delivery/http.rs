@@ -1,5 +1,6 @@
 //! Sends deliveries over HTTP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use http::{Method, Request};
 use http_body_util::Full;
 use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, SendError, TlsRoots, TlsRootsError};
 use tokio::time::Instant;
+use tracing::debug;
 
 use crate::delivery::{DeliveryError, DeliveryRequest, DeliveryResponse, DeliveryTransport};
 
@@ -55,15 +57,25 @@ impl HttpTransport {
 impl DeliveryTransport for HttpTransport {
     async fn send(&self, message: DeliveryRequest) -> Result<DeliveryResponse, DeliveryError> {
         let deadline = Instant::now() + self.timeout;
+        let delivery = Arc::clone(&message.idempotency_key);
         let request = http_request(message)?;
         match self.client.send(request, deadline).await {
             Ok(response) => {
                 let retry_after = parse_retry_after(response.headers());
                 Ok(DeliveryResponse { status: response.status().as_u16(), retry_after })
             }
-            Err(SendError::AddressRefused(refused)) => Err(DeliveryError::Permanent(format!(
-                "{refused}; to allow such addresses, start the server with --allow-private-deliveries"
-            ))),
+            Err(SendError::AddressRefused(refused)) => {
+                debug!(%delivery, class = %refused.class, is_literal = refused.is_literal, "delivery address was refused");
+                let reason = format!(
+                    "{refused}: deliveries need a public address, unless the server runs with --allow-private-deliveries"
+                );
+                // A resolver may be wrong for a while (split DNS, a failing uplink), but a literal address stays refused.
+                Err(if refused.is_literal {
+                    DeliveryError::Permanent(reason)
+                } else {
+                    DeliveryError::Retryable(reason)
+                })
+            }
             Err(error) => Err(DeliveryError::Retryable(error.to_string())),
         }
     }

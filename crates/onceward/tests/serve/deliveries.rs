@@ -73,6 +73,6 @@ fn delivery_to_loopback_needs_flag_or_variable() {
         let delivery = ended_delivery(&server);
         assert_eq!(delivery["state"], expected, "{arguments:?} {variable:?}: {delivery}");
         let error = delivery["fields"]["lastError"].as_str().unwrap_or_default();
-        assert_eq!(error.contains("loopback") && error.contains("--allow-private"), expected == "dead", "{error}");
+        assert_eq!(error.contains("--allow-private-deliveries"), expected == "dead", "{error}");
     }
 }
