@@ -110,7 +110,7 @@ impl Job {
         let result = Payload::json(result).map_err(|error| ClientError::InvalidRequest(error.to_string()))?;
         let reported = self
             .held_lease
-            .report_with_retries(ReportKind::Commit { result: Some(result), finish: false }, || true)
+            .report_with_retries(&ReportKind::Commit { result: Some(result), finish: false }, || true)
             .await?;
         self.held_lease.has_committed.store(true, Ordering::SeqCst);
         Ok(CommitResult { record: reported.record })
@@ -171,7 +171,7 @@ impl HeldLease {
     /// false. The fencing token makes repeats safe.
     pub(crate) async fn report_with_retries(
         &self,
-        kind: ReportKind,
+        kind: &ReportKind,
         mut should_retry: impl FnMut() -> bool,
     ) -> Result<ReportResult, ClientError> {
         let mut backoff = Backoff::default();

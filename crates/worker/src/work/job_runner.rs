@@ -275,7 +275,7 @@ async fn submit_report(held: &HeldLease, mut kind: ReportKind, phases: &watch::R
     };
     let execution = &*held.execution;
     for _ in 0..2 {
-        let Err(error) = held.report_with_retries(kind.clone(), &mut should_retry).await else {
+        let Err(error) = held.report_with_retries(&kind, &mut should_retry).await else {
             tracing::info!(execution, report = kind.name(), "report was accepted");
             return;
         };
