@@ -191,7 +191,7 @@ async fn run_operation(target: &TargetArgs, operation: &KeyOperation) -> KeyOper
         return run_in_database(&database, operation).await;
     }
     let client = target.client()?;
-    match remote::with_retry_notice(&client, run_on_server(&client, operation)).await {
+    match run_on_server(&client, operation).await {
         Ok(done) => Ok(Ok(done)),
         Err(ClientError::Problem(problem)) => Ok(Err(KeyRefusal {
             reason: remote::problem_text(&problem, target.api_key()),

@@ -98,7 +98,7 @@ impl PruneArgs {
             dry_run: self.dry_run,
         };
         let client = self.target.client()?;
-        Ok(remote::build_runtime()?.block_on(remote::with_retry_notice(&client, client.prune(&body)))?)
+        Ok(remote::build_runtime()?.block_on(client.prune(&body))?)
     }
 
     fn retention(&self) -> RetentionPolicy {

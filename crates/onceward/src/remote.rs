@@ -1,6 +1,7 @@
 //! Calls a server for a command and reports the result.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -8,12 +9,14 @@ use clap::Args;
 use onceward_worker::{Client, ClientError, Problem, RetryPolicy};
 use serde::Serialize;
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::output::{CommandStatus, print_stderr, print_stdout};
 
 /// Covers a server's restart. Kept short because a person waits at the terminal.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A person notices a wait of this length.
+const RETRY_NOTICE_DELAY: Duration = Duration::from_millis(500);
 
 /// The address that `onceward serve` listens on by default.
 pub(crate) const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:7171";
@@ -37,7 +40,20 @@ pub(crate) struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// Creates a client that prints a notice if the server is unreachable.
     pub(crate) fn client(&self) -> Result<Client> {
+        let notice = Once::new();
+        Ok(self.worker_client()?.with_retry_observer(move |error, elapsed| {
+            if elapsed >= RETRY_NOTICE_DELAY && matches!(error, ClientError::Unreachable { .. }) {
+                notice.call_once(|| {
+                    print_stderr(&format!("{error}; retrying for up to {} s\n", RETRY_TIMEOUT.as_secs()));
+                });
+            }
+        }))
+    }
+
+    /// Creates a client that prints nothing: a worker logs its retries.
+    pub(crate) fn worker_client(&self) -> Result<Client> {
         let url = self.server.as_deref().unwrap_or(DEFAULT_SERVER_URL);
         Ok(build_client(url, self.api_key(), self.ca.as_deref())?)
     }
@@ -61,7 +77,7 @@ impl ServerArgs {
         F: Future<Output = Result<T, ClientError>>,
     {
         let client = self.client()?;
-        match build_runtime()?.block_on(with_retry_notice(&client, send(client.clone()))) {
+        match build_runtime()?.block_on(send(client)) {
             Ok(response) if as_json => print_stdout(&format!("{}\n", serde_json::to_string_pretty(&response)?))
                 .map(|()| CommandStatus::Success),
             Ok(response) => print_stdout(&render(&response)).map(|()| CommandStatus::Success),
@@ -111,25 +127,6 @@ pub(crate) fn with_hint(error: ClientError) -> anyhow::Error {
             anyhow!("{error}; start a server with `onceward serve`, or choose another with --server")
         }
         error => error.into(),
-    }
-}
-
-/// A person notices a wait of this length. The first attempts of a call have failed by then.
-const RETRY_NOTICE_DELAY: Duration = Duration::from_millis(500);
-
-/// Runs a call, and prints a line on standard error if the server is still unreachable after [`RETRY_NOTICE_DELAY`].
-pub(crate) async fn with_retry_notice<T>(client: &Client, call: impl Future<Output = T>) -> T {
-    let probe = client.with_retry_policy(RetryPolicy { retry_timeout: Duration::ZERO, ..RetryPolicy::default() });
-    let notice = async {
-        sleep(RETRY_NOTICE_DELAY).await;
-        if let Err(error @ ClientError::Unreachable { .. }) = probe.lifecycles().await {
-            print_stderr(&format!("{error}; retrying for up to {} s\n", RETRY_TIMEOUT.as_secs()));
-        }
-        std::future::pending().await
-    };
-    tokio::select! {
-        result = call => result,
-        result = notice => result,
     }
 }
 

@@ -111,7 +111,7 @@ fn parse_concurrency(text: &str) -> Result<NonZeroUsize, String> {
 impl WorkArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let format = logging::start(self.log_format)?;
-        let client = self.remote.client()?;
+        let client = self.remote.worker_client()?;
         // Without this, the programs could read the API key in `/proc/PID/environ`.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);

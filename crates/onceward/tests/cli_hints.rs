@@ -2,9 +2,11 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 use onceward_testkit::server_process::ServerProcess;
 use support::{create_test_folder, run_onceward, start_server, utf8};
@@ -202,21 +204,43 @@ fn internal_commands_are_hidden_from_users() {
     assert!(help.contains("Exit codes: 0 ") && help.contains("; 2 "), "{help}");
 }
 
-/// With `--until-idle`, also does not wait for the server forever.
+/// Starts a server that closes each connection without a response. Returns its URL, and the request lines that it got.
+fn start_closing_server() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("port");
+    let url = format!("http://{}", listener.local_addr().expect("address"));
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&requests);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            let _ = BufReader::new(stream).read_line(&mut line);
+            recorded.lock().expect("lock").push(line.trim_end().to_owned());
+        }
+    });
+    (url, requests)
+}
+
+/// With `--until-idle`, also does not wait for the server forever. The notice needs no other request than the retries.
 #[test]
 fn unreachable_server_error_gives_cause_and_hint() {
     let folder = create_test_folder("words-away");
     let unused = TcpListener::bind("127.0.0.1:0").expect("port").local_addr().expect("address");
-    let url = format!("http://{unused}");
+    let (absent, (closing, requests)) = (format!("http://{unused}"), start_closing_server());
     let id = "0199a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b";
-    let cause = format!("error: cannot reach {url}: ");
-    for verb in [&["get", id][..], &["key", "list"], &["work", "execution.job", "--until-idle", "--", "cat"]] {
-        let refused = run_with_timeout(&folder, &url, verb);
+    for (url, verb) in [
+        (&closing, &["get", id][..]),
+        (&absent, &["key", "list"]),
+        (&absent, &["work", "execution.job", "--until-idle", "--", "cat"]),
+    ] {
+        let refused = run_with_timeout(&folder, url, verb);
         assert_refused(&refused, 2, "; start a server with `onceward serve`, or choose another with --server\n");
-        assert!(utf8(&refused.stderr).contains(&cause), "{refused:?}");
-        let has_notice = utf8(&refused.stderr).contains("; retrying for up to 5 s\n");
-        assert_eq!(has_notice, verb[0] != "work", "{refused:?}");
+        assert!(utf8(&refused.stderr).contains(&format!("error: cannot reach {url}: ")), "{refused:?}");
+        let notices = utf8(&refused.stderr).matches("; retrying for up to 5 s\n").count();
+        assert_eq!(notices, usize::from(verb[0] != "work"), "{refused:?}");
     }
+    let requests = requests.lock().expect("lock");
+    let expected = format!("GET /v1/records/{id} HTTP/1.1");
+    assert!(requests.len() > 1 && requests.iter().all(|line| *line == expected), "{requests:?}");
 }
 
 #[test]

@@ -37,11 +37,15 @@ impl Default for RetryPolicy {
     }
 }
 
+/// Gets the error of a failed attempt, and the time since the first attempt of the call.
+type RetryObserver = Arc<dyn Fn(&ClientError, Duration) + Send + Sync>;
+
 /// A client for one server. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) transport: Arc<Transport>,
     pub(crate) retry_policy: RetryPolicy,
+    pub(crate) retry_observer: Option<RetryObserver>,
 }
 
 pub(crate) struct Transport {
@@ -121,12 +125,18 @@ impl Client {
         };
         let http_client = Mutex::new(HttpClient::new(&config));
         let transport = Transport { http_client, scheme, authority, prefix, authorization_header: authorization };
-        Ok(Self { transport: Arc::new(transport), retry_policy: RetryPolicy::default() })
+        Ok(Self { transport: Arc::new(transport), retry_policy: RetryPolicy::default(), retry_observer: None })
     }
 
     /// Returns a client for the same server with another retry policy.
     pub fn with_retry_policy(&self, retry_policy: RetryPolicy) -> Self {
         Self { retry_policy, ..self.clone() }
+    }
+
+    /// Returns a client that calls `observer` before each retry, with the error of the failed attempt and the time
+    /// since the first attempt of the call.
+    pub fn with_retry_observer(&self, observer: impl Fn(&ClientError, Duration) + Send + Sync + 'static) -> Self {
+        Self { retry_observer: Some(Arc::new(observer)), ..self.clone() }
     }
 
     /// Returns a client with its own connections, which belong to the runtime that opens them.
@@ -139,7 +149,7 @@ impl Client {
             prefix: transport.prefix.clone(),
             authorization_header: transport.authorization_header.clone(),
         };
-        Self { transport: Arc::new(own_transport), retry_policy: self.retry_policy }
+        Self { transport: Arc::new(own_transport), ..self.clone() }
     }
 
     /// Returns the server's address.

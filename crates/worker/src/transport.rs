@@ -93,7 +93,8 @@ impl Client {
 
     /// Sends a request until it succeeds, cannot be retried, or `retry_timeout` has passed.
     pub(crate) async fn send_with_retries(&self, api_request: &ApiRequest) -> Result<Bytes, ClientError> {
-        let deadline = Instant::now() + self.retry_policy.retry_timeout;
+        let started_at = Instant::now();
+        let deadline = started_at + self.retry_policy.retry_timeout;
         let mut backoff = Backoff::default();
         loop {
             let error = match self.send_once(api_request).await {
@@ -110,6 +111,9 @@ impl Client {
                 return Err(error);
             }
             tracing::debug!(path = api_request.path, %error, "retrying request");
+            if let Some(observer) = &self.retry_observer {
+                observer(&error, started_at.elapsed());
+            }
             tokio::time::sleep(delay).await;
         }
     }
