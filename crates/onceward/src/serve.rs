@@ -246,10 +246,10 @@ impl ServeArgs {
             print_stderr(&self.missing_keys_message());
             return Ok(CommandStatus::Failure);
         }
-        let transport = HttpTransport::open(HttpTransportConfig {
+        let transport = HttpTransport::new(HttpTransportConfig {
             allow_private_addresses: self.allow_private_deliveries,
             ..HttpTransportConfig::default()
-        })?;
+        });
         let (store, temp_storage) = self.open_store().await?;
         let objects =
             named_storage.or_else(|| self.default_object_folder(temp_storage.as_ref()).map(ObjectStorage::folder));

@@ -1,4 +1,4 @@
-//! Tests client commands over HTTPS with a private certificate authority.
+//! Tests client commands over HTTPS with a private certificate authority, and servers without root certificates.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use onceward_testkit::TempDir;
+use onceward_testkit::server_process::{self, DatabaseKind, ServerProcess};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -83,10 +84,37 @@ fn client_trusts_only_given_certificate_authorities() {
         let printed = run_get(port, ca, environment.as_slice());
         assert!(printed.contains("certificate") && !printed.contains("it was here"), "{ca:?}: {printed}");
     }
-    for wrong in [empty, folder.database_path().with_file_name("nowhere.pem")] {
+    for wrong in [empty.clone(), folder.database_path().with_file_name("nowhere.pem")] {
         let printed = run_get(port, Some(&wrong), &[]);
         assert!(printed.contains(&*wrong.file_name().expect("name").to_string_lossy()), "{printed}");
     }
-    let printed = run_get(port, None, &[("SSL_CERT_FILE", "/nowhere.pem")]);
-    assert!(printed.contains("SSL_CERT_FILE") && printed.contains("nowhere.pem"), "{printed}");
+    for wrong in ["/nowhere.pem", empty.to_str().expect("UTF-8")] {
+        let printed = run_get(port, None, &[("SSL_CERT_FILE", wrong)]);
+        assert!(printed.contains(&format!("SSL_CERT_FILE={wrong}: ")), "{printed}");
+    }
+    // An empty variable names no folder, so the machine's certificates stay.
+    assert_reached(&run_get(port, Some(&trusted), &[("SSL_CERT_DIR", "")]));
+}
+
+/// An https provider is tested in `image/tls_provider.rs`.
+#[test]
+fn unreadable_ssl_cert_file_stops_server_only_if_it_uses_https() {
+    let serve = |arguments: &[&str], folder: &TempDir| -> Command {
+        let binary = env!("CARGO_BIN_EXE_onceward");
+        let mut command = server_process::serve_command(binary, &DatabaseKind::Sqlite.new_url(folder));
+        command.args(arguments).env("SSL_CERT_FILE", "/nowhere.pem").env_remove("SSL_CERT_DIR");
+        let settings = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| (name, "test"));
+        command.envs(settings).env("AWS_ENDPOINT_URL", "https://127.0.0.1:1");
+        command
+    };
+    for arguments in [["--otlp", "https://127.0.0.1:1"], ["--objects", "s3://bucket"]] {
+        let refused = serve(&arguments, &TempDir::new()).output().expect("the binary runs");
+        let printed = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && printed.contains("SSL_CERT_FILE=/nowhere.pem: "), "{printed}");
+    }
+    for arguments in [&[][..], &["--otlp", "http://127.0.0.1:1", "--image-url", "http://127.0.0.1:1"]] {
+        let folder = TempDir::new();
+        let output = ServerProcess::start(&mut serve(arguments, &folder)).with_temp_dir(folder).stop();
+        assert_eq!(output.matches("SSL_CERT_FILE=/nowhere.pem: ").count(), 1, "one warning: {output}");
+    }
 }

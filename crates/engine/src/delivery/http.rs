@@ -8,7 +8,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, US
 use http::uri::{Scheme, Uri};
 use http::{Method, Request};
 use http_body_util::Full;
-use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, SendError, TlsRoots, TlsRootsError};
+use onceward_http_client::{AddressPolicy, HttpClient, HttpClientConfig, SendError, TlsRoots};
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -40,17 +40,18 @@ pub struct HttpTransport {
 }
 
 impl HttpTransport {
-    pub fn open(config: HttpTransportConfig) -> Result<Self, TlsRootsError> {
+    /// If the root certificates cannot be loaded, it logs a warning, and deliveries over https fail.
+    pub fn new(config: HttpTransportConfig) -> Self {
         let HttpTransportConfig { timeout, allow_private_addresses } = config;
         let client = HttpClient::new(&HttpClientConfig {
             address_policy: AddressPolicy::FromData { allow_private: allow_private_addresses },
-            tls_roots: TlsRoots::system()?,
+            tls_roots: TlsRoots::system_or_none(),
             connect_timeout: timeout,
             // The response body is not read, so no connection can be reused.
             idle_timeout: None,
             keepalive: None,
         });
-        Ok(Self { client, timeout })
+        Self { client, timeout }
     }
 }
 

@@ -44,10 +44,10 @@ impl fmt::Debug for BucketHttpClient {
 }
 
 impl BucketHttpClient {
-    pub(super) fn new() -> Result<Self, String> {
+    pub(super) fn new(is_https: bool) -> Result<Self, String> {
         let config = HttpClientConfig {
             address_policy: AddressPolicy::Configured,
-            tls_roots: TlsRoots::system().map_err(|error| error.to_string())?,
+            tls_roots: TlsRoots::for_configured_url(is_https).map_err(|error| error.to_string())?,
             connect_timeout: CONNECT_TIMEOUT,
             idle_timeout: Some(IDLE_TIMEOUT),
             keepalive: None,

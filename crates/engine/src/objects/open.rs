@@ -95,7 +95,9 @@ fn build_bucket(
         }
     }
     let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint];
-    if let Some(endpoint) = endpoint.iter().find_map(|key| builder.get_config_value(key)) {
+    let endpoint = endpoint.iter().find_map(|key| builder.get_config_value(key));
+    let is_https = endpoint.as_ref().is_none_or(|endpoint| !endpoint.starts_with("http://"));
+    if let Some(endpoint) = endpoint {
         let allowed = builder.get_config_value(&AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
         if allowed.as_deref() != Some("true") && !is_encrypted_or_loopback(&endpoint) {
             return Err(ObjectError::Misconfigured(format!(
@@ -105,7 +107,8 @@ fn build_bucket(
         }
         builder = builder.with_allow_http(true);
     }
-    let http_client = BucketHttpClient::new().map_err(|error| ObjectError::Misconfigured(format!("{url}: {error}")))?;
+    let http_client =
+        BucketHttpClient::new(is_https).map_err(|error| ObjectError::Misconfigured(format!("{url}: {error}")))?;
     let built = builder.with_bucket_name(name.as_str()).with_http_connector(http_client).build();
     let store = built.map_err(|error| open_error(url, &error))?;
     Ok(S3Bucket::new(store, prefix.as_ref(), url))

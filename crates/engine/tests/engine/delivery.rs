@@ -180,7 +180,7 @@ fn delivery_survives_absent_hanging_and_flooding_receivers() {
         let from = create_letter(engine, &format!("http://{address}/hook")).await;
         write_letter(engine, from, "one").await;
         let config = HttpTransportConfig { timeout: Duration::from_secs(2), allow_private_addresses: true };
-        let worker = engine.start_deliveries(HttpTransport::open(config).expect("root certificates"), 2);
+        let worker = engine.start_deliveries(HttpTransport::new(config), 2);
         let tried = async {
             while last_error(&list_deliveries(engine).await[0]).is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -242,7 +242,7 @@ fn delivery_to_private_address_is_dead_at_once_and_to_private_name_after_retries
             let from = create_letter(engine, &format!("http://{host}:{port}/hook")).await;
             write_letter(engine, from, "one").await;
         }
-        let guarded = HttpTransport::open(HttpTransportConfig::default()).expect("root certificates");
+        let guarded = HttpTransport::new(HttpTransportConfig::default());
         let worker = engine.start_deliveries(guarded, 1);
         wait_until_settled(engine, clock).await;
         worker.close().await;

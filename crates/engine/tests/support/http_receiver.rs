@@ -11,8 +11,7 @@ use tokio::sync::Notify;
 
 /// A transport that may deliver to the receivers of this module, which listen on loopback.
 pub(crate) fn loopback_transport() -> HttpTransport {
-    let config = HttpTransportConfig { allow_private_addresses: true, ..HttpTransportConfig::default() };
-    HttpTransport::open(config).expect("root certificates")
+    HttpTransport::new(HttpTransportConfig { allow_private_addresses: true, ..HttpTransportConfig::default() })
 }
 
 #[derive(Clone, Debug)]

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use axum::http::{Method, Request, Uri};
+use axum::http::uri::{Scheme, Uri};
+use axum::http::{Method, Request};
 use http_body_util::Full;
 use onceward_core::hex;
 use onceward_core::time::Time;
@@ -128,12 +129,14 @@ impl SpanExporter {
         let counters = Arc::new(ExportCounters::default());
         let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
         let close_deadline = Arc::new(OnceLock::new());
+        let uri: Uri = url.parse().map_err(invalid_input)?;
+        let is_https = uri.scheme() == Some(&Scheme::HTTPS);
         let otlp_sender = OtlpSender {
-            uri: url.parse().map_err(invalid_input)?,
+            uri,
             headers: export_headers(headers)?,
             client: HttpClient::new(&HttpClientConfig {
                 address_policy: AddressPolicy::Configured,
-                tls_roots: TlsRoots::system().map_err(io::Error::other)?,
+                tls_roots: TlsRoots::for_configured_url(is_https).map_err(io::Error::other)?,
                 connect_timeout: EXPORT_TIMEOUT,
                 idle_timeout: Some(IDLE_TIMEOUT),
                 keepalive: None,

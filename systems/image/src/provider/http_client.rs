@@ -80,9 +80,10 @@ impl ProviderHttpClient {
         let path = path.map_or("", |path| path.path()).trim_end_matches('/');
         let prefix = path.strip_suffix("/v1").unwrap_or(path).to_owned();
         let authorization = api_key.map(bearer_header).transpose()?;
+        let tls_roots = TlsRoots::for_configured_url(scheme == Scheme::HTTPS);
         let config = HttpClientConfig {
             address_policy: AddressPolicy::Configured,
-            tls_roots: TlsRoots::system().map_err(|error| ProviderConfigError::Tls(error.to_string()))?,
+            tls_roots: tls_roots.map_err(|error| ProviderConfigError::Tls(error.to_string()))?,
             connect_timeout: CONNECT_TIMEOUT,
             idle_timeout: Some(IDLE_TIMEOUT),
             keepalive: None,
