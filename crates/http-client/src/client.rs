@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,7 @@ where
     /// Credentials in the URL (`https://user:password@host`) become an `Authorization` header, unless there is one.
     pub async fn send(&self, mut request: Request<B>, deadline: Instant) -> Result<Response<Incoming>, SendError> {
         move_credentials_to_header(&mut request);
+        check_port(request.uri())?;
         self.address_policy.check_literal(request.uri())?;
         let response = timeout_at(deadline, self.pool.request(request)).await;
         Ok(response.map_err(|_| SendError::Timeout)??)
@@ -101,6 +103,20 @@ impl<B> fmt::Debug for HttpClient<B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("HttpClient").field("address_policy", &self.address_policy).finish_non_exhaustive()
     }
+}
+
+/// Refuses a port that is not a number up to 65535: the connector would use the default port instead.
+fn check_port(uri: &Uri) -> Result<(), SendError> {
+    let Some(authority) = uri.authority() else { return Ok(()) };
+    let has_port =
+        authority.as_str().rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && !port.ends_with(']'));
+    if has_port && authority.port_u16().is_none() {
+        return Err(SendError::Connect(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the port of the URL is not valid",
+        )));
+    }
+    Ok(())
 }
 
 pub(crate) fn move_credentials_to_header<B>(request: &mut Request<B>) {

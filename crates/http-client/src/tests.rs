@@ -143,6 +143,20 @@ async fn resolver_returns_only_public_addresses_of_name() {
     assert_eq!(found, ["8.8.8.8", "2606:4700::1111"]);
 }
 
+/// The connector would use port 80 instead.
+#[tokio::test]
+async fn invalid_port_is_an_error_before_lookup() {
+    for (port, is_valid) in [("", true), (":", true), (":80", true), (":99999", false), (":8o", false)] {
+        for host in ["hooks.example.org", "u:p@hooks.example.org"] {
+            let (lookup, lookups) = lookup_of(&["127.0.0.1"]);
+            let client = HttpClient::with_lookup(&config(GUARDED), lookup);
+            let result = get(&client, &format!("http://{host}{port}/"), Duration::from_secs(10)).await;
+            assert_eq!(lookups.load(Ordering::Relaxed), usize::from(is_valid), "{host}{port}: {result:?}");
+            assert_eq!(matches!(result, Err(SendError::Connect(_))), !is_valid, "{host}{port}: {result:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn redirect_is_returned_and_not_followed() {
     let (target, connections) = start_server(OK).await;

@@ -1,5 +1,6 @@
 //! Sends deliveries over HTTP.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,9 @@ impl DeliveryTransport for HttpTransport {
                 } else {
                     DeliveryError::Retryable(reason)
                 })
+            }
+            Err(SendError::Connect(error)) if error.kind() == ErrorKind::InvalidInput => {
+                Err(DeliveryError::Permanent(error.to_string()))
             }
             Err(error) => Err(DeliveryError::Retryable(error.to_string())),
         }

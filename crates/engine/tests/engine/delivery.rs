@@ -201,7 +201,7 @@ fn delivery_survives_absent_hanging_and_flooding_receivers() {
 fn permanent_errors_are_dead_and_retry_after_is_honored() {
     on_each_store(config_without_polling(), async |engine, clock| {
         let elsewhere = HttpReceiver::start([]).await;
-        for to in ["mail:boss", "http://", "http://not a host/"] {
+        for to in ["mail:boss", "http://", "http://not a host/", "http://localhost:99999/hook"] {
             let from = create_letter(engine, to).await;
             write_letter(engine, from, "one").await;
         }
@@ -210,7 +210,8 @@ fn permanent_errors_are_dead_and_retry_after_is_honored() {
         write_letter(engine, from, "one").await;
         engine.start_deliveries(loopback_transport(), 1);
         wait_until_settled(engine, clock).await;
-        assert_eq!(delivery_states(engine).await, ["dead"; 4]);
+        assert_eq!(delivery_states(engine).await, ["dead"; 5]);
+        assert!(list_deliveries(engine).await.iter().all(|delivery| delivery.attempt == 1));
         assert_eq!(gone.received_calls().len(), 1);
 
         let there = format!("Location: {}", elsewhere.url());
