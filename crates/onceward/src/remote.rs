@@ -1,6 +1,7 @@
 //! Calls a server for a command and reports the result.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub(crate) struct ServerArgs {
     key: Option<String>,
     /// File with additional root certificates (PEM) for https
     #[arg(long, env = "ONCEWARD_CA", value_name = "FILE")]
-    ca: Option<PathBuf>,
+    ca: Option<OsString>,
 }
 
 impl ServerArgs {
@@ -54,12 +55,19 @@ impl ServerArgs {
 
     /// Creates a client that prints nothing: a worker logs its retries.
     pub(crate) fn worker_client(&self) -> Result<Client> {
-        let url = self.server.as_deref().unwrap_or(DEFAULT_SERVER_URL);
-        Ok(build_client(url, self.api_key(), self.ca.as_deref())?)
+        let url = self.named_server().unwrap_or(DEFAULT_SERVER_URL);
+        // An empty `ONCEWARD_CA` counts as unset.
+        let ca_file = self.ca.as_deref().filter(|file| !file.is_empty()).map(Path::new);
+        Ok(build_client(url, self.api_key(), ca_file)?)
     }
 
     pub(crate) fn is_server_named(&self) -> bool {
-        self.server.is_some()
+        self.named_server().is_some()
+    }
+
+    /// An empty `ONCEWARD_URL` counts as unset.
+    fn named_server(&self) -> Option<&str> {
+        self.server.as_deref().filter(|url| !url.is_empty())
     }
 
     pub(crate) fn api_key(&self) -> Option<&str> {
@@ -137,6 +145,16 @@ pub(crate) fn build_runtime() -> Result<tokio::runtime::Runtime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_server_url_counts_as_unset() {
+        for (server, is_named) in [(None, false), (Some(""), false), (Some("http://127.0.0.1:1"), true)] {
+            let args = ServerArgs { server: server.map(str::to_owned), key: None, ca: None };
+            assert_eq!(args.is_server_named(), is_named, "{server:?}");
+            let expected = server.filter(|_| is_named).unwrap_or(DEFAULT_SERVER_URL);
+            assert_eq!(args.client().expect("valid URL").server_url(), expected);
+        }
+    }
 
     #[test]
     fn client_gives_up_retrying_after_five_seconds() {

@@ -70,6 +70,12 @@ impl TargetArgs {
                 "{error}, and the current folder has no {DEFAULT_DATABASE_FILE}; choose a database with --db or a server with --server"
             );
         }
+        if !self.server.is_server_named() && matches!(error, ClientError::Unreachable { .. }) {
+            // Without a flag, the file exists and yet is not the target only if it is locked.
+            return anyhow!(
+                "{error}, but another process has {DEFAULT_DATABASE_FILE} open; if it is a server, choose its address with --server"
+            );
+        }
         remote::with_hint(error)
     }
 }
