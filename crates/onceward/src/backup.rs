@@ -83,7 +83,7 @@ impl BackupArgs {
             self.to.display(),
             format_size(done.bytes),
             done.seq,
-            count_noun(done.holds, "hold", "holds"),
+            count_noun(done.read_transactions, "read transaction", "read transactions"),
             as_millis(done.longest_pause),
         )
     }
@@ -104,10 +104,10 @@ fn as_json(done: &BackupReport) -> Value {
     json!({
         "bytes": done.bytes,
         "last_entry": done.seq,
-        "holds": done.holds,
-        "longest_hold_ms": as_millis(done.longest_hold),
+        "read_transactions": done.read_transactions,
+        "longest_read_transaction_ms": as_millis(done.longest_read_transaction),
         "longest_pause_ms": as_millis(done.longest_pause),
-        "pages_again": done.recopied_pages,
-        "wal_bytes": done.max_wal_bytes,
+        "recopied_pages": done.recopied_pages,
+        "max_wal_bytes": done.max_wal_bytes,
     })
 }

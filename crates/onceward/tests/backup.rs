@@ -83,7 +83,7 @@ fn backup_json_reports_size_and_last_entry() {
     let done = run_onceward(&folder, &["backup", "copy.db", "--json", "--db", "sqlite:onceward.db"]);
     assert_eq!(done.status.code(), Some(0), "{}", utf8(&done.stderr));
     let report: Value = serde_json::from_str(&utf8(&done.stdout)).expect("JSON");
-    assert_eq!((&report["last_entry"], &report["holds"]), (&3.into(), &1.into()), "{report}");
+    assert_eq!((&report["last_entry"], &report["read_transactions"]), (&3.into(), &1.into()), "{report}");
     let length = std::fs::metadata(folder.join("copy.db")).expect("the copy").len();
     assert_eq!(report["bytes"], length);
 }

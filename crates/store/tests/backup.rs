@@ -35,7 +35,7 @@ fn wal_stays_bounded_while_backup_runs_beside_writes() {
     });
     let done = report.expect("a copy");
     println!("{done:?}; {} MB written meanwhile, at most {} MB of WAL", written >> 20, max_wal_bytes >> 20);
-    assert!(written > 48 * BYTES_PER_MEGABYTE && done.holds > 2, "{done:?}");
+    assert!(written > 48 * BYTES_PER_MEGABYTE && done.read_transactions > 2, "{done:?}");
     assert!(max_wal_bytes <= bound, "{} MB of WAL", max_wal_bytes >> 20);
     let (copied, integrity) = contents_and_integrity(&to);
     assert_eq!(integrity, "ok");
@@ -95,7 +95,7 @@ fn idle_database_is_copied_with_few_holds() {
     assert!(database.wal_bytes() > 20 * BYTES_PER_MEGABYTE, "no WAL checkpoint has run yet");
     let done = backup_database(&database.folder.database_path(), &database.sibling_path("copy.db"), &mut |_, _| ())
         .expect("a copy");
-    assert!(done.holds < 100 && done.recopied_pages == 0, "{done:?}");
+    assert!(done.read_transactions < 100 && done.recopied_pages == 0, "{done:?}");
 }
 
 /// Writers continue meanwhile.

@@ -1,4 +1,4 @@
-//! The copy rounds of a backup: hold the file, copy pages, note which pages changed, repeat.
+//! The copy rounds of a backup: begin a read transaction, copy pages, note which pages changed, repeat.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use super::source::BackupSource;
 use super::{BackupError, BackupReport};
 use crate::sqlite::wal::WalPosition;
 
-/// Writes during a hold stay in the WAL: 20 MB at 100 MB per second.
-const HOLD_DURATION: Duration = Duration::from_millis(200);
+/// Writes during a read transaction stay in the WAL: 20 MB at 100 MB per second.
+const READ_DURATION: Duration = Duration::from_millis(200);
 
-/// A hold ends early when the WAL grows by this much.
-const MAX_HOLD_WAL_BYTES: u64 = 16 << 20;
+/// A read transaction ends early when the WAL grows by this much.
+const MAX_READ_WAL_BYTES: u64 = 16 << 20;
 
 /// Bytes copied between two checks of the limits above.
 const COPY_CHUNK_BYTES: usize = 1 << 20;
@@ -33,11 +33,11 @@ pub(super) struct CopyRounds<'a> {
     /// Where to continue the search for pages that are not copied.
     next_page: usize,
     buffer: Vec<u8>,
-    /// WAL position when the hold began.
-    hold_position: WalPosition,
+    /// WAL position when the read transaction began.
+    read_position: WalPosition,
     /// The part of the WAL that was checkpointed into the file by then. It has not changed since.
     checkpointed_position: WalPosition,
-    hold_duration: Duration,
+    read_duration: Duration,
     report: BackupReport,
 }
 
@@ -52,15 +52,15 @@ impl<'a> CopyRounds<'a> {
             remaining_pages: 0,
             next_page: 0,
             buffer,
-            hold_position: position,
+            read_position: position,
             checkpointed_position: position,
-            hold_duration: HOLD_DURATION,
+            read_duration: READ_DURATION,
             report,
         }
     }
 
     pub(super) fn run(mut self, on_progress: &mut dyn FnMut(u64, u64)) -> Result<BackupReport, BackupError> {
-        // Pages left at the start of the previous hold, and how many of them it copied.
+        // Pages left at the start of the previous read transaction, and how many of them it copied.
         let mut last: Option<(usize, usize)> = None;
         let mut stalled_rounds = 0;
         let mut blocked_since: Option<Instant> = None;
@@ -68,12 +68,12 @@ impl<'a> CopyRounds<'a> {
             self.source.block_writers()?;
             let since = Instant::now();
             self.note_changes()?;
-            let pages = self.source.begin_hold()?;
+            let pages = self.source.begin_read()?;
             let begun = Instant::now();
             let (mut remaining, mut copied) = (0, 0);
             if let Some((pages, frames)) = pages {
-                self.hold_position = self.source.wal_position()?;
-                self.checkpointed_position = self.hold_position.with_frames(frames, self.source.page_size());
+                self.read_position = self.source.wal_position()?;
+                self.checkpointed_position = self.read_position.with_frames(frames, self.source.page_size());
                 self.resize(pages as usize);
                 remaining = self.remaining_pages;
                 // If the number of remaining pages hardly shrinks, writers change pages as fast as they are copied.
@@ -96,15 +96,15 @@ impl<'a> CopyRounds<'a> {
             }
             blocked_since = None;
             // With each stalled round, the time that writers can run is halved, until the copy makes progress.
-            copied += self.copy(self.hold_duration / (1 << stalled_rounds.min(10)), on_progress)?;
+            copied += self.copy(self.read_duration / (1 << stalled_rounds.min(10)), on_progress)?;
             last = Some((remaining, copied));
-            self.report.holds += 1;
-            self.report.longest_hold = self.report.longest_hold.max(begun.elapsed());
+            self.report.read_transactions += 1;
+            self.report.longest_read_transaction = self.report.longest_read_transaction.max(begun.elapsed());
             if self.remaining_pages == 0 {
                 break;
             }
         }
-        self.source.end_hold()?;
+        self.source.end_read()?;
         self.report.bytes = self.copied.len() as u64 * u64::from(self.source.page_size());
         Ok(self.report)
     }
@@ -135,7 +135,7 @@ impl<'a> CopyRounds<'a> {
             on_progress((self.copied.len() - self.remaining_pages) as u64, self.copied.len() as u64);
             self.report.max_wal_bytes = self.report.max_wal_bytes.max(self.source.wal_bytes());
             if since.elapsed() >= max_duration
-                || self.source.wal_position()?.bytes_since(&self.hold_position) > MAX_HOLD_WAL_BYTES
+                || self.source.wal_position()?.bytes_since(&self.read_position) > MAX_READ_WAL_BYTES
             {
                 break;
             }
@@ -174,9 +174,9 @@ mod tests {
 
     use super::*;
 
-    /// Pages that were in the WAL before the first hold do not count.
+    /// Pages that were in the WAL before the first read transaction do not count.
     #[test]
-    fn only_pages_changed_between_holds_are_copied_again() {
+    fn only_pages_changed_between_read_transactions_are_copied_again() {
         for is_written in [false, true] {
             let folder = onceward_testkit::TempDir::new();
             let writer = Connection::open(folder.database_path()).expect("a new file");
@@ -190,7 +190,7 @@ mod tests {
             let mut partial_file =
                 PartialFile::create(&folder.database_path().with_extension("copy")).expect("a new file");
             let copy_rounds =
-                CopyRounds { hold_duration: Duration::ZERO, ..CopyRounds::new(&source, &mut partial_file) };
+                CopyRounds { read_duration: Duration::ZERO, ..CopyRounds::new(&source, &mut partial_file) };
             let mut chunks = 0;
             let result = copy_rounds.run(&mut |_, _| {
                 chunks += 1;
@@ -199,7 +199,7 @@ mod tests {
                 }
             });
             let report = result.expect("a copy");
-            assert!(report.holds > 2, "the copy releases the lock between pieces: {report:?}");
+            assert!(report.read_transactions > 2, "the copy releases the lock between pieces: {report:?}");
             assert_eq!(report.recopied_pages > 0, is_written, "{report:?}");
         }
     }

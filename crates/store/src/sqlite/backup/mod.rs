@@ -1,9 +1,10 @@
 //! Backs up a database while an engine writes to it, without one long snapshot.
 //!
-//! A snapshot held during a large copy would keep all writes of that time in the WAL. Instead the backup holds the file
-//! unchanged for a fraction of a second at a time ([`source`]) and copies it in parts. Between two holds it blocks
-//! writers briefly, reads from the WAL which pages they changed, and checkpoints the WAL. It then copies the changed
-//! pages again. The backup is complete when no page differs from the file as of the last hold.
+//! A snapshot held during a large copy would keep all writes of that time in the WAL. Instead the backup copies
+//! the file in parts, each in a read transaction of a fraction of a second, in which the file does not change
+//! ([`source`]). Between two read transactions it blocks writers briefly, reads from the WAL which pages they changed, and checkpoints the WAL. It then copies the changed
+//! pages again. The backup is complete when no page differs from the file as of the last read
+//! transaction.
 
 mod copy;
 mod partial_file;
@@ -44,9 +45,9 @@ pub struct BackupReport {
     pub bytes: u64,
     /// The last seq in the backup.
     pub seq: u64,
-    /// How often the file was held.
-    pub holds: u32,
-    pub longest_hold: Duration,
+    /// Read transactions in which pages were copied.
+    pub read_transactions: u32,
+    pub longest_read_transaction: Duration,
     /// The longest time that writers were blocked.
     pub longest_pause: Duration,
     /// Pages that changed after they were copied.

@@ -1,8 +1,7 @@
-//! The database to back up, and holds on its file.
+//! The database to back up, and the read transactions in which its file does not change.
 //!
 //! Once the whole WAL is checkpointed, a new reader reads only the database file. While it reads, SQLite does not
-//! checkpoint again, so the file does not change; writers continue to append to the WAL. Such a read transaction is a
-//! hold.
+//! checkpoint again, so the file does not change; writers continue to append to the WAL.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -33,7 +32,7 @@ const WRITE_LOCK_RETRY_DELAY: Duration = Duration::from_micros(100);
 pub(super) struct BackupSource {
     /// Blocks writers while the backup reads their changes from the WAL and checkpoints it.
     write_lock: Connection,
-    snapshot: Connection,
+    reader: Connection,
     file: Arc<File>,
     path: PathBuf,
     wal: PathBuf,
@@ -49,19 +48,21 @@ impl BackupSource {
             connection.busy_timeout(WRITE_LOCK_TIMEOUT)?;
             Ok(connection)
         };
-        let (gate, hold) = (connect()?, connect()?);
-        let version: u32 = gate.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(StoreError::from)?;
+        let (write_lock, reader) = (connect()?, connect()?);
+        let version: u32 =
+            write_lock.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(StoreError::from)?;
         if version == 0 {
             return Err(StoreError::ForeignDatabase("not an Onceward database".to_owned()).into());
         }
-        let mode: String = gate.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(StoreError::from)?;
+        let mode: String =
+            write_lock.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(StoreError::from)?;
         if mode != "wal" {
             return Err(BackupError::NotWalMode(mode));
         }
-        let page_size = gate.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(StoreError::from)?;
-        gate.busy_timeout(Duration::ZERO).map_err(StoreError::from)?;
+        let page_size = write_lock.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(StoreError::from)?;
+        write_lock.busy_timeout(Duration::ZERO).map_err(StoreError::from)?;
         let file = shared_file(path).map_err(|error| BackupError::FileError(path.to_owned(), error))?;
-        Ok(Self { write_lock: gate, snapshot: hold, file, path: path.to_owned(), wal: wal::wal_path(path), page_size })
+        Ok(Self { write_lock, reader, file, path: path.to_owned(), wal: wal::wal_path(path), page_size })
     }
 
     pub(super) fn page_size(&self) -> u32 {
@@ -78,7 +79,7 @@ impl BackupSource {
     }
 
     /// Takes the write lock. A busy engine releases it only for moments. SQLite's busy handler, with steps of up to 100
-    /// ms, would rarely catch one, and the last hold would continue meanwhile.
+    /// ms, would rarely catch one, and the last read transaction would continue meanwhile.
     pub(super) fn block_writers(&self) -> Result<(), BackupError> {
         let since = Instant::now();
         loop {
@@ -95,29 +96,29 @@ impl BackupSource {
         Ok(self.write_lock.execute_batch("ROLLBACK").map_err(StoreError::from)?)
     }
 
-    /// Returns the pages that may have changed since the last hold began; `checkpointed` is the WAL position that was
-    /// in the file by then. Exact only during that hold and with writers blocked: the WAL has then restarted at most
-    /// once, at the start of the hold, when all its frames were in the file.
+    /// Returns the pages that may have changed since the last read transaction began; `checkpointed` is the WAL position
+    /// that was in the file by then. Exact only during that transaction and with writers blocked: the WAL has then
+    /// restarted at most once, at the start of the transaction, when all its frames were in the file.
     pub(super) fn changed_pages(&self, checkpointed: &WalPosition) -> Result<Vec<u32>, BackupError> {
         wal::changed_pages(&self.wal, checkpointed).map_err(|error| BackupError::FileError(self.wal.clone(), error))
     }
 
-    /// Ends the last hold and begins the next one, with writers blocked. Returns the number of pages, and of WAL frames
-    /// that are also in the file. Returns `None` if a reader of an older state prevents a complete checkpoint. In that
+    /// Ends the last read transaction and begins the next one, with writers blocked. Returns the number of pages, and of
+    /// WAL frames that are also in the file. Returns `None` if a reader of an older state prevents a complete checkpoint. In that
     /// case the file can change, but the WAL does not restart either, so no write is missed.
-    pub(super) fn begin_hold(&self) -> Result<Option<(u32, u64)>, BackupError> {
-        self.end_hold()?;
+    pub(super) fn begin_read(&self) -> Result<Option<(u32, u64)>, BackupError> {
+        self.end_read()?;
         let checkpointed = self.checkpoint_all()?;
         let begin = "BEGIN; SELECT count(*) FROM sqlite_schema";
-        self.snapshot.execute_batch(begin).map_err(StoreError::from)?;
+        self.reader.execute_batch(begin).map_err(StoreError::from)?;
         let Some(frames) = checkpointed else { return Ok(None) };
-        let pages = self.snapshot.pragma_query_value(None, "page_count", |row| row.get(0)).map_err(StoreError::from)?;
+        let pages = self.reader.pragma_query_value(None, "page_count", |row| row.get(0)).map_err(StoreError::from)?;
         Ok(Some((pages, frames)))
     }
 
-    pub(super) fn end_hold(&self) -> Result<(), BackupError> {
-        if !self.snapshot.is_autocommit() {
-            self.snapshot.execute_batch("ROLLBACK").map_err(StoreError::from)?;
+    pub(super) fn end_read(&self) -> Result<(), BackupError> {
+        if !self.reader.is_autocommit() {
+            self.reader.execute_batch("ROLLBACK").map_err(StoreError::from)?;
         }
         Ok(())
     }
@@ -126,7 +127,7 @@ impl BackupSource {
     fn checkpoint_all(&self) -> Result<Option<u64>, BackupError> {
         let since = Instant::now();
         loop {
-            let checkpointed = self.snapshot.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            let checkpointed = self.reader.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 let (is_busy, in_wal, done): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
                 // Negative if there is no WAL.
                 let frames = u64::try_from(in_wal).unwrap_or(0);
