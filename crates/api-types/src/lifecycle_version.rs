@@ -33,11 +33,11 @@ pub struct LifecycleVersion {
     /// Number of records of this version that have not ended. Only for operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
-    pub living: Option<u64>,
+    pub live_records: Option<u64>,
     /// Number of records of this version that have ended. Only for operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0))]
-    pub ended: Option<u64>,
+    pub ended_records: Option<u64>,
 }
 
 /// The version to activate.

@@ -32,8 +32,8 @@ pub struct PruneReport {
     pub records: u64,
     /// Log entries of the pruned records.
     pub entries: u64,
-    /// Idempotency keys with their stored replies.
-    pub requests: u64,
+    /// Pruned idempotency keys with their stored replies.
+    pub idempotency_keys: u64,
     /// Records that are old enough but kept, because their reference group is not.
     pub held: u64,
     /// Records that were kept because they changed during the call.

@@ -103,10 +103,11 @@ impl PruneArgs {
 
     fn retention(&self) -> RetentionPolicy {
         let defaults = RetentionPolicy::default();
-        let (records, requests) =
+        let (records, idempotency_keys) =
             (self.older_than.or(defaults.records_ttl), self.keys_older_than.or(defaults.idempotency_keys_ttl));
         let default_records = if self.only.is_empty() { records } else { None };
-        let retention = RetentionPolicy { records_ttl: default_records, idempotency_keys_ttl: requests, ..defaults };
+        let retention =
+            RetentionPolicy { records_ttl: default_records, idempotency_keys_ttl: idempotency_keys, ..defaults };
         self.only.iter().fold(retention, |retention, name| retention.with_lifecycle(name, records))
     }
 
@@ -213,7 +214,7 @@ fn summary(pruned: &PruneReport, dry_run: bool) -> String {
         }
     };
     for (count, one, many) in [
-        (pruned.requests, "stored reply deleted", "stored replies deleted"),
+        (pruned.idempotency_keys, "idempotency key deleted", "idempotency keys deleted"),
         (
             pruned.held,
             "old record kept, because related records are not old enough",

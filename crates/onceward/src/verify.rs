@@ -132,8 +132,8 @@ fn summary(report: &VerifyReport) -> String {
         entries,
         records,
         rows,
-        decided,
-        undecided,
+        redecided,
+        not_redecided,
         other_refusals,
         changed_while_read,
         pruned,
@@ -144,7 +144,7 @@ fn summary(report: &VerifyReport) -> String {
         count_noun(*entries, "entry", "entries"),
         count_noun(*records, "record", "records"),
         count_noun(*rows, "row", "rows"),
-        count_noun(*decided, "operation", "operations"),
+        count_noun(*redecided, "operation", "operations"),
     );
     if pruned.checkpoints > 0 {
         let _ = writeln!(
@@ -154,12 +154,12 @@ fn summary(report: &VerifyReport) -> String {
             count_noun(pruned.entries, "entry", "entries"),
             pruned.floor_seq,
             count_noun(pruned.checkpoints, "checkpoint has", "checkpoints have"),
-            count_noun(pruned.undecided, "operation is", "operations are"),
+            count_noun(pruned.not_redecided, "operation is", "operations are"),
         );
     }
     for (count, one, many) in [
         (
-            undecided,
+            not_redecided,
             "operation was not re-decided, because another version of the engine decided it",
             "operations were not re-decided, because another version of the engine decided them",
         ),
@@ -204,8 +204,8 @@ fn as_json(report: &VerifyReport) -> Value {
         "records": report.records,
         "rows": report.rows,
         "objects": report.objects,
-        "decided_again": report.decided,
-        "not_decided_again": report.undecided,
+        "redecided": report.redecided,
+        "not_redecided": report.not_redecided,
         "other_refusals": report.other_refusals,
         "changed_while_read": report.changed_while_read,
         "pruned": {
@@ -213,7 +213,7 @@ fn as_json(report: &VerifyReport) -> Value {
             "records": report.pruned.records,
             "entries": report.pruned.entries,
             "up_to": report.pruned.floor_seq,
-            "not_decided_again": report.pruned.undecided,
+            "not_redecided": report.pruned.not_redecided,
         },
         "stopped": report.stopped,
         "differences": differences,

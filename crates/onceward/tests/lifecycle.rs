@@ -96,7 +96,7 @@ fn lifecycle_commands_list_move_and_activate_versions() {
         let printed: Value = serde_json::from_str(&out).expect("JSON");
         let one = |version: &Value| {
             let text = version["hash"].as_str().expect("hash").to_owned();
-            (text, version["current"].as_bool().expect("boolean"), version["living"].as_u64().expect("number"))
+            (text, version["current"].as_bool().expect("boolean"), version["live_records"].as_u64().expect("number"))
         };
         printed["versions"].as_array().expect("JSON array").iter().map(one).collect()
     };

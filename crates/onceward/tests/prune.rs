@@ -74,14 +74,14 @@ fn prune_deletes_old_records_and_verify_reports_it() {
     assert_eq!(dry, "desk.note ann torn: 3\nwould delete 3 records with 6 entries\n");
     let done = stdout_of_success(&run_onceward(&folder, &["prune", "--older-than", "0d", "--keys-older-than", "0d"]));
     let expected = "desk.note ann torn: 3\ndeleted 3 records with 6 entries; the last checkpoint is log entry 8\n\
-                4 stored replies deleted\n";
+                4 idempotency keys deleted\n";
     assert_eq!(done, expected);
     let verified = stdout_of_success(&run_onceward(&folder, &["verify"]));
     assert!(verified.contains("note: 3 records with 6 entries up to seq 7 were pruned"), "{verified}");
     assert!(verified.ends_with("no differences: the database matches its log\n"), "{verified}");
     let json: Value =
         serde_json::from_str(&stdout_of_success(&run_onceward(&folder, &["verify", "--json"]))).expect("JSON");
-    let expected = json!({ "checkpoints": 1, "records": 3, "entries": 6, "up_to": 7, "not_decided_again": 1 });
+    let expected = json!({ "checkpoints": 1, "records": 3, "entries": 6, "up_to": 7, "not_redecided": 1 });
     assert_eq!(json["pruned"], expected);
 }
 
@@ -141,7 +141,7 @@ fn prune_through_server_requires_operator() {
     let arguments =
         ["--older-than", "0d", "--keys-older-than", "0d", "--only", "desk.note", "--json", "--key", &operator];
     let went: Value = serde_json::from_str(&stdout_of_success(&prune(&arguments))).expect("JSON");
-    assert_eq!((&went["records"], &went["entries"], &went["requests"]), (&json!(3), &json!(6), &json!(4)));
+    assert_eq!((&went["records"], &went["entries"], &went["idempotency_keys"]), (&json!(3), &json!(6), &json!(4)));
     assert_eq!(went["shares"], json!([{ "lifecycle": "desk.note", "owner": "ann", "state": "torn", "records": 3 }]));
     assert_eq!((&went["damaged"], went["checkpoint"].is_u64()), (&json!([]), true));
     server.stop();

@@ -49,7 +49,7 @@ fn verify_json_reports_differences() {
     let folder = create_test_folder("verify_json");
     drop(database_with_notes(&folder));
     let clean: Value = serde_json::from_str(&utf8(&run_verify(&folder, &["--json"]).stdout)).expect("JSON");
-    assert_eq!((&clean["clean"], &clean["entries"], &clean["decided_again"]), (&json!(true), &json!(3), &json!(3)));
+    assert_eq!((&clean["clean"], &clean["entries"], &clean["redecided"]), (&json!(true), &json!(3), &json!(3)));
     corrupt(&folder, "UPDATE records SET version = 5 WHERE row = 1");
     let done = run_verify(&folder, &["--json"]);
     assert_eq!(done.status.code(), Some(1));

@@ -197,7 +197,7 @@ impl<S: Scan> Verifier<'_, S> {
             self.replay.apply_key_writes_before(first.entry.seq)?;
             self.redecide_operation(&group).await?;
         } else {
-            self.report.pruned.undecided += 1;
+            self.report.pruned.not_redecided += 1;
         }
         for parsed in group {
             self.replay.advance_to(parsed.entry.seq);
@@ -244,7 +244,7 @@ impl<S: Scan> Verifier<'_, S> {
     async fn redecide_operation(&mut self, group: &[ParsedEntry]) -> Result<(), StoreError> {
         let Some(ParsedEntry { entry, body, .. }) = group.first() else { return Ok(()) };
         if body.decide_version != DECIDE_VERSION {
-            self.report.undecided += 1;
+            self.report.not_redecided += 1;
             return Ok(());
         }
         let definitions = self.definitions_at(body.catalog);
@@ -254,15 +254,15 @@ impl<S: Scan> Verifier<'_, S> {
         };
         let (seq, is_refusal) = (entry.seq, body.refusal.is_some());
         match super::redecide::redecide_group(&mut self.replay, &definitions, group, result)? {
-            Redecision::Same => self.report.decided += 1,
-            Redecision::NotReproducible => self.report.undecided += 1,
-            Redecision::Pruned => self.report.pruned.undecided += 1,
+            Redecision::Same => self.report.redecided += 1,
+            Redecision::NotReproducible => self.report.not_redecided += 1,
+            Redecision::Pruned => self.report.pruned.not_redecided += 1,
             Redecision::Differs(_) if is_refusal => {
-                self.report.decided += 1;
+                self.report.redecided += 1;
                 self.report.other_refusals += 1;
             }
             Redecision::Differs(why) => {
-                self.report.decided += 1;
+                self.report.redecided += 1;
                 let drift = DecisionDrift { seq, reason: why };
                 self.observer.on_drift(&drift);
                 self.report.add_drift(drift);

@@ -25,10 +25,10 @@ pub struct VerifyReport {
     pub rows: u64,
     /// Large payloads that were checked in object storage.
     pub objects: u64,
-    /// Operations that were decided again, and operations that could not be: another version of `decide` decided them,
+    /// Operations that were re-decided, and operations that could not be: another version of `decide` decided them,
     /// or their result is not stored.
-    pub decided: u64,
-    pub undecided: u64,
+    pub redecided: u64,
+    pub not_redecided: u64,
     /// Refusals that would differ on the log's data. The save does not validate what a refusal read, so some are
     /// expected under load.
     pub other_refusals: u64,
@@ -50,10 +50,10 @@ pub struct PrunedSummary {
     pub checkpoints: u64,
     pub records: u64,
     pub entries: u64,
-    /// Last pruned seq. Operations up to here are not decided again.
+    /// Last pruned seq. Operations up to here are not re-decided.
     pub floor_seq: u64,
-    /// Operations that could not be decided again: at or before `floor_seq`, or because they read pruned records.
-    pub undecided: u64,
+    /// Operations that could not be re-decided: at or before `floor_seq`, or because they read pruned records.
+    pub not_redecided: u64,
 }
 
 impl VerifyReport {

@@ -115,9 +115,9 @@ fn pruned_database_verifies_clean_on_every_store() {
                 };
                 let (latest, pruned) = fill_prune_and_fill(&store, &clock, seed, 40).await;
                 assert!(pruned.records > 20 && pruned.held_back > 0 && pruned.damaged.is_empty(), "{pruned:?}");
-                // Later operations are decided again with the same result.
+                // Later operations are re-decided with the same result.
                 let report = verify_any_store(&store, &folder, &url, latest).await;
-                assert!(report.is_clean() && report.decided > 100 && report.undecided == 0, "{report:#?}");
+                assert!(report.is_clean() && report.redecided > 100 && report.not_redecided == 0, "{report:#?}");
                 assert_eq!(report.pruned.records, pruned.records);
                 clock.set(latest.checked_add(Duration::from_secs(86_400)).expect("a time"));
                 let again = prune(&store, &prune_everything()).await.expect("pruning");
@@ -130,7 +130,7 @@ fn pruned_database_verifies_clean_on_every_store() {
                 assert_eq!(beyond.records, pruned.records + again.records);
                 assert_eq!(beyond.entries, pruned.entries + again.entries);
                 assert_eq!(beyond.floor_seq, floor);
-                assert!(beyond.undecided > 0 && report.undecided == 0);
+                assert!(beyond.not_redecided > 0 && report.not_redecided == 0);
                 // A dry run counts the same.
                 assert_eq!(
                     prune(&store, &PruneOptions { dry_run: true, ..prune_everything() }).await.unwrap().records,
@@ -325,7 +325,7 @@ fn prune_during_random_operations(files: &InputFiles, seed: u64) -> u64 {
             assert!(pruned.damaged.is_empty(), "seed {seed}: {pruned:?}");
             records += pruned.records;
             let report = verify(&store, latest, &mut ()).await.expect("the read succeeds");
-            assert!(report.is_clean() && report.undecided == 0, "seed {seed}: {report:#?}");
+            assert!(report.is_clean() && report.not_redecided == 0, "seed {seed}: {report:#?}");
         }
         records
     })

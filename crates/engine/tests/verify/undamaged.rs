@@ -1,4 +1,4 @@
-//! Undamaged databases verify clean, and are decided again with the same result.
+//! Undamaged databases verify clean, and are re-decided with the same result.
 
 use std::cell::Cell;
 
@@ -21,8 +21,8 @@ fn verify_is_clean_after_random_operations() {
         let report = verify_file(&built.path(), built.latest_time);
         println!("seed {seed}: {report:?}");
         assert!(report.is_clean(), "{report:#?}");
-        assert!(report.entries > 100 && report.decided > 100 && report.rows > 300);
-        assert_eq!((report.undecided, report.changed_while_read), (0, 0));
+        assert!(report.entries > 100 && report.redecided > 100 && report.rows > 300);
+        assert_eq!((report.not_redecided, report.changed_while_read), (0, 0));
         // The simulation decides operations of one batch at different times; a stored refusal has the time of its
         // batch.
         assert!(report.other_refusals <= 2, "{}", report.other_refusals);
@@ -49,9 +49,9 @@ fn verify_is_clean_after_scripted_systems() {
         move |operations: scripted_systems::OperationLog| {
             let built = TestDatabase::from_operations(&system_files(name), &operations, 1);
             let report = verify_file(&built.path(), built.latest_time);
-            println!("{name}: {} entries, {} operations, {} records", report.entries, report.decided, report.records);
-            assert!(report.is_clean() && report.undecided == 0, "{report:#?}");
-            shared.set(shared.get() + report.entries - report.decided);
+            println!("{name}: {} entries, {} operations, {} records", report.entries, report.redecided, report.records);
+            assert!(report.is_clean() && report.not_redecided == 0, "{report:#?}");
+            shared.set(shared.get() + report.entries - report.redecided);
         }
     };
     assert_clean("relay")(scripted_systems::play_relay());
@@ -73,7 +73,7 @@ fn verify_is_clean_on_random_lifecycles() {
         }
         let built = TestDatabase::from_operations(&files, &random_operations(&files, seed, 150), seed);
         let report = verify_file(&built.path(), built.latest_time);
-        assert!(report.is_clean() && report.undecided == 0, "{report:#?}");
+        assert!(report.is_clean() && report.not_redecided == 0, "{report:#?}");
         cases += 1;
     }
     assert!(cases > 0, "no generated case is valid");

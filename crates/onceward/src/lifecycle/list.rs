@@ -42,12 +42,12 @@ fn render(versions: &[LifecycleVersion]) -> String {
         let by = version.by.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
         let _ = writeln!(
             text,
-            "{:width$}  {}  {current_mark:7}  since {}{by}  {} active, {} ended",
+            "{:width$}  {}  {current_mark:7}  since {}{by}  {} live, {} ended",
             version.lifecycle,
             version.hash.get(..12).unwrap_or(&version.hash),
             version.current_since,
-            version.living.unwrap_or(0),
-            version.ended.unwrap_or(0),
+            version.live_records.unwrap_or(0),
+            version.ended_records.unwrap_or(0),
         );
     }
     text
@@ -57,8 +57,8 @@ fn as_json(versions: &[LifecycleVersion]) -> Value {
     let one = |version: &LifecycleVersion| {
         json!({
             "lifecycle": version.lifecycle, "hash": version.hash, "current": version.current, "added_at": version.added_at,
-            "current_since": version.current_since, "by": version.by, "living": version.living.unwrap_or(0),
-            "ended": version.ended.unwrap_or(0),
+            "current_since": version.current_since, "by": version.by, "live_records": version.live_records.unwrap_or(0),
+            "ended_records": version.ended_records.unwrap_or(0),
         })
     };
     json!({ "versions": versions.iter().map(one).collect::<Vec<_>>() })

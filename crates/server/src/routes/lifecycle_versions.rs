@@ -33,8 +33,8 @@ pub fn version_json(version: &LifecycleVersion, counts: Option<&[VersionCount]>)
         added_at: timestamp(version.added_at),
         current_since: timestamp(version.current_since),
         by: version.activated_by.as_deref().filter(|_| counts.is_some()).map(str::to_owned),
-        living: count_records(false),
-        ended: count_records(true),
+        live_records: count_records(false),
+        ended_records: count_records(true),
     }
 }
 

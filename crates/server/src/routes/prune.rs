@@ -61,7 +61,7 @@ pub fn prune_report_json(report: &PruneReport) -> wire::PruneReport {
     wire::PruneReport {
         records: report.records,
         entries: report.entries,
-        requests: report.idempotency_keys,
+        idempotency_keys: report.idempotency_keys,
         held: report.held_back,
         busy: report.changed,
         checkpoint: report.checkpoint_seq,
