@@ -1,4 +1,8 @@
-//! External checks: queries to the outside before an operation is decided, bounded in time and number.
+//! External checks: queries to registered handlers outside the engine.
+//!
+//! If `decide` needs answers for an operation, the engine takes it out of its batch, runs the checks in a task, and
+//! queues the operation again with the answers. At most `max_concurrent_checks` run at once, each for at most
+//! `check_timeout`. If a check fails, the caller gets the refusal `check_unavailable`.
 
 use std::collections::HashMap;
 use std::fmt;

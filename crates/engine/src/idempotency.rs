@@ -169,7 +169,7 @@ impl KeyReservation {
         let call = self.in_flight.lock_calls().remove(&self.id);
         let mut replied = 0;
         for follower in call.into_iter().flat_map(|call| call.followers) {
-            follower.send(reply.clone().map(|answer| Receipt { replayed: true, ..answer }));
+            follower.send(reply.clone().map(|receipt| Receipt { replayed: true, ..receipt }));
             replied += 1;
         }
         replied

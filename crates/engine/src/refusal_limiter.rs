@@ -1,6 +1,9 @@
-//! Limits how many denials and audited refusals are logged. They change nothing, so any caller with a key could grow
-//! the log without end. Each owner has a rate limit per kind; refusals beyond it are only counted. The kinds are
-//! separate, so that a caller cannot hide an audited refusal behind denials.
+//! Limits how many denials and audited refusals a batch adds to the log. They change no record, so without a limit any
+//! caller with an API key could grow the log without end.
+//!
+//! After a batch is decided and before it is saved, each owner may log `logged_denials_per_minute` refusals of each
+//! kind; a refusal of more than 1 KB counts as several. Refusals beyond that are answered as usual, but only counted.
+//! The kinds are separate, so that a caller cannot hide an audited refusal behind denials.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -12,7 +12,7 @@ mod engine_transitions;
 mod enter_cycles;
 mod event_actions;
 mod guard_cases;
-mod holds;
+mod hold_balance;
 mod lease_coverage;
 mod never_leased_states;
 mod orphans;
@@ -48,7 +48,7 @@ pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
         lease_coverage::analyze(reachability, state_facts, &mut diagnostics);
         single_effect::analyze(reachability, &mut diagnostics);
         enter_cycles::analyze(reachability, &mut diagnostics);
-        holds::analyze(reachability, &mut diagnostics);
+        hold_balance::analyze(reachability, &mut diagnostics);
         callers::analyze(reachability, &mut diagnostics);
         never_leased_states::analyze(reachability, &mut diagnostics);
         shadowing::analyze(reachability, state_facts, &mut diagnostics);

@@ -128,7 +128,7 @@ fn orphan_diagnostic(reachability: &Reachability, state_facts: &StateFacts, stat
         reachability.lifecycle.transitions(EventKind::Time).iter().find(|transition| transition.from.contains(state));
     match timed_transition {
         // Resting would leave the money in the hold.
-        None if super::holds::can_be_filled(reachability) => error.label(NEVER_LEFT_LABEL).help(format!(
+        None if super::hold_balance::can_be_filled(reachability) => error.label(NEVER_LEFT_LABEL).help(format!(
             "add an `[[on.time]]` transition from `{name}` that empties the hold, let workers lease it with `ready = \
              true`, or declare with `rest = true` that records may stay"
         )),

@@ -107,7 +107,7 @@ impl Fold {
         let from =
             new_operations.into_values().map(|(operation, authority)| self.log.insert(operation, authority)).min();
         self.replay_from(resolver, from);
-        Ok(order.into_iter().map(|(id, admitted)| self.receipt(id, admitted)).collect())
+        Ok(order.into_iter().map(|(id, admitted)| self.insert_result(id, admitted)).collect())
     }
 
     /// Changes the authority of operations, and runs the external checks of all operations again (MSH-20, MSH-21).
@@ -198,7 +198,8 @@ impl Fold {
         Ok(())
     }
 
-    fn receipt(&self, id: OperationId, admission: Result<bool, AdmissionError>) -> FoldReceipt {
+    /// Returns the result of inserting an operation: `admission` is whether it was new, or why it was not admitted.
+    fn insert_result(&self, id: OperationId, admission: Result<bool, AdmissionError>) -> FoldReceipt {
         match admission {
             Err(malformed) => {
                 let applied = ApplyStatus::Refused(FoldRefusalReason::NotAdmitted);
@@ -208,14 +209,14 @@ impl Fold {
                     verdict: OperationVerdict { admission: Admission::Refused(malformed), status: applied },
                 }
             }
-            Ok(fresh) => {
+            Ok(is_new) => {
                 let applied = self
                     .log
                     .find(id)
                     .map_or(ApplyStatus::Refused(FoldRefusalReason::NotAdmitted), |entry| entry.status.clone());
                 FoldReceipt {
                     id,
-                    is_new: fresh,
+                    is_new,
                     verdict: OperationVerdict { admission: Admission::Admitted, status: applied },
                 }
             }

@@ -1,7 +1,7 @@
 //! Tests static analysis: sound files that it must accept, and near misses that it must reject.
 
 mod engine_transitions;
-mod holds;
+mod hold_balance;
 mod leases;
 mod reachability;
 mod runtime_faults;

@@ -66,7 +66,7 @@ impl DecidePass<'_> {
                     paused_groups.insert(request.group);
                     still_undecided.push(at);
                 }
-                Err(PauseReason::NeedsChecks(questions)) => self.decided.checks.push((at, questions)),
+                Err(PauseReason::NeedsChecks(queries)) => self.decided.checks.push((at, queries)),
                 Err(PauseReason::Failed(EngineError::Undecided)) => {
                     self.decided.replies[at] = Some(Err(EngineError::Undecided));
                 }
@@ -81,7 +81,7 @@ impl DecidePass<'_> {
         let needs_lookup = !looked_up && request.key_reservation.is_some();
         let (outcome, reply) = match self.decide_after_due(operation, self.now, 0)? {
             Decision::NeedsChecks(_) | Decision::Refusal(_) if needs_lookup => return Err(PauseReason::NeedsKeyLookup),
-            Decision::NeedsChecks(questions) => return Err(PauseReason::NeedsChecks(questions)),
+            Decision::NeedsChecks(queries) => return Err(PauseReason::NeedsChecks(queries)),
             Decision::Changes(changes) => {
                 self.decided.read_set.apply(&changes);
                 let (subject, stop) = (changes.subject, changes.stop_requested);
@@ -105,15 +105,15 @@ impl DecidePass<'_> {
             Decision::Missing(_) | Decision::Due { .. } => return Err(PauseReason::Failed(EngineError::Undecided)),
         };
         // The payload of a refused operation is not stored.
-        let contents = if reply.is_ok() { request.payloads.clone() } else { Vec::new() };
-        let request = reply
+        let payloads = if reply.is_ok() { request.payloads.clone() } else { Vec::new() };
+        let idempotency = reply
             .as_ref()
             .ok()
             .zip(request.key_reservation.as_ref())
-            .map(|(answer, keyed)| keyed.idempotency_record(answer));
+            .map(|(receipt, reservation)| reservation.idempotency_record(receipt));
         self.decided.writes.push(DecidedOperation {
-            payloads: contents,
-            idempotency: request,
+            payloads,
+            idempotency,
             ..DecidedOperation::new(operation.clone(), outcome)
         });
         Ok(reply)

@@ -299,19 +299,19 @@ impl SubmissionQueue {
             let (sender, receiver) = oneshot::channel();
             receivers.push(receiver);
             let pending = PendingReply { sender, permit };
-            if let Some((keyed, pending)) = self.admit(&submission, pending) {
-                let Submission { actor, call, payloads: contents, trace, .. } = submission;
+            if let Some((key_reservation, pending)) = self.admit(&submission, pending) {
+                let Submission { actor, call, payloads, trace, .. } = submission;
                 let operation = Operation { seed, actor, call, check_answers: Vec::new(), trace };
-                let PendingReply { sender: answer, permit } = pending;
+                let PendingReply { sender, permit } = pending;
                 let has_span = index < MAX_SPANS_PER_CALL;
                 requests.push(QueuedOperation {
                     operation,
-                    payloads: contents,
+                    payloads,
                     group,
-                    key_reservation: keyed,
+                    key_reservation,
                     received_at,
                     has_span,
-                    sender: answer,
+                    sender,
                     _permit: permit,
                 });
             }
@@ -350,8 +350,8 @@ impl SubmissionQueue {
             return None;
         }
         let Some(idempotency_key) = &submission.idempotency_key else { return Some((None, pending)) };
-        let (keyed, asking) = self.in_flight_keys.reserve(&submission.actor, idempotency_key, pending)?;
-        Some((Some(keyed), asking))
+        let (reservation, pending) = self.in_flight_keys.reserve(&submission.actor, idempotency_key, pending)?;
+        Some((Some(reservation), pending))
     }
 
     /// Queues an operation again after its checks were answered; it still holds its permit.

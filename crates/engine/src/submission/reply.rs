@@ -30,14 +30,14 @@ pub(crate) fn send_reply<S>(shared: &Shared<S>, request: QueuedOperation, reply:
     {
         shared.metrics.record_failures(error, 1);
     }
-    let record = reply.as_ref().ok().and_then(|answer| answer.record.clone());
+    let record = reply.as_ref().ok().and_then(|receipt| receipt.record.clone());
     let count_replayed = |times: u64| {
         let unknown_lifecycle = Arc::default();
         shared
             .metrics
             .record_replays(record.as_ref().map_or(&unknown_lifecycle, |record| &record.lifecycle.name), times);
     };
-    if reply.as_ref().is_ok_and(|answer| answer.replayed) {
+    if reply.as_ref().is_ok_and(|receipt| receipt.replayed) {
         count_replayed(1);
     }
     let followers = request.reply(reply);

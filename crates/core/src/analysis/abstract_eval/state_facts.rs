@@ -108,6 +108,14 @@ impl StateFacts {
     }
 }
 
+/// A table of [`StateFacts`].
+#[derive(Clone, Copy)]
+enum FactTable {
+    OnEntry,
+    WhileStaying,
+    AfterCommit,
+}
+
 struct FactPropagation<'a> {
     reachability: &'a Reachability<'a>,
     is_sent_by_records: &'a dyn Fn(&str) -> bool,
@@ -126,7 +134,7 @@ impl FactPropagation<'_> {
                 let (Some(to), Some(after)) = (transition.to, self.facts_after(state_facts, event, index, None)) else {
                     continue;
                 };
-                self.join_on_entry(state_facts, to, after, &mut dirty_states);
+                self.join_into(state_facts, FactTable::OnEntry, to, after, &mut dirty_states);
             }
         }
         while dirty_states != 0 {
@@ -145,15 +153,21 @@ impl FactPropagation<'_> {
                     let Some(to) = transition.to else {
                         // Another record may send this between the entry and the `enter` transitions.
                         if event.kind == EventKind::Called && (self.is_sent_by_records)(&event.name) {
-                            self.join_on_entry(state_facts, state, after.clone(), &mut dirty_states);
+                            self.join_into(state_facts, FactTable::OnEntry, state, after.clone(), &mut dirty_states);
                         }
                         if event.kind == EventKind::Commit {
-                            self.join_after_commit(state_facts, state, after.clone(), &mut dirty_states);
+                            self.join_into(
+                                state_facts,
+                                FactTable::AfterCommit,
+                                state,
+                                after.clone(),
+                                &mut dirty_states,
+                            );
                         }
-                        self.join_while_staying(state_facts, state, after, &mut dirty_states);
+                        self.join_into(state_facts, FactTable::WhileStaying, state, after, &mut dirty_states);
                         continue;
                     };
-                    self.join_on_entry(state_facts, to, after, &mut dirty_states);
+                    self.join_into(state_facts, FactTable::OnEntry, to, after, &mut dirty_states);
                 }
             }
         }
@@ -171,14 +185,14 @@ impl FactPropagation<'_> {
             {
                 if let Some(after) = self.facts_after(state_facts, event, index, Some(state)) {
                     if let Some(to) = transition.to {
-                        self.join_on_entry(state_facts, to, after, dirty_states);
+                        self.join_into(state_facts, FactTable::OnEntry, to, after, dirty_states);
                     } else {
                         // If another record moves it before its `enter` transitions ran, those of the new state may run
                         // twice.
                         if self.can_be_moved_by_records() {
-                            self.join_on_entry(state_facts, state, after.clone(), dirty_states);
+                            self.join_into(state_facts, FactTable::OnEntry, state, after.clone(), dirty_states);
                         }
-                        self.join_while_staying(state_facts, state, after, dirty_states);
+                        self.join_into(state_facts, FactTable::WhileStaying, state, after, dirty_states);
                     }
                 }
                 if let Some(env) = remaining.take() {
@@ -190,7 +204,7 @@ impl FactPropagation<'_> {
         }
         if let Some(env) = remaining {
             let facts = env.narrowed_fields();
-            self.join_while_staying(state_facts, state, facts, dirty_states);
+            self.join_into(state_facts, FactTable::WhileStaying, state, facts, dirty_states);
         }
     }
 
@@ -202,49 +216,24 @@ impl FactPropagation<'_> {
         })
     }
 
-    fn join_on_entry(
+    /// Joins new facts into one table of a state, and marks the state dirty if that changes them.
+    fn join_into(
         &mut self,
         state_facts: &mut StateFacts,
+        table: FactTable,
         state: StateIndex,
         facts: Vec<AbstractValue>,
         dirty_states: &mut u64,
     ) {
-        let index = usize::from(state);
-        if let Some(facts) = self.join_if_new(state_facts.on_entry[index].as_ref(), facts, state, &state_facts.declared)
-        {
-            state_facts.on_entry[index] = Some(facts);
-            *dirty_states |= 1 << state;
-        }
-    }
-
-    fn join_after_commit(
-        &mut self,
-        state_facts: &mut StateFacts,
-        state: StateIndex,
-        facts: Vec<AbstractValue>,
-        dirty_states: &mut u64,
-    ) {
-        let index = usize::from(state);
-        if let Some(facts) =
-            self.join_if_new(state_facts.after_commit[index].as_ref(), facts, state, &state_facts.declared)
-        {
-            state_facts.after_commit[index] = Some(facts);
-            *dirty_states |= 1 << state;
-        }
-    }
-
-    fn join_while_staying(
-        &mut self,
-        state_facts: &mut StateFacts,
-        state: StateIndex,
-        facts: Vec<AbstractValue>,
-        dirty_states: &mut u64,
-    ) {
-        let index = usize::from(state);
-        if let Some(facts) =
-            self.join_if_new(state_facts.while_staying[index].as_ref(), facts, state, &state_facts.declared)
-        {
-            state_facts.while_staying[index] = Some(facts);
+        let StateFacts { on_entry, while_staying, after_commit, declared, .. } = state_facts;
+        let table = match table {
+            FactTable::OnEntry => on_entry,
+            FactTable::WhileStaying => while_staying,
+            FactTable::AfterCommit => after_commit,
+        };
+        let current = &mut table[usize::from(state)];
+        if let Some(joined) = self.join_if_new(current.as_ref(), facts, state, declared) {
+            *current = Some(joined);
             *dirty_states |= 1 << state;
         }
     }

@@ -1,5 +1,7 @@
-//! Proves that no record enters a final state with money in its hold (IMG-13, REL-18). Sound, because holds are private
-//! and only `rest` surely empties one: propagates one bit per state, without regard to guards.
+//! Finds money that is left in a hold, the private account of one record: a record that may enter a final state with
+//! money in its hold (IMG-13, REL-18), or money that no transition ever transfers out. The analysis propagates one bit
+//! per state, filled or empty, and ignores guards. Sound, because only the record's own transfers change its hold, and
+//! only a transfer of the `rest` surely empties it.
 
 use super::abstract_eval::for_each_subexpr;
 use super::reachability::{Reachability, indexed_states, transitions_of};
