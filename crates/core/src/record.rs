@@ -221,7 +221,7 @@ impl Actor {
 
     /// Whether the actor may create records and fire events on its own records: it has a role other than `viewer`,
     /// `metrics` and `worker`.
-    pub fn can_produce(&self) -> bool {
+    pub fn can_create_and_fire(&self) -> bool {
         self.has_role_beyond(&["viewer", "metrics", "worker"])
     }
 

@@ -256,7 +256,10 @@ pub(crate) async fn restore_reply<S: Store>(
         return Ok(Err(EngineError::IdempotencyKeyReused));
     }
     let reply: StoredReply = serde_json::from_str(&stored.reply).map_err(|error| {
-        StoreError::Corrupt(format!("the stored reply of idempotency key `{}`: {error}", stored.id.idempotency_key))
+        StoreError::Corrupt(format!(
+            "cannot parse the stored reply of idempotency key `{}`: {error}",
+            stored.id.idempotency_key
+        ))
     })?;
     let mut record = store.record(reply.subject).await?;
     if let Some(found) = &record

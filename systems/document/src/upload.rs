@@ -90,7 +90,7 @@ async fn upload(
 ) -> Result<Response, Problem> {
     require_octet_stream(&headers)?;
     // Refuse doomed uploads before up to 100 MB arrive. The lifecycle still decides on the create call.
-    if !caller.actor.can_produce() {
+    if !caller.actor.can_create_and_fire() {
         return Err(EngineError::Forbidden("the API key has no role that may create jobs".to_owned()).into());
     }
     let catalog = app.engine().store().catalog().await?;

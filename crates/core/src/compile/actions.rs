@@ -309,7 +309,7 @@ impl LifecycleBuilder<'_> {
                 );
                 self.report(
                     Diagnostic::error("no-matching-transition", name.span(), message)
-                        .label(format!("`{}` is not accepted", name.text))
+                        .label(format!("`{}` is not an accepted input", name.text))
                         .help(format!("{help}\none transition must accept all given inputs")),
                 );
             }

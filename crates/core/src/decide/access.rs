@@ -78,7 +78,7 @@ pub(super) fn admits_caller(
     // An API key with only the role `worker` creates nothing and fires events only on a record whose lease it holds, or
     // through transitions that name it.
     let can_act = match caller {
-        EventCaller::ApiKey(token) => actor.can_produce() || holds_lease(record, actor, token),
+        EventCaller::ApiKey(token) => actor.can_create_and_fire() || holds_lease(record, actor, token),
         EventCaller::Record | EventCaller::Engine => true,
     };
     if transition.by.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn denial_hint<'a>(
 ) -> String {
     let is_for_producers =
         |transition: &Transition| transition.by.is_empty() || transition.by.contains(&AllowedCaller::Owner);
-    if !actor.can_produce() && transitions.clone().into_iter().any(is_for_producers) {
+    if !actor.can_create_and_fire() && transitions.clone().into_iter().any(is_for_producers) {
         let roles: Vec<String> = actor.roles.iter().map(|role| format!("`{role}`")).collect();
         let roles = if roles.is_empty() { "no role".to_owned() } else { format!("only {}", roles.join(" and ")) };
         return format!(

@@ -120,7 +120,7 @@ impl Fold {
         if let Some((id, _)) = authorities.iter().find(|(id, _)| !self.log.contains(*id)) {
             return Err(FoldError::UnknownOperation(*id));
         }
-        let mut from = self.first_changed_answer(resolver);
+        let mut from = self.first_changed_check_answer(resolver);
         for (id, authority) in authorities {
             let Some(position) = self.log.position(id).cloned() else { continue };
             let Some(entry) = self.log.get_mut(&position) else { continue };
@@ -224,7 +224,7 @@ impl Fold {
     }
 
     /// Returns the earliest timestamp at which the answer to an external check has changed.
-    fn first_changed_answer(&self, resolver: &dyn CheckResolver) -> Option<HybridTimestamp> {
+    fn first_changed_check_answer(&self, resolver: &dyn CheckResolver) -> Option<HybridTimestamp> {
         let changed = |position: &&FoldPosition| {
             self.log.get(position).is_some_and(|entry| {
                 entry

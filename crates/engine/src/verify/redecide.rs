@@ -181,9 +181,11 @@ fn decide_with_replay(
             Decision::Changes(changes) => return Ok(Ok(OperationOutcome::Changes(changes))),
             Decision::Refusal(refusal) => return Ok(Ok(OperationOutcome::Refusal(refusal))),
             Decision::NoOp(_) => return Ok(Err("it would change nothing".to_owned())),
-            Decision::NeedsChecks(questions) => {
-                let checks: Vec<_> = questions.iter().map(|question| &question.check).collect();
-                return Ok(Err(format!("it would need the checks {checks:?}, and the log has no answers of them")));
+            Decision::NeedsChecks(queries) => {
+                let checks: Vec<_> = queries.iter().map(|query| &query.check).collect();
+                return Ok(Err(format!(
+                    "it would need the external checks {checks:?}, and the log has no answers to them"
+                )));
             }
         }
     }

@@ -46,7 +46,7 @@ impl CachedStats {
         let (stats, at) = match query.await {
             Ok((stats, at)) => (Some(stats), at),
             Err(error) => {
-                warn!(code = error.code(), "reading store statistics failed");
+                warn!(code = error.code(), "reading store statistics failed; the metrics page omits them");
                 (None, Time::from_micros(0))
             }
         };

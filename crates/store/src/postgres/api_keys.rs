@@ -104,7 +104,8 @@ async fn write_edit(transaction: &OpenTransaction, edit: &ApiKeyEdit) -> Result<
     if read_revision(&answers[revision])? != edit.expected_revision {
         return Ok(None);
     }
-    let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("the batch got no number"))?;
+    let batch =
+        answers[number].first().ok_or_else(|| StoreError::corrupt("the database assigned no number to the batch"))?;
     let batch: i64 = batch.try_get(0)?;
     let entry = edit.log_entry()?;
     let mut pipeline = Pipeline::default();

@@ -416,7 +416,9 @@ impl<'a> LockPlan<'a> {
         let mut row_ids: HashMap<RecordId, i64> = HashMap::new();
         let others = locked.iter().filter(|(id, _)| self.read_set.record_meta(**id).is_none());
         row_ids.extend(others.map(|(id, stored)| (*id, rows::to_signed(stored.row_id))));
-        let row = answers[numbers].first().ok_or_else(|| StoreError::corrupt("the batch got no number"))?;
+        let row = answers[numbers]
+            .first()
+            .ok_or_else(|| StoreError::corrupt("the database assigned no number to the batch"))?;
         let new = self.write_set.records.iter().filter(|record| record.before.is_none()).map(|record| record.after.id);
         row_ids.extend(new.zip(row.try_get::<_, Vec<i64>>(1)?));
         Ok(LockResult { conflict, batch_number: row.try_get(0)?, row_ids, unused_accounts })

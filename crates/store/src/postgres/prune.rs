@@ -320,9 +320,11 @@ impl PruneTransaction<'_> {
         }
         let entry_ids: Vec<i64> = answers[entry_ids].iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         if u64::try_from(entry_ids.len()).ok() != Some(self.plan.checkpoint.seqs.count()) {
-            return Err(StoreError::corrupt("entries to prune are missing"));
+            return Err(StoreError::corrupt("log entries of the records to prune are missing"));
         }
-        let batch = answers[number].first().ok_or_else(|| StoreError::corrupt("the batch got no number"))?;
+        let batch = answers[number]
+            .first()
+            .ok_or_else(|| StoreError::corrupt("the database assigned no number to the batch"))?;
         let batch = batch.try_get(0)?;
         let rows = found.into_iter().map(|(id, (row, ..))| (id, row)).collect();
         Ok(Some(PruneLocks { state: prune_state, row_ids: rows, entry_ids, batch_number: batch }))

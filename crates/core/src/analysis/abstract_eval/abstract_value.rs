@@ -157,7 +157,7 @@ impl AbstractValue {
     }
 
     /// Removes the single value `other`, if the shape can express it.
-    pub(crate) fn excluding(&self, other: &Self) -> Self {
+    pub(crate) fn without_value(&self, other: &Self) -> Self {
         if !other.is_single_value() {
             return self.clone();
         }

@@ -97,8 +97,8 @@ impl AbstractEvaluator<'_> {
         let no = if a.is_single_value() && a == b {
             None
         } else {
-            self.constrained_env(left, &a.excluding(b), env)
-                .and_then(|env| self.constrained_env(right, &b.excluding(a), &env))
+            self.constrained_env(left, &a.without_value(b), env)
+                .and_then(|env| self.constrained_env(right, &b.without_value(a), &env))
         };
         (yes, no)
     }
@@ -125,13 +125,14 @@ impl AbstractEvaluator<'_> {
                 ExprKind::Const(crate::value::Value::List(items)) => items.clone(),
                 _ => return (yes, Some(env.clone())),
             };
-            let remaining = items.iter().fold(a.clone(), |rest, item| rest.excluding(&AbstractValue::of_value(item)));
+            let remaining =
+                items.iter().fold(a.clone(), |rest, item| rest.without_value(&AbstractValue::of_value(item)));
             return (yes, self.constrained_env(left, &remaining, env));
         };
         let mut remaining = a.clone();
         for item in items {
             let item = self.eval_silently(item, env);
-            remaining = remaining.excluding(&item);
+            remaining = remaining.without_value(&item);
         }
         (yes, self.constrained_env(left, &remaining, env))
     }
