@@ -20,37 +20,33 @@ const KILL_COUNT: u64 = 20;
 const DATABASE_FILE_VARIABLE: &str = "ONCEWARD_ENGINE_KILLED";
 
 /// The child process, started by the other tests. Without the variable it does nothing.
-#[test]
-fn works_until_killed() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn works_until_killed() {
     let Some(file) = std::env::var_os(DATABASE_FILE_VARIABLE).map(PathBuf::from) else { return };
-    block_on(async {
-        let engine = open_sqlite_engine(file).await;
-        // Four at once, so that batches have several operations.
-        let _others = [(); 3].map(|()| tokio::spawn(work_forever(engine.clone())));
-        work_forever(engine).await;
-    });
+    let engine = open_sqlite_engine(file).await;
+    // Four at once, so that batches have several operations.
+    let _others = [(); 3].map(|()| tokio::spawn(work_forever(engine.clone())));
+    work_forever(engine).await;
 }
 
 /// Like `works_until_killed`, while ended records are pruned continuously.
-#[test]
-fn prunes_until_killed() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn prunes_until_killed() {
     let Some(file) = std::env::var_os(DATABASE_FILE_VARIABLE).map(PathBuf::from) else { return };
-    block_on(async {
-        let engine = open_sqlite_engine(file).await;
-        let _turns = [(); 2].map(|()| tokio::spawn(work_forever(engine.clone())));
-        let retention = RetentionPolicy {
-            records_ttl: Some(std::time::Duration::ZERO),
-            max_batch_records: 5,
-            ..RetentionPolicy::default()
-        };
-        let options = PruneOptions { retention, ..PruneOptions::default() };
-        loop {
-            let pruned = engine.prune(&options).await.expect("pruning");
-            if pruned.records > 0 {
-                println!("\npruned {:036}", pruned.records);
-            }
+    let engine = open_sqlite_engine(file).await;
+    let _turns = [(); 2].map(|()| tokio::spawn(work_forever(engine.clone())));
+    let retention = RetentionPolicy {
+        records_ttl: Some(std::time::Duration::ZERO),
+        max_batch_records: 5,
+        ..RetentionPolicy::default()
+    };
+    let options = PruneOptions { retention, ..PruneOptions::default() };
+    loop {
+        let pruned = engine.prune(&options).await.expect("pruning");
+        if pruned.records > 0 {
+            println!("\npruned {:036}", pruned.records);
         }
-    });
+    }
 }
 
 async fn open_sqlite_engine(file: PathBuf) -> Engine<SqliteStore> {

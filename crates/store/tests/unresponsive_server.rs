@@ -65,90 +65,84 @@ fn is_answer_timeout<T>(answer: &Result<T, StoreError>) -> bool {
 }
 
 /// Covers a lost request and a lost answer. The outcome is unknown to the store, and it stays usable.
-#[test]
-fn unanswered_commit_returns_unavailable_and_is_not_retried() {
-    block_on(async {
-        let (store, traffic, _proxy) = open_behind_proxy().await;
-        let mut driver = StoreDriver::new(&store).await;
-        let ann = user("ann");
-        for (commits, is_committed) in [(1, false), (2, true)] {
-            let id = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
-            let mut open = driver.new_batch(start_time());
-            let operation = driver.operation(&ann, fire_call(id, "write", json!({ "number": 1 })));
-            driver.decide(&mut open, operation, start_time()).await;
-            let last_seq = store.last_seq().await.expect("the log");
-            lock_traffic(&traffic).commits_until_swallow = commits;
-            let save_result = driver.try_save(&open).await;
-            assert!(is_answer_timeout(&save_result), "{save_result:?}");
-            assert_eq!(lock_traffic(&traffic).commits_until_swallow, 0, "the commit was sent once");
-            let found = store.record(id).await.expect("another connection").expect("it exists");
-            assert_eq!(found.version, 1 + u64::from(is_committed));
-            // Saved again, the batch takes effect once.
-            let again = driver.save(&open).await;
-            assert_eq!(matches!(again, SaveResult::Conflict(_)), is_committed, "{again:?}");
-            assert_eq!(store.history(id, 0, 10).await.expect("entries").len(), 2);
-            assert_eq!(store.last_seq().await.expect("the log"), last_seq + 1);
-        }
-    });
+#[tokio::test]
+async fn unanswered_commit_returns_unavailable_and_is_not_retried() {
+    let (store, traffic, _proxy) = open_behind_proxy().await;
+    let mut driver = StoreDriver::new(&store).await;
+    let ann = user("ann");
+    for (commits, is_committed) in [(1, false), (2, true)] {
+        let id = driver.create_record(&ann, "suite.box", json!({}), start_time()).await;
+        let mut open = driver.new_batch(start_time());
+        let operation = driver.operation(&ann, fire_call(id, "write", json!({ "number": 1 })));
+        driver.decide(&mut open, operation, start_time()).await;
+        let last_seq = store.last_seq().await.expect("the log");
+        lock_traffic(&traffic).commits_until_swallow = commits;
+        let save_result = driver.try_save(&open).await;
+        assert!(is_answer_timeout(&save_result), "{save_result:?}");
+        assert_eq!(lock_traffic(&traffic).commits_until_swallow, 0, "the commit was sent once");
+        let found = store.record(id).await.expect("another connection").expect("it exists");
+        assert_eq!(found.version, 1 + u64::from(is_committed));
+        // Saved again, the batch takes effect once.
+        let again = driver.save(&open).await;
+        assert_eq!(matches!(again, SaveResult::Conflict(_)), is_committed, "{again:?}");
+        assert_eq!(store.history(id, 0, 10).await.expect("entries").len(), 2);
+        assert_eq!(store.last_seq().await.expect("the log"), last_seq + 1);
+    }
 }
 
 /// One caller gets an error, the next one a new connection, and the listener reconnects.
-#[test]
-fn unresponsive_connections_are_replaced() {
-    block_on(async {
-        let (store, traffic, _proxy) = open_behind_proxy().await;
-        let id = StoreDriver::new(&store).await.create_record(&user("ann"), "suite.box", json!({}), start_time()).await;
-        let read = || store.record(id);
-        // Leaves several idle connections.
-        let (a, b, c, d) = tokio::join!(read(), read(), read(), read());
-        assert!([a, b, c, d].iter().all(Result::is_ok));
-        let mut changes = store.change_notifications().expect("the store listens for changes");
-        while *changes.borrow_and_update() == 0 {
-            changes.changed().await.expect("the store listens for changes");
-        }
-        {
-            let mut locked_traffic = lock_traffic(&traffic);
-            assert!(locked_traffic.connections >= 4, "{locked_traffic:?}");
-            locked_traffic.silent_before = locked_traffic.connections;
-        }
-        let read_result = read().await;
-        assert!(is_answer_timeout(&read_result), "{read_result:?}");
-        assert!(read().await.expect("a new connection").is_some());
-        tokio::time::timeout(MAX_RECONNECT_WAIT, changes.changed())
-            .await
-            .expect("the wait ends in time")
-            .expect("the store listens for changes");
-    });
+#[tokio::test]
+async fn unresponsive_connections_are_replaced() {
+    let (store, traffic, _proxy) = open_behind_proxy().await;
+    let id = StoreDriver::new(&store).await.create_record(&user("ann"), "suite.box", json!({}), start_time()).await;
+    let read = || store.record(id);
+    // Leaves several idle connections.
+    let (a, b, c, d) = tokio::join!(read(), read(), read(), read());
+    assert!([a, b, c, d].iter().all(Result::is_ok));
+    let mut changes = store.change_notifications().expect("the store listens for changes");
+    while *changes.borrow_and_update() == 0 {
+        changes.changed().await.expect("the store listens for changes");
+    }
+    {
+        let mut locked_traffic = lock_traffic(&traffic);
+        assert!(locked_traffic.connections >= 4, "{locked_traffic:?}");
+        locked_traffic.silent_before = locked_traffic.connections;
+    }
+    let read_result = read().await;
+    assert!(is_answer_timeout(&read_result), "{read_result:?}");
+    assert!(read().await.expect("a new connection").is_some());
+    tokio::time::timeout(MAX_RECONNECT_WAIT, changes.changed())
+        .await
+        .expect("the wait ends in time")
+        .expect("the store listens for changes");
 }
 
 /// The connection returns to the pool only after it has answered.
-#[test]
-fn cancelled_query_does_not_block_later_reads() {
-    block_on(async {
-        let (store, traffic, _proxy) = open_behind_proxy().await;
-        let id = StoreDriver::new(&store).await.create_record(&user("ann"), "suite.box", json!({}), start_time()).await;
-        assert!(store.record(id).await.expect("a connection").is_some());
-        {
-            let mut locked_traffic = lock_traffic(&traffic);
-            locked_traffic.silent_before = locked_traffic.connections;
-        }
-        // Starts a query on each idle connection and cancels it.
-        for _ in 0..8 {
-            let swallowed_before = lock_traffic(&traffic).swallowed_connections.len();
-            let next_swallowed = async {
-                while lock_traffic(&traffic).swallowed_connections.len() == swallowed_before {
-                    tokio::task::yield_now().await;
-                }
-            };
-            tokio::select! {
-                found = store.record(id) => {
-                    assert!(found.expect("a new connection").is_some());
-                    assert!(swallowed_before > 0, "an idle connection was used first");
-                    return;
-                }
-                () = next_swallowed => {}
+#[tokio::test]
+async fn cancelled_query_does_not_block_later_reads() {
+    let (store, traffic, _proxy) = open_behind_proxy().await;
+    let id = StoreDriver::new(&store).await.create_record(&user("ann"), "suite.box", json!({}), start_time()).await;
+    assert!(store.record(id).await.expect("a connection").is_some());
+    {
+        let mut locked_traffic = lock_traffic(&traffic);
+        locked_traffic.silent_before = locked_traffic.connections;
+    }
+    // Starts a query on each idle connection and cancels it.
+    for _ in 0..8 {
+        let swallowed_before = lock_traffic(&traffic).swallowed_connections.len();
+        let next_swallowed = async {
+            while lock_traffic(&traffic).swallowed_connections.len() == swallowed_before {
+                tokio::task::yield_now().await;
             }
+        };
+        tokio::select! {
+            found = store.record(id) => {
+                assert!(found.expect("a new connection").is_some());
+                assert!(swallowed_before > 0, "an idle connection was used first");
+                return;
+            }
+            () = next_swallowed => {}
         }
-        panic!("no new connection was opened");
-    });
+    }
+    panic!("no new connection was opened");
 }

@@ -95,10 +95,10 @@ pub(crate) fn test_functions(path: &str, text: &str) -> Vec<TestFunction> {
         if let Some(comment) = line.strip_prefix("//") {
             rules.extend(id::find_rule_ids(comment));
         } else if line.starts_with("#[") {
-            is_test |= line == "#[test]";
+            is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
         } else {
-            let name =
-                line.trim_start_matches("pub ").strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
+            let line = line.trim_start_matches("pub ").trim_start_matches("async ");
+            let name = line.strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
             if let (true, Some(name)) = (is_test, name) {
                 let rules = std::mem::take(&mut rules);
                 tests.push(TestFunction { path: path.into(), line: number + 1, name: name.into(), rules });
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn refuses() {}
 
-    #[test]
-    fn cites_nothing() {}
+    #[tokio::test]
+    async fn cites_nothing() {}
 }
 
 // INV-1, as in `INV-2`

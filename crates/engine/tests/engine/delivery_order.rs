@@ -13,8 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::support::http_receiver::{HttpReceiver, loopback_transport};
 use crate::support::{
-    block_on, config_without_polling, json_object, new_job_submission, on_each_store, open_engine, open_postgres,
-    start_time,
+    config_without_polling, json_object, new_job_submission, on_each_store, open_engine, open_postgres, start_time,
 };
 
 /// Too many to be in order by chance.
@@ -112,39 +111,35 @@ fn call_with_check_delivers_before_later_calls() {
 }
 
 /// EXE-16: the engine whose clock is behind decides at the time of the other, and its messages still come second.
-#[test]
-fn deliveries_keep_order_across_skewed_clocks() {
-    block_on(async {
-        let url = PostgresServer::shared().create_database();
-        let (ahead, behind) = (Clock::manual(seconds_after_start(30)), Clock::manual(start_time()));
-        let first = open_engine(open_postgres(&url, &ahead).await, bell_config()).await;
-        let second = open_engine(open_postgres(&url, &behind).await, bell_config()).await;
-        let receiver = HttpReceiver::start([]).await;
-        let bells = create_bells(&second, &receiver.url()).await;
-        ring_bells(&first, &bells, "one").await;
-        ring_bells(&second, &bells, "two").await;
-        ring_bells(&first, &bells, "three").await;
-        first.start_deliveries(loopback_transport(), 4);
-        assert_strokes(&receiver, &bells, &["one", "one again", "two", "two again", "three", "three again"]).await;
-        first.close().await;
-        second.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn deliveries_keep_order_across_skewed_clocks() {
+    let url = PostgresServer::shared().create_database();
+    let (ahead, behind) = (Clock::manual(seconds_after_start(30)), Clock::manual(start_time()));
+    let first = open_engine(open_postgres(&url, &ahead).await, bell_config()).await;
+    let second = open_engine(open_postgres(&url, &behind).await, bell_config()).await;
+    let receiver = HttpReceiver::start([]).await;
+    let bells = create_bells(&second, &receiver.url()).await;
+    ring_bells(&first, &bells, "one").await;
+    ring_bells(&second, &bells, "two").await;
+    ring_bells(&first, &bells, "three").await;
+    first.start_deliveries(loopback_transport(), 4);
+    assert_strokes(&receiver, &bells, &["one", "one again", "two", "two again", "three", "three again"]).await;
+    first.close().await;
+    second.close().await;
 }
 
 /// Until the clock has caught up, all changes of a record have the same time.
-#[test]
-fn deliveries_keep_order_after_clock_steps_back() {
-    block_on(async {
-        let clock = Clock::manual(seconds_after_start(30));
-        let engine = open_engine(AnyStore::Memory(MemoryStore::new(clock.clone())), bell_config()).await;
-        let receiver = HttpReceiver::start([]).await;
-        let bells = create_bells(&engine, &receiver.url()).await;
-        ring_bells(&engine, &bells, "one").await;
-        clock.set(start_time());
-        ring_bells(&engine, &bells, "two").await;
-        clock.set(seconds_after_start(30));
-        engine.start_deliveries(loopback_transport(), 4);
-        assert_strokes(&receiver, &bells, &["one", "one again", "two", "two again"]).await;
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn deliveries_keep_order_after_clock_steps_back() {
+    let clock = Clock::manual(seconds_after_start(30));
+    let engine = open_engine(AnyStore::Memory(MemoryStore::new(clock.clone())), bell_config()).await;
+    let receiver = HttpReceiver::start([]).await;
+    let bells = create_bells(&engine, &receiver.url()).await;
+    ring_bells(&engine, &bells, "one").await;
+    clock.set(start_time());
+    ring_bells(&engine, &bells, "two").await;
+    clock.set(seconds_after_start(30));
+    engine.start_deliveries(loopback_transport(), 4);
+    assert_strokes(&receiver, &bells, &["one", "one again", "two", "two again"]).await;
+    engine.close().await;
 }

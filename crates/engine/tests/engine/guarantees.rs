@@ -82,78 +82,74 @@ fn batch_is_decided_in_order_and_each_call_alone() {
 }
 
 /// Capacity is free again after the replies.
-#[test]
-fn full_queue_returns_overloaded() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn full_queue_returns_overloaded() {
     let (checks, held) = HeldChecks::create();
-    block_on(async {
-        let config =
-            EngineConfig { max_queued_operations: 2, checks, check_timeout: TEST_TIMEOUT, ..EngineConfig::default() };
-        let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config).await;
-        let note = || {
-            let engine = engine.clone();
-            tokio::spawn(async move {
-                engine.create(&user("ann"), "race.note", json_object(json!({ "text": "hello" }))).await
-            })
-        };
-        let notes = [note(), note()];
-        // Both hold a permit and wait for their checks.
-        held.wait_until_asked(2).await;
-        let reply = engine.submit(new_job_submission()).await;
-        assert!(matches!(reply, Err(EngineError::Overloaded { retry_after }) if retry_after > Duration::ZERO));
-        held.release();
-        for note in notes {
-            note.await.unwrap().unwrap();
-        }
-        engine.submit(new_job_submission()).await.unwrap();
-        engine.close().await;
-    });
+    let config =
+        EngineConfig { max_queued_operations: 2, checks, check_timeout: TEST_TIMEOUT, ..EngineConfig::default() };
+    let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config).await;
+    let note = || {
+        let engine = engine.clone();
+        tokio::spawn(
+            async move { engine.create(&user("ann"), "race.note", json_object(json!({ "text": "hello" }))).await },
+        )
+    };
+    let notes = [note(), note()];
+    // Both hold a permit and wait for their checks.
+    held.wait_until_asked(2).await;
+    let reply = engine.submit(new_job_submission()).await;
+    assert!(matches!(reply, Err(EngineError::Overloaded { retry_after }) if retry_after > Duration::ZERO));
+    held.release();
+    for note in notes {
+        note.await.unwrap().unwrap();
+    }
+    engine.submit(new_job_submission()).await.unwrap();
+    engine.close().await;
 }
 
-#[test]
-fn conflicting_engines_give_each_job_one_holder() {
-    block_on(async {
-        let store = AnyStore::Memory(MemoryStore::new(Clock::manual(start_time())));
-        let (one, other) = (
-            open_engine(store.clone(), EngineConfig::default()).await,
-            open_engine(store.clone(), EngineConfig::default()).await,
-        );
-        let ids: Vec<_> = {
-            let replies = one.submit_all((0..200).map(|_| new_job_submission()).collect()).await.unwrap();
-            replies.into_iter().map(|reply| reply.unwrap().subject).collect()
-        };
-        let mut tasks = Vec::new();
-        for engine in [&one, &other] {
-            for number in 0..4 {
-                let (engine, ids) = (engine.clone(), ids.clone());
-                tasks.push(tokio::spawn(async move {
-                    let mut won = Vec::new();
-                    for id in ids {
-                        let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
-                        let reply = engine.submit(Submission::new(&worker(&format!("w{number}")), call)).await;
-                        match &reply {
-                            Ok(_) => won.push(id),
-                            Err(_) => assert_ne!(reply_code(&reply), "closed"),
-                        }
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn conflicting_engines_give_each_job_one_holder() {
+    let store = AnyStore::Memory(MemoryStore::new(Clock::manual(start_time())));
+    let (one, other) = (
+        open_engine(store.clone(), EngineConfig::default()).await,
+        open_engine(store.clone(), EngineConfig::default()).await,
+    );
+    let ids: Vec<_> = {
+        let replies = one.submit_all((0..200).map(|_| new_job_submission()).collect()).await.unwrap();
+        replies.into_iter().map(|reply| reply.unwrap().subject).collect()
+    };
+    let mut tasks = Vec::new();
+    for engine in [&one, &other] {
+        for number in 0..4 {
+            let (engine, ids) = (engine.clone(), ids.clone());
+            tasks.push(tokio::spawn(async move {
+                let mut won = Vec::new();
+                for id in ids {
+                    let call = Call::Lease { record: id, worker: "w".into(), lease: None, start: true };
+                    let reply = engine.submit(Submission::new(&worker(&format!("w{number}")), call)).await;
+                    match &reply {
+                        Ok(_) => won.push(id),
+                        Err(_) => assert_ne!(reply_code(&reply), "closed"),
                     }
-                    won
-                }));
-            }
+                }
+                won
+            }));
         }
-        let mut won = Vec::new();
-        for task in tasks {
-            won.extend(task.await.unwrap());
-        }
-        won.sort_unstable();
-        let mut ids = ids;
-        ids.sort_unstable();
-        assert_eq!(won, ids, "each job has one holder");
-        let attempts = store.executions(ids[0]).await.unwrap();
-        assert_eq!(attempts.len(), 1);
-        let conflicts = one.counters().conflicts + other.counters().conflicts;
-        println!("{conflicts} conflicts");
-        one.close().await;
-        other.close().await;
-    });
+    }
+    let mut won = Vec::new();
+    for task in tasks {
+        won.extend(task.await.unwrap());
+    }
+    won.sort_unstable();
+    let mut ids = ids;
+    ids.sort_unstable();
+    assert_eq!(won, ids, "each job has one holder");
+    let attempts = store.executions(ids[0]).await.unwrap();
+    assert_eq!(attempts.len(), 1);
+    let conflicts = one.counters().conflicts + other.counters().conflicts;
+    println!("{conflicts} conflicts");
+    one.close().await;
+    other.close().await;
 }
 
 /// The answer is logged.

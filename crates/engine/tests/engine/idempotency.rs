@@ -276,65 +276,61 @@ fn idempotency_keys_survive_restart() {
     assert_eq!((first.1, second.1), (FencingToken(1), FencingToken(1)));
 }
 
-#[test]
-fn concurrent_calls_with_same_key_share_one_result() {
-    block_on(async {
-        let store = FaultyStore::gated(MemoryStore::new(Clock::manual(start_time())));
-        let engine = open_engine(store.clone(), EngineConfig::default()).await;
-        let first = spawn_submit(&engine, create_lane("a").with_idempotency_key("k"));
-        store.wait_for_saves(1).await;
-        let followers: Vec<_> =
-            (0..10).map(|_| spawn_submit(&engine, create_lane("a").with_idempotency_key("k"))).collect();
-        assert_eq!(
-            reply_code(&engine.submit(create_lane("b").with_idempotency_key("k")).await),
-            "idempotency_key_reused",
-            "the call is refused at once"
-        );
-        // The same owner with other roles may get another reply, so it must retry.
-        let mut other = create_lane("a").with_idempotency_key("k");
-        other.actor = Actor::new("ann", &["moderator"]);
-        assert_eq!(reply_code(&engine.submit(other).await), "idempotency_key_in_use");
-        wait_until_queued(&engine, 11).await;
-        store.save_gate.add_permits(10);
-        let first = first.await.unwrap().unwrap();
-        for follower in followers {
-            assert_replay(&follower.await.unwrap().unwrap(), &first);
-        }
-        assert_eq!(log_length(&engine).await, 1);
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_calls_with_same_key_share_one_result() {
+    let store = FaultyStore::gated(MemoryStore::new(Clock::manual(start_time())));
+    let engine = open_engine(store.clone(), EngineConfig::default()).await;
+    let first = spawn_submit(&engine, create_lane("a").with_idempotency_key("k"));
+    store.wait_for_saves(1).await;
+    let followers: Vec<_> =
+        (0..10).map(|_| spawn_submit(&engine, create_lane("a").with_idempotency_key("k"))).collect();
+    assert_eq!(
+        reply_code(&engine.submit(create_lane("b").with_idempotency_key("k")).await),
+        "idempotency_key_reused",
+        "the call is refused at once"
+    );
+    // The same owner with other roles may get another reply, so it must retry.
+    let mut other = create_lane("a").with_idempotency_key("k");
+    other.actor = Actor::new("ann", &["moderator"]);
+    assert_eq!(reply_code(&engine.submit(other).await), "idempotency_key_in_use");
+    wait_until_queued(&engine, 11).await;
+    store.save_gate.add_permits(10);
+    let first = first.await.unwrap().unwrap();
+    for follower in followers {
+        assert_replay(&follower.await.unwrap().unwrap(), &first);
+    }
+    assert_eq!(log_length(&engine).await, 1);
+    engine.close().await;
 }
 
 /// The late engine finds the reply when it saves.
-#[test]
-fn second_engine_replays_reply_of_first() {
-    block_on(async {
-        let store = FaultyStore::gated(MemoryStore::new(Clock::manual(start_time())));
-        let quick = open_engine(store.inner.clone(), EngineConfig::default()).await;
-        let late = open_engine(store.clone(), EngineConfig::default()).await;
-        let losing = tokio::spawn({
-            let late = late.clone();
-            // Other operations of its batch are not affected.
-            async move {
-                late.submit_all(vec![
-                    new_job_submission(),
-                    create_lane("a").with_idempotency_key("k"),
-                    create_lane("b").with_idempotency_key("l"),
-                ])
-                .await
-            }
-        });
-        store.wait_for_saves(1).await;
-        let first = quick.submit(create_lane("a").with_idempotency_key("k")).await.unwrap();
-        quick.submit(create_lane("c").with_idempotency_key("l")).await.unwrap();
-        store.save_gate.add_permits(10);
-        let replies = losing.await.unwrap().unwrap();
-        assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "ok", "idempotency_key_reused"]);
-        assert_replay(replies[1].as_ref().unwrap(), &first);
-        assert_eq!((late.counters().conflicts, log_length(&quick).await), (1, 3));
-        quick.close().await;
-        late.close().await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn second_engine_replays_reply_of_first() {
+    let store = FaultyStore::gated(MemoryStore::new(Clock::manual(start_time())));
+    let quick = open_engine(store.inner.clone(), EngineConfig::default()).await;
+    let late = open_engine(store.clone(), EngineConfig::default()).await;
+    let losing = tokio::spawn({
+        let late = late.clone();
+        // Other operations of its batch are not affected.
+        async move {
+            late.submit_all(vec![
+                new_job_submission(),
+                create_lane("a").with_idempotency_key("k"),
+                create_lane("b").with_idempotency_key("l"),
+            ])
+            .await
+        }
     });
+    store.wait_for_saves(1).await;
+    let first = quick.submit(create_lane("a").with_idempotency_key("k")).await.unwrap();
+    quick.submit(create_lane("c").with_idempotency_key("l")).await.unwrap();
+    store.save_gate.add_permits(10);
+    let replies = losing.await.unwrap().unwrap();
+    assert_eq!(replies.iter().map(reply_code).collect::<Vec<_>>(), ["ok", "ok", "idempotency_key_reused"]);
+    assert_replay(replies[1].as_ref().unwrap(), &first);
+    assert_eq!((late.counters().conflicts, log_length(&quick).await), (1, 3));
+    quick.close().await;
+    late.close().await;
 }
 
 #[test]

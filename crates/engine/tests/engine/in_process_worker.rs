@@ -91,145 +91,132 @@ fn handler_result_decides_job_outcome() {
 }
 
 /// An error text that is too large is truncated. No report is retried forever, so that `close` ends.
-#[test]
-fn unstorable_result_fails_its_job() {
-    block_on(async {
-        let reject = |batch: &Batch| {
-            let rude = |write: &DecidedOperation| matches!(&write.operation.call, Call::Commit { result, .. } if result["said"] == "rude");
-            batch.operations.iter().any(rude).then(|| Err(StoreError::Rejected("no".to_owned())))
-        };
-        let store = FaultyStore::new(MemoryStore::new(Clock::manual(start_time())), reject);
-        let engine = open_engine(
-            store,
-            EngineConfig { max_result_bytes: 1_000, max_input_bytes: 2_000, ..config_without_polling() },
-        )
-        .await;
-        let (large, rude, wordy) = (
-            create_errand(&engine, "large").await,
-            create_errand(&engine, "rude").await,
-            create_errand(&engine, "wordy").await,
-        );
-        engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |job: WorkerJob| async move {
-            match job.field("what").as_str() {
-                Some("large") => Ok(json!({ "said": "x".repeat(2_000) })),
-                Some("rude") => Ok(json!({ "said": "rude" })),
-                _ => Err(FailureReport { retryable: Some(false), ..FailureReport::new("wordy", &"x".repeat(5_000)) }),
-            }
-        });
-        assert_eq!(last_error(&*wait_until(&engine, large, is_in_state("failed")).await), "SIZE_EXCEEDED");
-        assert_eq!(last_error(&*wait_until(&engine, rude, is_in_state("failed")).await), "store_rejected");
-        assert_eq!(last_error(&*wait_until(&engine, wordy, is_in_state("failed")).await), "wordy");
-        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn unstorable_result_fails_its_job() {
+    let reject = |batch: &Batch| {
+        let rude = |write: &DecidedOperation| matches!(&write.operation.call, Call::Commit { result, .. } if result["said"] == "rude");
+        batch.operations.iter().any(rude).then(|| Err(StoreError::Rejected("no".to_owned())))
+    };
+    let store = FaultyStore::new(MemoryStore::new(Clock::manual(start_time())), reject);
+    let engine = open_engine(
+        store,
+        EngineConfig { max_result_bytes: 1_000, max_input_bytes: 2_000, ..config_without_polling() },
+    )
+    .await;
+    let (large, rude, wordy) = (
+        create_errand(&engine, "large").await,
+        create_errand(&engine, "rude").await,
+        create_errand(&engine, "wordy").await,
+    );
+    engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |job: WorkerJob| async move {
+        match job.field("what").as_str() {
+            Some("large") => Ok(json!({ "said": "x".repeat(2_000) })),
+            Some("rude") => Ok(json!({ "said": "rude" })),
+            _ => Err(FailureReport { retryable: Some(false), ..FailureReport::new("wordy", &"x".repeat(5_000)) }),
+        }
     });
+    assert_eq!(last_error(&*wait_until(&engine, large, is_in_state("failed")).await), "SIZE_EXCEEDED");
+    assert_eq!(last_error(&*wait_until(&engine, rude, is_in_state("failed")).await), "store_rejected");
+    assert_eq!(last_error(&*wait_until(&engine, wordy, is_in_state("failed")).await), "wordy");
+    tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
 }
 
 /// The handler panics before it returns its future.
-#[test]
-fn handler_panic_fails_attempt_without_leaking_message() {
-    block_on(async {
-        let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config_without_polling()).await;
-        let id = create_errand(&engine, "stumble").await;
-        engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |job: WorkerJob| {
-            assert_ne!(job.token, FencingToken(1), "secret detail");
-            async { Ok(json!({ "said": "ouch" })) }
-        });
-        let stumbled = wait_until(&engine, id, is_in_state("done")).await;
-        assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("EXCEPTION")));
-        // The panic message may quote a payload.
-        let log = engine.store().log(0, 100).await.expect("the log");
-        assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("secret detail")));
-        engine.close().await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handler_panic_fails_attempt_without_leaking_message() {
+    let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config_without_polling()).await;
+    let id = create_errand(&engine, "stumble").await;
+    engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |job: WorkerJob| {
+        assert_ne!(job.token, FencingToken(1), "secret detail");
+        async { Ok(json!({ "said": "ouch" })) }
     });
+    let stumbled = wait_until(&engine, id, is_in_state("done")).await;
+    assert_eq!((stumbled.attempt, last_error(&stumbled)), (2, json!("EXCEPTION")));
+    // The panic message may quote a payload.
+    let log = engine.store().log(0, 100).await.expect("the log");
+    assert!(!log.iter().any(|entry| format!("{:?}", entry.body()).contains("secret detail")));
+    engine.close().await;
 }
 
-#[test]
-fn failed_heartbeat_is_retried_within_the_lease() {
-    block_on(async {
-        let beats = Arc::new(Mutex::new(Vec::new()));
-        let heartbeat_times = Arc::clone(&beats);
-        let busy = move |batch: &Batch| {
-            let beat = |write: &DecidedOperation| matches!(write.operation.call, Call::Heartbeat { .. });
-            if !batch.operations.iter().any(beat) {
-                return None;
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn failed_heartbeat_is_retried_within_the_lease() {
+    let beats = Arc::new(Mutex::new(Vec::new()));
+    let heartbeat_times = Arc::clone(&beats);
+    let busy = move |batch: &Batch| {
+        let beat = |write: &DecidedOperation| matches!(write.operation.call, Call::Heartbeat { .. });
+        if !batch.operations.iter().any(beat) {
+            return None;
+        }
+        let mut times = heartbeat_times.lock().unwrap();
+        times.push(tokio::time::Instant::now());
+        (times.len() < 3).then_some(Err(StoreError::Busy))
+    };
+    let store = FaultyStore::new(MemoryStore::new(Clock::manual(start_time())), busy);
+    let engine = open_engine(store, EngineConfig { shutdown_grace: Duration::ZERO, ..config_without_polling() }).await;
+    create_errand(&engine, "wait").await;
+    // Heartbeats every second: two failures, each retried only a second later, would lose the lease.
+    let lease = Some(Span::from_millis(3_000));
+    engine.work(
+        WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
+        |_: WorkerJob| std::future::pending(),
+    );
+    let three = async {
+        loop {
+            if let [first, _, third, ..] = beats.lock().unwrap()[..] {
+                return third - first;
             }
-            let mut times = heartbeat_times.lock().unwrap();
-            times.push(tokio::time::Instant::now());
-            (times.len() < 3).then_some(Err(StoreError::Busy))
-        };
-        let store = FaultyStore::new(MemoryStore::new(Clock::manual(start_time())), busy);
-        let engine =
-            open_engine(store, EngineConfig { shutdown_grace: Duration::ZERO, ..config_without_polling() }).await;
-        create_errand(&engine, "wait").await;
-        // Heartbeats every second: two failures, each retried only a second later, would lose the lease.
-        let lease = Some(Span::from_millis(3_000));
-        engine.work(
-            WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
-            |_: WorkerJob| std::future::pending(),
-        );
-        let three = async {
-            loop {
-                if let [first, _, third, ..] = beats.lock().unwrap()[..] {
-                    return third - first;
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let took = tokio::time::timeout(TEST_TIMEOUT, three).await.expect("no timeout");
-        assert!(took < Duration::from_secs(1), "{took:?}");
-        engine.close().await;
-    });
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let took = tokio::time::timeout(TEST_TIMEOUT, three).await.expect("no timeout");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    engine.close().await;
 }
 
 /// The store stays busy; the lease must expire.
-#[test]
-fn close_gives_up_unreportable_commit() {
-    block_on(async {
-        let busy = |batch: &Batch| {
-            let commit = |write: &DecidedOperation| matches!(write.operation.call, Call::Commit { .. });
-            batch.operations.iter().any(commit).then_some(Err(StoreError::Busy))
-        };
-        let store = FaultyStore::new(MemoryStore::new(Clock::manual(start_time())), busy);
-        let engine = open_engine(
-            store.clone(),
-            EngineConfig { shutdown_grace: Duration::from_millis(1), ..config_without_polling() },
-        )
-        .await;
-        let id = create_errand(&engine, "fetch").await;
-        engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |_: WorkerJob| async {
-            Ok(json!({ "said": "here" }))
-        });
-        wait_until(&engine, id, |record| record.live_execution().is_some()).await;
-        tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
-        assert!(store.inner.record(id).await.unwrap().unwrap().live_execution().is_some());
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn close_gives_up_unreportable_commit() {
+    let busy = |batch: &Batch| {
+        let commit = |write: &DecidedOperation| matches!(write.operation.call, Call::Commit { .. });
+        batch.operations.iter().any(commit).then_some(Err(StoreError::Busy))
+    };
+    let store = FaultyStore::new(MemoryStore::new(Clock::manual(start_time())), busy);
+    let engine = open_engine(
+        store.clone(),
+        EngineConfig { shutdown_grace: Duration::from_millis(1), ..config_without_polling() },
+    )
+    .await;
+    let id = create_errand(&engine, "fetch").await;
+    engine.work(WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE), |_: WorkerJob| async { Ok(json!({ "said": "here" })) });
+    wait_until(&engine, id, |record| record.live_execution().is_some()).await;
+    tokio::time::timeout(TEST_TIMEOUT, engine.close()).await.expect("no timeout");
+    assert!(store.inner.record(id).await.unwrap().unwrap().live_execution().is_some());
 }
 
-#[test]
-fn heartbeats_extend_lease_of_long_job() {
-    block_on(async {
-        let engine = open_engine(MemoryStore::new(Clock::machine()), EngineConfig::default()).await;
-        let id = create_errand(&engine, "wait").await;
-        let (began, mut starts) = mpsc::unbounded_channel();
-        let gate = Arc::new(Semaphore::new(0));
-        let waits = Arc::clone(&gate);
-        let lease = Some(Span::from_millis(3_000));
-        engine.work(
-            WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
-            move |job: WorkerJob| {
-                let (began, waits) = (began.clone(), Arc::clone(&waits));
-                async move {
-                    let _ = began.send(job.record.execution.as_ref().expect("leased").expires_at);
-                    let _ = waits.acquire().await;
-                    Ok(json!({ "said": "done" }))
-                }
-            },
-        );
-        let first_end = starts.recv().await.expect("the job started");
-        wait_until(&engine, id, |record| record.execution.as_ref().is_some_and(|own| own.expires_at > first_end)).await;
-        gate.add_permits(1);
-        assert_eq!(wait_until(&engine, id, is_in_state("done")).await.attempt, 1);
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn heartbeats_extend_lease_of_long_job() {
+    let engine = open_engine(MemoryStore::new(Clock::machine()), EngineConfig::default()).await;
+    let id = create_errand(&engine, "wait").await;
+    let (began, mut starts) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let waits = Arc::clone(&gate);
+    let lease = Some(Span::from_millis(3_000));
+    engine.work(
+        WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
+        move |job: WorkerJob| {
+            let (began, waits) = (began.clone(), Arc::clone(&waits));
+            async move {
+                let _ = began.send(job.record.execution.as_ref().expect("leased").expires_at);
+                let _ = waits.acquire().await;
+                Ok(json!({ "said": "done" }))
+            }
+        },
+    );
+    let first_end = starts.recv().await.expect("the job started");
+    wait_until(&engine, id, |record| record.execution.as_ref().is_some_and(|own| own.expires_at > first_end)).await;
+    gate.add_permits(1);
+    assert_eq!(wait_until(&engine, id, is_in_state("done")).await.attempt, 1);
+    engine.close().await;
 }
 
 /// A handler that ignores the request is dropped.
@@ -301,34 +288,32 @@ impl Drop for DropNotifier {
     }
 }
 
-#[test]
-fn lost_lease_drops_the_handler() {
-    block_on(async {
-        let clock = Clock::manual(start_time());
-        let engine = open_engine(MemoryStore::new(clock.clone()), config_without_polling()).await;
-        let id = create_errand(&engine, "wait").await;
-        let (dropped, mut drops) = mpsc::unbounded_channel();
-        let lease = Some(Span::from_millis(300));
-        engine.work(
-            WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
-            move |job: WorkerJob| {
-                let drop_notifier = DropNotifier(dropped.clone());
-                async move {
-                    let _drop_notifier = drop_notifier;
-                    if job.token == FencingToken(1) {
-                        std::future::pending::<()>().await;
-                    }
-                    Ok(json!({ "said": "again" }))
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lost_lease_drops_the_handler() {
+    let clock = Clock::manual(start_time());
+    let engine = open_engine(MemoryStore::new(clock.clone()), config_without_polling()).await;
+    let id = create_errand(&engine, "wait").await;
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let lease = Some(Span::from_millis(300));
+    engine.work(
+        WorkerConfig { lease_duration: lease, ..WorkerConfig::for_lifecycle(ERRAND_LIFECYCLE) },
+        move |job: WorkerJob| {
+            let drop_notifier = DropNotifier(dropped.clone());
+            async move {
+                let _drop_notifier = drop_notifier;
+                if job.token == FencingToken(1) {
+                    std::future::pending::<()>().await;
                 }
-            },
-        );
-        wait_until(&engine, id, |record| record.live_execution().is_some()).await;
-        // The process was suspended for an hour.
-        clock.set(start_time().checked_add(Span::from_secs(3_600)).unwrap());
-        tokio::time::timeout(TEST_TIMEOUT, drops.recv()).await.expect("no timeout").expect("dropped");
-        assert_eq!(wait_until(&engine, id, is_in_state("done")).await.attempt, 2);
-        engine.close().await;
-    });
+                Ok(json!({ "said": "again" }))
+            }
+        },
+    );
+    wait_until(&engine, id, |record| record.live_execution().is_some()).await;
+    // The process was suspended for an hour.
+    clock.set(start_time().checked_add(Span::from_secs(3_600)).unwrap());
+    tokio::time::timeout(TEST_TIMEOUT, drops.recv()).await.expect("no timeout").expect("dropped");
+    assert_eq!(wait_until(&engine, id, is_in_state("done")).await.attempt, 2);
+    engine.close().await;
 }
 
 /// The clock does not move. Leases of other workers continue.

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::support::held_checks::HeldChecks;
 use crate::support::{
-    JOB_LIFECYCLE, TEST_TIMEOUT, block_on, config_without_polling, create_job, json_object, lease_one,
-    new_job_submission, on_each_store, open_engine, reply_code, start_time,
+    JOB_LIFECYCLE, TEST_TIMEOUT, config_without_polling, create_job, json_object, lease_one, new_job_submission,
+    on_each_store, open_engine, reply_code, start_time,
 };
 
 fn poke(actor: &str, record: RecordId, text: &str) -> Submission {
@@ -161,24 +161,21 @@ fn mismatched_payload_bytes_return_payload_mismatch() {
     });
 }
 
-#[test]
-fn queued_bytes_over_limit_return_overloaded() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn queued_bytes_over_limit_return_overloaded() {
     let (checks, held) = HeldChecks::create();
-    block_on(async {
-        let config =
-            EngineConfig { max_queued_bytes: 150, checks, check_timeout: TEST_TIMEOUT, ..EngineConfig::default() };
-        let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config).await;
-        let note = || {
-            let engine = engine.clone();
-            let fields = json_object(json!({ "text": "x".repeat(80) }));
-            async move { engine.create(&user("ann"), "race.note", fields).await }
-        };
-        let first = tokio::spawn(note());
-        held.wait_until_asked(1).await;
-        assert!(matches!(note().await, Err(EngineError::Overloaded { .. })));
-        held.release();
-        first.await.unwrap().unwrap();
-        note().await.expect("the queue has capacity again");
-        engine.close().await;
-    });
+    let config = EngineConfig { max_queued_bytes: 150, checks, check_timeout: TEST_TIMEOUT, ..EngineConfig::default() };
+    let engine = open_engine(MemoryStore::new(Clock::manual(start_time())), config).await;
+    let note = || {
+        let engine = engine.clone();
+        let fields = json_object(json!({ "text": "x".repeat(80) }));
+        async move { engine.create(&user("ann"), "race.note", fields).await }
+    };
+    let first = tokio::spawn(note());
+    held.wait_until_asked(1).await;
+    assert!(matches!(note().await, Err(EngineError::Overloaded { .. })));
+    held.release();
+    first.await.unwrap().unwrap();
+    note().await.expect("the queue has capacity again");
+    engine.close().await;
 }

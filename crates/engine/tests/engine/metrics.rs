@@ -92,27 +92,24 @@ fn every_execution_outcome_is_counted() {
 }
 
 /// INV-5
-#[test]
-fn store_failures_and_overload_are_counted() {
-    block_on(async {
-        let inner = onceward_store::MemoryStore::new(Clock::manual(start_time()));
-        let store = FaultyStore::new(inner, |_| Some(Err(onceward_store::StoreError::DiskFull)));
-        let engine = open_engine(store, EngineConfig { max_queued_operations: 2, ..config_without_polling() }).await;
-        assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "store_full");
-        engine.store().save_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
-        let waits = [(); 2].map(|()| spawn_submit(&engine, new_job_submission()));
-        wait_until_queued(&engine, 2).await;
-        assert!(matches!(engine.submit(new_job_submission()).await, Err(EngineError::Overloaded { .. })));
-        let measures = engine.metrics();
-        assert_eq!((measures.queued_operations, measures.queue_capacity, measures.counters.overloaded), (2, 2, 1));
-        engine.store().save_gate.add_permits(10);
-        for wait in waits {
-            assert_eq!(reply_code(&wait.await.unwrap()), "store_full");
-        }
-        let failed: Vec<_> =
-            engine.metrics().failures.into_iter().map(|(code, count)| (code.to_string(), count)).collect();
-        assert_eq!(failed, [("store_full".to_owned(), 3)]);
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn store_failures_and_overload_are_counted() {
+    let inner = onceward_store::MemoryStore::new(Clock::manual(start_time()));
+    let store = FaultyStore::new(inner, |_| Some(Err(onceward_store::StoreError::DiskFull)));
+    let engine = open_engine(store, EngineConfig { max_queued_operations: 2, ..config_without_polling() }).await;
+    assert_eq!(reply_code(&engine.submit(new_job_submission()).await), "store_full");
+    engine.store().save_gate.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    let waits = [(); 2].map(|()| spawn_submit(&engine, new_job_submission()));
+    wait_until_queued(&engine, 2).await;
+    assert!(matches!(engine.submit(new_job_submission()).await, Err(EngineError::Overloaded { .. })));
+    let measures = engine.metrics();
+    assert_eq!((measures.queued_operations, measures.queue_capacity, measures.counters.overloaded), (2, 2, 1));
+    engine.store().save_gate.add_permits(10);
+    for wait in waits {
+        assert_eq!(reply_code(&wait.await.unwrap()), "store_full");
+    }
+    let failed: Vec<_> = engine.metrics().failures.into_iter().map(|(code, count)| (code.to_string(), count)).collect();
+    assert_eq!(failed, [("store_full".to_owned(), 3)]);
 }
 
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ use onceward_testkit::{TempDir, user, worker};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 
-use crate::support::{JOB_LIFECYCLE, block_on, on_each_store, open_engine, open_sqlite, start_time};
+use crate::support::{JOB_LIFECYCLE, on_each_store, open_engine, open_sqlite, start_time};
 
 fn open_object_storage(folder: &TempDir) -> ObjectStorage {
     ObjectStorage::folder(folder.database_path().with_extension("objects"))
@@ -289,8 +289,8 @@ fn damaged_object_returns_object_damaged() {
 }
 
 /// The bytes are checked only on request.
-#[test]
-fn verify_reports_missing_and_damaged_objects() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn verify_reports_missing_and_damaged_objects() {
     let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
     let objects = open_object_storage(&folder);
     let found = async |contents: bool| {
@@ -298,29 +298,27 @@ fn verify_reports_missing_and_damaged_objects() {
         verify_objects(&view, &objects, contents, &mut (), &mut report).await.unwrap();
         (report.objects, report.differences.iter().map(|one| one.key.clone()).collect::<Vec<_>>())
     };
-    block_on(async {
-        let engine = open_engine(open_sqlite(&folder, &clock), config_with_storage(&objects)).await;
-        let given = [
-            test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1),
-            test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 2),
-            test_bytes(10, 3),
-            test_bytes(0, 0),
-        ];
-        for bytes in &given {
-            create_job_with_payload(&engine, bytes).await;
-        }
-        assert_eq!(found(true).await, (2, vec![]));
-        let path = |bytes: &[u8]| {
-            let name = onceward_core::hex::encode(&sha256_of(bytes));
-            (folder.database_path().with_extension("objects").join(&name[..2]).join(&name[2..]), name)
-        };
-        std::fs::write(path(&given[0]).0, "other bytes").unwrap();
-        assert_eq!(found(false).await, (2, vec![]), "without `verify_bytes` only existence is checked");
-        assert_eq!(found(true).await, (2, vec![path(&given[0]).1]));
-        std::fs::remove_file(path(&given[1]).0).unwrap();
-        assert_eq!(found(false).await, (2, vec![path(&given[1]).1]));
-        engine.close().await;
-    });
+    let engine = open_engine(open_sqlite(&folder, &clock), config_with_storage(&objects)).await;
+    let given = [
+        test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1),
+        test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 2),
+        test_bytes(10, 3),
+        test_bytes(0, 0),
+    ];
+    for bytes in &given {
+        create_job_with_payload(&engine, bytes).await;
+    }
+    assert_eq!(found(true).await, (2, vec![]));
+    let path = |bytes: &[u8]| {
+        let name = onceward_core::hex::encode(&sha256_of(bytes));
+        (folder.database_path().with_extension("objects").join(&name[..2]).join(&name[2..]), name)
+    };
+    std::fs::write(path(&given[0]).0, "other bytes").unwrap();
+    assert_eq!(found(false).await, (2, vec![]), "without `verify_bytes` only existence is checked");
+    assert_eq!(found(true).await, (2, vec![path(&given[0]).1]));
+    std::fs::remove_file(path(&given[1]).0).unwrap();
+    assert_eq!(found(false).await, (2, vec![path(&given[1]).1]));
+    engine.close().await;
 }
 
 /// The current version would refuse the call.

@@ -8,29 +8,26 @@ use tokio::sync::Semaphore;
 
 use crate::support::faulty_store::FaultyStore;
 use crate::support::{
-    JOB_LIFECYCLE, TEST_TIMEOUT, block_on, config_without_polling, create_job, lifecycle_files, memory_store,
-    new_job_submission,
+    JOB_LIFECYCLE, TEST_TIMEOUT, config_without_polling, create_job, lifecycle_files, memory_store, new_job_submission,
 };
 
-#[test]
-fn stream_loads_records_of_a_page_together() {
-    block_on(async {
-        let store = FaultyStore::new(memory_store(), |_| None);
-        let engine = crate::support::open_engine(store.clone(), config_without_polling()).await;
-        engine.submit_all((0..300).map(|_| new_job_submission()).collect()).await.expect("room");
-        let (loads, singly) = (store.loads.load(Ordering::SeqCst), store.single_reads.load(Ordering::SeqCst));
-        let mut ann = engine.stream(&user("ann"), 0);
-        for seq in 1..=300 {
-            assert_eq!(ann.next().await.expect("reading").expect("open").seq, seq);
-        }
-        let loads = store.loads.load(Ordering::SeqCst) - loads;
-        let singly = store.single_reads.load(Ordering::SeqCst) - singly;
-        assert!(loads <= 10 && singly == 0, "{loads} loads, and {singly} records one by one");
-        let mut eve = engine.stream(&user("eve"), 0);
-        let nothing = eve.next_until(Some(tokio::time::Instant::now())).await.expect("reading");
-        assert!(nothing.is_none(), "the stream returns no entry of another owner");
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn stream_loads_records_of_a_page_together() {
+    let store = FaultyStore::new(memory_store(), |_| None);
+    let engine = crate::support::open_engine(store.clone(), config_without_polling()).await;
+    engine.submit_all((0..300).map(|_| new_job_submission()).collect()).await.expect("room");
+    let (loads, singly) = (store.loads.load(Ordering::SeqCst), store.single_reads.load(Ordering::SeqCst));
+    let mut ann = engine.stream(&user("ann"), 0);
+    for seq in 1..=300 {
+        assert_eq!(ann.next().await.expect("reading").expect("open").seq, seq);
+    }
+    let loads = store.loads.load(Ordering::SeqCst) - loads;
+    let singly = store.single_reads.load(Ordering::SeqCst) - singly;
+    assert!(loads <= 10 && singly == 0, "{loads} loads, and {singly} records one by one");
+    let mut eve = engine.stream(&user("eve"), 0);
+    let nothing = eve.next_until(Some(tokio::time::Instant::now())).await.expect("reading");
+    assert!(nothing.is_none(), "the stream returns no entry of another owner");
+    engine.close().await;
 }
 
 /// Two at once, one per actor; a save is not delayed.
@@ -68,20 +65,18 @@ fn concurrent_stream_reads_are_limited() {
     });
 }
 
-#[test]
-fn empty_lease_scan_is_cached_per_lifecycle_list() {
-    block_on(async {
-        let store = FaultyStore::new(memory_store(), |_| None);
-        let engine = crate::support::open_engine(store.clone(), config_without_polling()).await;
-        let lease = async |lifecycle: &str| {
-            engine.lease(&worker("bob"), &LeaseRequest::single_job(lifecycle, "w")).await.expect("leasing").len()
-        };
-        for _ in 0..10 {
-            assert_eq!((lease(JOB_LIFECYCLE).await, lease("race.errand").await, lease("race.lane").await), (0, 0, 0));
-        }
-        assert_eq!(store.lease_scans.load(Ordering::SeqCst), 3);
-        create_job(&engine).await;
-        assert_eq!(lease(JOB_LIFECYCLE).await, 1, "a new job causes a scan");
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn empty_lease_scan_is_cached_per_lifecycle_list() {
+    let store = FaultyStore::new(memory_store(), |_| None);
+    let engine = crate::support::open_engine(store.clone(), config_without_polling()).await;
+    let lease = async |lifecycle: &str| {
+        engine.lease(&worker("bob"), &LeaseRequest::single_job(lifecycle, "w")).await.expect("leasing").len()
+    };
+    for _ in 0..10 {
+        assert_eq!((lease(JOB_LIFECYCLE).await, lease("race.errand").await, lease("race.lane").await), (0, 0, 0));
+    }
+    assert_eq!(store.lease_scans.load(Ordering::SeqCst), 3);
+    create_job(&engine).await;
+    assert_eq!(lease(JOB_LIFECYCLE).await, 1, "a new job causes a scan");
+    engine.close().await;
 }

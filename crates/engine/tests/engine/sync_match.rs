@@ -295,24 +295,22 @@ fn retried_job_keeps_its_age_in_matching() {
 }
 
 /// The poller keeps waiting, and gets the next job.
-#[test]
-fn failed_save_leases_nothing() {
-    block_on(async {
-        let fails = Arc::new(AtomicBool::new(false));
-        let store = FaultyStore::new(memory_store(), {
-            let fails = Arc::clone(&fails);
-            move |_: &Batch| fails.swap(false, Ordering::SeqCst).then_some(Err(StoreError::DiskFull))
-        });
-        let engine = open_engine(store, config_without_polling()).await;
-        let waiting = start_idle_poller(&engine, LeaseRequest::single_job(JOB_LIFECYCLE, "w")).await;
-        fails.store(true, Ordering::SeqCst);
-        assert!(engine.submit(new_job_submission()).await.is_err());
-        wait_until_idle(&engine, 1).await;
-        let id = create_job(&engine).await;
-        assert_eq!(leased_ids(waiting).await, [id]);
-        assert_eq!(engine.metrics().lifecycles[JOB_LIFECYCLE].leased, 1);
-        engine.close().await;
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn failed_save_leases_nothing() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let store = FaultyStore::new(memory_store(), {
+        let fails = Arc::clone(&fails);
+        move |_: &Batch| fails.swap(false, Ordering::SeqCst).then_some(Err(StoreError::DiskFull))
     });
+    let engine = open_engine(store, config_without_polling()).await;
+    let waiting = start_idle_poller(&engine, LeaseRequest::single_job(JOB_LIFECYCLE, "w")).await;
+    fails.store(true, Ordering::SeqCst);
+    assert!(engine.submit(new_job_submission()).await.is_err());
+    wait_until_idle(&engine, 1).await;
+    let id = create_job(&engine).await;
+    assert_eq!(leased_ids(waiting).await, [id]);
+    assert_eq!(engine.metrics().lifecycles[JOB_LIFECYCLE].leased, 1);
+    engine.close().await;
 }
 
 #[test]
@@ -353,136 +351,123 @@ async fn create_chain<S: Store + 'static>(engine: &Engine<S>) -> [RecordId; 2] {
 }
 
 /// The batch is decided again without the match.
-#[test]
-fn failed_load_for_match_still_saves_the_job() {
-    block_on(async {
-        let engine = open_engine(FaultyStore::new(memory_store(), |_: &Batch| None), config_without_polling()).await;
-        let [first, second] = create_chain(&engine).await;
-        let bob = worker("bob");
-        assert_eq!(
-            engine
-                .lease(&bob, &LeaseRequest { max_jobs: 5, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
-                .await
-                .unwrap()
-                .len(),
-            2
-        );
-        let _waiting = start_idle_poller(&engine, LeaseRequest::single_job(CHAIN_LIFECYCLE, "w")).await;
-        engine.store().damaged_records.lock().unwrap().insert(first);
-        let third = engine
-            .submit(create_submission(CHAIN_LIFECYCLE, json!({ "before": second.to_string() })))
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn failed_load_for_match_still_saves_the_job() {
+    let engine = open_engine(FaultyStore::new(memory_store(), |_: &Batch| None), config_without_polling()).await;
+    let [first, second] = create_chain(&engine).await;
+    let bob = worker("bob");
+    assert_eq!(
+        engine
+            .lease(&bob, &LeaseRequest { max_jobs: 5, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
             .await
-            .expect("the record is created");
-        assert_eq!(state_of(&engine, third.subject).await, "waiting");
-        engine.wake_all();
-        engine.close().await;
-    });
+            .unwrap()
+            .len(),
+        2
+    );
+    let _waiting = start_idle_poller(&engine, LeaseRequest::single_job(CHAIN_LIFECYCLE, "w")).await;
+    engine.store().damaged_records.lock().unwrap().insert(first);
+    let third = engine
+        .submit(create_submission(CHAIN_LIFECYCLE, json!({ "before": second.to_string() })))
+        .await
+        .expect("the record is created");
+    assert_eq!(state_of(&engine, third.subject).await, "waiting");
+    engine.wake_all();
+    engine.close().await;
 }
 
 /// Jobs whose leases need too many loads are left to a scan.
-#[test]
-fn loads_for_matching_are_bounded() {
-    block_on(async {
-        let engine = open_engine(FaultyStore::new(memory_store(), |_: &Batch| None), config_without_polling()).await;
-        let mut behind = Vec::new();
-        for _ in 0..6 {
-            behind.push(create_chain(&engine).await[1]);
-        }
-        let bob = worker("bob");
-        assert_eq!(
-            engine
-                .lease(&bob, &LeaseRequest { max_jobs: 20, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
-                .await
-                .unwrap()
-                .len(),
-            12
-        );
-        let waiting =
-            start_idle_poller(&engine, LeaseRequest { max_jobs: 10, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
-                .await;
-        let loads = engine.store().loads.load(Ordering::SeqCst);
-        let calls =
-            behind.iter().map(|before| create_submission(CHAIN_LIFECYCLE, json!({ "before": before.to_string() })));
-        let made = engine.submit_all(calls.collect()).await.unwrap();
-        let had = leased_ids(waiting).await;
-        assert!((1..=4).contains(&had.len()), "{had:?}");
-        assert!(engine.store().loads.load(Ordering::SeqCst) <= loads + 2 + 4);
-        let rest = engine
-            .lease(&bob, &LeaseRequest { max_jobs: 10, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn loads_for_matching_are_bounded() {
+    let engine = open_engine(FaultyStore::new(memory_store(), |_: &Batch| None), config_without_polling()).await;
+    let mut behind = Vec::new();
+    for _ in 0..6 {
+        behind.push(create_chain(&engine).await[1]);
+    }
+    let bob = worker("bob");
+    assert_eq!(
+        engine
+            .lease(&bob, &LeaseRequest { max_jobs: 20, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
             .await
-            .unwrap();
-        assert_eq!(had.len() + rest.len(), made.len());
-        engine.close().await;
-    });
+            .unwrap()
+            .len(),
+        12
+    );
+    let waiting =
+        start_idle_poller(&engine, LeaseRequest { max_jobs: 10, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
+            .await;
+    let loads = engine.store().loads.load(Ordering::SeqCst);
+    let calls = behind.iter().map(|before| create_submission(CHAIN_LIFECYCLE, json!({ "before": before.to_string() })));
+    let made = engine.submit_all(calls.collect()).await.unwrap();
+    let had = leased_ids(waiting).await;
+    assert!((1..=4).contains(&had.len()), "{had:?}");
+    assert!(engine.store().loads.load(Ordering::SeqCst) <= loads + 2 + 4);
+    let rest = engine
+        .lease(&bob, &LeaseRequest { max_jobs: 10, ..LeaseRequest::single_job(CHAIN_LIFECYCLE, "w") })
+        .await
+        .unwrap();
+    assert_eq!(had.len() + rest.len(), made.len());
+    engine.close().await;
 }
 
-#[test]
-fn lost_reply_of_match_is_replayed_by_key() {
-    block_on(async {
-        let store =
-            FaultyStore::new(memory_store(), |_: &Batch| None).with_lost_replies(|batch| batch.operations.len() == 2);
-        let engine = open_engine(store, config_without_polling()).await;
-        let waiting = start_idle_poller(
-            &engine,
-            LeaseRequest { idempotency_key: Some("take".into()), ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") },
-        )
-        .await;
-        assert!(engine.submit(new_job_submission()).await.is_err(), "the outcome of the save is unknown");
-        let had = leased_ids(waiting).await;
-        assert_eq!((had.len(), state_of(&engine, had[0]).await.as_str()), (1, "RUNNING"));
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lost_reply_of_match_is_replayed_by_key() {
+    let store =
+        FaultyStore::new(memory_store(), |_: &Batch| None).with_lost_replies(|batch| batch.operations.len() == 2);
+    let engine = open_engine(store, config_without_polling()).await;
+    let waiting = start_idle_poller(
+        &engine,
+        LeaseRequest { idempotency_key: Some("take".into()), ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") },
+    )
+    .await;
+    assert!(engine.submit(new_job_submission()).await.is_err(), "the outcome of the save is unknown");
+    let had = leased_ids(waiting).await;
+    assert_eq!((had.len(), state_of(&engine, had[0]).await.as_str()), (1, "RUNNING"));
+    engine.close().await;
 }
 
 /// The worker disconnects during the save. Its first retry is too early, the second gets that job.
-#[test]
-fn key_retried_during_match_gets_the_same_job() {
-    block_on(async {
-        let store = FaultyStore::gated(memory_store());
-        let engine = open_engine(store.clone(), config_without_polling()).await;
-        let wanted =
-            LeaseRequest { idempotency_key: Some("take".into()), ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
-        let first = start_idle_poller(&engine, wanted.clone()).await;
-        let making = spawn_submit(&engine, new_job_submission());
-        store.wait_for_saves(1).await;
-        first.abort();
-        assert!(first.await.unwrap_err().is_cancelled());
-        let second = start_idle_poller(&engine, wanted).await;
-        store.save_gate.add_permits(1);
-        let made = making.await.unwrap().unwrap().subject;
-        assert_eq!(state_of(&engine, made).await, "RUNNING");
-        // The next job meets the reserved key, is not blocked by it, and stays unleased.
-        store.save_gate.add_permits(100);
-        let next = create_job(&engine).await;
-        assert_eq!(leased_ids(second).await, [made]);
-        assert_eq!(state_of(&engine, next).await, "PENDING");
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn key_retried_during_match_gets_the_same_job() {
+    let store = FaultyStore::gated(memory_store());
+    let engine = open_engine(store.clone(), config_without_polling()).await;
+    let wanted = LeaseRequest { idempotency_key: Some("take".into()), ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
+    let first = start_idle_poller(&engine, wanted.clone()).await;
+    let making = spawn_submit(&engine, new_job_submission());
+    store.wait_for_saves(1).await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let second = start_idle_poller(&engine, wanted).await;
+    store.save_gate.add_permits(1);
+    let made = making.await.unwrap().unwrap().subject;
+    assert_eq!(state_of(&engine, made).await, "RUNNING");
+    // The next job meets the reserved key, is not blocked by it, and stays unleased.
+    store.save_gate.add_permits(100);
+    let next = create_job(&engine).await;
+    assert_eq!(leased_ids(second).await, [made]);
+    assert_eq!(state_of(&engine, next).await, "PENDING");
+    engine.close().await;
 }
 
-#[test]
-fn close_during_match_answers_the_poller() {
-    block_on(async {
-        let store = FaultyStore::gated(memory_store());
-        let engine = open_engine(store.clone(), config_without_polling()).await;
-        let waiting =
-            start_idle_poller(&engine, LeaseRequest { max_jobs: 2, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") })
-                .await;
-        let making = spawn_submit(&engine, new_job_submission());
-        store.wait_for_saves(1).await;
-        let closing = tokio::spawn({
-            let engine = engine.clone();
-            async move { engine.close().await }
-        });
-        while !matches!(
-            engine.lease(&worker("eve"), &LeaseRequest::single_job(JOB_LIFECYCLE, "w")).await,
-            Err(EngineError::Closed)
-        ) {
-            tokio::task::yield_now().await;
-        }
-        store.save_gate.add_permits(100);
-        let made = making.await.unwrap().unwrap().subject;
-        assert_eq!(leased_ids(waiting).await, [made]);
-        closing.await.unwrap();
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn close_during_match_answers_the_poller() {
+    let store = FaultyStore::gated(memory_store());
+    let engine = open_engine(store.clone(), config_without_polling()).await;
+    let waiting =
+        start_idle_poller(&engine, LeaseRequest { max_jobs: 2, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") }).await;
+    let making = spawn_submit(&engine, new_job_submission());
+    store.wait_for_saves(1).await;
+    let closing = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.close().await }
     });
+    while !matches!(
+        engine.lease(&worker("eve"), &LeaseRequest::single_job(JOB_LIFECYCLE, "w")).await,
+        Err(EngineError::Closed)
+    ) {
+        tokio::task::yield_now().await;
+    }
+    store.save_gate.add_permits(100);
+    let made = making.await.unwrap().unwrap().subject;
+    assert_eq!(leased_ids(waiting).await, [made]);
+    closing.await.unwrap();
 }

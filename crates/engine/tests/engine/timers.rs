@@ -55,19 +55,17 @@ fn scheduler_fires_due_timer_without_reader() {
     });
 }
 
-#[test]
-fn short_lease_expires_by_machine_clock() {
-    block_on(async {
-        let engine = open_engine(MemoryStore::new(Clock::machine()), config_without_polling()).await;
-        create_job(&engine).await;
-        let lease = Some(Duration::from_millis(5));
-        let wanted = LeaseRequest { lease_duration: lease, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
-        assert_eq!(engine.lease(&worker("bob"), &wanted).await.unwrap().len(), 1);
-        let mut stream = engine.stream(&operator_actor(), 2);
-        let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().unwrap();
-        assert!(entry.text.contains("Due"), "{}", entry.text);
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn short_lease_expires_by_machine_clock() {
+    let engine = open_engine(MemoryStore::new(Clock::machine()), config_without_polling()).await;
+    create_job(&engine).await;
+    let lease = Some(Duration::from_millis(5));
+    let wanted = LeaseRequest { lease_duration: lease, ..LeaseRequest::single_job(JOB_LIFECYCLE, "w") };
+    assert_eq!(engine.lease(&worker("bob"), &wanted).await.unwrap().len(), 1);
+    let mut stream = engine.stream(&operator_actor(), 2);
+    let entry = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.expect("no timeout").unwrap().unwrap();
+    assert!(entry.text.contains("Due"), "{}", entry.text);
+    engine.close().await;
 }
 
 /// A lost lease, and a commit that was never finished.
@@ -121,21 +119,18 @@ fn spawn_waiting_worker(engine: &Engine<AnyStore>) -> tokio::task::JoinHandle<Op
     })
 }
 
-#[test]
-fn delayed_job_wakes_worker_when_ready() {
-    block_on(async {
-        let clock = Clock::machine();
-        let engine = open_engine(AnyStore::Memory(MemoryStore::new(clock.clone())), config_without_polling()).await;
-        let waiting = spawn_waiting_worker(&engine);
-        let ready = clock.now().checked_add(Duration::from_millis(30)).unwrap();
-        let fields = json_object(json!({ "readyAt": ready.to_string() }));
-        let id = engine.create(&user("ann"), JOB_LIFECYCLE, fields).await.unwrap().subject;
-        let held =
-            tokio::time::timeout(TEST_TIMEOUT / 2, waiting).await.expect("it ends before the next poll").unwrap();
-        assert_eq!(held, Some(id));
-        assert!(clock.now() >= ready);
-        engine.close().await;
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn delayed_job_wakes_worker_when_ready() {
+    let clock = Clock::machine();
+    let engine = open_engine(AnyStore::Memory(MemoryStore::new(clock.clone())), config_without_polling()).await;
+    let waiting = spawn_waiting_worker(&engine);
+    let ready = clock.now().checked_add(Duration::from_millis(30)).unwrap();
+    let fields = json_object(json!({ "readyAt": ready.to_string() }));
+    let id = engine.create(&user("ann"), JOB_LIFECYCLE, fields).await.unwrap().subject;
+    let held = tokio::time::timeout(TEST_TIMEOUT / 2, waiting).await.expect("it ends before the next poll").unwrap();
+    assert_eq!(held, Some(id));
+    assert!(clock.now() >= ready);
+    engine.close().await;
 }
 
 /// From any seq.

@@ -20,15 +20,13 @@ const KILL_COUNT: usize = 15;
 const DATABASE_URL_VARIABLE: &str = "ONCEWARD_ENGINE_MANY";
 
 /// The child process, started by the other test. Without the variable it does nothing.
-#[test]
-fn works_beside_others_until_killed() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn works_beside_others_until_killed() {
     let Ok(url) = std::env::var(DATABASE_URL_VARIABLE) else { return };
-    block_on(async {
-        let store = PostgresStore::open(&url).await.expect("the database opens");
-        let engine = open_engine(AnyStore::Postgres(store), EngineConfig::default()).await;
-        let _others = [(); 2].map(|()| tokio::spawn(work_forever(engine.clone())));
-        work_forever(engine).await;
-    });
+    let store = PostgresStore::open(&url).await.expect("the database opens");
+    let engine = open_engine(AnyStore::Postgres(store), EngineConfig::default()).await;
+    let _others = [(); 2].map(|()| tokio::spawn(work_forever(engine.clone())));
+    work_forever(engine).await;
 }
 
 /// Starts a process; its lines go to the channel with its number.

@@ -19,54 +19,51 @@ fn new_create() -> CreateRecord {
 }
 
 /// Calls that do not need the bucket continue.
-#[test]
-fn unreachable_bucket_returns_unavailable_and_recovers() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn unreachable_bucket_returns_unavailable_and_recovers() {
     let server = S3Server::start();
-    block_on(async {
-        let test_storage = TestStorage::in_bucket(&server).await;
-        let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
-        let engine = open_engine(open_sqlite(&folder, &clock), test_storage.config()).await;
-        let (large, small) = (test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1), test_bytes(MAX_INLINE_PAYLOAD_BYTES, 2));
-        let id =
-            engine.create_with_payload(&user("ann"), new_create(), Arc::clone(&large)).await.expect("a job").subject;
-        // In the middle of an upload, and of a read.
-        let mut writer = test_storage.storage.writer().await.unwrap();
-        writer.write(test_bytes(6 << 20, 3)).await.unwrap();
-        server.kill();
-        let error = writer.write(test_bytes(6 << 20, 3)).await.unwrap_err();
-        assert_eq!((error.status(), error.code()), (503, "object_storage_unavailable"), "{error}");
-        assert_eq!(writer.finish().await.unwrap_err().code(), "object_storage_unavailable");
-        let refused = engine
-            .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
-            .await
-            .unwrap_err();
-        assert_eq!((refused.status(), refused.code()), (503, "object_storage_unavailable"), "{refused}");
-        assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "object_storage_unavailable");
-        let made = engine.create_with_payload(&user("ann"), new_create(), small).await;
-        assert!(made.is_ok(), "a small payload is stored in the database");
-        let all = engine.store().list(&ListQuery { limit: 10, ..ListQuery::default() }).await.unwrap();
-        assert_eq!(all.records.len(), 2);
-        server.restart();
-        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
-        engine
-            .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
-            .await
-            .expect("a job");
-        // The uploaded parts form no object. Garbage collection deletes the note, although the server has forgotten the
-        // upload.
-        assert!(test_storage.storage.get(&payload_of(&test_bytes(12 << 20, 3))).await.unwrap().is_none());
-        let drafts = || {
-            // The server leaves hidden temporary files behind when it is killed.
-            let is_ours = |name: &String| name.starts_with("drafts/") && !name.contains(".rclone_temp_");
-            test_storage.list_files().into_iter().filter(is_ours).count()
-        };
-        assert_eq!(drafts(), 1, "{:?}", test_storage.list_files());
-        test_storage.set_age(Duration::from_hours(2));
-        collect_orphans(engine.store(), &test_storage.storage, Duration::from_hours(1)).await.unwrap();
-        assert_eq!(drafts(), 0, "{:?}", test_storage.list_files());
-        assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
-        engine.close().await;
-    });
+    let test_storage = TestStorage::in_bucket(&server).await;
+    let (folder, clock) = (TempDir::new(), Clock::manual(start_time()));
+    let engine = open_engine(open_sqlite(&folder, &clock), test_storage.config()).await;
+    let (large, small) = (test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 1), test_bytes(MAX_INLINE_PAYLOAD_BYTES, 2));
+    let id = engine.create_with_payload(&user("ann"), new_create(), Arc::clone(&large)).await.expect("a job").subject;
+    // In the middle of an upload, and of a read.
+    let mut writer = test_storage.storage.writer().await.unwrap();
+    writer.write(test_bytes(6 << 20, 3)).await.unwrap();
+    server.kill();
+    let error = writer.write(test_bytes(6 << 20, 3)).await.unwrap_err();
+    assert_eq!((error.status(), error.code()), (503, "object_storage_unavailable"), "{error}");
+    assert_eq!(writer.finish().await.unwrap_err().code(), "object_storage_unavailable");
+    let refused = engine
+        .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
+        .await
+        .unwrap_err();
+    assert_eq!((refused.status(), refused.code()), (503, "object_storage_unavailable"), "{refused}");
+    assert_eq!(engine.payload(&user("ann"), id).await.unwrap_err().code(), "object_storage_unavailable");
+    let made = engine.create_with_payload(&user("ann"), new_create(), small).await;
+    assert!(made.is_ok(), "a small payload is stored in the database");
+    let all = engine.store().list(&ListQuery { limit: 10, ..ListQuery::default() }).await.unwrap();
+    assert_eq!(all.records.len(), 2);
+    server.restart();
+    assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
+    engine
+        .create_with_payload(&user("ann"), new_create(), test_bytes(MAX_INLINE_PAYLOAD_BYTES + 1, 4))
+        .await
+        .expect("a job");
+    // The uploaded parts form no object. Garbage collection deletes the note, although the server has forgotten the
+    // upload.
+    assert!(test_storage.storage.get(&payload_of(&test_bytes(12 << 20, 3))).await.unwrap().is_none());
+    let drafts = || {
+        // The server leaves hidden temporary files behind when it is killed.
+        let is_ours = |name: &String| name.starts_with("drafts/") && !name.contains(".rclone_temp_");
+        test_storage.list_files().into_iter().filter(is_ours).count()
+    };
+    assert_eq!(drafts(), 1, "{:?}", test_storage.list_files());
+    test_storage.set_age(Duration::from_hours(2));
+    collect_orphans(engine.store(), &test_storage.storage, Duration::from_hours(1)).await.unwrap();
+    assert_eq!(drafts(), 0, "{:?}", test_storage.list_files());
+    assert_eq!(engine.payload(&user("ann"), id).await.unwrap().as_deref(), Some(&*large));
+    engine.close().await;
 }
 
 /// Timeouts run on the test's clock.
@@ -92,42 +89,40 @@ fn unresponsive_bucket_times_out() {
 }
 
 /// Without secrets.
-#[test]
-fn misconfigured_storage_is_reported_on_open() {
-    block_on(async {
-        let server = shared_server();
-        let (good, _) = server.new_bucket();
-        let open_error = async |url: &str, changed: &[(&str, &str)]| {
-            let mut settings = server.env_vars();
-            settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-            let opened = async { ObjectStorage::open_with(url, settings).await?.probe_write().await };
-            let error = opened.await.expect_err("the settings are wrong");
-            assert_eq!(error.code(), "object_storage_misconfigured", "{error}");
-            let text = error.to_string();
-            assert!(text.starts_with(url) && !text.contains(SECRET_ACCESS_KEY) && !text.contains("hidden"), "{text}");
-            println!("{text}");
-            text
-        };
-        let text = open_error("s3://no-such-bucket/a", &[]).await;
-        assert!(text.contains("404 NoSuchBucket; create the bucket"), "{text}");
-        let text = open_error(&good, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).await;
-        assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
-        let text = open_error(&good, &[("AWS_ACCESS_KEY_ID", "unknown")]).await;
-        assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
-        let unused_address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let text = open_error(&good, &[("AWS_ENDPOINT_URL", &format!("http://{}", unused_address.unwrap()))]).await;
-        assert!(text.contains("cannot be reached") && text.contains("check AWS_ENDPOINT_URL"), "{text}");
-        ObjectStorage::open_with(&good, server.env_vars())
-            .await
-            .unwrap()
-            .probe_write()
-            .await
-            .expect("the settings are right");
-        let folder = TempDir::new();
-        std::fs::write(folder.database_path(), "no folder").unwrap();
-        let objects = ObjectStorage::open_with(&folder.database_path().display().to_string(), []).await.unwrap();
-        assert_eq!(objects.probe_write().await.unwrap_err().code(), "object_storage_misconfigured");
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn misconfigured_storage_is_reported_on_open() {
+    let server = shared_server();
+    let (good, _) = server.new_bucket();
+    let open_error = async |url: &str, changed: &[(&str, &str)]| {
+        let mut settings = server.env_vars();
+        settings.extend(changed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let opened = async { ObjectStorage::open_with(url, settings).await?.probe_write().await };
+        let error = opened.await.expect_err("the settings are wrong");
+        assert_eq!(error.code(), "object_storage_misconfigured", "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(url) && !text.contains(SECRET_ACCESS_KEY) && !text.contains("hidden"), "{text}");
+        println!("{text}");
+        text
+    };
+    let text = open_error("s3://no-such-bucket/a", &[]).await;
+    assert!(text.contains("404 NoSuchBucket; create the bucket"), "{text}");
+    let text = open_error(&good, &[("AWS_SECRET_ACCESS_KEY", "hidden")]).await;
+    assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
+    let text = open_error(&good, &[("AWS_ACCESS_KEY_ID", "unknown")]).await;
+    assert!(text.contains("403") && text.contains("check AWS_ACCESS_KEY_ID"), "{text}");
+    let unused_address = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let text = open_error(&good, &[("AWS_ENDPOINT_URL", &format!("http://{}", unused_address.unwrap()))]).await;
+    assert!(text.contains("cannot be reached") && text.contains("check AWS_ENDPOINT_URL"), "{text}");
+    ObjectStorage::open_with(&good, server.env_vars())
+        .await
+        .unwrap()
+        .probe_write()
+        .await
+        .expect("the settings are right");
+    let folder = TempDir::new();
+    std::fs::write(folder.database_path(), "no folder").unwrap();
+    let objects = ObjectStorage::open_with(&folder.database_path().display().to_string(), []).await.unwrap();
+    assert_eq!(objects.probe_write().await.unwrap_err().code(), "object_storage_misconfigured");
 }
 
 const LARGE_OBJECT_BYTES: usize = 60 << 20;

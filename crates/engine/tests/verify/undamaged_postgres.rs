@@ -25,10 +25,8 @@ fn verify_is_clean_on_postgresql() {
     }
 }
 
-#[test]
-fn scanner_rejects_database_without_schema() {
-    block_on(async {
-        let found = PostgresScanner::open(&PostgresServer::shared().create_database()).await;
-        assert!(matches!(found, Err(StoreError::ForeignDatabase(_))), "{found:?}");
-    });
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn scanner_rejects_database_without_schema() {
+    let found = PostgresScanner::open(&PostgresServer::shared().create_database()).await;
+    assert!(matches!(found, Err(StoreError::ForeignDatabase(_))), "{found:?}");
 }

@@ -8,8 +8,6 @@ use onceward_system_image::provider::local::{render_pixels, render_png};
 use onceward_system_image::provider::{ImageProvider, ImageRequest, ImageSize};
 use sha2::{Digest as _, Sha256};
 
-use super::block_on;
-
 async fn generate_png(prompt: &str, size: ImageSize) -> Vec<u8> {
     let request = ImageRequest { prompt: prompt.to_owned(), size };
     let image = ImageProvider::Local.generate(&request).await.expect("the generator succeeds");
@@ -24,31 +22,24 @@ fn decode_png(file: &[u8]) -> (png::OutputInfo, Vec<u8>) {
     (info, pixel_bytes)
 }
 
-#[test]
-fn generated_png_has_requested_size_and_pixels() {
-    block_on(async {
-        for size in ImageSize::ALL {
-            let file = generate_png("a lighthouse", size).await;
-            let (info, found) = decode_png(&file);
-            assert_eq!((info.width, info.height), (size.side(), size.side()));
-            assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
-            assert!(found == render_pixels("a lighthouse", size.side()), "{size}: the PNG has other pixels");
-            // A tenth of the maximum size of a service's response.
-            assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
-        }
-    });
+#[tokio::test]
+async fn generated_png_has_requested_size_and_pixels() {
+    for size in ImageSize::ALL {
+        let file = generate_png("a lighthouse", size).await;
+        let (info, found) = decode_png(&file);
+        assert_eq!((info.width, info.height), (size.side(), size.side()));
+        assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgb, png::BitDepth::Eight));
+        assert!(found == render_pixels("a lighthouse", size.side()), "{size}: the PNG has other pixels");
+        // A tenth of the maximum size of a service's response.
+        assert!(file.len() < 3 << 20, "{size}: {} bytes", file.len());
+    }
 }
 
-#[test]
-fn same_prompt_gives_identical_image() {
-    block_on(async {
-        for prompt in ["a lighthouse", "", "🦊 in the snow", "a\0b\u{202e}c"] {
-            assert!(
-                generate_png(prompt, ImageSize::S256).await == generate_png(prompt, ImageSize::S256).await,
-                "{prompt}"
-            );
-        }
-    });
+#[tokio::test]
+async fn same_prompt_gives_identical_image() {
+    for prompt in ["a lighthouse", "", "🦊 in the snow", "a\0b\u{202e}c"] {
+        assert!(generate_png(prompt, ImageSize::S256).await == generate_png(prompt, ImageSize::S256).await, "{prompt}");
+    }
 }
 
 /// Hashes of one prompt per scene. `ONCEWARD_BLESS=1` prints new ones.

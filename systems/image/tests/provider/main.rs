@@ -36,8 +36,3 @@ pub(crate) fn openai_config(url: &str, model: &str, timeout: Duration) -> OpenAi
         max_bytes: 64 << 10,
     }
 }
-
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime").block_on(future)
-}
