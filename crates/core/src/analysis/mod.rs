@@ -69,11 +69,6 @@ pub fn analyze(definitions: &Definitions) -> Vec<Diagnostic> {
     diagnostics
 }
 
-/// Whether the warning says that the analysis cannot decide, rather than that something looks wrong.
-pub fn is_unproven(diagnostic: &Diagnostic) -> bool {
-    diagnostic.code.starts_with("unproven-") && diagnostic.severity == crate::diagnostic::Severity::Warning
-}
-
 fn analyze_all(definitions: &Definitions) -> AnalyzedLifecycles<'_> {
     let sent_events = event_actions::collect_sent_events(definitions);
     let analyze_one = |name: &Arc<str>, lifecycle| {

@@ -31,10 +31,6 @@ impl StateSet {
         Self(self.0 | 1 << state)
     }
 
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     pub fn iter(self) -> impl Iterator<Item = StateIndex> {
         (0..64).filter(move |state| self.contains(*state))
     }

@@ -91,11 +91,6 @@ impl PrunePlan {
         Ok(Self { pruned, checkpoint, removed_links: unlinked, released_holders: holders, account_entries })
     }
 
-    /// Returns the checkpoint, without the link to the previous checkpoint.
-    pub fn checkpoint(&self) -> &Checkpoint {
-        &self.checkpoint
-    }
-
     /// Returns the log entry that follows the checkpoint in `state`, and the new prune state without the seq of that
     /// entry.
     pub(crate) fn next_checkpoint_entry(
