@@ -36,10 +36,11 @@ impl AddressClass {
             _ if address.is_link_local() => Some(Self::LinkLocal),
             _ if address.is_multicast() => Some(Self::Multicast),
             _ if address.is_documentation() => Some(Self::Documentation),
-            // Protocol assignments, 6to4 relays, benchmarks, future use and broadcast.
-            [192, 0, 0, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [240..=255, ..] => Some(Self::Reserved),
-            // Azure's wire server: a public number, but every virtual machine reaches its own host there.
-            [168, 63, 129, 16] => Some(Self::Reserved),
+            // Protocol assignments, 6to4 relays, benchmarks, future use and broadcast; and Azure's wire server, a public
+            // number at which every virtual machine reaches its own host.
+            [192, 0, 0, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [240..=255, ..] | [168, 63, 129, 16] => {
+                Some(Self::Reserved)
+            }
             _ => None,
         }
     }
