@@ -303,7 +303,7 @@ fn migration_refuses_non_operators_leased_and_final_records() {
     let refusal = shop.expect_refusal(&ops(), to_nowhere);
     assert_eq!(
         (&*refusal.code, &*refusal.reason),
-        ("incompatible_lifecycle_version", "the other version has no state `new`")
+        ("incompatible_lifecycle_version", "the target version has no state `new`")
     );
     let unknown = Call::MigrateVersion(RecordMigration {
         record: id,
@@ -334,7 +334,7 @@ fn migration_refuses_non_operators_leased_and_final_records() {
         state_map: state_map(&[("done", "waiting")]),
         ..migration.clone()
     });
-    assert!(shop.expect_refusal(&ops(), back).reason.contains("is not final in the other version"));
+    assert!(shop.expect_refusal(&ops(), back).reason.contains("is not final in the target version"));
     let finished = shop.record(id).finished_at;
     shop.expect_changes(&ops(), Call::MigrateVersion(RecordMigration { include_ended: true, ..migration.clone() }));
     assert_eq!(shop.record(id).finished_at, finished);

@@ -360,7 +360,7 @@ impl<S: Store + 'static> Engine<S> {
 
     /// Closes the in-process workers, accepts no more calls, answers all queued ones, and stops.
     pub async fn close(&self) {
-        info!(queued_operations = self.queued_operations(), "engine draining");
+        info!(queued_operations = self.queued_operations(), "engine is draining");
         let closing: Vec<_> = drain_handles(&self.tasks.workers)
             .into_iter()
             .map(|worker| tokio::spawn(async move { worker.close().await }))

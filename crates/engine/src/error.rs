@@ -26,7 +26,7 @@ pub enum EngineError {
     #[error("fields, input and result must be nested at most {max_depth} levels deep")]
     NestingTooDeep { max_depth: usize },
     /// The hash or length of the bytes differs from the payload that the call names.
-    #[error("the bytes do not have the hash and length of the payload that the call names")]
+    #[error("the bytes of the payload do not match the hash and length that the call declares")]
     PayloadMismatch,
     #[error("an idempotency key must have 1 to 255 characters and no control characters")]
     InvalidIdempotencyKey,
@@ -45,13 +45,13 @@ pub enum EngineError {
     #[error("the engine could not decide the operation; nothing was written; report the bug")]
     Undecided,
     /// The engine is shutting down, or has shut down.
-    #[error("the engine is closed")]
+    #[error("the engine is closed; send the call to another server, or again after the restart")]
     Closed,
     /// The group-commit task ended because of a bug. Nothing more is written; the outcome of this operation is unknown.
     #[error("the engine's writer has stopped; restart the process, then check whether the call took effect")]
     WriterDied,
     /// Pruning deleted a part of the log that was requested; the log is available after `oldest_seq`.
-    #[error("the log is pruned up to seq {oldest_seq}; read it from there")]
+    #[error("the log is pruned up to seq {oldest_seq}; start reading after it")]
     Pruned { oldest_seq: u64 },
     /// Whether the operation was written is known only if the store's error says so.
     #[error(transparent)]
@@ -62,14 +62,14 @@ pub enum EngineError {
     #[error("the operating system gives no random numbers: {0}")]
     RandomUnavailable(String),
     /// The API key is missing, unknown, revoked or expired. The message does not say which.
-    #[error("a valid API key is required: one that is known, not revoked and not expired")]
+    #[error("the API key is missing, unknown, revoked or expired")]
     Unauthorized,
     /// The API key lacks the role.
     #[error("{0}")]
     Forbidden(String),
     #[error("the API key cannot be created: {0}")]
     InvalidApiKey(String),
-    #[error("no API key has the given id")]
+    #[error("no API key has the given id; `onceward key list` prints all ids")]
     ApiKeyNotFound,
     #[error("the database has the maximum of {max_keys} live API keys; revoke unused ones")]
     TooManyApiKeys { max_keys: usize },

@@ -11,7 +11,7 @@ use tracing::warn;
 
 /// A trust store that cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{source_name}: {reason}")]
+#[error("cannot load root certificates from {source_name}: {reason}")]
 pub struct TlsRootsError {
     /// A file, or environment variables with their values.
     source_name: String,

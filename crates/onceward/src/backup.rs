@@ -16,8 +16,8 @@ use crate::progress_bar::ProgressBar;
 /// Back up a SQLite database to a new file, also while its engine runs
 ///
 /// The backup is a consistent snapshot and contains everything that was acknowledged before the command started. The engine keeps
-/// writing; single writes wait for some hundredths of a second, at most half a second unless the disk is slow. The file appears under
-/// its name only once it is complete and on disk. To restore, replace the database with it while no engine runs. For PostgreSQL, use
+/// writing; a write waits some tens of milliseconds, at most half a second unless the disk is slow. The file appears under its name only
+/// when it is complete and synced to disk. To restore, stop the engine and replace the database file with the backup. For PostgreSQL, use
 /// `pg_dump`. See docs/backup.md.
 ///
 /// Exit codes: 0 the backup is complete; 1 the file exists or cannot be written now; 2 there is no database to back up.
@@ -79,11 +79,11 @@ impl BackupArgs {
 
     fn summary(&self, done: &BackupReport) -> String {
         format!(
-            "{}: {} up to seq {} of the log; copied in {}, writers waited at most {} ms\n",
+            "{}: {} up to seq {} of the log; writers were blocked {}, at most {} ms each\n",
             self.to.display(),
             format_size(done.bytes),
             done.seq,
-            count_noun(done.read_transactions, "read transaction", "read transactions"),
+            count_noun(done.read_transactions, "time", "times"),
             as_millis(done.longest_pause),
         )
     }

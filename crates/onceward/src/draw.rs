@@ -18,8 +18,10 @@ use crate::shipped;
 /// Draws a shipped lifecycle by its name, or a lifecycle from files. The file must compile, but need not pass `onceward check`: a diagram
 /// can help to find out why it does not.
 ///
-/// If the file refers to lifecycles in other files, they are found among the *.toml files in its folder. Errors in unrelated files there
-/// are ignored.
+/// If the file refers to lifecycles in other files, they are found among the *.toml files in its folder. Errors in unrelated files of that
+/// folder are ignored.
+///
+/// Exit codes: 0 the diagram was drawn; 1 a file has errors; 2 a file cannot be read or written, or the lifecycle does not exist.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  onceward draw image.job\n  onceward draw image.job --svg -o job.svg\n  \
                         onceward draw systems/image/job.toml\n  onceward draw image.job systems/image")]

@@ -40,7 +40,11 @@ pub(crate) struct FireArgs {
 }
 
 fn parse_json_object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
+    match serde_json::from_str(text) {
+        Ok(Value::Object(input)) => Ok(input),
+        Ok(_) => Err("expected a JSON object, such as {\"amount\": 12}".to_owned()),
+        Err(error) => Err(format!("invalid JSON: {error}")),
+    }
 }
 
 impl FireArgs {

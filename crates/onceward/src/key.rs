@@ -57,17 +57,17 @@ enum KeyCommand {
 
 #[derive(Args)]
 struct KeyCreateArgs {
-    /// Owner of the records that the API key creates and reads
+    /// Owner that the API key acts as: it creates records for this owner and reads them
     #[arg(long)]
     owner: Arc<str>,
     /// Role: operator, producer, worker, viewer, metrics, or a role that a lifecycle defines. Repeatable
     #[arg(long = "role", required = true, value_name = "ROLE")]
     roles: Vec<Arc<str>>,
-    /// Lifecycle that a worker may lease jobs of. Repeatable; default: all lifecycles
+    /// Lifecycle whose jobs a worker may lease. Repeatable; default: all lifecycles
     #[arg(long = "lifecycle", value_name = "LIFECYCLE")]
     lifecycles: Vec<Arc<str>>,
-    /// Label for people
-    #[arg(long, default_value = "")]
+    /// Label of the API key, shown by `onceward key list`
+    #[arg(long, default_value = "", hide_default_value = true)]
     name: Arc<str>,
     /// When the API key expires, such as 2030-01-01T00:00:00Z; default: never
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -236,8 +236,10 @@ async fn run_in_database(database: &DatabaseUrl, operation: &KeyOperation) -> Ke
         database => database.open().await,
     };
     let store = match opened {
-        Err(error @ StoreError::Locked { .. }) => {
-            let reason = format!("{database}: {error}; or use the running server with --server and --key");
+        Err(StoreError::Locked { by }) => {
+            let reason = format!(
+                "{database}: {by} has the database open; stop that process, or call its server with --server and an operator's --key"
+            );
             return Ok(Err(KeyRefusal::from_reason(reason)));
         }
         opened => opened.with_context(|| database.to_string())?,

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use clap::Args;
-use onceward_core::count_noun;
 use onceward_worker::{Client, ClientError, ListQuery, Record};
 
 use crate::output::{CommandStatus, print_stderr};
@@ -64,8 +63,10 @@ impl ListArgs {
             records.extend(page.records);
             match page.next {
                 Some(_) if records.len() >= self.limit => {
-                    let shown = count_noun(records.len(), "record", "records");
-                    print_stderr(&format!("note: showing the first {shown}; raise --limit to see more\n"));
+                    print_stderr(&format!(
+                        "note: more than {} records match; raise --limit to list them\n",
+                        self.limit
+                    ));
                 }
                 Some(next) => query.cursor = Some(next),
                 None => break,

@@ -14,7 +14,8 @@ use crate::remote::ServerArgs;
 
 /// Create a record and print its id
 ///
-/// A field value is parsed as JSON and otherwise taken as text: `n=3` is a number, `name=ann` and `name="3"` are text.
+/// A field value is parsed as JSON; if that fails, it is text: `n=3` is a number, `name=ann` is text. In a shell, quote a number that is
+/// meant as text: `'name="3"'`.
 ///
 /// A payload that is valid JSON is stored unchanged. Other text is stored as a JSON string, with a note if it looks like JSON. The bytes
 /// of a file (`@FILE`) or of standard input (`-`) are stored unchanged.
@@ -39,7 +40,7 @@ pub(crate) struct NewArgs {
     /// Id of the record, a UUIDv7. Default: the server chooses one
     #[arg(long, value_parser = parse_record_id)]
     id: Option<Uuid>,
-    /// Owner of the record, if not the caller; for operators
+    /// Owner of the record; only operators may set it. Default: the owner of the API key
     #[arg(long)]
     owner: Option<String>,
     #[command(flatten)]
@@ -58,10 +59,10 @@ fn parse_field(text: &str) -> Result<(String, Value), String> {
 fn read_payload(argument: &str) -> Result<Payload> {
     let bytes = if argument == "-" {
         let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
+        std::io::stdin().lock().read_to_end(&mut bytes).context("cannot read the payload from standard input")?;
         bytes
     } else if let Some(path) = argument.strip_prefix('@') {
-        std::fs::read(path).with_context(|| path.to_owned())?
+        std::fs::read(path).with_context(|| format!("cannot read the payload file {path}"))?
     } else {
         return Ok(match serde_json::from_str(argument) {
             Ok(json) => Payload::Json(json),

@@ -10,7 +10,7 @@ use crate::database::DatabaseUrl;
 #[derive(Args)]
 pub(crate) struct ObjectStorageArgs {
     /// Object storage for payloads over 64 KB: a folder, or an S3 bucket as `s3://BUCKET/PREFIX` with the usual AWS_… variables. All
-    /// processes on one database must use the same. Default: the folder FILE.objects beside a database file; with PostgreSQL, payloads
+    /// processes on one database must use the same object storage. Default: the folder FILE.objects beside a database file; with PostgreSQL, payloads
     /// are stored in the database. See docs/payloads.md
     #[arg(long, env = "ONCEWARD_OBJECTS", value_name = "URL|FOLDER")]
     objects: Option<String>,

@@ -165,7 +165,7 @@ impl PruneArgs {
         match error.downcast_ref() {
             Some(StoreError::Locked { by }) => {
                 print_stderr(&format!(
-                    "error: {by} has the database open; stop it, or prune through it with --server\n"
+                    "error: {by} has the database open; stop that process, or let its server prune with --server\n"
                 ));
                 Ok(CommandStatus::Failure)
             }
@@ -201,7 +201,11 @@ fn summary(pruned: &PruneReport, dry_run: bool) -> String {
         (count_noun(pruned.records, "record", "records"), count_noun(pruned.entries, "entry", "entries"));
     let mut summary_text = String::new();
     for share in &pruned.shares {
-        let _ = writeln!(summary_text, "{} {} {}: {}", share.lifecycle, share.owner, share.state, share.records);
+        let _ = writeln!(
+            summary_text,
+            "{} in {} of owner {}: {}",
+            share.lifecycle, share.state, share.owner, share.records
+        );
     }
     for damaged in &pruned.damaged {
         let _ = writeln!(summary_text, "kept {}, which is damaged: {}", damaged.record, damaged.why);
@@ -210,7 +214,7 @@ fn summary(pruned: &PruneReport, dry_run: bool) -> String {
         (true, _) => writeln!(summary_text, "would delete {records} with {entries}"),
         (false, None) => writeln!(summary_text, "no records deleted"),
         (false, Some(seq)) => {
-            writeln!(summary_text, "deleted {records} with {entries}; the last checkpoint is log entry {seq}")
+            writeln!(summary_text, "deleted {records} with {entries}; the checkpoint has seq {seq}")
         }
     };
     for (count, one, many) in [

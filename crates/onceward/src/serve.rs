@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     /// Database: sqlite:PATH, postgres://…, or `sqlite::memory:` for a temporary one
     #[arg(long, default_value = "sqlite:onceward.db", value_name = "URL")]
     db: ServeDatabase,
-    /// Unique name of this server among those on one PostgreSQL. After a restart under the same name, the server ends the leases
+    /// Name of this server, unique among the servers on one PostgreSQL database. After a restart under the same name, the server ends the leases
     /// of its earlier deliveries and in-process workers at once, so that their jobs can be leased again
     #[arg(long, env = "ONCEWARD_NAME", value_name = "NAME", value_parser = parse_server_name)]
     name: Option<String>,
@@ -78,13 +78,13 @@ pub(crate) struct ServeArgs {
     /// Maximum requests per second and API key; 0 means no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
-    /// Share of the slots for streams and for waiting lease calls that one API key may use, in percent
+    /// Maximum share of the slots for streams and long polls that one API key may use, in percent
     #[arg(long, default_value_t = 50, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
     key_share: u8,
     /// Allow deliveries to loopback, private and other addresses that are not public; without it, they fail
     #[arg(long, env = "ONCEWARD_ALLOW_PRIVATE_DELIVERIES", value_parser = clap::builder::FalseyValueParser::new())]
     allow_private_deliveries: bool,
-    /// After SIGTERM or Ctrl-C, wait at most this long for running requests; the rest are dropped
+    /// Drain timeout: after SIGTERM or Ctrl-C, requests that are still running after this time are dropped
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = parse_duration_or_days)]
     drain: Duration,
     /// Development mode: listen on loopback addresses only, even with API keys

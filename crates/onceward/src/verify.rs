@@ -18,9 +18,9 @@ use crate::progress_bar::ProgressBar;
 
 /// Verify a database: replay its log and report each difference
 ///
-/// Only reads, also while an engine writes. Checks the hashes and the completeness of the log, recomputes every record, execution, effect,
-/// balance, key, count, link, queue and timer from it, re-decides every operation that the same version of the engine decided, and checks
-/// the invariants. See docs/verify.md.
+/// The command only reads and may run beside an engine. It checks the hashes and the completeness of the log, recomputes every record,
+/// execution, effect, balance, unique key, count, link, queue and timer from the log, re-decides every operation that the same version of
+/// the engine decided, and checks the invariants. See docs/verify.md.
 ///
 /// Exit codes: 0 the database matches its log; 1 there are differences, or the database has another schema version; 2 there is no database
 /// to read.
@@ -165,8 +165,8 @@ fn summary(report: &VerifyReport) -> String {
         ),
         (
             other_refusals,
-            "refusal differs when re-decided, because no save compared the data that it read",
-            "refusals differ when re-decided, because no save compared the data that they read",
+            "refusal differs when re-decided; that is expected, because a refusal is logged without validating its reads",
+            "refusals differ when re-decided; that is expected, because refusals are logged without validating their reads",
         ),
         (
             changed_while_read,

@@ -24,8 +24,8 @@ use crate::supervise::SUPERVISE_COMMAND;
 /// otherwise bytes. Its environment has `ONCEWARD_ID`, `ONCEWARD_LIFECYCLE`, `ONCEWARD_OWNER`, `ONCEWARD_EXECUTION`, `ONCEWARD_ATTEMPT`,
 /// `ONCEWARD_TOKEN`, `ONCEWARD_FIELDS` (JSON), `ONCEWARD_URL` and, if the job has one, `TRACEPARENT`.
 ///
-/// The program's exit code 0 commits the result; 75 or death by a signal fails the job retryably; 126 and 127 yield the job and stop the
-/// worker; any other code fails the job permanently. The last line on standard error is the error message; in `CODE: message`, CODE is the
+/// The program's exit code decides: 0 commits the result; 75 or death by a signal fails the job retryably; 126 and 127 (the program cannot
+/// be run) yield the job and stop the worker; any other code fails the job permanently. The last line on standard error is the error message; in `CODE: message`, CODE is the
 /// error code.
 ///
 /// Heartbeats keep the lease while the program runs. The program and its children are ended when the lease is lost, the job must stop, or
@@ -44,13 +44,13 @@ pub(crate) struct WorkArgs {
     /// Program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// Maximum number of jobs at the same time
+    /// Maximum number of jobs that run at the same time
     #[arg(long, default_value = "1", value_name = "N", value_parser = parse_concurrency)]
     concurrency: NonZeroUsize,
     /// Name of the worker. Default: host name and process id
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Lease duration, such as 30s. Default: the lifecycle's
+    /// Lease duration, such as 30s. Default: the lease of the lifecycle
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     lease: Option<Length>,
     /// Maximum run time of a program, such as 5m; then its job fails retryably with TIMEOUT. Default: no limit

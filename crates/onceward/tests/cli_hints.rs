@@ -146,9 +146,13 @@ fn unknown_event_error_lists_callable_events() {
         1,
         "door.door declares no event `destory`; did you mean `destroy`?",
     );
-    assert_refused(&run(&["fire", &door, "paint"]), 1, "`paint`; events for callers: `destroy`, `knock`");
+    assert_refused(&run(&["fire", &door, "paint"]), 1, "`paint`; events that callers may fire: `destroy`, `knock`");
     let job = create_record(&folder, &server.url(), "execution.job");
-    assert_refused(&run(&["fire", &job, "cancel"]), 1, "declares no event `cancel`; there are no events for callers");
+    assert_refused(
+        &run(&["fire", &job, "cancel"]),
+        1,
+        "declares no event `cancel`; there are no events that callers may fire",
+    );
     let key = utf8(&run(&["key", "create", "--owner", "ops", "--role", "operator"]).stdout);
     let door = utf8(&run(&["new", "door.door", "--key", key.trim()]).stdout);
     let refused = run(&["fire", door.trim(), "destroy", "--key", key.trim()]);

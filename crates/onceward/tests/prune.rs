@@ -71,9 +71,9 @@ fn prune_deletes_old_records_and_verify_reports_it() {
         "they ended a moment ago"
     );
     let dry = stdout_of_success(&run_onceward(&folder, &["prune", "--older-than", "0d", "--dry-run"]));
-    assert_eq!(dry, "desk.note ann torn: 3\nwould delete 3 records with 6 entries\n");
+    assert_eq!(dry, "desk.note in torn of owner ann: 3\nwould delete 3 records with 6 entries\n");
     let done = stdout_of_success(&run_onceward(&folder, &["prune", "--older-than", "0d", "--keys-older-than", "0d"]));
-    let expected = "desk.note ann torn: 3\ndeleted 3 records with 6 entries; the last checkpoint is log entry 8\n\
+    let expected = "desk.note in torn of owner ann: 3\ndeleted 3 records with 6 entries; the checkpoint has seq 8\n\
                 4 idempotency keys deleted\n";
     assert_eq!(done, expected);
     let verified = stdout_of_success(&run_onceward(&folder, &["verify"]));
@@ -106,7 +106,7 @@ fn prune_refuses_database_open_in_engine() {
     let (folder, _running) = database_with_torn_notes("prune_open");
     let done = run_onceward(&folder, &["prune", "--db", "sqlite:onceward.db", "--older-than", "0d"]);
     assert_eq!(done.status.code(), Some(1));
-    assert!(utf8(&done.stderr).contains("stop it, or prune through it with --server"), "{done:?}");
+    assert!(utf8(&done.stderr).contains("let its server prune with --server"), "{done:?}");
     for arguments in [&["prune", "--db", "sqlite:nowhere.db"][..], &["prune", "--older-than", "soon"]] {
         let done = run_onceward(&folder, arguments);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
@@ -123,7 +123,7 @@ fn prune_through_server_requires_operator() {
     let url = server.url();
     let prune = |more: &[&str]| run_onceward(&folder, &[&["prune", "--server", &url], more].concat());
     let dry = stdout_of_success(&prune(&["--older-than", "0d", "--dry-run"]));
-    assert_eq!(dry, "desk.note ann torn: 3\nwould delete 3 records with 6 entries\n");
+    assert_eq!(dry, "desk.note in torn of owner ann: 3\nwould delete 3 records with 6 entries\n");
     let unknown = prune(&["--only", "desk.nothing"]);
     assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
     assert!(utf8(&unknown.stderr).contains("desk.nothing"), "{unknown:?}");
@@ -188,7 +188,7 @@ fn prune_through_server_uses_its_retention() {
     drop(running);
     let server = start_server(&folder, &["--keep", "0d"], &[]);
     let dry = stdout_of_success(&run_onceward(&folder, &["prune", "--server", &server.url(), "--dry-run"]));
-    assert_eq!(dry, "desk.note ann torn: 3\nwould delete 3 records with 6 entries\n");
+    assert_eq!(dry, "desk.note in torn of owner ann: 3\nwould delete 3 records with 6 entries\n");
     server.stop();
     let server = start_server(&folder, &["--keep", "desk.note=forever"], &[]);
     let dry = stdout_of_success(&run_onceward(

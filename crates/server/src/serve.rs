@@ -111,7 +111,7 @@ pub async fn serve(
         (true, false) => "the engine did not close within the drain timeout",
         (false, false) => "requests did not finish and the engine did not close within the drain timeout",
     };
-    tracing::error!(reason = unfinished, "drain timed out; answered requests are stored");
+    tracing::error!(reason = unfinished, "drain timed out; the server drops unfinished requests");
     Err(io::Error::new(io::ErrorKind::TimedOut, unfinished))
 }
 

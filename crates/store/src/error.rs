@@ -22,17 +22,17 @@ pub enum StoreError {
     #[error("the database cannot be reached: {0}")]
     Unavailable(String),
     /// Only one engine at a time can open an embedded database.
-    #[error("{by} has the database open, and only one engine may; stop it, or use another file")]
+    #[error("{by} has the database open, and a file allows only one engine; stop that process, or use another file")]
     Locked { by: String },
     /// A database constraint was violated. Validation should have prevented the write.
     #[error("the database rejected the write: {0}")]
     Rejected(String),
-    #[error("the database has schema {found}, and the program supports only {known}; use a newer version")]
+    #[error("the database has schema {found}, and the program supports only {known}; use a newer version of onceward")]
     SchemaTooNew { found: u32, known: u32 },
     #[error("the database has schema {found}, and the program needs {known}; run `onceward migrate`")]
     SchemaTooOld { found: u32, known: u32 },
     /// Pruning deleted requested entries. `oldest` is the smallest seq after which the log can still be read.
-    #[error("the log is pruned up to seq {oldest}; read it from there")]
+    #[error("the log is pruned up to seq {oldest}; start reading after it")]
     LogPruned { oldest: u64 },
     #[error("the database has no version {hash} of the lifecycle `{lifecycle}`; load its files first")]
     UnknownVersion { lifecycle: String, hash: String },
@@ -44,7 +44,7 @@ pub enum StoreError {
 fn summarize_report(findings: &DiagnosticReport) -> String {
     if let Some(beside) = &findings.incompatible_with {
         return format!(
-            "the lifecycle files are incompatible with {beside}: they {}",
+            "the lifecycle files are incompatible with {beside}; compiled together, they {}",
             summarize_errors(&findings.diagnostics)
         );
     }

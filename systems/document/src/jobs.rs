@@ -51,7 +51,7 @@ async fn get(
     post, path = "/document/jobs/{id}/submit", operation_id = "submit_document_job", tag = "document",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes the call safe to repeat: a repeated call returns the first response"),
     ),
     request_body = EmptyBody,
     responses(
@@ -77,7 +77,7 @@ async fn submit(
     post, path = "/document/jobs/{id}/cancel", operation_id = "cancel_document_job", tag = "document",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes the call safe to repeat: a repeated call returns the first response"),
     ),
     request_body = EmptyBody,
     responses(

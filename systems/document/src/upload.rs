@@ -78,7 +78,7 @@ impl UploadState {
         (status = 410, description = "The id was used before, and its job was pruned", body = ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "Too large", body = ProblemBody, content_type = "application/problem+json"),
         (status = 415, description = "Not application/octet-stream", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 422, description = "Empty, or without Client-Request-Id", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 422, description = "The body is empty, or the header `Client-Request-Id` is missing", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn upload(

@@ -34,7 +34,7 @@ pub(super) fn analyze(reachability: &Reachability, state_facts: &StateFacts, dia
             _ => continue,
         }
         let mut warning = Diagnostic::warning("unproven-retries", transition.span, "retries may never end")
-            .label("a job that fails this way becomes ready again, and no bound on the way stops it")
+            .label("a job that fails this way becomes ready again, and no guard limits the retries")
             .help(
                 "bound the failures (`when = \"record.failures < 5\"`, an int field that the transition increments) or \
                  the time (`when = \"now < record.created_at + duration('1h')\"`), and give up in another transition; \

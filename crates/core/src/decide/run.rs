@@ -169,7 +169,8 @@ impl OperationRun<'_> {
             None => {
                 let lifecycle = &record.lifecycle;
                 let callable = lifecycle.events.iter().filter(|declared| declared.kind == EventKind::Called);
-                let suggestion = suggestion_text(0, event, "events for callers", callable.map(|known| &*known.name));
+                let suggestion =
+                    suggestion_text(0, event, "events that callers may fire", callable.map(|known| &*known.name));
                 return refuse(
                     404,
                     "unknown_event",
@@ -177,8 +178,10 @@ impl OperationRun<'_> {
                 );
             }
         }
-        if if_version.is_some_and(|version| version != record.version) {
-            return refuse(412, "version_mismatch", format!("the record is at version {}", record.version));
+        if let Some(expected) = if_version.filter(|version| *version != record.version) {
+            let reason =
+                format!("the record is at version {}, not {expected}; read it again before you retry", record.version);
+            return refuse(412, "version_mismatch", reason);
         }
         if let Some(token) = token
             && record.live_execution().is_none_or(|own| own.token != token || !is_holder(own, actor))
@@ -216,9 +219,11 @@ impl OperationRun<'_> {
                 )
             }
             Err(NoMatch::Input(reason)) => refuse(422, "invalid_input", reason),
-            Err(NoMatch::Guard) => {
-                refuse(409, "not_taken", format!("no transition of `{event}` matches in {}", record.state_name()))
-            }
+            Err(NoMatch::Guard) => refuse(
+                409,
+                "not_taken",
+                format!("no transition of `{event}` from {} has a true guard", record.state_name()),
+            ),
         }
     }
 

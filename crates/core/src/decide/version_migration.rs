@@ -40,19 +40,19 @@ impl fmt::Display for VersionMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingState { from, to } if from == to => {
-                write!(f, "the other version has no state `{to}`; map it with {from}=STATE")
+                write!(f, "the target version has no state `{to}`; map it with {from}=STATE")
             }
             Self::MissingState { from, to } => {
-                write!(f, "records in `{from}` cannot be mapped to `{to}`: the other version has no such state")
+                write!(f, "records in `{from}` cannot be mapped to `{to}`: the target version has no such state")
             }
             Self::MissingField { field } => {
                 write!(
                     f,
-                    "the other version adds `{field}`, which needs `optional` or a `default`, because existing records \
+                    "the target version adds `{field}`, which needs `optional` or a `default`, because existing records \
                      have no value"
                 )
             }
-            Self::FieldTypeChanged { field } => write!(f, "`{field}` has another type in the other version"),
+            Self::FieldTypeChanged { field } => write!(f, "`{field}` has another type in the target version"),
         }
     }
 }
@@ -146,21 +146,21 @@ impl OperationRun<'_> {
             return Err(Halt::Refuse(record_refusal(before, MIGRATION_EVENT, 409, "wrong_state", reason)));
         }
         if before.hold != 0 && before.lifecycle.asset != to.asset {
-            return refuse(format!("the hold has {}, and the other version has another asset", before.hold));
+            return refuse(format!("the hold has {}, and the target version has another asset", before.hold));
         }
         if before.lifecycle.clock != to.clock {
-            return refuse("the other version uses another clock".to_owned());
+            return refuse("the target version uses another clock".to_owned());
         }
         let name = migration.state_map.get(before.state_name()).unwrap_or(before.state_name());
         let Some(state) = to.state_index(name) else {
-            return refuse(format!("the other version has no state `{name}`"));
+            return refuse(format!("the target version has no state `{name}`"));
         };
         let target_state = &to.states[usize::from(state)];
         if target_state.is_reserved {
-            return refuse(format!("`{name}` is reserved in the other version, so no record may be in it"));
+            return refuse(format!("`{name}` is reserved in the target version, so no record may be in it"));
         }
         if before.is_final() && !target_state.is_final {
-            return refuse(format!("the record has ended, and `{name}` is not final in the other version"));
+            return refuse(format!("the record has ended, and `{name}` is not final in the target version"));
         }
         if before.committed_token.is_some() && target_state.readiness != StateReadiness::NotReady {
             return refuse(format!("the job has committed, and `{name}` would make it ready again"));
@@ -224,7 +224,7 @@ impl OperationRun<'_> {
             let Some(max) = link.max else { continue };
             if self.draft.linked_ids(after.id, link)?.len() > max as usize {
                 let allowed =
-                    count_noun(max, "record that the other version allows", "records that the other version allows");
+                    count_noun(max, "record that the target version allows", "records that the target version allows");
                 let reason = format!("the link `{}` has more than the {allowed}", link.name);
                 return Err(Halt::Refuse(record_refusal(
                     before,

@@ -92,7 +92,7 @@ impl<'a> BatchSummary<'a> {
     /// Logs what an operator needs to know, after the save. Only ids and names: a record's fields are private.
     pub(crate) fn log(&self) {
         for (lifecycle, counts) in self.lifecycles.iter().filter(|(_, counts)| counts.lost > 0) {
-            info!(%lifecycle, leases = counts.lost, "leases ended without a commit; their jobs get the event lost");
+            info!(%lifecycle, leases = counts.lost, "leases lost: they ended without a commit");
         }
         for record in &self.stuck {
             let (lifecycle, state) = (&record.lifecycle.name, record.state_name());

@@ -15,8 +15,8 @@ use findings::HealthFinding;
 
 /// Check the health of a database and suggest fixes
 ///
-/// Only reads, also while an engine runs. Counts at most 10,000 rows, so it is fast on large databases, too. It does not verify the data:
-/// use `onceward verify` for that. See docs/doctor.md.
+/// The command only reads and may run beside an engine. It counts at most 10,000 rows per finding, so it is fast on large databases. It
+/// does not verify the data: use `onceward verify` for that. See docs/doctor.md.
 ///
 /// Exit codes: 0 no errors; 1 there are errors; 2 there is no database to read.
 #[derive(Args)]

@@ -11,7 +11,7 @@ use crate::target::TargetArgs;
 /// Activate a version of a lifecycle, older or newer than the current one
 ///
 /// From then on, new records use this version in every process. Existing records keep theirs. The log records the caller and the time.
-/// A server that restarts with the files of another version does not undo it.
+/// A server that restarts with the files of another version does not undo the activation.
 #[derive(Args)]
 #[command(after_help = "Example:\n  onceward lifecycle use shop.refund 3f1c9a0e")]
 pub(crate) struct UseVersionArgs {

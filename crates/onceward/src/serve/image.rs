@@ -37,7 +37,7 @@ enum ImageProviderKind {
 #[allow(clippy::struct_field_names, reason = "flags of one system share a prefix")]
 #[derive(Args)]
 pub(super) struct ImageArgs {
-    /// What generates images. Default: openai if --image-url is set, otherwise local
+    /// Image generator. Default: openai if --image-url is set, otherwise local
     #[arg(long, value_enum, value_name = "PROVIDER", env = "ONCEWARD_IMAGE_PROVIDER")]
     image_provider: Option<ImageProviderKind>,
     /// Base URL of a service with OpenAI's images API, such as `https://host/v1`. Set its API key in `ONCEWARD_IMAGE_KEY`
@@ -52,11 +52,11 @@ pub(super) struct ImageArgs {
     /// Maximum size of an image, in megabytes
     #[arg(long, value_name = "MB", env = "ONCEWARD_IMAGE_MEGABYTES", default_value_t = 20)]
     image_megabytes: usize,
-    /// Number of images generated at the same time
+    /// Maximum number of images that are generated at the same time
     #[arg(long, value_name = "N", env = "ONCEWARD_IMAGE_AT_ONCE", default_value_t = 4)]
     image_at_once: usize,
     /// Base URL of a service with OpenAI's moderation API, which checks every prompt. Set its API key in
-    /// `ONCEWARD_IMAGE_MODERATION_KEY`. Default if the host is that of --image-url: `ONCEWARD_IMAGE_KEY`
+    /// `ONCEWARD_IMAGE_MODERATION_KEY`; if it is unset and the host is that of --image-url, `ONCEWARD_IMAGE_KEY` is used
     #[arg(long, value_name = "URL", env = "ONCEWARD_IMAGE_MODERATION_URL")]
     image_moderation_url: Option<String>,
     /// Model that checks prompts

@@ -80,7 +80,7 @@ fn list_notes_records_beyond_limit() {
     let listed = server.run_onceward(&["list", "desk.job", "--limit", "2"]);
     assert_eq!(lossy_utf8(&listed.stdout).lines().count(), 3, "heading and two rows");
     assert!(
-        lossy_utf8(&listed.stderr).contains("showing the first 2 records; raise --limit"),
+        lossy_utf8(&listed.stderr).contains("more than 2 records match; raise --limit"),
         "{}",
         lossy_utf8(&listed.stderr)
     );

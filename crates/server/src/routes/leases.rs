@@ -112,7 +112,7 @@ fn lease_json<'a>(
     params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "Makes the call safe to repeat: a repeated call returns the same jobs")),
     request_body = wire::LeaseBody,
     responses(
-        (status = 200, description = "The leased jobs; none if there were none in time", body = wire::LeasedJobs),
+        (status = 200, description = "The leased jobs; empty if no job became ready within `wait_ms`", body = wire::LeasedJobs),
         (status = 409, description = "The first call with this idempotency key is still in progress", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]

@@ -76,7 +76,7 @@ pub fn prune_report_json(report: &PruneReport) -> wire::PruneReport {
 #[utoipa::path(
     post, path = "/v1/prune", tag = "operators",
     request_body = wire::PruneBody,
-    responses((status = 200, description = "What was pruned", body = wire::PruneReport))
+    responses((status = 200, description = "Counts of what was pruned", body = wire::PruneReport))
 )]
 async fn prune(
     State(app): State<AppState>,

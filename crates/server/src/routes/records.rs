@@ -56,7 +56,7 @@ fn create_submission(new: NewRecord, actor: &Actor, lifecycle: &str) -> Result<S
         (status = 200, description = "The record exists already: the idempotency key or a unique key found it", body = wire::Record, headers(("ETag" = String))),
         (status = 402, description = "An account has insufficient funds", body = problem::ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "The lifecycle refuses to create the record", body = problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "The record was created earlier and is gone", body = problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The record was created earlier, but was pruned or the caller may no longer read it", body = problem::ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn create(

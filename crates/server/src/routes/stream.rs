@@ -91,8 +91,10 @@ async fn stream(
     let last = store.last_seq().await?;
     let after = last_event_id.or(params.after).unwrap_or(last);
     if after > last {
-        let detail =
-            "the start is past the end of the log; the database is another one, or was restored from an older backup";
+        let detail = format!(
+            "the stream cannot start after seq {after}, because the log ends at seq {last}; the database was replaced, or restored from \
+             an older backup; read the records again, then stream from {last}"
+        );
         return Err(Problem::new(409, "past_end_of_log", detail).with_member("last", last));
     }
     // Detect a pruned start before the response begins.

@@ -102,6 +102,9 @@ mod tests {
         let refused = migrate(&mut connection, &[MIGRATION_ONE]);
         assert!(matches!(refused, Err(StoreError::SchemaTooNew { found: 2, known: 1 })), "{refused:?}");
         let message = refused.expect_err("refused").to_string();
-        assert_eq!(message, "the database has schema 2, and the program supports only 1; use a newer version");
+        assert_eq!(
+            message,
+            "the database has schema 2, and the program supports only 1; use a newer version of onceward"
+        );
     }
 }

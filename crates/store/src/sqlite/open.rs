@@ -43,6 +43,7 @@ impl EngineLock {
             match error.kind() {
                 ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => StoreError::ReadOnly(text),
                 ErrorKind::StorageFull => StoreError::DiskFull,
+                ErrorKind::NotFound => StoreError::Unavailable("its folder does not exist; create it first".to_owned()),
                 _ => StoreError::Unavailable(text),
             }
         };

@@ -230,7 +230,7 @@ impl<'a> CreditGrantJson<'a> {
         (status = 201, description = "Granted", body = CreditGrantJson),
         (status = 200, description = "Granted before", body = CreditGrantJson),
         (status = 409, description = "The order was granted to another user or with another amount", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "Granted before, and pruned", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The order was granted before, and its grant has been pruned", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn grant(

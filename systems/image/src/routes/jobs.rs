@@ -127,14 +127,14 @@ async fn find_asset(app: &AppState, caller: &Caller, job: RecordId) -> Result<Op
 /// `insufficient_credits`, 422 `policy_violation`, 429 `one_active_job` or `quota`.
 #[utoipa::path(
     post, path = "/image/jobs", operation_id = "order_image", tag = "image",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes the call safe to repeat: a repeated call returns the first response")),
     request_body = NewImage,
     responses(
         (status = 201, description = "Ordered", body = ImageJobJson),
         (status = 200, description = "Ordered before", body = ImageJobJson),
         (status = 402, description = "Not enough credits", body = ProblemBody, content_type = "application/problem+json"),
         (status = 409, description = "Refused", body = ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "Ordered before, and pruned", body = ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The job was created before and has been pruned", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 async fn create(
@@ -182,7 +182,7 @@ async fn get(
     post, path = "/image/jobs/{id}/withdraw", operation_id = "withdraw_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes the call safe to repeat: a repeated call returns the first response"),
     ),
     request_body = EmptyBody,
     responses(
@@ -211,7 +211,7 @@ async fn withdraw(
     post, path = "/image/jobs/{id}/replay", operation_id = "replay_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The dead letter's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes the call safe to repeat: a repeated call returns the first response"),
     ),
     request_body = EmptyBody,
     responses(
@@ -243,7 +243,7 @@ async fn replay(
     post, path = "/image/jobs/{id}/block", operation_id = "block_image_job", tag = "image",
     params(
         ("id" = String, Path, format = Uuid, description = "The job's id"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Calls with the same key are executed once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes the call safe to repeat: a repeated call returns the first response"),
     ),
     request_body = EmptyBody,
     responses(

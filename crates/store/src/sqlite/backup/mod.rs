@@ -28,7 +28,7 @@ pub enum BackupError {
     Exists(PathBuf),
     #[error("another backup is writing {}", .0.display())]
     InProgress(PathBuf),
-    #[error("{}: {}", .0.display(), .1)]
+    #[error("cannot access {}: {}", .0.display(), .1)]
     FileError(PathBuf, std::io::Error),
     /// The engine always uses WAL mode.
     #[error("the journal mode of the database is `{0}`, not `wal`, so no engine has it open; copy the file instead")]
