@@ -10,7 +10,7 @@ use onceward_testkit::postgres::PostgresServer;
 use onceward_testkit::{MessageFate, PostgresProxy, ProxiedMessage, user};
 use serde_json::json;
 use support::driver::{StoreDriver, fire_call};
-use support::{block_on, start_time, suite_files};
+use support::{start_time, suite_files};
 
 /// Part of both the commit request and its answer.
 const COMMIT_BYTES: &[u8] = b"COMMIT\0";

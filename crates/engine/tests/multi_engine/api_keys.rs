@@ -6,7 +6,7 @@ use onceward_engine::{EngineConfig, NewApiKey};
 use onceward_store::Clock;
 use onceward_testkit::postgres::PostgresServer;
 
-use crate::support::{TEST_TIMEOUT, block_on, operator_actor, start_time};
+use crate::support::{TEST_TIMEOUT, operator_actor, start_time};
 use crate::{assert_verified, open_engines};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -10,7 +10,7 @@ use onceward_testkit::{user, worker};
 use serde_json::json;
 
 use crate::support::{
-    JOB_LIFECYCLE, TEST_TIMEOUT, block_on, config_without_polling, create_job, json_object, lease_one, open_engine,
+    JOB_LIFECYCLE, TEST_TIMEOUT, config_without_polling, create_job, json_object, lease_one, open_engine,
     open_postgres, operator_actor, start_time, state_of,
 };
 use crate::{assert_verified, open_engines};

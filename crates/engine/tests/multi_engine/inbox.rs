@@ -9,7 +9,7 @@ use onceward_testkit::postgres::{PostgresServer, psql};
 use tokio_postgres::NoTls;
 
 use crate::support::held_checks::HeldChecks;
-use crate::support::{JOB_LIFECYCLE, TEST_TIMEOUT, block_on, json_object, start_time};
+use crate::support::{JOB_LIFECYCLE, TEST_TIMEOUT, json_object, start_time};
 use crate::{assert_verified, open_engines};
 
 /// Waits until every call is answered. Polls, because the engine writes answers without a notification.

@@ -12,7 +12,7 @@ use onceward_testkit::user;
 use serde_json::json;
 
 use crate::assert_verified;
-use crate::support::{block_on, json_object, operator_actor, start_time};
+use crate::support::{json_object, operator_actor, start_time};
 
 const NOTE_LIFECYCLE: &str = "language = 1\nlifecycle = \"desk.note\"\nabout = \"Something to remember\"\n[states]\n\
     open = { about = \"to do\", rest = true }\nover = { about = \"done\", final = true }\n[fields]\n\

@@ -8,7 +8,7 @@ use onceward_testkit::postgres::PostgresServer;
 use onceward_testkit::worker;
 use serde_json::json;
 
-use crate::support::{JOB_LIFECYCLE, block_on, create_job, operator_actor, start_time};
+use crate::support::{JOB_LIFECYCLE, create_job, operator_actor, start_time};
 use crate::{assert_verified, open_engines};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -7,7 +7,7 @@ use onceward_testkit::{user, worker};
 use serde_json::json;
 
 use crate::support::race::{PrizeRaces, assert_one_commit_wins, assert_one_lease_wins};
-use crate::support::{block_on, create_job, json_object, start_time};
+use crate::support::{create_job, json_object, start_time};
 use crate::{assert_verified, open_engines};
 
 const ENGINE_COUNT: usize = 3;

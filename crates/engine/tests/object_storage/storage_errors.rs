@@ -11,7 +11,7 @@ use onceward_testkit::{TempDir, user};
 use serde_json::Map;
 
 use crate::child_process::{self, ChildTest};
-use crate::support::{JOB_LIFECYCLE, block_on, open_engine, open_sqlite, start_time};
+use crate::support::{JOB_LIFECYCLE, open_engine, open_sqlite, start_time};
 use crate::test_storage::{TestStorage, on_both_backends, payload_of, read_all, shared_server, test_bytes};
 
 fn new_create() -> CreateRecord {
