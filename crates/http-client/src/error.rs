@@ -44,10 +44,19 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> io::Error {
     let mut kind = None;
     let mut cause = error;
     loop {
-        kind = kind.or_else(|| cause.downcast_ref().map(io::Error::kind));
-        match cause.source() {
-            Some(inner) => cause = inner,
-            None => return io::Error::new(kind.unwrap_or(io::ErrorKind::Other), cause.to_string()),
-        }
+        let io_error = cause.downcast_ref::<io::Error>();
+        kind = kind.or_else(|| io_error.map(io::Error::kind));
+        // An I/O error does not name the error that it wraps as its source.
+        let wrapped = io_error.and_then(io::Error::get_ref).map(|wrapped| wrapped as &(dyn Error + 'static));
+        let Some(inner) = wrapped.or_else(|| cause.source()) else { break };
+        cause = inner;
     }
+    let is_plain_http =
+        matches!(cause.downcast_ref(), Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)));
+    let text = if is_plain_http {
+        "the server does not speak TLS; check the port, or use http:// instead of https://".to_owned()
+    } else {
+        cause.to_string()
+    };
+    io::Error::new(kind.unwrap_or(io::ErrorKind::Other), text)
 }

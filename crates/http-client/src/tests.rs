@@ -217,3 +217,10 @@ fn credentials_in_url_become_authorization_header() {
     assert_eq!(moved("https://u@example.com/").1, Some("Basic dTo=".to_owned()));
     assert_eq!(moved("https://example.com/@").1, None);
 }
+
+#[tokio::test]
+async fn https_to_plain_http_server_names_the_mistake() {
+    let (address, _) = start_server("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    let error = get_with(AddressPolicy::Configured, &format!("https://{address}/")).await.expect_err("no TLS");
+    assert!(error.to_string().contains("the server does not speak TLS"), "{error}");
+}
