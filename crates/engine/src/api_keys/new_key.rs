@@ -45,6 +45,9 @@ impl NewApiKey {
         if !is_valid_text(&self.name, 0, MAX_NAME_CHARS) {
             return invalid("the name must have at most 100 characters and no control characters");
         }
+        if self.roles.len().max(self.lifecycles.len()) > MAX_ROLES_OR_LIFECYCLES {
+            return invalid("it has more than 100 roles or lifecycles");
+        }
         let is_identifier = |name: &Arc<str>| {
             name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
                 && is_valid_text(name, 1, MAX_NAME_CHARS)
@@ -77,9 +80,6 @@ impl NewApiKey {
         for names in [&mut self.roles, &mut self.lifecycles] {
             names.sort_unstable();
             names.dedup();
-            if names.len() > MAX_ROLES_OR_LIFECYCLES {
-                return invalid("it has more than 100 roles or lifecycles");
-            }
         }
         Ok(self)
     }

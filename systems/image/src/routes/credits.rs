@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 #[into_params(parameter_in = Query)]
 struct CreditBalanceQuery {
     /// For operators: the user to read; default is the caller
-    #[param(min_length = 1, max_length = 1000)]
+    #[param(min_length = 1, max_length = 1000, pattern = "^[^\\u0000]*$")]
     user: Option<String>,
 }
 
@@ -77,7 +77,7 @@ async fn balance(
 #[into_params(parameter_in = Query)]
 struct CreditStatementQuery {
     /// For operators: the user to read; default is the caller
-    #[param(min_length = 1, max_length = 1000)]
+    #[param(min_length = 1, max_length = 1000, pattern = "^[^\\u0000]*$")]
     user: Option<String>,
     /// Maximum number of log entries; default 100
     #[param(minimum = 1, maximum = 1000)]
@@ -183,7 +183,7 @@ async fn entries(
 #[serde(deny_unknown_fields)]
 #[schema(as = NewGrant)]
 struct NewGrant {
-    #[schema(min_length = 1, max_length = 1000)]
+    #[schema(min_length = 1, max_length = 1000, pattern = "^[^\\u0000]*$")]
     user: String,
     #[schema(minimum = 1, maximum = 1_000_000)]
     amount: i64,

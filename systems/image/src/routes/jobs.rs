@@ -30,6 +30,9 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
     routes.routes(routes!(withdraw)).routes(routes!(replay)).routes(routes!(block))
 }
 
+/// As the schema of [`NewImage`] says.
+const MAX_PROMPT_CHARS: usize = 30_000;
+
 /// A request for an image.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,6 +148,9 @@ async fn create(
 ) -> Result<Response, Problem> {
     if prompt_payload::is_blank(&new_job.prompt) {
         return Err(Problem::invalid_input("`prompt` contains no visible character"));
+    }
+    if new_job.prompt.chars().count() > MAX_PROMPT_CHARS {
+        return Err(Problem::invalid_input("`prompt` has more than 30,000 characters"));
     }
     let request = ImageRequest { prompt: new_job.prompt, size: new_job.size.unwrap_or_default() };
     let create =
