@@ -7,4 +7,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HealthStatus {
     pub status: String,
+    /// `held` while the engine does not follow its clock, because the clock jumped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<String>,
 }

@@ -10,6 +10,7 @@
 
 mod account;
 mod api_key;
+mod clock;
 mod event;
 mod execution;
 mod health;
@@ -26,6 +27,7 @@ mod worker;
 
 pub use account::{Account, AccountEntry, Accounts, Counterparty, Statement};
 pub use api_key::{ApiKey, ApiKeys, NewApiKeyBody, NewApiKeyJson, RevokedApiKey};
+pub use clock::{ClockHoldState, ClockState};
 pub use event::{BatchEvent, FireBatchItem, FireBatchResult, FireResult, NewEvent, NewEventBatch};
 pub use execution::{AbortReason, Effect, Execution, ExecutionPage, ExecutionStatus};
 pub use health::HealthStatus;

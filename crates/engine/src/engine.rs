@@ -32,7 +32,7 @@ use crate::shared::Shared;
 use crate::stream::LogStream;
 use crate::submission::queue::{Receipt, Submission, SubmissionQueue};
 use crate::worker_registry::WorkerRegistry;
-use crate::{group_commit, inbox, notifier, objects, preflight, scheduler, stream, worker_registry};
+use crate::{clock_watch, group_commit, inbox, notifier, objects, preflight, scheduler, stream, worker_registry};
 
 /// An engine on a store. Clones share one engine. [`close`](Self::close) drains it. Dropping the last clone aborts it;
 /// operations that were answered stay durable.
@@ -105,7 +105,9 @@ impl<S: Store + 'static> Engine<S> {
         let prune_task = tokio::spawn(prune::run(Arc::clone(&shared)));
         let worker_registry_task = tokio::spawn(worker_registry::run(Arc::clone(&shared)));
         let notifier_task = tokio::spawn(notifier::run(Arc::clone(&shared)));
-        let mut engine_tasks = vec![writer_task, scheduler_task, prune_task, worker_registry_task, notifier_task];
+        let clock_task = tokio::spawn(clock_watch::run(Arc::clone(&shared)));
+        let mut engine_tasks =
+            vec![writer_task, scheduler_task, prune_task, worker_registry_task, notifier_task, clock_task];
         if let Some(changes) = shared.store.change_notifications() {
             engine_tasks.push(tokio::spawn(notifier::forward_remote_changes(Arc::clone(&shared), changes.clone())));
             engine_tasks.push(tokio::spawn(inbox::run(Arc::clone(&shared), changes)));
@@ -314,6 +316,17 @@ impl<S: Store + 'static> Engine<S> {
         Ok(report)
     }
 
+    /// Follows the clock although it jumped, because an operator says that its time is right. Returns false if the
+    /// engine already follows it.
+    pub async fn accept_clock(&self) -> Result<bool, EngineError> {
+        let accepted = self.shared.store.accept_clock().await?;
+        if accepted {
+            info!("an operator accepted the clock's time");
+            self.wake_all();
+        }
+        Ok(accepted)
+    }
+
     /// Streams the log after `after` as it grows: the entries of records that the actor may see. An operator sees all
     /// entries. If pruning deleted entries after `after`, the stream returns [`EngineError::Pruned`] with the oldest
     /// available seq.
@@ -341,6 +354,7 @@ impl<S: Store + 'static> Engine<S> {
             queued_bytes,
             parked_pollers: self.shared.notifier.pollers.parked_count(),
             blocked_records: self.shared.blocked_records.len(),
+            clock_status: self.shared.store.clock_status(),
             ..self.shared.metrics.snapshot()
         }
     }

@@ -51,6 +51,7 @@
 
 mod api_keys;
 mod checks;
+mod clock_watch;
 mod config;
 mod decision;
 mod delivery;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use onceward_core::decide::Call;
 use onceward_store::{
-    BATCH_SIZE_BUCKETS, DecidedOperation, Histogram, HistogramSnapshot, LATENCY_BUCKETS_MICROS, ReadSet,
+    BATCH_SIZE_BUCKETS, ClockStatus, DecidedOperation, Histogram, HistogramSnapshot, LATENCY_BUCKETS_MICROS, ReadSet,
 };
 
 use crate::error::EngineError;
@@ -92,6 +92,7 @@ pub struct MetricsSnapshot {
     pub parked_pollers: usize,
     /// Due records that cannot be fired.
     pub blocked_records: usize,
+    pub clock_status: ClockStatus,
 }
 
 /// Labels of the kinds of calls.

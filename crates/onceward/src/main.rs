@@ -5,6 +5,7 @@
 
 mod backup;
 mod check;
+mod clock;
 mod database;
 mod doctor;
 mod draw;
@@ -61,6 +62,7 @@ struct Cli {
 enum CliCommand {
     Backup(backup::BackupArgs),
     Check(check::CheckArgs),
+    Clock(clock::ClockArgs),
     Doctor(doctor::DoctorArgs),
     Draw(draw::DrawArgs),
     Fire(fire::FireArgs),
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
     let result = match parse_arguments().command {
         CliCommand::Backup(backup) => backup.run(),
         CliCommand::Check(check) => check.run(),
+        CliCommand::Clock(clock) => clock.run(),
         CliCommand::Doctor(doctor) => doctor.run(),
         CliCommand::Draw(draw) => draw.run(),
         CliCommand::Fire(fire) => fire.run(),

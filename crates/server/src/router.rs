@@ -23,6 +23,7 @@ pub(crate) fn engine_routes() -> OpenApiRouter<AppState> {
         .merge(routes::leases::routes())
         .merge(routes::executions::routes())
         .merge(routes::stream::routes())
+        .merge(routes::clock::routes())
         .merge(routes::prune::routes())
         .merge(routes::metrics::routes())
         .merge(routes::links::routes())

@@ -16,6 +16,7 @@ use crate::account::{AccountBalance, AccountName, AccountsQuery, StatementPage, 
 use crate::api_keys::{ApiKeyEdit, ApiKeySaveResult, ApiKeySet};
 use crate::batch::{Batch, IdempotencyId, IdempotencyRecord, SaveResult};
 use crate::catalog::Catalog;
+use crate::clock_guard::ClockStatus;
 use crate::error::StoreError;
 use crate::histogram::HistogramSnapshot;
 use crate::inbox::{InboxCall, InboxReply};
@@ -249,6 +250,14 @@ impl Store for AnyStore {
 
     async fn delete_answered_calls(&self, query: &AnsweredCallsQuery) -> Result<AnsweredCallsPage, StoreError> {
         on_store!(self, store => store.delete_answered_calls(query).await)
+    }
+
+    fn clock_status(&self) -> ClockStatus {
+        on_store!(self, store => store.clock_status())
+    }
+
+    async fn accept_clock(&self) -> Result<bool, StoreError> {
+        on_store!(self, store => store.accept_clock().await)
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

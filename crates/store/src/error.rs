@@ -31,6 +31,11 @@ pub enum StoreError {
     SchemaTooNew { found: u32, known: u32 },
     #[error("the database has schema {found}, and the program needs {known}; run `onceward migrate`")]
     SchemaTooOld { found: u32, known: u32 },
+    /// Deleting by a wrong time cannot be undone.
+    #[error(
+        "the clock jumped, so nothing is pruned; correct the clock, or accept its time with `onceward clock accept`"
+    )]
+    ClockHeld,
     /// Pruning deleted requested entries. `oldest` is the smallest seq after which the log can still be read.
     #[error("the log is pruned up to seq {oldest}; start reading after it")]
     LogPruned { oldest: u64 },
@@ -74,6 +79,7 @@ impl StoreError {
             Self::Rejected(_) => "store_rejected",
             Self::SchemaTooNew { .. } => "store_too_new",
             Self::SchemaTooOld { .. } => "store_too_old",
+            Self::ClockHeld => "clock_held",
             Self::LogPruned { .. } => "pruned",
             Self::UnknownVersion { .. } => "store_unknown_version",
             Self::InvalidLifecycles(_) => "invalid_lifecycle",
@@ -83,7 +89,7 @@ impl StoreError {
     /// Returns the HTTP status. 503 and 507 can disappear after a retry or an operator's action; 500 does not.
     pub fn status(&self) -> u16 {
         match self {
-            Self::Busy | Self::ReadOnly(_) | Self::Unavailable(_) | Self::Locked { .. } => 503,
+            Self::Busy | Self::ReadOnly(_) | Self::Unavailable(_) | Self::Locked { .. } | Self::ClockHeld => 503,
             Self::DiskFull => 507,
             Self::LogPruned { .. } => 410,
             Self::InvalidLifecycles(_) => 422,

@@ -48,6 +48,7 @@ mod batch;
 mod blocking;
 mod catalog;
 mod clock;
+mod clock_guard;
 mod columns;
 mod compatibility;
 mod database_status;
@@ -83,6 +84,7 @@ pub use batch::{
 pub use blocking::block_in_place_if_large;
 pub use catalog::{Activation, Catalog, LifecycleVersion};
 pub use clock::Clock;
+pub use clock_guard::{ClockHold, ClockStatus};
 pub use compatibility::{DiagnosticReport, short_hash};
 pub use database_status::{DatabaseSetting, DatabaseStatus, MAX_COUNTED_ROWS, OverdueSummary, ReadyBacklog};
 pub use error::StoreError;

@@ -16,6 +16,7 @@ use crate::account::{AccountBalance, AccountName, AccountsQuery, StatementPage, 
 use crate::api_keys::{ApiKeyEdit, ApiKeySaveResult, ApiKeySet};
 use crate::batch::{Batch, IdempotencyId, IdempotencyRecord, SaveResult};
 use crate::catalog::Catalog;
+use crate::clock_guard::ClockStatus;
 use crate::error::StoreError;
 use crate::histogram::HistogramSnapshot;
 use crate::inbox::{InboxCall, InboxReply};
@@ -289,6 +290,17 @@ pub trait Store: Send + Sync {
         async { Ok(AnsweredCallsPage::default()) }
     }
 
-    /// Returns the time of the store's clock.
+    /// Returns whether the store follows its clock. By default it always does.
+    fn clock_status(&self) -> ClockStatus {
+        ClockStatus::default()
+    }
+
+    /// Follows the clock although it jumped, because an operator says that its time is right. Other processes on the
+    /// same database follow it too. Returns false if there is no hold.
+    fn accept_clock(&self) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        async { Ok(false) }
+    }
+
+    /// Returns the time of the store's clock; during a hold, the last good time plus the time elapsed since then.
     fn now(&self) -> impl Future<Output = Result<Time, StoreError>> + Send;
 }

@@ -1,9 +1,11 @@
-//! Calls for operators: API keys and pruning.
+//! Calls for operators: API keys, pruning and the clock.
 
 use std::time::Duration;
 
 use http::Method;
-use onceward_api_types::{ApiKey, ApiKeys, NewApiKeyBody, NewApiKeyJson, PruneBody, PruneReport, RevokedApiKey};
+use onceward_api_types::{
+    ApiKey, ApiKeys, ClockState, NewApiKeyBody, NewApiKeyJson, PruneBody, PruneReport, RevokedApiKey,
+};
 
 use crate::client::Client;
 use crate::error::ClientError;
@@ -50,5 +52,16 @@ impl Client {
             ..ApiRequest::post("/v1/prune".to_owned(), options)?
         })
         .await
+    }
+
+    /// Returns whether the server follows its clock.
+    pub async fn clock(&self) -> Result<ClockState, ClientError> {
+        self.send_json(&ApiRequest::get("/v1/clock".to_owned())).await
+    }
+
+    /// Accepts the time that the server's clock shows after a jump.
+    pub async fn accept_clock(&self) -> Result<ClockState, ClientError> {
+        let api_request = ApiRequest::post("/v1/clock/accept".to_owned(), &serde_json::json!({}))?;
+        self.send_json(&ApiRequest { retry_safety: RetrySafety::Never, ..api_request }).await
     }
 }

@@ -38,8 +38,9 @@ const MAX_TRANSACTION_ENTRIES: u64 = 20_000;
 /// A larger group is kept: its transaction would be too long.
 const MAX_GROUP_ENTRIES: u64 = 100_000;
 
-/// Delay of the first pass, so that pruning does not slow the start.
-const FIRST_PRUNE_DELAY: Duration = Duration::from_mins(1);
+/// Pruning by a wrong time cannot be undone. So the engine prunes only if the clock has run without a jump for this
+/// long, and an operator could notice a wrong one.
+const STABLE_CLOCK_TIME: Duration = Duration::from_hours(1);
 
 /// Damaged records that the report names.
 const MAX_REPORTED_DAMAGED: usize = 100;
@@ -78,10 +79,14 @@ pub struct PruneReport {
 pub(crate) async fn run<S: Store>(shared: Arc<Shared<S>>) {
     let options = PruneOptions { retention: shared.config.retention.clone(), ..PruneOptions::default() };
     let interval = options.retention.prune_interval.max(Duration::from_millis(1));
-    let mut delay = interval.min(FIRST_PRUNE_DELAY);
+    let mut delay = interval.min(STABLE_CLOCK_TIME);
     while !shared.queue.is_closed() {
         sleep(delay).await;
         delay = interval;
+        let clock = shared.store.clock_status();
+        if clock.hold.is_some() || clock.since_jump.is_some_and(|since| since < STABLE_CLOCK_TIME) {
+            continue;
+        }
         // If another process ran a pass recently, this one skips its own; but each process collects garbage in its own
         // object storage.
         if !claim_turn(&shared.store, interval).await {
@@ -157,6 +162,9 @@ async fn run_pass<S: Store>(
     progress: Option<ProgressTracker<'_>>,
 ) -> Result<PruneReport, StoreError> {
     let now = store.now().await?;
+    if !options.dry_run && store.clock_status().hold.is_some() {
+        return Err(StoreError::ClockHeld);
+    }
     let retention =
         RetentionPolicy { max_batch_records: options.retention.max_batch_records.max(1), ..options.retention.clone() };
     let catalog = store.catalog().await?;

@@ -1,6 +1,7 @@
 //! The engine's guarantees, on every store.
 
 mod api_keys;
+mod clock_jumps;
 mod delivery;
 mod delivery_order;
 mod error_logging;

@@ -285,6 +285,14 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.refresh_catalog().await
     }
 
+    fn clock_status(&self) -> onceward_store::ClockStatus {
+        self.inner.clock_status()
+    }
+
+    async fn accept_clock(&self) -> Result<bool, StoreError> {
+        self.inner.accept_clock().await
+    }
+
     fn instance(&self) -> Option<Arc<str>> {
         self.inner.instance()
     }

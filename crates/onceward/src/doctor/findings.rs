@@ -177,7 +177,7 @@ fn add_clock_findings(snapshot: &HealthSnapshot, findings: &mut Vec<HealthFindin
         findings.push(HealthFinding::error(
             "clock",
             message,
-            "the clock was set back: correct it, or leases and timers are late by that time",
+            "the clock is behind, or was ahead: correct it; servers keep the log's time until then, see docs/clock.md",
         ));
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 /// Check liveness
 #[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, description = "The server runs", body = HealthStatus)))]
 async fn livez() -> Result<Response, Problem> {
-    json_ok(&HealthStatus { status: "live".to_owned() })
+    json_ok(&HealthStatus { status: "live".to_owned(), clock: None })
 }
 
 /// Check readiness
@@ -44,5 +44,6 @@ async fn readyz(State(app): State<AppState>) -> Result<Response, Problem> {
         Ok(last) => last?,
         Err(_) => return Err(Problem::new(503, "store_unavailable", "the database does not respond")),
     };
-    json_ok(&HealthStatus { status: "ready".to_owned() })
+    let clock = app.engine().store().clock_status().hold.map(|_| "held".to_owned());
+    json_ok(&HealthStatus { status: "ready".to_owned(), clock })
 }

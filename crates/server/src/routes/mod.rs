@@ -2,6 +2,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod api_keys;
+pub(crate) mod clock;
 pub(crate) mod events;
 pub(crate) mod executions;
 pub(crate) mod health;

@@ -197,6 +197,20 @@ const BLOCKED_RECORDS: MetricDefinition = define_metric(
     "Due records that the scheduler skips: damaged, or of an unknown lifecycle version.",
 );
 
+const CLOCK_HELD: MetricDefinition = define_metric(
+    "onceward_clock_held",
+    Gauge,
+    &[],
+    "1 if the clock jumped and the engine does not follow it, else 0.",
+);
+
+const CLOCK_AHEAD_SECONDS: MetricDefinition = define_metric(
+    "onceward_clock_ahead_seconds",
+    Gauge,
+    &[],
+    "How far the clock is ahead of the engine's time; 0 if the engine follows it.",
+);
+
 const STORE_UP: MetricDefinition =
     define_metric("onceward_store_up", Gauge, &[], "1 if the last read of the database succeeded, else 0.");
 const RECORDS_BY_STATE: MetricDefinition =
@@ -322,6 +336,10 @@ fn write_engine_metrics(page: &mut MetricsWriter, snapshot: &MetricsSnapshot) {
     for (metric, size) in sizes {
         page.begin_metric(metric).write_sample(&[], size);
     }
+    let hold = snapshot.clock_status.hold;
+    page.begin_metric(&CLOCK_HELD).write_sample(&[], u8::from(hold.is_some()));
+    let ahead_secs = hold.map_or(0, |hold| hold.deviation_micros() / 1_000_000);
+    page.begin_metric(&CLOCK_AHEAD_SECONDS).write_sample(&[], ahead_secs);
 }
 
 fn write_store_metrics(page: &mut MetricsWriter, sample: &StatsSample) {
@@ -413,6 +431,8 @@ pub(super) const ALL_METRICS: &[&MetricDefinition] = &[
     &QUEUE_BYTES,
     &IDLE_LEASE_CALLS,
     &BLOCKED_RECORDS,
+    &CLOCK_HELD,
+    &CLOCK_AHEAD_SECONDS,
     &STORE_UP,
     &RECORDS_BY_STATE,
     &READY_OLDEST_AGE_SECONDS,

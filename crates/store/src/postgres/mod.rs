@@ -8,6 +8,7 @@
 
 mod api_keys;
 mod client;
+mod clock;
 mod definitions;
 mod delayed;
 mod errors;
@@ -45,7 +46,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio_postgres::Row;
 
-use crate::clock::{Clock, SampledClock};
+use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::histogram::{Histogram, LATENCY_BUCKETS_MICROS};
 use crate::history_skip_index::HistorySkipIndex;
@@ -81,9 +82,9 @@ struct PostgresInner {
     record_cache: SoleWriterCache,
     notify_channel: NotifyChannel,
     vacuum: Vacuum,
-    /// A manual clock for tests; `None` means the database's clock, sampled at intervals.
-    clock: Option<Clock>,
-    sampled_clock: SampledClock,
+    clock: Clock,
+    /// False if tests give the time: then `clock` is not fed with samples of the database's clock.
+    uses_database_time: bool,
     /// Latencies of batch commits, including the round trip.
     commit_latency: Histogram,
     /// Set if the server has a name.
@@ -140,12 +141,13 @@ impl PostgresStore {
             record_cache: SoleWriterCache::default(),
             notify_channel,
             vacuum,
-            clock,
-            sampled_clock: SampledClock::default(),
+            uses_database_time: clock.is_none(),
+            clock: clock.unwrap_or_else(Clock::machine),
             commit_latency: Histogram::new(LATENCY_BUCKETS_MICROS),
             instance: OnceLock::new(),
         };
         inner.reload_catalog().await?;
+        clock::start(&inner).await?;
         Ok(Self { inner: Arc::new(inner) })
     }
 }

@@ -42,6 +42,7 @@ const LOCK_PRUNE_STATE_SQL: &str = "SELECT checkpoint, floor, head FROM onceward
 /// A locked row means that another process is pruning.
 const CLAIM_PRUNE_TURN_SQL: &str = "UPDATE onceward.prune_state SET last_run_at = n.now FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) n \
      WHERE one = (SELECT one FROM onceward.prune_state WHERE last_run_at <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - $1 \
+     OR last_run_at > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + $1 \
      FOR UPDATE SKIP LOCKED) RETURNING one";
 
 const LOCK_RECORDS_SQL: &str = "SELECT FROM onceward.records WHERE id = ANY($1::uuid[]) ORDER BY row FOR UPDATE";

@@ -15,6 +15,8 @@ use crate::account::{AccountBalance, AccountName, AccountsQuery, StatementPage, 
 use crate::api_keys::{ApiKeyEdit, ApiKeySaveResult, ApiKeySet};
 use crate::batch::{Batch, IdempotencyId, IdempotencyRecord, SaveResult};
 use crate::catalog::Catalog;
+use crate::clock::GuardedClock;
+use crate::clock_guard::ClockStatus;
 use crate::error::StoreError;
 use crate::histogram::HistogramSnapshot;
 use crate::inbox::{InboxCall, InboxReply};
@@ -34,8 +36,8 @@ use super::instance::Instance;
 use super::load::{LoadDetail, LoadRequest};
 use super::pipeline::Pipeline;
 use super::{
-    MAX_CATALOG_REFRESHES, PostgresStore, SELECT_NOW_SQL, api_keys, definitions, housekeeping, inbox, instance,
-    leasing, ledger, prune, read, rows, save, stats, workers,
+    MAX_CATALOG_REFRESHES, PostgresStore, api_keys, clock, definitions, housekeeping, inbox, instance, leasing, ledger,
+    prune, read, rows, save, stats, workers,
 };
 
 impl Store for PostgresStore {
@@ -283,17 +285,15 @@ impl Store for PostgresStore {
         housekeeping::delete_answered_calls(&self.inner, query).await
     }
 
+    fn clock_status(&self) -> ClockStatus {
+        self.inner.clock.guarded().map(GuardedClock::status).unwrap_or_default()
+    }
+
+    async fn accept_clock(&self) -> Result<bool, StoreError> {
+        clock::accept(&self.inner).await
+    }
+
     async fn now(&self) -> Result<Time, StoreError> {
-        if let Some(clock) = &self.inner.clock {
-            return Ok(clock.now());
-        }
-        if let Some(now) = self.inner.sampled_clock.now() {
-            return Ok(now);
-        }
-        let mut pipeline = Pipeline::default();
-        pipeline.add(SELECT_NOW_SQL, Vec::new());
-        let answers = self.inner.run_pipeline(&pipeline).await?;
-        let row = answers[0].first().ok_or_else(|| StoreError::corrupt("the database returned no time"))?;
-        Ok(self.inner.sampled_clock.set_sample(rows::time_column(row, 0)?))
+        clock::now(&self.inner).await
     }
 }

@@ -6,6 +6,7 @@
 
 mod api_keys;
 mod backup;
+mod clock;
 mod definitions;
 mod delayed;
 mod errors;
@@ -51,6 +52,7 @@ use crate::api_keys::{ApiKeyEdit, ApiKeySaveResult, ApiKeySet};
 use crate::batch::{Batch, IdempotencyId, IdempotencyRecord, SaveResult};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
+use crate::clock_guard::ClockStatus;
 use crate::error::StoreError;
 use crate::histogram::{Histogram, HistogramSnapshot, LATENCY_BUCKETS_MICROS};
 use crate::history_skip_index::HistorySkipIndex;
@@ -118,6 +120,7 @@ impl SqliteStore {
         let path = path.as_ref();
         let lock = EngineLock::acquire(path)?;
         let connection = open::open_writer(path)?;
+        clock::start(&connection, &clock)?;
         let snapshot = definitions::load_catalog(&connection)?;
         let shared = Arc::new(SqliteShared {
             generation: AtomicU64::new(1),
@@ -463,6 +466,14 @@ impl Store for SqliteStore {
     async fn orphaned_leases(&self, limit: usize) -> Result<Vec<(RecordId, FencingToken)>, StoreError> {
         let instance = Arc::clone(&self.inner.instance);
         self.read(move |connection, _| read::orphaned_leases(connection, &instance, limit)).await
+    }
+
+    fn clock_status(&self) -> ClockStatus {
+        self.read_clock_status()
+    }
+
+    async fn accept_clock(&self) -> Result<bool, StoreError> {
+        self.save_clock_acceptance().await
     }
 
     async fn now(&self) -> Result<Time, StoreError> {

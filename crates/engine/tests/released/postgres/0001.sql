@@ -299,6 +299,14 @@ CREATE TABLE onceward.account_entries (
     PRIMARY KEY (asset, name, seq)
 );
 
+-- The clock's time that an operator last accepted after a jump, and the store's own time then; NULL before the first jump.
+CREATE TABLE onceward.clock_acceptance (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    held_time  BIGINT,
+    clock_time BIGINT
+);
+INSERT INTO onceward.clock_acceptance (one) VALUES (1);
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE onceward.workers (
     digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),
@@ -472,6 +480,7 @@ INSERT INTO onceward.batches OVERRIDING SYSTEM VALUE SELECT * FROM json_populate
 INSERT INTO onceward.batches OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.batches, '{"last":90,"first":84,"batch":57}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.batches OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.batches, '{"last":91,"first":91,"batch":58}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.batches OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.batches, '{"last":99,"first":92,"batch":59}') ON CONFLICT DO NOTHING;
+INSERT INTO onceward.clock_acceptance OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.clock_acceptance, '{"one":1,"held_time":null,"clock_time":null}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.contents OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.contents, E'{"sha256":"\\\\x0707070707070707070707070707070707070707070707070707070707070707","refs":6,"bytes":"\\\\x"}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.contents OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.contents, E'{"sha256":"\\\\x0a5d99cfdb5970a1cf0568156bf8df67476bba13a7b5505b1ec2c2970d280625","refs":0,"bytes":"\\\\x636f6e74656e74206138663336373439306463313532636662363161346536343030356662616236"}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.contents OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.contents, E'{"sha256":"\\\\x280a436a26332550b9a12abd4812888854726dba219c3606a5d70d8369928ecb","refs":0,"bytes":"\\\\x636f6e74656e74206432376138643961386433386337613337633932323435306137613139363166"}') ON CONFLICT DO NOTHING;
@@ -752,7 +761,7 @@ INSERT INTO onceward.idempotency_keys OVERRIDING SYSTEM VALUE SELECT * FROM json
 INSERT INTO onceward.idempotency_keys OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.idempotency_keys, E'{"owner":"ann","key":"request d6d429908d069c55e6f94b0b4d8acdfd","digest":"\\\\x0707070707070707070707070707070707070707070707070707070707070707","reply":"\\"yes\\"","at":1800000000000000}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.idempotency_keys OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.idempotency_keys, E'{"owner":"ann","key":"request f34bd1640fcd3f1c2cad370b0b1dd247","digest":"\\\\x0707070707070707070707070707070707070707070707070707070707070707","reply":"\\"yes\\"","at":1800000000000000}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.idempotency_keys OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.idempotency_keys, E'{"owner":"ann","key":"request f95fd9ea974c7f1c805590077fc35991","digest":"\\\\x0707070707070707070707070707070707070707070707070707070707070707","reply":"\\"yes\\"","at":1800003262576410}') ON CONFLICT DO NOTHING;
-INSERT INTO onceward.inbox OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.inbox, '{"number":1,"owner":"ann","key":"one","roles":["producer"],"lifecycle":"suite.box","event":"create","record":null,"input":{},"sent_at":"2026-11-18T09:20:55.748351+00:00","taken_until":null,"answered_at":null,"subject":null,"status":null,"code":null,"reason":null}') ON CONFLICT DO NOTHING;
+INSERT INTO onceward.inbox OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.inbox, '{"number":1,"owner":"ann","key":"one","roles":["producer"],"lifecycle":"suite.box","event":"create","record":null,"input":{},"sent_at":"2026-11-18T18:21:24.194171+00:00","taken_until":null,"answered_at":null,"subject":null,"status":null,"code":null,"reason":null}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.instances OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.instances, '{"name":"alpha","number":3}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.lanes OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.lanes, E'{"lifecycle":106,"key":"[\\"sann\\"]","front":true,"rank":1800000000000000,"record":49,"ready_at":1800000000000000,"definition":21}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.lanes OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.lanes, E'{"lifecycle":106,"key":"[\\"sbob\\"]","front":true,"rank":1800000000000000,"record":47,"ready_at":1800000000000000,"definition":21}') ON CONFLICT DO NOTHING;
@@ -799,8 +808,8 @@ INSERT INTO onceward.links OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_r
 INSERT INTO onceward.links OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.links, '{"target":36,"lifecycle":65,"field":20,"source":38}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.links OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.links, '{"target":36,"lifecycle":65,"field":20,"source":39}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.log_end OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.log_end, '{"one":1}') ON CONFLICT DO NOTHING;
-INSERT INTO onceward.migrations OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.migrations, '{"number":0,"at":"2026-11-18T09:20:54.91402+00:00"}') ON CONFLICT DO NOTHING;
-INSERT INTO onceward.migrations OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.migrations, '{"number":1,"at":"2026-11-18T09:20:54.915966+00:00"}') ON CONFLICT DO NOTHING;
+INSERT INTO onceward.migrations OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.migrations, '{"number":0,"at":"2026-11-18T18:21:23.50535+00:00"}') ON CONFLICT DO NOTHING;
+INSERT INTO onceward.migrations OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.migrations, '{"number":1,"at":"2026-11-18T18:21:23.508325+00:00"}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.names OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.names, '{"id":1,"name":"FAILED"}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.names OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.names, '{"id":10,"name":"onceward.delivery"}') ON CONFLICT DO NOTHING;
 INSERT INTO onceward.names OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_record(NULL::onceward.names, '{"id":100,"name":"beside"}') ON CONFLICT DO NOTHING;

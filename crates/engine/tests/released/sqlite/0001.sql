@@ -256,6 +256,14 @@ CREATE TABLE account_entries (
     PRIMARY KEY (asset, name, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- The clock's time that an operator last accepted after a jump, and the store's own time then; NULL before the first jump.
+CREATE TABLE clock_acceptance (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    held_time  INTEGER,
+    clock_time INTEGER
+) STRICT;
+INSERT INTO clock_acceptance (one) VALUES (1);
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE workers (
     digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
@@ -322,6 +330,7 @@ INSERT OR REPLACE INTO activations (number, definition, at, actor) VALUES (27, 2
 INSERT OR REPLACE INTO api_keys (id, hash, owner, roles, lifecycles, name, created_at, expires_at, revoked_at) VALUES ('key1', X'0101010101010101010101010101010101010101010101010101010101010101', 'ann', '["producer","worker"]', '["suite.task"]', 'a key', 1794772800000000, 1794773800000000, NULL);
 INSERT OR REPLACE INTO api_keys (id, hash, owner, roles, lifecycles, name, created_at, expires_at, revoked_at) VALUES ('key2', X'0202020202020202020202020202020202020202020202020202020202020202', 'ann', '["producer","worker"]', NULL, 'a key', 1794772800000000, NULL, 1794772801000000);
 INSERT OR REPLACE INTO api_keys_revision (one, revision) VALUES (1, 6);
+INSERT OR REPLACE INTO clock_acceptance (one, held_time, clock_time) VALUES (1, NULL, NULL);
 INSERT OR REPLACE INTO contents (sha256, refs, bytes) VALUES (X'0707070707070707070707070707070707070707070707070707070707070707', 6, X'');
 INSERT OR REPLACE INTO contents (sha256, refs, bytes) VALUES (X'0A5D99CFDB5970A1CF0568156BF8DF67476BBA13A7B5505B1EC2C2970D280625', 0, X'636F6E74656E74206138663336373439306463313532636662363161346536343030356662616236');
 INSERT OR REPLACE INTO contents (sha256, refs, bytes) VALUES (X'280A436A26332550B9A12ABD4812888854726DBA219C3606A5D70D8369928ECB', 0, X'636F6E74656E74206432376138643961386433386337613337633932323435306137613139363166');

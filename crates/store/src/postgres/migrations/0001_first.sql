@@ -299,6 +299,14 @@ CREATE TABLE onceward.account_entries (
     PRIMARY KEY (asset, name, seq)
 );
 
+-- The clock's time that an operator last accepted after a jump, and the store's own time then; NULL before the first jump.
+CREATE TABLE onceward.clock_acceptance (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    held_time  BIGINT,
+    clock_time BIGINT
+);
+INSERT INTO onceward.clock_acceptance (one) VALUES (1);
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE onceward.workers (
     digest     BYTEA PRIMARY KEY CHECK (octet_length(digest) = 32),

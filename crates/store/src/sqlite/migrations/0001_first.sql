@@ -256,6 +256,14 @@ CREATE TABLE account_entries (
     PRIMARY KEY (asset, name, seq)
 ) STRICT, WITHOUT ROWID;
 
+-- The clock's time that an operator last accepted after a jump, and the store's own time then; NULL before the first jump.
+CREATE TABLE clock_acceptance (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    held_time  INTEGER,
+    clock_time INTEGER
+) STRICT;
+INSERT INTO clock_acceptance (one) VALUES (1);
+
 -- Workers that asked for jobs recently, by a hash of holder and worker name.
 CREATE TABLE workers (
     digest     BLOB PRIMARY KEY CHECK (length(digest) = 32),
