@@ -26,8 +26,7 @@ pub struct LogEntry {
     pub version: u64,
     #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
-    /// The event that changed the record: that of the call, or of the transition that another record's operation
-    /// triggered.
+    /// The event that changed the record, fired by a caller, the engine or another record.
     pub event: String,
     /// The caller. Only in an operation's first entry.
     #[serde(skip_serializing_if = "Option::is_none")]

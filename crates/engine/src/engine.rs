@@ -240,7 +240,7 @@ impl<S: Store + 'static> Engine<S> {
         self.submit(Submission::new(actor, call)).await
     }
 
-    /// Leases jobs to a worker by priority, then age. Waits up to `max_wait` for a first job.
+    /// Leases jobs to a worker, in order of age and priority. Waits up to `max_wait` for a first job.
     pub async fn lease(&self, actor: &Actor, request: &LeaseRequest) -> Result<Vec<LeasedJob>, EngineError> {
         dispatch::lease(&self.shared, actor, request).await
     }

@@ -105,8 +105,9 @@ fn lease_json<'a>(
 
 /// Lease jobs
 ///
-/// In order of priority, then age. If no job is ready, waits up to `wait_ms` for one and otherwise returns an empty
-/// list. A repeated call with the same `Idempotency-Key` returns the same jobs.
+/// Returns the jobs that have been ready longest; each step of priority counts as one more minute of waiting. If no job
+/// is ready, waits up to `wait_ms` for one and otherwise returns an empty list. A repeated call with the same
+/// `Idempotency-Key` returns the same jobs.
 #[utoipa::path(
     post, path = "/v1/leases", operation_id = "lease_jobs", tag = "work",
     params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]([ -~]{0,253}[!-~])?$", description = "Makes the call safe to repeat: a repeated call returns the same jobs")),
