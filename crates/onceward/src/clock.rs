@@ -11,8 +11,8 @@ use crate::remote::{self, ServerArgs};
 /// Show whether a server follows its clock, and accept a jump
 ///
 /// If the clock of the database's machine jumps, the server keeps its own time, so that no lease ends early and nothing is pruned. It
-/// follows a jump of up to 24 hours after one minute. It follows a larger one only after `onceward clock accept`; see docs/clock.md.
-/// Needs an operator's API key.
+/// follows a jump of up to 24 hours after one minute, and a larger jump only after `onceward clock accept`; see docs/clock.md. Both
+/// subcommands need an operator's API key.
 ///
 /// Exit codes: 0 the server follows its clock; 1 it does not, or it refused; 2 the server cannot be reached.
 #[derive(Args)]

@@ -26,8 +26,8 @@ use crate::{remote, shipped};
 /// Create, list and revoke API keys
 ///
 /// With --db, the command works on the database directly. Use it to create the first operator's API key before a server listens on a
-/// public address. No server may have a SQLite file open; PostgreSQL may be in use. With --server, the command calls that server with an
-/// operator's API key. With neither, it uses onceward.db in the current folder if no server has it open, otherwise the server at
+/// public address. Stop the server that has a SQLite file open; servers on PostgreSQL may run. With --server, the command calls that server
+/// with an operator's API key. With neither, it uses onceward.db in the current folder if no server has it open, otherwise the server at
 /// 127.0.0.1:7171.
 ///
 /// Exit codes: 0 done; 1 refused, or a server has the file open; 2 the server or the database cannot be reached.

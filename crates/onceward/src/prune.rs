@@ -29,9 +29,9 @@ use crate::target::{Target, TargetArgs};
 /// command to prune earlier. Account balances, counts and unique keys that must outlive their records are kept in a checkpoint in the log.
 /// Pruning cannot be undone: make a backup first.
 ///
-/// With --db, the command works on the database directly. No server may have a SQLite file open; PostgreSQL may be in use. With --server,
-/// that server prunes, with an operator's API key. With neither, the command uses onceward.db in the current folder if no server has it
-/// open, otherwise the server at 127.0.0.1:7171.
+/// With --db, the command works on the database directly. Stop the server that has a SQLite file open; servers on PostgreSQL may run. With
+/// --server, that server prunes; the command needs an operator's API key. With neither, the command uses onceward.db in the current folder
+/// if no server has it open, otherwise the server at 127.0.0.1:7171.
 ///
 /// With --db, the retention of `serve --keep` does not apply: select lifecycles with --only. A server uses its own retention for everything
 /// that the options do not set.

@@ -75,7 +75,7 @@ pub(crate) struct ServeArgs {
     lifecycles: Vec<PathBuf>,
     #[command(flatten)]
     retention_args: retention::RetentionArgs,
-    /// Maximum requests per second and API key; 0 means no limit
+    /// Maximum requests per second for each API key; 0 means no limit
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     rate_limit: u32,
     /// Maximum share of the slots for streams and long polls that one API key may use, in percent

@@ -1,4 +1,4 @@
-//! Runs the two internal subcommands with which `onceward work` starts a program. They are hidden from the help.
+//! Runs the two internal subcommands with which `onceward work` starts a command. They are hidden from the help.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -8,9 +8,9 @@ const EXECUTE_COMMAND: &str = "__execute";
 
 /// A parsed internal subcommand.
 enum SupervisorCommand {
-    /// Starts a program, and kills it when the worker is gone.
+    /// Starts a command, and kills it when the worker is gone.
     Supervise { command: Vec<OsString> },
-    /// Replaces this process by the program.
+    /// Replaces this process by the command.
     Execute { supervisor: u32, command: Vec<OsString> },
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode>
     })
 }
 
-/// Parses the subcommand, the supervisor's process id (only for `__execute`), `--` and the program's command line.
+/// Parses the subcommand, the supervisor's process id (only for `__execute`), `--` and the command line.
 fn parse_supervisor_command(arguments: impl Iterator<Item = OsString>) -> Option<SupervisorCommand> {
     let mut arguments = arguments.skip(1);
     let subcommand = arguments.next()?;

@@ -1,4 +1,4 @@
-//! `onceward work`: runs a program for each job.
+//! `onceward work`: runs a command for each job.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -18,22 +18,22 @@ use crate::remote::ServerArgs;
 use crate::sighup::hangup_signal;
 use crate::supervise::SUPERVISE_COMMAND;
 
-/// Run a worker that starts a program for each job
+/// Run a worker that starts a command for each job
 ///
-/// The program reads the payload from standard input and writes the result to standard output, at most 1 MB: JSON, otherwise text,
+/// The command reads the payload from standard input and writes the result to standard output, at most 1 MB: JSON, otherwise text,
 /// otherwise bytes. Its environment has `ONCEWARD_ID`, `ONCEWARD_LIFECYCLE`, `ONCEWARD_OWNER`, `ONCEWARD_EXECUTION`, `ONCEWARD_ATTEMPT`,
 /// `ONCEWARD_TOKEN`, `ONCEWARD_FIELDS` (JSON), `ONCEWARD_URL` and, if the job has one, `TRACEPARENT`.
 ///
-/// The program's exit code decides: 0 commits the result; 75 or death by a signal fails the job retryably; 126 and 127 (the program cannot
-/// be run) yield the job and stop the worker; any other code fails the job permanently. The last line on standard error is the error message; in `CODE: message`, CODE is the
-/// error code.
+/// The command's exit code decides: 0 commits the result; after 75, or if a signal kills the command, the job fails and may be retried; 126
+/// and 127 (the command cannot be run) yield the job and stop the worker; any other code fails the job permanently. The last line on standard
+/// error is the error message; in `CODE: message`, CODE is the error code.
 ///
-/// Heartbeats keep the lease while the program runs. The program and its children are ended when the lease is lost, the job must stop, or
-/// the worker ends; docs/workers.md describes the exceptions. After SIGTERM or Ctrl-C, programs may finish within --grace, then their jobs
-/// are yielded. A second signal ends the worker at once.
+/// Heartbeats keep the lease while the command runs. The worker ends the command and its children when the lease is lost, the job must stop,
+/// or the worker itself ends; docs/workers.md describes the exceptions. After SIGTERM or Ctrl-C, commands may finish within --grace; then the
+/// worker yields their jobs. A second signal ends the worker at once.
 ///
-/// Exit codes: 0 ended by a signal, or no job is left with --until-idle; 1 the program cannot be run, the server refuses the worker, or a
-/// second signal came; 2 invalid arguments, or with --until-idle the server cannot be reached.
+/// Exit codes: 0 a signal ended the worker, or no job is left with --until-idle; 1 the command cannot be run, the server refuses the worker,
+/// or a second signal came; 2 invalid arguments, or with --until-idle the server cannot be reached.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  onceward work execution.job -- wc -w\n  onceward work execution.job --concurrency 4 --timeout 5m -- sh -c 'convert - png:- > out/$ONCEWARD_ID.png'"
@@ -41,7 +41,7 @@ use crate::supervise::SUPERVISE_COMMAND;
 pub(crate) struct WorkArgs {
     /// Name of the lifecycle
     lifecycle: String,
-    /// Program and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// Maximum number of jobs that run at the same time
@@ -53,13 +53,13 @@ pub(crate) struct WorkArgs {
     /// Lease duration, such as 30s. Default: the lease of the lifecycle
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     lease: Option<Length>,
-    /// Maximum run time of a program, such as 5m; then its job fails retryably with TIMEOUT. Default: no limit
+    /// Maximum run time of a command, such as 5m; then its job fails with TIMEOUT and may be retried. Default: no limit
     #[arg(long, value_name = "TIME", value_parser = parse_positive_duration)]
     timeout: Option<Length>,
-    /// Time that programs have to finish after the first signal, including --kill-after
+    /// Time that commands have to finish after the first signal, including --kill-after
     #[arg(long, default_value = "25s", value_name = "TIME", value_parser = parse_duration)]
     grace: Length,
-    /// Time between SIGTERM and SIGKILL when a program is ended
+    /// Time between SIGTERM and SIGKILL when the worker ends a command
     #[arg(long, default_value = "5s", value_name = "TIME", value_parser = parse_duration)]
     kill_after: Length,
     /// Type of the result on standard output
@@ -71,7 +71,7 @@ pub(crate) struct WorkArgs {
     /// Pass a JSON string payload with its quotes instead of as plain text
     #[arg(long)]
     raw: bool,
-    /// Pass the worker's API key to programs in `ONCEWARD_KEY`
+    /// Pass the worker's API key to commands in `ONCEWARD_KEY`
     #[arg(long)]
     pass_key: bool,
     /// Format of the log. Default: human on a terminal, otherwise json. `ONCEWARD_LOG` sets the level
@@ -96,7 +96,7 @@ fn parse_duration(text: &str) -> Result<Length, String> {
     u64::try_from(micros).map(Length::from_micros).map_err(|_| invalid())
 }
 
-/// Rejects zero: every program would time out at once.
+/// Rejects zero: every command would time out at once.
 fn parse_positive_duration(text: &str) -> Result<Length, String> {
     match parse_duration(text)? {
         Length::ZERO => Err("the duration must be greater than zero".to_owned()),
@@ -112,7 +112,7 @@ impl WorkArgs {
     pub(crate) fn run(&self) -> Result<CommandStatus> {
         let format = logging::start(self.log_format)?;
         let client = self.remote.worker_client()?;
-        // Without this, the programs could read the API key in `/proc/PID/environ`.
+        // Without this, the commands could read the API key in `/proc/PID/environ`.
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
         let command_worker = CommandWorker {
@@ -161,7 +161,7 @@ impl WorkArgs {
         match exit {
             Ok(CommandWorkerExit::Closed) => Ok(CommandStatus::Success),
             Ok(CommandWorkerExit::CannotRun(reason)) => {
-                print_stderr(&format!("error: the program cannot be run: {reason}\n"));
+                print_stderr(&format!("error: the command cannot be run: {reason}\n"));
                 Ok(CommandStatus::Failure)
             }
             Err(error) => self.remote.report_error(error, false),
@@ -174,7 +174,7 @@ fn default_worker_name() -> String {
     format!("{}:{}", machine.nodename().to_string_lossy(), std::process::id())
 }
 
-/// Forwards a program's standard error line in the log's format, regardless of the log level.
+/// Forwards a line of a command's standard error in the log's format, regardless of the log level.
 fn forward_stderr_line(stderr_line: &StderrLine<'_>, format: LogFormat) {
     match format {
         LogFormat::Human => print_stderr(&format!("{stderr_line}\n")),
@@ -188,7 +188,7 @@ fn forward_stderr_line(stderr_line: &StderrLine<'_>, format: LogFormat) {
 }
 
 /// Resolves on the first SIGTERM or SIGINT, or when the terminal is closed (unless SIGHUP is ignored). The second
-/// signal exits at once, and the supervisors kill the programs.
+/// signal exits at once, and the supervisors kill the commands.
 fn shutdown_signal(format: LogFormat) -> Result<impl Future<Output = ()>> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let terminal_closed = hangup_signal()?;
@@ -200,7 +200,7 @@ fn shutdown_signal(format: LogFormat) -> Result<impl Future<Output = ()>> {
         }
         match format {
             LogFormat::Human => print_stderr(
-                "draining: running programs may finish within the grace period; a second signal stops the worker at once\n",
+                "draining: running commands may finish within the grace period; a second signal stops the worker at once\n",
             ),
             LogFormat::Json => tracing::info!("worker is draining; a second signal stops the worker at once"),
         }

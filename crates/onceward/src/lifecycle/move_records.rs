@@ -22,8 +22,8 @@ const MAX_LISTED_RECORDS: usize = 20;
 /// Migrate records to another version of their lifecycle
 ///
 /// Each record is migrated by its own operation with a log entry. States with the same name in both versions need no --map. Incompatible
-/// versions are refused before the first record is migrated. Records that a worker holds, and records whose fields do not fit, are skipped
-/// and listed; run the command again for them.
+/// versions are refused before the first record is migrated. The command skips and lists records that a worker holds, and records whose
+/// values do not fit the version. Run it again when the workers have finished.
 ///
 /// Exit codes: 0 all records were migrated; 1 some or all were not; 2 the server or the database cannot be reached.
 #[derive(Args)]

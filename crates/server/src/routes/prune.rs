@@ -72,7 +72,7 @@ pub fn prune_report_json(report: &PruneReport) -> wire::PruneReport {
 
 /// Prune ended records
 ///
-/// For operators. Deletes records that are past their retention, with all of their log entries, and old idempotency keys.
+/// For operators. Deletes records past their retention with all of their log entries, and old idempotency keys.
 #[utoipa::path(
     post, path = "/v1/prune", tag = "operators",
     request_body = wire::PruneBody,
