@@ -224,6 +224,7 @@ fn label_block(edge: &StateEdge) -> TextBlock {
     block
 }
 
+/// Adds a line "and N more" for omitted labels, if there are any. Returns the y position below it.
 fn push_omitted_line(groups: &mut Vec<LineGroup>, omitted: usize, y: f64) -> f64 {
     if omitted == 0 {
         return y;

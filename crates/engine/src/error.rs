@@ -31,7 +31,7 @@ pub enum EngineError {
     #[error("an idempotency key must have 1 to 255 characters and no control characters")]
     InvalidIdempotencyKey,
     /// The caller used one idempotency key for two different requests.
-    #[error("the idempotency key was used for a different call; use a new key for each call")]
+    #[error("the idempotency key was used for a different call; use a new idempotency key for each call")]
     IdempotencyKeyReused,
     /// The first call with this idempotency key has no reply yet.
     #[error("a call with the same idempotency key is still running; retry")]

@@ -107,10 +107,12 @@ impl GuardedClock {
         lock(&self.guard).start(self.elapsed(), sample, last_entry_at, acceptance);
     }
 
+    /// Follows the clock if the acceptance, of this or another process, fits the current hold. Returns the new time.
     pub(crate) fn apply_acceptance(&self, acceptance: ClockAcceptance) -> Option<Time> {
         lock(&self.guard).apply_acceptance(self.elapsed(), acceptance)
     }
 
+    /// Returns the acceptance that ends the current hold, for the store to save; `None` without a hold.
     pub(crate) fn pending_acceptance(&self) -> Option<ClockAcceptance> {
         lock(&self.guard).pending_acceptance(self.elapsed())
     }

@@ -163,7 +163,7 @@ impl ClockGuard {
         Some(self.advance(time))
     }
 
-    /// Returns what an operator accepts to end the hold; `None` if there is none.
+    /// Returns the acceptance that ends the current hold; `None` without a hold.
     pub(crate) fn pending_acceptance(&self, elapsed: Duration) -> Option<ClockAcceptance> {
         let ClockHold { held_time, clock_time, .. } = self.status(elapsed).hold?;
         Some(ClockAcceptance { held_time, clock_time })

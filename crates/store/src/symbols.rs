@@ -73,11 +73,15 @@ impl SymbolTable {
 
     /// Returns the number of a name that is to be written.
     pub(crate) fn require_id(&self, name: &str) -> Result<i64, StoreError> {
-        self.id(name).ok_or_else(|| StoreError::Rejected(format!("no stored lifecycle contains the name `{name}`")))
+        self.id(name).ok_or_else(|| {
+            StoreError::Rejected(format!("no stored lifecycle declares the name `{name}`, so no row can refer to it"))
+        })
     }
 
     pub(crate) fn name(&self, id: i64) -> Result<Arc<str>, StoreError> {
-        self.names_by_id.get(&id).cloned().ok_or_else(|| StoreError::corrupt(format!("unknown name id {id}")))
+        self.names_by_id.get(&id).cloned().ok_or_else(|| {
+            StoreError::corrupt(format!("a row refers to the name with id {id}, which the table `names` does not have"))
+        })
     }
 
     pub(crate) fn last_id(&self) -> i64 {

@@ -96,6 +96,7 @@ impl<'a> FundedAccounts<'a> {
         self.names.iter().any(|own| may_alias(*own, name))
     }
 
+    /// Returns whether money can reach the account or hold that the transfer takes from.
     fn can_pay(&self, edge: &TransferEdge) -> bool {
         edge.from.map_or_else(|| self.funded_holds[edge.lifecycle_index], |from| self.is_funded(from))
     }

@@ -136,6 +136,7 @@ fn can_empty_hold(action: &TransferAction) -> bool {
         }
 }
 
+/// Returns the states before and after the transition, for each state in which it can fire; `None` before a creation.
 fn state_changes(
     reachability: &Reachability,
     kind: EventKind,
@@ -151,7 +152,7 @@ fn state_changes(
     }
 }
 
-/// Whether the hold is filled after these transfers.
+/// Returns whether the hold is filled after these transfers.
 fn is_hold_filled(transfers: &[TransferAction], was_filled: bool) -> bool {
     transfers.iter().fold(was_filled, |filled, transfer| {
         let stays_filled =

@@ -33,6 +33,7 @@ impl LifecycleBuilder<'_> {
         parts
     }
 
+    /// Reports a unique key, a limit or a concurrency key that lists no fields.
     pub(super) fn report_empty_key(&mut self, span: Span, message: &str) {
         self.report(
             Diagnostic::error("empty-key", span, message).label("`on` is empty").help("list the fields of the key"),

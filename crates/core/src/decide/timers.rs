@@ -44,7 +44,7 @@ pub(super) fn first_due(record: &Record, now: Time) -> Option<DueKind> {
     }
 }
 
-/// While `finish` is pending, the record's timers do not fire.
+/// Returns when the record's next timer is due; `None` while `finish` is pending, because timers do not fire then.
 fn earliest_timer(record: &Record) -> Option<Time> {
     if record.timers.is_empty() || record.awaits_finish() {
         return None;

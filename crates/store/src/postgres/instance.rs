@@ -43,7 +43,8 @@ pub(super) async fn start_instance(inner: &PostgresInner, name: &str) -> Result<
     let mut pipeline = Pipeline::default();
     pipeline.add(INSERT_INSTANCE_SQL, vec![param(name)]);
     let answers = pipeline.run(&inner.pool.get().await?).await?;
-    let row = answers[0].first().ok_or_else(|| StoreError::corrupt("a name that was just written is missing"))?;
+    let row =
+        answers[0].first().ok_or_else(|| StoreError::corrupt("the instance that was just registered is missing"))?;
     Ok(Instance { name: name.into(), number: row.try_get(0)? })
 }
 

@@ -123,17 +123,19 @@ pub(super) fn text_column(row: &Row, index: usize) -> Result<Arc<str>, StoreErro
 }
 
 pub(super) fn unsigned_column(row: &Row, index: usize) -> Result<u64, StoreError> {
-    u64::try_from(row.try_get::<_, i64>(index)?).map_err(|_| StoreError::corrupt("a number is negative"))
+    u64::try_from(row.try_get::<_, i64>(index)?)
+        .map_err(|_| StoreError::corrupt("a column has a negative value where none is possible"))
 }
 
 pub(super) fn optional_unsigned_column(row: &Row, index: usize) -> Result<Option<u64>, StoreError> {
     let found = row.try_get::<_, Option<i64>>(index)?.map(u64::try_from).transpose();
-    found.map_err(|_| StoreError::corrupt("a number is negative"))
+    found.map_err(|_| StoreError::corrupt("a column has a negative value where none is possible"))
 }
 
 /// Reads a version number or a name id from an `INTEGER` column.
 pub(super) fn u32_column(row: &Row, index: usize) -> Result<u32, StoreError> {
-    u32::try_from(row.try_get::<_, i32>(index)?).map_err(|_| StoreError::corrupt("a number is negative"))
+    u32::try_from(row.try_get::<_, i32>(index)?)
+        .map_err(|_| StoreError::corrupt("a column has a negative value where none is possible"))
 }
 
 pub(super) fn to_hash(bytes: &[u8]) -> Result<[u8; 32], StoreError> {

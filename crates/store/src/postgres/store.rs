@@ -76,8 +76,9 @@ impl Store for PostgresStore {
     async fn save(&self, read_set: &Arc<ReadSet>, batch: &Arc<Batch>) -> Result<SaveResult, StoreError> {
         // In a separate task, so that a cancelled caller does not leave an unfinished transaction.
         let work = save::save(Arc::clone(&self.inner), Arc::clone(read_set), Arc::clone(batch));
-        let join_error =
-            |error: tokio::task::JoinError| StoreError::Unavailable(format!("the save task ended early: {error}"));
+        let join_error = |error: tokio::task::JoinError| {
+            StoreError::Unavailable(format!("the task that saved the batch ended before its result: {error}"))
+        };
         tokio::spawn(work).await.map_err(join_error)?
     }
 

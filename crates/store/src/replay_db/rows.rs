@@ -333,7 +333,7 @@ fn read_execution(row: &Row, id: RecordId) -> Result<ReplayedRow<Execution>, Sto
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` passes it by value")]
 pub(super) fn corrupt_row(error: serde_json::Error) -> StoreError {
-    StoreError::corrupt(format!("the replay database: {error}"))
+    StoreError::corrupt(format!("the replay database has an unreadable row: {error}"))
 }
 
 /// Converts a token to an SQL integer.

@@ -34,7 +34,7 @@ pub(crate) struct StoredDefinition {
 }
 
 /// Builds the catalog from the stored files and compares the rows with it. A version's hash covers its compiled form,
-/// so any change of a file is detected. Each version must belong to the first source that contains it.
+/// so any change of a file is detected. If several sources contain a version, its row must name the first of them.
 pub(crate) fn compare_with_files(stored: &StoredCatalogRows) -> CatalogScan {
     let mut differences = Vec::new();
     let mut catalog = Catalog::default();

@@ -121,7 +121,9 @@ fn first_ordered_job(
 ) -> Result<Option<ReadyRow>, StoreError> {
     let Some((_, first)) = load::load_queue(connection, snapshot, key, 1)?.into_iter().next() else { return Ok(None) };
     let Some((stored, record)) = load::load_record(connection, snapshot, first)? else {
-        return Err(StoreError::corrupt(format!("{first} is in a queue, but has no record")));
+        return Err(StoreError::corrupt(format!(
+            "job {first} is in the queue of a concurrency key, but its record is missing"
+        )));
     };
     let definition = snapshot.catalog.version_number(&record.lifecycle)?;
     Ok(readiness(&record).map(|waiting| ReadyRow {

@@ -43,7 +43,9 @@ impl EngineLock {
             match error.kind() {
                 ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => StoreError::ReadOnly(text),
                 ErrorKind::StorageFull => StoreError::DiskFull,
-                ErrorKind::NotFound => StoreError::Unavailable("its folder does not exist; create it first".to_owned()),
+                ErrorKind::NotFound => StoreError::Unavailable(
+                    "the folder of the database file does not exist; create it first".to_owned(),
+                ),
                 _ => StoreError::Unavailable(text),
             }
         };

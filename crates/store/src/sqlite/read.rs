@@ -78,7 +78,8 @@ pub(super) fn history(
     Ok(entries)
 }
 
-/// Returns the versions and seqs passed on the way back that belong to the page.
+/// Follows a record's entries back from the newest one, or from a nearer one that the index knows, to `after_version`.
+/// Returns version and seq of the entries of the page, newest first.
 fn walk_back(
     connection: &Connection,
     history_index: &HistorySkipIndex,

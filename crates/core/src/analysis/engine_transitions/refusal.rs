@@ -219,8 +219,9 @@ fn is_key_held_by_own_spawner(
             .any(|part| matches!(part, KeyPart::Field(slot) if is_spawner_field(analyses, change.lifecycle, *slot)))
 }
 
-/// Whether only spawns create such records, each for its own owner, and each sets this field to itself. Then equal
-/// values mean the same spawner, and so the same owner.
+/// Returns whether the field always holds the record that spawned this one: only spawns create such records, each spawn
+/// sets the field to the spawning record and keeps its owner, and no transition changes the field. Then two records with
+/// equal values have the same owner.
 fn is_spawner_field(analyses: &AnalyzedLifecycles, lifecycle: &Lifecycle, field_index: u16) -> bool {
     let Some(field) = lifecycle.fields.get(usize::from(field_index)) else { return false };
     let is_only_spawned =

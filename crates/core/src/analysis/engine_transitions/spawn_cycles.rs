@@ -150,8 +150,8 @@ fn require_dependencies(analyses: &AnalyzedLifecycles, transition: &Transition) 
         .collect()
 }
 
-/// Returns the transitions that could take this, by the names of the inputs. Returns `None` if none could, which
-/// another diagnostic reports.
+/// Returns the transitions of a lifecycle that could take an event with inputs of these names. Returns `None` if none
+/// could, which another diagnostic reports.
 fn build_dependency(
     analyses: &AnalyzedLifecycles,
     target: &AnalyzedLifecycle,
